@@ -32,11 +32,11 @@ impl CacheStatus {
     #[inline]
     pub const fn line(self) -> &'static [u8] {
         match self {
-            CacheStatus::Silent => b"",
-            CacheStatus::Hit => b"Cache-Status: nicache; hit\r\n",
-            CacheStatus::Collapsed(Miss::Uri) => b"Cache-Status: nicache; fwd=uri-miss; collapsed\r\n",
-            CacheStatus::Collapsed(Miss::Vary) => b"Cache-Status: nicache; fwd=vary-miss; collapsed\r\n",
-            CacheStatus::Collapsed(Miss::Stale) => b"Cache-Status: nicache; fwd=stale; collapsed\r\n",
+            Self::Silent => b"",
+            Self::Hit => b"Cache-Status: nicache; hit\r\n",
+            Self::Collapsed(Miss::Uri) => b"Cache-Status: nicache; fwd=uri-miss; collapsed\r\n",
+            Self::Collapsed(Miss::Vary) => b"Cache-Status: nicache; fwd=vary-miss; collapsed\r\n",
+            Self::Collapsed(Miss::Stale) => b"Cache-Status: nicache; fwd=stale; collapsed\r\n",
         }
     }
 }

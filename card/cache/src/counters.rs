@@ -37,38 +37,38 @@ pub enum FillAbort {
 
 impl FillAbort {
     /// All reasons.
-    pub const ALL: [FillAbort; 13] = [
-        FillAbort::Resources,
-        FillAbort::TooLarge,
-        FillAbort::NoRoom,
-        FillAbort::NotAdmitted,
-        FillAbort::HeadTooLarge,
-        FillAbort::NoBody,
-        FillAbort::ChunkExtras,
-        FillAbort::Incomplete,
-        FillAbort::NoVerdict,
-        FillAbort::ChangedAtInsert,
-        FillAbort::Superseded,
-        FillAbort::Volatile,
-        FillAbort::SlowClient,
+    pub const ALL: [Self; 13] = [
+        Self::Resources,
+        Self::TooLarge,
+        Self::NoRoom,
+        Self::NotAdmitted,
+        Self::HeadTooLarge,
+        Self::NoBody,
+        Self::ChunkExtras,
+        Self::Incomplete,
+        Self::NoVerdict,
+        Self::ChangedAtInsert,
+        Self::Superseded,
+        Self::Volatile,
+        Self::SlowClient,
     ];
 
     /// The name in metrics.
     pub const fn label(self) -> &'static str {
         match self {
-            FillAbort::Resources => "resources",
-            FillAbort::TooLarge => "too_large",
-            FillAbort::NoRoom => "no_room",
-            FillAbort::NotAdmitted => "not_admitted",
-            FillAbort::HeadTooLarge => "head_too_large",
-            FillAbort::NoBody => "no_body",
-            FillAbort::ChunkExtras => "chunk_extras",
-            FillAbort::Incomplete => "incomplete",
-            FillAbort::NoVerdict => "no_verdict",
-            FillAbort::ChangedAtInsert => "changed_at_insert",
-            FillAbort::Superseded => "superseded",
-            FillAbort::Volatile => "volatile",
-            FillAbort::SlowClient => "slow_client",
+            Self::Resources => "resources",
+            Self::TooLarge => "too_large",
+            Self::NoRoom => "no_room",
+            Self::NotAdmitted => "not_admitted",
+            Self::HeadTooLarge => "head_too_large",
+            Self::NoBody => "no_body",
+            Self::ChunkExtras => "chunk_extras",
+            Self::Incomplete => "incomplete",
+            Self::NoVerdict => "no_verdict",
+            Self::ChangedAtInsert => "changed_at_insert",
+            Self::Superseded => "superseded",
+            Self::Volatile => "volatile",
+            Self::SlowClient => "slow_client",
         }
     }
 }

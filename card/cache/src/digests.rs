@@ -35,7 +35,7 @@ pub enum Sameness {
 
 impl Digests {
     /// How this one and a later one are the same; `None`: they differ.
-    pub fn sameness(&self, later: &Digests) -> Option<Sameness> {
+    pub fn sameness(&self, later: &Self) -> Option<Sameness> {
         if self.exact == later.exact {
             Some(Sameness::Exact)
         } else if self.pinned == later.pinned {
@@ -47,7 +47,7 @@ impl Digests {
 }
 
 /// A whole reply.
-pub struct WholeReply<'a> {
+pub(crate) struct WholeReply<'a> {
     /// Its head.
     pub template: &'a HeadTemplate,
     /// The connection ends after it.
@@ -60,7 +60,7 @@ pub struct WholeReply<'a> {
 
 impl WholeReply<'_> {
     /// Its digests. `body` gives the body's bytes, and is asked only if they are to be masked.
-    pub fn digests(&self, settings: &PathSettings, body: impl FnOnce() -> Option<Vec<u8>>) -> Digests {
+    pub(crate) fn digests(&self, settings: &PathSettings, body: impl FnOnce() -> Option<Vec<u8>>) -> Digests {
         let head = rendered(self.template);
         let exact = self.exact(&head);
         let masked = if settings.masks_anything() { self.masked(settings, &head, body) } else { exact };

@@ -20,13 +20,13 @@ pub struct AgeBounds {
 
 impl AgeBounds {
     /// T that does not grow.
-    pub const fn fixed(age: Duration) -> AgeBounds {
-        AgeBounds { first: age, most: age }
+    pub const fn fixed(age: Duration) -> Self {
+        Self { first: age, most: age }
     }
 
     /// T of a page that must not earn more than it begins with.
-    pub const fn unearned(self) -> AgeBounds {
-        AgeBounds::fixed(self.first)
+    pub const fn unearned(self) -> Self {
+        Self::fixed(self.first)
     }
 
     /// T of a page whose answer has been the same for so long.
@@ -38,7 +38,7 @@ impl AgeBounds {
 
 impl Default for AgeBounds {
     fn default() -> Self {
-        AgeBounds { first: Duration::from_secs(1), most: Duration::from_secs(60) }
+        Self { first: Duration::from_secs(1), most: Duration::from_secs(60) }
     }
 }
 

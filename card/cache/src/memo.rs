@@ -48,13 +48,13 @@ pub struct Memo {
 
 impl Memo {
     /// An empty memo; `seed` keeps clients from choosing which heads share a place.
-    pub fn new(seed: u64) -> Memo {
+    pub fn new(seed: u64) -> Self {
         let class = ClientClass::default();
         let signs = Signs::default();
         let meaning =
             Meaning { key: Key([0; 16]), class, signs, head_request: false, keep_alive: false, http10: false };
         let place = || Place { bytes: [0; HEAD_BYTES], len: 0, meaning };
-        Memo {
+        Self {
             pairs: (0..PAIRS).map(|_| [place(), place()]).collect(),
             last: vec![0; PAIRS].into_boxed_slice(),
             seed: foldhash::fast::FixedState::with_seed(seed),

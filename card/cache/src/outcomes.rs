@@ -44,7 +44,7 @@ pub struct LastReply {
 }
 
 /// See the module's head.
-pub struct Outcomes {
+pub(crate) struct Outcomes {
     places: Box<[Option<(Key, Outcome, Time)>]>,
     pages: Box<[Option<LastReply>]>,
 }
@@ -56,8 +56,8 @@ pub struct Bypassed {
 
 impl Bypassed {
     /// None was passed.
-    pub fn new() -> Bypassed {
-        Bypassed { pages: vec![None; PAGES].into_boxed_slice() }
+    pub fn new() -> Self {
+        Self { pages: vec![None; PAGES].into_boxed_slice() }
     }
 
     /// A request for the page is passed.
@@ -73,18 +73,18 @@ impl Bypassed {
 
 impl Default for Bypassed {
     fn default() -> Self {
-        Bypassed::new()
+        Self::new()
     }
 }
 
 impl Outcomes {
-    pub fn new() -> Outcomes {
+    pub(crate) fn new() -> Self {
         let pages = std::iter::repeat_with(|| None).take(PAGES).collect();
-        Outcomes { places: vec![None; PLACES].into_boxed_slice(), pages }
+        Self { places: vec![None; PLACES].into_boxed_slice(), pages }
     }
 
     /// Takes note of the end of a fill for `base`, and of the page and the head of the request if a client has sent it.
-    pub fn note(&mut self, base: &Key, request: Option<(UriKey, &[u8])>, outcome: Outcome, now: Time) {
+    pub(crate) fn note(&mut self, base: &Key, request: Option<(UriKey, &[u8])>, outcome: Outcome, now: Time) {
         self.places[place_of(base)] = Some((*base, outcome, now));
         let Some((page, request)) = request else { return };
         let place = &mut self.pages[place_of_page(page)];
@@ -96,12 +96,12 @@ impl Outcomes {
     }
 
     /// What last became of a reply for the page to any client.
-    pub fn last_of_page(&self, page: UriKey) -> Option<&LastReply> {
+    pub(crate) fn last_of_page(&self, page: UriKey) -> Option<&LastReply> {
         self.pages[place_of_page(page)].as_ref().filter(|last| last.page == page)
     }
 
     /// What last became of a reply for `base`, and of which request's time: when it was forwarded.
-    pub fn last(&self, base: &Key) -> Option<(Outcome, Time)> {
+    pub(crate) fn last(&self, base: &Key) -> Option<(Outcome, Time)> {
         self.places[place_of(base)].filter(|(key, ..)| key == base).map(|(_, outcome, at)| (outcome, at))
     }
 }

@@ -52,9 +52,9 @@ pub struct Paths {
 
 impl Paths {
     /// `patterns` in the order in which they were added to the [`KeyConfig`].
-    pub fn new(default: PathSettings, patterns: Vec<PathSettings>) -> Paths {
+    pub fn new(default: PathSettings, patterns: Vec<PathSettings>) -> Self {
         let excluded = PathSettings { is_excluded: true, ..PathSettings::default() };
-        Paths {
+        Self {
             default: Arc::new(default),
             excluded: Arc::new(excluded),
             patterns: patterns.into_iter().map(Arc::new).collect(),

@@ -25,8 +25,8 @@ pub struct Questions {
 
 impl Questions {
     /// A talk over that link.
-    pub fn new(link: Box<dyn CoherenceLink + Send>) -> Questions {
-        Questions { link, due: None }
+    pub fn new(link: Box<dyn CoherenceLink + Send>) -> Self {
+        Self { link, due: None }
     }
 
     /// Takes the watcher's answers, then asks, and returns true; false if there is nothing to ask, and no answer to wait for. `now` must have been read

@@ -41,8 +41,8 @@ pub(crate) fn seed(key: &Key, number: u64) -> u64 {
 
 impl Rechecks {
     /// Nothing.
-    pub fn new() -> Rechecks {
-        Rechecks { waiting: Vec::with_capacity(RECHECKS_MAX), asked: 0 }
+    pub fn new() -> Self {
+        Self { waiting: Vec::with_capacity(RECHECKS_MAX), asked: 0 }
     }
 
     /// Asks for what a client has just asked for, as one of its class.
@@ -81,6 +81,6 @@ impl Rechecks {
 
 impl Default for Rechecks {
     fn default() -> Self {
-        Rechecks::new()
+        Self::new()
     }
 }

@@ -23,7 +23,7 @@ pub struct StrangeName {
 }
 
 impl StrangeName {
-    fn of(stranger: Stranger<'_>) -> StrangeName {
+    fn of(stranger: Stranger<'_>) -> Self {
         let (is_cookie, bytes) = match stranger {
             Stranger::Header(name) => (false, name),
             Stranger::Cookie(name) => (true, name),
@@ -32,7 +32,7 @@ impl StrangeName {
         if !is_cookie {
             name.make_ascii_lowercase();
         }
-        StrangeName { is_cookie, name }
+        Self { is_cookie, name }
     }
 }
 
@@ -50,8 +50,8 @@ const TOLD_MAX: u64 = 100;
 
 impl Strangers {
     /// None yet.
-    pub fn new() -> Strangers {
-        Strangers {
+    pub fn new() -> Self {
+        Self {
             names: Vec::with_capacity(NAMES_MAX),
             new: Vec::with_capacity(NAMES_MAX),
             told: 0,
@@ -97,7 +97,7 @@ impl Strangers {
 
 impl Default for Strangers {
     fn default() -> Self {
-        Strangers::new()
+        Self::new()
     }
 }
 

@@ -67,9 +67,9 @@ impl Awaited {
     /// How long one may wait if another left then.
     fn longest(self, since: Time, left: Time) -> Time {
         match self {
-            Awaited::Reply { usual, .. } => (since + REPLY_MAX).max(left + space(usual)).min(since + REPLY_EVER),
-            Awaited::First { .. } => since + FIRST_MAX,
-            Awaited::Verdict => since + VERDICT_MAX,
+            Self::Reply { usual, .. } => (since + REPLY_MAX).max(left + space(usual)).min(since + REPLY_EVER),
+            Self::First { .. } => since + FIRST_MAX,
+            Self::Verdict => since + VERDICT_MAX,
         }
     }
 }
@@ -119,8 +119,8 @@ pub struct Waiters<Id> {
 
 impl<Id: Copy + PartialEq> Waiters<Id> {
     /// Nobody waits.
-    pub fn new() -> Waiters<Id> {
-        Waiters {
+    pub fn new() -> Self {
+        Self {
             waiting: Vec::with_capacity(WAITERS_MAX),
             fills_ended: 0,
             answered: false,
@@ -264,6 +264,6 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
 
 impl<Id: Copy + PartialEq> Default for Waiters<Id> {
     fn default() -> Self {
-        Waiters::new()
+        Self::new()
     }
 }

@@ -33,11 +33,11 @@ struct Text {
 }
 
 impl Text {
-    fn new(bytes: &[u8]) -> Text {
+    fn new(bytes: &[u8]) -> Self {
         let mut kept = [0; ACCESS_TEXT_BYTES];
         let len = bytes.len().min(ACCESS_TEXT_BYTES);
         kept[..len].copy_from_slice(&bytes[..len]);
-        Text { bytes: kept, len: len as u16 }
+        Self { bytes: kept, len: len as u16 }
     }
 
     fn get(&self) -> &[u8] {
@@ -47,15 +47,8 @@ impl Text {
 
 impl AccessRecord {
     /// A record of the request that begins with `head`.
-    pub fn new(
-        time: u64,
-        client: Address,
-        kind: ReplyKind,
-        http10: bool,
-        body_bytes: u32,
-        head: &[u8],
-    ) -> AccessRecord {
-        AccessRecord {
+    pub fn new(time: u64, client: Address, kind: ReplyKind, http10: bool, body_bytes: u32, head: &[u8]) -> Self {
+        Self {
             time,
             client,
             head: kind == ReplyKind::HeadOnly,
@@ -101,20 +94,20 @@ fn field<'a>(head: &'a [u8], name: &[u8]) -> &'a [u8] {
 }
 
 /// Records since the last collection; bounded.
-pub struct AccessLog {
+pub(crate) struct AccessLog {
     records: Vec<AccessRecord>,
     enabled: bool,
 }
 
 impl AccessLog {
     /// An empty log, which stays empty unless `enabled`.
-    pub fn new(enabled: bool) -> AccessLog {
-        AccessLog { records: Vec::with_capacity(if enabled { ACCESS_RECORDS_MAX } else { 0 }), enabled }
+    pub(crate) fn new(enabled: bool) -> Self {
+        Self { records: Vec::with_capacity(if enabled { ACCESS_RECORDS_MAX } else { 0 }), enabled }
     }
 
     /// Adds a record; false if there was no room.
     #[inline]
-    pub fn record(&mut self, make: impl FnOnce() -> AccessRecord) -> bool {
+    pub(crate) fn record(&mut self, make: impl FnOnce() -> AccessRecord) -> bool {
         if !self.enabled {
             return true;
         }
@@ -126,7 +119,7 @@ impl AccessLog {
     }
 
     /// Hands all records to `take`.
-    pub fn drain(&mut self, mut take: impl FnMut(&AccessRecord)) {
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(&AccessRecord)) {
         self.records.iter().for_each(&mut take);
         self.records.clear();
     }

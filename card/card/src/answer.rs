@@ -28,7 +28,7 @@ pub(crate) struct Recalled {
 impl Recalled {
     /// The hit, by the lengths of the entry's body and the request's head.
     #[inline]
-    pub fn into_hit(self, body_len: u64, head_len: usize, status: CacheStatus) -> Hit {
+    pub(crate) fn into_hit(self, body_len: u64, head_len: usize, status: CacheStatus) -> Hit {
         Hit {
             memorable: None,
             entry: self.entry,

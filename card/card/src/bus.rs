@@ -32,8 +32,8 @@ pub struct FrameBytes {
 
 impl FrameBytes {
     /// A frame that is not the service's.
-    pub const fn other(bytes: usize) -> FrameBytes {
-        FrameBytes { network_headers: 0, application_headers: 0, content: 0, other: bytes as u64 }
+    pub const fn other(bytes: usize) -> Self {
+        Self { network_headers: 0, application_headers: 0, content: 0, other: bytes as u64 }
     }
 
     fn sum(&self) -> u64 {

@@ -108,9 +108,9 @@ impl<W: Port, H: Port> Card<W, H> {
         store: Store,
         link: Box<dyn CoherenceLink + Send>,
         now: Time,
-    ) -> Card<W, H> {
+    ) -> Self {
         let period_end = store.policy().period().map(|period| now + period);
-        Card {
+        Self {
             ports: Ports::new(wire, host, config.secret as u16),
             flows: FlowTable::new(config.flows, config.secret),
             wheel: Wheel::new(config.flows, now),
@@ -166,7 +166,7 @@ impl<W: Port, H: Port> Card<W, H> {
             self.date = HttpDate::from_unix_s(unix_s);
         }
         self.lease = self.store.revisions().lease_holds(now.0);
-        let Card { questions, fills, store, waiters, counters, .. } = self;
+        let Self { questions, fills, store, waiters, counters, .. } = self;
         if questions.talk(fills, store, waiters, &mut counters.cache, now) {
             self.sync_l0();
         }
@@ -396,7 +396,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Takes a frame that may be a segment of a service's connection in a packet that is not plain. False: it goes on as it is.
     fn is_unwrapped(&mut self, frame: &mut FrameBuf, side: Side, now: Time) -> bool {
-        let Card { reassembly, ports, counters, config, .. } = self;
+        let Self { reassembly, ports, counters, config, .. } = self;
         let is_service = |port| config.service_ports.contains(&port);
         let pass = |side, bytes: &[u8]| ports.pass(side, bytes, counters);
         let taken = reassembly.take(frame, side, now, is_service, pass);
@@ -411,7 +411,7 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     fn give_up_fragments(&mut self, now: Time) {
-        let Card { reassembly, ports, counters, .. } = self;
+        let Self { reassembly, ports, counters, .. } = self;
         reassembly.give_up(now, |side, bytes| ports.pass(side, bytes, counters));
     }
 

@@ -78,8 +78,8 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+    fn default() -> Self {
+        Self {
             read: ReadRules::default(),
             idle: Duration::from_secs(75),
             syn_ack_retries: 5,
@@ -101,8 +101,8 @@ pub struct Rechecker {
 
 impl CardConfig {
     /// A card for the given ports with defaults, for memory of `memory_bytes`.
-    pub fn new(service_ports: Vec<u16>, memory_bytes: usize, keys: KeyConfig, secret: [u8; 16]) -> CardConfig {
-        CardConfig {
+    pub fn new(service_ports: Vec<u16>, memory_bytes: usize, keys: KeyConfig, secret: [u8; 16]) -> Self {
+        Self {
             service_ports,
             handshake: Handshake::default(),
             flows: FLOWS_DEFAULT,

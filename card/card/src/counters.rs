@@ -22,17 +22,16 @@ pub enum CardBypass {
 
 impl CardBypass {
     /// All reasons.
-    pub const ALL: [CardBypass; 5] =
-        [CardBypass::Operator, CardBypass::Lease, CardBypass::Conditional, CardBypass::Resources, CardBypass::Range];
+    pub const ALL: [Self; 5] = [Self::Operator, Self::Lease, Self::Conditional, Self::Resources, Self::Range];
 
     /// The name in metrics.
     pub const fn label(self) -> &'static str {
         match self {
-            CardBypass::Operator => "operator",
-            CardBypass::Lease => "lease",
-            CardBypass::Conditional => "conditional",
-            CardBypass::Resources => "resources",
-            CardBypass::Range => "range",
+            Self::Operator => "operator",
+            Self::Lease => "lease",
+            Self::Conditional => "conditional",
+            Self::Resources => "resources",
+            Self::Range => "range",
         }
     }
 }

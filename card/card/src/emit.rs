@@ -5,12 +5,12 @@ use std::io::IoSlice;
 use arrayvec::ArrayVec;
 use nicache_port::{Capabilities, Checksum, Gso, GsoKind, Offload};
 use nicache_tcp::frame::write_headers;
-pub use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX};
+pub(crate) use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX};
 use nicache_tcp::wire::CHECKSUM_OFFSET;
 use nicache_tcp::{HeadRepr, checksum};
 
 /// The headers of a frame.
-pub struct Headers {
+pub(crate) struct Headers {
     bytes: [u8; HEADERS_BYTES_MAX],
     len: usize,
     /// What the port has to complete.
@@ -19,14 +19,14 @@ pub struct Headers {
 
 impl Headers {
     /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
     /// Builds the headers of a segment with `payload_len` bytes. `payload_sum` is called only if the port cannot complete
     /// checksums; it gives the ones'-complement sum of the payload. With more than `mss` bytes the frame is a super-frame.
     #[inline(always)]
-    pub fn new(
+    pub(crate) fn new(
         addresses: &Addresses,
         tcp: &HeadRepr,
         payload_len: usize,
@@ -34,10 +34,10 @@ impl Headers {
         ip_id: u16,
         capabilities: &Capabilities,
         payload_sum: impl FnOnce() -> u16,
-    ) -> Headers {
+    ) -> Self {
         // Written where it stays: bytes that were just written in small pieces are slow to move.
-        let mut headers = Headers { bytes: [0; HEADERS_BYTES_MAX], len: 0, offload: Offload::default() };
-        let Headers { bytes, len, offload } = &mut headers;
+        let mut headers = Self { bytes: [0; HEADERS_BYTES_MAX], len: 0, offload: Offload::default() };
+        let Self { bytes, len, offload } = &mut headers;
         *len = write_headers(addresses, tcp, payload_len as u32, ip_id, bytes);
         let tcp_at = addresses.tcp_at();
         if capabilities.checksum {
@@ -57,19 +57,19 @@ impl Headers {
 }
 
 /// A gather list on the stack.
-pub struct Gather<'a> {
+pub(crate) struct Gather<'a> {
     parts: ArrayVec<IoSlice<'a>, { crate::limits::GATHER_MAX }>,
     bytes: usize,
 }
 
 impl<'a> Gather<'a> {
     /// An empty list.
-    pub fn new() -> Gather<'a> {
+    pub(crate) fn new() -> Self {
         Gather { parts: ArrayVec::new(), bytes: 0 }
     }
 
     /// Adds a part; false if the list is full.
-    pub fn push(&mut self, part: &'a [u8]) -> bool {
+    pub(crate) fn push(&mut self, part: &'a [u8]) -> bool {
         if part.is_empty() {
             return true;
         }
@@ -79,12 +79,12 @@ impl<'a> Gather<'a> {
     }
 
     /// The parts, in order.
-    pub fn parts(&self) -> &[IoSlice<'a>] {
+    pub(crate) fn parts(&self) -> &[IoSlice<'a>] {
         &self.parts
     }
 
     /// Bytes in all parts.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes
     }
 }

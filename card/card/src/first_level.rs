@@ -65,9 +65,9 @@ impl Slot {
 
 impl FirstLevel {
     /// With nothing published; `revocations`: those of the store so far.
-    pub(crate) fn new(l0: Box<dyn L0>, revocations: u64) -> FirstLevel {
+    pub(crate) fn new(l0: Box<dyn L0>, revocations: u64) -> Self {
         let slots = vec![Slot::default(); l0.slots()].into_boxed_slice();
-        FirstLevel {
+        Self {
             l0,
             slots,
             revocations,

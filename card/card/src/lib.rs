@@ -66,6 +66,6 @@ pub use counters::{CardBypass, Counters};
 pub use explain::{Asked, EntryView, LastOfPage, Meeting, PageState};
 pub use in_use::InUse;
 pub use l0_program::{L0, L0_HEAD_BYTES, L0_REPLY_BYTES, Loan, LoanTimestamps, Published};
+pub use nicache_tcp::frame::FlowKey;
 pub use orphans::{Ledger, Orphan, RECORD_BYTES};
-pub use packet::FlowKey;
 pub use ports::OlderCard;

@@ -30,8 +30,8 @@ pub struct Orphan {
 }
 
 impl Orphan {
-    pub(crate) fn of(flow: &Flow) -> Orphan {
-        Orphan { key: flow.key, client_mac: flow.client_mac, server_mac: flow.server_mac, tags: flow.tags }
+    pub(crate) fn of(flow: &Flow) -> Self {
+        Self { key: flow.key, client_mac: flow.client_mac, server_mac: flow.server_mac, tags: flow.tags }
     }
 
     /// Which connection it is.
@@ -56,7 +56,7 @@ impl Orphan {
     }
 
     /// The connection of a record; `None` if there is none.
-    pub fn decode(record: &[u8; RECORD_BYTES]) -> Option<Orphan> {
+    pub fn decode(record: &[u8; RECORD_BYTES]) -> Option<Self> {
         if record[0] != USED || record[SUM_AT] != sum(record) {
             return None;
         }
@@ -74,7 +74,7 @@ impl Orphan {
             server_port: port(35),
             vlans: tags.vlans(),
         };
-        Some(Orphan { key, client_mac: mac(37)?, server_mac: mac(43)?, tags })
+        Some(Self { key, client_mac: mac(37)?, server_mac: mac(43)?, tags })
     }
 }
 

@@ -5,14 +5,14 @@
 use nicache_port::{Checksum, Offload};
 use nicache_tcp::SegmentHead;
 use nicache_tcp::frame::Packet;
-pub use nicache_tcp::frame::{FlowKey, Mac, Tags};
+pub(crate) use nicache_tcp::frame::{FlowKey, Mac, Tags};
 use smoltcp::wire::{EthernetFrame, IpProtocol};
 
 use crate::too_big::TooBig;
 
 /// From which side a frame came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     /// The wire port: a client sent it.
     Wire,
     /// The host port: the server's stack sent it.
@@ -21,7 +21,7 @@ pub enum Side {
 
 /// A TCP segment in a plain packet.
 #[derive(Debug)]
-pub struct TcpFrame {
+pub(crate) struct TcpFrame {
     /// The connection.
     pub key: FlowKey,
     /// Source MAC.
@@ -42,14 +42,14 @@ pub struct TcpFrame {
 
 impl TcpFrame {
     /// Payload bytes.
-    pub fn payload_len(&self) -> u32 {
+    pub(crate) fn payload_len(&self) -> u32 {
         (self.end - self.payload_at) as u32
     }
 }
 
 /// What the card does with a frame.
 #[derive(Debug)]
-pub enum Classified {
+pub(crate) enum Classified {
     /// A segment of a service's connection.
     Tcp(TcpFrame),
     /// A router says that a segment to a client was too long.
@@ -61,7 +61,7 @@ pub enum Classified {
 }
 
 /// Looks at one frame. `is_service` says whether a TCP port is one that the card serves.
-pub fn classify(frame: &[u8], offload: &Offload, side: Side, is_service: impl Fn(u16) -> bool) -> Classified {
+pub(crate) fn classify(frame: &[u8], offload: &Offload, side: Side, is_service: impl Fn(u16) -> bool) -> Classified {
     let Ok(ethernet) = EthernetFrame::new_checked(frame) else {
         return Classified::Other;
     };

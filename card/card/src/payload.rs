@@ -13,7 +13,7 @@ use crate::flow::reply::{Reply, ReplyKind};
 use crate::limits::RENDERED_HEAD_BYTES_MAX;
 
 /// What of a reply lies in a segment.
-pub enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     /// Rendered text.
     Head(&'a [u8]),
     /// A range of a body.
@@ -28,7 +28,7 @@ enum Stretch {
 
 /// What a reply draws from.
 #[derive(Clone, Copy)]
-pub struct Sources<'a> {
+pub(crate) struct Sources<'a> {
     /// Entries and bodies.
     pub store: &'a Store,
     /// Ranges of replies with several parts.
@@ -37,7 +37,7 @@ pub struct Sources<'a> {
 
 /// Bytes of the head of a reply of that kind with `body_len` bytes of content behind it, without a Cache-Status; the chunk-size line counts with
 /// the head. `None`: the entry has no such form.
-pub fn head_len(entry: &Entry, kind: ReplyKind, range: ByteRange, body_len: u64) -> Option<usize> {
+pub(crate) fn head_len(entry: &Entry, kind: ReplyKind, range: ByteRange, body_len: u64) -> Option<usize> {
     Some(match kind {
         ReplyKind::Full => entry.template.len() + entry.prefix.len(),
         ReplyKind::HeadOnly => entry.template.len(),
@@ -49,7 +49,7 @@ pub fn head_len(entry: &Entry, kind: ReplyKind, range: ByteRange, body_len: u64)
 
 /// Renders the texts of all replies that lie in `len` bytes from `seq`, each into a place of its own. A retransmission renders the
 /// same bytes again, with the date of the first time.
-pub fn render(flow: &Flow, from: Sources<'_>, now: &HttpDate, seq: Seq, len: u32, places: &mut [u8]) {
+pub(crate) fn render(flow: &Flow, from: Sources<'_>, now: &HttpDate, seq: Seq, len: u32, places: &mut [u8]) {
     for (reply, place) in flow.replies.iter().zip(places.chunks_exact_mut(RENDERED_HEAD_BYTES_MAX)) {
         let Some((first, _)) = overlap(reply, seq, len) else { continue };
         if first >= reply.head_len && reply.kind != ReplyKind::Parts {
@@ -66,7 +66,7 @@ pub fn render(flow: &Flow, from: Sources<'_>, now: &HttpDate, seq: Seq, len: u32
 
 /// Renders the text of a whole reply, head and prefix, with today's date.
 #[inline]
-pub fn render_whole(reply: &Reply, entry: &Entry, date: &HttpDate, place: &mut [u8]) {
+pub(crate) fn render_whole(reply: &Reply, entry: &Entry, date: &HttpDate, place: &mut [u8]) {
     let filled = entry.template.render(date, place);
     let at = put_status(reply, place, filled);
     if !entry.prefix.is_empty()
@@ -110,7 +110,7 @@ fn render_reply(reply: &Reply, entry: &Entry, parts: &PartSets, date: &HttpDate,
 }
 
 /// Writes a whole reply with head and body, whose date is `now`'s, into `out`, which is as long as it; false if something is missing.
-pub fn copy(reply: &Reply, store: &Store, now: &HttpDate, out: &mut [u8]) -> bool {
+pub(crate) fn copy(reply: &Reply, store: &Store, now: &HttpDate, out: &mut [u8]) -> bool {
     let (Some(entry), ReplyKind::Full) = (store.get(reply.entry), reply.kind) else { return false };
     if out.len() != reply.len() as usize || reply.date != now.unix_s() {
         return false;
@@ -150,7 +150,7 @@ fn put_status(reply: &Reply, place: &mut [u8], filled: usize) -> usize {
 }
 
 /// Calls `visit` with the pieces of `len` bytes from `seq`, in order. `places` are what [`render`] has filled.
-pub fn visit<'a>(
+pub(crate) fn visit<'a>(
     flow: &Flow,
     from: Sources<'_>,
     seq: Seq,

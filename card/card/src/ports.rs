@@ -23,12 +23,12 @@ pub(crate) struct Ports<W, H> {
 
 impl<W: Port, H: Port> Ports<W, H> {
     /// Between these; the first IP packet of the card has the number behind `ip_id`.
-    pub fn new(wire: W, host: H, ip_id: u16) -> Ports<W, H> {
-        Ports { wire, host, ip_id, host_quiet: false, host_skips: 0 }
+    pub(crate) fn new(wire: W, host: H, ip_id: u16) -> Self {
+        Self { wire, host, ip_id, host_quiet: false, host_skips: 0 }
     }
 
     /// Sends a frame to the wire.
-    pub fn send_to_wire(&mut self, parts: &[IoSlice<'_>], offload: Offload, counters: &mut Counters) {
+    pub(crate) fn send_to_wire(&mut self, parts: &[IoSlice<'_>], offload: Offload, counters: &mut Counters) {
         match send_with_fallback(&mut self.wire, parts, offload) {
             Ok(_) => {}
             Err(error) => count_refusal(error, &mut counters.drops_wire),
@@ -36,7 +36,7 @@ impl<W: Port, H: Port> Ports<W, H> {
     }
 
     /// Passes a frame that came from that side on to the other one as it was on the wire.
-    pub fn pass(&mut self, from: Side, frame: &[u8], counters: &mut Counters) {
+    pub(crate) fn pass(&mut self, from: Side, frame: &[u8], counters: &mut Counters) {
         let (parts, bytes) = ([IoSlice::new(frame)], FrameBytes::other(frame.len()));
         match from {
             Side::Wire => self.send_to_host(&parts, Offload::default(), bytes, counters),
@@ -49,7 +49,7 @@ impl<W: Port, H: Port> Ports<W, H> {
 
     /// Under a load of hits a look at the host port is a system call for nothing. A host that was quiet is looked at less often, and
     /// always when the wire has nothing.
-    pub fn may_skip_host(&mut self) -> bool {
+    pub(crate) fn may_skip_host(&mut self) -> bool {
         self.host_skips += 1;
         if self.host_quiet && self.host_skips < HOST_SKIPS_MAX {
             return true;
@@ -59,7 +59,7 @@ impl<W: Port, H: Port> Ports<W, H> {
     }
 
     /// Sends a frame to the host, and counts its bytes on the bus.
-    pub fn send_to_host(
+    pub(crate) fn send_to_host(
         &mut self,
         parts: &[IoSlice<'_>],
         offload: Offload,

@@ -77,9 +77,9 @@ struct Datagram {
 }
 
 impl Datagram {
-    fn new() -> Datagram {
+    fn new() -> Self {
         let bytes = vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice();
-        Datagram { name: None, since: Time::ZERO, passes: false, parts: Vec::with_capacity(PIECES_MAX), len: 0, bytes }
+        Self { name: None, since: Time::ZERO, passes: false, parts: Vec::with_capacity(PIECES_MAX), len: 0, bytes }
     }
 
     fn begin(&mut self, name: Name, now: Time) {
@@ -144,8 +144,8 @@ pub(crate) struct Reassembly {
 
 impl Reassembly {
     /// Nothing waits. All memory is allocated here.
-    pub(crate) fn new() -> Reassembly {
-        Reassembly { datagrams: (0..DATAGRAMS_MAX).map(|_| Datagram::new()).collect(), waiting: 0 }
+    pub(crate) fn new() -> Self {
+        Self { datagrams: (0..DATAGRAMS_MAX).map(|_| Datagram::new()).collect(), waiting: 0 }
     }
 
     /// When the oldest is to be given up.
@@ -399,8 +399,8 @@ mod tests {
     }
 
     impl Bench {
-        fn new() -> Bench {
-            Bench { reassembly: Reassembly::new(), passed: Vec::new(), now: Time::ZERO + Duration::from_secs(9) }
+        fn new() -> Self {
+            Self { reassembly: Reassembly::new(), passed: Vec::new(), now: Time::ZERO + Duration::from_secs(9) }
         }
 
         /// What becomes of it; what goes on is in `passed`, the frame itself, too.

@@ -60,7 +60,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         self.looked_ahead = now;
         if self.lease && !self.bypass {
-            let Card { store, rechecks, counters, .. } = self;
+            let Self { store, rechecks, counters, .. } = self;
             store.look_ahead(now, &mut counters.cache, |recheck, counters| rechecks.ask(recheck, counters));
         }
     }

@@ -427,7 +427,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Notes by what a request that begins `bytes` is kept from the card.
     #[cold]
     fn note_strangers(&mut self, bytes: &[u8]) {
-        let Card { strangers: known, config, .. } = self;
+        let Self { strangers: known, config, .. } = self;
         strangers(bytes, &config.keys, |resource, stranger| {
             let origin = config.keys.origin_of(resource.host);
             known.note(config.keys.uri_of(origin, resource.path), stranger);

@@ -13,7 +13,7 @@ use crate::flow::{Flow, HostPhase, Phase};
 /// Timers that are run between two looks at the ports.
 const TIMERS_PER_POLL: usize = 64;
 /// An ACK that nothing carries is sent after this long (RFC 9293 section 3.8.6.3 allows up to 500 ms).
-pub const DELAYED_ACK: Duration = Duration::from_millis(40);
+pub(crate) const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// SYNs to the host are repeated after 1 s, 2 s, ... (RFC 6298 section 2.1), this often.
 const SYN_TRIES: u8 = 5;
 /// How long a client may keep its side open when the card has closed (Linux' tcp_fin_timeout), whatever it sends meanwhile.

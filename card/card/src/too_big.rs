@@ -15,7 +15,7 @@ const ICMPV6_TOO_BIG: u8 = 2;
 
 /// A message about a segment that was sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooBig {
+pub(crate) struct TooBig {
     /// The connection.
     pub key: FlowKey,
     /// Number of the segment's first byte.
@@ -30,7 +30,7 @@ pub struct TooBig {
 
 impl TooBig {
     /// The message in a frame, if it is one about TCP. `Err`: its checksum is wrong.
-    pub fn parse(frame: &[u8], packet: &Packet, offload: &Offload) -> Option<Result<TooBig, ()>> {
+    pub(crate) fn parse(frame: &[u8], packet: &Packet, offload: &Offload) -> Option<Result<Self, ()>> {
         let at = packet.transport_at;
         let icmp = frame.get(at..packet.end).filter(|icmp| icmp.len() >= ICMP_BYTES)?;
         let quoted = &icmp[ICMP_BYTES..];
@@ -58,11 +58,11 @@ impl TooBig {
             vlans: packet.tags.vlans(),
         };
         let seq = Seq(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]));
-        Some(Ok(TooBig { key, seq, mtu, seq_at: at + ICMP_BYTES + ip_bytes + 4, checksum_at: at + 2 }))
+        Some(Ok(Self { key, seq, mtu, seq_at: at + ICMP_BYTES + ip_bytes + 4, checksum_at: at + 2 }))
     }
 
     /// The frame with another number.
-    pub fn renumber(&self, frame: &mut [u8], seq: Seq) {
+    pub(crate) fn renumber(&self, frame: &mut [u8], seq: Seq) {
         let (old, new) = (self.seq.0.to_be_bytes(), seq.0.to_be_bytes());
         frame[self.seq_at..self.seq_at + 4].copy_from_slice(&new);
         // RFC 1624: the sum loses the old number and gets the new one.

@@ -14,17 +14,17 @@ pub struct Counter {
 
 impl Counter {
     /// One that only grows.
-    pub const fn growing(name: &'static str, help: &'static str) -> Counter {
-        Counter { name, help, is_gauge: false }
+    pub const fn growing(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, is_gauge: false }
     }
 
     /// What there is at the moment.
-    pub const fn gauge(name: &'static str, help: &'static str) -> Counter {
-        Counter { name, help, is_gauge: true }
+    pub const fn gauge(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, is_gauge: true }
     }
 
     /// The counter of this name, in the first of the lists that has it.
-    pub fn find(lists: &[&'static [Counter]], name: &str) -> Option<&'static Counter> {
+    pub fn find(lists: &[&'static [Self]], name: &str) -> Option<&'static Self> {
         lists.iter().flat_map(|list| list.iter()).find(|counter| counter.name == name)
     }
 }
@@ -79,19 +79,19 @@ macro_rules! counters {
     ) => {
         $(#[$meta])*
         $vis struct $name {
-            $(#[doc = $help] pub $field: u64,)*
+            $(#[doc = $help] $vis $field: u64,)*
             $($($(#[$doc])* $beside_vis $beside: $type,)*)?
         }
 
         impl $name {
             /// What the counters are called, and what they are.
-            pub const COUNTERS: &'static [$crate::Counter] = &[
+            $vis const COUNTERS: &'static [$crate::Counter] = &[
                 $($crate::counter!($($kind)? ($crate::name!($field $($label)?), $help)),)*
                 $($($crate::Counter::growing($shown, $shown_help),)*)?
             ];
 
             /// Every counter with its value, in the order of [`Self::COUNTERS`].
-            pub fn each(&self) -> impl Iterator<Item = (&'static $crate::Counter, u64)> {
+            $vis fn each(&self) -> impl Iterator<Item = (&'static $crate::Counter, u64)> {
                 let values = [
                     $(self.$field,)*
                     $($({ let $counters = self; $value },)*)?

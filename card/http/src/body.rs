@@ -20,9 +20,9 @@ pub enum BodyFault {
 impl core::fmt::Display for BodyFault {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            BodyFault::ChunkSize => "the size of a chunk is none",
-            BodyFault::LineBreak => "a chunk does not end with CR LF",
-            BodyFault::TooLong => "an extension or a trailer is too long",
+            Self::ChunkSize => "the size of a chunk is none",
+            Self::LineBreak => "a chunk does not end with CR LF",
+            Self::TooLong => "an extension or a trailer is too long",
         })
     }
 }
@@ -88,14 +88,14 @@ enum State {
 
 impl Follower {
     /// A follower of content that is framed like this and begins with the first byte behind the head.
-    pub fn new(framing: Framing) -> Follower {
+    pub fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Finished,
             Framing::Length(length) => State::Length(length),
             Framing::Chunked => State::Size { size: 0, digits: 0 },
             Framing::Close => State::Close,
         };
-        Follower { state, body_bytes: 0, plain: true }
+        Self { state, body_bytes: 0, plain: true }
     }
 
     /// Takes the next piece of input and hands its content bytes to `body`, in order and without chunk framing.
@@ -159,49 +159,49 @@ impl Follower {
 }
 
 impl State {
-    fn after_data(self, left: u64) -> State {
+    fn after_data(self, left: u64) -> Self {
         match self {
-            State::Length(_) if left > 0 => State::Length(left),
-            State::Length(_) => State::Finished,
-            _ if left > 0 => State::Data { left },
-            _ => State::DataCr,
+            Self::Length(_) if left > 0 => Self::Length(left),
+            Self::Length(_) => Self::Finished,
+            _ if left > 0 => Self::Data { left },
+            _ => Self::DataCr,
         }
     }
 
     /// One byte of chunk framing.
-    fn step(self, byte: u8) -> State {
+    fn step(self, byte: u8) -> Self {
         match (self, byte) {
-            (State::Size { digits: CHUNK_SIZE_DIGITS_MAX, .. }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
-                State::Broken(BodyFault::ChunkSize)
+            (Self::Size { digits: CHUNK_SIZE_DIGITS_MAX, .. }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                Self::Broken(BodyFault::ChunkSize)
             }
-            (State::Size { size, digits }, b'0'..=b'9') => State::digit(size, digits, byte - b'0'),
-            (State::Size { size, digits }, b'a'..=b'f') => State::digit(size, digits, byte - b'a' + 10),
-            (State::Size { size, digits }, b'A'..=b'F') => State::digit(size, digits, byte - b'A' + 10),
-            (State::Size { size, digits: 1.. }, b'\r') => State::SizeLf { size },
-            (State::Size { size, digits: 1.. }, b';') => State::Extension { size, len: 1 },
-            (State::Size { .. }, _) => State::Broken(BodyFault::ChunkSize),
-            (State::Extension { size, .. }, b'\r') => State::SizeLf { size },
-            (State::Extension { len: CHUNK_EXTENSION_BYTES_MAX.., .. }, _) => State::Broken(BodyFault::TooLong),
-            (State::Extension { .. }, byte) if is_control(byte) => State::Broken(BodyFault::LineBreak),
-            (State::Extension { size, len }, _) => State::Extension { size, len: len + 1 },
-            (State::SizeLf { size: 0 }, b'\n') => State::Trailer { line: 0, len: 0 },
-            (State::SizeLf { size }, b'\n') => State::Data { left: size },
-            (State::DataCr, b'\r') => State::DataLf,
-            (State::DataLf, b'\n') => State::Size { size: 0, digits: 0 },
-            (State::Trailer { len: TRAILER_BYTES_MAX.., .. }, _) => State::Broken(BodyFault::TooLong),
-            (State::Trailer { line, len }, b'\r') => State::TrailerLf { line, len: len + 1 },
+            (Self::Size { size, digits }, b'0'..=b'9') => Self::digit(size, digits, byte - b'0'),
+            (Self::Size { size, digits }, b'a'..=b'f') => Self::digit(size, digits, byte - b'a' + 10),
+            (Self::Size { size, digits }, b'A'..=b'F') => Self::digit(size, digits, byte - b'A' + 10),
+            (Self::Size { size, digits: 1.. }, b'\r') => Self::SizeLf { size },
+            (Self::Size { size, digits: 1.. }, b';') => Self::Extension { size, len: 1 },
+            (Self::Size { .. }, _) => Self::Broken(BodyFault::ChunkSize),
+            (Self::Extension { size, .. }, b'\r') => Self::SizeLf { size },
+            (Self::Extension { len: CHUNK_EXTENSION_BYTES_MAX.., .. }, _) => Self::Broken(BodyFault::TooLong),
+            (Self::Extension { .. }, byte) if is_control(byte) => Self::Broken(BodyFault::LineBreak),
+            (Self::Extension { size, len }, _) => Self::Extension { size, len: len + 1 },
+            (Self::SizeLf { size: 0 }, b'\n') => Self::Trailer { line: 0, len: 0 },
+            (Self::SizeLf { size }, b'\n') => Self::Data { left: size },
+            (Self::DataCr, b'\r') => Self::DataLf,
+            (Self::DataLf, b'\n') => Self::Size { size: 0, digits: 0 },
+            (Self::Trailer { len: TRAILER_BYTES_MAX.., .. }, _) => Self::Broken(BodyFault::TooLong),
+            (Self::Trailer { line, len }, b'\r') => Self::TrailerLf { line, len: len + 1 },
             // A folded trailer line, or one without a name (RFC 9112 sections 5.1 and 5.2).
-            (State::Trailer { line: 0, .. }, b' ' | b'\t' | b':') => State::Broken(BodyFault::LineBreak),
-            (State::Trailer { .. }, byte) if is_control(byte) => State::Broken(BodyFault::LineBreak),
-            (State::Trailer { line, len }, _) => State::Trailer { line: line + 1, len: len + 1 },
-            (State::TrailerLf { line: 0, .. }, b'\n') => State::Finished,
-            (State::TrailerLf { len, .. }, b'\n') => State::Trailer { line: 0, len: len + 1 },
-            _ => State::Broken(BodyFault::LineBreak),
+            (Self::Trailer { line: 0, .. }, b' ' | b'\t' | b':') => Self::Broken(BodyFault::LineBreak),
+            (Self::Trailer { .. }, byte) if is_control(byte) => Self::Broken(BodyFault::LineBreak),
+            (Self::Trailer { line, len }, _) => Self::Trailer { line: line + 1, len: len + 1 },
+            (Self::TrailerLf { line: 0, .. }, b'\n') => Self::Finished,
+            (Self::TrailerLf { len, .. }, b'\n') => Self::Trailer { line: 0, len: len + 1 },
+            _ => Self::Broken(BodyFault::LineBreak),
         }
     }
 
-    fn digit(size: u64, digits: u8, digit: u8) -> State {
-        State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
+    fn digit(size: u64, digits: u8, digit: u8) -> Self {
+        Self::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
     }
 }
 

@@ -35,51 +35,51 @@ pub enum Trait {
 
 impl Trait {
     /// All traits.
-    pub const ALL: [Trait; 7] =
-        [Trait::Origin, Trait::Fetch, Trait::Language, Trait::Agent, Trait::Accept, Trait::Coding, Trait::Proxy];
+    pub const ALL: [Self; 7] =
+        [Self::Origin, Self::Fetch, Self::Language, Self::Agent, Self::Accept, Self::Coding, Self::Proxy];
 
     /// For an operator.
     pub const fn label(self) -> &'static str {
         match self {
-            Trait::Origin => "Referer (host)",
-            Trait::Fetch => "Sec-Fetch-*",
-            Trait::Language => "Accept-Language",
-            Trait::Agent => "User-Agent (kind)",
-            Trait::Accept => "Accept",
-            Trait::Coding => "Accept-Encoding",
-            Trait::Proxy => "the proxy in front",
+            Self::Origin => "Referer (host)",
+            Self::Fetch => "Sec-Fetch-*",
+            Self::Language => "Accept-Language",
+            Self::Agent => "User-Agent (kind)",
+            Self::Accept => "Accept",
+            Self::Coding => "Accept-Encoding",
+            Self::Proxy => "the proxy in front",
         }
     }
 
     /// The trait that a header field belongs to, but for some of [`Trait::Proxy`].
     #[inline]
-    fn of_header(name: &[u8]) -> Option<Trait> {
+    fn of_header(name: &[u8]) -> Option<Self> {
         Some(match name.len() {
-            3 if is_name(name, b"dnt") => Trait::Agent,
-            6 if is_name(name, b"accept") => Trait::Accept,
-            6 if is_name(name, b"pragma") => Trait::Fetch,
-            7 if is_name(name, b"referer") => Trait::Origin,
-            8 if is_name(name, b"priority") => Trait::Fetch,
-            10 if is_name(name, b"user-agent") => Trait::Agent,
-            10 if is_name(name, b"keep-alive") => Trait::Fetch,
-            13 if is_name(name, b"cache-control") => Trait::Fetch,
-            14 if is_name(name, b"accept-charset") => Trait::Language,
-            15 if is_name(name, b"accept-language") => Trait::Language,
-            15 if is_name(name, b"accept-encoding") => Trait::Coding,
-            25 if is_name(name, b"upgrade-insecure-requests") => Trait::Fetch,
-            _ if begins(name, b"sec-fetch-") || begins(name, b"sec-purpose") => Trait::Fetch,
-            _ if begins(name, b"sec-") => Trait::Agent,
-            _ if is_of_few(name) => return Trait::among_added(name),
+            3 if is_name(name, b"dnt") => Self::Agent,
+            6 if is_name(name, b"accept") => Self::Accept,
+            6 if is_name(name, b"pragma") => Self::Fetch,
+            7 if is_name(name, b"referer") => Self::Origin,
+            8 if is_name(name, b"priority") => Self::Fetch,
+            10 if is_name(name, b"user-agent") => Self::Agent,
+            10 if is_name(name, b"keep-alive") => Self::Fetch,
+            13 if is_name(name, b"cache-control") => Self::Fetch,
+            14 if is_name(name, b"accept-charset") => Self::Language,
+            15 if is_name(name, b"accept-language") => Self::Language,
+            15 if is_name(name, b"accept-encoding") => Self::Coding,
+            25 if is_name(name, b"upgrade-insecure-requests") => Self::Fetch,
+            _ if begins(name, b"sec-fetch-") || begins(name, b"sec-purpose") => Self::Fetch,
+            _ if begins(name, b"sec-") => Self::Agent,
+            _ if is_of_few(name) => return Self::among_added(name),
             _ => return None,
         })
     }
 
     /// The trait of a field that few clients or only proxies send.
-    fn among_added(name: &[u8]) -> Option<Trait> {
+    fn among_added(name: &[u8]) -> Option<Self> {
         match added(name)? {
-            Added::Agent => Some(Trait::Agent),
-            Added::Fetch => Some(Trait::Fetch),
-            Added::Address | Added::Mark | Added::Baggage => Some(Trait::Proxy),
+            Added::Agent => Some(Self::Agent),
+            Added::Fetch => Some(Self::Fetch),
+            Added::Address | Added::Mark | Added::Baggage => Some(Self::Proxy),
             Added::Exact | Added::Route | Added::Forwarded => None,
         }
     }
@@ -170,11 +170,11 @@ struct Words {
 }
 
 impl Words {
-    fn new(mut hash: SipHash, name: &[u8]) -> Words {
+    fn new(mut hash: SipHash, name: &[u8]) -> Self {
         const TAG_CLASS: u64 = 5;
         hash.word(TAG_CLASS | (name.len() as u64) << 8);
         hash.padded_lower(name);
-        Words { hash, word: 0, filled: 0, len: 0 }
+        Self { hash, word: 0, filled: 0, len: 0 }
     }
 
     #[inline]

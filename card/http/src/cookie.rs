@@ -92,23 +92,23 @@ pub(crate) enum CookiePattern {
 
 impl CookiePattern {
     /// One, or those of the list that has this name.
-    pub(crate) fn list(pattern: &str) -> Vec<CookiePattern> {
+    pub(crate) fn list(pattern: &str) -> Vec<Self> {
         let one = [pattern];
         let patterns: &[&str] = if pattern == ANALYTICS { ANALYTICS_COOKIES } else { &one };
-        patterns.iter().map(|pattern| CookiePattern::new(pattern)).collect()
+        patterns.iter().map(|pattern| Self::new(pattern)).collect()
     }
 
-    pub(crate) fn new(pattern: &str) -> CookiePattern {
+    pub(crate) fn new(pattern: &str) -> Self {
         match pattern.strip_suffix('*') {
-            Some(prefix) => CookiePattern::Prefix(prefix.as_bytes().into()),
-            None => CookiePattern::Exact(pattern.as_bytes().into()),
+            Some(prefix) => Self::Prefix(prefix.as_bytes().into()),
+            None => Self::Exact(pattern.as_bytes().into()),
         }
     }
 
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         match self {
-            CookiePattern::Exact(exact) => **exact == *name,
-            CookiePattern::Prefix(prefix) => name.starts_with(prefix),
+            Self::Exact(exact) => **exact == *name,
+            Self::Prefix(prefix) => name.starts_with(prefix),
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct HttpDate {
 
 impl HttpDate {
     /// The date of a Unix time in seconds, at most the end of the year 9999.
-    pub fn from_unix_s(unix_s: u64) -> HttpDate {
+    pub fn from_unix_s(unix_s: u64) -> Self {
         let unix_s = unix_s.min(UNIX_S_MAX);
         let (days, second_of_day) = (unix_s / 86_400, unix_s % 86_400);
         let (year, month, day) = civil_from_days(days);
@@ -34,7 +34,7 @@ impl HttpDate {
         put_two(&mut bytes, 17, second_of_day / 3600);
         put_two(&mut bytes, 20, second_of_day / 60 % 60);
         put_two(&mut bytes, 23, second_of_day % 60);
-        HttpDate { unix_s, bytes }
+        Self { unix_s, bytes }
     }
 
     /// The IMF-fixdate.
@@ -61,8 +61,8 @@ pub struct DateCache {
 }
 
 impl Default for DateCache {
-    fn default() -> DateCache {
-        DateCache { date: HttpDate::from_unix_s(0) }
+    fn default() -> Self {
+        Self { date: HttpDate::from_unix_s(0) }
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Lines<'h> {
 impl<'h> Lines<'h> {
     /// `head` ends behind the empty line, `start_line_len` does not count the line's own break.
     #[inline]
-    pub(crate) fn new(head: &'h [u8], start_line_len: usize) -> Result<Lines<'h>, BareLineBreak> {
+    pub(crate) fn new(head: &'h [u8], start_line_len: usize) -> Result<Self, BareLineBreak> {
         let mut lines = Lines { head, at: start_line_len };
         lines.line_break()?;
         Ok(lines)

@@ -67,8 +67,8 @@ struct PathCookies {
 impl KeyConfig {
     /// `secret`: 16 random bytes, drawn once per process and told to nobody. No cookie is harmless, and only the
     /// built-in headers are.
-    pub fn new(secret: [u8; 16]) -> KeyConfig {
-        KeyConfig {
+    pub fn new(secret: [u8; 16]) -> Self {
+        Self {
             keyed: SipHash::new(&secret),
             harmless_cookies: Vec::new(),
             harmless_headers: Vec::new(),
@@ -79,7 +79,7 @@ impl KeyConfig {
 
     /// Declares a cookie harmless: by its exact name, by the beginning of its name with a final `*`, or [`ANALYTICS`](crate::ANALYTICS) for a list.
     /// Danger: if the server does look at it, one client's reply is served to another.
-    pub fn allow_cookie(mut self, pattern: &str) -> KeyConfig {
+    pub fn allow_cookie(mut self, pattern: &str) -> Self {
         self.harmless_cookies.extend(CookiePattern::list(pattern));
         self
     }
@@ -87,7 +87,7 @@ impl KeyConfig {
     /// Declares a request header harmless that is not on the built-in list, or that proxies add: by its name, or by the beginning of
     /// names with a final `*`. Framing, Host and the other headers that have a meaning of their own cannot be declared harmless. Danger: as with
     /// [`Self::allow_cookie`].
-    pub fn allow_header(mut self, pattern: &str) -> KeyConfig {
+    pub fn allow_header(mut self, pattern: &str) -> Self {
         let beginning = pattern.strip_suffix('*');
         let name = beginning.unwrap_or(pattern).as_bytes().into();
         self.harmless_headers.push(HeaderPattern { name, is_beginning: beginning.is_some() });
@@ -99,7 +99,7 @@ impl KeyConfig {
     ///
     /// # Errors
     /// The name is no token, too long, or one too many.
-    pub fn separate_by(mut self, name: &str) -> Result<KeyConfig, NotShared> {
+    pub fn separate_by(mut self, name: &str) -> Result<Self, NotShared> {
         self.separating.add(name.as_bytes())?;
         Ok(self)
     }
@@ -108,7 +108,7 @@ impl KeyConfig {
     ///
     /// # Errors
     /// [`PatternError::TooMany`].
-    pub fn add_path<T: AsRef<str>>(mut self, pattern: PathPattern, cookies: &[T]) -> Result<KeyConfig, PatternError> {
+    pub fn add_path<T: AsRef<str>>(mut self, pattern: PathPattern, cookies: &[T]) -> Result<Self, PatternError> {
         if self.paths.len() == PATTERNS_MAX {
             return Err(PatternError::TooMany);
         }

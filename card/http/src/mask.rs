@@ -48,7 +48,7 @@ struct Mask {
 }
 
 impl Mask {
-    fn new(text: &str) -> Result<Mask, MaskError> {
+    fn new(text: &str) -> Result<Self, MaskError> {
         let (prefix, suffix) = text.split_once('*').filter(|(_, rest)| !rest.contains('*')).ok_or(MaskError::Star)?;
         if prefix.len() < PREFIX_BYTES_MIN {
             return Err(MaskError::PrefixTooShort);
@@ -59,7 +59,7 @@ impl Mask {
         if text.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(MaskError::ControlByte);
         }
-        Ok(Mask { prefix: Finder::new(prefix).into_owned(), suffix: suffix.as_bytes().into() })
+        Ok(Self { prefix: Finder::new(prefix).into_owned(), suffix: suffix.as_bytes().into() })
     }
 
     fn prefix_len(&self) -> usize {
@@ -78,12 +78,12 @@ impl Masks {
     ///
     /// # Errors
     /// One of them is none, or there are too many.
-    pub fn new<T: AsRef<str>>(masks: &[T]) -> Result<Masks, MaskError> {
+    pub fn new<T: AsRef<str>>(masks: &[T]) -> Result<Self, MaskError> {
         if masks.len() > MASKS_MAX {
             return Err(MaskError::TooMany);
         }
         let masks = masks.iter().map(|text| Mask::new(text.as_ref())).collect::<Result<_, _>>()?;
-        Ok(Masks { masks })
+        Ok(Self { masks })
     }
 
     /// Is nothing masked?

@@ -12,8 +12,8 @@ use crate::intermediary::{Added, added, meaning};
 pub(crate) struct Draw(SplitMix64);
 
 impl Draw {
-    pub(crate) fn new(seed: u64) -> Draw {
-        Draw(SplitMix64::new(seed))
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
     }
 
     fn below(&mut self, bound: u64) -> u64 {

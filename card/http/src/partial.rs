@@ -41,16 +41,16 @@ struct Span {
 }
 
 impl Span {
-    fn of(head: &[u8], value: &[u8]) -> Span {
+    fn of(head: &[u8], value: &[u8]) -> Self {
         // Heads are shorter than TEMPLATE_BYTES_MAX.
-        Span { at: offset_in(head, value) as u16, len: value.len() as u16 }
+        Self { at: offset_in(head, value) as u16, len: value.len() as u16 }
     }
 }
 
 impl PartialTemplate {
     /// Learns from the head of a reply that is [`ReplyHead::learnable_206`]: `head` is all of its bytes. For one `range` of `len` bytes in
     /// all the head must say so in Content-Range, and its length; for several there is none. `None`: it is not what was asked for.
-    pub fn learn(reply: &ReplyHead<'_>, head: &[u8], range: Option<ByteRange>, len: u64) -> Option<PartialTemplate> {
+    pub fn learn(reply: &ReplyHead<'_>, head: &[u8], range: Option<ByteRange>, len: u64) -> Option<Self> {
         if !reply.learnable_206 || head.len() > TEMPLATE_BYTES_MAX {
             return None;
         }
@@ -63,7 +63,7 @@ impl PartialTemplate {
             (None, None) => {}
             _ => return None,
         }
-        Some(PartialTemplate {
+        Some(Self {
             head: head.into(),
             date_at: renewal.date_at as u16,
             expires: renewal.expires.map(|(at, max_age_s)| (at as u16, max_age_s)),
@@ -73,7 +73,7 @@ impl PartialTemplate {
     }
 
     /// The same with an Expires that stands still, as that of the whole reply does.
-    pub fn pinned(mut self) -> PartialTemplate {
+    pub fn pinned(mut self) -> Self {
         self.expires = None;
         self
     }
@@ -149,8 +149,8 @@ pub struct PartsAsked {
 
 impl PartsAsked {
     /// What is to be remembered of `parts` of `len` bytes.
-    pub fn new(parts: &[ByteRange], len: u64) -> PartsAsked {
-        PartsAsked {
+    pub fn new(parts: &[ByteRange], len: u64) -> Self {
+        Self {
             count: parts.len() as u8,
             first: parts.first().copied().unwrap_or_default(),
             content: parts.iter().map(ByteRange::len).sum(),
@@ -162,7 +162,7 @@ impl PartsAsked {
 impl PartFormat {
     /// Learns from a reply to a request for several ranges of `len` bytes: its head, and the beginning of its body, in which the text in front of
     /// the first part must be whole. The length of the reply tells whether all of it is made like that. `None`: it is not.
-    pub fn learn(reply: &ReplyHead<'_>, kind: &[u8], body: &[u8], asked: &PartsAsked, len: u64) -> Option<PartFormat> {
+    pub fn learn(reply: &ReplyHead<'_>, kind: &[u8], body: &[u8], asked: &PartsAsked, len: u64) -> Option<Self> {
         let Framing::Length(content) = reply.framing else { return None };
         let boundary = boundary(kind)?;
         let breaks_first = body.starts_with(b"\r\n");
@@ -180,7 +180,7 @@ impl PartFormat {
             return None;
         }
         let range = Span { at: (head_len - rest.len() + at) as u16, len: value.len() as u16 };
-        let format = PartFormat { head: head.into(), range, breaks_first, boundary: boundary.into() };
+        let format = Self { head: head.into(), range, breaks_first, boundary: boundary.into() };
         let fixed = u64::from(asked.count) * (format.head.len() + 2 - value.len()) as u64;
         let breaks = if breaks_first { 0 } else { 2 };
         let whole = fixed + asked.values + asked.content - breaks + format.end_len() as u64;

@@ -48,7 +48,7 @@ impl PathPattern {
     ///
     /// # Errors
     /// It would never match.
-    pub fn new(pattern: &str, host: Option<&str>) -> Result<PathPattern, PatternError> {
+    pub fn new(pattern: &str, host: Option<&str>) -> Result<Self, PatternError> {
         let text = pattern.as_bytes();
         if !matches!(text.first(), Some(b'/' | b'*')) {
             return Err(PatternError::Start);
@@ -66,7 +66,7 @@ impl PathPattern {
             return Err(PatternError::Host);
         }
         let host = host.map(|host| host.as_bytes().into());
-        Ok(PathPattern { host, text: text.into(), with_query: text.contains(&b'?') })
+        Ok(Self { host, text: text.into(), with_query: text.contains(&b'?') })
     }
 
     fn matches(&self, host: &[u8], path: &[u8], query: &[u8]) -> bool {

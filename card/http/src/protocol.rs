@@ -21,7 +21,7 @@ pub enum Version {
 }
 
 impl Version {
-    pub(crate) fn from_minor(minor: Option<u8>) -> Version {
-        if minor == Some(1) { Version::Http11 } else { Version::Http10 }
+    pub(crate) fn from_minor(minor: Option<u8>) -> Self {
+        if minor == Some(1) { Self::Http11 } else { Self::Http10 }
     }
 }

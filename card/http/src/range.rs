@@ -131,14 +131,14 @@ enum Spec {
 }
 
 impl Spec {
-    fn read(text: &[u8], number: impl Fn(&[u8]) -> Option<u64>) -> Option<Spec> {
+    fn read(text: &[u8], number: impl Fn(&[u8]) -> Option<u64>) -> Option<Self> {
         let dash = text.iter().position(|byte| *byte == b'-')?;
         match (&text[..dash], &text[dash + 1..]) {
             (b"", last) => number(last).map(Spec::Last),
             (first, b"") => number(first).map(Spec::From),
             (first, last) => {
                 let (first, last) = (number(first)?, number(last)?);
-                (first <= last).then_some(Spec::Closed(first, last))
+                (first <= last).then_some(Self::Closed(first, last))
             }
         }
     }
@@ -146,9 +146,9 @@ impl Spec {
     /// What there is of it in `len` bytes.
     fn of(self, len: u64) -> Option<ByteRange> {
         let (from, to) = match self {
-            Spec::Closed(first, last) => (first, last.saturating_add(1).min(len)),
-            Spec::From(first) => (first, len),
-            Spec::Last(count) => (len - count.min(len), len),
+            Self::Closed(first, last) => (first, last.saturating_add(1).min(len)),
+            Self::From(first) => (first, len),
+            Self::Last(count) => (len - count.min(len), len),
         };
         (from < to).then_some(ByteRange { from, to })
     }

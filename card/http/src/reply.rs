@@ -124,20 +124,20 @@ pub struct ReplyConfig {
 
 impl ReplyConfig {
     /// Only the built-in list of usual headers.
-    pub const fn new() -> ReplyConfig {
-        ReplyConfig { usual_headers: Vec::new(), lifted: Lifted { private: false, no_store: false } }
+    pub const fn new() -> Self {
+        Self { usual_headers: Vec::new(), lifted: Lifted { private: false, no_store: false } }
     }
 
     /// Declares a reply header usual: the same in each reply for the same file. Danger: a value that differs by
     /// client or by request is repeated to others.
-    pub fn allow_header(mut self, name: &str) -> ReplyConfig {
+    pub fn allow_header(mut self, name: &str) -> Self {
         self.usual_headers.push(name.as_bytes().into());
         self
     }
 
     /// Lifts `Cache-Control: private`, or `no-store`, for servers that say so on pages that are the same for everybody. Danger: what is
     /// someone's own is then kept from others only by its cookies, and by two replies that differ.
-    pub fn lift(mut self, private: bool, no_store: bool) -> ReplyConfig {
+    pub fn lift(mut self, private: bool, no_store: bool) -> Self {
         self.lifted = Lifted { private, no_store };
         self
     }
@@ -206,7 +206,7 @@ struct Fields<'b> {
 }
 
 impl<'b> Fields<'b> {
-    fn take_all(head: &'b [u8], headers: &[Header<'b>], config: &ReplyConfig) -> Result<Fields<'b>, MalformedReply> {
+    fn take_all(head: &'b [u8], headers: &[Header<'b>], config: &ReplyConfig) -> Result<Self, MalformedReply> {
         let bare = |_| MalformedReply::BareLineBreak;
         let start_line_len = head.iter().position(|b| *b == b'\r').unwrap_or(head.len());
         let mut lines = Lines::new(head, start_line_len).map_err(bare)?;

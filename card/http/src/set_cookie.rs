@@ -11,8 +11,8 @@ pub struct CookieNames {
 
 impl CookieNames {
     /// Exact names, or the beginnings of names when written with a final `*`.
-    pub fn new<T: AsRef<str>>(names: &[T]) -> CookieNames {
-        CookieNames { patterns: names.iter().map(|name| CookiePattern::new(name.as_ref())).collect() }
+    pub fn new<T: AsRef<str>>(names: &[T]) -> Self {
+        Self { patterns: names.iter().map(|name| CookiePattern::new(name.as_ref())).collect() }
     }
 
     /// Is there no name?

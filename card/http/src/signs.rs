@@ -31,7 +31,7 @@ impl Signs {
     /// There are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        *self == Signs::default()
+        *self == Self::default()
     }
 
     /// The class of a client who connects from `peer`; 0 if there is no sign of a proxy. `preface`: the connection began with a header of the PROXY

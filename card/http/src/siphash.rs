@@ -15,8 +15,8 @@ pub(crate) struct SipHash(SipHasher24);
 
 impl SipHash {
     /// A state keyed by 16 secret bytes.
-    pub(crate) fn new(secret: &[u8; 16]) -> SipHash {
-        SipHash(SipHasher24::new_with_key(secret))
+    pub(crate) fn new(secret: &[u8; 16]) -> Self {
+        Self(SipHasher24::new_with_key(secret))
     }
 
     #[inline]

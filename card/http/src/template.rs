@@ -29,7 +29,7 @@ impl HeadTemplate {
     /// Makes a template of `head`: a complete head and nothing behind it, at most [`TEMPLATE_BYTES_MAX`] bytes. Allocates
     /// once. Whether the reply may be shared is the caller's question to [`crate::ReplyHead::shareable`] or
     /// [`crate::ReplyHead::learnable_304`]; an error here means that the head cannot be renewed.
-    pub fn new(head: &[u8]) -> Result<HeadTemplate, NotShared> {
+    pub fn new(head: &[u8]) -> Result<Self, NotShared> {
         let ReplyOutcome::Complete(parsed) = parse_reply(head, Method::Get) else {
             return Err(NotShared::StatusLine);
         };
@@ -39,7 +39,7 @@ impl HeadTemplate {
         let renewal = parsed.renewal?;
         // Below TEMPLATE_BYTES_MAX, so both offsets fit.
         let expires = renewal.expires.map(|(at, lifetime_s)| Expires { at: at as u16, lifetime_s });
-        Ok(HeadTemplate { head: head.into(), date_at: renewal.date_at as u16, expires })
+        Ok(Self { head: head.into(), date_at: renewal.date_at as u16, expires })
     }
 
     /// Writes the head as of `date` to the front of `out` and gives its length: [`Self::len`], or 0 with `out`
@@ -70,7 +70,7 @@ impl HeadTemplate {
     }
 
     /// The same with an Expires that stands still, whatever Date says: for a server that has been seen to do so.
-    pub fn pinned(mut self) -> HeadTemplate {
+    pub fn pinned(mut self) -> Self {
         self.expires = None;
         self
     }

@@ -27,8 +27,8 @@ pub struct Tokens {
 
 impl Tokens {
     /// The tokens in these fields.
-    pub fn of(headers: &[Header<'_>], keys: &KeyConfig) -> Tokens {
-        let mut tokens = Tokens::default();
+    pub fn of(headers: &[Header<'_>], keys: &KeyConfig) -> Self {
+        let mut tokens = Self::default();
         for header in headers {
             let name = header.name.as_bytes();
             let Some(added) = added(name).filter(|_| !keys.is_harmless_header(name)) else { continue };
@@ -95,7 +95,7 @@ impl Tokens {
     }
 
     /// Is none of these one of `others`, as far as that can be said?
-    pub fn are_apart(&self, others: &Tokens) -> bool {
+    pub fn are_apart(&self, others: &Self) -> bool {
         let others_hashes = &others.hashes[..usize::from(others.count)];
         let is_shared = |hash: &u32| others_hashes.contains(hash);
         !self.is_cut && !others.is_cut && !self.hashes[..usize::from(self.count)].iter().any(is_shared)

@@ -33,7 +33,7 @@ pub struct Resource<'a> {
 
 impl<'a> Resource<'a> {
     /// Of a request with this Host and target (RFC 9112 section 3.3).
-    pub(crate) fn of(host: &'a [u8], target: &'a [u8]) -> Resource<'a> {
+    pub(crate) fn of(host: &'a [u8], target: &'a [u8]) -> Self {
         match authority(target) {
             Some((host, path)) if !target.starts_with(b"/") => Resource { host, path },
             _ => Resource { host, path: target },

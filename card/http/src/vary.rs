@@ -62,8 +62,8 @@ impl VaryNames {
     }
 
     #[cfg(test)]
-    pub(crate) fn from_list(names: &[&str]) -> Result<VaryNames, NotShared> {
-        let mut all = VaryNames::default();
+    pub(crate) fn from_list(names: &[&str]) -> Result<Self, NotShared> {
+        let mut all = Self::default();
         names.iter().try_for_each(|name| all.add(name.as_bytes()))?;
         Ok(all)
     }
@@ -85,8 +85,8 @@ pub enum Vary {
 }
 
 impl Default for Vary {
-    fn default() -> Vary {
-        Vary::Names(VaryNames::default())
+    fn default() -> Self {
+        Self::Names(VaryNames::default())
     }
 }
 
@@ -99,11 +99,11 @@ impl Vary {
                 _ if name == b"*" => Err(NotShared::VaryStar),
                 // A request that has a key has no cookies but those that no reply depends on.
                 _ if name.eq_ignore_ascii_case(b"cookie") => Ok(()),
-                Vary::Names(names) => names.add(name),
-                Vary::Star => break,
+                Self::Names(names) => names.add(name),
+                Self::Star => break,
             };
             if added.is_err() {
-                *self = Vary::Star;
+                *self = Self::Star;
                 outcome = added;
             }
         }

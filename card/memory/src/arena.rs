@@ -63,13 +63,13 @@ impl Arena {
     /// Maps `len` bytes of zeros and touches every page.
     ///
     /// Fails with the error of mmap(2), or `ENOMEM` / `EINVAL` for a length of 0 or beyond the address space.
-    pub fn new(len: usize, huge: HugePages) -> io::Result<Arena> {
+    pub fn new(len: usize, huge: HugePages) -> io::Result<Self> {
         if len == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         match huge {
-            HugePages::Try => Arena::reserved(len).or_else(|_| Arena::ordinary(len, true)),
-            HugePages::No => Arena::ordinary(len, false),
+            HugePages::Try => Self::reserved(len).or_else(|_| Self::ordinary(len, true)),
+            HugePages::No => Self::ordinary(len, false),
         }
     }
 
@@ -93,23 +93,23 @@ impl Arena {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    fn reserved(len: usize) -> io::Result<Arena> {
+    fn reserved(len: usize) -> io::Result<Self> {
         let bytes = round_up(len, HUGE_PAGE_BYTES)?;
         // MAP_HUGETLB reserves the pages at mmap(2), so that a shortage is an error here and not a SIGBUS later.
         let mapping = Mapping::new(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB)?;
         let start = mapping.first_aligned(SMALL_PAGE_BYTES)?;
-        let mut arena = Arena { start, len, mapping, pages: Pages::Reserved };
+        let mut arena = Self { start, len, mapping, pages: Pages::Reserved };
         arena.settle(HUGE_PAGE_BYTES);
         Ok(arena)
     }
 
-    fn ordinary(len: usize, huge: bool) -> io::Result<Arena> {
+    fn ordinary(len: usize, huge: bool) -> io::Result<Self> {
         // A transparent huge page must lie on a 2 MiB boundary; one page more leaves room to begin on it.
         let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
         let bytes = round_up(len, SMALL_PAGE_BYTES)?.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Mapping::new(bytes, MapFlags::empty())?;
         let start = mapping.first_aligned(if huge { HUGE_PAGE_BYTES } else { SMALL_PAGE_BYTES })?;
-        let mut arena = Arena { start, len, mapping, pages: Pages::Small };
+        let mut arena = Self { start, len, mapping, pages: Pages::Small };
         // Advice is best effort: a kernel without transparent huge pages answers EINVAL, and that is what `pages` says.
         let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         arena.advise(advice, if huge { HUGE_PAGE_BYTES } else { SMALL_PAGE_BYTES });
@@ -144,11 +144,11 @@ impl Arena {
 }
 
 impl Mapping {
-    fn new(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
+    fn new(bytes: usize, flags: MapFlags) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: an anonymous private mapping at an address of the kernel's choice replaces nothing that exists.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE | flags) }?;
-        Ok(Mapping { start, bytes })
+        Ok(Self { start, bytes })
     }
 
     fn first_aligned(&self, boundary: usize) -> io::Result<NonNull<u8>> {

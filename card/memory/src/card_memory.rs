@@ -34,9 +34,9 @@ pub struct MemoryConfig {
 
 impl MemoryConfig {
     /// The defaults for `bytes` of data.
-    pub fn new(bytes: usize, huge_pages: HugePages) -> MemoryConfig {
+    pub fn new(bytes: usize, huge_pages: HugePages) -> Self {
         let bodies_max = u32::try_from(bytes / SLOT_BYTES).unwrap_or(u32::MAX - 1).max(1);
-        MemoryConfig { bytes, bodies_max, fills_max: 1024.min(bodies_max), huge_pages }
+        Self { bytes, bodies_max, fills_max: 1024.min(bodies_max), huge_pages }
     }
 }
 
@@ -82,7 +82,7 @@ struct Fill {
 }
 
 impl Body {
-    const FREE: Body = Body {
+    const FREE: Self = Self {
         serial: 0,
         len: 0,
         appended: 0,
@@ -144,14 +144,14 @@ impl CardMemory {
     /// Maps `bytes` of data memory (rounded down to whole slots) with the default limits of [`MemoryConfig::new`].
     ///
     /// Errors: those of mmap(2); `InvalidInput` for less than a slot.
-    pub fn new(bytes: usize, huge_pages: HugePages) -> io::Result<CardMemory> {
-        CardMemory::with_config(&MemoryConfig::new(bytes, huge_pages))
+    pub fn new(bytes: usize, huge_pages: HugePages) -> io::Result<Self> {
+        Self::with_config(&MemoryConfig::new(bytes, huge_pages))
     }
 
     /// Maps the memory and allocates all tables.
     ///
     /// Errors: those of mmap(2); `InvalidInput` for less than a slot, 2^32 - 1 slots or more, or a limit of 0.
-    pub fn with_config(config: &MemoryConfig) -> io::Result<CardMemory> {
+    pub fn with_config(config: &MemoryConfig) -> io::Result<Self> {
         let slots = u32::try_from(config.bytes / SLOT_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
         if slots == 0
             || slots == u32::MAX
@@ -161,7 +161,7 @@ impl CardMemory {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let bodies = config.bodies_max as usize;
-        Ok(CardMemory {
+        Ok(Self {
             arena: Arena::new(slots as usize * SLOT_BYTES, config.huge_pages)?,
             sums: Arena::new(slots as usize * SUMS_BYTES, config.huge_pages)?,
             slots: SlotMap::new(slots),

@@ -87,7 +87,7 @@ pub struct Extents<'a> {
 }
 
 impl<'a> Extents<'a> {
-    pub(crate) fn new(arena: &'a [u8], layout: Layout, range: Range<u64>) -> Extents<'a> {
+    pub(crate) fn new(arena: &'a [u8], layout: Layout, range: Range<u64>) -> Self {
         Extents { arena, layout, at: range.start, end: range.end }
     }
 

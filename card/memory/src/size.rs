@@ -18,7 +18,7 @@ pub struct SizeError(String);
 impl FromStr for Size {
     type Err = SizeError;
 
-    fn from_str(text: &str) -> Result<Size, SizeError> {
+    fn from_str(text: &str) -> Result<Self, SizeError> {
         let trimmed = text.trim_end_matches(['B', 'b']).trim_end_matches('i');
         let (digits, shift) = match trimmed.char_indices().last() {
             Some((at, 'K' | 'k')) => (&trimmed[..at], 10),
@@ -50,7 +50,7 @@ impl Serialize for Size {
 
 /// As text, or as a number of bytes.
 impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextOrNumber;
 
         impl Visitor<'_> for TextOrNumber {

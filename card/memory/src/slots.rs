@@ -19,7 +19,7 @@ pub(crate) struct SlotMap {
 
 impl SlotMap {
     /// All `slots` free.
-    pub(crate) fn new(slots: u32) -> SlotMap {
+    pub(crate) fn new(slots: u32) -> Self {
         let mut levels = Vec::new();
         let mut bits = slots as usize;
         loop {
@@ -34,7 +34,7 @@ impl SlotMap {
             }
             bits = words;
         }
-        SlotMap { levels: levels.into_boxed_slice(), slots, free: slots, cursor: 0 }
+        Self { levels: levels.into_boxed_slice(), slots, free: slots, cursor: 0 }
     }
 
     pub(crate) fn slots(&self) -> u32 {

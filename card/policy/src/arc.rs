@@ -48,7 +48,7 @@ enum Home {
 
 impl Home {
     fn is_ghost(self) -> bool {
-        matches!(self, Home::B1 | Home::B2)
+        matches!(self, Self::B1 | Self::B2)
     }
 }
 
@@ -77,10 +77,10 @@ impl Linked for Object {
 
 impl Arc {
     /// For a memory of `bytes_max` that holds at most `objects_max` objects (2^30).
-    pub fn new(bytes_max: u64, objects_max: u32) -> Arc {
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         let objects_max = objects_max.min(1 << 30) as usize;
         let parts = [Part::default(); 4];
-        Arc { table: Table::new(2 * objects_max), parts, target: 0.0, objects_max, bytes_max }
+        Self { table: Table::new(2 * objects_max), parts, target: 0.0, objects_max, bytes_max }
     }
 
     fn admits(&self, bytes: u64) -> Admission {

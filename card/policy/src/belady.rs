@@ -73,16 +73,16 @@ impl Heaped for Object {
 impl Belady {
     /// The bound for caches that may let a reply pass: for a memory of `bytes_max` that holds at most `objects_max`
     /// objects, and the keys of all requests in their order. From the 2^32 - 1st on they are taken for none.
-    pub fn new(bytes_max: u64, objects_max: u32, future: impl IntoIterator<Item = Key>) -> Belady {
-        Belady::construct(bytes_max, objects_max, future, true)
+    pub fn new(bytes_max: u64, objects_max: u32, future: impl IntoIterator<Item = Key>) -> Self {
+        Self::construct(bytes_max, objects_max, future, true)
     }
 
     /// MIN, the bound for caches that store every object that fits; the other arguments are those of [`Belady::new`].
-    pub fn storing_all(bytes_max: u64, objects_max: u32, future: impl IntoIterator<Item = Key>) -> Belady {
-        Belady::construct(bytes_max, objects_max, future, false)
+    pub fn storing_all(bytes_max: u64, objects_max: u32, future: impl IntoIterator<Item = Key>) -> Self {
+        Self::construct(bytes_max, objects_max, future, false)
     }
 
-    fn construct(bytes_max: u64, objects_max: u32, future: impl IntoIterator<Item = Key>, may_decline: bool) -> Belady {
+    fn construct(bytes_max: u64, objects_max: u32, future: impl IntoIterator<Item = Key>, may_decline: bool) -> Self {
         let future = future.into_iter().take(NEVER as usize);
         let mut next_uses = Vec::with_capacity(future.size_hint().0);
         let mut firsts = Vec::new();
@@ -98,7 +98,7 @@ impl Belady {
         for (key, next_use) in firsts {
             table.insert(key, Object { next_use, foretold: true, ..Object::default() });
         }
-        Belady {
+        Self {
             table,
             order: Heap::new(objects_max as usize),
             next_uses: next_uses.into_boxed_slice(),

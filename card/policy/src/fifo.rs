@@ -17,8 +17,8 @@ pub struct FirstIn;
 
 impl Fifo {
     /// For a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> Fifo {
-        Ordered::with_order(bytes_max, objects_max, FirstIn)
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_order(bytes_max, objects_max, FirstIn)
     }
 }
 

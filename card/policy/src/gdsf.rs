@@ -30,8 +30,8 @@ pub enum GdsfCost {
 impl GdsfCost {
     fn of(self, bytes: f64) -> f64 {
         match self {
-            GdsfCost::Request => 1.0,
-            GdsfCost::Packets => 2.0 + bytes / 536.0,
+            Self::Request => 1.0,
+            Self::Packets => 2.0 + bytes / 536.0,
         }
     }
 }
@@ -49,8 +49,8 @@ pub struct GdsfConfig {
 
 impl GdsfConfig {
     /// Defaults for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> GdsfConfig {
-        GdsfConfig { bytes_max, objects_max, cost: GdsfCost::default() }
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self { bytes_max, objects_max, cost: GdsfCost::default() }
     }
 }
 
@@ -97,14 +97,14 @@ impl Heaped for Object {
 
 impl Gdsf {
     /// With the default cost, for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> Gdsf {
-        Gdsf::with_config(&GdsfConfig::new(bytes_max, objects_max))
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_config(&GdsfConfig::new(bytes_max, objects_max))
     }
 
     /// Allocates everything.
-    pub fn with_config(config: &GdsfConfig) -> Gdsf {
+    pub fn with_config(config: &GdsfConfig) -> Self {
         let table = Table::new(config.objects_max as usize);
-        Gdsf {
+        Self {
             order: Heap::new(table.capacity()),
             table,
             cost: config.cost,

@@ -19,8 +19,8 @@ pub trait Heaped: Default + Clone {
 pub struct Position(u32);
 
 impl Default for Position {
-    fn default() -> Position {
-        Position(NONE)
+    fn default() -> Self {
+        Self(NONE)
     }
 }
 
@@ -32,8 +32,8 @@ pub struct Heap<R> {
 
 impl<R: Ord + Copy> Heap<R> {
     /// Room for `capacity` values: the size of `R` and 4 bytes per value, aligned.
-    pub fn new(capacity: usize) -> Heap<R> {
-        Heap { nodes: Vec::with_capacity(capacity) }
+    pub fn new(capacity: usize) -> Self {
+        Self { nodes: Vec::with_capacity(capacity) }
     }
 
     /// Values in it.

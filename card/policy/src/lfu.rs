@@ -60,14 +60,14 @@ impl Heaped for Object {
 
 impl Lfu {
     /// With dynamic ageing, for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> Lfu {
-        Lfu { age: Some(0), ..Lfu::without_ageing(bytes_max, objects_max) }
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self { age: Some(0), ..Self::without_ageing(bytes_max, objects_max) }
     }
 
     /// The plain policy: what was popular once stays until others have been used as often.
-    pub fn without_ageing(bytes_max: u64, objects_max: u32) -> Lfu {
+    pub fn without_ageing(bytes_max: u64, objects_max: u32) -> Self {
         let table = Table::new(objects_max as usize);
-        Lfu { order: Heap::new(table.capacity()), table, age: None, uses: 0, bytes: 0, bytes_max }
+        Self { order: Heap::new(table.capacity()), table, age: None, uses: 0, bytes: 0, bytes_max }
     }
 
     fn admits(&self, bytes: u64) -> Admission {

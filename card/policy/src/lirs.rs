@@ -55,8 +55,8 @@ pub struct LirsConfig {
 
 impl LirsConfig {
     /// Defaults for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> LirsConfig {
-        LirsConfig { bytes_max, objects_max, hir_share: 0.01, sized_hir_share: 0.2, stack_share: 2.0 }
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self { bytes_max, objects_max, hir_share: 0.01, sized_hir_share: 0.2, stack_share: 2.0 }
     }
 }
 
@@ -102,7 +102,7 @@ impl Sum {
         self.bytes -= u128::from(bytes);
     }
 
-    fn exceeds(&self, max: &Sum) -> bool {
+    fn exceeds(&self, max: &Self) -> bool {
         self.objects > max.objects || self.bytes > max.bytes
     }
 }
@@ -149,13 +149,13 @@ impl Linked for Object {
 
 impl Lirs {
     /// With the default shares, for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> Lirs {
-        Lirs::with_config(&LirsConfig::new(bytes_max, objects_max))
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_config(&LirsConfig::new(bytes_max, objects_max))
     }
 
     /// Allocates everything. Settings out of their bounds are brought into them; what is no number counts as the
     /// default.
-    pub fn with_config(config: &LirsConfig) -> Lirs {
+    pub fn with_config(config: &LirsConfig) -> Self {
         let bytes_max = config.bytes_max;
         let objects_max = config.objects_max.min(1 << 28) as usize;
         let hir_share = if config.hir_share.is_nan() { 0.01 } else { config.hir_share.clamp(0.0, 1.0) };
@@ -170,7 +170,7 @@ impl Lirs {
             bytes: (bytes_max as f64 * stack_share) as u128,
         };
         let table = Table::new(objects_max + stack_max.objects);
-        Lirs {
+        Self {
             queue_links: QueueLinks::new(table.capacity()),
             table,
             stack: List::default(),

@@ -21,8 +21,8 @@ pub struct Links {
 }
 
 impl Default for Links {
-    fn default() -> Links {
-        Links { before: NONE, after: NONE }
+    fn default() -> Self {
+        Self { before: NONE, after: NONE }
     }
 }
 
@@ -35,8 +35,8 @@ pub struct List {
 }
 
 impl Default for List {
-    fn default() -> List {
-        List { front: NONE, back: NONE, len: 0 }
+    fn default() -> Self {
+        Self { front: NONE, back: NONE, len: 0 }
     }
 }
 

@@ -34,8 +34,8 @@ pub struct LrfuConfig {
 
 impl LrfuConfig {
     /// Defaults for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> LrfuConfig {
-        LrfuConfig { bytes_max, objects_max, lambda: 0.001 }
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self { bytes_max, objects_max, lambda: 0.001 }
     }
 }
 
@@ -80,15 +80,15 @@ impl Heaped for Object {
 
 impl Lrfu {
     /// With the default lambda, for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> Lrfu {
-        Lrfu::with_config(&LrfuConfig::new(bytes_max, objects_max))
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_config(&LrfuConfig::new(bytes_max, objects_max))
     }
 
     /// Allocates everything. A lambda out of its bounds is brought into them; what is no number counts as the default.
-    pub fn with_config(config: &LrfuConfig) -> Lrfu {
+    pub fn with_config(config: &LrfuConfig) -> Self {
         let table = Table::new(config.objects_max as usize);
         let lambda = if config.lambda.is_nan() { 0.001 } else { config.lambda.clamp(0.0, 1.0) };
-        Lrfu {
+        Self {
             order: Heap::new(table.capacity()),
             table,
             lambda,

@@ -15,8 +15,8 @@ pub struct LeastRecent;
 
 impl Lru {
     /// For a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> Lru {
-        Ordered::with_order(bytes_max, objects_max, LeastRecent)
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_order(bytes_max, objects_max, LeastRecent)
     }
 }
 

@@ -19,8 +19,8 @@ pub struct MostRecent;
 
 impl Mru {
     /// For a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> Mru {
-        Ordered::with_order(bytes_max, objects_max, MostRecent)
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_order(bytes_max, objects_max, MostRecent)
     }
 }
 

@@ -32,8 +32,8 @@ pub struct Ordered<O> {
 
 impl<O: Order> Ordered<O> {
     /// For a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub(crate) fn with_order(bytes_max: u64, objects_max: u32, order: O) -> Ordered<O> {
-        Ordered { table: Table::new(objects_max as usize), queue: Queue::default(), order, bytes_max }
+    pub(crate) fn with_order(bytes_max: u64, objects_max: u32, order: O) -> Self {
+        Self { table: Table::new(objects_max as usize), queue: Queue::default(), order, bytes_max }
     }
 
     #[inline]

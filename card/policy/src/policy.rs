@@ -14,8 +14,8 @@ impl Key {
     /// their first requests: a [`Table`](crate::Table) finds it in the bucket of that number. So neighbours share
     /// cache lines of the table's heads, and those are mostly the popular ones, which appear early in a trace.
     #[inline]
-    pub fn nth(n: u64) -> Key {
-        Key(unscramble(n))
+    pub fn nth(n: u64) -> Self {
+        Self(unscramble(n))
     }
 
     /// The last step of SplitMix64: simulators have keys in sequence, whose low bits alone would do, but also block

@@ -92,9 +92,9 @@ pub struct PopularityConfig {
 
 impl PopularityConfig {
     /// The defaults for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> PopularityConfig {
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         let popular_high = objects_max.saturating_mul(2).clamp(64, 32_768);
-        PopularityConfig {
+        Self {
             bytes_max,
             objects_max,
             keys_max: objects_max.saturating_add(8 * popular_high),
@@ -132,7 +132,7 @@ pub struct Popularity {
 
 impl Popularity {
     /// Allocates everything. Settings out of their bounds are brought into them.
-    pub fn new(config: &PopularityConfig) -> Popularity {
+    pub fn new(config: &PopularityConfig) -> Self {
         let mut config = *config;
         config.alpha = if config.alpha.is_nan() { 0.75 } else { config.alpha.clamp(0.1, 1.0) };
         config.popular_high = config.popular_high.clamp(2, 1 << 24);
@@ -140,7 +140,7 @@ impl Popularity {
         config.objects_max = config.objects_max.min(1 << 30);
         config.keys_max = config.keys_max.clamp(config.objects_max + config.popular_high + 2, 1 << 31);
         let popular_max = config.popular_high as usize + 1;
-        Popularity {
+        Self {
             table: Table::new(config.keys_max as usize),
             popular: Vec::with_capacity(popular_max),
             ranking: Vec::with_capacity(popular_max),

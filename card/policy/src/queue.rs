@@ -34,8 +34,8 @@ pub struct Object {
 impl Object {
     /// One of no uses, in the first queue.
     #[inline]
-    pub fn new(bytes: u64) -> Object {
-        Object { bytes: [bytes as u32, (bytes >> 32) as u32], ..Object::default() }
+    pub fn new(bytes: u64) -> Self {
+        Self { bytes: [bytes as u32, (bytes >> 32) as u32], ..Self::default() }
     }
 
     /// Its size.

@@ -31,10 +31,10 @@ struct Object {
 
 impl Random {
     /// For a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32, seed: u64) -> Random {
+    pub fn new(bytes_max: u64, objects_max: u32, seed: u64) -> Self {
         let table = Table::new(objects_max as usize);
         let places = Vec::with_capacity(table.capacity());
-        let mut random = Random { table, places, source: SplitMix64::new(seed), drawn: 0, bytes: 0, bytes_max };
+        let mut random = Self { table, places, source: SplitMix64::new(seed), drawn: 0, bytes: 0, bytes_max };
         random.draw();
         random
     }

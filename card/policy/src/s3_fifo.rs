@@ -47,8 +47,8 @@ pub struct S3FifoConfig {
 
 impl S3FifoConfig {
     /// The defaults for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> S3FifoConfig {
-        S3FifoConfig { bytes_max, objects_max, small_share: 0.1, ghost_share: 0.9, uses_to_main: 2 }
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self { bytes_max, objects_max, small_share: 0.1, ghost_share: 0.9, uses_to_main: 2 }
     }
 }
 
@@ -66,16 +66,16 @@ pub struct S3Fifo {
 
 impl S3Fifo {
     /// With default settings, for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> S3Fifo {
-        S3Fifo::with_config(&S3FifoConfig::new(bytes_max, objects_max))
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_config(&S3FifoConfig::new(bytes_max, objects_max))
     }
 
     /// Settings out of their bounds are brought into them.
-    pub fn with_config(config: &S3FifoConfig) -> S3Fifo {
+    pub fn with_config(config: &S3FifoConfig) -> Self {
         let ghosts_max = share_of(config.objects_max.into(), config.ghost_share) as u32;
         let stages = Stages::new(config.objects_max, ghosts_max, share_of(config.bytes_max, config.ghost_share));
         let objects_max = stages.objects_max() as u64;
-        S3Fifo {
+        Self {
             main_objects_max: (objects_max - share_of(objects_max, config.small_share)) as usize,
             main_bytes_max: config.bytes_max.saturating_sub(share_of(config.bytes_max, config.small_share)),
             stages,

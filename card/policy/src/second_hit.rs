@@ -42,8 +42,8 @@ impl Linked for Missed {
 
 impl<P: Policy> SecondHit<P> {
     /// With a memory of the last `keys_max` keys, 32 to 40 bytes each. One of 0 keys admits nothing.
-    pub fn new(policy: P, keys_max: u32) -> SecondHit<P> {
-        SecondHit { policy, missed: Table::new(keys_max as usize), order: List::default() }
+    pub fn new(policy: P, keys_max: u32) -> Self {
+        Self { policy, missed: Table::new(keys_max as usize), order: List::default() }
     }
 
     fn remember(&mut self, key: Key) {

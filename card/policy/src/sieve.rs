@@ -28,8 +28,8 @@ pub struct SieveHand {
 
 impl Sieve {
     /// For a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> Sieve {
-        Ordered::with_order(bytes_max, objects_max, SieveHand::default())
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_order(bytes_max, objects_max, SieveHand::default())
     }
 }
 

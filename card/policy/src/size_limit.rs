@@ -19,8 +19,8 @@ pub struct SizeLimit<P> {
 
 impl<P: Policy> SizeLimit<P> {
     /// Only objects of at most `object_bytes_max` are admitted, as far as `policy` does.
-    pub fn new(policy: P, object_bytes_max: u64) -> SizeLimit<P> {
-        SizeLimit { policy, object_bytes_max }
+    pub fn new(policy: P, object_bytes_max: u64) -> Self {
+        Self { policy, object_bytes_max }
     }
 }
 

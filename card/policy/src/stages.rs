@@ -26,10 +26,10 @@ pub(crate) struct Stages {
 
 impl Stages {
     /// For at most `objects_max` objects (at most 2^30) and as many ghosts as are within both of their limits.
-    pub fn new(objects_max: u32, ghosts_max: u32, ghost_bytes_max: u64) -> Stages {
+    pub(crate) fn new(objects_max: u32, ghosts_max: u32, ghost_bytes_max: u64) -> Self {
         let objects_max = objects_max.min(1 << 30) as usize;
         let ghosts_max = (ghosts_max as usize).min(objects_max);
-        Stages {
+        Self {
             table: Table::new(objects_max + ghosts_max + 1),
             first: Queue::default(),
             main: Queue::default(),
@@ -43,25 +43,25 @@ impl Stages {
 
     /// Objects that it can hold.
     #[inline]
-    pub fn objects_max(&self) -> usize {
+    pub(crate) fn objects_max(&self) -> usize {
         self.objects_max
     }
 
     /// Objects in it.
     #[inline]
-    pub fn objects(&self) -> usize {
+    pub(crate) fn objects(&self) -> usize {
         self.first.len() + self.main.len()
     }
 
     /// Where an object is, if in memory.
     #[inline]
-    pub fn find(&self, key: Key) -> Option<Place> {
+    pub(crate) fn find(&self, key: Key) -> Option<Place> {
         self.table.find(key).filter(|&place| self.is_object(place))
     }
 
     /// Takes the incoming object's ghost, if there is one, out of the ghosts; where the object is if in memory already.
     #[inline]
-    pub fn expect(&mut self, incoming: Option<Incoming>) -> Option<Place> {
+    pub(crate) fn expect(&mut self, incoming: Option<Incoming>) -> Option<Place> {
         let place = self.table.find(incoming?.key)?;
         match self.table.get(place).home {
             Home::First | Home::Main => return Some(place),
@@ -80,7 +80,7 @@ impl Stages {
     /// Puts an object in front of the main queue if it was a ghost, else of the first queue. One that is there already
     /// gets its new size and stays where it is, which is the answer.
     #[inline]
-    pub fn insert(&mut self, key: Key, bytes: u64) -> Result<Option<Place>, TableFull> {
+    pub(crate) fn insert(&mut self, key: Key, bytes: u64) -> Result<Option<Place>, TableFull> {
         let found = self.table.find(key);
         if let Some(place) = found
             && self.is_object(place)
@@ -111,7 +111,7 @@ impl Stages {
 
     /// Moves an object from the first queue to the main queue; its uses are forgotten.
     #[inline]
-    pub fn promote(&mut self, place: Place) {
+    pub(crate) fn promote(&mut self, place: Place) {
         self.first.remove(&mut self.table, place);
         let object = self.table.get_mut(place);
         (object.home, object.uses) = (Home::Main, 0);
@@ -120,7 +120,7 @@ impl Stages {
 
     /// Takes an object out; one of the first queue becomes the newest ghost.
     #[inline]
-    pub fn evict(&mut self, place: Place) {
+    pub(crate) fn evict(&mut self, place: Place) {
         if self.table.get(place).home == Home::First {
             self.first.remove(&mut self.table, place);
             self.remember(place);
@@ -130,7 +130,7 @@ impl Stages {
     }
 
     /// Takes an object out and forgets it.
-    pub fn purge(&mut self, place: Place) {
+    pub(crate) fn purge(&mut self, place: Place) {
         let queue = if self.table.get(place).home == Home::First { &mut self.first } else { &mut self.main };
         queue.remove(&mut self.table, place);
         self.table.remove(place);
@@ -138,13 +138,13 @@ impl Stages {
 
     /// The last object of a queue but one that is not wanted.
     #[inline]
-    pub fn last_but(&self, queue: &Queue, unwanted: Option<Place>) -> Option<Place> {
+    pub(crate) fn last_but(&self, queue: &Queue, unwanted: Option<Place>) -> Option<Place> {
         let last = queue.back()?;
         if unwanted == Some(last) { List::before(&self.table, last) } else { Some(last) }
     }
 
     /// What there is.
-    pub fn occupancy(&self) -> Occupancy {
+    pub(crate) fn occupancy(&self) -> Occupancy {
         Occupancy {
             objects: self.objects(),
             bytes: self.first.bytes().wrapping_add(self.main.bytes()),

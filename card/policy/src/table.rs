@@ -32,14 +32,14 @@ struct Node<T> {
 impl<T: Default + Clone> Table<T> {
     /// Room for `capacity` values (at most 2^31); all memory is allocated and touched here: the size of `T`, 12 bytes,
     /// and 8 to 16 bytes for the heads, per value: twice as many heads as values make most chains one value long.
-    pub fn new(capacity: usize) -> Table<T> {
+    pub fn new(capacity: usize) -> Self {
         let capacity = capacity.min(1 << 31);
         let heads = vec![NONE; (2 * capacity).next_power_of_two().max(2)].into_boxed_slice();
         let mut nodes = vec![Node { key: Key(0), next: NONE, value: T::default() }; capacity].into_boxed_slice();
         for (at, node) in nodes.iter_mut().enumerate() {
             node.next = if at + 1 < capacity { at as u32 + 1 } else { NONE };
         }
-        Table { heads, nodes, free: if capacity == 0 { NONE } else { 0 }, len: 0 }
+        Self { heads, nodes, free: if capacity == 0 { NONE } else { 0 }, len: 0 }
     }
 
     /// Values in it.

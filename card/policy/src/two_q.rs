@@ -30,8 +30,8 @@ pub struct TwoQConfig {
 
 impl TwoQConfig {
     /// The defaults for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> TwoQConfig {
-        TwoQConfig { bytes_max, objects_max, in_share: 0.25, out_share: 0.5 }
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self { bytes_max, objects_max, in_share: 0.25, out_share: 0.5 }
     }
 }
 
@@ -47,15 +47,15 @@ pub struct TwoQ {
 
 impl TwoQ {
     /// With default settings, for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> TwoQ {
-        TwoQ::with_config(&TwoQConfig::new(bytes_max, objects_max))
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_config(&TwoQConfig::new(bytes_max, objects_max))
     }
 
     /// Settings out of their bounds are brought into them.
-    pub fn with_config(config: &TwoQConfig) -> TwoQ {
+    pub fn with_config(config: &TwoQConfig) -> Self {
         let ghosts_max = share_of(config.objects_max.into(), config.out_share) as u32;
         let stages = Stages::new(config.objects_max, ghosts_max, share_of(config.bytes_max, config.out_share));
-        TwoQ {
+        Self {
             in_objects_max: share_of(stages.objects_max() as u64, config.in_share) as usize,
             in_bytes_max: share_of(config.bytes_max, config.in_share),
             stages,

@@ -59,8 +59,8 @@ pub struct WTinyLfuConfig {
 
 impl WTinyLfuConfig {
     /// Defaults for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> WTinyLfuConfig {
-        WTinyLfuConfig {
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self {
             bytes_max,
             objects_max,
             window_share: 0.01,
@@ -133,19 +133,19 @@ impl Linked for Object {
 
 impl WTinyLfu {
     /// With the default shares, for a memory of `bytes_max` that holds at most `objects_max` objects.
-    pub fn new(bytes_max: u64, objects_max: u32) -> WTinyLfu {
-        WTinyLfu::with_config(&WTinyLfuConfig::new(bytes_max, objects_max))
+    pub fn new(bytes_max: u64, objects_max: u32) -> Self {
+        Self::with_config(&WTinyLfuConfig::new(bytes_max, objects_max))
     }
 
     /// Allocates everything. Settings out of their bounds are brought into them; what is no number counts as 0.
-    pub fn with_config(config: &WTinyLfuConfig) -> WTinyLfu {
+    pub fn with_config(config: &WTinyLfuConfig) -> Self {
         let table = Table::new(config.objects_max as usize);
         let memory = Limit { objects: table.capacity(), bytes: config.bytes_max };
         let mut window_max = memory.share(config.window_share);
         window_max.objects = window_max.objects.max(1).min(memory.objects);
         window_max.bytes = window_max.bytes.max(memory.bytes / memory.objects.max(1) as u64);
         let main_max = Limit { objects: memory.objects - window_max.objects, bytes: memory.bytes - window_max.bytes };
-        WTinyLfu {
+        Self {
             table,
             parts: [Part::default(); 3],
             window_max,
@@ -243,9 +243,9 @@ impl WTinyLfu {
 }
 
 impl Limit {
-    fn share(self, share: f64) -> Limit {
+    fn share(self, share: f64) -> Self {
         let share = share.clamp(0.0, 1.0);
-        Limit {
+        Self {
             objects: (self.objects as f64 * share) as usize,
             bytes: self.bytes.min((self.bytes as f64 * share) as u64),
         }

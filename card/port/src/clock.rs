@@ -43,8 +43,8 @@ pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
     /// A clock that shows `now_ns`.
-    pub fn new(now_ns: u64) -> ManualClock {
-        ManualClock(Arc::new(AtomicU64::new(now_ns)))
+    pub fn new(now_ns: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(now_ns)))
     }
 
     /// Sets the time.

@@ -98,8 +98,8 @@ pub struct Counted<P> {
 
 impl<P: Port> Counted<P> {
     /// Wraps `inner`.
-    pub fn new(inner: P) -> Counted<P> {
-        Counted { inner, counters: Arc::default() }
+    pub fn new(inner: P) -> Self {
+        Self { inner, counters: Arc::default() }
     }
 
     /// The counters, to be read by any thread.

@@ -29,8 +29,8 @@ struct Sample {
 
 impl CpuPressure {
     /// Of this machine. On a kernel without pressure stall information nobody ever waits.
-    pub fn of_machine() -> CpuPressure {
-        CpuPressure { file: File::open("/proc/pressure/cpu").ok(), last: None, is_contended: false }
+    pub fn of_machine() -> Self {
+        Self { file: File::open("/proc/pressure/cpu").ok(), last: None, is_contended: false }
     }
 
     /// Have programs waited for a processor for a fifth of the time lately? `now_ns` is CLOCK_MONOTONIC. Asks the kernel only every 10 ms.
@@ -43,7 +43,7 @@ impl CpuPressure {
             if let Some(waited_us) = waited_us(&text[..len]) {
                 self.observe(Sample { at_ns: now_ns, waited_us });
             } else {
-                *self = CpuPressure { file: None, last: None, is_contended: false };
+                *self = Self { file: None, last: None, is_contended: false };
             }
         }
         self.is_contended

@@ -69,8 +69,8 @@ pub struct FaultConfig {
 }
 
 impl Default for FaultConfig {
-    fn default() -> FaultConfig {
-        FaultConfig { seed: 0, receive: FaultRates::default(), send: FaultRates::default(), queue_frames: 256 }
+    fn default() -> Self {
+        Self { seed: 0, receive: FaultRates::default(), send: FaultRates::default(), queue_frames: 256 }
     }
 }
 
@@ -112,9 +112,9 @@ pub struct Faulty<P, C> {
 
 impl<P: Port, C: Clock> Faulty<P, C> {
     /// Wraps `inner`.
-    pub fn new(inner: P, config: &FaultConfig, clock: C) -> Faulty<P, C> {
+    pub fn new(inner: P, config: &FaultConfig, clock: C) -> Self {
         let mut seeds = SplitMix64::new(config.seed);
-        Faulty {
+        Self {
             inner,
             clock,
             receiving: Direction::new(&config.receive, seeds.next_u64(), config.queue_frames),
@@ -126,9 +126,9 @@ impl<P: Port, C: Clock> Faulty<P, C> {
 
     /// Wraps `inner`; frames of a lane share the wire with those of others, but what happens to them follows from their number in their lane.
     /// `lane_of` sees what a frame received has, and the first part of what is sent.
-    pub fn with_lanes(inner: P, config: &FaultConfig, clock: C, lane_of: LaneOf) -> Faulty<P, C> {
+    pub fn with_lanes(inner: P, config: &FaultConfig, clock: C, lane_of: LaneOf) -> Self {
         let mut seeds = SplitMix64::new(config.seed);
-        let mut faulty = Faulty::new(inner, config, clock);
+        let mut faulty = Self::new(inner, config, clock);
         faulty.receiving.draw = Draw::with_lanes(seeds.next_u64(), lane_of);
         faulty.sending.draw = Draw::with_lanes(seeds.next_u64(), lane_of);
         faulty
@@ -285,8 +285,8 @@ struct Direction {
 }
 
 impl Direction {
-    fn new(rates: &FaultRates, seed: u64, queue_frames: usize) -> Direction {
-        Direction {
+    fn new(rates: &FaultRates, seed: u64, queue_frames: usize) -> Self {
+        Self {
             rates: *rates,
             draw: Draw::new(seed),
             line_ns: 0,
@@ -386,8 +386,8 @@ struct Held {
 }
 
 impl Held {
-    fn new(frames: usize) -> Held {
-        Held {
+    fn new(frames: usize) -> Self {
+        Self {
             slots: (0..frames).map(|_| FrameBuf::new()).collect(),
             free: (0..frames).rev().collect(),
             order: BinaryHeap::with_capacity(frames),

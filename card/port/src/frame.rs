@@ -77,7 +77,7 @@ pub struct Offload {
 impl Offload {
     /// The metadata of the same frame with `bytes` less before the transport header; `None` if there were not so many.
     #[must_use]
-    pub fn nearer(self, bytes: u16) -> Option<Offload> {
+    pub fn nearer(self, bytes: u16) -> Option<Self> {
         let checksum = match self.checksum {
             Checksum::Partial { start, offset } => Checksum::Partial { start: start.checked_sub(bytes)?, offset },
             other => other,
@@ -86,11 +86,11 @@ impl Offload {
             Some(gso) => Some(Gso { header_len: gso.header_len.checked_sub(bytes)?, ..gso }),
             None => None,
         };
-        Some(Offload { checksum, gso })
+        Some(Self { checksum, gso })
     }
 
     /// The metadata of the same frame with `bytes` more bytes in front of the network header; `None` if a position does not fit.
-    fn shifted(self, bytes: u16) -> Option<Offload> {
+    fn shifted(self, bytes: u16) -> Option<Self> {
         let checksum = match self.checksum {
             Checksum::Partial { start, offset } => Checksum::Partial { start: start.checked_add(bytes)?, offset },
             other => other,
@@ -99,7 +99,7 @@ impl Offload {
             Some(gso) => Some(Gso { header_len: gso.header_len.checked_add(bytes)?, ..gso }),
             None => None,
         };
-        Some(Offload { checksum, gso })
+        Some(Self { checksum, gso })
     }
 }
 
@@ -115,9 +115,9 @@ pub struct FrameBuf {
 
 impl FrameBuf {
     /// An empty buffer. Allocates; its pages are touched when they are first written.
-    pub fn new() -> FrameBuf {
+    pub fn new() -> Self {
         let bytes = vec![0; HEADROOM_BYTES + FRAME_BYTES_MAX + 1].into_boxed_slice();
-        FrameBuf { bytes, start: HEADROOM_BYTES, len: 0, offload: Offload::default() }
+        Self { bytes, start: HEADROOM_BYTES, len: 0, offload: Offload::default() }
     }
 
     /// Length of the frame in bytes.
@@ -215,8 +215,8 @@ impl FrameBuf {
 }
 
 impl Default for FrameBuf {
-    fn default() -> FrameBuf {
-        FrameBuf::new()
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -235,10 +235,10 @@ pub struct Burst {
 
 impl Burst {
     /// Room for `frames` frames. Costs [`FRAME_BYTES_MAX`] bytes each, touched at once.
-    pub fn new(frames: usize) -> Burst {
+    pub fn new(frames: usize) -> Self {
         let mut frames: Box<[FrameBuf]> = (0..frames).map(|_| FrameBuf::new()).collect();
         frames.iter_mut().for_each(FrameBuf::touch);
-        Burst { frames, len: 0 }
+        Self { frames, len: 0 }
     }
 
     /// Frames last received.

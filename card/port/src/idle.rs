@@ -47,8 +47,8 @@ pub struct IdlePolicy {
 }
 
 impl Default for IdlePolicy {
-    fn default() -> IdlePolicy {
-        IdlePolicy { spin: Duration::from_micros(50) }
+    fn default() -> Self {
+        Self { spin: Duration::from_micros(50) }
     }
 }
 
@@ -91,9 +91,9 @@ enum Nap {
 
 impl Idle {
     /// Starts with the full window.
-    pub fn new(policy: IdlePolicy) -> Idle {
+    pub fn new(policy: IdlePolicy) -> Self {
         let spin_ns = u64::try_from(policy.spin.as_nanos()).unwrap_or(u64::MAX);
-        Idle {
+        Self {
             spin_ns,
             window_ns: spin_ns,
             idle_since_ns: None,

@@ -89,8 +89,8 @@ struct Queue {
 }
 
 impl Queue {
-    fn new(frames: usize) -> Queue {
-        Queue { ring: (0..frames).map(|_| FrameBuf::new()).collect(), start: 0, len: 0 }
+    fn new(frames: usize) -> Self {
+        Self { ring: (0..frames).map(|_| FrameBuf::new()).collect(), start: 0, len: 0 }
     }
 
     fn push(&mut self, parts: &[IoSlice<'_>], offload: Offload) -> Result<(), SendError> {

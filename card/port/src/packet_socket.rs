@@ -87,11 +87,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// See [`PacketError`]; then nothing is left behind.
-    pub fn open(
-        interface: &str,
-        queue_count: usize,
-        config: &PacketConfig<'_>,
-    ) -> Result<Vec<PacketSocket>, PacketError> {
+    pub fn open(interface: &str, queue_count: usize, config: &PacketConfig<'_>) -> Result<Vec<Self>, PacketError> {
         if !(1..NAME_BYTES).contains(&interface.len()) || interface.contains(['/', '\0']) {
             return Err(PacketError::BadName(interface.to_owned()));
         }
@@ -105,7 +101,7 @@ impl PacketSocket {
             if queue_count > 1 {
                 fanout = Some(join_fanout(fd.as_fd(), fanout, config.queue)?);
             }
-            sockets.push(PacketSocket::from_owned_fd(fd)?);
+            sockets.push(Self::from_owned_fd(fd)?);
         }
         for socket in &sockets {
             socket.set_filter(config.filter).map_err(step("setting the socket's filter"))?;
@@ -128,7 +124,7 @@ impl PacketSocket {
     /// # Errors
     /// [`PacketError::NotAPacketSocket`] if it is something else, [`PacketError::Gone`] if its interface is, or an error of the kernel;
     /// the file descriptor is closed.
-    pub fn from_owned_fd(fd: OwnedFd) -> Result<PacketSocket, PacketError> {
+    pub fn from_owned_fd(fd: OwnedFd) -> Result<Self, PacketError> {
         let interface = interface_of(fd.as_fd())?;
         fcntl_getfl(&fd)
             .and_then(|flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK))
@@ -139,7 +135,7 @@ impl PacketSocket {
         // cuts them itself.
         let frame_bytes_max = frame_bytes_max(mtu);
         let capabilities = Capabilities { uso: knows_uso(), frame_bytes_max, ..Capabilities::FULL };
-        Ok(PacketSocket {
+        Ok(Self {
             fd,
             interface,
             capabilities,
@@ -160,7 +156,7 @@ impl PacketSocket {
     /// # Errors
     /// [`PacketError::NotAPacketSocket`] if nothing, or something else, is open there; that is left alone.
     #[allow(unsafe_code)]
-    pub fn inherit(number: RawFd) -> Result<PacketSocket, PacketError> {
+    pub fn inherit(number: RawFd) -> Result<Self, PacketError> {
         if number < 0 {
             return Err(PacketError::NotAPacketSocket(number));
         }
@@ -171,7 +167,7 @@ impl PacketSocket {
         let failed = |errno: Errno| step("taking over the inherited packet socket")(errno.into());
         let fd = fcntl_dupfd_cloexec(inherited, 3).map_err(failed)?;
         fcntl_getfd(inherited).and_then(|flags| fcntl_setfd(inherited, flags | FdFlags::CLOEXEC)).map_err(failed)?;
-        PacketSocket::from_owned_fd(fd)
+        Self::from_owned_fd(fd)
     }
 
     /// Makes the socket survive `exec` in every child that is started from now on, under the number that is returned (to be told to the
@@ -303,7 +299,7 @@ impl AsFd for PacketSocket {
 }
 
 impl From<PacketSocket> for OwnedFd {
-    fn from(socket: PacketSocket) -> OwnedFd {
+    fn from(socket: PacketSocket) -> Self {
         socket.fd
     }
 }

@@ -32,21 +32,21 @@ impl PairSocket {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn pair() -> io::Result<(PairSocket, PairSocket)> {
+    pub fn pair() -> io::Result<(Self, Self)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         for end in [&one, &other] {
             // The kernel gives what it allows.
             sockopt::set_socket_send_buffer_size(end, BUFFER_BYTES)?;
         }
-        Ok((PairSocket::from(one), PairSocket::from(other)))
+        Ok((Self::from(one), Self::from(other)))
     }
 }
 
 impl From<OwnedFd> for PairSocket {
     /// An end that another process has made.
-    fn from(fd: OwnedFd) -> PairSocket {
-        PairSocket { fd, dropped: 0 }
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd, dropped: 0 }
     }
 }
 
@@ -121,8 +121,8 @@ pub struct Divertible<P> {
 
 impl<P> Divertible<P> {
     /// Not diverted yet.
-    pub fn new(port: P) -> Divertible<P> {
-        Divertible { port, from: None }
+    pub fn new(port: P) -> Self {
+        Self { port, from: None }
     }
 
     /// Receives from `from` from now on.

@@ -42,7 +42,7 @@ impl<P: Port, W: Write, C: Clock> Pcap<P, W, C> {
     ///
     /// # Errors
     /// The head could not be written.
-    pub fn new(inner: P, writer: W, clock: C, snaplen: u32) -> io::Result<Pcap<P, W, C>> {
+    pub fn new(inner: P, writer: W, clock: C, snaplen: u32) -> io::Result<Self> {
         let mut writer = BufWriter::with_capacity(BUFFER_BYTES, writer);
         let mut head = [0; 24];
         head[..4].copy_from_slice(&MAGIC_NANOSECONDS.to_le_bytes());
@@ -51,7 +51,7 @@ impl<P: Port, W: Write, C: Clock> Pcap<P, W, C> {
         head[16..20].copy_from_slice(&snaplen.to_le_bytes());
         head[20..24].copy_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
         writer.write_all(&head)?;
-        Ok(Pcap { inner, clock, writer, snaplen, frames: 0, error: None })
+        Ok(Self { inner, clock, writer, snaplen, frames: 0, error: None })
     }
 
     /// Frames written so far.

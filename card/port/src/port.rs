@@ -21,11 +21,10 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Everything: partial checksums, super-frames of both kinds, frames as long as a buffer.
-    pub const FULL: Capabilities =
-        Capabilities { checksum: true, tso: true, uso: true, frame_bytes_max: FRAME_BYTES_MAX };
+    pub const FULL: Self = Self { checksum: true, tso: true, uso: true, frame_bytes_max: FRAME_BYTES_MAX };
 
     /// No offload at all and frames of an Ethernet with an MTU of 1500: what software fallbacks are tested with.
-    pub const PLAIN: Capabilities = Capabilities { checksum: false, tso: false, uso: false, frame_bytes_max: 1514 };
+    pub const PLAIN: Self = Self { checksum: false, tso: false, uso: false, frame_bytes_max: 1514 };
 
     /// Whether a frame with this metadata can be sent as it is.
     pub fn supports(&self, offload: &Offload) -> bool {

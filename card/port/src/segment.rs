@@ -97,7 +97,7 @@ impl Segments {
     /// # Errors
     /// [`SendError::Invalid`] if it is no super-frame, or its headers are not what the metadata say, or longer than
     /// [`HEADER_BYTES_MAX`]; [`SendError::TooLong`] if it is longer than a buffer.
-    pub fn new(parts: &[IoSlice<'_>], offload: &Offload) -> Result<Segments, SendError> {
+    pub fn new(parts: &[IoSlice<'_>], offload: &Offload) -> Result<Self, SendError> {
         let (Some(gso), Checksum::Partial { start, offset }) = (offload.gso, offload.checksum) else {
             return Err(SendError::Invalid);
         };
@@ -111,12 +111,12 @@ impl Segments {
         }
         let mut header = [0; HEADER_BYTES_MAX];
         copy_front(parts, &mut header[..header_len]);
-        let segments = Segments { header, header_len, network: 0, transport, ipv6: false, gso, frame_len };
+        let segments = Self { header, header_len, network: 0, transport, ipv6: false, gso, frame_len };
         segments.checked(usize::from(offset)).ok_or(SendError::Invalid)
     }
 
     /// Finds the IP header and checks all three headers; every index that [`emit_header`](Segments::emit_header) uses is covered.
-    fn checked(mut self, checksum_offset: usize) -> Option<Segments> {
+    fn checked(mut self, checksum_offset: usize) -> Option<Self> {
         let header = &self.header[..self.header_len];
         let (ethertype, network) = network_header(header)?;
         let ip = header.get(network..self.transport)?;

@@ -30,9 +30,9 @@ impl ReceiveSteering {
     ///
     /// # Errors
     /// What the kernel says: no such queue, no privilege, or a kernel without steering.
-    pub fn open(interface: &str, queue: usize) -> io::Result<ReceiveSteering> {
+    pub fn open(interface: &str, queue: usize) -> io::Result<Self> {
         let file = queue_file(interface, queue, OFlags::WRONLY)?;
-        Ok(ReceiveSteering { file, cpu: None, looked_ns: None })
+        Ok(Self { file, cpu: None, looked_ns: None })
     }
 
     /// Steers to the calling thread's CPU if it has moved. To be called now and then; cheap.

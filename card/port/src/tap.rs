@@ -68,8 +68,8 @@ pub struct TapConfig {
 }
 
 impl Default for TapConfig {
-    fn default() -> TapConfig {
-        TapConfig { napi: false, checksum: true, tso: true, uso: true, existing: false }
+    fn default() -> Self {
+        Self { napi: false, checksum: true, tso: true, uso: true, existing: false }
     }
 }
 
@@ -116,7 +116,7 @@ impl Tap {
     /// # Errors
     /// See [`TapError`]; then nothing is left behind.
     pub fn open(name: &str, queue_count: usize) -> Result<Vec<TapQueue>, TapError> {
-        Tap::open_with(name, queue_count, &TapConfig::default())
+        Self::open_with(name, queue_count, &TapConfig::default())
     }
 
     /// The same with other settings.
@@ -202,12 +202,12 @@ impl Batch {
     fn handle_full(&mut self) {
         self.full += 1;
         if self.full == FULL_TO_DOUBLE {
-            *self = Batch { frames: (self.frames * 2).min(BATCH_FRAMES_MAX), full: 0 };
+            *self = Self { frames: (self.frames * 2).min(BATCH_FRAMES_MAX), full: 0 };
         }
     }
 
     fn handle_empty(&mut self) {
-        *self = Batch { frames: 1, full: 0 };
+        *self = Self { frames: 1, full: 0 };
     }
 }
 
@@ -217,7 +217,7 @@ impl TapQueue {
     ///
     /// # Errors
     /// [`TapError::NotATap`] if it is something else, or an error of the kernel; the file descriptor is closed.
-    pub fn from_owned_fd(fd: OwnedFd, config: &TapConfig) -> Result<TapQueue, TapError> {
+    pub fn from_owned_fd(fd: OwnedFd, config: &TapConfig) -> Result<Self, TapError> {
         let interface = interface_of(fd.as_fd())?;
         let header_bytes = VIRTIO_NET_HEADER_BYTES as c_int;
         set_int::<TUNSETVNETHDRSZ>(fd.as_fd(), header_bytes)
@@ -229,7 +229,7 @@ impl TapQueue {
         fcntl_getfl(&fd)
             .and_then(|flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK))
             .map_err(|errno| step("making the TAP queue non-blocking", errno))?;
-        Ok(TapQueue {
+        Ok(Self {
             fd,
             interface,
             // With virtio-net headers the kernel takes partial checksums and TCP super-frames whatever it gives.
@@ -245,7 +245,7 @@ impl TapQueue {
     ///
     /// # Errors
     /// [`TapError::NotATap`] if nothing, or something else, is open there; that is left alone.
-    pub fn inherit(number: RawFd, config: &TapConfig) -> Result<TapQueue, TapError> {
+    pub fn inherit(number: RawFd, config: &TapConfig) -> Result<Self, TapError> {
         if number < 0 {
             return Err(TapError::NotATap(number));
         }
@@ -258,7 +258,7 @@ impl TapQueue {
         fcntl_getfd(inherited)
             .and_then(|flags| fcntl_setfd(inherited, flags | FdFlags::CLOEXEC))
             .map_err(|errno| step("keeping the inherited TAP queue from children", errno))?;
-        TapQueue::from_owned_fd(fd, config)
+        Self::from_owned_fd(fd, config)
     }
 
     /// Makes the queue survive `exec` in every child that is started from now on, under the number that is returned (to be
@@ -285,7 +285,7 @@ impl AsFd for TapQueue {
 }
 
 impl From<TapQueue> for OwnedFd {
-    fn from(queue: TapQueue) -> OwnedFd {
+    fn from(queue: TapQueue) -> Self {
         queue.fd
     }
 }
@@ -371,8 +371,8 @@ const _: () = assert!(size_of::<InterfaceRequest>() == 40);
 
 impl InterfaceRequest {
     /// `name` is shorter than [`NAME_BYTES`].
-    fn new(name: &str, flags: u16) -> InterfaceRequest {
-        let mut request = InterfaceRequest { name: [0; NAME_BYTES], flags, rest: [0; 22] };
+    fn new(name: &str, flags: u16) -> Self {
+        let mut request = Self { name: [0; NAME_BYTES], flags, rest: [0; 22] };
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         request
     }

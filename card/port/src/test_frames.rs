@@ -19,8 +19,8 @@ pub(crate) struct Recipe {
 }
 
 impl Default for Recipe {
-    fn default() -> Recipe {
-        Recipe {
+    fn default() -> Self {
+        Self {
             ipv6: false,
             udp: false,
             vlan_tags: 0,

@@ -14,8 +14,8 @@ pub struct SplitMix64(u64);
 impl SplitMix64 {
     /// The generator with this seed.
     #[must_use]
-    pub const fn new(seed: u64) -> SplitMix64 {
-        SplitMix64(seed)
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
     }
 
     /// The next 64 bits.

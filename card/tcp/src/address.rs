@@ -35,25 +35,25 @@ impl Address {
     /// What one subscriber has: an IPv4 address, or the first 64 bits of an IPv6 address (RFC 4291 section 2.5.4: the rest is the
     /// interface's, and a host may have as many as it likes).
     #[must_use]
-    pub fn network(self) -> Address {
-        if self.is_v4() { self } else { Address(self.0 >> 64 << 64) }
+    pub fn network(self) -> Self {
+        if self.is_v4() { self } else { Self(self.0 >> 64 << 64) }
     }
 }
 
 impl From<Ipv4Addr> for Address {
-    fn from(address: Ipv4Addr) -> Address {
-        Address(0xffff << 32 | u128::from(address.to_bits()))
+    fn from(address: Ipv4Addr) -> Self {
+        Self(0xffff << 32 | u128::from(address.to_bits()))
     }
 }
 
 impl From<Ipv6Addr> for Address {
-    fn from(address: Ipv6Addr) -> Address {
-        Address(address.to_bits())
+    fn from(address: Ipv6Addr) -> Self {
+        Self(address.to_bits())
     }
 }
 
 impl From<IpAddr> for Address {
-    fn from(address: IpAddr) -> Address {
+    fn from(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => address.into(),

@@ -40,18 +40,18 @@ pub enum Event {
 impl State {
     /// The state after `event`; one that has no meaning in a state (a repeated FIN, say) changes nothing.
     #[must_use]
-    pub fn after(self, event: Event) -> State {
+    pub fn after(self, event: Event) -> Self {
         match (self, event) {
-            (_, Event::Aborted) => State::Closed,
-            (State::Established, Event::FinSent) => State::FinWait1,
-            (State::Established, Event::FinReceived) => State::CloseWait,
-            (State::FinWait1, Event::FinAcked) => State::FinWait2,
-            (State::FinWait1, Event::FinReceived) => State::Closing,
-            (State::FinWait2, Event::FinReceived) => State::TimeWait,
-            (State::CloseWait, Event::FinSent) => State::LastAck,
-            (State::Closing, Event::FinAcked) => State::TimeWait,
-            (State::LastAck, Event::FinAcked) => State::Closed,
-            (State::TimeWait, Event::Expired) => State::Closed,
+            (_, Event::Aborted) => Self::Closed,
+            (Self::Established, Event::FinSent) => Self::FinWait1,
+            (Self::Established, Event::FinReceived) => Self::CloseWait,
+            (Self::FinWait1, Event::FinAcked) => Self::FinWait2,
+            (Self::FinWait1, Event::FinReceived) => Self::Closing,
+            (Self::FinWait2, Event::FinReceived) => Self::TimeWait,
+            (Self::CloseWait, Event::FinSent) => Self::LastAck,
+            (Self::Closing, Event::FinAcked) => Self::TimeWait,
+            (Self::LastAck, Event::FinAcked) => Self::Closed,
+            (Self::TimeWait, Event::Expired) => Self::Closed,
             (state, _) => state,
         }
     }
@@ -59,19 +59,19 @@ impl State {
     /// We may still enqueue data (a half-closed connection sends on).
     #[must_use]
     pub fn can_send(self) -> bool {
-        matches!(self, State::Established | State::CloseWait)
+        matches!(self, Self::Established | Self::CloseWait)
     }
 
     /// The peer may still send data.
     #[must_use]
     pub fn can_receive(self) -> bool {
-        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 
     /// The connection needs no more than a place in the TIME-WAIT table, or nothing at all.
     #[must_use]
     pub fn is_over(self) -> bool {
-        matches!(self, State::TimeWait | State::Closed)
+        matches!(self, Self::TimeWait | Self::Closed)
     }
 }
 

@@ -23,8 +23,8 @@ pub struct CookieKeys {
 impl CookieKeys {
     /// A first key.
     #[must_use]
-    pub fn new(key: IsnKey) -> CookieKeys {
-        CookieKeys { current: key, previous: None }
+    pub fn new(key: IsnKey) -> Self {
+        Self { current: key, previous: None }
     }
 
     /// Cookies are made with `key` from now on.

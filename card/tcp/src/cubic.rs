@@ -55,8 +55,8 @@ pub struct Cubic {
 impl Cubic {
     /// A flow that may send `initial_segments` at first.
     #[must_use]
-    pub fn new(mss: u32, initial_segments: u32) -> Cubic {
-        Cubic {
+    pub fn new(mss: u32, initial_segments: u32) -> Self {
+        Self {
             cwnd: f64::from(initial_segments.max(1)),
             w_max: 0.0,
             w_est: 0.0,
@@ -197,8 +197,8 @@ impl Cubic {
 
     /// This state, with a window at least as large as that of `other`.
     #[must_use]
-    pub fn at_least(&self, other: &Cubic) -> Cubic {
-        Cubic { cwnd: self.cwnd.max(other.cwnd), epoch: None, ..*self }
+    pub fn at_least(&self, other: &Self) -> Self {
+        Self { cwnd: self.cwnd.max(other.cwnd), epoch: None, ..*self }
     }
 
     fn reduce(&mut self, beta: f64) {

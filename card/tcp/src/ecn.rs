@@ -23,12 +23,12 @@ pub enum Codepoint {
 impl Codepoint {
     /// From the two lowest bits of the traffic class.
     #[must_use]
-    pub const fn from_bits(bits: u8) -> Codepoint {
+    pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
-            0 => Codepoint::NotCapable,
-            1 => Codepoint::Capable1,
-            2 => Codepoint::Capable0,
-            _ => Codepoint::Congested,
+            0 => Self::NotCapable,
+            1 => Self::Capable1,
+            2 => Self::Capable0,
+            _ => Self::Congested,
         }
     }
 
@@ -36,10 +36,10 @@ impl Codepoint {
     #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
-            Codepoint::NotCapable => 0,
-            Codepoint::Capable1 => 1,
-            Codepoint::Capable0 => 2,
-            Codepoint::Congested => 3,
+            Self::NotCapable => 0,
+            Self::Capable1 => 1,
+            Self::Capable0 => 2,
+            Self::Congested => 3,
         }
     }
 }
@@ -69,8 +69,8 @@ pub struct EcnSender {
 impl EcnSender {
     /// ECN was agreed on, or not.
     #[must_use]
-    pub fn new(agreed: bool) -> EcnSender {
-        EcnSender { agreed, tell: false, until: None }
+    pub fn new(agreed: bool) -> Self {
+        Self { agreed, tell: false, until: None }
     }
 
     /// An acknowledgment up to `una` has ECE; whether the window has to be reduced, once per window of data (RFC 3168 section 6.1.2). As long as the
@@ -140,8 +140,8 @@ pub struct EcnReceiver {
 impl EcnReceiver {
     /// ECN was agreed on, or not.
     #[must_use]
-    pub fn new(agreed: bool) -> EcnReceiver {
-        EcnReceiver { agreed, echo: false }
+    pub fn new(agreed: bool) -> Self {
+        Self { agreed, echo: false }
     }
 
     /// Was it agreed on?

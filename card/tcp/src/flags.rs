@@ -9,72 +9,72 @@ pub struct Flags(pub u8);
 
 impl Flags {
     /// No more data from the sender.
-    pub const FIN: Flags = Flags(0x01);
+    pub const FIN: Self = Self(0x01);
     /// Synchronise sequence numbers.
-    pub const SYN: Flags = Flags(0x02);
+    pub const SYN: Self = Self(0x02);
     /// Reset the connection.
-    pub const RST: Flags = Flags(0x04);
+    pub const RST: Self = Self(0x04);
     /// Push.
-    pub const PSH: Flags = Flags(0x08);
+    pub const PSH: Self = Self(0x08);
     /// The acknowledgment field is significant.
-    pub const ACK: Flags = Flags(0x10);
+    pub const ACK: Self = Self(0x10);
     /// The urgent pointer is significant.
-    pub const URG: Flags = Flags(0x20);
+    pub const URG: Self = Self(0x20);
     /// ECN echo (RFC 3168).
-    pub const ECE: Flags = Flags(0x40);
+    pub const ECE: Self = Self(0x40);
     /// Congestion window reduced (RFC 3168).
-    pub const CWR: Flags = Flags(0x80);
+    pub const CWR: Self = Self(0x80);
 
     /// All bits of `other` are set.
     #[inline]
     #[must_use]
-    pub const fn contains(self, other: Flags) -> bool {
+    pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// These without the bits of `other`.
     #[inline]
     #[must_use]
-    pub const fn without(self, other: Flags) -> Flags {
-        Flags(self.0 & !other.0)
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// FIN is set.
     #[must_use]
     pub const fn fin(self) -> bool {
-        self.contains(Flags::FIN)
+        self.contains(Self::FIN)
     }
     /// SYN is set.
     #[must_use]
     pub const fn syn(self) -> bool {
-        self.contains(Flags::SYN)
+        self.contains(Self::SYN)
     }
     /// RST is set.
     #[must_use]
     pub const fn rst(self) -> bool {
-        self.contains(Flags::RST)
+        self.contains(Self::RST)
     }
     /// PSH is set.
     #[must_use]
     pub const fn psh(self) -> bool {
-        self.contains(Flags::PSH)
+        self.contains(Self::PSH)
     }
     /// ACK is set.
     #[must_use]
     pub const fn ack(self) -> bool {
-        self.contains(Flags::ACK)
+        self.contains(Self::ACK)
     }
     /// URG is set.
     #[must_use]
     pub const fn urg(self) -> bool {
-        self.contains(Flags::URG)
+        self.contains(Self::URG)
     }
 }
 
 impl BitOr for Flags {
-    type Output = Flags;
-    fn bitor(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 

@@ -123,24 +123,24 @@ pub(crate) fn ecn_at(frame: &[u8], ip_at: usize, is_v4: bool) -> Codepoint {
 impl Packet {
     /// The packet of a frame. `None`: it is a fragment, has options or extension headers, or is none.
     #[must_use]
-    pub fn parse(frame: &[u8]) -> Option<Packet> {
+    pub fn parse(frame: &[u8]) -> Option<Self> {
         let (tags, kind) = Tags::parse(frame)?;
         let ip_at = ETHERNET_BYTES + tags.len();
         match kind {
-            EthernetProtocol::Ipv4 => Packet::ipv4(frame, tags, ip_at),
-            EthernetProtocol::Ipv6 => Packet::ipv6(frame, tags, ip_at),
+            EthernetProtocol::Ipv4 => Self::ipv4(frame, tags, ip_at),
+            EthernetProtocol::Ipv6 => Self::ipv6(frame, tags, ip_at),
             _ => None,
         }
     }
 
-    fn ipv4(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Packet> {
+    fn ipv4(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Self> {
         let ip = Ipv4Packet::new_checked(frame.get(ip_at..)?).ok()?;
         let is_plain = ip.version() == 4
             && usize::from(ip.header_len()) == IPV4_BYTES
             && !ip.more_frags()
             && ip.frag_offset() == 0
             && usize::from(ip.total_len()) >= IPV4_BYTES;
-        is_plain.then(|| Packet {
+        is_plain.then(|| Self {
             tags,
             source: ip.src_addr().into(),
             destination: ip.dst_addr().into(),
@@ -151,12 +151,12 @@ impl Packet {
         })
     }
 
-    fn ipv6(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Packet> {
+    fn ipv6(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Self> {
         let ip = Ipv6Packet::new_checked(frame.get(ip_at..)?).ok()?;
         let (source, destination) = (Address::from(ip.src_addr()), Address::from(ip.dst_addr()));
         // A mapped address on the wire would be taken for one of IPv4.
         let is_plain = ip.version() == 6 && !source.is_v4() && !destination.is_v4();
-        is_plain.then(|| Packet {
+        is_plain.then(|| Self {
             tags,
             source,
             destination,

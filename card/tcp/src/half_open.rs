@@ -36,8 +36,8 @@ impl HalfOpen {
     /// For a table of `capacity` places, of which at most `limit` are half open. None gives way that is younger than `patience`: its client may
     /// be about to answer. Zero is right where a connection does without its place.
     #[must_use]
-    pub fn new(capacity: usize, limit: usize, patience: Duration) -> HalfOpen {
-        HalfOpen {
+    pub fn new(capacity: usize, limit: usize, patience: Duration) -> Self {
+        Self {
             order: VecDeque::with_capacity(2 * limit + 2),
             places: vec![0; capacity].into_boxed_slice(),
             next: 1,

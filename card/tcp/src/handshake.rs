@@ -122,8 +122,8 @@ pub const SYN_ACK_REPETITIONS_MAX: u8 = 1;
 impl SynReceived {
     /// The first SYN-ACK was sent at `now`.
     #[must_use]
-    pub fn new(now: Time) -> SynReceived {
-        SynReceived { backoff: Backoff::default(), at: now + RTO_INITIAL, sent: now }
+    pub fn new(now: Time) -> Self {
+        Self { backoff: Backoff::default(), at: now + RTO_INITIAL, sent: now }
     }
 
     /// When [`SynReceived::handle_timeout`] has something to do.

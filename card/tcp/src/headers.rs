@@ -33,8 +33,8 @@ pub struct Tags {
 impl Tags {
     /// The tags of a frame, and what type of packet is behind them; `None` if there are more tags than [`TAGS_MAX`], or the frame ends before.
     #[must_use]
-    pub fn parse(frame: &[u8]) -> Option<(Tags, EthernetProtocol)> {
-        let mut tags = Tags::default();
+    pub fn parse(frame: &[u8]) -> Option<(Self, EthernetProtocol)> {
+        let mut tags = Self::default();
         loop {
             let at = ETHERNET_BYTES - 2 + tags.len();
             let kind: [u8; 2] = frame.get(at..at + 2)?.try_into().ok()?;
@@ -49,8 +49,8 @@ impl Tags {
 
     /// Tags by their bytes; `None` if these are none.
     #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Tags> {
-        let mut tags = Tags::default();
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut tags = Self::default();
         let are_tags =
             bytes.chunks(TAG_BYTES).all(|tag| tag.len() == TAG_BYTES && TAG_TYPES.contains(&[tag[0], tag[1]]));
         tags.bytes.get_mut(..bytes.len()).filter(|_| are_tags)?.copy_from_slice(bytes);

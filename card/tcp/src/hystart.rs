@@ -40,8 +40,8 @@ pub struct HyStart {
 }
 
 impl Default for HyStart {
-    fn default() -> HyStart {
-        HyStart { round_end: None, last_us: u32::MAX, current_us: u32::MAX, samples: 0, conservative: None }
+    fn default() -> Self {
+        Self { round_end: None, last_us: u32::MAX, current_us: u32::MAX, samples: 0, conservative: None }
     }
 }
 

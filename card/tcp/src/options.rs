@@ -37,7 +37,7 @@ pub struct SackBlocks {
 
 impl SackBlocks {
     /// No blocks.
-    pub const EMPTY: SackBlocks = SackBlocks { blocks: [(Seq(0), Seq(0)); SACK_BLOCKS_MAX], len: 0 };
+    pub const EMPTY: Self = Self { blocks: [(Seq(0), Seq(0)); SACK_BLOCKS_MAX], len: 0 };
 
     /// Adds a block `[left, right)`; returns false when there is no room.
     pub fn push(&mut self, left: Seq, right: Seq) -> bool {
@@ -101,7 +101,7 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Walk { bytes, at: 0 }
     }
 }

@@ -33,7 +33,7 @@ pub struct KeepAliveRules {
 impl Default for KeepAliveRules {
     /// Two hours, as RFC 9293 section 3.8.4 (MUST-28) asks at least, and Linux' 75 s and 9 probes.
     fn default() -> Self {
-        KeepAliveRules { idle: Duration::from_secs(7_200), interval: Duration::from_secs(75), probes: 9 }
+        Self { idle: Duration::from_secs(7_200), interval: Duration::from_secs(75), probes: 9 }
     }
 }
 
@@ -58,13 +58,13 @@ pub struct KeepAlive {
 impl KeepAlive {
     /// The peer was heard at `now`.
     #[must_use]
-    pub fn new(now: Time) -> KeepAlive {
-        KeepAlive { heard: now, probes: 0 }
+    pub fn new(now: Time) -> Self {
+        Self { heard: now, probes: 0 }
     }
 
     /// The peer was heard.
     pub fn handle_segment(&mut self, now: Time) {
-        *self = KeepAlive::new(now);
+        *self = Self::new(now);
     }
 
     /// When the peer was heard last.
@@ -111,7 +111,7 @@ pub struct ReadRules {
 
 impl Default for ReadRules {
     fn default() -> Self {
-        ReadRules { bytes_per_second: 100, period: Duration::from_secs(30), closed_window: Duration::from_secs(120) }
+        Self { bytes_per_second: 100, period: Duration::from_secs(30), closed_window: Duration::from_secs(120) }
     }
 }
 
@@ -127,7 +127,7 @@ impl Reading {
     /// `acked` bytes were newly acknowledged, after which `outstanding` are sent or waiting to be. Zero: the peer has all, and time stops.
     pub fn handle_progress(&mut self, acked: u32, outstanding: u32, now: Time) {
         if outstanding == 0 {
-            *self = Reading::default();
+            *self = Self::default();
             return;
         }
         self.since.get_or_insert(now);
@@ -154,7 +154,7 @@ impl Reading {
         let wanted = f64::from(rules.bytes_per_second) * now.since(since).as_secs_f64();
         // A peer that acknowledges nothing at all is the retransmission timer's business.
         let is_slow = self.acked > 0 && f64::from(self.acked) < wanted && closed_since.is_none();
-        *self = Reading { since: Some(now), acked: 0 };
+        *self = Self { since: Some(now), acked: 0 };
         is_slow.then_some(Impatience::SlowReader)
     }
 }

@@ -42,7 +42,7 @@ impl Persist {
 
     /// The window is open.
     pub fn end(&mut self) {
-        *self = Persist::default();
+        *self = Self::default();
     }
 
     /// Probes without any answer.

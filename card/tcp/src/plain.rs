@@ -54,13 +54,13 @@ impl Plain {
     /// The segment of a frame, if it is plain. Packets marked as congested are not. Its checksums are not looked at ([`Plain::is_right`]).
     #[inline(always)]
     #[must_use]
-    pub fn parse(frame: &[u8]) -> Option<Plain> {
+    pub fn parse(frame: &[u8]) -> Option<Self> {
         if frame.len() < ETHERNET_BYTES + IPV4_BYTES + HEADER_BYTES_MIN {
             return None;
         }
         let (client, server, tcp_at, end) = match u16_at(frame, 12) {
-            IPV4 => Plain::ipv4(frame)?,
-            IPV6 => Plain::ipv6(frame)?,
+            IPV4 => Self::ipv4(frame)?,
+            IPV6 => Self::ipv6(frame)?,
             _ => return None,
         };
         let tcp = frame.get(tcp_at..end).filter(|tcp| tcp.len() >= HEADER_BYTES_MIN)?;
@@ -79,7 +79,7 @@ impl Plain {
             }
             _ => return None,
         };
-        Some(Plain {
+        Some(Self {
             key: FlowKey { client, server, client_port: u16_at(tcp, 0), server_port: u16_at(tcp, 2), vlans: 0 },
             seq: Seq(u32_at(tcp, 4)),
             ack: Seq(u32_at(tcp, 8)),

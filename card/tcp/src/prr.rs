@@ -22,8 +22,8 @@ pub struct Prr {
 impl Prr {
     /// A reduction begins with `flight` bytes that were outstanding, less what has already arrived (RFC 9937 section 5, initialization).
     #[must_use]
-    pub fn new(flight: u32, pipe: u32) -> Prr {
-        Prr { recover_flight: flight.max(1), delivered: 0, out: 0, window: pipe }
+    pub fn new(flight: u32, pipe: u32) -> Self {
+        Self { recover_flight: flight.max(1), delivered: 0, out: 0, window: pipe }
     }
 
     /// Bytes that may be on the path.

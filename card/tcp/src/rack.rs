@@ -48,8 +48,8 @@ pub struct Rack {
 impl Rack {
     /// The next byte is `at`.
     #[must_use]
-    pub fn new(at: Seq) -> Rack {
-        Rack { newest: None, rtt_us: 0, fack: at, reordering_seen: false, multiplier: 1, persist: 0, round: None }
+    pub fn new(at: Seq) -> Self {
+        Self { newest: None, rtt_us: 0, fack: at, reordering_seen: false, multiplier: 1, persist: 0, round: None }
     }
 
     /// The stream goes on at `at`; what is known of the path stays.

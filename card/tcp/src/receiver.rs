@@ -42,8 +42,8 @@ pub struct Receiver {
 impl Receiver {
     /// Expects `nxt`; the caller can hold `window` bytes.
     #[must_use]
-    pub fn new(nxt: Seq, window: u32) -> Receiver {
-        Receiver { nxt, edge: nxt + window, room: window, capacity: window, finished: false }
+    pub fn new(nxt: Seq, window: u32) -> Self {
+        Self { nxt, edge: nxt + window, room: window, capacity: window, finished: false }
     }
 
     /// The next byte expected (RCV.NXT): the acknowledgment number to send.
@@ -66,7 +66,7 @@ impl Receiver {
 
     /// The stream goes on at `nxt`, whoever received what was before.
     pub fn resume_at(&mut self, nxt: Seq) {
-        *self = Receiver { edge: self.edge.max(nxt + self.capacity), nxt, room: self.capacity, ..*self };
+        *self = Self { edge: self.edge.max(nxt + self.capacity), nxt, room: self.capacity, ..*self };
     }
 
     /// The caller has consumed `bytes` that it took before. The right edge follows only in

@@ -45,8 +45,8 @@ pub struct Recovery {
 impl Recovery {
     /// A sender whose first byte is `start`.
     #[must_use]
-    pub fn new(start: Seq) -> Recovery {
-        Recovery { phase: Phase::Open, point: start - 1, dupacks: 0, doubt: Doubt::None }
+    pub fn new(start: Seq) -> Self {
+        Self { phase: Phase::Open, point: start - 1, dupacks: 0, doubt: Doubt::None }
     }
 
     /// Begins a phase; everything up to `nxt` is its business.

@@ -45,7 +45,7 @@ pub struct Rewrite {
 
 impl Default for Rewrite {
     fn default() -> Self {
-        Rewrite {
+        Self {
             seq_delta: 0,
             ack: AckRewrite::Add(0),
             window: None,

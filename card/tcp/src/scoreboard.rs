@@ -70,7 +70,7 @@ struct Tile {
 
 impl Tile {
     /// Two neighbours can be told apart no more, or need not.
-    fn joins(&self, next: &Tile) -> bool {
+    fn joins(&self, next: &Self) -> bool {
         self.state == next.state
             && match self.state {
                 State::Sacked => true,
@@ -101,9 +101,9 @@ impl core::fmt::Debug for Scoreboard {
 impl Scoreboard {
     /// Nothing is outstanding, the next byte is `at`.
     #[must_use]
-    pub fn new(at: Seq) -> Scoreboard {
+    pub fn new(at: Seq) -> Self {
         let tile = Tile { start: at, sent: Stamp(0), state: State::InFlight, again: false };
-        Scoreboard { tiles: [tile; RANGES_MAX], len: 0, una: at, nxt: at, sacked: 0, lost: 0 }
+        Self { tiles: [tile; RANGES_MAX], len: 0, una: at, nxt: at, sacked: 0, lost: 0 }
     }
 
     /// As if it were new, at little cost: what tiles say that are not in use says nothing.

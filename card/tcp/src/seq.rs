@@ -15,21 +15,21 @@ impl Seq {
     /// Signed distance from `from` to `self`, in bytes: positive when `self` is later.
     #[inline]
     #[must_use]
-    pub const fn distance(self, from: Seq) -> i32 {
+    pub const fn distance(self, from: Self) -> i32 {
         self.0.wrapping_sub(from.0) as i32
     }
 
     /// Bytes from `from` forward to `self`, for positions known to be in that order.
     #[inline]
     #[must_use]
-    pub const fn since(self, from: Seq) -> u32 {
+    pub const fn since(self, from: Self) -> u32 {
         self.0.wrapping_sub(from.0)
     }
 
     /// Bytes from `from` forward to `self`, or 0 when `self` is not later than `from`.
     #[inline]
     #[must_use]
-    pub const fn saturating_since(self, from: Seq) -> u32 {
+    pub const fn saturating_since(self, from: Self) -> u32 {
         let d = self.distance(from);
         if d > 0 { d as u32 } else { 0 }
     }
@@ -37,58 +37,58 @@ impl Seq {
     /// `self` is before `other`.
     #[inline]
     #[must_use]
-    pub const fn lt(self, other: Seq) -> bool {
+    pub const fn lt(self, other: Self) -> bool {
         self.distance(other) < 0
     }
 
     /// `self` is before `other` or equal to it.
     #[inline]
     #[must_use]
-    pub const fn le(self, other: Seq) -> bool {
+    pub const fn le(self, other: Self) -> bool {
         self.distance(other) <= 0
     }
 
     /// `self` is after `other`.
     #[inline]
     #[must_use]
-    pub const fn gt(self, other: Seq) -> bool {
+    pub const fn gt(self, other: Self) -> bool {
         self.distance(other) > 0
     }
 
     /// `self` is after `other` or equal to it.
     #[inline]
     #[must_use]
-    pub const fn ge(self, other: Seq) -> bool {
+    pub const fn ge(self, other: Self) -> bool {
         self.distance(other) >= 0
     }
 
     /// The later of two positions.
     #[inline]
     #[must_use]
-    pub const fn max(self, other: Seq) -> Seq {
+    pub const fn max(self, other: Self) -> Self {
         if self.ge(other) { self } else { other }
     }
 
     /// The earlier of two positions.
     #[inline]
     #[must_use]
-    pub const fn min(self, other: Seq) -> Seq {
+    pub const fn min(self, other: Self) -> Self {
         if self.le(other) { self } else { other }
     }
 
     /// `start <= self < start + len`, for any `len` up to 2^32 - 1.
     #[inline]
     #[must_use]
-    pub const fn within(self, start: Seq, len: u32) -> bool {
+    pub const fn within(self, start: Self, len: u32) -> bool {
         self.since(start) < len
     }
 }
 
 impl Add<u32> for Seq {
-    type Output = Seq;
+    type Output = Self;
     #[inline]
-    fn add(self, bytes: u32) -> Seq {
-        Seq(self.0.wrapping_add(bytes))
+    fn add(self, bytes: u32) -> Self {
+        Self(self.0.wrapping_add(bytes))
     }
 }
 
@@ -100,10 +100,10 @@ impl AddAssign<u32> for Seq {
 }
 
 impl Sub<u32> for Seq {
-    type Output = Seq;
+    type Output = Self;
     #[inline]
-    fn sub(self, bytes: u32) -> Seq {
-        Seq(self.0.wrapping_sub(bytes))
+    fn sub(self, bytes: u32) -> Self {
+        Self(self.0.wrapping_sub(bytes))
     }
 }
 

@@ -55,8 +55,8 @@ pub struct Told {
 impl TailProbe {
     /// A probe was sent; `end` is SND.NXT behind it. `again`: it repeated old bytes.
     #[must_use]
-    pub fn new(end: Seq, again: bool) -> TailProbe {
-        TailProbe { end, again }
+    pub fn new(end: Seq, again: bool) -> Self {
+        Self { end, again }
     }
 
     /// Looks at an acknowledgment (section 7.4.2).

@@ -12,14 +12,14 @@ pub struct Time(pub u64);
 
 impl Time {
     /// The origin; also used for "already due".
-    pub const ZERO: Time = Time(0);
+    pub const ZERO: Self = Self(0);
     /// The last instant; also used for "never".
-    pub const MAX: Time = Time(u64::MAX);
+    pub const MAX: Self = Self(u64::MAX);
 
     /// An instant a number of milliseconds after the origin.
     #[must_use]
-    pub const fn from_millis(ms: u64) -> Time {
-        Time(ms.saturating_mul(1_000_000))
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
     }
 
     /// Whole milliseconds since the origin.
@@ -30,7 +30,7 @@ impl Time {
 
     /// Time since `earlier`, zero if `earlier` is not earlier.
     #[must_use]
-    pub const fn since(self, earlier: Time) -> Duration {
+    pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
@@ -56,26 +56,26 @@ pub struct Stamp(pub u32);
 impl Stamp {
     /// The stamp of an instant.
     #[must_use]
-    pub const fn at(now: Time) -> Stamp {
-        Stamp((now.0 / 1_000) as u32)
+    pub const fn at(now: Time) -> Self {
+        Self((now.0 / 1_000) as u32)
     }
 
     /// Microseconds since `earlier`, zero if `earlier` is not earlier.
     #[must_use]
-    pub const fn since(self, earlier: Stamp) -> u32 {
+    pub const fn since(self, earlier: Self) -> u32 {
         let d = self.0.wrapping_sub(earlier.0) as i32;
         if d > 0 { d as u32 } else { 0 }
     }
 
     /// `self` is later than `other`.
     #[must_use]
-    pub const fn is_after(self, other: Stamp) -> bool {
+    pub const fn is_after(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) > 0
     }
 
     /// The later of the two.
     #[must_use]
-    pub const fn max(self, other: Stamp) -> Stamp {
+    pub const fn max(self, other: Self) -> Self {
         if other.is_after(self) { other } else { self }
     }
 }
@@ -87,9 +87,9 @@ pub(crate) fn nanos(d: Duration) -> u64 {
 }
 
 impl Add<Duration> for Time {
-    type Output = Time;
-    fn add(self, d: Duration) -> Time {
-        Time(self.0.saturating_add(nanos(d)))
+    type Output = Self;
+    fn add(self, d: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(d)))
     }
 }
 
@@ -100,15 +100,15 @@ impl AddAssign<Duration> for Time {
 }
 
 impl Sub<Duration> for Time {
-    type Output = Time;
-    fn sub(self, d: Duration) -> Time {
-        Time(self.0.saturating_sub(nanos(d)))
+    type Output = Self;
+    fn sub(self, d: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(d)))
     }
 }
 
-impl Sub<Time> for Time {
+impl Sub<Self> for Time {
     type Output = Duration;
-    fn sub(self, earlier: Time) -> Duration {
+    fn sub(self, earlier: Self) -> Duration {
         self.since(earlier)
     }
 }

@@ -63,9 +63,9 @@ pub struct TimeWaitTable {
 impl TimeWaitTable {
     /// A table of at least `capacity` places (56 bytes each).
     #[must_use]
-    pub fn new(capacity: usize) -> TimeWaitTable {
+    pub fn new(capacity: usize) -> Self {
         let sets = capacity.div_ceil(WAYS).max(1).next_power_of_two();
-        TimeWaitTable { sets: vec![[None; WAYS]; sets].into_boxed_slice() }
+        Self { sets: vec![[None; WAYS]; sets].into_boxed_slice() }
     }
 
     /// Places in the table.

@@ -15,8 +15,8 @@ pub struct TsClock {
 impl TsClock {
     /// A clock with an offset of its own; choose it at random per flow (RFC 7323 section 7.1).
     #[must_use]
-    pub fn new(offset: u32) -> TsClock {
-        TsClock { offset }
+    pub fn new(offset: u32) -> Self {
+        Self { offset }
     }
 
     /// The TSval of a segment sent at `now`.
@@ -70,8 +70,8 @@ pub struct Paws {
 impl Paws {
     /// `tsval` came with the peer's SYN.
     #[must_use]
-    pub fn new(tsval: u32, now: Time) -> Paws {
-        Paws { recent: tsval, updated: now }
+    pub fn new(tsval: u32, now: Time) -> Self {
+        Self { recent: tsval, updated: now }
     }
 
     /// TS.Recent: what to echo.

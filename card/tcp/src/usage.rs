@@ -15,15 +15,15 @@ pub struct Usage {
 impl Usage {
     /// Nothing was used yet.
     #[must_use]
-    pub fn new() -> Usage {
-        Usage { limited: false, most: 0, round_end: None }
+    pub fn new() -> Self {
+        Self { limited: false, most: 0, round_end: None }
     }
 
     /// The sender has sent what it may: `limited` by the window, or else by the application or the peer.
     pub fn handle_polled(&mut self, limited: bool, outstanding: u32, una: Seq, nxt: Seq) {
         let is_over = self.round_end.is_none_or(|end| una.ge(end));
         if is_over || limited || (!self.limited && outstanding > self.most) {
-            *self = Usage { limited, most: outstanding, round_end: Some(nxt) };
+            *self = Self { limited, most: outstanding, round_end: Some(nxt) };
         }
     }
 
@@ -35,8 +35,8 @@ impl Usage {
 }
 
 impl Default for Usage {
-    fn default() -> Usage {
-        Usage::new()
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -33,9 +33,9 @@ pub struct Wheel {
 
 impl Wheel {
     /// A wheel for timers `0..capacity`.
-    pub fn new(capacity: usize, now: Time) -> Wheel {
+    pub fn new(capacity: usize, now: Time) -> Self {
         let link = Link { next: NONE, previous: NONE, tick: NONE, due_ns: u64::MAX };
-        Wheel {
+        Self {
             heads: vec![NONE; TICKS].into_boxed_slice(),
             occupied: vec![0; TICKS / 64].into_boxed_slice(),
             links: vec![link; capacity].into_boxed_slice(),

@@ -18,14 +18,14 @@ pub struct PeerWindow {
 impl PeerWindow {
     /// `window` bytes are granted from `una` on.
     #[must_use]
-    pub fn new(una: Seq, window: u32) -> PeerWindow {
-        PeerWindow { edge: una + window, wl1: None, wl2: una, max: window }
+    pub fn new(una: Seq, window: u32) -> Self {
+        Self { edge: una + window, wl1: None, wl2: una, max: window }
     }
 
     /// The stream goes on at `seq`; the size of the window is kept until a segment tells better.
     pub fn move_to(&mut self, una: Seq, seq: Seq) {
         let size = self.edge.saturating_since(una);
-        *self = PeerWindow { edge: seq + size, wl1: None, wl2: seq, max: self.max };
+        *self = Self { edge: seq + size, wl1: None, wl2: seq, max: self.max };
     }
 
     /// Takes the window of an acceptable segment; returns whether the right edge moved.

@@ -36,9 +36,9 @@ pub enum WireError {
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WireError::Truncated => "segment shorter than a TCP header",
-            WireError::BadOffset => "TCP data offset out of range",
-            WireError::BadOption => "malformed TCP option",
+            Self::Truncated => "segment shorter than a TCP header",
+            Self::BadOffset => "TCP data offset out of range",
+            Self::BadOption => "malformed TCP option",
         })
     }
 }

@@ -66,12 +66,12 @@ pub struct Piece {
 impl Wrapped {
     /// `None`: it is plain, carries something else, or a receiver has to judge it.
     #[must_use]
-    pub fn parse(frame: &[u8]) -> Option<Wrapped> {
+    pub fn parse(frame: &[u8]) -> Option<Self> {
         let (tags, kind) = Tags::parse(frame)?;
         let ip_at = ETHERNET_BYTES + tags.len();
         let wrapped = match kind {
-            EthernetProtocol::Ipv4 => Wrapped::ipv4(frame, tags, ip_at),
-            EthernetProtocol::Ipv6 => Wrapped::ipv6(frame, tags, ip_at),
+            EthernetProtocol::Ipv4 => Self::ipv4(frame, tags, ip_at),
+            EthernetProtocol::Ipv6 => Self::ipv6(frame, tags, ip_at),
             _ => None,
         }?;
         // The first part tells the ports and all numbers; a part that others follow ends where one may begin.
@@ -81,7 +81,7 @@ impl Wrapped {
         (has_head && is_fit).then_some(wrapped)
     }
 
-    fn ipv4(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Wrapped> {
+    fn ipv4(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Self> {
         let ip = frame.get(ip_at..)?;
         let (fixed, _) = ip.split_first_chunk::<IPV4_BYTES>()?;
         let header_len = usize::from(fixed[0] & 0xf) * 4;
@@ -104,7 +104,7 @@ impl Wrapped {
             |at: usize| <[u8; 4]>::try_from(fixed.get(at..at + 4)?).ok().map(|bytes| Ipv4Addr::from(bytes).into());
         let id = u32::from(u16::from_be_bytes([fixed[4], fixed[5]]));
         let piece = Piece { id, offset: usize::from(fragment & IPV4_OFFSET) * 8, more: fragment & IPV4_MORE != 0 };
-        Some(Wrapped {
+        Some(Self {
             tags,
             source: address(12)?,
             destination: address(16)?,
@@ -115,7 +115,7 @@ impl Wrapped {
         })
     }
 
-    fn ipv6(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Wrapped> {
+    fn ipv6(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Self> {
         let ip = frame.get(ip_at..)?;
         let (fixed, _) = ip.split_first_chunk::<IPV6_BYTES>()?;
         let end = IPV6_BYTES + usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
@@ -150,7 +150,7 @@ impl Wrapped {
         }
         // One that is all of its datagram is not a part (RFC 6946).
         let piece = piece.filter(|piece| piece.offset > 0 || piece.more);
-        (at <= end).then_some(Wrapped {
+        (at <= end).then_some(Self {
             tags,
             source,
             destination,

@@ -47,11 +47,11 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Attaches a program behind those that are there, but for those of owners that are dead: they are removed, wherever they are in this network namespace.
-    pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32) -> io::Result<Filter> {
+    pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32) -> io::Result<Self> {
         remove_dead(program)?;
         let (handle, alive) = new_handle(interface)?;
         add(program, interface, handle)?;
-        Ok(Filter { program: program.try_clone_to_owned()?, interface, handle, _alive: alive })
+        Ok(Self { program: program.try_clone_to_owned()?, interface, handle, _alive: alive })
     }
 }
 

@@ -36,12 +36,12 @@ impl Heartbeat {
     ///
     /// # Errors
     /// What `mmap` says, e.g. that this is no such map.
-    pub fn map(fd: BorrowedFd<'_>) -> io::Result<Heartbeat> {
+    pub fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
         let address = unsafe { mmap(std::ptr::null_mut(), BYTES, protection, MapFlags::SHARED, fd, 0) }?;
         let word = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        Ok(Heartbeat { word })
+        Ok(Self { word })
     }
 
     /// The card is alive now, and for `lease` ([`LEASE`] as a rule) without another beat.

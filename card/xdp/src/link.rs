@@ -55,8 +55,8 @@ impl Ingress {
     /// The link, if it is one.
     pub(crate) fn link(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Ingress::Link(link) => Some(link.as_fd()),
-            Ingress::Filter { .. } => None,
+            Self::Link(link) => Some(link.as_fd()),
+            Self::Filter { .. } => None,
         }
     }
 }

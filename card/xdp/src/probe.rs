@@ -295,7 +295,7 @@ fn frame(to: [u8; 6], from: [u8; 6], key: u64, kind: u16) -> Vec<u8> {
 struct Marked<'a>(BorrowedFd<'a>);
 
 impl<'a> Marked<'a> {
-    fn set(map: BorrowedFd<'a>, key: u64) -> io::Result<Marked<'a>> {
+    fn set(map: BorrowedFd<'a>, key: u64) -> io::Result<Self> {
         maps::set(map, [0; 4], key.to_ne_bytes())?;
         Ok(Marked(map))
     }

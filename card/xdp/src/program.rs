@@ -72,8 +72,8 @@ enum Failure {
 }
 
 impl From<libbpf_rs::Error> for Failure {
-    fn from(error: libbpf_rs::Error) -> Failure {
-        Failure::Libbpf(error)
+    fn from(error: libbpf_rs::Error) -> Self {
+        Self::Libbpf(error)
     }
 }
 

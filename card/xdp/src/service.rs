@@ -19,8 +19,8 @@ const KEY_BYTES: usize = 20;
 
 impl Service {
     /// A port at all addresses.
-    pub fn port(port: u16) -> Service {
-        Service { address: None, port }
+    pub fn port(port: u16) -> Self {
+        Self { address: None, port }
     }
 
     /// The key in the table: address, IPv4 mapped into IPv6, and port, as on the wire.

@@ -48,8 +48,8 @@ pub struct XdpConfig {
 }
 
 impl Default for XdpConfig {
-    fn default() -> XdpConfig {
-        XdpConfig { frames: 2048, copy_only: false, partial_checksums: None }
+    fn default() -> Self {
+        Self { frames: 2048, copy_only: false, partial_checksums: None }
     }
 }
 
@@ -131,12 +131,7 @@ impl XdpSocket {
     ///
     /// # Errors
     /// See [`XdpError`]; then nothing is left behind.
-    pub fn open(
-        interface: &str,
-        queue: u32,
-        sockets: BorrowedFd<'_>,
-        config: &XdpConfig,
-    ) -> Result<XdpSocket, XdpError> {
+    pub fn open(interface: &str, queue: u32, sockets: BorrowedFd<'_>, config: &XdpConfig) -> Result<Self, XdpError> {
         if !config.frames.is_power_of_two() || !(64..=65_536).contains(&config.frames) {
             return Err(XdpError::BadFrames(config.frames));
         }
@@ -164,7 +159,7 @@ impl XdpSocket {
                 _ => XdpError::Io { step, error },
             }
         })?;
-        let mut socket = XdpSocket::new(interface, queue, mtu, opened, config.frames, partial_checksums);
+        let mut socket = Self::new(interface, queue, mtu, opened, config.frames, partial_checksums);
         socket.refill();
         let number = std::os::fd::AsRawFd::as_raw_fd(&socket.fd);
         maps::set(sockets, queue.to_ne_bytes(), number.to_ne_bytes()).map_err(|error| {
@@ -177,7 +172,7 @@ impl XdpSocket {
         Ok(socket)
     }
 
-    fn new(interface: &str, queue: u32, mtu: usize, opened: Opened, frames: u32, partial_checksums: bool) -> XdpSocket {
+    fn new(interface: &str, queue: u32, mtu: usize, opened: Opened, frames: u32, partial_checksums: bool) -> Self {
         let Opened { fd, chunks, mut fill, completion, receive, transmit, is_zero_copy, has_many_chunks } = opened;
         let offset = |chunk: u32| u64::from(chunk) * CHUNK_BYTES as u64;
         // The first half is received into, the second sent from.
@@ -186,7 +181,7 @@ impl XdpSocket {
         }
         let longest = if has_many_chunks { FRAME_CHUNKS_MAX * CHUNK_BYTES } else { CHUNK_BYTES };
         let frame_bytes_max = (mtu + ETHERNET_HEADER_BYTES).min(longest).min(FRAME_BYTES_MAX);
-        XdpSocket {
+        Self {
             fd,
             interface: interface.to_owned(),
             queue,

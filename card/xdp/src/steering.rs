@@ -137,7 +137,7 @@ impl Steering {
     ///
     /// # Errors
     /// See [`SteeringError`]; then nothing is left behind.
-    pub fn attach(config: &SteeringConfig<'_>) -> Result<Steering, SteeringError> {
+    pub fn attach(config: &SteeringConfig<'_>) -> Result<Self, SteeringError> {
         let (wire, host) = (&config.wire, &config.host);
         let (wire_index, host_index) = (index_of(wire.interface)?, index_of(host.interface)?);
         if wire_index == host_index {
@@ -166,7 +166,7 @@ impl Steering {
         terms.end([]).map_err(step("telling the programs that there was no card"))?;
         let (wire, without_first) = attach_side(wire, wire_index, loaded.wire, config.has_first)?;
         let (host, _) = attach_side(host, host_index, loaded.host, false)?;
-        Ok(Steering {
+        Ok(Self {
             terms,
             without_first,
             wire,

@@ -19,7 +19,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// One whose loopback interface is down. `None`, with the reason printed: this machine makes none for us.
-    pub fn new() -> Option<Namespace> {
+    pub fn new() -> Option<Self> {
         let (jobs, inbox) = channel::<Job>();
         let (started, start) = channel();
         let thread = std::thread::spawn(move || {
@@ -29,7 +29,7 @@ impl Namespace {
             inbox.iter().for_each(|job| job());
         });
         match start.recv().unwrap() {
-            Ok(inode) => Some(Namespace { jobs: Some(jobs), thread: Some(thread), inode }),
+            Ok(inode) => Some(Self { jobs: Some(jobs), thread: Some(thread), inode }),
             Err(error) => {
                 println!("skipped: no network namespace: {error}");
                 None
@@ -38,8 +38,8 @@ impl Namespace {
     }
 
     /// The same with its loopback interface up.
-    pub fn with_loopback() -> Option<Namespace> {
-        let namespace = Namespace::new()?;
+    pub fn with_loopback() -> Option<Self> {
+        let namespace = Self::new()?;
         namespace.ip("link set lo up");
         Some(namespace)
     }
@@ -83,7 +83,7 @@ impl Namespace {
     }
 
     /// Gives this namespace an interface `name`, up, whose other end is `end` in the namespace `middle`, up and with no address.
-    pub fn veth(&self, name: &str, middle: &Namespace, end: &str) {
+    pub fn veth(&self, name: &str, middle: &Self, end: &str) {
         middle.ip(format!("link add {end} type veth peer name {name} netns {}", self.thread_id()));
         middle.ip(format!("link set {end} addrgenmode none up"));
         self.ip(format!("link set {name} up"));

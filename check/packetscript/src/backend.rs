@@ -30,8 +30,8 @@ pub enum BackendError {
 
 impl BackendError {
     /// An error of a step.
-    pub fn io(step: impl Into<String>, error: impl Into<io::Error>) -> BackendError {
-        BackendError::Io { step: step.into(), error: error.into() }
+    pub fn io(step: impl Into<String>, error: impl Into<io::Error>) -> Self {
+        Self::Io { step: step.into(), error: error.into() }
     }
 }
 

@@ -10,7 +10,7 @@ const SYN: u8 = 2;
 
 /// A connection of the script.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// Its number.
     pub number: u16,
     /// Number of the client's SYN on the wire.
@@ -27,12 +27,12 @@ pub struct Connection {
 
 impl Connection {
     /// A connection on which nothing was said.
-    pub fn new(number: u16, client_isn: u32, streams: Streams) -> Connection {
-        Connection { number, client_isn, server_isn: None, streams, stamps: None, names: HashMap::new() }
+    pub(crate) fn new(number: u16, client_isn: u32, streams: Streams) -> Self {
+        Self { number, client_isn, server_isn: None, streams, stamps: None, names: HashMap::new() }
     }
 
     /// Takes note of what a segment of the server tells about numbers.
-    pub fn observe(&mut self, packet: &Packet) {
+    pub(crate) fn observe(&mut self, packet: &Packet) {
         if packet.flags & SYN != 0 && self.server_isn != Some(packet.seq) {
             self.server_isn = Some(packet.seq);
             self.stamps = None;
@@ -44,33 +44,33 @@ impl Connection {
     }
 
     /// The server's numbers begin here; 0 as long as it has sent none.
-    pub fn server_base(&self) -> u32 {
+    pub(crate) fn server_base(&self) -> u32 {
         self.server_isn.unwrap_or(0)
     }
 
     /// The server's first TSval; 0 as long as it has sent none.
-    pub fn stamp_base(&self) -> u32 {
+    pub(crate) fn stamp_base(&self) -> u32 {
         self.stamps.map_or(0, |(first, _)| first)
     }
 
     /// The server's last TSval; 0 as long as it has sent none.
-    pub fn last_stamp(&self) -> u32 {
+    pub(crate) fn last_stamp(&self) -> u32 {
         self.stamps.map_or(0, |(_, last)| last)
     }
 
     /// Names a timestamp.
-    pub fn name_stamp(&mut self, name: &str, value: u32) {
+    pub(crate) fn name_stamp(&mut self, name: &str, value: u32) {
         self.names.insert(name.to_owned(), value);
     }
 
     /// The timestamp of that name.
-    pub fn named_stamp(&self, name: &str) -> Option<u32> {
+    pub(crate) fn named_stamp(&self, name: &str) -> Option<u32> {
         self.names.get(name).copied()
     }
 }
 
 /// TSval and TSecr among options.
-pub fn timestamps(options: &[TcpOption]) -> Option<(u32, u32)> {
+pub(crate) fn timestamps(options: &[TcpOption]) -> Option<(u32, u32)> {
     options.iter().find_map(|option| match option {
         TcpOption::Timestamps { val, ecr } => Some((*val, *ecr)),
         _ => None,

@@ -15,7 +15,7 @@ const CLOSE: &str = "Connection: close";
 const NO_CLOSE: &str = "Content-Type: a/b";
 
 /// The bytes of a reply, the last of its connection or not.
-pub fn reply(object: &Object, closes: bool, unix_s: u64) -> Vec<u8> {
+pub(crate) fn reply(object: &Object, closes: bool, unix_s: u64) -> Vec<u8> {
     let mut date = [0; DATE_BYTES];
     date.copy_from_slice(&HttpDate::from_unix_s(unix_s).as_bytes()[..DATE_BYTES]);
     let body_bytes = object.reply_bytes.saturating_sub(reply_bytes_min());
@@ -32,24 +32,24 @@ pub fn reply(object: &Object, closes: bool, unix_s: u64) -> Vec<u8> {
 }
 
 /// Bytes of a reply without a body.
-pub fn reply_bytes_min() -> usize {
+pub(crate) fn reply_bytes_min() -> usize {
     DATE_AT + DATE_BYTES + b"\r\nContent-Length: \r\nServer: \r\n\r\n\r\n".len() + LENGTH_AND_PADDING + CLOSE.len()
 }
 
 /// Is the byte at this place of a reply part of its date, which the server sets?
-pub fn is_date(at: usize) -> bool {
+pub(crate) fn is_date(at: usize) -> bool {
     (DATE_AT..DATE_AT + DATE_BYTES).contains(&at)
 }
 
 /// The bytes of a request.
-pub fn request(request: &Request) -> Vec<u8> {
+pub(crate) fn request(request: &Request) -> Vec<u8> {
     let mut bytes = head(request, request.head_bytes.saturating_sub(request_bytes_min(request)));
     bytes.extend((0..request.body_bytes).map(|at| b'a' + (at % 23) as u8));
     bytes
 }
 
 /// Bytes of the shortest head of a request.
-pub fn request_bytes_min(request: &Request) -> usize {
+pub(crate) fn request_bytes_min(request: &Request) -> usize {
     head(request, 0).len()
 }
 
@@ -69,7 +69,7 @@ fn head(request: &Request, padding: usize) -> Vec<u8> {
 
 /// Both directions of a connection.
 #[derive(Clone, Debug, Default)]
-pub struct Streams {
+pub(crate) struct Streams {
     /// What the client says.
     pub client: Vec<u8>,
     /// What the server answers.
@@ -80,8 +80,8 @@ pub struct Streams {
 
 impl Streams {
     /// The streams of these requests. What is not among `objects` has no reply.
-    pub fn new(requests: &[Request], objects: &[Object]) -> Streams {
-        let mut streams = Streams::default();
+    pub(crate) fn new(requests: &[Request], objects: &[Object]) -> Self {
+        let mut streams = Self::default();
         for asked in requests {
             streams.client.extend(request(asked));
             if let Some(object) = objects.iter().find(|object| object.path == asked.path) {
@@ -93,7 +93,7 @@ impl Streams {
     }
 
     /// Why `payload` cannot be the server's at offset `at`, if so.
-    pub fn contradiction(&self, at: usize, payload: &[u8]) -> Option<String> {
+    pub(crate) fn contradiction(&self, at: usize, payload: &[u8]) -> Option<String> {
         for (offset, byte) in payload.iter().enumerate() {
             let place = at + offset;
             let Some(expected) = self.server.get(place) else {
@@ -115,7 +115,7 @@ impl Streams {
 
 /// A server's side of one connection, whoever carries its bytes.
 #[derive(Clone, Debug, Default)]
-pub struct Responder {
+pub(crate) struct Responder {
     input: Vec<u8>,
     /// Body bytes of a request that are still to come.
     body_left: usize,
@@ -129,7 +129,7 @@ pub struct Responder {
 
 impl Responder {
     /// Takes bytes of the client.
-    pub fn handle(&mut self, bytes: &[u8], objects: &[Object], unix_s: u64) {
+    pub(crate) fn handle(&mut self, bytes: &[u8], objects: &[Object], unix_s: u64) {
         self.input.extend(bytes);
         loop {
             if self.pending.is_some() {

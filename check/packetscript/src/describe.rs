@@ -10,7 +10,7 @@ use crate::script::Ecn;
 
 /// Which end sent a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sender {
+pub(crate) enum Sender {
     /// The script.
     Client,
     /// The server.
@@ -20,7 +20,7 @@ pub enum Sender {
 const ACK: u8 = 0x10;
 
 /// A segment of that connection.
-pub fn describe(packet: &Packet, sender: Sender, connection: &Connection) -> String {
+pub(crate) fn describe(packet: &Packet, sender: Sender, connection: &Connection) -> String {
     let (own, other) = match sender {
         Sender::Client => (connection.client_isn, connection.server_base()),
         Sender::Server => (connection.server_base(), connection.client_isn),
@@ -55,7 +55,7 @@ pub fn describe(packet: &Packet, sender: Sender, connection: &Connection) -> Str
 }
 
 /// The letters of control bits.
-pub fn flags(bits: u8) -> String {
+pub(crate) fn flags(bits: u8) -> String {
     let text: String =
         FLAG_LETTERS.iter().enumerate().filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, letter)| letter).collect();
     // As tcpdump has it: what opens and closes comes first.

@@ -3,32 +3,32 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Port of the server.
-pub const SERVER_PORT: u16 = 80;
+pub(crate) const SERVER_PORT: u16 = 80;
 /// Port of the client's connection 0; connection n has this plus n.
 const CLIENT_PORT_BASE: u16 = 40_000;
 
 /// Address of the client.
-pub fn client(ip: u8) -> IpAddr {
+pub(crate) fn client(ip: u8) -> IpAddr {
     number(ip, 1)
 }
 
 /// Address of the server.
-pub fn server(ip: u8) -> IpAddr {
+pub(crate) fn server(ip: u8) -> IpAddr {
     number(ip, 2)
 }
 
 /// Address of a router on the way.
-pub fn router(ip: u8) -> IpAddr {
+pub(crate) fn router(ip: u8) -> IpAddr {
     number(ip, 3)
 }
 
 /// Address of the client that is heard of before the script begins.
-pub fn stranger(ip: u8) -> IpAddr {
+pub(crate) fn stranger(ip: u8) -> IpAddr {
     number(ip, 4)
 }
 
 /// Address and port of one of the clients of a flood.
-pub fn flooding(ip: u8, at: u32) -> (IpAddr, u16) {
+pub(crate) fn flooding(ip: u8, at: u32) -> (IpAddr, u16) {
     let [_, high, mid, low] = at.to_be_bytes();
     let address = match ip {
         // RFC 2544's addresses for tests of devices.
@@ -39,12 +39,12 @@ pub fn flooding(ip: u8, at: u32) -> (IpAddr, u16) {
 }
 
 /// Port of the client on a connection.
-pub fn client_port(connection: u16) -> u16 {
+pub(crate) fn client_port(connection: u16) -> u16 {
     CLIENT_PORT_BASE + connection
 }
 
 /// The connection that has this port of the client.
-pub fn connection(client_port: u16) -> Option<u16> {
+pub(crate) fn connection(client_port: u16) -> Option<u16> {
     client_port.checked_sub(CLIENT_PORT_BASE).filter(|number| (1..1000).contains(number))
 }
 

@@ -50,7 +50,7 @@ impl Host {
     ///
     /// # Errors
     /// The script is for IPv6, or about the card.
-    pub fn new(script: &Script) -> Result<Host, BackendError> {
+    pub fn new(script: &Script) -> Result<Self, BackendError> {
         let setup = &script.setup;
         let IpAddr::V4(address) = endpoint::server(setup.ip) else {
             return Err(BackendError::Unsupported("the host's stack has no IPv6".to_owned()));
@@ -65,7 +65,7 @@ impl Host {
         };
         let config =
             StackConfig { limits, sender: SenderConfig::default(), card_cuts: false, read: ReadRules::default() };
-        Ok(Host {
+        Ok(Self {
             connections: Connections::new(config, CONNECTIONS, vec![endpoint::SERVER_PORT], [7; 16], time(START)),
             programs: BTreeMap::new(),
             memory: Vec::new(),

@@ -17,7 +17,7 @@ const URG: u8 = 0x20;
 ///
 /// # Errors
 /// In words: something that the script refers to is not known.
-pub fn packet(segment: &Segment, connection: &Connection, ip: u8, now: Duration) -> Result<Packet, String> {
+pub(crate) fn packet(segment: &Segment, connection: &Connection, ip: u8, now: Duration) -> Result<Packet, String> {
     let relative = segment.seq.unwrap_or(0);
     let flags = segment.flags.map_or(0, |flags| flags.bits);
     let seq = connection.client_isn.wrapping_add(relative);
@@ -108,7 +108,7 @@ fn wire_option(option: &OptionSpec, connection: &Connection, flags: u8, now: Dur
 }
 
 /// The ICMP error that a script asks for.
-pub fn too_big(error: &TooBig, connection: &Connection, ip: u8) -> Vec<u8> {
+pub(crate) fn too_big(error: &TooBig, connection: &Connection, ip: u8) -> Vec<u8> {
     let quoted = Packet {
         source: endpoint::server(ip),
         destination: endpoint::client(ip),
@@ -127,7 +127,7 @@ pub fn too_big(error: &TooBig, connection: &Connection, ip: u8) -> Vec<u8> {
 }
 
 /// The SYN of one of the clients of a flood.
-pub fn flooding_syn(at: u32, ip: u8) -> Packet {
+pub(crate) fn flooding_syn(at: u32, ip: u8) -> Packet {
     let (source, source_port) = endpoint::flooding(ip, at);
     Packet {
         source,

@@ -9,7 +9,7 @@ use crate::script::{Ecn, OptionList, Segment};
 const PSH: u8 = 8;
 
 /// How `packet` differs from `expected`; empty if it does not. PSH counts only where it is expected.
-pub fn differences(expected: &Segment, packet: &Packet, connection: &Connection) -> Vec<String> {
+pub(crate) fn differences(expected: &Segment, packet: &Packet, connection: &Connection) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: &str, expected: Option<String>, got: String| {
         if let Some(expected) = expected
@@ -129,7 +129,7 @@ fn is_equal(expected: &OptionSpec, option: &TcpOption, connection: &Connection) 
 }
 
 /// Gives the names that `expected` has for the packet's timestamps.
-pub fn take_names(expected: &Segment, packet: &Packet, connection: &mut Connection) {
+pub(crate) fn take_names(expected: &Segment, packet: &Packet, connection: &mut Connection) {
     let Some((val, _)) = crate::connection::timestamps(&packet.options) else { return };
     for option in expected.options.iter().flat_map(|list| &list.options) {
         if let OptionSpec::Timestamps { val: Stamp::Named(name), .. } = option {

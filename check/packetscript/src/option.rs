@@ -2,7 +2,7 @@
 
 /// An option as it stands in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TcpOption {
+pub(crate) enum TcpOption {
     /// Kind 0.
     End,
     /// Kind 1.
@@ -74,7 +74,7 @@ pub enum Stamp {
 }
 
 /// Splits the options of a header. What is malformed ends the list as [`TcpOption::Other`].
-pub fn read(bytes: &[u8]) -> Vec<TcpOption> {
+pub(crate) fn read(bytes: &[u8]) -> Vec<TcpOption> {
     let mut options = Vec::new();
     let mut rest = bytes;
     while let [kind, tail @ ..] = rest {
@@ -116,7 +116,7 @@ fn known(kind: u8, data: &[u8]) -> TcpOption {
 }
 
 /// Writes options, with padding to a multiple of four bytes. Timestamps alone are laid out as RFC 7323 appendix A recommends.
-pub fn write(options: &[TcpOption]) -> Vec<u8> {
+pub(crate) fn write(options: &[TcpOption]) -> Vec<u8> {
     let mut bytes = Vec::new();
     if matches!(options, [TcpOption::Timestamps { .. } | TcpOption::Sack(_), ..]) {
         bytes.extend([1, 1]);

@@ -9,11 +9,11 @@ use nicache_tcp::checksum;
 use crate::option::{self, TcpOption};
 
 /// MAC of all clients.
-pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(crate) const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// MAC of the server.
-pub const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+pub(crate) const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// Where the IP header begins in a frame.
-pub const IP_AT: usize = 14;
+pub(crate) const IP_AT: usize = 14;
 
 const TCP: u8 = 6;
 const ICMP: u8 = 1;
@@ -23,7 +23,7 @@ const QUOTED_BYTES: usize = 28;
 
 /// A TCP segment with what matters of its IP header. Numbers are as on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Packet {
+pub(crate) struct Packet {
     /// Who sent it.
     pub source: IpAddr,
     /// To whom.
@@ -52,7 +52,7 @@ pub struct Packet {
 
 /// What a frame of the server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
+pub(crate) enum Frame {
     /// A segment.
     Tcp(Packet),
     /// Nothing that scripts speak of.
@@ -63,7 +63,7 @@ pub enum Frame {
 
 impl Packet {
     /// The frame from a client.
-    pub fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         let tcp = self.tcp();
         let mut frame = [&SERVER_MAC[..], &CLIENT_MAC[..]].concat();
         match (self.source, self.destination) {
@@ -100,7 +100,7 @@ impl Packet {
 }
 
 /// An ICMP error of the router `from`: a packet of the server was longer than `mtu`. `quoted` is that packet.
-pub fn too_big(from: IpAddr, mtu: u16, quoted: &Packet) -> Vec<u8> {
+pub(crate) fn too_big(from: IpAddr, mtu: u16, quoted: &Packet) -> Vec<u8> {
     let packet = quoted.frame().split_off(IP_AT);
     let mut frame = [&SERVER_MAC[..], &CLIENT_MAC[..]].concat();
     match (from, quoted.source) {
@@ -176,7 +176,7 @@ fn pseudo(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> u16 
 }
 
 /// Reads a frame, and checks its sums.
-pub fn read(frame: &[u8]) -> Frame {
+pub(crate) fn read(frame: &[u8]) -> Frame {
     let Some(kind) = frame.get(12..IP_AT) else { return Frame::Other };
     let ip = &frame[IP_AT..];
     match kind {

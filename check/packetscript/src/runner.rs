@@ -83,8 +83,8 @@ enum Stop {
 }
 
 impl From<BackendError> for Stop {
-    fn from(error: BackendError) -> Stop {
-        Stop::Backend(error)
+    fn from(error: BackendError) -> Self {
+        Self::Backend(error)
     }
 }
 
@@ -102,7 +102,7 @@ struct Runner<'a, B> {
 }
 
 impl<'a, B: Backend> Runner<'a, B> {
-    fn new(script: &'a Script, side: Side, backend: &'a mut B) -> Runner<'a, B> {
+    fn new(script: &'a Script, side: Side, backend: &'a mut B) -> Self {
         let last = backend.now();
         Runner {
             script,

@@ -17,16 +17,16 @@ pub enum Side {
 
 impl Side {
     /// What is marked for `mark` is for this side, too: card and host have the same sender, and are both ours.
-    pub fn reads(self, mark: Side) -> bool {
-        self == mark || (self, mark) == (Side::Host, Side::Ours)
+    pub fn reads(self, mark: Self) -> bool {
+        self == mark || (self, mark) == (Self::Host, Self::Ours)
     }
 
     /// Its name in scripts.
     pub fn name(self) -> &'static str {
         match self {
-            Side::Ours => "ours",
-            Side::Host => "host",
-            Side::Linux => "linux",
+            Self::Ours => "ours",
+            Self::Host => "host",
+            Self::Linux => "linux",
         }
     }
 }
@@ -159,7 +159,7 @@ pub enum When {
 
 impl When {
     /// At once.
-    pub const NOW: When = When::After { time: Duration::ZERO, tolerance: None };
+    pub const NOW: Self = Self::After { time: Duration::ZERO, tolerance: None };
 }
 
 /// What happens, or is to happen.
@@ -272,22 +272,22 @@ pub enum Ecn {
 
 impl Ecn {
     /// The codepoint of the two lowest bits.
-    pub fn of_bits(bits: u8) -> Ecn {
+    pub fn of_bits(bits: u8) -> Self {
         match bits & 3 {
-            0 => Ecn::NotEct,
-            1 => Ecn::Ect1,
-            2 => Ecn::Ect0,
-            _ => Ecn::Ce,
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
         }
     }
 
     /// Its name in scripts.
     pub fn name(self) -> &'static str {
         match self {
-            Ecn::NotEct => "noecn",
-            Ecn::Ect1 => "ect1",
-            Ecn::Ect0 => "ect0",
-            Ecn::Ce => "ce",
+            Self::NotEct => "noecn",
+            Self::Ect1 => "ect1",
+            Self::Ect0 => "ect0",
+            Self::Ce => "ce",
         }
     }
 }
@@ -306,8 +306,8 @@ pub struct TooBig {
 }
 
 impl Default for Setup {
-    fn default() -> Setup {
-        Setup {
+    fn default() -> Self {
+        Self {
             only: None,
             objects: Vec::new(),
             streams: Vec::new(),
@@ -323,8 +323,8 @@ impl Default for Setup {
 }
 
 impl Default for LinuxSetup {
-    fn default() -> LinuxSetup {
-        LinuxSetup {
+    fn default() -> Self {
+        Self {
             sysctls: Vec::new(),
             congestion: "cubic".to_owned(),
             route: Vec::new(),

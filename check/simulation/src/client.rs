@@ -18,7 +18,7 @@ use crate::server::SERVICE_PORT;
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// The client closes when it has all replies.
     Close,
     /// The client closes its side behind the last request.
@@ -31,7 +31,7 @@ pub enum Ending {
 
 /// One connection.
 #[derive(Clone, Debug)]
-pub struct SessionPlan {
+pub(crate) struct SessionPlan {
     /// When it is opened.
     pub start_ns: u64,
     /// Own port.
@@ -68,7 +68,7 @@ enum Stage {
 const CLOSING_NS: u64 = 120_000_000_000;
 
 /// A connection that is under way.
-pub struct Session {
+pub(crate) struct Session {
     plan: SessionPlan,
     stage: Stage,
     handle: Option<SocketHandle>,
@@ -91,7 +91,7 @@ pub struct Session {
 
 /// What a client counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ClientCounts {
+pub(crate) struct ClientCounts {
     /// Resets sent.
     pub aborts: u64,
     /// Sides closed with replies outstanding.
@@ -109,7 +109,7 @@ pub struct ClientCounts {
 }
 
 /// A client machine.
-pub struct Client {
+pub(crate) struct Client {
     /// Its machine.
     pub machine: Machine,
     /// Its connections.
@@ -127,17 +127,17 @@ pub struct Client {
 
 impl Client {
     /// A client that has not begun. Requests are numbered from `first_number`.
-    pub fn new(
+    pub(crate) fn new(
         machine: MachinePlan,
         sessions: Vec<SessionPlan>,
         files: SharedFiles,
         log: SharedLog,
         random: Random,
         mutant: Option<Mutant>,
-    ) -> Client {
+    ) -> Self {
         let first = u64::from(machine.number) << 32;
         let sessions = sessions.into_iter().map(Session::new).collect();
-        Client {
+        Self {
             machine: Machine::new(machine),
             sessions,
             random,
@@ -151,7 +151,7 @@ impl Client {
     }
 
     /// Does what is due; true if anything moved.
-    pub fn poll(&mut self, now_ns: u64, oracle: &mut Oracle) -> bool {
+    pub(crate) fn poll(&mut self, now_ns: u64, oracle: &mut Oracle) -> bool {
         let mut moved = self.machine.poll(now_ns);
         for index in 0..self.sessions.len() {
             if self.poll_session(index, now_ns, oracle) {
@@ -164,7 +164,7 @@ impl Client {
     }
 
     /// When it wants to be polled.
-    pub fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
         let mut due = self.machine.due_ns(now_ns);
         for session in &self.sessions {
             let at = match session.stage {
@@ -183,12 +183,12 @@ impl Client {
     }
 
     /// Are all connections over?
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.sessions.iter().all(|session| session.stage == Stage::Done)
     }
 
     /// Connections that are not over, for a report.
-    pub fn describe_open(&self) -> Vec<String> {
+    pub(crate) fn describe_open(&self) -> Vec<String> {
         let open = self.sessions.iter().filter(|session| session.stage != Stage::Done);
         open.map(|session| {
             let state = session.handle.map(|handle| self.machine.sockets.get::<tcp::Socket<'_>>(handle).state());
@@ -448,8 +448,8 @@ impl Client {
 }
 
 impl Session {
-    fn new(plan: SessionPlan) -> Session {
-        Session {
+    fn new(plan: SessionPlan) -> Self {
+        Self {
             stage: Stage::Waiting,
             handle: None,
             left: plan.requests,

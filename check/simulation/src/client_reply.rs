@@ -33,7 +33,7 @@ impl Reply {
 
 /// What is at the front of the bytes.
 #[derive(Debug)]
-pub enum Parsed {
+pub(crate) enum Parsed {
     /// Not enough.
     Partial,
     /// Not HTTP.
@@ -43,7 +43,7 @@ pub enum Parsed {
 }
 
 /// Parses one reply. `ended`: the peer will send no more.
-pub fn parse(bytes: &[u8], head_request: bool, ended: bool) -> Parsed {
+pub(crate) fn parse(bytes: &[u8], head_request: bool, ended: bool) -> Parsed {
     let mut reply = Reply::default();
     let mut at = 0;
     loop {

@@ -11,11 +11,11 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetFrame, EthernetProtocol, IpAddress, IpProtocol, Ipv4Packet, TcpPacket, TcpSeqNumber};
 
 /// Where a TCP header starts in a frame without VLAN tag and IP options.
-pub const TCP_AT: usize = 34;
+pub(crate) const TCP_AT: usize = 34;
 
 /// What is done to the SYNs of a machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SynChanges {
+pub(crate) struct SynChanges {
     /// No SACK.
     pub no_sack: bool,
     /// No timestamps.
@@ -30,7 +30,7 @@ pub struct SynChanges {
 
 /// Queues of frames; see the module's head.
 #[derive(Debug)]
-pub struct Station {
+pub(crate) struct Station {
     /// Frames for the machine.
     pub incoming: VecDeque<Vec<u8>>,
     /// Frames of the machine.
@@ -66,8 +66,8 @@ impl Shift {
 
 impl Station {
     /// A card for IP packets of `mtu` bytes.
-    pub fn new(mtu: usize, changes: SynChanges) -> Station {
-        Station {
+    pub(crate) fn new(mtu: usize, changes: SynChanges) -> Self {
+        Self {
             incoming: VecDeque::new(),
             outgoing: VecDeque::new(),
             wraps: 0,
@@ -77,7 +77,7 @@ impl Station {
     }
 
     /// IP bytes of the longest packet.
-    pub fn mtu(&self) -> usize {
+    pub(crate) fn mtu(&self) -> usize {
         self.mtu
     }
 }
@@ -176,11 +176,11 @@ impl Shifts {
 
 /// A received frame.
 #[derive(Debug)]
-pub struct Received(Vec<u8>);
+pub(crate) struct Received(Vec<u8>);
 
 /// Room for a frame.
 #[derive(Debug)]
-pub struct Sending<'a> {
+pub(crate) struct Sending<'a> {
     outgoing: &'a mut VecDeque<Vec<u8>>,
     wraps: &'a mut u64,
     shifts: &'a mut Shifts,

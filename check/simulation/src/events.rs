@@ -109,7 +109,7 @@ impl Events {
     }
 
     /// Adds those of another run.
-    pub fn merge(&mut self, other: &Events) {
+    pub fn merge(&mut self, other: &Self) {
         for (kind, events) in &other.0 {
             *self.0.entry(kind).or_default() += events;
         }

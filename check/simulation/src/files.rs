@@ -10,10 +10,10 @@ use nicache_coherence::SourceSlot;
 use crate::random::Random;
 
 /// Seconds since 1970 at virtual time 0.
-pub const UNIX_START_S: u64 = 1_700_000_000;
+pub(crate) const UNIX_START_S: u64 = 1_700_000_000;
 
 /// Seconds since 1970.
-pub fn unix_s(now_ns: u64) -> u64 {
+pub(crate) fn unix_s(now_ns: u64) -> u64 {
     UNIX_START_S + now_ns / 1_000_000_000
 }
 
@@ -55,12 +55,12 @@ pub struct Files {
 }
 
 /// Shared by server, writers, watcher and oracle; one thread.
-pub type SharedFiles = Rc<RefCell<Files>>;
+pub(crate) type SharedFiles = Rc<RefCell<Files>>;
 
 impl Files {
     /// `count` files with a first version each.
-    pub fn new(count: usize, len_max: u64, random: &mut Random) -> Files {
-        let mut files = Files { files: Vec::new(), next_inode: 1000 };
+    pub fn new(count: usize, len_max: u64, random: &mut Random) -> Self {
+        let mut files = Self { files: Vec::new(), next_inode: 1000 };
         for index in 0..count {
             let fixed_len = random.percent(50).then(|| random.range(1, len_max) as usize);
             files.files.push(File {
@@ -150,17 +150,17 @@ impl Files {
 }
 
 /// Slot of an inode.
-pub fn inode_slot(inode: u64) -> SourceSlot {
+pub(crate) fn inode_slot(inode: u64) -> SourceSlot {
     SourceSlot::of_inode(8 << 20 | 1, inode)
 }
 
 /// Slot of the directory of a file.
-pub fn directory_slot(file: usize) -> SourceSlot {
+pub(crate) fn directory_slot(file: usize) -> SourceSlot {
     SourceSlot::of_inode(8 << 20 | 1, 10 + file as u64 % 4)
 }
 
 /// Bytes that no other file or version has in the same place, but by chance.
-pub fn content(file: usize, version: usize, len: usize) -> Rc<[u8]> {
+pub(crate) fn content(file: usize, version: usize, len: usize) -> Rc<[u8]> {
     let mut random = Random::new((file as u64) << 32 | version as u64);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Address and port of a client.
-pub type Peer = (u32, u16);
+pub(crate) type Peer = (u32, u16);
 
 /// One reply of the server.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ pub struct HostLog {
 }
 
 /// See [`HostLog`].
-pub type SharedLog = Rc<RefCell<HostLog>>;
+pub(crate) type SharedLog = Rc<RefCell<HostLog>>;
 
 impl HostLog {
     /// Did the host end its side toward `peer` at or after `since_ns`?

@@ -23,7 +23,7 @@ const PACKET_BYTES_MAX: usize = 60_000;
 
 /// The machines' end of a wire to the card.
 #[derive(Debug)]
-pub struct Link {
+pub(crate) struct Link {
     port: Faulty<MemoryPort, ManualClock>,
     burst: Burst,
     /// Segments in a row are joined, as by a kernel that sends or coalesces super-frames.
@@ -42,8 +42,8 @@ pub struct Link {
 
 impl Link {
     /// Over the end of a wire.
-    pub fn new(port: Faulty<MemoryPort, ManualClock>, join: bool, partial: bool) -> Link {
-        Link {
+    pub(crate) fn new(port: Faulty<MemoryPort, ManualClock>, join: bool, partial: bool) -> Self {
+        Self {
             port,
             burst: Burst::new(16),
             join,
@@ -56,7 +56,7 @@ impl Link {
     }
 
     /// Sends all frames.
-    pub fn send(&mut self, frames: &mut VecDeque<Vec<u8>>) {
+    pub(crate) fn send(&mut self, frames: &mut VecDeque<Vec<u8>>) {
         while let Some(mut frame) = frames.pop_front() {
             let mut offload = Offload::default();
             if self.partial && is_tcp(&frame) {
@@ -97,24 +97,24 @@ impl Link {
     }
 
     /// Moves on what was held back long enough.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         // The port in memory has nothing to break.
         let _ = self.port.flush();
     }
 
     /// When a frame that is held back moves on.
-    pub fn due_ns(&self) -> Option<u64> {
+    pub(crate) fn due_ns(&self) -> Option<u64> {
         self.port.next_release_ns()
     }
 
     /// From now on nothing happens to frames but their way.
-    pub fn calm(&mut self, latency_ns: u64) {
+    pub(crate) fn calm(&mut self, latency_ns: u64) {
         let rates = FaultRates { latency_ns, ..FaultRates::default() };
         self.port.set_rates(&rates, &rates);
     }
 
     /// What happened to frames, in both directions together.
-    pub fn faults(&self) -> FaultCounters {
+    pub(crate) fn faults(&self) -> FaultCounters {
         let (sent, received) = (self.port.send_counters(), self.port.receive_counters());
         FaultCounters {
             frames: sent.frames + received.frames,
@@ -129,7 +129,7 @@ impl Link {
     }
 
     /// Hands over all frames that have come, cut to what a plain Ethernet carries. Returns how many.
-    pub fn receive(&mut self, mut deliver: impl FnMut(Vec<u8>)) -> usize {
+    pub(crate) fn receive(&mut self, mut deliver: impl FnMut(Vec<u8>)) -> usize {
         let mut count = 0;
         while let Ok(received) = self.port.receive(&mut self.burst) {
             if received == 0 {

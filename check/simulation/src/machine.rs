@@ -15,7 +15,7 @@ thread_local! {
 }
 
 /// Sets the clock that TCP timestamps show.
-pub fn set_timestamp_clock(now_ns: u64) {
+pub(crate) fn set_timestamp_clock(now_ns: u64) {
     TIMESTAMP_MS.with(|clock| clock.set((now_ns / 1_000_000) as u32 | 1));
 }
 
@@ -24,13 +24,13 @@ fn timestamp_ms() -> u32 {
 }
 
 /// Virtual time in smoltcp's terms.
-pub fn instant(now_ns: u64) -> Instant {
+pub(crate) fn instant(now_ns: u64) -> Instant {
     Instant::from_micros((now_ns / 1000) as i64)
 }
 
 /// What a machine is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct MachinePlan {
+pub(crate) struct MachinePlan {
     /// IPv4 address 10.0.0.x and MAC.
     pub number: u8,
     /// IP bytes of the longest packet.
@@ -44,7 +44,7 @@ pub struct MachinePlan {
 }
 
 /// See the module's head.
-pub struct Machine {
+pub(crate) struct Machine {
     /// Its TCP/IP.
     pub iface: Interface,
     /// Its sockets.
@@ -56,7 +56,7 @@ pub struct Machine {
 
 impl Machine {
     /// A machine without sockets.
-    pub fn new(plan: MachinePlan) -> Machine {
+    pub(crate) fn new(plan: MachinePlan) -> Self {
         let mut station = Station::new(plan.mtu, plan.syn);
         let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(mac(plan.number))));
         config.random_seed = plan.seed;
@@ -65,27 +65,27 @@ impl Machine {
         iface.update_ip_addrs(|addresses| {
             let _ = addresses.push(address);
         });
-        Machine { iface, sockets: SocketSet::new(Vec::new()), station, plan }
+        Self { iface, sockets: SocketSet::new(Vec::new()), station, plan }
     }
 
     /// Its address as a number.
-    pub fn address(&self) -> u32 {
+    pub(crate) fn address(&self) -> u32 {
         address(self.plan.number)
     }
 
     /// Its MAC.
-    pub fn mac(&self) -> [u8; 6] {
+    pub(crate) fn mac(&self) -> [u8; 6] {
         mac(self.plan.number)
     }
 
     /// Adds a TCP socket.
-    pub fn add_socket(&mut self, receive_bytes: usize, send_bytes: usize) -> SocketHandle {
+    pub(crate) fn add_socket(&mut self, receive_bytes: usize, send_bytes: usize) -> SocketHandle {
         let socket = self.new_socket(receive_bytes, send_bytes);
         self.sockets.add(socket)
     }
 
     /// A fresh TCP socket.
-    pub fn new_socket(&self, receive_bytes: usize, send_bytes: usize) -> tcp::Socket<'static> {
+    pub(crate) fn new_socket(&self, receive_bytes: usize, send_bytes: usize) -> tcp::Socket<'static> {
         let mut socket = tcp::Socket::new(
             tcp::SocketBuffer::new(vec![0; receive_bytes]),
             tcp::SocketBuffer::new(vec![0; send_bytes]),
@@ -102,30 +102,30 @@ impl Machine {
     }
 
     /// Does it offer timestamps?
-    pub fn has_timestamps(&self) -> bool {
+    pub(crate) fn has_timestamps(&self) -> bool {
         !self.plan.syn.no_timestamps
     }
 
     /// Handles frames and timers; true if anything moved.
-    pub fn poll(&mut self, now_ns: u64) -> bool {
+    pub(crate) fn poll(&mut self, now_ns: u64) -> bool {
         let had = self.station.incoming.len();
         let result = self.iface.poll(instant(now_ns), &mut self.station, &mut self.sockets);
         had > 0 || result == PollResult::SocketStateChanged || !self.station.outgoing.is_empty()
     }
 
     /// When it wants to be polled again.
-    pub fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
         let at = self.iface.poll_at(instant(now_ns), &self.sockets)?;
         Some(at.total_micros().max(0) as u64 * 1000)
     }
 }
 
 /// MAC of a machine.
-pub fn mac(number: u8) -> [u8; 6] {
+pub(crate) fn mac(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
 
 /// Address of a machine.
-pub fn address(number: u8) -> u32 {
+pub(crate) fn address(number: u8) -> u32 {
     u32::from_be_bytes([10, 0, 0, number])
 }

@@ -31,18 +31,18 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 12] = [
-        Mutant::WriterSilent,
-        Mutant::WriterLate,
-        Mutant::WatcherSkipsCompare,
-        Mutant::LeaseOutlivesWatcher,
-        Mutant::LossNotTold,
-        Mutant::ServerCorrupts,
-        Mutant::RequestCorrupts,
-        Mutant::PrivateUnmarked,
-        Mutant::ReinstatesChangedFiles,
-        Mutant::ReinstatesWithoutLookups,
-        Mutant::ReinstatesWithoutWaiting,
-        Mutant::ChangedByGet,
+    pub const ALL: [Self; 12] = [
+        Self::WriterSilent,
+        Self::WriterLate,
+        Self::WatcherSkipsCompare,
+        Self::LeaseOutlivesWatcher,
+        Self::LossNotTold,
+        Self::ServerCorrupts,
+        Self::RequestCorrupts,
+        Self::PrivateUnmarked,
+        Self::ReinstatesChangedFiles,
+        Self::ReinstatesWithoutLookups,
+        Self::ReinstatesWithoutWaiting,
+        Self::ChangedByGet,
     ];
 }

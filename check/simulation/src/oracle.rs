@@ -31,8 +31,8 @@ pub struct Oracle {
 
 impl Oracle {
     /// Knows everything.
-    pub fn new(files: SharedFiles, log: SharedLog, cache_status: bool) -> Oracle {
-        Oracle {
+    pub fn new(files: SharedFiles, log: SharedLog, cache_status: bool) -> Self {
+        Self {
             files,
             log,
             cache_status,

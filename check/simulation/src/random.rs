@@ -8,8 +8,8 @@ pub struct Random(SplitMix64);
 
 impl Random {
     /// The same seed gives the same sequence.
-    pub fn new(seed: u64) -> Random {
-        Random(SplitMix64::new(seed))
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
     }
 
     /// The next 64 bits.
@@ -38,7 +38,7 @@ impl Random {
     }
 
     /// A generator of its own, so that what one part draws does not shift what another part draws.
-    pub fn fork(&mut self) -> Random {
-        Random::new(self.word())
+    pub fn fork(&mut self) -> Self {
+        Self::new(self.word())
     }
 }

@@ -1,7 +1,7 @@
 //! Ranges as the server and the oracle read them, which share no code with the card.
 
 /// First and last byte of each range that is there; `None`: the whole is to be sent. An empty list is for 416.
-pub fn read(value: &str, len: usize) -> Option<Vec<(usize, usize)>> {
+pub(crate) fn read(value: &str, len: usize) -> Option<Vec<(usize, usize)>> {
     let mut ranges = Vec::new();
     for spec in value.strip_prefix("bytes=")?.split(',') {
         let (first, last) = spec.trim().split_once('-')?;
@@ -19,12 +19,12 @@ pub fn read(value: &str, len: usize) -> Option<Vec<(usize, usize)>> {
 }
 
 /// The value of Content-Range.
-pub fn content_range(range: (usize, usize), len: usize) -> String {
+pub(crate) fn content_range(range: (usize, usize), len: usize) -> String {
     format!("bytes {}-{}/{len}", range.0, range.1)
 }
 
 /// A body of several ranges. Servers differ in whether there is a line break in front of it.
-pub fn multipart(bytes: &[u8], ranges: &[(usize, usize)], boundary: &str, breaks_first: bool) -> Vec<u8> {
+pub(crate) fn multipart(bytes: &[u8], ranges: &[(usize, usize)], boundary: &str, breaks_first: bool) -> Vec<u8> {
     let mut body = Vec::new();
     for (index, &range) in ranges.iter().enumerate() {
         if index > 0 || breaks_first {
@@ -40,7 +40,7 @@ pub fn multipart(bytes: &[u8], ranges: &[(usize, usize)], boundary: &str, breaks
 }
 
 /// Is `body`, of the media type `kind`, these ranges of `bytes`?
-pub fn is_multipart_of(body: &[u8], kind: &str, bytes: &[u8], ranges: &[(usize, usize)]) -> bool {
+pub(crate) fn is_multipart_of(body: &[u8], kind: &str, bytes: &[u8], ranges: &[(usize, usize)]) -> bool {
     let Some(boundary) = kind.strip_prefix("multipart/byteranges; boundary=") else { return false };
     [true, false].into_iter().any(|breaks_first| multipart(bytes, ranges, boundary, breaks_first) == body)
 }

@@ -64,7 +64,7 @@ pub struct Asked {
 
 /// How a client asks in a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RequestPlan {
+pub(crate) struct RequestPlan {
     /// Files that are asked for most.
     pub popular: u64,
     /// Percent of requests that are neither GET nor HEAD of a file without conditions.
@@ -74,7 +74,7 @@ pub struct RequestPlan {
 }
 
 /// Draws the next request.
-pub fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: &mut Random) -> Asked {
+pub(crate) fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: &mut Random) -> Asked {
     let count = files.len() as u64;
     let file = if random.percent(80) { random.below(plan.popular.min(count)) } else { random.below(count) } as usize;
     let mut asked = Asked {

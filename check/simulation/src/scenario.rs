@@ -13,7 +13,7 @@ use crate::watcher::WatcherPlan;
 use crate::writer::WriterPlan;
 
 /// Replacement policies that worlds have.
-pub const POLICIES: u64 = 14;
+pub(crate) const POLICIES: u64 = 14;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
@@ -33,27 +33,27 @@ pub enum Mode {
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Mode; 4] = [Mode::Calm, Mode::Writers, Mode::Readers, Mode::Storm];
+    pub const ALL: [Self; 4] = [Self::Calm, Self::Writers, Self::Readers, Self::Storm];
 
     /// Its name on a command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Mode::Calm => "calm",
-            Mode::Writers => "writers",
-            Mode::Readers => "readers",
-            Mode::Storm => "storm",
+            Self::Calm => "calm",
+            Self::Writers => "writers",
+            Self::Readers => "readers",
+            Self::Storm => "storm",
         }
     }
 
     /// The mode of that name.
-    pub fn from_name(name: &str) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|mode| mode.name() == name)
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
 
 /// A run.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// Who answers SYNs.
     pub handshake: Handshake,
     /// Which replacement policy, of those in `world.rs`.
@@ -92,7 +92,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// The run of a seed.
-    pub fn new(mode: Mode, random: &mut Random) -> Scenario {
+    pub(crate) fn new(mode: Mode, random: &mut Random) -> Self {
         let storm = mode == Mode::Storm;
         let calm = mode == Mode::Calm;
         let handshake = random.pick(&[Handshake::PassThrough, Handshake::Card]);
@@ -170,7 +170,7 @@ impl Scenario {
                 client(index as u8 + 2, mode, server_timestamps, keep_alive, chaos_until_ns, odd_kinds, random)
             })
             .collect();
-        let scenario = Scenario {
+        let scenario = Self {
             handshake,
             policy: if random.percent(35) { 0 } else { random.below(POLICIES) },
             memory_bytes,
@@ -192,7 +192,7 @@ impl Scenario {
         if mode == Mode::Readers { scenario.read_all_the_time(random) } else { scenario }
     }
 
-    fn read_all_the_time(mut self, random: &mut Random) -> Scenario {
+    fn read_all_the_time(mut self, random: &mut Random) -> Self {
         self.memory_bytes = 4 << 20;
         self.entries = 64;
         self.wire_faults.iter_mut().chain(&mut self.host_faults).for_each(|rates| rates.latency_ns = 50_000);

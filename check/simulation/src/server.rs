@@ -16,7 +16,7 @@ use crate::server_reply::{Application, Job, Parsed, parse_request};
 use crate::watcher::Lookup;
 
 /// TCP port of the service.
-pub const SERVICE_PORT: u16 = 80;
+pub(crate) const SERVICE_PORT: u16 = 80;
 /// How long a connection may take to close.
 const CLOSING_NS_MAX: u64 = 60_000_000_000;
 /// How long a client may take no byte of a reply.
@@ -28,7 +28,7 @@ const OUTPUT_BYTES_MAX: usize = 100_000;
 
 /// How the server behaves in a run.
 #[derive(Clone, Debug)]
-pub struct ServerPlan {
+pub(crate) struct ServerPlan {
     /// Its machine.
     pub machine: MachinePlan,
     /// Connections at a time.
@@ -67,7 +67,7 @@ struct Connection {
 }
 
 /// The server.
-pub struct Server {
+pub(crate) struct Server {
     /// Its machine.
     pub machine: Machine,
     plan: ServerPlan,
@@ -80,12 +80,18 @@ pub struct Server {
 
 impl Server {
     /// A server that listens.
-    pub fn new(plan: ServerPlan, files: SharedFiles, log: SharedLog, random: Random, mutant: Option<Mutant>) -> Server {
+    pub(crate) fn new(
+        plan: ServerPlan,
+        files: SharedFiles,
+        log: SharedLog,
+        random: Random,
+        mutant: Option<Mutant>,
+    ) -> Self {
         let mut machine = Machine::new(plan.machine);
         let connections = (0..plan.sockets)
             .map(|_| Connection::on(machine.add_socket(plan.receive_bytes, plan.send_bytes)))
             .collect();
-        Server {
+        Self {
             machine,
             plan,
             connections,
@@ -96,17 +102,17 @@ impl Server {
     }
 
     /// What happened, by kind.
-    pub fn counts(&self) -> &ServerCounts {
+    pub(crate) fn counts(&self) -> &ServerCounts {
         &self.application.counts
     }
 
     /// Look-ups since the last call.
-    pub fn take_lookups(&mut self) -> Vec<Lookup> {
+    pub(crate) fn take_lookups(&mut self) -> Vec<Lookup> {
         std::mem::take(&mut self.application.lookups)
     }
 
     /// Does what is due; true if anything moved.
-    pub fn poll(&mut self, now_ns: u64) -> bool {
+    pub(crate) fn poll(&mut self, now_ns: u64) -> bool {
         self.live_or_die(now_ns);
         let mut moved = self.machine.poll(now_ns);
         if !self.dead {
@@ -119,7 +125,7 @@ impl Server {
     }
 
     /// When it wants to be polled again.
-    pub fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
         let deaths = self.plan.deaths.iter().flat_map(|&(from, to, _)| [from, to]).filter(|&at| at > now_ns);
         let own = self.connections.iter().filter(|_| !self.dead).flat_map(|connection| {
             let quiet = connection.job.is_none() && connection.output.is_empty();
@@ -140,7 +146,7 @@ impl Server {
     }
 
     /// Connections that are open, for a report.
-    pub fn describe_open(&self) -> Vec<String> {
+    pub(crate) fn describe_open(&self) -> Vec<String> {
         let open = self.connections.iter().filter(|connection| connection.peer.is_some());
         open.map(|connection| {
             let socket = self.machine.sockets.get::<tcp::Socket<'_>>(connection.handle);
@@ -333,8 +339,8 @@ impl Server {
 
 impl Connection {
     /// A socket that nobody has connected to.
-    fn on(handle: SocketHandle) -> Connection {
-        Connection {
+    fn on(handle: SocketHandle) -> Self {
+        Self {
             handle,
             peer: None,
             input: Vec::new(),
@@ -350,6 +356,6 @@ impl Connection {
     }
 
     fn forget(&mut self) {
-        *self = Connection::on(self.handle);
+        *self = Self::on(self.handle);
     }
 }

@@ -2,7 +2,7 @@
 
 /// What the server counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ServerCounts {
+pub(crate) struct ServerCounts {
     /// Connections accepted.
     pub connections: u64,
     /// Closed since they were idle.

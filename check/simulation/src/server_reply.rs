@@ -13,7 +13,7 @@ use crate::watcher::Lookup;
 
 /// A request as the server reads it.
 #[derive(Clone, Debug, Default)]
-pub struct ServerRequest {
+pub(crate) struct ServerRequest {
     method: String,
     target: String,
     http10: bool,
@@ -28,7 +28,7 @@ impl ServerRequest {
 
 /// What is at the front of a connection's bytes.
 #[derive(Clone, Debug)]
-pub enum Parsed {
+pub(crate) enum Parsed {
     /// Not enough.
     Partial,
     /// No request.
@@ -38,7 +38,7 @@ pub enum Parsed {
 }
 
 /// Parses one request.
-pub fn parse_request(bytes: &[u8]) -> Parsed {
+pub(crate) fn parse_request(bytes: &[u8]) -> Parsed {
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         let odd = bytes.first().is_some_and(|first| !first.is_ascii_uppercase());
         return if odd { Parsed::Garbage } else { Parsed::Partial };
@@ -81,7 +81,7 @@ enum Body {
 
 /// A reply that is being written.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub(crate) struct Job {
     /// Number of the reply.
     pub serial: usize,
     /// When its next piece is due.
@@ -102,7 +102,7 @@ pub struct Job {
 
 impl Job {
     /// Writes the next piece into `out`. False: it was the last.
-    pub fn next_piece(&mut self, files: &Files, out: &mut Vec<u8>, changed: &mut u64) -> bool {
+    pub(crate) fn next_piece(&mut self, files: &Files, out: &mut Vec<u8>, changed: &mut u64) -> bool {
         if !self.head.is_empty() {
             out.append(&mut self.head);
             if self.pieces > 1 && self.serial.is_multiple_of(2) {
@@ -149,13 +149,13 @@ impl Job {
 const RANGES_MAX: usize = 4;
 
 /// Seconds since 1970 of a date in a header.
-pub fn http_date_s(date: &str) -> Option<u64> {
+pub(crate) fn http_date_s(date: &str) -> Option<u64> {
     let since = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(since.as_secs())
 }
 
 /// A date as in a header.
-pub fn http_date(unix_s: u64) -> String {
+pub(crate) fn http_date(unix_s: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_s))
 }
 
@@ -171,8 +171,8 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    pub(crate) fn new(files: SharedFiles, log: SharedLog, random: Random, mutant: Option<Mutant>) -> Application {
-        Application { files, log, random, mutant, lookups: Vec::new(), counts: ServerCounts::default() }
+    pub(crate) fn new(files: SharedFiles, log: SharedLog, random: Random, mutant: Option<Mutant>) -> Self {
+        Self { files, log, random, mutant, lookups: Vec::new(), counts: ServerCounts::default() }
     }
 
     /// Decides on a reply and logs the request.
@@ -426,7 +426,7 @@ struct ReplyPlan {
 
 impl Default for ReplyPlan {
     fn default() -> Self {
-        ReplyPlan {
+        Self {
             serial: 0,
             status: "200 OK",
             fields: String::new(),

@@ -37,7 +37,7 @@ fn reproduction(mode: Mode, seed: u64) -> String {
 
 impl Sweep {
     /// Adds another sweep.
-    pub fn merge(&mut self, other: Sweep) {
+    pub fn merge(&mut self, other: Self) {
         self.failures.extend(other.failures);
         self.events.merge(&other.events);
         self.runs += other.runs;

@@ -4,11 +4,11 @@ use smoltcp::wire::{EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Tcp
 
 /// Prints frames to standard error if it is on.
 #[derive(Clone, Copy, Debug)]
-pub struct Trace(pub bool);
+pub(crate) struct Trace(pub bool);
 
 impl Trace {
     /// Prints a frame.
-    pub fn frame(self, now_ns: u64, place: &str, frame: &[u8]) {
+    pub(crate) fn frame(self, now_ns: u64, place: &str, frame: &[u8]) {
         if self.0 {
             eprintln!("{:>12.6} {place:<10} {}", now_ns as f64 / 1e9, describe(frame));
         }

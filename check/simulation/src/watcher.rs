@@ -16,7 +16,7 @@ use crate::random::Random;
 
 /// How a watcher behaves in a run.
 #[derive(Clone, Debug, Default)]
-pub struct WatcherPlan {
+pub(crate) struct WatcherPlan {
     /// Longest of each of the three delays of a judgement.
     pub delay_ns_max: u64,
     /// Percent of fills refused for no reason.
@@ -29,7 +29,7 @@ pub struct WatcherPlan {
 
 /// The server looked a path up.
 #[derive(Clone, Copy, Debug)]
-pub struct Lookup {
+pub(crate) struct Lookup {
     /// When.
     pub time_ns: u64,
     /// Which path.
@@ -66,7 +66,7 @@ struct Fill {
 
 /// The card's end.
 #[derive(Clone, Debug, Default)]
-pub struct WatcherLink(Arc<Mutex<Mail>>);
+pub(crate) struct WatcherLink(Arc<Mutex<Mail>>);
 
 impl WatcherLink {
     fn with<T>(&self, work: impl FnOnce(&mut Mail) -> T) -> T {
@@ -106,8 +106,8 @@ impl CoherenceLink for WatcherLink {
 }
 
 impl Fill {
-    fn new(request: &FillRequest<'_>) -> Fill {
-        Fill {
+    fn new(request: &FillRequest<'_>) -> Self {
+        Self {
             id: request.id,
             stamp: request.stamp,
             forwarded_ns: request.forwarded_ns,
@@ -142,7 +142,7 @@ struct Judgement {
 }
 
 /// The watcher; see the module's head.
-pub struct Watcher {
+pub(crate) struct Watcher {
     link: WatcherLink,
     table: Arc<RevisionTable>,
     files: SharedFiles,
@@ -166,15 +166,15 @@ pub struct Watcher {
 
 impl Watcher {
     /// A living watcher.
-    pub fn new(
+    pub(crate) fn new(
         link: WatcherLink,
         table: Arc<RevisionTable>,
         files: SharedFiles,
         plan: WatcherPlan,
         random: Random,
         mutant: Option<Mutant>,
-    ) -> Watcher {
-        Watcher {
+    ) -> Self {
+        Self {
             link,
             table,
             files,
@@ -197,14 +197,14 @@ impl Watcher {
     }
 
     /// The server looked a path up.
-    pub fn observe(&mut self, lookup: Lookup) {
+    pub(crate) fn observe(&mut self, lookup: Lookup) {
         if !self.is_dead(lookup.time_ns) {
             self.lookups.push_back(lookup);
         }
     }
 
     /// Does what is due.
-    pub fn poll(&mut self, now_ns: u64) {
+    pub(crate) fn poll(&mut self, now_ns: u64) {
         let dead = self.is_dead(now_ns);
         let was_dead = self.link.with(|mail| std::mem::replace(&mut mail.dead, dead));
         if dead && !was_dead {
@@ -254,7 +254,7 @@ impl Watcher {
     }
 
     /// The time without a lease that has not ended, if it has begun.
-    pub fn open_lapse(&self, now_ns: u64) -> Option<(u64, u64)> {
+    pub(crate) fn open_lapse(&self, now_ns: u64) -> Option<(u64, u64)> {
         (now_ns > self.lease_until_ns).then_some((self.lease_until_ns, u64::MAX))
     }
 
@@ -278,7 +278,7 @@ impl Watcher {
     }
 
     /// When it wants to be polled.
-    pub fn due_ns(&self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn due_ns(&self, now_ns: u64) -> Option<u64> {
         let edges = self.plan.deaths.iter().flat_map(|&(from, to)| [from, to]).filter(|&at| at > now_ns);
         let judgements = self.judgements.iter().map(|judgement| judgement.due_ns);
         let mail = self.link.with(|mail| !mail.questions.is_empty() && !mail.dead).then_some(now_ns);

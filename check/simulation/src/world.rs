@@ -83,7 +83,7 @@ struct World {
 }
 
 impl World {
-    fn new(mode: Mode, seed: u64, mutant: Option<Mutant>, trace: bool) -> World {
+    fn new(mode: Mode, seed: u64, mutant: Option<Mutant>, trace: bool) -> Self {
         let mut random = Random::new(seed);
         let scenario = Scenario::new(mode, &mut random);
         let clock = ManualClock::new(0);
@@ -124,7 +124,7 @@ impl World {
             mutant,
         );
         let writers = Writers::new(scenario.writers, Rc::clone(&files), Arc::clone(&table), random.fork(), mutant);
-        World {
+        Self {
             clock,
             now_ns: 0,
             card,

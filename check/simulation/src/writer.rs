@@ -16,7 +16,7 @@ use crate::random::Random;
 
 /// How often and how slowly files change.
 #[derive(Clone, Copy, Debug)]
-pub struct WriterPlan {
+pub(crate) struct WriterPlan {
     /// Mean nanoseconds between two changes; 0: none.
     pub interval_ns: u64,
     /// Longest of each of the steps of a change.
@@ -39,7 +39,7 @@ enum Step {
 }
 
 /// Writers of all files.
-pub struct Writers {
+pub(crate) struct Writers {
     plan: WriterPlan,
     files: SharedFiles,
     table: Arc<RevisionTable>,
@@ -57,16 +57,16 @@ pub struct Writers {
 
 impl Writers {
     /// Writers that have not begun.
-    pub fn new(
+    pub(crate) fn new(
         plan: WriterPlan,
         files: SharedFiles,
         table: Arc<RevisionTable>,
         mut random: Random,
         mutant: Option<Mutant>,
-    ) -> Writers {
+    ) -> Self {
         let count = files.borrow().len();
         let next_ns = if plan.interval_ns == 0 { u64::MAX } else { random.below(2 * plan.interval_ns) };
-        Writers {
+        Self {
             plan,
             files,
             table,
@@ -81,13 +81,13 @@ impl Writers {
     }
 
     /// When the next step is due.
-    pub fn due_ns(&self) -> Option<u64> {
+    pub(crate) fn due_ns(&self) -> Option<u64> {
         let steps = self.steps.iter().map(|step| step.0);
         steps.chain((self.next_ns < self.plan.until_ns).then_some(self.next_ns)).min()
     }
 
     /// Does what is due.
-    pub fn poll(&mut self, now_ns: u64) {
+    pub(crate) fn poll(&mut self, now_ns: u64) {
         while let Some(index) =
             (0..self.steps.len()).filter(|&at| self.steps[at].0 <= now_ns).min_by_key(|&at| self.steps[at].0)
         {

@@ -53,7 +53,7 @@ pub fn missing() -> Option<&'static str> {
 
 impl Target {
     /// Starts a target over `image`, which exists and has the size of the unit.
-    pub fn start(image: &Path, options: &TargetOptions) -> io::Result<Target> {
+    pub fn start(image: &Path, options: &TargetOptions) -> io::Result<Self> {
         let script = "ip link set lo up && mount -t tmpfs tmpfs /run && mkdir /run/tgtd && echo ready && exec cat";
         let mut holder = Command::new("unshare")
             .args(["--net", "--mount", "--propagation", "private", "sh", "-c", script])
@@ -67,7 +67,7 @@ impl Target {
             BufReader::new(output).read_line(&mut line)?;
         }
         let image = image.canonicalize()?;
-        let mut target = Target { image, options: options.clone(), holder, tgtd: None };
+        let mut target = Self { image, options: options.clone(), holder, tgtd: None };
         if line.trim() != "ready" {
             return Err(io::Error::other("the namespaces of the target could not be made"));
         }

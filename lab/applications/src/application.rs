@@ -24,39 +24,39 @@ pub enum Application {
 
 impl Application {
     /// All of them.
-    pub const ALL: [Application; 7] = [
-        Application::PhpPage,
-        Application::WordPress,
-        Application::WordPressApache,
-        Application::DokuWiki,
-        Application::MediaWiki,
-        Application::Flask,
-        Application::Express,
+    pub const ALL: [Self; 7] = [
+        Self::PhpPage,
+        Self::WordPress,
+        Self::WordPressApache,
+        Self::DokuWiki,
+        Self::MediaWiki,
+        Self::Flask,
+        Self::Express,
     ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Application::PhpPage => "php-page",
-            Application::WordPress => "wordpress",
-            Application::WordPressApache => "wordpress-apache",
-            Application::DokuWiki => "dokuwiki",
-            Application::MediaWiki => "mediawiki",
-            Application::Flask => "flask",
-            Application::Express => "express",
+            Self::PhpPage => "php-page",
+            Self::WordPress => "wordpress",
+            Self::WordPressApache => "wordpress-apache",
+            Self::DokuWiki => "dokuwiki",
+            Self::MediaWiki => "mediawiki",
+            Self::Flask => "flask",
+            Self::Express => "express",
         }
     }
 
     /// What it is, in one line.
     pub fn description(self) -> &'static str {
         match self {
-            Application::PhpPage => "small PHP scripts on a MariaDB table (nginx, PHP-FPM)",
-            Application::WordPress => "WordPress with 20 posts (nginx, PHP-FPM, MariaDB)",
-            Application::WordPressApache => "WordPress with 20 posts (Apache with mod_php, MariaDB)",
-            Application::DokuWiki => "DokuWiki, pages in files (nginx, PHP-FPM)",
-            Application::MediaWiki => "MediaWiki (nginx, PHP-FPM, MariaDB)",
-            Application::Flask => "a Flask application on PostgreSQL (gunicorn)",
-            Application::Express => "an Express application, content in memory and files (Node.js)",
+            Self::PhpPage => "small PHP scripts on a MariaDB table (nginx, PHP-FPM)",
+            Self::WordPress => "WordPress with 20 posts (nginx, PHP-FPM, MariaDB)",
+            Self::WordPressApache => "WordPress with 20 posts (Apache with mod_php, MariaDB)",
+            Self::DokuWiki => "DokuWiki, pages in files (nginx, PHP-FPM)",
+            Self::MediaWiki => "MediaWiki (nginx, PHP-FPM, MariaDB)",
+            Self::Flask => "a Flask application on PostgreSQL (gunicorn)",
+            Self::Express => "an Express application, content in memory and files (Node.js)",
         }
     }
 }
@@ -70,9 +70,9 @@ impl fmt::Display for Application {
 impl FromStr for Application {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Application, String> {
-        let all = Application::ALL.map(Application::name).join(", ");
-        let found = Application::ALL.into_iter().find(|application| application.name() == text);
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|application| application.name() == text);
         found.ok_or_else(|| format!("`{text}` is no application; one of {all}"))
     }
 }

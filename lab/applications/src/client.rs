@@ -45,19 +45,19 @@ pub struct Client {
 
 impl Client {
     /// A visitor without cookies.
-    pub fn new(server: SocketAddr) -> Client {
+    pub fn new(server: SocketAddr) -> Self {
         let host = if server.port() == 80 { server.ip().to_string() } else { server.to_string() };
-        Client { server, host, connection: None, cookies: Vec::new(), keeps_cookies: false }
+        Self { server, host, connection: None, cookies: Vec::new(), keeps_cookies: false }
     }
 
     /// A visitor who keeps the cookies that he is given, as one who logs in.
-    pub fn with_cookies(server: SocketAddr) -> Client {
-        Client { keeps_cookies: true, ..Client::new(server) }
+    pub fn with_cookies(server: SocketAddr) -> Self {
+        Self { keeps_cookies: true, ..Self::new(server) }
     }
 
     /// The same visitor, who writes the server's name so.
-    pub fn naming(self, host: &str) -> Client {
-        Client { host: host.to_owned(), ..self }
+    pub fn naming(self, host: &str) -> Self {
+        Self { host: host.to_owned(), ..self }
     }
 
     /// Fetches a page.

@@ -46,8 +46,8 @@ impl Edit {
         path: &str,
         words: &str,
         change: impl Fn(&str) -> Result<()> + Send + Sync + 'static,
-    ) -> Edit {
-        Edit::by_http(name, path, words, move |_, marker| change(marker))
+    ) -> Self {
+        Self::by_http(name, path, words, move |_, marker| change(marker))
     }
 
     /// `change` speaks HTTP to the server.
@@ -56,28 +56,28 @@ impl Edit {
         path: &str,
         words: &str,
         change: impl Fn(SocketAddr, &str) -> Result<()> + Send + Sync + 'static,
-    ) -> Edit {
+    ) -> Self {
         let (path, words) = (path.to_owned(), words.to_owned());
-        Edit { name, path, words, delay: Duration::ZERO, is_hasty: false, change: Arc::new(change) }
+        Self { name, path, words, delay: Duration::ZERO, is_hasty: false, change: Arc::new(change) }
     }
 
     /// The application itself may show the old content for so long.
-    pub(crate) fn delayed(self, seconds: u32) -> Edit {
-        Edit { delay: Duration::from_secs(seconds.into()), ..self }
+    pub(crate) fn delayed(self, seconds: u32) -> Self {
+        Self { delay: Duration::from_secs(seconds.into()), ..self }
     }
 
     /// The same so many seconds later still, if there is a delay.
-    pub(crate) fn later(self, seconds: u32) -> Edit {
+    pub(crate) fn later(self, seconds: u32) -> Self {
         if self.delay.is_zero() {
             self
         } else {
-            Edit { delay: self.delay + Duration::from_secs(seconds.into()), ..self }
+            Self { delay: self.delay + Duration::from_secs(seconds.into()), ..self }
         }
     }
 
     /// The application itself mixes up what happens within a second or two.
-    pub(crate) fn hasty(self) -> Edit {
-        Edit { is_hasty: true, ..self }
+    pub(crate) fn hasty(self) -> Self {
+        Self { is_hasty: true, ..self }
     }
 
     /// The number in a marker, for a column or a field.
@@ -142,15 +142,15 @@ pub(crate) struct MarkedFile {
 
 impl MarkedFile {
     /// Writes the file with the first marker.
-    pub fn create(path: PathBuf, template: impl Into<String>) -> Result<MarkedFile> {
-        let file = MarkedFile { path, template: template.into() };
+    pub(crate) fn create(path: PathBuf, template: impl Into<String>) -> Result<Self> {
+        let file = Self { path, template: template.into() };
         file.overwrite(FIRST)?;
         std::fs::set_permissions(&file.path, std::fs::Permissions::from_mode(0o644))?;
         Ok(file)
     }
 
     /// Two edits of it: a new file in its place, and new bytes in the same file.
-    pub fn edits(&self, names: [&'static str; 2], page: &str) -> [Edit; 2] {
+    pub(crate) fn edits(&self, names: [&'static str; 2], page: &str) -> [Edit; 2] {
         let (renamed, overwritten) = (self.clone(), self.clone());
         [
             Edit::new(names[0], page, self.words(), move |marker| renamed.replace(marker)),

@@ -16,14 +16,14 @@ const OWNER: &str = "owner.lock";
 
 /// A folder that is removed when dropped.
 #[derive(Debug)]
-pub struct Folder {
+pub(crate) struct Folder {
     folder: TempDir,
     _owner: File,
 }
 
 impl Folder {
     /// Makes it: `/var/lib/nicache-NAME-XXXXXX`, with `site`, `run`, `tmp` and `log` in it.
-    pub fn create(name: &str) -> Result<Folder> {
+    pub(crate) fn create(name: &str) -> Result<Self> {
         let prefix = format!("nicache-{name}-");
         remove_leftovers(Path::new(PARENT), &prefix);
         let folder = tempfile::Builder::new()
@@ -36,7 +36,7 @@ impl Folder {
         owner.lock()?;
         std::fs::rename(&unlocked, folder.path().join(OWNER))?;
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
-        let made = Folder { folder, _owner: owner };
+        let made = Self { folder, _owner: owner };
         made.subfolder("site", "root")?;
         for name in ["run", "tmp", "log"] {
             // Programs of several users write into each.
@@ -46,22 +46,22 @@ impl Folder {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// A file or folder in it.
-    pub fn join(&self, name: &str) -> PathBuf {
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The same as text, for configuration files; there is nothing to quote in it.
-    pub fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.join(name).display().to_string()
     }
 
     /// Makes a folder that belongs to `user`.
-    pub fn subfolder(&self, name: &str, user: &str) -> Result<PathBuf> {
+    pub(crate) fn subfolder(&self, name: &str, user: &str) -> Result<PathBuf> {
         let path = self.join(name);
         std::fs::create_dir_all(&path)?;
         give(&path, user)?;
@@ -69,7 +69,7 @@ impl Folder {
     }
 
     /// Writes a file that everybody may read.
-    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644))?;
@@ -78,13 +78,13 @@ impl Folder {
 }
 
 /// Gives a file or folder to a user and the group of that user.
-pub fn give(path: &Path, user: &str) -> Result<()> {
+pub(crate) fn give(path: &Path, user: &str) -> Result<()> {
     let (uid, gid) = ids(user)?;
     chown(path, Some(uid), Some(gid)).with_context(|| format!("cannot give {} to {user}", path.display()))
 }
 
 /// Gives a folder and all that is in it to a user.
-pub fn give_all(path: &Path, user: &str) -> Result<()> {
+pub(crate) fn give_all(path: &Path, user: &str) -> Result<()> {
     give(path, user)?;
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
@@ -99,7 +99,7 @@ pub fn give_all(path: &Path, user: &str) -> Result<()> {
 }
 
 /// Copies a tree, files behind symbolic links included, so that the copy can be edited.
-pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let entry = entry?;

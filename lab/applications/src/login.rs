@@ -19,8 +19,8 @@ pub struct Login {
 
 impl Login {
     /// `log_in` gives a client with the cookies of the visitor of that name.
-    pub(crate) fn new(name: &'static str, log_in: fn(SocketAddr, &str) -> Result<Client>) -> Login {
-        Login { name, log_in }
+    pub(crate) fn new(name: &'static str, log_in: fn(SocketAddr, &str) -> Result<Client>) -> Self {
+        Self { name, log_in }
     }
 
     /// The name, which each page shows to him and to nobody else.

@@ -13,7 +13,7 @@ use crate::program::succeed;
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Those of `packages` that are not installed; a machine without `dpkg` has none.
-pub fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
     let query =
         Command::new("dpkg-query").args(["-W", "-f", "${Package} ${db:Status-Status}\n"]).args(packages).output();
     let text = query.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -22,7 +22,7 @@ pub fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Installs packages with `apt-get`; no service is started by that.
-pub fn install(packages: &[&str]) -> Result<()> {
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
@@ -52,16 +52,16 @@ struct NoServices {
 }
 
 impl NoServices {
-    fn begin() -> Result<NoServices> {
+    fn begin() -> Result<Self> {
         let mut options = std::fs::OpenOptions::new();
         match options.write(true).create_new(true).mode(0o755).open(POLICY) {
             Ok(mut file) => {
-                let begun = NoServices { made: true };
+                let begun = Self { made: true };
                 file.write_all(b"#!/bin/sh\nexit 101\n")?;
                 file.set_permissions(std::fs::Permissions::from_mode(0o755))?;
                 Ok(begun)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(NoServices { made: false }),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(Self { made: false }),
             Err(error) => Err(error).with_context(|| format!("cannot write {POLICY}")),
         }
     }

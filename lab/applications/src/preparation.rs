@@ -19,7 +19,7 @@ impl Application {
     pub fn packages(self) -> Vec<&'static str> {
         let common = ["util-linux"];
         let own: Vec<&[&str]> = match self {
-            Application::PhpPage => {
+            Self::PhpPage => {
                 vec![
                     &nginx::PACKAGES,
                     &php::PACKAGES,
@@ -27,14 +27,14 @@ impl Application {
                     &["php8.2-mysql", "php8.2-curl", "php8.2-apcu"],
                 ]
             }
-            Application::WordPress => vec![&nginx::PACKAGES, &php::PACKAGES, &mariadb::PACKAGES, &wordpress::PACKAGES],
-            Application::WordPressApache => {
+            Self::WordPress => vec![&nginx::PACKAGES, &php::PACKAGES, &mariadb::PACKAGES, &wordpress::PACKAGES],
+            Self::WordPressApache => {
                 vec![&apache::PACKAGES, &["php8.2-cli"], &mariadb::PACKAGES, &wordpress::PACKAGES]
             }
-            Application::DokuWiki => vec![&nginx::PACKAGES, &php::PACKAGES, &dokuwiki::PACKAGES],
-            Application::MediaWiki => vec![&nginx::PACKAGES, &php::PACKAGES, &mariadb::PACKAGES, &mediawiki::PACKAGES],
-            Application::Flask => vec![&postgres::PACKAGES, &flask::PACKAGES],
-            Application::Express => express::packages(),
+            Self::DokuWiki => vec![&nginx::PACKAGES, &php::PACKAGES, &dokuwiki::PACKAGES],
+            Self::MediaWiki => vec![&nginx::PACKAGES, &php::PACKAGES, &mariadb::PACKAGES, &mediawiki::PACKAGES],
+            Self::Flask => vec![&postgres::PACKAGES, &flask::PACKAGES],
+            Self::Express => express::packages(),
         };
         common.into_iter().chain(own.into_iter().flatten().copied()).collect()
     }
@@ -48,7 +48,7 @@ impl Application {
     /// its error if that fails.)
     pub fn install(self) -> Result<()> {
         packages::install(&self.missing_packages())?;
-        if self == Application::Express { express::install() } else { Ok(()) }
+        if self == Self::Express { express::install() } else { Ok(()) }
     }
 
     /// Prepares a site whose web server listens on `port`, with the default settings.
@@ -69,12 +69,12 @@ impl Application {
             );
         }
         match self {
-            Application::PhpPage => php_page::prepare(settings),
-            Application::WordPress | Application::WordPressApache => wordpress::prepare(self, settings),
-            Application::DokuWiki => dokuwiki::prepare(settings),
-            Application::MediaWiki => mediawiki::prepare(settings),
-            Application::Flask => flask::prepare(settings),
-            Application::Express => express::prepare(settings),
+            Self::PhpPage => php_page::prepare(settings),
+            Self::WordPress | Self::WordPressApache => wordpress::prepare(self, settings),
+            Self::DokuWiki => dokuwiki::prepare(settings),
+            Self::MediaWiki => mediawiki::prepare(settings),
+            Self::Flask => flask::prepare(settings),
+            Self::Express => express::prepare(settings),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The programs that applications are made of, and how a program is run.
 
-pub mod apache;
-pub mod mariadb;
-pub mod nginx;
-pub mod php;
-pub mod postgres;
+pub(crate) mod apache;
+pub(crate) mod mariadb;
+pub(crate) mod nginx;
+pub(crate) mod php;
+pub(crate) mod postgres;
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -20,18 +20,18 @@ const LIMIT: Duration = Duration::from_secs(60);
 const MESSAGE_BYTES_MAX: usize = 2000;
 
 /// Text of words, for the tables of commands.
-pub fn words(words: &[&str]) -> Vec<String> {
+pub(crate) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// The command as another user runs it.
-pub fn as_user(user: &str, argv: &[&str]) -> Vec<String> {
+pub(crate) fn as_user(user: &str, argv: &[&str]) -> Vec<String> {
     [words(&["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]), words(argv)].concat()
 }
 
 /// The command, killed by the kernel when the process that starts it dies. A change of the user would void that, so it comes behind the one of
 /// [`as_user`].
-pub fn killed_with_parent(argv: &[String]) -> Vec<String> {
+pub(crate) fn killed_with_parent(argv: &[String]) -> Vec<String> {
     let (options, program) = match argv.iter().position(|word| word == "--") {
         Some(end) if argv[0] == "setpriv" => (&argv[1..end], &argv[end + 1..]),
         _ => (&[][..], argv),
@@ -40,12 +40,12 @@ pub fn killed_with_parent(argv: &[String]) -> Vec<String> {
 }
 
 /// Runs a program that must succeed, and returns its standard output.
-pub fn succeed(command: &mut Command) -> Result<String> {
+pub(crate) fn succeed(command: &mut Command) -> Result<String> {
     succeed_with(command, "")
 }
 
 /// Same, with a text on its standard input.
-pub fn succeed_with(command: &mut Command, input: &str) -> Result<String> {
+pub(crate) fn succeed_with(command: &mut Command, input: &str) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     // An unnamed file takes any length without another thread to feed a pipe.
     let mut file = tempfile::tempfile()?;
@@ -67,24 +67,24 @@ pub fn succeed_with(command: &mut Command, input: &str) -> Result<String> {
 
 /// A program that runs while a site is prepared. Dropping it kills it; so does the end of the thread that started it.
 #[derive(Debug)]
-pub struct Service {
+pub(crate) struct Service {
     process: Child,
     name: String,
 }
 
 impl Service {
     /// Starts it. `argv` is a command of [`as_user`] or begins with a plain program.
-    pub fn start(argv: &[String]) -> Result<Service> {
+    pub(crate) fn start(argv: &[String]) -> Result<Self> {
         let mut command = Command::new("setpriv");
         command.args(&killed_with_parent(argv)[1..]);
         let process =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0).spawn();
         let process = process.context("cannot run `setpriv` (package util-linux)")?;
-        Ok(Service { process, name: argv.join(" ") })
+        Ok(Self { process, name: argv.join(" ") })
     }
 
     /// Waits until `is_ready` says so.
-    pub fn wait_until(&mut self, mut is_ready: impl FnMut() -> bool) -> Result<()> {
+    pub(crate) fn wait_until(&mut self, mut is_ready: impl FnMut() -> bool) -> Result<()> {
         let begun = Instant::now();
         while !is_ready() {
             if let Some(status) = self.process.try_wait()? {
@@ -107,7 +107,7 @@ impl Service {
     }
 
     /// Asks it to end and waits for that.
-    pub fn stop(mut self, signal: Signal) -> Result<()> {
+    pub(crate) fn stop(mut self, signal: Signal) -> Result<()> {
         kill_process(Pid::from_child(&self.process), signal)?;
         let begun = Instant::now();
         while self.process.try_wait()?.is_none() {

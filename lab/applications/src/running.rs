@@ -27,9 +27,9 @@ pub struct Running {
 
 impl Running {
     /// Starts them and waits for the front page. Each program gets a PID namespace of its own, so that its children end with it.
-    pub fn start(site: &Site) -> Result<Running> {
+    pub fn start(site: &Site) -> Result<Self> {
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, site.port()));
-        let mut running = Running { programs: Vec::new(), server };
+        let mut running = Self { programs: Vec::new(), server };
         for argv in site.with().iter().map(Vec::as_slice).chain([site.server()]) {
             let mut command = Command::new("setpriv");
             command.args(["--pdeathsig", "KILL", "--", "unshare", "--pid", "--fork", "--kill-child=KILL", "--"]);

@@ -21,8 +21,8 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    fn default() -> Settings {
-        Settings { port: 80, url_host: "localhost".to_owned(), workers: 4, opcache_revalidate_freq: 2 }
+    fn default() -> Self {
+        Self { port: 80, url_host: "localhost".to_owned(), workers: 4, opcache_revalidate_freq: 2 }
     }
 }
 
@@ -40,12 +40,12 @@ pub struct Page {
 }
 
 impl Page {
-    pub(crate) fn stable(path: &str, about: &'static str, shows: &str) -> Page {
-        Page { path: path.to_owned(), about, shows: shows.to_owned(), stable: true }
+    pub(crate) fn stable(path: &str, about: &'static str, shows: &str) -> Self {
+        Self { path: path.to_owned(), about, shows: shows.to_owned(), stable: true }
     }
 
-    pub(crate) fn unstable(path: &str, about: &'static str, shows: &str) -> Page {
-        Page { stable: false, ..Page::stable(path, about, shows) }
+    pub(crate) fn unstable(path: &str, about: &'static str, shows: &str) -> Self {
+        Self { stable: false, ..Self::stable(path, about, shows) }
     }
 }
 
@@ -61,9 +61,9 @@ pub struct Audience {
 }
 
 impl Audience {
-    pub(crate) fn new(path: &str, fields: &[&str], says: &str) -> Audience {
+    pub(crate) fn new(path: &str, fields: &[&str], says: &str) -> Self {
         let fields = fields.iter().map(|&field| field.to_owned()).collect();
-        Audience { path: path.to_owned(), fields, says: says.to_owned() }
+        Self { path: path.to_owned(), fields, says: says.to_owned() }
     }
 }
 

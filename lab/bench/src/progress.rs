@@ -13,8 +13,8 @@ pub struct Stop(Arc<AtomicBool>);
 impl Stop {
     /// One that is asked by way of `flag`, such as a signal handler's.
     #[must_use]
-    pub fn new(flag: Arc<AtomicBool>) -> Stop {
-        Stop(flag)
+    pub fn new(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
     }
 
     /// Has somebody asked?
@@ -43,8 +43,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(all: usize, stop: &Stop) -> Progress {
-        Progress { done: 0, all, terminal: std::io::stderr().is_terminal(), stop: stop.clone() }
+    pub(crate) fn new(all: usize, stop: &Stop) -> Self {
+        Self { done: 0, all, terminal: std::io::stderr().is_terminal(), stop: stop.clone() }
     }
 
     /// Begins the next step, if the run goes on.

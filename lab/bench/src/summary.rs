@@ -15,16 +15,16 @@ pub struct Summary {
 
 impl Summary {
     /// Of any number of measurements; all zero for none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Summary {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
-            return Summary::default();
+            return Self::default();
         };
         let middle = values.len() / 2;
         let median =
             if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] };
-        Summary { median, min, max }
+        Self { median, min, max }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::card_program;
 
 /// A server behind a card of its own, stopped when dropped.
 #[derive(Debug)]
-pub struct Behind {
+pub(crate) struct Behind {
     process: Child,
     /// What it said when it was ready.
     pub status: Status,
@@ -20,7 +20,7 @@ pub struct Behind {
 
 impl Behind {
     /// Starts `nicache run` with further options, programs beside the server, and the server, and waits until it is ready.
-    pub fn start(run_options: &[String], with: &[Vec<String>], server: &[String]) -> Result<Behind> {
+    pub(crate) fn start(run_options: &[String], with: &[Vec<String>], server: &[String]) -> Result<Self> {
         // It ends when we do, however that happens, and Ctrl-C is for us: we ask it to end.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "--"]).arg(card_program::find()?).process_group(0);
@@ -40,7 +40,7 @@ impl Behind {
             serde_json::from_value(event["status"].take()).ok()
         };
         match ready() {
-            Some(status) => Ok(Behind { process, status }),
+            Some(status) => Ok(Self { process, status }),
             None => {
                 let _ = process.kill();
                 let _ = process.wait();
@@ -50,13 +50,13 @@ impl Behind {
     }
 
     /// Where the server is reached.
-    pub fn server(&self) -> SocketAddr {
+    pub(crate) fn server(&self) -> SocketAddr {
         let port = self.status.http_ports.first().copied().unwrap_or(80);
         SocketAddr::from((self.status.server_address, port))
     }
 
     /// How it ended, if it has.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.process.try_wait()?)
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 const NAME: &str = "nicache";
 
 /// The program beside this one, or else the first one in `PATH`. An error says how to get it.
-pub fn find() -> Result<PathBuf> {
+pub(crate) fn find() -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = own.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));

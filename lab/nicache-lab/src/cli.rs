@@ -9,15 +9,15 @@ mod study;
 use clap::{Parser, Subcommand};
 use nicache::generate::GenerateArgs;
 
-pub use bench::{
+pub(crate) use bench::{
     BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs,
     BenchPipelineArgs, BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart,
     SiegeAttack,
 };
-pub use demo::DemoArgs;
-pub use prove::{HitKind, ProveArgs};
-pub use replay::{ReplayArgs, TraceSiteArgs};
-pub use study::{
+pub(crate) use demo::DemoArgs;
+pub(crate) use prove::{HitKind, ProveArgs};
+pub(crate) use replay::{ReplayArgs, TraceSiteArgs};
+pub(crate) use study::{
     ObjectiveOption, SimCommand, SimCurveArgs, SimReproduceArgs, SimServerArgs, StudyOption, TraceAdviseArgs,
     TraceCommand, TraceConvertArgs, TraceInfoArgs,
 };
@@ -35,7 +35,7 @@ use replay::{REPLAY_EXAMPLES, TRACE_SITE_EXAMPLES};
     after_help = "Example: nicache-lab trace advise access.log.gz\n\n`nicache trace` and so on do the same. Commands that need a card start \
     the program `nicache` beside this one, or else the one in PATH."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -43,7 +43,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Look at a trace of requests: what is in it, which memory and policy suit it, a document root for it, other formats
     #[command(subcommand)]
     Trace(TraceCommand),

@@ -15,7 +15,7 @@ use clap::CommandFactory;
 use crate::cli::{Cli, Command};
 
 /// Does what the command says.
-pub fn execute(command: Command) -> Result<ExitCode> {
+pub(crate) fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Bench(command) => bench::execute(&command),
         Command::Demo(arguments) => demo::execute(&arguments),

@@ -4,7 +4,7 @@
 //!  traces ─▶ input ─▶ workload ─▶ sweep, curves ─▶ figures ─▶ output (terminal, HTML, SVG, PNG, CSV, JSON)
 //! ```
 
-pub mod figures;
-pub mod input;
-pub mod output;
-pub mod progress;
+pub(crate) mod figures;
+pub(crate) mod input;
+pub(crate) mod output;
+pub(crate) mod progress;

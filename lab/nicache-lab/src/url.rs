@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 /// A server as a URL names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub(crate) struct Server {
     /// The `Host` field of requests.
     pub host: String,
     /// Where it is; IPv4, which is what the card speaks.
@@ -14,7 +14,7 @@ pub struct Server {
 }
 
 /// The server of `http://HOST[:PORT][/]`.
-pub fn server(url: &str) -> Result<Server> {
+pub(crate) fn server(url: &str) -> Result<Server> {
     let rest = url.strip_prefix("http://").context("url: only http:// is spoken")?;
     let host = rest.trim_end_matches('/');
     if host.contains('/') {

@@ -82,7 +82,7 @@ fn a_file_is_no_dynamic_page() {
 struct Nginx(Child);
 
 impl Nginx {
-    fn start(site: &Site) -> Nginx {
+    fn start(site: &Site) -> Self {
         let command = site.command();
         // In a PID namespace of its own, so that no worker outlives it, whatever becomes of the test.
         let child = Command::new("unshare")
@@ -91,7 +91,7 @@ impl Nginx {
             .stdin(Stdio::null())
             .spawn()
             .expect("unshare is installed");
-        let nginx = Nginx(child);
+        let nginx = Self(child);
         let is_up = || std::net::TcpStream::connect("127.0.0.1:80").ok();
         within(Duration::from_secs(20), is_up).expect("nginx is up");
         nginx

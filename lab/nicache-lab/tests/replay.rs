@@ -17,11 +17,11 @@ use serde_json::Value;
 struct Server(Child);
 
 impl Server {
-    fn start(site: &Site) -> Server {
+    fn start(site: &Site) -> Self {
         let words = site.command();
         let child =
             Command::new(&words[0]).args(&words[1..]).stderr(Stdio::null()).spawn().expect("nginx is installed");
-        let server = Server(child);
+        let server = Self(child);
         within(Duration::from_secs(20), || TcpStream::connect("127.0.0.1:80").ok()).expect("nginx listens");
         server
     }

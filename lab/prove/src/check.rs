@@ -44,34 +44,34 @@ pub enum Breach {
 
 impl Breach {
     /// All of them, the worst first.
-    pub const ALL: [Breach; 11] = [
-        Breach::Stale,
-        Breach::NeverUpdated,
-        Breach::Impossible,
-        Breach::Torn,
-        Breach::Aged,
-        Breach::Unexpected,
-        Breach::Foreign,
-        Breach::Status,
-        Breach::Malformed,
-        Breach::Cut,
-        Breach::Silent,
+    pub const ALL: [Self; 11] = [
+        Self::Stale,
+        Self::NeverUpdated,
+        Self::Impossible,
+        Self::Torn,
+        Self::Aged,
+        Self::Unexpected,
+        Self::Foreign,
+        Self::Status,
+        Self::Malformed,
+        Self::Cut,
+        Self::Silent,
     ];
 
     /// Its name in reports.
     pub fn label(self) -> &'static str {
         match self {
-            Breach::Stale => "stale",
-            Breach::NeverUpdated => "never_updated",
-            Breach::Impossible => "impossible",
-            Breach::Torn => "torn",
-            Breach::Aged => "aged",
-            Breach::Unexpected => "unexpected",
-            Breach::Foreign => "foreign",
-            Breach::Status => "status",
-            Breach::Malformed => "malformed",
-            Breach::Cut => "cut",
-            Breach::Silent => "silent",
+            Self::Stale => "stale",
+            Self::NeverUpdated => "never_updated",
+            Self::Impossible => "impossible",
+            Self::Torn => "torn",
+            Self::Aged => "aged",
+            Self::Unexpected => "unexpected",
+            Self::Foreign => "foreign",
+            Self::Status => "status",
+            Self::Malformed => "malformed",
+            Self::Cut => "cut",
+            Self::Silent => "silent",
         }
     }
 }
@@ -95,8 +95,8 @@ pub struct Finding {
 
 impl Finding {
     /// Without any detail.
-    pub fn new(breach: Breach) -> Finding {
-        Finding { breach, subject: None, shown: None, possible: None, by_ns: None, place: None }
+    pub fn new(breach: Breach) -> Self {
+        Self { breach, subject: None, shown: None, possible: None, by_ns: None, place: None }
     }
 }
 
@@ -178,7 +178,7 @@ pub(crate) struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(rules: &'a Rules) -> Checker<'a> {
+    pub(crate) fn new(rules: &'a Rules) -> Self {
         let measured = Measured {
             server_lag_ns: vec![0; rules.subjects.len()],
             age_ns: vec![0; rules.pages.len()],

@@ -49,12 +49,12 @@ enum CommandError {
 
 impl CommandEditor {
     /// An editor that has `sh -c COMMAND` change subject `name`. A command that takes longer than `timeout` is killed.
-    pub fn new(name: &str, command: &str, timeout: Duration) -> CommandEditor {
+    pub fn new(name: &str, command: &str, timeout: Duration) -> Self {
         let mut kind: String = command.trim().chars().take(KIND_CHARS_MAX).collect();
         if kind.len() < command.trim().len() {
             kind.push_str("...");
         }
-        CommandEditor { name: name.to_owned(), kind, command: command.to_owned(), timeout }
+        Self { name: name.to_owned(), kind, command: command.to_owned(), timeout }
     }
 
     fn run(&self, version: u64) -> Result<(), CommandError> {

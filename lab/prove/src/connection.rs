@@ -46,7 +46,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Begins to connect, from the address `from` if given.
-    pub(crate) fn open(server: SocketAddr, from: Option<IpAddr>, now_ns: u64) -> io::Result<Connection> {
+    pub(crate) fn open(server: SocketAddr, from: Option<IpAddr>, now_ns: u64) -> io::Result<Self> {
         let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
         sockopt::set_tcp_nodelay(&socket, true)?;
@@ -57,7 +57,7 @@ impl Connection {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(Connection {
+        Ok(Self {
             socket,
             out: Vec::new(),
             written: 0,

@@ -59,13 +59,13 @@ pub struct History {
 
 impl History {
     /// A history without edits. `before`: the version that pages may show before the first one.
-    pub fn new(before: Option<u64>) -> History {
-        History::bounded(before, EDITS_MAX)
+    pub fn new(before: Option<u64>) -> Self {
+        Self::bounded(before, EDITS_MAX)
     }
 
-    fn bounded(before: Option<u64>, edits_max: usize) -> History {
+    fn bounded(before: Option<u64>, edits_max: usize) -> Self {
         let since_ever = before.map(|version| Edit { version, begin_ns: 0, end_ns: 0, settled: version });
-        History { edits: since_ever.into_iter().collect(), edits_max, forgotten: 0 }
+        Self { edits: since_ever.into_iter().collect(), edits_max, forgotten: 0 }
     }
 
     /// Notes that the edit to `version`, which is above all before, begins. To be called before anything is changed.
@@ -135,7 +135,7 @@ impl History {
     }
 
     /// Makes this copy of an earlier state of `other` equal to it, at the cost of what is new.
-    pub fn catch_up(&mut self, other: &History) {
+    pub fn catch_up(&mut self, other: &Self) {
         // The last one may have ended since.
         self.edits.pop_back();
         let known = self.forgotten + self.edits.len() as u64;

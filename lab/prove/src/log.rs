@@ -18,8 +18,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn new(history: History) -> Log {
-        Log { changes: AtomicU64::new(0), history: Mutex::new(history) }
+    pub(crate) fn new(history: History) -> Self {
+        Self { changes: AtomicU64::new(0), history: Mutex::new(history) }
     }
 
     /// An edit begins. To be called before anything is changed.

@@ -51,7 +51,7 @@ impl Marker {
     ///
     /// # Errors
     /// [`MarkerError`].
-    pub fn new(text: &str) -> Result<Marker, MarkerError> {
+    pub fn new(text: &str) -> Result<Self, MarkerError> {
         let search = match word_in_front_of_digits(text) {
             Some((word, boundary)) => Search::Word { word: finder(&word), boundary },
             None => {
@@ -65,20 +65,20 @@ impl Marker {
                 Search::Pattern(pattern)
             }
         };
-        Ok(Marker { text: text.to_owned(), search })
+        Ok(Self { text: text.to_owned(), search })
     }
 
     /// The marker of a subject for which none is given: its name, `=`, and the number.
-    pub fn named(name: &str) -> Marker {
+    pub fn named(name: &str) -> Self {
         let word = format!("{name}=");
         let search = Search::Word { word: finder(&word), boundary: true };
-        Marker { text: format!(r"\b{}(\d+)", regex::escape(&word)), search }
+        Self { text: format!(r"\b{}(\d+)", regex::escape(&word)), search }
     }
 
     /// A marker that is a number right after these words.
-    pub fn after(words: &str) -> Marker {
+    pub fn after(words: &str) -> Self {
         let search = Search::Word { word: finder(words), boundary: false };
-        Marker { text: format!(r"{}(\d+)", regex::escape(words)), search }
+        Self { text: format!(r"{}(\d+)", regex::escape(words)), search }
     }
 
     /// All numbers in `page`, in order.

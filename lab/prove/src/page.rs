@@ -24,8 +24,8 @@ pub struct Page {
 
 impl Page {
     /// A page that shows what it shows, at once.
-    pub fn new(target: &str) -> Page {
-        Page {
+    pub fn new(target: &str) -> Self {
+        Self {
             target: target.to_owned(),
             fields: Vec::new(),
             says: None,
@@ -60,14 +60,14 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    pub(crate) fn new(pages: usize, popularity: Popularity) -> Chooser {
+    pub(crate) fn new(pages: usize, popularity: Popularity) -> Self {
         let exponent = if let Popularity::Zipf(exponent) = popularity { exponent } else { 0.0 };
         let mut total = 0.0;
         let weights = (1..=pages).map(|rank| {
             total += (rank as f64).powf(-exponent);
             total
         });
-        Chooser { cumulated: weights.collect() }
+        Self { cumulated: weights.collect() }
     }
 
     pub(crate) fn choose(&self, random: &mut fastrand::Rng) -> usize {

@@ -25,19 +25,19 @@ pub struct Subject {
 
 impl Subject {
     /// The subject of an editor: shown as `NAME=VERSION`, without lag.
-    pub fn new(editor: Box<dyn Editor>) -> Subject {
+    pub fn new(editor: Box<dyn Editor>) -> Self {
         let name = editor.name().to_owned();
         let marker = Marker::named(&name);
-        Subject { name, marker, lag: Duration::ZERO, one_state: false, editors: vec![editor] }
+        Self { name, marker, lag: Duration::ZERO, one_state: false, editors: vec![editor] }
     }
 
     /// The subjects of some editors, grouped by name.
-    pub fn group(editors: impl IntoIterator<Item = Box<dyn Editor>>) -> Vec<Subject> {
-        let mut subjects: Vec<Subject> = Vec::new();
+    pub fn group(editors: impl IntoIterator<Item = Box<dyn Editor>>) -> Vec<Self> {
+        let mut subjects: Vec<Self> = Vec::new();
         for editor in editors {
             match subjects.iter_mut().find(|subject| subject.name == editor.name()) {
                 Some(subject) => subject.editors.push(editor),
-                None => subjects.push(Subject::new(editor)),
+                None => subjects.push(Self::new(editor)),
             }
         }
         subjects
@@ -75,8 +75,8 @@ pub struct Readers {
 }
 
 impl Default for Readers {
-    fn default() -> Readers {
-        Readers {
+    fn default() -> Self {
+        Self {
             connections: 64,
             direct_connections: 4,
             threads: 2,
@@ -137,8 +137,8 @@ pub struct Plan {
 
 impl Plan {
     /// A plan for these, with 64 connections and 10 edits per second, that ends after 10 seconds.
-    pub fn new(server: SocketAddr, pages: Vec<Page>, subjects: Vec<Subject>) -> Plan {
-        Plan {
+    pub fn new(server: SocketAddr, pages: Vec<Page>, subjects: Vec<Subject>) -> Self {
+        Self {
             server,
             host: server.to_string(),
             headers: Vec::new(),

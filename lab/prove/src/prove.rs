@@ -295,8 +295,8 @@ struct Stall {
 }
 
 impl Stall {
-    fn new(timeout: Duration) -> Stall {
-        Stall { limit_ns: 2 * timeout.as_nanos() as u64, replies: 0, since_ns: now_ns() }
+    fn new(timeout: Duration) -> Self {
+        Self { limit_ns: 2 * timeout.as_nanos() as u64, replies: 0, since_ns: now_ns() }
     }
 
     fn has_lasted(&mut self, replies: u64) -> bool {

@@ -79,7 +79,7 @@ impl<'a> Shared<'a> {
         threads: usize,
         pipeline: usize,
         timeout: Duration,
-    ) -> Shared<'a> {
+    ) -> Self {
         Shared {
             rules,
             requests,
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
         number: usize,
         places: Vec<Place>,
         random: fastrand::Rng,
-    ) -> io::Result<Reader<'a>> {
+    ) -> io::Result<Self> {
         let slot = |place| Slot { place, connection: None, retry_ns: 0, failure: None, looked_at: 0 };
         Ok(Reader {
             shared,

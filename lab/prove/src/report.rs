@@ -169,11 +169,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(pages: usize) -> Tally {
-        Tally { pages: vec![(0, 0); pages], ..Tally::default() }
+    pub(crate) fn new(pages: usize) -> Self {
+        Self { pages: vec![(0, 0); pages], ..Self::default() }
     }
 
-    pub(crate) fn merge(&mut self, other: Tally) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.replies += other.replies;
         self.direct_replies += other.direct_replies;
         self.last_replies += other.last_replies;

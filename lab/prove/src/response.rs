@@ -55,8 +55,8 @@ pub(crate) struct ResponseReader {
 }
 
 impl ResponseReader {
-    pub(crate) fn new() -> ResponseReader {
-        ResponseReader { received: Vec::new(), used: 0, state: State::Head, body: Vec::new() }
+    pub(crate) fn new() -> Self {
+        Self { received: Vec::new(), used: 0, state: State::Head, body: Vec::new() }
     }
 
     /// Where to append what the connection brings.

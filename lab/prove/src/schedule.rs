@@ -17,9 +17,9 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// `per_second` edits, 0: none; bursts of up to `burst_max` edits without a gap.
-    pub(crate) fn new(per_second: f64, burst_max: u32, random: fastrand::Rng) -> Schedule {
+    pub(crate) fn new(per_second: f64, burst_max: u32, random: fastrand::Rng) -> Self {
         let mean = (per_second > 0.0).then(|| Duration::from_secs_f64(1.0 / per_second.max(1e-6)));
-        Schedule { mean, burst_max: burst_max.max(1), left: 0, random }
+        Self { mean, burst_max: burst_max.max(1), left: 0, random }
     }
 
     /// Time until the next edit; `None`: there is none.

@@ -246,7 +246,7 @@ pub struct OutOfBounds {
 impl Config {
     /// Whether a run can begin with these parameters.
     pub fn validate(&self) -> Result<(), OutOfBounds> {
-        let Config { requests, responses, network_processor: card, bus, host, disk, simulation, debug: _ } = self;
+        let Self { requests, responses, network_processor: card, bus, host, disk, simulation, debug: _ } = self;
         whole("requests.count", requests.count, 1, COUNT_MAX)?;
         whole("requests.different", requests.different.into(), 1, DIFFERENT_MAX.into())?;
         real("requests.frequency_per_s", requests.frequency_per_s, 1e-6, FREQUENCY_PER_S_MAX)?;

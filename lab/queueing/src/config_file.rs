@@ -89,18 +89,18 @@ pub enum ConfigError {
 impl Config {
     /// From a text. `extends` may name a configuration that comes with the program; without it, it is the default that
     /// is extended.
-    pub fn from_toml(text: &str) -> Result<Config, ConfigError> {
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         resolve("configuration", text, None)
     }
 
     /// From a file of at most 1 MiB. `extends` may also be the path of another, relative to this one's folder.
-    pub fn from_file(path: &Path) -> Result<Config, ConfigError> {
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let text = read(path)?;
         resolve(&path.display().to_string(), &text, path.parent())
     }
 
     /// One that comes with the program: `Default` or a row of Table 1 such as `Short8MB`.
-    pub fn named(name: &str) -> Result<Config, ConfigError> {
+    pub fn named(name: &str) -> Result<Self, ConfigError> {
         let text = configurations::text(name).ok_or_else(|| unknown_name(name))?;
         resolve(name, text, None)
     }
@@ -112,8 +112,8 @@ impl Config {
 }
 
 impl Default for Config {
-    fn default() -> Config {
-        Config::named("Default").expect("the default configuration is a test's subject")
+    fn default() -> Self {
+        Self::named("Default").expect("the default configuration is a test's subject")
     }
 }
 

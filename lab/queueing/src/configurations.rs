@@ -29,6 +29,6 @@ pub const CONFIGURATIONS: &[(&str, &str)] = &[
 ];
 
 /// The text of the configuration of that name.
-pub fn text(name: &str) -> Option<&'static str> {
+pub(crate) fn text(name: &str) -> Option<&'static str> {
     CONFIGURATIONS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }

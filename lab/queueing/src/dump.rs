@@ -23,8 +23,8 @@ pub struct Dump<W> {
 
 impl<W: Write> Dump<W> {
     /// To `out`, which should be buffered.
-    pub fn new(out: W, format: DumpFormat) -> Dump<W> {
-        Dump { out, format, error: None }
+    pub fn new(out: W, format: DumpFormat) -> Self {
+        Self { out, format, error: None }
     }
 
     /// Ends it: everything is written, or this is the first error. After an error nothing more was written.

@@ -18,13 +18,13 @@ pub struct Interval {
 
 impl Interval {
     /// Of these figures.
-    pub fn of(figures: &[f64]) -> Interval {
+    pub fn of(figures: &[f64]) -> Self {
         let count = figures.len();
         let mean = figures.iter().sum::<f64>() / count.max(1) as f64;
         let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
         let deviation = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { f64::INFINITY };
         let half_width = quantile(0.975, count) * deviation / (count.max(1) as f64).sqrt();
-        Interval { mean, half_width, deviation, count }
+        Self { mean, half_width, deviation, count }
     }
 
     /// The least mean that the figures allow.

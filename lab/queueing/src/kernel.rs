@@ -25,8 +25,8 @@ struct Scheduled<E> {
 
 impl<E> Kernel<E> {
     /// Nothing scheduled, at time 0.
-    pub fn new() -> Kernel<E> {
-        Kernel { now: Time::ZERO, sequence: 0, heap: BinaryHeap::new() }
+    pub fn new() -> Self {
+        Self { now: Time::ZERO, sequence: 0, heap: BinaryHeap::new() }
     }
 
     /// The time of the last event that was polled.
@@ -57,28 +57,28 @@ impl<E> Kernel<E> {
 }
 
 impl<E> Default for Kernel<E> {
-    fn default() -> Kernel<E> {
-        Kernel::new()
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 /// The largest of a heap comes first: reversed.
 impl<E> Ord for Scheduled<E> {
     #[inline]
-    fn cmp(&self, other: &Scheduled<E>) -> Ordering {
+    fn cmp(&self, other: &Self) -> Ordering {
         (other.time, other.sequence).cmp(&(self.time, self.sequence))
     }
 }
 
 impl<E> PartialOrd for Scheduled<E> {
     #[inline]
-    fn partial_cmp(&self, other: &Scheduled<E>) -> Option<Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl<E> PartialEq for Scheduled<E> {
-    fn eq(&self, other: &Scheduled<E>) -> bool {
+    fn eq(&self, other: &Self) -> bool {
         self.sequence == other.sequence
     }
 }

@@ -18,8 +18,8 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(crate) fn new(line_bytes: u32, scale: u32, latency_cycles: f64, clock: Clock) -> Access {
-        Access { line_bytes: u64::from(line_bytes) * u64::from(scale), latency_cycles, clock }
+    pub(crate) fn new(line_bytes: u32, scale: u32, latency_cycles: f64, clock: Clock) -> Self {
+        Self { line_bytes: u64::from(line_bytes) * u64::from(scale), latency_cycles, clock }
     }
 
     #[inline]
@@ -68,7 +68,7 @@ pub(crate) enum Lookup {
 
 impl Memory {
     /// Empty. There are `different` identifiers, and no data is smaller than `bytes_min`.
-    pub(crate) fn new(policy: MemoryPolicy, bytes_max: u64, different: u32, bytes_min: u32) -> Memory {
+    pub(crate) fn new(policy: MemoryPolicy, bytes_max: u64, different: u32, bytes_min: u32) -> Self {
         let room = bytes_max / u64::from(bytes_min.max(1)) + 1;
         let objects_max = u32::try_from(room).unwrap_or(u32::MAX).min(different);
         let policy: Box<dyn Policy> = match policy {
@@ -78,7 +78,7 @@ impl Memory {
             MemoryPolicy::Popularity => Box::new(Popularity::new(&PopularityConfig::new(bytes_max, objects_max))),
         };
         let counts = MemoryState { bytes_max, ..MemoryState::default() };
-        Memory { policy, bytes_max, stored_bytes: vec![0; different as usize], counts }
+        Self { policy, bytes_max, stored_bytes: vec![0; different as usize], counts }
     }
 
     /// A request for the data of `id`.

@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
         workload: Workload<'a>,
         (different, bytes_min): (u32, u32),
         observer: &'a mut dyn Observer,
-    ) -> Run<'a> {
+    ) -> Self {
         let (card, host, disk, bus) = (&config.network_processor, &config.host, &config.disk, &config.bus);
         let scale = config.simulation.scale;
         let (card_clock, host_clock) = (Clock::new(card.clock_mhz), Clock::new(host.clock_mhz));

@@ -29,24 +29,24 @@ pub enum Component {
 
 impl Component {
     /// All, in order of their discriminants.
-    pub const ALL: [Component; 6] = [
-        Component::NetworkProcessor,
-        Component::NetworkProcessorMemory,
-        Component::Bus,
-        Component::HostProcessor,
-        Component::HostMemory,
-        Component::Disk,
+    pub const ALL: [Self; 6] = [
+        Self::NetworkProcessor,
+        Self::NetworkProcessorMemory,
+        Self::Bus,
+        Self::HostProcessor,
+        Self::HostMemory,
+        Self::Disk,
     ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Component::NetworkProcessor => "network processor",
-            Component::NetworkProcessorMemory => "network processor memory",
-            Component::Bus => "bus",
-            Component::HostProcessor => "host processor",
-            Component::HostMemory => "host memory",
-            Component::Disk => "disk",
+            Self::NetworkProcessor => "network processor",
+            Self::NetworkProcessorMemory => "network processor memory",
+            Self::Bus => "bus",
+            Self::HostProcessor => "host processor",
+            Self::HostMemory => "host memory",
+            Self::Disk => "disk",
         }
     }
 }
@@ -170,10 +170,10 @@ pub struct StationOutcome {
 
 impl StationOutcome {
     /// From what a station counted in `span`.
-    pub fn new(component: Component, queues: bool, counts: &StationCounts, span: Time) -> StationOutcome {
+    pub fn new(component: Component, queues: bool, counts: &StationCounts, span: Time) -> Self {
         let per_span = |sum: u128| ratio(sum as f64, span.0 as f64);
         let per_job_ns = |sum: u128| ratio(sum as f64, counts.begun as f64) / 1e3;
-        StationOutcome {
+        Self {
             component,
             queues,
             completions: counts.completions,

@@ -47,8 +47,8 @@ pub(crate) struct ProcessingTimes {
 }
 
 impl ProcessingTimes {
-    pub(crate) fn new(seed: u64, purpose: Stream, processing: Processing, cycles: f64) -> ProcessingTimes {
-        ProcessingTimes { random: stream(seed, purpose), processing, cycles }
+    pub(crate) fn new(seed: u64, purpose: Stream, processing: Processing, cycles: f64) -> Self {
+        Self { random: stream(seed, purpose), processing, cycles }
     }
 
     /// The next, in cycles.
@@ -70,12 +70,12 @@ pub(crate) struct IdentifierDraw {
 }
 
 impl IdentifierDraw {
-    pub(crate) fn new(seed: u64, requests: &Requests) -> IdentifierDraw {
+    pub(crate) fn new(seed: u64, requests: &Requests) -> Self {
         let zipf = || {
             let weights = (1..=requests.different).map(|rank| f64::from(rank).powf(-requests.zipf_exponent));
             Alias::new(weights.collect())
         };
-        IdentifierDraw {
+        Self {
             random: stream(seed, Stream::Identifiers),
             different: requests.different,
             alias: (requests.identifiers == Identifiers::Zipf).then(zipf),
@@ -99,7 +99,7 @@ struct Alias {
 }
 
 impl Alias {
-    fn new(weights: Vec<f64>) -> Alias {
+    fn new(weights: Vec<f64>) -> Self {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
         let mut columns: Vec<(f64, u32)> = weights.iter().zip(0..).map(|(weight, at)| (weight * scale, at)).collect();
         let (mut small, mut large): (Vec<u32>, Vec<u32>) =
@@ -117,7 +117,7 @@ impl Alias {
         for at in small.into_iter().chain(large) {
             columns[at as usize] = (1.0, at);
         }
-        Alias { columns }
+        Self { columns }
     }
 
     #[inline]

@@ -73,14 +73,8 @@ pub struct StationCounts {
 
 impl<J> Station<J> {
     /// Empty.
-    pub fn new(servers: Servers) -> Station<J> {
-        Station {
-            servers,
-            waiting: VecDeque::new(),
-            in_service: 0,
-            counts: StationCounts::default(),
-            changed: Time::ZERO,
-        }
+    pub fn new(servers: Servers) -> Self {
+        Self { servers, waiting: VecDeque::new(), in_service: 0, counts: StationCounts::default(), changed: Time::ZERO }
     }
 
     /// A job comes that needs `service`. If it is served at once, the caller schedules its end.

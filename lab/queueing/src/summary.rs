@@ -62,7 +62,7 @@ pub fn run_seeds(
 
 impl Summary {
     /// Of these runs.
-    pub fn of(outcomes: Vec<Outcome>) -> Summary {
+    pub fn of(outcomes: Vec<Outcome>) -> Self {
         let interval =
             |figure: &dyn Fn(&Outcome) -> f64| Interval::of(&outcomes.iter().map(figure).collect::<Vec<_>>());
         let station = |component: Component| StationSummary {
@@ -72,7 +72,7 @@ impl Summary {
             wait_mean_ns: interval(&|outcome| outcome.stations[component as usize].wait_mean_ns),
         };
         let runs = |component: &Component| outcomes.iter().filter(|outcome| outcome.bottleneck == *component).count();
-        Summary {
+        Self {
             response_mean_ns: interval(&|outcome| outcome.response.mean_ns),
             response_mean_ticks: interval(&|outcome| outcome.response.mean_ticks),
             response_p50_ns: interval(&|outcome| outcome.response.p50_ns),

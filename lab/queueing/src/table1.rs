@@ -149,7 +149,7 @@ const fn row(name: &'static str, throughput: Option<f64>, traffic: Option<f64>) 
 }
 
 impl PaperRow {
-    const fn fitted(mut self, throughput: bool, traffic: bool) -> PaperRow {
+    const fn fitted(mut self, throughput: bool, traffic: bool) -> Self {
         (self.throughput_fitted, self.traffic_fitted) = (throughput, traffic);
         self
     }
@@ -197,11 +197,11 @@ fn decrease(to: f64, from: f64) -> f64 {
 }
 
 impl Comparison {
-    fn new(paper: f64, figures: &[f64], fitted: bool) -> Comparison {
+    fn new(paper: f64, figures: &[f64], fitted: bool) -> Self {
         let interval = Interval::of(figures);
         let band = interval.prediction(BAND_CONFIDENCE);
         let within = (paper - interval.mean).abs() <= band;
-        Comparison { paper, ours: interval.mean, interval, band, within, fitted }
+        Self { paper, ours: interval.mean, interval, band, within, fitted }
     }
 }
 

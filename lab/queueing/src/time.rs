@@ -10,13 +10,13 @@ pub struct Time(pub u64);
 
 impl Time {
     /// The beginning, and the empty span.
-    pub const ZERO: Time = Time(0);
+    pub const ZERO: Self = Self(0);
     /// Later than everything.
-    pub const MAX: Time = Time(u64::MAX);
+    pub const MAX: Self = Self(u64::MAX);
 
     /// So many seconds, to the nearest picosecond; what is negative is 0, and what is too large is [`Time::MAX`].
-    pub fn from_seconds(seconds: f64) -> Time {
-        Time((seconds * 1e12).round() as u64)
+    pub fn from_seconds(seconds: f64) -> Self {
+        Self((seconds * 1e12).round() as u64)
     }
 
     /// In seconds.
@@ -31,18 +31,18 @@ impl Time {
 }
 
 impl Add for Time {
-    type Output = Time;
+    type Output = Self;
     #[inline]
-    fn add(self, other: Time) -> Time {
-        Time(self.0.saturating_add(other.0))
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
     }
 }
 
 impl Sub for Time {
-    type Output = Time;
+    type Output = Self;
     #[inline]
-    fn sub(self, other: Time) -> Time {
-        Time(self.0.saturating_sub(other.0))
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
     }
 }
 
@@ -54,8 +54,8 @@ pub struct Clock {
 
 impl Clock {
     /// With so many million cycles per second.
-    pub fn new(mhz: f64) -> Clock {
-        Clock { cycle_ps: 1e6 / mhz }
+    pub fn new(mhz: f64) -> Self {
+        Self { cycle_ps: 1e6 / mhz }
     }
 
     /// How long so many cycles take, to the nearest picosecond.

@@ -36,9 +36,9 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    pub(crate) fn new() -> Times {
+    pub(crate) fn new() -> Self {
         let histogram_ps = Histogram::new(3).expect("three figures are allowed");
-        Times { histogram_ps, sum_ps: 0, min: Time::MAX, max: Time::ZERO }
+        Self { histogram_ps, sum_ps: 0, min: Time::MAX, max: Time::ZERO }
     }
 
     #[inline]

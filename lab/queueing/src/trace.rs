@@ -44,7 +44,7 @@ pub(crate) struct NumberedTrace<'a> {
 }
 
 impl<'a> NumberedTrace<'a> {
-    pub(crate) fn new(requests: &'a [TraceRequest]) -> Result<NumberedTrace<'a>, TraceError> {
+    pub(crate) fn new(requests: &'a [TraceRequest]) -> Result<Self, TraceError> {
         if let Some(at) = requests.windows(2).position(|pair| pair[1].time < pair[0].time) {
             return Err(TraceError::Unsorted { at: at + 1 });
         }

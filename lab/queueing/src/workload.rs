@@ -39,7 +39,7 @@ pub(crate) struct DrawnWorkload {
 }
 
 impl<'a> Workload<'a> {
-    pub(crate) fn drawn(config: &Config, seed: u64) -> Workload<'a> {
+    pub(crate) fn drawn(config: &Config, seed: u64) -> Self {
         let fixed = config.responses.drawn == Drawn::PerIdentifier;
         Workload::Drawn(Box::new(DrawnWorkload {
             count: config.requests.count,

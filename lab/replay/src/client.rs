@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A reply that takes longer is lost.
-pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest head that is read.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most fields of a head.
@@ -17,7 +17,7 @@ const FIELDS_MAX: usize = 64;
 
 /// Whose request a reply says that it was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asker {
+pub(crate) enum Asker {
     /// Ours, of this number.
     Request(u64),
     /// One that is not ours.
@@ -26,7 +26,7 @@ pub enum Asker {
 
 /// A reply's head; the body is in [`Connection::body`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// The status code.
     pub status: u16,
     /// What `Content-Length` says.
@@ -39,7 +39,7 @@ pub struct Reply {
 
 /// A connection.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     /// Bytes received and not yet used; those before `used` are.
     received: Vec<u8>,
@@ -52,19 +52,19 @@ impl Connection {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn open(server: SocketAddr) -> io::Result<Connection> {
+    pub(crate) fn open(server: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&server, REPLY_TIMEOUT)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Connection { stream, received: Vec::with_capacity(64 * 1024), used: 0, body: Vec::new() })
+        Ok(Self { stream, received: Vec::with_capacity(64 * 1024), used: 0, body: Vec::new() })
     }
 
     /// Sends a batch of requests as they are.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn send(&mut self, requests: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, requests: &[u8]) -> io::Result<()> {
         self.stream.write_all(requests)
     }
 
@@ -72,7 +72,7 @@ impl Connection {
     ///
     /// # Errors
     /// Those of the socket; `UnexpectedEof` for a reply that is cut off, `InvalidData` for one that cannot be read.
-    pub fn receive(&mut self, head: bool) -> io::Result<Reply> {
+    pub(crate) fn receive(&mut self, head: bool) -> io::Result<Reply> {
         let reply = loop {
             match parse(&self.received[self.used..])? {
                 Some((reply, length)) => {
@@ -100,7 +100,7 @@ impl Connection {
     }
 
     /// The body of the last reply.
-    pub fn body(&self) -> &[u8] {
+    pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
 
@@ -116,7 +116,7 @@ impl Connection {
 }
 
 /// Appends a request with this number.
-pub fn write_request(out: &mut Vec<u8>, server: SocketAddr, target: &str, head: bool, number: u64) {
+pub(crate) fn write_request(out: &mut Vec<u8>, server: SocketAddr, target: &str, head: bool, number: u64) {
     let method = if head { "HEAD" } else { "GET" };
     // Writing to memory cannot fail.
     let _ = write!(out, "{method} {target} HTTP/1.1\r\nHost: {server}\r\nUser-Agent: replay-{number}\r\n\r\n");

@@ -48,7 +48,7 @@ pub(crate) struct Fetcher<'a> {
 }
 
 impl<'a> Fetcher<'a> {
-    pub(crate) fn new(shared: &'a Shared<'a>) -> Fetcher<'a> {
+    pub(crate) fn new(shared: &'a Shared<'a>) -> Self {
         Fetcher { shared, connection: None, waiting: Default::default(), text: Vec::new(), report: Report::default() }
     }
 

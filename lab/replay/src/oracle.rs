@@ -35,10 +35,10 @@ pub enum State {
 impl std::fmt::Display for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            State::Content { version, len } => write!(f, "version {version}, {len} bytes,"),
-            State::Empty => f.write_str("no bytes"),
-            State::Missing => f.write_str("no such file"),
-            State::Forbidden => f.write_str("not to be read"),
+            Self::Content { version, len } => write!(f, "version {version}, {len} bytes,"),
+            Self::Empty => f.write_str("no bytes"),
+            Self::Missing => f.write_str("no such file"),
+            Self::Forbidden => f.write_str("not to be read"),
         }
     }
 }
@@ -65,8 +65,8 @@ pub struct History {
 
 impl History {
     /// The history of the file with this id, which has been in `state` since ever.
-    pub fn new(file: u64, state: State) -> History {
-        History { file, steps: vec![Step { call_ns: 0, return_ns: 0, state, in_place: false }] }
+    pub fn new(file: u64, state: State) -> Self {
+        Self { file, steps: vec![Step { call_ns: 0, return_ns: 0, state, in_place: false }] }
     }
 
     /// Notes a step that begins at `call_ns`. To be called before the change is made.
@@ -136,11 +136,11 @@ pub enum Judgement {
 impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Judgement::Fresh => f.write_str("fresh"),
-            Judgement::MixedByServer => f.write_str("mixed by the server"),
-            Judgement::Stale { age_ns } => write!(f, "STALE by {:.3} ms", *age_ns as f64 / 1e6),
-            Judgement::Torn => f.write_str("TORN"),
-            Judgement::Corrupt => f.write_str("CORRUPT"),
+            Self::Fresh => f.write_str("fresh"),
+            Self::MixedByServer => f.write_str("mixed by the server"),
+            Self::Stale { age_ns } => write!(f, "STALE by {:.3} ms", *age_ns as f64 / 1e6),
+            Self::Torn => f.write_str("TORN"),
+            Self::Corrupt => f.write_str("CORRUPT"),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::method::Method;
 use crate::oracle::Judgement;
 
 /// Most violations described in a report; all are counted.
-pub const VIOLATIONS_MAX: usize = 20;
+pub(crate) const VIOLATIONS_MAX: usize = 20;
 
 /// How often a method was used, and what was seen of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -105,7 +105,7 @@ impl Report {
     }
 
     /// Adds what another thread counted.
-    pub(crate) fn merge(&mut self, other: Report) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.requests += other.requests;
         self.replies += other.replies;
         self.hits += other.hits;

@@ -21,8 +21,8 @@ pub struct SessionConfig {
 }
 
 impl Default for SessionConfig {
-    fn default() -> SessionConfig {
-        SessionConfig { connection_gap_s: 15, pipeline_gap_s: 5 }
+    fn default() -> Self {
+        Self { connection_gap_s: 15, pipeline_gap_s: 5 }
     }
 }
 
@@ -60,7 +60,7 @@ pub struct Sessions {
 
 impl Sessions {
     /// Divides a trace.
-    pub fn of(trace: &Trace, config: &SessionConfig) -> Sessions {
+    pub fn of(trace: &Trace, config: &SessionConfig) -> Self {
         struct Open {
             session: u32,
             last: u64,
@@ -111,7 +111,7 @@ impl Sessions {
             requests[*place as usize] = request;
             *place += 1;
         }
-        Sessions { sessions, requests, span_ns }
+        Self { sessions, requests, span_ns }
     }
 
     /// Number of sessions.

@@ -74,7 +74,7 @@ pub(crate) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    pub(crate) fn new(config: &'a ReplayConfig, trace: &'a Trace, site: &'a Site) -> Shared<'a> {
+    pub(crate) fn new(config: &'a ReplayConfig, trace: &'a Trace, site: &'a Site) -> Self {
         Shared {
             config,
             trace,

@@ -62,7 +62,7 @@ impl Site {
     ///
     /// # Errors
     /// [`SiteError`].
-    pub fn create(root: &Path, trace: &Trace) -> Result<Site, SiteError> {
+    pub fn create(root: &Path, trace: &Trace) -> Result<Self, SiteError> {
         let failed = |source| SiteError::Io { root: root.to_owned(), source };
         make_directory(root).map_err(failed)?;
         if fs::read_dir(root).map_err(failed)?.next().is_some() {
@@ -75,7 +75,7 @@ impl Site {
             bytes: object.bytes.max(LINE_BYTES as u64),
         };
         let files = trace.objects.iter().enumerate().map(file).collect();
-        let site = Site { root: root.canonicalize().map_err(failed)?, files, directories };
+        let site = Self { root: root.canonicalize().map_err(failed)?, files, directories };
         site.fill().map_err(failed)?;
         Ok(site)
     }

@@ -54,7 +54,7 @@ impl StaticSite {
         }
         let mut is_made = [false; 256];
         for object in &trace.objects {
-            let path = root.join(&StaticSite::target(object.id)[1..]);
+            let path = root.join(&Self::target(object.id)[1..]);
             let directory = (object.id >> 56) as usize;
             if let Some(parent) = path.parent()
                 && !std::mem::replace(&mut is_made[directory], true)
@@ -72,7 +72,7 @@ impl StaticSite {
     /// [`CheckError`], the first one.
     pub fn check(root: &Path, trace: &Trace) -> Result<(), CheckError> {
         for object in &trace.objects {
-            let path = root.join(&StaticSite::target(object.id)[1..]);
+            let path = root.join(&Self::target(object.id)[1..]);
             match fs::metadata(&path) {
                 Err(source) => return Err(CheckError::Io { path, source }),
                 Ok(file) if file.len() != object.bytes => {

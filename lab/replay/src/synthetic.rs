@@ -23,8 +23,8 @@ pub struct SyntheticConfig {
 }
 
 impl Default for SyntheticConfig {
-    fn default() -> SyntheticConfig {
-        SyntheticConfig { objects: 400, requests: 50_000, exponent: 0.8, bytes_min: 64, bytes_max: 512 << 10, seed: 1 }
+    fn default() -> Self {
+        Self { objects: 400, requests: 50_000, exponent: 0.8, bytes_min: 64, bytes_max: 512 << 10, seed: 1 }
     }
 }
 

@@ -139,10 +139,10 @@ impl Trace {
     ///
     /// # Errors
     /// [`TraceError`].
-    pub fn open(path: &Path, format: Option<Format>) -> Result<Trace, TraceError> {
+    pub fn open(path: &Path, format: Option<Format>) -> Result<Self, TraceError> {
         let failed = |source: ReadError| TraceError::Read { path: path.to_owned(), source };
         let mut reader = Reader::open(path, format).map_err(failed)?;
-        let trace = Trace::read_all(&mut reader, failed)?;
+        let trace = Self::read_all(&mut reader, failed)?;
         if trace.requests.is_empty() {
             let (bad_lines, first_bad) = (trace.counts.bad_lines, told(reader.bad()));
             return Err(TraceError::NoRequests {
@@ -159,10 +159,10 @@ impl Trace {
     ///
     /// # Errors
     /// [`TraceError`].
-    pub fn read(log: impl Read + Send, format: Option<Format>) -> Result<(Trace, Format), TraceError> {
+    pub fn read(log: impl Read + Send, format: Option<Format>) -> Result<(Self, Format), TraceError> {
         let failed = |source: ReadError| TraceError::Read { path: PathBuf::from("the log"), source };
         let mut reader = Reader::new(log, format).map_err(failed)?;
-        Ok((Trace::read_all(&mut reader, failed)?, reader.format()))
+        Ok((Self::read_all(&mut reader, failed)?, reader.format()))
     }
 
     /// Adds a request.
@@ -211,11 +211,11 @@ impl Trace {
         self.objects.iter().map(|object| object.bytes).sum()
     }
 
-    fn read_all(reader: &mut Reader<'_>, failed: impl Fn(ReadError) -> TraceError) -> Result<Trace, TraceError> {
+    fn read_all(reader: &mut Reader<'_>, failed: impl Fn(ReadError) -> TraceError) -> Result<Self, TraceError> {
         if reader.format().is_of_blocks() {
             return Err(TraceError::Blocks(reader.format()));
         }
-        let (mut trace, mut good) = (Trace::default(), 0u64);
+        let (mut trace, mut good) = (Self::default(), 0u64);
         while let Some(record) = reader.read().map_err(&failed)? {
             good += 1;
             trace.push(&record)?;

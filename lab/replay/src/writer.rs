@@ -62,7 +62,7 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(shared: &'a Shared<'a>, number: usize) -> Writer<'a> {
+    pub(crate) fn new(shared: &'a Shared<'a>, number: usize) -> Self {
         let writers = shared.config.writers;
         // Directories are switched or not by turns, and a writer shall have some of both.
         let is_own = |file: usize| (shared.site.directory(file) / 2) as usize % writers == number;

@@ -38,7 +38,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server =
-            Arc::new(Server { root: root.to_owned(), fault, replies: AtomicU64::new(1), kept: Mutex::default() });
+            Arc::new(Self { root: root.to_owned(), fault, replies: AtomicU64::new(1), kept: Mutex::default() });
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let server = server.clone();

@@ -20,12 +20,12 @@ struct Nginx {
 }
 
 impl Nginx {
-    fn start(folder: &Path, root: &Path) -> Nginx {
+    fn start(folder: &Path, root: &Path) -> Self {
         // Between its choice and its use somebody else may take the port; then nginx ends and another one is tried.
-        (0..5).find_map(|_| Nginx::try_start(folder, root)).expect("nginx is installed and finds a port")
+        (0..5).find_map(|_| Self::try_start(folder, root)).expect("nginx is installed and finds a port")
     }
 
-    fn try_start(folder: &Path, root: &Path) -> Option<Nginx> {
+    fn try_start(folder: &Path, root: &Path) -> Option<Self> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let (path, text, root) = (folder.join("nginx.conf"), folder.display(), root.display());
         let configuration = format!(
@@ -47,7 +47,7 @@ impl Nginx {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(20) && process.try_wait().unwrap().is_none() {
             if TcpStream::connect(address).is_ok() {
-                return Some(Nginx { process, address });
+                return Some(Self { process, address });
             }
             std::thread::sleep(Duration::from_millis(10));
         }

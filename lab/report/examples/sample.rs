@@ -43,7 +43,7 @@ fn misses(size: f64, floor: f64, slope: f64, knee: f64, sharpness: f64) -> f64 {
 }
 
 /// The report.
-pub fn sample() -> Report {
+pub(crate) fn sample() -> Report {
     Report {
         title: "Miss ratios of a web site's trace".into(),
         subtitle: "WorldCup 98, day 46 · 7 000 000 requests for 15 788 objects of 312 MB · simulated, seed 7".into(),

@@ -214,7 +214,7 @@ struct Names {
 
 impl Names {
     /// Letters are smaller where only that keeps a word whole. The plot is taken to be most of the paper.
-    fn of(figure: &Figure, paper: f64) -> Names {
+    fn of(figure: &Figure, paper: f64) -> Self {
         let names = &figure.x.names;
         let slot = (paper - 56.0) / names.len().max(1) as f64;
         let every = (18.0 / slot).ceil().max(1.0);
@@ -223,7 +223,7 @@ impl Names {
             |size: f64| names.iter().flat_map(|it| it.split_whitespace()).all(|it| font::width(it, size) <= room);
         let size = if whole(LABEL) { LABEL } else { 10.5 };
         let lines = names.iter().map(|name| font::wrap(name, size, room, 2)).collect();
-        Names { size, lines }
+        Self { size, lines }
     }
 
     fn lines_max(&self) -> usize {
@@ -428,7 +428,7 @@ struct Bars {
 }
 
 impl Bars {
-    fn of(figure: &Figure, x: &Projection) -> Bars {
+    fn of(figure: &Figure, x: &Projection) -> Self {
         let mut count = 0;
         let order = figure.series.iter().map(|series| {
             (series.style == Style::Bars).then(|| {
@@ -445,7 +445,7 @@ impl Bars {
         let width = (apart * 0.74 / count.max(1) as f64).min(BAR_WIDTH_MAX);
         let points = figure.series.iter().filter(|it| it.style == Style::Bars).flat_map(|it| &it.points);
         let widest = points.map(|point| font::width(&bar_value(&figure.y, point.y), 11.0)).fold(0.0, f64::max);
-        Bars { width, order, count, valued: widest * 1.06 <= width + 4.0 }
+        Self { width, order, count, valued: widest * 1.06 <= width + 4.0 }
     }
 
     fn draw(

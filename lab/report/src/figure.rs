@@ -43,19 +43,19 @@ pub struct Axis {
 
 impl Axis {
     /// An axis whose ends the data decides.
-    pub fn new(label: impl Into<String>, unit: Unit, scale: Scale) -> Axis {
-        Axis { label: label.into(), unit, scale, min: None, max: None, names: Vec::new() }
+    pub fn new(label: impl Into<String>, unit: Unit, scale: Scale) -> Self {
+        Self { label: label.into(), unit, scale, min: None, max: None, names: Vec::new() }
     }
 
     /// An axis of categories, at 0, 1, 2 ...
-    pub fn of_names<N: Into<String>>(label: impl Into<String>, names: impl IntoIterator<Item = N>) -> Axis {
-        Axis { label: label.into(), names: names.into_iter().map(Into::into).collect(), ..Axis::default() }
+    pub fn of_names<N: Into<String>>(label: impl Into<String>, names: impl IntoIterator<Item = N>) -> Self {
+        Self { label: label.into(), names: names.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// The same axis with fixed ends.
     #[must_use]
-    pub fn between(self, min: f64, max: f64) -> Axis {
-        Axis { min: Some(min), max: Some(max), ..self }
+    pub fn between(self, min: f64, max: f64) -> Self {
+        Self { min: Some(min), max: Some(max), ..self }
     }
 }
 
@@ -88,8 +88,8 @@ pub struct Series {
 
 impl Series {
     /// A solid line through points (x, y).
-    pub fn line(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
-        Series {
+    pub fn line(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self {
             name: name.into(),
             points: points.into_iter().map(|(x, y)| Point::new(x, y)).collect(),
             style: Style::Line,
@@ -99,14 +99,14 @@ impl Series {
 
     /// The same points in another style.
     #[must_use]
-    pub fn styled(self, style: Style) -> Series {
-        Series { style, ..self }
+    pub fn styled(self, style: Style) -> Self {
+        Self { style, ..self }
     }
 
     /// The same series in a group.
     #[must_use]
-    pub fn grouped(self, group: impl Into<String>) -> Series {
-        Series { group: Some(group.into()), ..self }
+    pub fn grouped(self, group: impl Into<String>) -> Self {
+        Self { group: Some(group.into()), ..self }
     }
 }
 
@@ -125,13 +125,13 @@ pub struct Point {
 
 impl Point {
     /// A point without an error bar.
-    pub fn new(x: f64, y: f64) -> Point {
-        Point { x, y, low: None, high: None }
+    pub fn new(x: f64, y: f64) -> Self {
+        Self { x, y, low: None, high: None }
     }
 
     /// A point that may lie anywhere from `low` to `high`.
-    pub fn between(x: f64, y: f64, low: f64, high: f64) -> Point {
-        Point { x, y, low: Some(low), high: Some(high) }
+    pub fn between(x: f64, y: f64, low: f64, high: f64) -> Self {
+        Self { x, y, low: Some(low), high: Some(high) }
     }
 }
 
@@ -165,13 +165,13 @@ pub struct Mark {
 
 impl Mark {
     /// A vertical line at an x.
-    pub fn x(at: f64, label: impl Into<String>) -> Mark {
-        Mark { axis: Direction::X, at, label: label.into() }
+    pub fn x(at: f64, label: impl Into<String>) -> Self {
+        Self { axis: Direction::X, at, label: label.into() }
     }
 
     /// A horizontal line at a y.
-    pub fn y(at: f64, label: impl Into<String>) -> Mark {
-        Mark { axis: Direction::Y, at, label: label.into() }
+    pub fn y(at: f64, label: impl Into<String>) -> Self {
+        Self { axis: Direction::Y, at, label: label.into() }
     }
 }
 

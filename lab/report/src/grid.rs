@@ -20,7 +20,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    pub(crate) fn of(table: &Table) -> Written {
+    pub(crate) fn of(table: &Table) -> Self {
         let mut rows = vec![Vec::with_capacity(table.columns.len()); table.rows.len()];
         let mut numeric = Vec::with_capacity(table.columns.len());
         for (index, column) in table.columns.iter().enumerate() {
@@ -38,7 +38,7 @@ impl Written {
                 });
             }
         }
-        Written { heads: table.columns.iter().map(|column| column.name.clone()).collect(), numeric, rows }
+        Self { heads: table.columns.iter().map(|column| column.name.clone()).collect(), numeric, rows }
     }
 }
 

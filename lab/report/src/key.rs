@@ -35,7 +35,7 @@ const GAP: f64 = 18.0;
 impl<'a> Key<'a> {
     /// One series needs no name beside the title's. Names stand at the ends if all series are curves that end at the
     /// right, and the names leave most of the paper to the plot.
-    pub(crate) fn choose(samples: &[Sample<'a>], x: &Projection, paper: f64, height: f64) -> Key<'a> {
+    pub(crate) fn choose(samples: &[Sample<'a>], x: &Projection, paper: f64, height: f64) -> Self {
         if samples.len() < 2 {
             return Key::None;
         }

@@ -103,8 +103,8 @@ impl Paint {
     /// A colour, as an attribute's value.
     pub(crate) fn colour(self, role: Role) -> String {
         match self {
-            Paint::Fixed => LIGHT.colour(role).to_owned(),
-            Paint::Variables => format!("var(--{})", variable(role)),
+            Self::Fixed => LIGHT.colour(role).to_owned(),
+            Self::Variables => format!("var(--{})", variable(role)),
         }
     }
 }
@@ -205,19 +205,19 @@ impl Shape {
             path + "Z"
         };
         match self {
-            Shape::Circle => {
+            Self::Circle => {
                 format!("M{:.1} {y:.1}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0Z", x - r, d = 2.0 * r)
             }
-            Shape::Square => polygon(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
-            Shape::Triangle => polygon(&[(0.0, -1.25), (1.15, 0.8), (-1.15, 0.8)]),
-            Shape::TriangleDown => polygon(&[(0.0, 1.25), (1.15, -0.8), (-1.15, -0.8)]),
-            Shape::Diamond => polygon(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
-            Shape::Plus => polygon(&plus()),
-            Shape::Cross => {
+            Self::Square => polygon(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
+            Self::Triangle => polygon(&[(0.0, -1.25), (1.15, 0.8), (-1.15, 0.8)]),
+            Self::TriangleDown => polygon(&[(0.0, 1.25), (1.15, -0.8), (-1.15, -0.8)]),
+            Self::Diamond => polygon(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
+            Self::Plus => polygon(&plus()),
+            Self::Cross => {
                 let half = std::f64::consts::FRAC_1_SQRT_2;
                 polygon(&plus().map(|(dx, dy)| ((dx - dy) * half, (dx + dy) * half)))
             }
-            Shape::Star => {
+            Self::Star => {
                 let corner = |index: u8| {
                     let angle = std::f64::consts::PI * f64::from(index) / 5.0;
                     let reach = if index.is_multiple_of(2) { 1.45 } else { 0.62 };

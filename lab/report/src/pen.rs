@@ -24,8 +24,8 @@ pub(crate) struct Letters {
 }
 
 impl Letters {
-    pub(crate) fn new(size: f64, role: Role) -> Letters {
-        Letters { size, role, medium: false, halo: false }
+    pub(crate) fn new(size: f64, role: Role) -> Self {
+        Self { size, role, medium: false, halo: false }
     }
 }
 
@@ -37,8 +37,8 @@ pub(crate) struct Pen {
 }
 
 impl Pen {
-    pub(crate) fn new(paint: Paint) -> Pen {
-        Pen { out: String::new(), paint }
+    pub(crate) fn new(paint: Paint) -> Self {
+        Self { out: String::new(), paint }
     }
 
     pub(crate) fn raw(&mut self, svg: &str) {

@@ -199,8 +199,8 @@ struct Field {
 }
 
 impl Field {
-    fn new(columns: usize, rows: usize, charset: Charset) -> Field {
-        Field { columns, rows, charset, dots: vec![0; columns * rows], letters: vec![None; columns * rows] }
+    fn new(columns: usize, rows: usize, charset: Charset) -> Self {
+        Self { columns, rows, charset, dots: vec![0; columns * rows], letters: vec![None; columns * rows] }
     }
 
     fn line(&self, row: usize) -> String {

@@ -32,8 +32,8 @@ pub struct Fact {
 
 impl Fact {
     /// A fact with a note, which may be empty.
-    pub fn new(label: impl Into<String>, value: impl Into<String>, note: impl Into<String>) -> Fact {
-        Fact { label: label.into(), value: value.into(), note: note.into() }
+    pub fn new(label: impl Into<String>, value: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { label: label.into(), value: value.into(), note: note.into() }
     }
 }
 

@@ -34,10 +34,10 @@ pub(crate) struct Tick {
 
 impl Projection {
     /// The axis's own ends, or where those are not given or impossible, the data's.
-    pub(crate) fn new(axis: &Axis, values: impl Iterator<Item = f64>, zero: bool) -> Projection {
+    pub(crate) fn new(axis: &Axis, values: impl Iterator<Item = f64>, zero: bool) -> Self {
         let scale = axis_scale(axis);
         if !axis.names.is_empty() {
-            return Projection { scale, min: -0.5, max: axis.names.len() as f64 - 0.5, from: 0.0, to: 1.0 };
+            return Self { scale, min: -0.5, max: axis.names.len() as f64 - 0.5, from: 0.0, to: 1.0 };
         }
         let placed = |value: f64| has_place(scale, value);
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -58,16 +58,16 @@ impl Projection {
             (min, max) = (max, min);
         }
         let (min, max) = widened(scale, min, max);
-        Projection { scale, min, max, from: 0.0, to: 1.0 }
+        Self { scale, min, max, from: 0.0, to: 1.0 }
     }
 
     /// The same axis on paper.
-    pub(crate) fn onto(self, from: f64, to: f64) -> Projection {
-        Projection { from, to, ..self }
+    pub(crate) fn onto(self, from: f64, to: f64) -> Self {
+        Self { from, to, ..self }
     }
 
     /// The same axis with its ends at ticks, but an end that `axis` gives; percentages do not end above 100.
-    pub(crate) fn rounded(mut self, axis: &Axis, values_max: f64) -> Projection {
+    pub(crate) fn rounded(mut self, axis: &Axis, values_max: f64) -> Self {
         if self.scale != Scale::Linear || !axis.names.is_empty() {
             return self;
         }

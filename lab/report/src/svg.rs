@@ -26,9 +26,9 @@ pub struct Size {
 
 impl Size {
     /// One of two columns of a paper: 3.5 inches wide, without a title.
-    pub const COLUMN: Size = Size { width: 336, height: 252, title: false };
+    pub const COLUMN: Self = Self { width: 336, height: 252, title: false };
     /// A slide or a page: with a title.
-    pub const PAGE: Size = Size { width: 720, height: 432, title: true };
+    pub const PAGE: Self = Self { width: 720, height: 432, title: true };
 
     fn clamped(self) -> (f64, f64) {
         (f64::from(self.width.clamp(200, 4000)), f64::from(self.height.clamp(140, 4000)))

@@ -26,8 +26,8 @@ pub struct Column {
 
 impl Column {
     /// A column of numbers in a unit; text in it is left as it is.
-    pub fn new(name: impl Into<String>, unit: Unit) -> Column {
-        Column { name: name.into(), unit }
+    pub fn new(name: impl Into<String>, unit: Unit) -> Self {
+        Self { name: name.into(), unit }
     }
 }
 
@@ -42,13 +42,13 @@ pub struct Row {
 
 impl Row {
     /// A row like the others.
-    pub fn new(cells: impl IntoIterator<Item = Cell>) -> Row {
-        Row { cells: cells.into_iter().collect(), highlight: false }
+    pub fn new(cells: impl IntoIterator<Item = Cell>) -> Self {
+        Self { cells: cells.into_iter().collect(), highlight: false }
     }
 
     /// A row that the reader should find first.
-    pub fn highlighted(cells: impl IntoIterator<Item = Cell>) -> Row {
-        Row { cells: cells.into_iter().collect(), highlight: true }
+    pub fn highlighted(cells: impl IntoIterator<Item = Cell>) -> Self {
+        Self { cells: cells.into_iter().collect(), highlight: true }
     }
 }
 
@@ -66,25 +66,25 @@ pub enum Cell {
 }
 
 impl From<f64> for Cell {
-    fn from(number: f64) -> Cell {
-        Cell::Number(number)
+    fn from(number: f64) -> Self {
+        Self::Number(number)
     }
 }
 
 impl From<&str> for Cell {
-    fn from(text: &str) -> Cell {
-        Cell::Text(text.to_owned())
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
     }
 }
 
 impl From<String> for Cell {
-    fn from(text: String) -> Cell {
-        Cell::Text(text)
+    fn from(text: String) -> Self {
+        Self::Text(text)
     }
 }
 
-impl<T: Into<Cell>> From<Option<T>> for Cell {
-    fn from(value: Option<T>) -> Cell {
-        value.map_or(Cell::Missing, Into::into)
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Missing, Into::into)
     }
 }

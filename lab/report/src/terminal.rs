@@ -15,8 +15,8 @@ pub struct Terminal {
 
 impl Default for Terminal {
     /// 80 columns, 18 rows for a figure, Unicode.
-    fn default() -> Terminal {
-        Terminal { width: 80, height: 18, charset: Charset::Unicode }
+    fn default() -> Self {
+        Self { width: 80, height: 18, charset: Charset::Unicode }
     }
 }
 

@@ -57,11 +57,11 @@ impl Unit {
 
     fn format_size(self, size: f64) -> String {
         match self {
-            Unit::Bytes => in_parts(size, &BYTES, 1024.0),
-            Unit::Seconds => in_parts(size, &SECONDS, 1000.0),
-            Unit::Percent => plain(size, percent_decimals(size)) + " %",
-            Unit::Count if size.fract() == 0.0 || size >= 1000.0 => plain(size, 0),
-            Unit::Count | Unit::Number => significant(size, 4),
+            Self::Bytes => in_parts(size, &BYTES, 1024.0),
+            Self::Seconds => in_parts(size, &SECONDS, 1000.0),
+            Self::Percent => plain(size, percent_decimals(size)) + " %",
+            Self::Count if size.fract() == 0.0 || size >= 1000.0 => plain(size, 0),
+            Self::Count | Self::Number => significant(size, 4),
         }
     }
 
@@ -69,12 +69,12 @@ impl Unit {
     pub(crate) fn format_column(self, values: &[Option<f64>]) -> Vec<String> {
         let finite = || values.iter().flatten().copied().filter(|value| value.is_finite());
         let suffix = match self {
-            Unit::Percent => " %",
-            Unit::Number if finite().all(|value| (PLAIN_MIN..PLAIN_MAX).contains(&value.abs()) || value == 0.0) => "",
+            Self::Percent => " %",
+            Self::Number if finite().all(|value| (PLAIN_MIN..PLAIN_MAX).contains(&value.abs()) || value == 0.0) => "",
             _ => return values.iter().map(|value| value.map_or(MISSING.to_owned(), |it| self.format(it))).collect(),
         };
         let of_one = |value: f64| match self {
-            Unit::Percent => percent_decimals(value.abs()).min(3),
+            Self::Percent => percent_decimals(value.abs()).min(3),
             _ => decimals_of(&significant(value.abs(), 4)).min(4),
         };
         let decimals = finite().map(of_one).max().unwrap_or(0);
@@ -94,17 +94,17 @@ impl Unit {
             let sign = if value < 0.0 { "−" } else { "" };
             let size = value.abs();
             let (of, suffix) = match (self, linear) {
-                _ if size == 0.0 => (1.0, if self == Unit::Percent { " %" } else { "" }),
-                (Unit::Bytes, true) => part(largest, &BYTES),
-                (Unit::Seconds, true) => part(largest, &SECONDS),
-                (Unit::Count, true) => part(largest / 10.0, &COUNTS),
-                (Unit::Bytes, false) => part(size, &BYTES),
-                (Unit::Seconds, false) => part(size, &SECONDS),
-                (Unit::Count, false) => part(size, &COUNTS),
-                (Unit::Percent, _) => (1.0, " %"),
-                (Unit::Number, _) => (1.0, ""),
+                _ if size == 0.0 => (1.0, if self == Self::Percent { " %" } else { "" }),
+                (Self::Bytes, true) => part(largest, &BYTES),
+                (Self::Seconds, true) => part(largest, &SECONDS),
+                (Self::Count, true) => part(largest / 10.0, &COUNTS),
+                (Self::Bytes, false) => part(size, &BYTES),
+                (Self::Seconds, false) => part(size, &SECONDS),
+                (Self::Count, false) => part(size, &COUNTS),
+                (Self::Percent, _) => (1.0, " %"),
+                (Self::Number, _) => (1.0, ""),
             };
-            let of = if largest / 10.0 < 1.0 && self == Unit::Count && linear { 1.0 } else { of };
+            let of = if largest / 10.0 < 1.0 && self == Self::Count && linear { 1.0 } else { of };
             format!("{sign}{}{suffix}", significant(size / of, 6))
         };
         values.iter().map(|value| one(*value)).collect()
@@ -112,16 +112,16 @@ impl Unit {
 
     /// The part of the unit that numbers up to `largest` are multiples of: ticks are round in it.
     pub(crate) fn tick_base(self, largest: f64) -> f64 {
-        if self == Unit::Bytes { part(largest, &BYTES).0 } else { 1.0 }
+        if self == Self::Bytes { part(largest, &BYTES).0 } else { 1.0 }
     }
 
     /// The unit in words, for the head of a column of bare numbers.
     pub(crate) fn word(self) -> Option<&'static str> {
         match self {
-            Unit::Bytes => Some("bytes"),
-            Unit::Percent => Some("percent"),
-            Unit::Seconds => Some("seconds"),
-            Unit::Count | Unit::Number => None,
+            Self::Bytes => Some("bytes"),
+            Self::Percent => Some("percent"),
+            Self::Seconds => Some("seconds"),
+            Self::Count | Self::Number => None,
         }
     }
 }

@@ -20,39 +20,39 @@ impl Access {
     ///
     /// # Panics
     /// In debug builds, if the number is larger than [`Access::OBJECTS_MAX`].
-    pub fn new(object: u32, bytes: u64) -> Access {
-        debug_assert!(object <= Access::OBJECTS_MAX);
-        Access { word: object, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+    pub fn new(object: u32, bytes: u64) -> Self {
+        debug_assert!(object <= Self::OBJECTS_MAX);
+        Self { word: object, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
     }
 
     /// The same, but what is cached of the object is out of date and goes before it.
     #[must_use]
-    pub fn changed(self, changed: bool) -> Access {
-        if changed { Access { word: self.word | CHANGED, ..self } } else { self }
+    pub fn changed(self, changed: bool) -> Self {
+        if changed { Self { word: self.word | CHANGED, ..self } } else { self }
     }
 
     /// The same, but the reply cannot become an entry: it has no body, or not the whole.
     #[must_use]
-    pub fn without_fill(self, without: bool) -> Access {
-        if without { Access { word: self.word | NO_FILL, ..self } } else { self }
+    pub fn without_fill(self, without: bool) -> Self {
+        if without { Self { word: self.word | NO_FILL, ..self } } else { self }
     }
 
     /// The same as the last access of its request.
     #[must_use]
-    pub fn ending(self, ends: bool) -> Access {
-        if ends { Access { word: self.word | ENDS, ..self } } else { self }
+    pub fn ending(self, ends: bool) -> Self {
+        if ends { Self { word: self.word | ENDS, ..self } } else { self }
     }
 
     /// The same, of another object; none if there is no such number.
     #[must_use]
-    pub fn with_object(self, object: u32) -> Option<Access> {
-        (object <= Access::OBJECTS_MAX).then_some(Access { word: self.word & !Access::OBJECTS_MAX | object, ..self })
+    pub fn with_object(self, object: u32) -> Option<Self> {
+        (object <= Self::OBJECTS_MAX).then_some(Self { word: self.word & !Self::OBJECTS_MAX | object, ..self })
     }
 
     /// The object's number.
     #[inline]
     pub fn object(self) -> u32 {
-        self.word & Access::OBJECTS_MAX
+        self.word & Self::OBJECTS_MAX
     }
 
     /// Bytes that are sent; if the reply can become an entry, the object's size.

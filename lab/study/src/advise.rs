@@ -25,8 +25,8 @@ impl Objective {
     pub fn share(self, point: &Point) -> f64 {
         let counts = &point.counts;
         match self {
-            Objective::Requests => counts.request_hits as f64 / counts.requests.max(1) as f64,
-            Objective::Bytes => counts.hit_bytes as f64 / counts.bytes.max(1) as f64,
+            Self::Requests => counts.request_hits as f64 / counts.requests.max(1) as f64,
+            Self::Bytes => counts.hit_bytes as f64 / counts.bytes.max(1) as f64,
         }
     }
 }

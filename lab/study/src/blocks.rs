@@ -10,7 +10,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 
 /// Numbers for blocks, in the order of their first accesses.
 #[derive(Debug, Default)]
-pub struct BlockNumbers {
+pub(crate) struct BlockNumbers {
     numbers: HashMap<(u32, u64), Block, FixedState>,
     /// How often each object has changed.
     changes: Vec<u32>,
@@ -25,7 +25,7 @@ struct Block {
 
 impl BlockNumbers {
     /// How many there are.
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.numbers.len() as u32
     }
 
@@ -34,7 +34,12 @@ impl BlockNumbers {
     ///
     /// # Errors
     /// [`TooManyObjects`]
-    pub fn push(&mut self, access: Access, offset: u64, accesses: &mut Vec<Access>) -> Result<(), TooManyObjects> {
+    pub(crate) fn push(
+        &mut self,
+        access: Access,
+        offset: u64,
+        accesses: &mut Vec<Access>,
+    ) -> Result<(), TooManyObjects> {
         let object = access.object() as usize;
         if object >= self.changes.len() {
             self.changes.resize(object + 1, 0);

@@ -136,8 +136,8 @@ pub const PERCENTILES: [f64; 7] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0];
 
 impl Census {
     /// Follows a sample of the objects, and of the clients, if there are more than this.
-    pub fn sampled(objects_max: u32) -> Census {
-        Census { samplers: Some([Sampler::new(objects_max); 2]), ..Census::default() }
+    pub fn sampled(objects_max: u32) -> Self {
+        Self { samplers: Some([Sampler::new(objects_max); 2]), ..Self::default() }
     }
 
     /// Bytes that are held, but for the names.

@@ -25,8 +25,8 @@ pub struct Choice {
 }
 
 impl From<PolicyName> for Choice {
-    fn from(policy: PolicyName) -> Choice {
-        Choice { policy, parameters: Parameters::default(), object_max: None, second_hit: false }
+    fn from(policy: PolicyName) -> Self {
+        Self { policy, parameters: Parameters::default(), object_max: None, second_hit: false }
     }
 }
 
@@ -150,7 +150,7 @@ fn names() -> String {
 impl FromStr for Choice {
     type Err = ChoiceError;
 
-    fn from_str(text: &str) -> Result<Choice, ChoiceError> {
+    fn from_str(text: &str) -> Result<Self, ChoiceError> {
         let mut parts = text.split('+').map(|part| part.trim().to_ascii_lowercase());
         let first = parts.next().unwrap_or_default();
         let mut settings = first.split(':');
@@ -158,7 +158,7 @@ impl FromStr for Choice {
         let policy = PolicyName::ALL
             .into_iter()
             .find(|policy| policy.name() == name || policy.title().eq_ignore_ascii_case(&name));
-        let mut choice = Choice::from(policy.ok_or(ChoiceError::Policy(name))?);
+        let mut choice = Self::from(policy.ok_or(ChoiceError::Policy(name))?);
         choice.parameters = Parameters::of(choice.policy, settings)?;
         for filter in parts {
             if choice.policy == PolicyName::PfooL {

@@ -25,7 +25,7 @@ pub struct Counts {
 
 impl Counts {
     /// Adds what another cache did.
-    pub fn add(&mut self, other: &Counts) {
+    pub fn add(&mut self, other: &Self) {
         self.accesses += other.accesses;
         self.hits += other.hits;
         self.requests += other.requests;

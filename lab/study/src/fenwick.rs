@@ -2,20 +2,20 @@
 
 /// A row of numbers.
 #[derive(Clone, Debug, Default)]
-pub struct Fenwick {
+pub(crate) struct Fenwick {
     /// Sums of the ranges that end here, as the lowest bit of the place says how long; place 0 is not used.
     sums: Vec<u64>,
 }
 
 impl Fenwick {
     /// So many zeros.
-    pub fn new(length: usize) -> Fenwick {
-        Fenwick { sums: vec![0; length + 1] }
+    pub(crate) fn new(length: usize) -> Self {
+        Self { sums: vec![0; length + 1] }
     }
 
     /// Adds to a number; a difference that is less than zero wraps.
     #[inline]
-    pub fn add(&mut self, at: usize, difference: u64) {
+    pub(crate) fn add(&mut self, at: usize, difference: u64) {
         let mut place = at + 1;
         while let Some(sum) = self.sums.get_mut(place) {
             *sum = sum.wrapping_add(difference);
@@ -25,7 +25,7 @@ impl Fenwick {
 
     /// Sum of all numbers before this one.
     #[inline]
-    pub fn sum_before(&self, at: usize) -> u64 {
+    pub(crate) fn sum_before(&self, at: usize) -> u64 {
         let mut place = at;
         let mut sum = 0u64;
         while place > 0 {

@@ -105,8 +105,8 @@ struct Raw {
 
 impl Loader {
     /// Nothing is loaded.
-    pub fn new(config: &LoadConfig) -> Loader {
-        Loader {
+    pub fn new(config: &LoadConfig) -> Self {
+        Self {
             config: *config,
             targets: Numbers::default(),
             names: Vec::new(),

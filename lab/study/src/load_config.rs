@@ -83,8 +83,8 @@ pub struct LoadConfig {
 
 impl Default for LoadConfig {
     /// Whole objects of a web server on a card.
-    fn default() -> LoadConfig {
-        LoadConfig {
+    fn default() -> Self {
+        Self {
             unit: Unit::Objects,
             room: Room::Bytes,
             replies: Replies::AsLogged,

@@ -169,7 +169,7 @@ impl Step {
         }
     }
 
-    fn add(&mut self, other: &Step) {
+    fn add(&mut self, other: &Self) {
         self.hits += other.hits;
         self.hit_bytes += other.hit_bytes;
         self.request_hits += other.request_hits;
@@ -177,7 +177,7 @@ impl Step {
     }
 
     fn counts(self, total: &Counts) -> Counts {
-        let Step { hits, hit_bytes, request_hits, purged } = self;
+        let Self { hits, hit_bytes, request_hits, purged } = self;
         Counts { hits, hit_bytes, request_hits, purged, ..*total }
     }
 }

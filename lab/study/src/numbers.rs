@@ -12,7 +12,7 @@ const SLOTS_MIN: usize = 1 << 10;
 
 /// Names numbered so far; a name is a hash or a number of its own.
 #[derive(Debug)]
-pub struct Numbers {
+pub(crate) struct Numbers {
     /// A name and its number plus 1; 0: free. A power of two of them.
     slots: Vec<(u64, u32)>,
     len: u32,
@@ -21,15 +21,15 @@ pub struct Numbers {
 }
 
 impl Default for Numbers {
-    fn default() -> Numbers {
-        Numbers { slots: vec![(0, 0); SLOTS_MIN], len: 0, hasher: RandomState::default() }
+    fn default() -> Self {
+        Self { slots: vec![(0, 0); SLOTS_MIN], len: 0, hasher: RandomState::default() }
     }
 }
 
 impl Numbers {
     /// The number of a name: the next one, if it is new. None if there are `u32::MAX` already.
     #[inline]
-    pub fn number(&mut self, name: u64) -> Option<u32> {
+    pub(crate) fn number(&mut self, name: u64) -> Option<u32> {
         let mut at = self.place(name);
         loop {
             let (known, number) = self.slots[at];
@@ -44,7 +44,7 @@ impl Numbers {
     }
 
     /// The number of a name that has one.
-    pub fn find(&self, name: u64) -> Option<u32> {
+    pub(crate) fn find(&self, name: u64) -> Option<u32> {
         let mut at = self.place(name);
         loop {
             match self.slots[at] {
@@ -57,17 +57,17 @@ impl Numbers {
 
     /// Reads where a name is looked for. What comes back is only there to be used for something.
     #[inline]
-    pub fn touch(&self, name: u64) -> u32 {
+    pub(crate) fn touch(&self, name: u64) -> u32 {
         self.slots[self.place(name)].1
     }
 
     /// Bytes that are held.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         std::mem::size_of_val(&self.slots[..])
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 

@@ -132,8 +132,8 @@ impl Parameters {
     ///
     /// # Errors
     /// [`ParameterError`]
-    pub fn of<'a>(policy: PolicyName, texts: impl Iterator<Item = &'a str>) -> Result<Parameters, ParameterError> {
-        let mut parameters = Parameters::default();
+    pub fn of<'a>(policy: PolicyName, texts: impl Iterator<Item = &'a str>) -> Result<Self, ParameterError> {
+        let mut parameters = Self::default();
         for text in texts {
             let (name, value) = text.split_once('=').unwrap_or((text, ""));
             let (name, value) = (name.trim(), value.trim());
@@ -232,9 +232,9 @@ impl Kind {
         let (text, scale) = text.strip_suffix('%').map_or((text, 1.0), |text| (text, 100.0));
         let number = || text.trim().parse::<f64>().ok().map(|number| number / scale);
         match self {
-            Kind::Share(most) => number().filter(|share| (0.0..=most).contains(share)),
-            Kind::Number(least, most) => number().filter(|number| scale == 1.0 && (least..=most).contains(number)),
-            Kind::Word(words) => words.iter().position(|word| *word == text).map(|at| at as f64),
+            Self::Share(most) => number().filter(|share| (0.0..=most).contains(share)),
+            Self::Number(least, most) => number().filter(|number| scale == 1.0 && (least..=most).contains(number)),
+            Self::Word(words) => words.iter().position(|word| *word == text).map(|at| at as f64),
         }
     }
 }
@@ -242,9 +242,9 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Share(most) => write!(f, "a share from 0% to {}%", 100.0 * most),
-            Kind::Number(least, most) => write!(f, "a number from {least} to {most}"),
-            Kind::Word(words) => f.write_str(&words.join(" or ")),
+            Self::Share(most) => write!(f, "a share from 0% to {}%", 100.0 * most),
+            Self::Number(least, most) => write!(f, "a number from {least} to {most}"),
+            Self::Word(words) => f.write_str(&words.join(" or ")),
         }
     }
 }

@@ -47,7 +47,7 @@ struct Object {
 impl Bound {
     /// Finds and sorts the intervals. Memory: 24 bytes for each object, and 40 for each access that could be a hit; 16 more for
     /// each request of several accesses.
-    pub fn new(workload: &Workload) -> Bound {
+    pub fn new(workload: &Workload) -> Self {
         let warm_up = workload.warm_up.min(workload.accesses.len());
         let mut objects = vec![Object { last: 0, room: u64::MAX }; workload.objects as usize];
         let steps = (workload.accesses.len() - warm_up) as u64;
@@ -90,7 +90,7 @@ impl Bound {
         bytes.sort_unstable_by(|(a, a_bytes), (b, b_bytes)| {
             (u128::from(a.cost) * u128::from(*b_bytes)).cmp(&(u128::from(b.cost) * u128::from(*a_bytes)))
         });
-        Bound { total, steps, accesses, requests, bytes }
+        Self { total, steps, accesses, requests, bytes }
     }
 
     /// What no cache with so much memory can surpass: hits, hits of requests, and bytes.

@@ -10,7 +10,7 @@ const NEVER: u32 = u32::MAX;
 
 /// The order.
 #[derive(Debug)]
-pub struct Recency<S> {
+pub(crate) struct Recency<S> {
     /// Slot of each object.
     slot_of: Vec<u32>,
     /// Object of each slot in use.
@@ -22,7 +22,7 @@ pub struct Recency<S> {
 
 /// What an object found at its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Before {
+pub(crate) struct Before {
     /// Room of all objects that were used since its last use.
     pub since: u64,
     /// Its room then.
@@ -31,15 +31,15 @@ pub struct Before {
 
 impl<S: Slots> Recency<S> {
     /// None of so many objects has been used.
-    pub fn new(objects: u32, mut slots: S) -> Recency<S> {
+    pub(crate) fn new(objects: u32, mut slots: S) -> Self {
         let length = 2 * objects as usize + 64;
         slots.clear(length);
-        Recency { slot_of: vec![NEVER; objects as usize], object_at: vec![0; length], slots, next: 0, total: 0 }
+        Self { slot_of: vec![NEVER; objects as usize], object_at: vec![0; length], slots, next: 0, total: 0 }
     }
 
     /// An object is used, and has so much room now.
     #[inline]
-    pub fn access(&mut self, object: u32, room: u64) -> Option<Before> {
+    pub(crate) fn access(&mut self, object: u32, room: u64) -> Option<Before> {
         if self.next as usize == self.object_at.len() {
             self.move_together();
         }
@@ -58,7 +58,7 @@ impl<S: Slots> Recency<S> {
     }
 
     /// An object is as if it had never been used.
-    pub fn forget(&mut self, object: u32) {
+    pub(crate) fn forget(&mut self, object: u32) {
         let slot = std::mem::replace(&mut self.slot_of[object as usize], NEVER);
         if slot != NEVER {
             self.total -= self.slots.take(slot as usize);
@@ -87,7 +87,7 @@ impl<S: Slots> Recency<S> {
 }
 
 /// Room by slot.
-pub trait Slots {
+pub(crate) trait Slots {
     /// So many empty slots.
     fn clear(&mut self, length: usize);
     /// Fills an empty slot.
@@ -100,7 +100,7 @@ pub trait Slots {
 
 /// All slots in use have room 1: a bit each.
 #[derive(Debug, Default)]
-pub struct Ones {
+pub(crate) struct Ones {
     blocks: Vec<u64>,
     sums: Fenwick,
 }
@@ -137,7 +137,7 @@ const BLOCK: usize = 32;
 
 /// Each slot has a room of its own.
 #[derive(Debug, Default)]
-pub struct Sums {
+pub(crate) struct Sums {
     rooms: Vec<u64>,
     sums: Fenwick,
 }

@@ -19,9 +19,9 @@ impl Room {
     #[inline]
     pub fn of(self, bytes: u64) -> u64 {
         match self {
-            Room::Bytes => bytes.max(1),
-            Room::Slots(slot) => bytes.div_ceil(u64::from(slot.max(1))).max(1) * u64::from(slot.max(1)),
-            Room::One => 1,
+            Self::Bytes => bytes.max(1),
+            Self::Slots(slot) => bytes.div_ceil(u64::from(slot.max(1))).max(1) * u64::from(slot.max(1)),
+            Self::One => 1,
         }
     }
 }

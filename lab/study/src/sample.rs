@@ -14,31 +14,31 @@ const KEPT: f64 = 0.75;
 
 /// A threshold for hashes of objects.
 #[derive(Clone, Copy, Debug)]
-pub struct Sampler {
+pub(crate) struct Sampler {
     threshold: u64,
     objects_max: usize,
 }
 
 impl Sampler {
     /// Everything is followed, until there are more objects than this.
-    pub fn new(objects_max: u32) -> Sampler {
-        Sampler { threshold: u64::MAX, objects_max: objects_max.max(1) as usize }
+    pub(crate) fn new(objects_max: u32) -> Self {
+        Self { threshold: u64::MAX, objects_max: objects_max.max(1) as usize }
     }
 
     /// Whether an object is followed.
     #[inline]
-    pub fn follows(&self, object: u64) -> bool {
+    pub(crate) fn follows(&self, object: u64) -> bool {
         hash(object) <= self.threshold
     }
 
     /// Whether so many objects are too many.
     #[inline]
-    pub fn is_full(&self, objects: usize) -> bool {
+    pub(crate) fn is_full(&self, objects: usize) -> bool {
         objects > self.objects_max
     }
 
     /// Lowers the threshold, so that it leaves three quarters of these objects.
-    pub fn lower(&mut self, objects: impl Iterator<Item = u64>) {
+    pub(crate) fn lower(&mut self, objects: impl Iterator<Item = u64>) {
         let mut hashes: Vec<u64> = objects.map(hash).collect();
         let kept = (hashes.len() as f64 * KEPT) as usize;
         if let Some(last) = kept.checked_sub(1) {
@@ -47,7 +47,7 @@ impl Sampler {
     }
 
     /// The share of all objects that is followed, above 0 and at most 1.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         (self.threshold as f64 / u64::MAX as f64).max(f64::MIN_POSITIVE)
     }
 }

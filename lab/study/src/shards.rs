@@ -21,7 +21,7 @@ use crate::{Room, Size};
 /// Independent samples.
 pub const GROUPS: usize = 8;
 /// 97.5 % quantile of Student's t with `GROUPS - 1` degrees of freedom.
-pub const STUDENT_T: f64 = 2.365;
+pub(crate) const STUDENT_T: f64 = 2.365;
 
 /// Settings of [`Shards`].
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +35,8 @@ pub struct ShardsConfig {
 }
 
 impl Default for ShardsConfig {
-    fn default() -> ShardsConfig {
-        ShardsConfig { objects_max: 1 << 17, room: Room::Bytes, seed: 1 }
+    fn default() -> Self {
+        Self { objects_max: 1 << 17, room: Room::Bytes, seed: 1 }
     }
 }
 
@@ -67,9 +67,9 @@ pub struct Shards {
 
 impl Shards {
     /// Nothing has been asked for.
-    pub fn new(config: &ShardsConfig) -> Shards {
+    pub fn new(config: &ShardsConfig) -> Self {
         let each = (config.objects_max as usize / GROUPS).max(16) as u32;
-        Shards {
+        Self {
             groups: (0..GROUPS).map(|_| Group::new(each, 1.0 / GROUPS as f64)).collect(),
             room: config.room,
             seed: config.seed,

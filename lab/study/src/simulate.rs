@@ -19,8 +19,8 @@ pub struct Cache<P> {
 
 impl<P: Policy> Cache<P> {
     /// A cache that has so much room.
-    pub fn new(policy: P, memory: u64) -> Cache<P> {
-        Cache { policy, memory, counts: Counts::default(), request_hits: true }
+    pub fn new(policy: P, memory: u64) -> Self {
+        Self { policy, memory, counts: Counts::default(), request_hits: true }
     }
 
     /// Plays one access back; `room` is what its object takes.
@@ -136,9 +136,9 @@ const PERIODS_MAX: u64 = 512;
 
 impl PeriodClock {
     /// Periods of this length from second 0 on; at least a millisecond long.
-    pub fn new(period: Duration) -> PeriodClock {
+    pub fn new(period: Duration) -> Self {
         let period_ms = (period.as_millis() as u64).max(1);
-        PeriodClock { period_ms, next_ms: period_ms }
+        Self { period_ms, next_ms: period_ms }
     }
 
     /// Periods that have ended between the last call and this second.

@@ -30,15 +30,15 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 4] = [Reason::Method, Reason::Status, Reason::Private, Reason::Dynamic];
+    pub const ALL: [Self; 4] = [Self::Method, Self::Status, Self::Private, Self::Dynamic];
 
     /// In words, for tables.
     pub fn title(self) -> &'static str {
         match self {
-            Reason::Method => "other methods",
-            Reason::Status => "other statuses than 200, 206 and 304",
-            Reason::Private => "private replies",
-            Reason::Dynamic => "dynamic pages, left out",
+            Self::Method => "other methods",
+            Self::Status => "other statuses than 200, 206 and 304",
+            Self::Private => "private replies",
+            Self::Dynamic => "dynamic pages, left out",
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Serializer;
 ///
 /// # Errors
 /// Those of the serializer.
-pub fn serialize<S: Serializer>(sum: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(sum: &u128, serializer: S) -> Result<S::Ok, S::Error> {
     match u64::try_from(*sum) {
         Ok(sum) => serializer.serialize_u64(sum),
         Err(_) => serializer.serialize_f64(*sum as f64),

@@ -30,14 +30,14 @@ const CODING_BITS: u8 = 7;
 const BLOCK_LIKE: u8 = 8;
 
 /// What is kept of a record beside its access.
-pub fn note_of(coding: Coding, is_block_like: bool) -> u8 {
+pub(crate) fn note_of(coding: Coding, is_block_like: bool) -> u8 {
     coding as u8 | if is_block_like { BLOCK_LIKE } else { 0 }
 }
 
 /// The accesses of a trace by target: marked as changed where something other than a size tells so, as without fill where the reply
 /// is not of the whole object.
 #[derive(Clone, Debug)]
-pub struct Targets<'a> {
+pub(crate) struct Targets<'a> {
     pub accesses: Vec<Access>,
     /// By access; empty if all are 0.
     pub notes: &'a [u8],
@@ -48,7 +48,7 @@ pub struct Targets<'a> {
 
 /// The accesses by object.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub(crate) struct Lines {
     pub accesses: Vec<Access>,
     pub objects: u32,
     pub changed: u64,
@@ -104,7 +104,7 @@ pub fn coded_object(record: &Record) -> u64 {
 ///
 /// # Errors
 /// [`TooManyObjects`]
-pub fn resolve(all: Targets<'_>, config: &LoadConfig, variants: Variants) -> Result<Lines, TooManyObjects> {
+pub(crate) fn resolve(all: Targets<'_>, config: &LoadConfig, variants: Variants) -> Result<Lines, TooManyObjects> {
     let tells_coding = all.notes.iter().any(|note| note & CODING_BITS > Coding::Identity as u8);
     let by_coding = tells_coding && matches!(variants, Variants::Auto | Variants::Coding);
     let by_size =

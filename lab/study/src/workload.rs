@@ -62,9 +62,9 @@ impl Sampled {
 
 impl Workload {
     /// Accesses without times and clients.
-    pub fn of(accesses: Vec<Access>, room: Room) -> Workload {
+    pub fn of(accesses: Vec<Access>, room: Room) -> Self {
         let objects = accesses.iter().map(|access| access.object() + 1).max().unwrap_or(0);
-        Workload { accesses, seconds: Vec::new(), clients: Vec::new(), objects, room, warm_up: 0, sampled: None }
+        Self { accesses, seconds: Vec::new(), clients: Vec::new(), objects, room, warm_up: 0, sampled: None }
     }
 
     /// The name of an object towards policies.

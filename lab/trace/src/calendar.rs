@@ -11,7 +11,7 @@ const DATE_BYTES: usize = 11;
 
 /// Reads the times of one log, in its order.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Calendar {
+pub(crate) struct Calendar {
     /// The date last read, and its days since 1970: the lines of a log have few dates.
     last: Option<([u8; DATE_BYTES], i64)>,
     days: DayClock,
@@ -20,7 +20,7 @@ pub struct Calendar {
 impl Calendar {
     /// `day/month/year:hour:minute:second zone`, or `day:hour:minute:second` without a month, whose epoch is the log's
     /// first month.
-    pub fn common_us(&mut self, time: &[u8]) -> Option<u64> {
+    pub(crate) fn common_us(&mut self, time: &[u8]) -> Option<u64> {
         let (date, rest) = time.split_at_checked(memchr::memchr(b':', time)?)?;
         let (of_day, rest) = of_day(&rest[1..])?;
         let day = self.day(date)?;
@@ -33,7 +33,7 @@ impl Calendar {
     }
 
     /// Any of these, ISO 8601, or a number that counts from 1970.
-    pub fn any_us(&mut self, text: &[u8]) -> Option<u64> {
+    pub(crate) fn any_us(&mut self, text: &[u8]) -> Option<u64> {
         match text {
             [_, _, _, _, b'-' | b'/', ..] => iso_us(text),
             [_, _, b'/', ..] => self.common_us(text),
@@ -60,7 +60,7 @@ impl Calendar {
 
 /// ISO 8601 as RFC 3339 profiles it: `year-month-dayThour:minute:second`, then a fraction or none, then `Z`, `+hh:mm`,
 /// `+hhmm` or nothing.
-pub fn iso_us(time: &[u8]) -> Option<u64> {
+pub(crate) fn iso_us(time: &[u8]) -> Option<u64> {
     let (date, rest) = time.split_at_checked(10)?;
     // Caddy's "wall" times have slashes.
     let &[_, _, _, _, b'-' | b'/', _, _, b'-' | b'/', _, _] = date else { return None };

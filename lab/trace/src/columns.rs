@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Most columns that are looked at.
-pub const COLUMNS_MAX: usize = 24;
+pub(crate) const COLUMNS_MAX: usize = 24;
 
 /// What a column says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -109,7 +109,7 @@ const NAMES: &[(&str, Column)] = &[
 
 impl Column {
     /// The column of this name, in upper or lower case.
-    pub fn named(name: &[u8]) -> Option<Column> {
+    pub fn named(name: &[u8]) -> Option<Self> {
         let name = name.trim_ascii();
         NAMES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes())).map(|(_, column)| *column)
     }
@@ -149,8 +149,8 @@ fn names() -> String {
 impl Columns {
     /// Those that a line of names tells; names that are not known are columns that are not looked at. `None` if no column is a key,
     /// or if there is but one.
-    pub fn of_header<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Columns> {
-        let mut columns = Columns::default();
+    pub fn of_header<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
+        let mut columns = Self::default();
         for name in names.take(COLUMNS_MAX) {
             columns.of[columns.len] = Column::named(name).unwrap_or(Column::Nothing);
             columns.len += 1;
@@ -172,8 +172,8 @@ impl Columns {
 impl FromStr for Columns {
     type Err = ColumnsError;
 
-    fn from_str(text: &str) -> Result<Columns, ColumnsError> {
-        let mut columns = Columns::default();
+    fn from_str(text: &str) -> Result<Self, ColumnsError> {
+        let mut columns = Self::default();
         for name in text.split(',') {
             let column = Column::named(name.as_bytes()).ok_or_else(|| ColumnsError::Unknown(name.to_owned()))?;
             *columns.of.get_mut(columns.len).ok_or(ColumnsError::TooMany)? = column;

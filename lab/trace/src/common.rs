@@ -16,7 +16,7 @@ use crate::record::{Coding, Marks, Record, Verb};
 
 /// Reads the lines of one log, in its order.
 #[derive(Debug, Default)]
-pub struct Parser {
+pub(crate) struct Parser {
     calendar: Calendar,
 }
 
@@ -25,7 +25,7 @@ impl Parser {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(&mut self, line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
+    pub(crate) fn parse(&mut self, line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
         if line.first().is_none_or(|&first| first == b' ') {
             return Err(Defect::Client);
         }
@@ -66,7 +66,7 @@ impl<'a> Head<'a> {
     /// * `host:port client ident user` (Apache's `vhost_combined`), and `host client ident user` if the client is an address;
     /// * `client, proxy, proxy ident user` (`X-Forwarded-For`, in quotes or not), and the same before the address of the last proxy, or
     ///   `-` there. The first address is the client.
-    fn of(head: &'a [u8]) -> Head<'a> {
+    fn of(head: &'a [u8]) -> Self {
         let (mut first, mut rest) = word(head);
         let mut host = &[][..];
         if first.first() == Some(&b'"') {
@@ -101,7 +101,7 @@ impl<'a> Head<'a> {
     }
 
     /// After an `X-Forwarded-For`: the address of the last proxy may follow, or be left out.
-    fn after_list(client: &'a [u8], rest: &'a [u8]) -> Head<'a> {
+    fn after_list(client: &'a [u8], rest: &'a [u8]) -> Self {
         let (next, after) = word(rest);
         let is_told = !matches!(client, b"" | b"-" | b"unknown");
         if is_address(next) {
@@ -161,7 +161,7 @@ struct Tail<'a> {
 impl<'a> Tail<'a> {
     /// `Content-Encoding` by its name, or nginx's `$gzip_ratio`, which is there if and only if the body was packed; or addresses, as nginx's
     /// `main` format ends with. `-` may stand for anything that was not there.
-    fn of(line: &'a [u8]) -> Tail<'a> {
+    fn of(line: &'a [u8]) -> Self {
         let none = Tail::default();
         let Some(inner) = line.strip_suffix(b"\"") else { return none };
         let Some(start) = memrchr(b'"', inner).filter(|&start| inner[..start].ends_with(b"\" ")) else { return none };

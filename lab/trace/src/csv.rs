@@ -20,7 +20,7 @@ const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 /// Reads the lines of one table, in its order.
 #[derive(Debug)]
-pub struct Parser {
+pub(crate) struct Parser {
     columns: Columns,
     separator: u8,
     /// The line of names, wherever it comes again.
@@ -29,7 +29,7 @@ pub struct Parser {
 }
 
 /// The columns that a table's first line names, and what is between them.
-pub fn header_of(line: &[u8]) -> Option<(Columns, u8)> {
+pub(crate) fn header_of(line: &[u8]) -> Option<(Columns, u8)> {
     SEPARATORS.into_iter().find_map(|separator| {
         let names = || Values { rest: Some(line), separator };
         // A line of data is no line of names.
@@ -42,7 +42,7 @@ pub fn header_of(line: &[u8]) -> Option<(Columns, u8)> {
 
 impl Parser {
     /// For a table with these columns; without them, with those that its first line names.
-    pub fn new(columns: Option<Columns>, start: &[u8]) -> Parser {
+    pub(crate) fn new(columns: Option<Columns>, start: &[u8]) -> Self {
         let mut lines = start.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
         let first = lines.find(|line| !line.is_empty() && line[0] != b'#').unwrap_or_default();
         let header = header_of(first);
@@ -50,7 +50,7 @@ impl Parser {
             (Some((_, separator)), _) => separator,
             (None, _) => SEPARATORS.into_iter().find(|separator| first.contains(separator)).unwrap_or(SEPARATORS[0]),
         };
-        Parser {
+        Self {
             columns: columns.or(header.map(|(columns, _)| columns)).unwrap_or_default(),
             separator,
             header: if header.is_some() { first.to_vec() } else { Vec::new() },
@@ -59,7 +59,7 @@ impl Parser {
     }
 
     /// Whether a line is the one of names.
-    pub fn is_header(&self, line: &[u8]) -> bool {
+    pub(crate) fn is_header(&self, line: &[u8]) -> bool {
         !self.header.is_empty() && line == self.header
     }
 
@@ -67,7 +67,7 @@ impl Parser {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(&mut self, line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
+    pub(crate) fn parse(&mut self, line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
         let mut record = Record::default();
         let (mut host, mut has_key, mut left) = (Cow::Borrowed(&[][..]), false, self.columns.iter());
         let mut values = Values { rest: Some(line), separator: self.separator };

@@ -7,7 +7,7 @@ const US_PER_SECOND: u64 = 1_000_000;
 const FRACTION_DIGITS: usize = 6;
 
 /// A number of digits; `None` also if it is too large.
-pub fn number_of(text: &[u8]) -> Option<u64> {
+pub(crate) fn number_of(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
@@ -33,19 +33,19 @@ pub fn number_of(text: &[u8]) -> Option<u64> {
 }
 
 /// A status of three digits.
-pub fn status_of(text: &[u8]) -> Option<u16> {
+pub(crate) fn status_of(text: &[u8]) -> Option<u16> {
     let &[a, b, c] = text else { return None };
     let digit = |byte: u8| byte.is_ascii_digit().then(|| u16::from(byte - b'0'));
     Some(digit(a)? * 100 + digit(b)? * 10 + digit(c)?)
 }
 
 /// Bytes of a reply; `-`: not told.
-pub fn bytes_of(text: &[u8]) -> Option<Option<u64>> {
+pub(crate) fn bytes_of(text: &[u8]) -> Option<Option<u64>> {
     if text == b"-" { Some(None) } else { number_of(text).map(Some) }
 }
 
 /// Seconds, with a fraction or without, in microseconds; finer digits are dropped.
-pub fn seconds_us(text: &[u8]) -> Option<u64> {
+pub(crate) fn seconds_us(text: &[u8]) -> Option<u64> {
     let (whole, fraction) = match memchr::memchr(b'.', text) {
         Some(point) => (&text[..point], &text[point + 1..]),
         None => (text, &[][..]),
@@ -54,7 +54,7 @@ pub fn seconds_us(text: &[u8]) -> Option<u64> {
 }
 
 /// The digits after a point, in microseconds.
-pub fn fraction_us(digits: &[u8]) -> Option<u64> {
+pub(crate) fn fraction_us(digits: &[u8]) -> Option<u64> {
     let mut us = 0;
     for at in 0..FRACTION_DIGITS {
         let digit = digits.get(at).map_or(0, |byte| byte.wrapping_sub(b'0'));

@@ -51,76 +51,76 @@ fn names() -> String {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 12] = [
-        Format::Common,
-        Format::Json,
-        Format::Tsv,
-        Format::WorldCup,
-        Format::Nfs,
-        Format::Vscsi,
-        Format::OracleGeneral,
-        Format::Keys,
-        Format::Csv(None),
-        Format::Lis,
-        Format::U32,
-        Format::U64,
+    pub const ALL: [Self; 12] = [
+        Self::Common,
+        Self::Json,
+        Self::Tsv,
+        Self::WorldCup,
+        Self::Nfs,
+        Self::Vscsi,
+        Self::OracleGeneral,
+        Self::Keys,
+        Self::Csv(None),
+        Self::Lis,
+        Self::U32,
+        Self::U64,
     ];
 
     /// Its name, as [`Format::from_str`] takes it, without the columns of a table.
     pub fn name(self) -> &'static str {
         match self {
-            Format::Common => "common",
-            Format::Json => "json",
-            Format::Tsv => "tsv",
-            Format::WorldCup => "worldcup",
-            Format::Nfs => "nfs",
-            Format::Vscsi => "vscsi",
-            Format::OracleGeneral => "oracle-general",
-            Format::Keys => "keys",
-            Format::Csv(_) => "csv",
-            Format::Lis => "lis",
-            Format::U32 => "u32",
-            Format::U64 => "u64",
+            Self::Common => "common",
+            Self::Json => "json",
+            Self::Tsv => "tsv",
+            Self::WorldCup => "worldcup",
+            Self::Nfs => "nfs",
+            Self::Vscsi => "vscsi",
+            Self::OracleGeneral => "oracle-general",
+            Self::Keys => "keys",
+            Self::Csv(_) => "csv",
+            Self::Lis => "lis",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
         }
     }
 
     /// Whether it has records of a fixed length instead of lines.
     pub fn is_binary(self) -> bool {
-        matches!(self, Format::WorldCup | Format::Vscsi | Format::OracleGeneral | Format::U32 | Format::U64)
+        matches!(self, Self::WorldCup | Self::Vscsi | Self::OracleGeneral | Self::U32 | Self::U64)
     }
 
     /// Whether its requests are for parts of files or disks, not for whole objects.
     pub fn is_of_blocks(self) -> bool {
-        matches!(self, Format::Nfs | Format::Vscsi | Format::Lis)
+        matches!(self, Self::Nfs | Self::Vscsi | Self::Lis)
     }
 }
 
 impl FromStr for Format {
     type Err = UnknownFormat;
 
-    fn from_str(name: &str) -> Result<Format, UnknownFormat> {
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
         if let Some(columns) = name.strip_prefix("csv:") {
-            return Ok(Format::Csv(Some(columns.parse()?)));
+            return Ok(Self::Csv(Some(columns.parse()?)));
         }
-        Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| UnknownFormat::Name(name.to_owned()))
+        Self::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| UnknownFormat::Name(name.to_owned()))
     }
 }
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Format::Common => "a log in the common or combined format",
-            Format::Json => "a log of JSON lines",
-            Format::Tsv => "a log in columns divided by tabs",
-            Format::WorldCup => "a binary log as that of the 1998 World Cup",
-            Format::Nfs => "a trace of an NFS server's replies",
-            Format::Vscsi => "a vscsi trace of a disk",
-            Format::OracleGeneral => "an oracleGeneral trace",
-            Format::Keys => "a list of keys",
-            Format::Csv(_) => "a table whose columns have names",
-            Format::Lis => "a list of blocks as those of the ARC paper",
-            Format::U32 => "keys of 32 bits",
-            Format::U64 => "keys of 64 bits",
+            Self::Common => "a log in the common or combined format",
+            Self::Json => "a log of JSON lines",
+            Self::Tsv => "a log in columns divided by tabs",
+            Self::WorldCup => "a binary log as that of the 1998 World Cup",
+            Self::Nfs => "a trace of an NFS server's replies",
+            Self::Vscsi => "a vscsi trace of a disk",
+            Self::OracleGeneral => "an oracleGeneral trace",
+            Self::Keys => "a list of keys",
+            Self::Csv(_) => "a table whose columns have names",
+            Self::Lis => "a list of blocks as those of the ARC paper",
+            Self::U32 => "keys of 32 bits",
+            Self::U64 => "keys of 64 bits",
         })
     }
 }

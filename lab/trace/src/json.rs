@@ -30,7 +30,7 @@ use crate::hash::{id_of, id_of_both};
 use crate::marks;
 use crate::record::{Coding, Marks, Record, Verb};
 
-pub mod joined;
+pub(crate) mod joined;
 mod scan;
 
 use scan::{Scalar, Scanner, Value, unescape};
@@ -39,7 +39,7 @@ const PARTIAL_CONTENT: u16 = 206;
 
 /// Reads the lines of one log, in its order.
 #[derive(Debug, Default)]
-pub struct Parser {
+pub(crate) struct Parser {
     calendar: Calendar,
     /// A host, or a request line, without its escapes.
     unescaped: Vec<u8>,
@@ -105,7 +105,7 @@ impl Parser {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(&mut self, text: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
+    pub(crate) fn parse(&mut self, text: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
         let mut line = Line::default();
         let mut scanner = Scanner::new(text);
         if scanner.value() != Some(Value::Object) {

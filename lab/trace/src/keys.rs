@@ -17,7 +17,7 @@ use crate::record::Record;
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
+pub(crate) fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
     let (key, bytes) = match line.iter().position(u8::is_ascii_whitespace) {
         Some(end) => {
             // "key, size" is written, too.
@@ -47,8 +47,8 @@ pub struct KeyWriter<W> {
 
 impl<W: Write> KeyWriter<W> {
     /// A list in `output`.
-    pub fn new(output: W) -> KeyWriter<W> {
-        KeyWriter { output }
+    pub fn new(output: W) -> Self {
+        Self { output }
     }
 
     /// Writes a request.

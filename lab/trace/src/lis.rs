@@ -9,7 +9,7 @@ use crate::hash::mix;
 use crate::record::Record;
 
 /// Bytes that a block counts as.
-pub const BLOCK_BYTES: u64 = 4096;
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// Most blocks of a request: a transfer of 4 GiB.
 const BLOCKS_MAX: u64 = 1 << 20;
 
@@ -17,7 +17,7 @@ const BLOCKS_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse(line: &[u8]) -> Result<Record, Defect> {
+pub(crate) fn parse(line: &[u8]) -> Result<Record, Defect> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let mut number = || words.next().ok_or(Defect::Columns).and_then(|word| number_of(word).ok_or(Defect::Size));
     let (first, blocks, _, _) = (number()?, number()?, number()?, number()?);

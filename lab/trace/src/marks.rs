@@ -11,7 +11,7 @@ const PROGRAM_FOLDER: &[u8] = b"cgi-bin";
 const PRIVATE: [&[u8]; 3] = [b"private", b"no-store", b"no-cache"];
 
 /// The marks of a target, which may have a scheme and a host.
-pub fn of_target(target: &[u8]) -> Marks {
+pub(crate) fn of_target(target: &[u8]) -> Marks {
     let mut marks = Marks::empty();
     let mut path = target;
     if let Some(end) = memchr(b'?', target) {
@@ -38,7 +38,7 @@ pub fn of_target(target: &[u8]) -> Marks {
 }
 
 /// [`Marks::PRIVATE`] if a `Cache-Control` has one of its directives, with an argument or without.
-pub fn of_cache_control(value: &[u8]) -> Marks {
+pub(crate) fn of_cache_control(value: &[u8]) -> Marks {
     let is_private = value.split(|&byte| byte == b',').any(|directive| {
         let name = directive.split(|&byte| byte == b'=').next().unwrap_or_default().trim_ascii();
         PRIVATE.iter().any(|private| name.eq_ignore_ascii_case(private))

@@ -11,7 +11,7 @@ use crate::hash::id_of;
 use crate::record::{Record, Verb};
 
 /// The first line begins so.
-pub const HEADER_START: &[u8] = b"time_s,";
+pub(crate) const HEADER_START: &[u8] = b"time_s,";
 /// Columns of a line; more are not looked at.
 const COLUMNS: usize = 10;
 
@@ -19,7 +19,7 @@ const COLUMNS: usize = 10;
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
+pub(crate) fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
     let mut columns = [&[][..]; COLUMNS];
     let mut rest = Some(line);
     for column in &mut columns {

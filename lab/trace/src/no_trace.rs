@@ -21,14 +21,14 @@ impl fmt::Display for NoTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAME_IT: &str = "if it is a trace all the same, name its format";
         match self {
-            NoTrace::Program => f.write_str("a program"),
-            NoTrace::Script => f.write_str("a script"),
-            NoTrace::Known(what) => f.write_str(what),
-            NoTrace::Binary => write!(
+            Self::Program => f.write_str("a program"),
+            Self::Script => f.write_str("a script"),
+            Self::Known(what) => f.write_str(what),
+            Self::Binary => write!(
                 f,
                 "a binary file in no format that is recognised; {NAME_IT} (keys of 32 or 64 bits must be named)"
             ),
-            NoTrace::Text => {
+            Self::Text => {
                 write!(f, "a text in no format that is recognised; {NAME_IT} (a table's columns can be named, too)")
             }
         }
@@ -53,7 +53,7 @@ const KNOWN: [(&[u8], &str); 10] = [
 ];
 
 /// Refuses programs: no trace begins as they do.
-pub fn refuse_program(start: &[u8]) -> Result<(), NoTrace> {
+pub(crate) fn refuse_program(start: &[u8]) -> Result<(), NoTrace> {
     match PROGRAMS.iter().find(|(magic, _)| start.starts_with(magic)) {
         Some((_, what)) => Err(*what),
         None => Ok(()),
@@ -61,7 +61,7 @@ pub fn refuse_program(start: &[u8]) -> Result<(), NoTrace> {
 }
 
 /// Refuses programs, and whatever else is known not to be a trace.
-pub fn refuse_known(start: &[u8]) -> Result<(), NoTrace> {
+pub(crate) fn refuse_known(start: &[u8]) -> Result<(), NoTrace> {
     refuse_program(start)?;
     match KNOWN.iter().find(|(magic, _)| start.starts_with(magic)) {
         Some((_, what)) => Err(NoTrace::Known(what)),

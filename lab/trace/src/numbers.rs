@@ -7,7 +7,7 @@ use crate::record::Record;
 ///
 /// # Errors
 /// It is cut off.
-pub fn parse_u32(bytes: &[u8]) -> Result<Record, Defect> {
+pub(crate) fn parse_u32(bytes: &[u8]) -> Result<Record, Defect> {
     let key = bytes.first_chunk().map(|&key| u64::from(u32::from_le_bytes(key))).ok_or(Defect::Truncated)?;
     Ok(Record { object: key, ..Record::default() })
 }
@@ -16,7 +16,7 @@ pub fn parse_u32(bytes: &[u8]) -> Result<Record, Defect> {
 ///
 /// # Errors
 /// It is cut off.
-pub fn parse_u64(bytes: &[u8]) -> Result<Record, Defect> {
+pub(crate) fn parse_u64(bytes: &[u8]) -> Result<Record, Defect> {
     let key = bytes.first_chunk().map(|&key| u64::from_le_bytes(key)).ok_or(Defect::Truncated)?;
     Ok(Record { object: key, ..Record::default() })
 }

@@ -15,7 +15,7 @@ use crate::bad::Defect;
 use crate::record::Record;
 
 /// Bytes of a record.
-pub const RECORD_BYTES: usize = 24;
+pub(crate) const RECORD_BYTES: usize = 24;
 const US_PER_SECOND: u64 = 1_000_000;
 const NEVER: i64 = -1;
 
@@ -23,7 +23,7 @@ const NEVER: i64 = -1;
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse(bytes: &[u8]) -> Result<Record, Defect> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Record, Defect> {
     let (&time, rest) = bytes.split_first_chunk::<4>().ok_or(Defect::Truncated)?;
     let (&object, rest) = rest.split_first_chunk::<8>().ok_or(Defect::Truncated)?;
     let (&size, rest) = rest.split_first_chunk::<4>().ok_or(Defect::Truncated)?;
@@ -42,7 +42,7 @@ pub fn parse(bytes: &[u8]) -> Result<Record, Defect> {
 }
 
 /// The next access that a record tells.
-pub fn next_access(bytes: &[u8]) -> i64 {
+pub(crate) fn next_access(bytes: &[u8]) -> i64 {
     bytes.get(16..RECORD_BYTES).and_then(<[u8]>::first_chunk).map_or(NEVER, |&next| i64::from_le_bytes(next))
 }
 

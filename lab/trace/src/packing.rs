@@ -71,14 +71,14 @@ pub enum Packing {
 
 impl Packing {
     /// The packing of what begins so.
-    pub fn of(start: &[u8]) -> Packing {
+    pub fn of(start: &[u8]) -> Self {
         if start.starts_with(GZIP_MAGIC) {
-            Packing::Gzip
+            Self::Gzip
         } else if start.starts_with(ZSTD_MAGIC) || (start.get(1..4) == Some(ZSTD_SKIPPABLE_MAGIC) && start[0] >> 4 == 5)
         {
-            Packing::Zstd
+            Self::Zstd
         } else {
-            Packing::None
+            Self::None
         }
     }
 }
@@ -86,15 +86,15 @@ impl Packing {
 impl fmt::Display for Packing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Packing::None => "unpacked",
-            Packing::Gzip => "gzip",
-            Packing::Zstd => "zstd",
+            Self::None => "unpacked",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
         })
     }
 }
 
 /// The unpacked bytes of a trace.
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     bytes: Box<dyn Read + Send + 'a>,
     packing: Packing,
     /// Packed bytes that were read.
@@ -105,7 +105,7 @@ pub struct Source<'a> {
 
 impl Source<'static> {
     /// A file; `-` is standard input.
-    pub fn open(path: &Path) -> Result<Source<'static>, ReadError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
         if path == Path::new("-") {
             return Source::new(io::stdin());
         }
@@ -120,7 +120,7 @@ impl Source<'static> {
 
 impl<'a> Source<'a> {
     /// Any bytes, packed or not.
-    pub fn new(input: impl Read + Send + 'a) -> Result<Source<'a>, ReadError> {
+    pub(crate) fn new(input: impl Read + Send + 'a) -> Result<Self, ReadError> {
         let failed = |source| ReadError::Io { position: 0, source };
         let position = Arc::new(AtomicU64::new(0));
         let mut input = Counted { input, read: Arc::clone(&position) };
@@ -141,7 +141,7 @@ impl<'a> Source<'a> {
     }
 
     /// Reads some bytes; 0 at the end.
-    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ReadError> {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ReadError> {
         loop {
             match self.bytes.read(buffer) {
                 Ok(read) => return Ok(read),
@@ -161,17 +161,17 @@ impl<'a> Source<'a> {
     }
 
     /// Packed bytes that were read.
-    pub fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
     }
 
     /// Packed bytes in all, if that is known.
-    pub fn size(&self) -> Option<u64> {
+    pub(crate) fn size(&self) -> Option<u64> {
         self.size
     }
 
     /// How it is packed.
-    pub fn packing(&self) -> Packing {
+    pub(crate) fn packing(&self) -> Packing {
         self.packing
     }
 }

@@ -7,7 +7,7 @@ use crate::{common, csv, json, keys, lis, nfs, numbers, oracle_general, tsv, vsc
 
 /// The state of reading one trace.
 #[derive(Debug)]
-pub enum Parser {
+pub(crate) enum Parser {
     /// A line's.
     Line(LineParser),
     /// A record's.
@@ -16,7 +16,7 @@ pub enum Parser {
 
 /// Reads lines.
 #[derive(Debug)]
-pub enum LineParser {
+pub(crate) enum LineParser {
     /// Of the common and combined formats.
     Common(common::Parser),
     /// Of JSON.
@@ -35,7 +35,7 @@ pub enum LineParser {
 
 /// Reads records of a fixed length.
 #[derive(Clone, Copy, Debug)]
-pub enum RecordParser {
+pub(crate) enum RecordParser {
     /// Of WorldCup98.
     WorldCup,
     /// Of vscsi.
@@ -50,71 +50,71 @@ pub enum RecordParser {
 
 impl Parser {
     /// For a trace of this format, which begins with `start`.
-    pub fn new(format: Format, start: &[u8]) -> Parser {
+    pub(crate) fn new(format: Format, start: &[u8]) -> Self {
         match format {
-            Format::Common => Parser::Line(LineParser::Common(common::Parser::default())),
-            Format::Json => Parser::Line(LineParser::Json(json::Parser::default())),
-            Format::Tsv => Parser::Line(LineParser::Tsv),
-            Format::Nfs => Parser::Line(LineParser::Nfs),
-            Format::Keys => Parser::Line(LineParser::Keys),
-            Format::Csv(columns) => Parser::Line(LineParser::Csv(csv::Parser::new(columns, start))),
-            Format::Lis => Parser::Line(LineParser::Lis),
-            Format::WorldCup => Parser::Record(RecordParser::WorldCup),
+            Format::Common => Self::Line(LineParser::Common(common::Parser::default())),
+            Format::Json => Self::Line(LineParser::Json(json::Parser::default())),
+            Format::Tsv => Self::Line(LineParser::Tsv),
+            Format::Nfs => Self::Line(LineParser::Nfs),
+            Format::Keys => Self::Line(LineParser::Keys),
+            Format::Csv(columns) => Self::Line(LineParser::Csv(csv::Parser::new(columns, start))),
+            Format::Lis => Self::Line(LineParser::Lis),
+            Format::WorldCup => Self::Record(RecordParser::WorldCup),
             Format::Vscsi => {
-                Parser::Record(RecordParser::Vscsi(vscsi::Version::of(start).unwrap_or(vscsi::Version::One)))
+                Self::Record(RecordParser::Vscsi(vscsi::Version::of(start).unwrap_or(vscsi::Version::One)))
             }
-            Format::OracleGeneral => Parser::Record(RecordParser::OracleGeneral),
-            Format::U32 => Parser::Record(RecordParser::U32),
-            Format::U64 => Parser::Record(RecordParser::U64),
+            Format::OracleGeneral => Self::Record(RecordParser::OracleGeneral),
+            Format::U32 => Self::Record(RecordParser::U32),
+            Format::U64 => Self::Record(RecordParser::U64),
         }
     }
 }
 
 impl LineParser {
     /// Whether a trimmed line has nothing to tell.
-    pub fn is_comment(&self, line: &[u8]) -> bool {
+    pub(crate) fn is_comment(&self, line: &[u8]) -> bool {
         match (line.first(), self) {
             (None | Some(b'#'), _) => true,
-            (_, LineParser::Nfs) => line.starts_with(nfs::HEADER_START),
-            (_, LineParser::Csv(parser)) => parser.is_header(line),
+            (_, Self::Nfs) => line.starts_with(nfs::HEADER_START),
+            (_, Self::Csv(parser)) => parser.is_header(line),
             _ => false,
         }
     }
 
     /// A trimmed line that is no comment; what was asked for is put into `target`, which is empty.
-    pub fn parse(&mut self, line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
+    pub(crate) fn parse(&mut self, line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
         match self {
-            LineParser::Common(parser) => parser.parse(line, target),
-            LineParser::Json(parser) => parser.parse(line, target),
-            LineParser::Tsv => tsv::parse(line, target),
-            LineParser::Nfs => nfs::parse(line, target),
-            LineParser::Keys => keys::parse(line, target),
-            LineParser::Csv(parser) => parser.parse(line, target),
-            LineParser::Lis => lis::parse(line),
+            Self::Common(parser) => parser.parse(line, target),
+            Self::Json(parser) => parser.parse(line, target),
+            Self::Tsv => tsv::parse(line, target),
+            Self::Nfs => nfs::parse(line, target),
+            Self::Keys => keys::parse(line, target),
+            Self::Csv(parser) => parser.parse(line, target),
+            Self::Lis => lis::parse(line),
         }
     }
 }
 
 impl RecordParser {
     /// Bytes of a record.
-    pub fn record_bytes(self) -> usize {
+    pub(crate) fn record_bytes(self) -> usize {
         match self {
-            RecordParser::WorldCup => worldcup::RECORD_BYTES,
-            RecordParser::Vscsi(version) => version.record_bytes(),
-            RecordParser::OracleGeneral => oracle_general::RECORD_BYTES,
-            RecordParser::U32 => 4,
-            RecordParser::U64 => 8,
+            Self::WorldCup => worldcup::RECORD_BYTES,
+            Self::Vscsi(version) => version.record_bytes(),
+            Self::OracleGeneral => oracle_general::RECORD_BYTES,
+            Self::U32 => 4,
+            Self::U64 => 8,
         }
     }
 
     /// A record of that many bytes.
-    pub fn parse(self, bytes: &[u8]) -> Result<Record, Defect> {
+    pub(crate) fn parse(self, bytes: &[u8]) -> Result<Record, Defect> {
         match self {
-            RecordParser::WorldCup => worldcup::parse(bytes),
-            RecordParser::Vscsi(version) => vscsi::parse(bytes, version),
-            RecordParser::OracleGeneral => oracle_general::parse(bytes),
-            RecordParser::U32 => numbers::parse_u32(bytes),
-            RecordParser::U64 => numbers::parse_u64(bytes),
+            Self::WorldCup => worldcup::parse(bytes),
+            Self::Vscsi(version) => vscsi::parse(bytes, version),
+            Self::OracleGeneral => oracle_general::parse(bytes),
+            Self::U32 => numbers::parse_u32(bytes),
+            Self::U64 => numbers::parse_u64(bytes),
         }
     }
 }

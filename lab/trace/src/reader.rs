@@ -36,7 +36,7 @@ impl Reader<'static> {
     ///
     /// # Errors
     /// [`ReadError`], if it cannot be opened, its first bytes cannot be read, or it is no trace.
-    pub fn open(path: &Path, format: Option<Format>) -> Result<Reader<'static>, ReadError> {
+    pub fn open(path: &Path, format: Option<Format>) -> Result<Self, ReadError> {
         Reader::of(Source::open(path)?, format)
     }
 }
@@ -46,11 +46,11 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`ReadError`], if its first bytes cannot be read, or it is no trace.
-    pub fn new(input: impl Read + Send + 'a, format: Option<Format>) -> Result<Reader<'a>, ReadError> {
+    pub fn new(input: impl Read + Send + 'a, format: Option<Format>) -> Result<Self, ReadError> {
         Reader::of(Source::new(input)?, format)
     }
 
-    fn of(source: Source<'a>, format: Option<Format>) -> Result<Reader<'a>, ReadError> {
+    fn of(source: Source<'a>, format: Option<Format>) -> Result<Self, ReadError> {
         let mut window = Window::new(source);
         let start = window.peek(START_BYTES)?;
         let is_empty = start.is_empty();

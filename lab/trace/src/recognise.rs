@@ -13,7 +13,7 @@ use crate::record::Record;
 use crate::{csv, oracle_general, vscsi, worldcup};
 
 /// Bytes that a format is recognised by: more than the longest line.
-pub const START_BYTES: usize = 96 * 1024;
+pub(crate) const START_BYTES: usize = 96 * 1024;
 /// A binary trace has a zero among its first bytes: numbers are smaller than their fields.
 const BINARY_BYTES: usize = 48;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -35,7 +35,7 @@ const KEYS_PER_LINE: usize = 2;
 ///
 /// # Errors
 /// What it is instead of a trace.
-pub fn recognise(start: &[u8]) -> Result<Format, NoTrace> {
+pub(crate) fn recognise(start: &[u8]) -> Result<Format, NoTrace> {
     refuse_known(start)?;
     if start.iter().take(BINARY_BYTES).any(|&byte| byte == 0) {
         binary(start).ok_or(NoTrace::Binary)
@@ -71,7 +71,7 @@ struct NextAccesses {
 }
 
 impl NextAccesses {
-    fn of<'a>(records: impl Iterator<Item = &'a [u8]>) -> NextAccesses {
+    fn of<'a>(records: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut next: Vec<Option<usize>> = Vec::new();
         let mut last = HashMap::new();
         for (index, bytes) in records.enumerate() {
@@ -80,7 +80,7 @@ impl NextAccesses {
                 next[before] = Some(index);
             }
         }
-        NextAccesses { next }
+        Self { next }
     }
 
     /// Whether record `index` may have this next access: the number of a record that is counted from 1 (by some tools from 0).
@@ -97,7 +97,7 @@ impl NextAccesses {
 }
 
 /// A text without the byte order mark that some editors begin one with.
-pub fn without_mark(start: &[u8]) -> &[u8] {
+pub(crate) fn without_mark(start: &[u8]) -> &[u8] {
     start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start)
 }
 

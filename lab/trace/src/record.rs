@@ -76,19 +76,19 @@ pub enum Coding {
 
 impl Coding {
     /// All of them, by their numbers.
-    pub const ALL: [Coding; 7] =
-        [Coding::Unknown, Coding::Identity, Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd, Coding::Other];
+    pub const ALL: [Self; 7] =
+        [Self::Unknown, Self::Identity, Self::Gzip, Self::Deflate, Self::Brotli, Self::Zstd, Self::Other];
 
     /// The coding that a `Content-Encoding` names; nothing and `-` are none.
-    pub fn of_header(value: &[u8]) -> Coding {
+    pub fn of_header(value: &[u8]) -> Self {
         match value.trim_ascii() {
-            b"" | b"-" => Coding::Identity,
-            value => Coding::named(value).unwrap_or(Coding::Other),
+            b"" | b"-" => Self::Identity,
+            value => Self::named(value).unwrap_or(Self::Other),
         }
     }
 
     /// The coding of this name; `None` if it is not one of those known here.
-    pub fn named(name: &[u8]) -> Option<Coding> {
+    pub fn named(name: &[u8]) -> Option<Self> {
         const NAMES: [(&[u8], Coding); 7] = [
             (b"identity", Coding::Identity),
             (b"gzip", Coding::Gzip),
@@ -104,13 +104,13 @@ impl Coding {
     /// Its name, as [`Coding::named`] takes it; `None` for [`Coding::Unknown`].
     pub fn name(self) -> Option<&'static str> {
         match self {
-            Coding::Unknown => None,
-            Coding::Identity => Some("identity"),
-            Coding::Gzip => Some("gzip"),
-            Coding::Deflate => Some("deflate"),
-            Coding::Brotli => Some("br"),
-            Coding::Zstd => Some("zstd"),
-            Coding::Other => Some("other"),
+            Self::Unknown => None,
+            Self::Identity => Some("identity"),
+            Self::Gzip => Some("gzip"),
+            Self::Deflate => Some("deflate"),
+            Self::Brotli => Some("br"),
+            Self::Zstd => Some("zstd"),
+            Self::Other => Some("other"),
         }
     }
 }
@@ -131,15 +131,15 @@ pub enum Verb {
 
 impl Verb {
     /// The HTTP method of this name; `None` if it cannot be one.
-    pub(crate) fn of_method(name: &[u8]) -> Option<Verb> {
+    pub(crate) fn of_method(name: &[u8]) -> Option<Self> {
         match name {
-            b"GET" => Some(Verb::Get),
-            b"HEAD" => Some(Verb::Head),
-            b"POST" | b"PUT" | b"PATCH" | b"DELETE" => Some(Verb::Write),
+            b"GET" => Some(Self::Get),
+            b"HEAD" => Some(Self::Head),
+            b"POST" | b"PUT" | b"PATCH" | b"DELETE" => Some(Self::Write),
             // WebDAV has names with a hyphen (RFC 3253 VERSION-CONTROL).
             _ => {
                 let is_method = |&byte: &u8| byte.is_ascii_uppercase() || byte == b'-';
-                (!name.is_empty() && name.iter().all(is_method)).then_some(Verb::Other)
+                (!name.is_empty() && name.iter().all(is_method)).then_some(Self::Other)
             }
         }
     }

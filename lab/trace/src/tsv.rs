@@ -22,7 +22,7 @@ const HEADER: &[u8] = b"#unix_time\tclient\tmethod\turl\tstatus\tbytes\n";
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
+pub(crate) fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
     let mut columns = [&[][..]; COLUMNS];
     let mut rest = Some(line);
     for column in &mut columns {
@@ -63,9 +63,9 @@ impl<W: Write> TsvWriter<W> {
     ///
     /// # Errors
     /// Those of `output`.
-    pub fn new(mut output: W) -> io::Result<TsvWriter<W>> {
+    pub fn new(mut output: W) -> io::Result<Self> {
         output.write_all(HEADER)?;
-        Ok(TsvWriter { output })
+        Ok(Self { output })
     }
 
     /// Writes a request. A target that is empty, or has a byte that a column cannot hold, is given as the object's number

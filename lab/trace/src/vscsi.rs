@@ -23,7 +23,7 @@ const OPERATION_MAX: u16 = 0xff;
 
 /// Which layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     /// Records of 32 bytes.
     One,
     /// Records of 40 bytes.
@@ -32,18 +32,18 @@ pub enum Version {
 
 impl Version {
     /// The version of a trace that begins so; `None`: neither, or less than a record.
-    pub fn of(start: &[u8]) -> Option<Version> {
-        [Version::Two, Version::One].into_iter().find(|&version| {
+    pub(crate) fn of(start: &[u8]) -> Option<Self> {
+        [Self::Two, Self::One].into_iter().find(|&version| {
             let mut records = start.chunks_exact(version.record_bytes()).take(8).peekable();
             records.peek().is_some() && records.all(|record| parse(record, version).is_ok())
         })
     }
 
     /// Bytes of a record.
-    pub fn record_bytes(self) -> usize {
+    pub(crate) fn record_bytes(self) -> usize {
         match self {
-            Version::One => 32,
-            Version::Two => 40,
+            Self::One => 32,
+            Self::Two => 40,
         }
     }
 }
@@ -52,7 +52,7 @@ impl Version {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse(bytes: &[u8], version: Version) -> Result<Record, Defect> {
+pub(crate) fn parse(bytes: &[u8], version: Version) -> Result<Record, Defect> {
     let (command, length, place) = match version {
         Version::One => (12, 4, 16),
         Version::Two => (0, 8, 16),

@@ -7,13 +7,13 @@ use memchr::memchr;
 use crate::packing::{ReadError, Source};
 
 /// Longest line that is looked at, in bytes; a longer one is bad.
-pub const LINE_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes that are held.
 const WINDOW_BYTES: usize = 256 * 1024;
 
 /// The next line or record. The range is where it is in [`Window::bytes`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub(crate) enum Found {
     /// A whole one; a line without its end.
     Whole(Range<usize>),
     /// The beginning of a line that is too long, or what there is of a record or (where the packing is damaged) of a line.
@@ -24,7 +24,7 @@ pub enum Found {
 
 /// A buffer that moves over a trace.
 #[derive(Debug)]
-pub struct Window<'a> {
+pub(crate) struct Window<'a> {
     source: Source<'a>,
     buffer: Box<[u8]>,
     /// What of it is not read yet.
@@ -39,44 +39,44 @@ pub struct Window<'a> {
 
 impl<'a> Window<'a> {
     /// Over a source.
-    pub fn new(source: Source<'a>) -> Window<'a> {
+    pub(crate) fn new(source: Source<'a>) -> Self {
         let buffer = vec![0; WINDOW_BYTES].into_boxed_slice();
         Window { source, buffer, start: 0, end: 0, is_at_end: false, damage: None, is_passing: false }
     }
 
     /// Damage of the packing at which reading ended.
-    pub fn damage(&self) -> Option<&ReadError> {
+    pub(crate) fn damage(&self) -> Option<&ReadError> {
         self.damage.as_ref()
     }
 
     /// The same, taken out.
-    pub fn take_damage(&mut self) -> Option<ReadError> {
+    pub(crate) fn take_damage(&mut self) -> Option<ReadError> {
         self.damage.take()
     }
 
     /// What is read of.
-    pub fn source(&self) -> &Source<'a> {
+    pub(crate) fn source(&self) -> &Source<'a> {
         &self.source
     }
 
     /// At least this many of the next bytes (no more than half a window), or all that there are; they stay.
-    pub fn peek(&mut self, bytes: usize) -> Result<&[u8], ReadError> {
+    pub(crate) fn peek(&mut self, bytes: usize) -> Result<&[u8], ReadError> {
         while self.end - self.start < bytes && self.fill()? {}
         Ok(&self.buffer[self.start..self.end])
     }
 
     /// Passes over bytes that were peeked.
-    pub fn skip(&mut self, bytes: usize) {
+    pub(crate) fn skip(&mut self, bytes: usize) {
         self.start = self.end.min(self.start + bytes);
     }
 
     /// The bytes of what was found last.
-    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
 
     /// The next line.
-    pub fn next_line(&mut self) -> Result<Found, ReadError> {
+    pub(crate) fn next_line(&mut self) -> Result<Found, ReadError> {
         let mut looked_at = 0;
         loop {
             let from = self.start + looked_at;
@@ -114,7 +114,7 @@ impl<'a> Window<'a> {
     }
 
     /// The next record of this many bytes.
-    pub fn next_record(&mut self, bytes: usize) -> Result<Found, ReadError> {
+    pub(crate) fn next_record(&mut self, bytes: usize) -> Result<Found, ReadError> {
         while self.end - self.start < bytes {
             if !self.fill()? {
                 let range = self.start..self.end;

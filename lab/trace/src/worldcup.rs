@@ -13,7 +13,7 @@ use crate::hash::mix;
 use crate::record::{Record, STATUS_UNNAMED, Verb};
 
 /// Bytes of a record.
-pub const RECORD_BYTES: usize = 20;
+pub(crate) const RECORD_BYTES: usize = 20;
 /// The statuses by their index; the next index stands for all others.
 const STATUSES: [u16; 37] = [
     100, 101, 200, 201, 202, 203, 204, 205, 206, 300, 301, 302, 303, 304, 305, 400, 401, 402, 403, 404, 405, 406, 407,
@@ -28,7 +28,7 @@ const SIZE_UNKNOWN: u32 = u32::MAX;
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse(bytes: &[u8]) -> Result<Record, Defect> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Record, Defect> {
     let bytes: &[u8; RECORD_BYTES] = bytes.first_chunk().ok_or(Defect::Truncated)?;
     let number = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let verb = match bytes[16] {
@@ -59,7 +59,7 @@ pub fn parse(bytes: &[u8]) -> Result<Record, Defect> {
 
 /// The same, if the record is such as the documented log has: a file type of its list, a time after 1990. What is not is `None`: by it
 /// alone, other files are told apart.
-pub fn parse_plausible(bytes: &[u8]) -> Option<Result<Record, Defect>> {
+pub(crate) fn parse_plausible(bytes: &[u8]) -> Option<Result<Record, Defect>> {
     const TYPE_LAST: u8 = 12;
     const FIRST_S: u64 = 631_152_000;
     let is_of_list = bytes.get(18).is_some_and(|&kind| kind <= TYPE_LAST);

@@ -59,10 +59,10 @@ impl Attachment {
     ///
     /// # Errors
     /// What the system says.
-    pub fn create() -> io::Result<Attachment> {
+    pub fn create() -> io::Result<Self> {
         let shared = Window::create("nicache-bus", ATTACHMENT_BYTES)?;
         shared.word(0).store(MAGIC, Ordering::Release);
-        Ok(Attachment { shared: Arc::new(shared), to_card: Doorbell::new()?, to_host: Doorbell::new()? })
+        Ok(Self { shared: Arc::new(shared), to_card: Doorbell::new()?, to_host: Doorbell::new()? })
     }
 
     /// The files that the other process needs for [`from_files`](Self::from_files).
@@ -74,13 +74,13 @@ impl Attachment {
     ///
     /// # Errors
     /// `InvalidInput` if it is none, or what the system says.
-    pub fn from_files([shared, to_card, to_host]: [OwnedFd; 3]) -> io::Result<Attachment> {
+    pub fn from_files([shared, to_card, to_host]: [OwnedFd; 3]) -> io::Result<Self> {
         let shared = Window::map(shared)?;
         if shared.bytes() != ATTACHMENT_BYTES as u64 || shared.word(0).load(Ordering::Acquire) != MAGIC {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no attachment of this version"));
         }
         let (to_card, to_host) = (Doorbell::from_file(to_card), Doorbell::from_file(to_host));
-        Ok(Attachment { shared: Arc::new(shared), to_card, to_host })
+        Ok(Self { shared: Arc::new(shared), to_card, to_host })
     }
 
     fn ring(&self, number: usize) -> Words {

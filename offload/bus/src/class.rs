@@ -21,27 +21,22 @@ pub enum BusClass {
 
 impl BusClass {
     /// All of them, in the order of their numbers.
-    pub const ALL: [BusClass; 5] = [
-        BusClass::Content,
-        BusClass::NetworkHeaders,
-        BusClass::ApplicationHeaders,
-        BusClass::Overhead,
-        BusClass::Other,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Content, Self::NetworkHeaders, Self::ApplicationHeaders, Self::Overhead, Self::Other];
 
     /// The class with a number.
-    pub fn from_number(number: u8) -> Option<BusClass> {
-        BusClass::ALL.get(usize::from(number)).copied()
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
     }
 
     /// For tables, JSON and metrics.
     pub fn label(self) -> &'static str {
         match self {
-            BusClass::Content => "content",
-            BusClass::NetworkHeaders => "network_headers",
-            BusClass::ApplicationHeaders => "application_headers",
-            BusClass::Overhead => "overhead",
-            BusClass::Other => "other",
+            Self::Content => "content",
+            Self::NetworkHeaders => "network_headers",
+            Self::ApplicationHeaders => "application_headers",
+            Self::Overhead => "overhead",
+            Self::Other => "other",
         }
     }
 }
@@ -79,10 +74,10 @@ impl BusCounters {
     }
 
     /// What has crossed since an earlier count.
-    pub fn since(&self, earlier: &BusCounters) -> BusCounters {
+    pub fn since(&self, earlier: &Self) -> Self {
         let mut bytes = self.bytes;
         bytes.iter_mut().zip(earlier.bytes).for_each(|(now, then)| *now -= then);
-        BusCounters { bytes, transfers: self.transfers - earlier.transfers }
+        Self { bytes, transfers: self.transfers - earlier.transfers }
     }
 }
 

@@ -73,22 +73,22 @@ pub struct Flags(pub u8);
 
 impl Flags {
     /// The packet begins with these bytes.
-    pub const FIRST: Flags = Flags(1);
+    pub const FIRST: Self = Self(1);
     /// The packet ends with these bytes, and is sent.
-    pub const LAST: Flags = Flags(2);
+    pub const LAST: Self = Self(2);
     /// The card completes the transport checksum; given with `FIRST`.
-    pub const CHECKSUM: Flags = Flags(4);
+    pub const CHECKSUM: Self = Self(4);
     /// The checksum is that of UDP; given with `CHECKSUM`.
-    pub const UDP: Flags = Flags(8);
+    pub const UDP: Self = Self(8);
     const ALL: u8 = 15;
 
     /// Both.
-    pub const fn with(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Whether all of `other` are set.
-    pub const fn has(self, other: Flags) -> bool {
+    pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
@@ -197,20 +197,20 @@ impl Command {
         let generation_of = |generation: u16| u64::from(generation) << 40;
         let pair = |len: u32, low: u32| u64::from(len) << 32 | u64::from(low);
         match *self {
-            Command::CacheInit => [word(CACHE_INIT, 0, 0, 0), 0],
-            Command::CacheInsert { mmaddr, ncoffset, len, generation } => {
+            Self::CacheInit => [word(CACHE_INIT, 0, 0, 0), 0],
+            Self::CacheInsert { mmaddr, ncoffset, len, generation } => {
                 [word(CACHE_INSERT, 0, 0, mmaddr) | generation_of(generation), pair(len, ncoffset)]
             }
-            Command::CacheFetch { mmaddr, ncoffset, len, generation } => {
+            Self::CacheFetch { mmaddr, ncoffset, len, generation } => {
                 [word(CACHE_FETCH, 0, 0, mmaddr) | generation_of(generation), pair(len, ncoffset)]
             }
-            Command::AppendMm { mmaddr, len, flags, class, port, segmentation } => {
+            Self::AppendMm { mmaddr, len, flags, class, port, segmentation } => {
                 assert!(port < PORTS_MAX, "port {port}");
                 let Segmentation { size, header_len, transport } = segmentation;
                 let low = u32::from(size) << 16 | u32::from(header_len) << 8 | u32::from(transport);
                 [word(APPEND_MM, flags.0, port << 4 | class as u8, mmaddr), pair(len, low)]
             }
-            Command::AppendCache { ncoffset, len, flags, generation } => {
+            Self::AppendCache { ncoffset, len, flags, generation } => {
                 [word(APPEND_CACHE, flags.0, 0, u64::from(generation)), pair(len, ncoffset)]
             }
         }
@@ -220,7 +220,7 @@ impl Command {
     ///
     /// # Errors
     /// See [`DescriptorError`].
-    pub fn decode(entry: Entry) -> Result<Command, DescriptorError> {
+    pub fn decode(entry: Entry) -> Result<Self, DescriptorError> {
         let [opcode, flags, low_byte, ..] = entry[0].to_be_bytes();
         let (mmaddr, len, low) = (entry[0] & ADDRESS_MASK, (entry[1] >> 32) as u32, entry[1] as u32);
         let generation = (entry[0] >> ADDRESS_BITS) as u16;
@@ -244,9 +244,9 @@ impl Command {
         }
         let flags = Flags(flags);
         Ok(match opcode {
-            CACHE_INIT => Command::CacheInit,
-            CACHE_INSERT => Command::CacheInsert { mmaddr, ncoffset: low, len, generation },
-            CACHE_FETCH => Command::CacheFetch { mmaddr, ncoffset: low, len, generation },
+            CACHE_INIT => Self::CacheInit,
+            CACHE_INSERT => Self::CacheInsert { mmaddr, ncoffset: low, len, generation },
+            CACHE_FETCH => Self::CacheFetch { mmaddr, ncoffset: low, len, generation },
             APPEND_MM => {
                 let (port, class) = (low_byte >> 4, low_byte & 15);
                 let class = BusClass::from_number(class).ok_or(DescriptorError::Class(class))?;
@@ -255,9 +255,9 @@ impl Command {
                 }
                 let [_, _, header_len, transport] = low.to_be_bytes();
                 let segmentation = Segmentation { size: (low >> 16) as u16, header_len, transport };
-                Command::AppendMm { mmaddr, len, flags, class, port, segmentation }
+                Self::AppendMm { mmaddr, len, flags, class, port, segmentation }
             }
-            _ => Command::AppendCache { ncoffset: low, len, flags, generation: entry[0] as u16 },
+            _ => Self::AppendCache { ncoffset: low, len, flags, generation: entry[0] as u16 },
         })
     }
 }
@@ -280,8 +280,8 @@ pub enum Refusal {
 
 impl Refusal {
     /// The refusal with a number.
-    pub fn from_number(number: u64) -> Option<Refusal> {
-        [Refusal::Malformed, Refusal::Window, Refusal::Cache, Refusal::Packet, Refusal::Stale]
+    pub fn from_number(number: u64) -> Option<Self> {
+        [Self::Malformed, Self::Window, Self::Cache, Self::Packet, Self::Stale]
             .into_iter()
             .find(|refusal| *refusal as u64 == number)
     }
@@ -308,17 +308,17 @@ impl Completion {
     /// As it lies in the ring.
     pub fn encode(&self) -> Entry {
         match *self {
-            Completion::CacheSize { bytes } => [u64::from(CACHE_SIZE) << 56 | bytes, 0],
-            Completion::Refused { refusal, descriptor } => [u64::from(REFUSED) << 56 | refusal as u64, descriptor],
+            Self::CacheSize { bytes } => [u64::from(CACHE_SIZE) << 56 | bytes, 0],
+            Self::Refused { refusal, descriptor } => [u64::from(REFUSED) << 56 | refusal as u64, descriptor],
         }
     }
 
     /// Reads what the card wrote; `None`: what no card writes.
-    pub fn decode(entry: Entry) -> Option<Completion> {
+    pub fn decode(entry: Entry) -> Option<Self> {
         let (opcode, value) = ((entry[0] >> 56) as u8, entry[0] & ((1 << 56) - 1));
         match opcode {
-            CACHE_SIZE => Some(Completion::CacheSize { bytes: value }),
-            REFUSED => Refusal::from_number(value).map(|refusal| Completion::Refused { refusal, descriptor: entry[1] }),
+            CACHE_SIZE => Some(Self::CacheSize { bytes: value }),
+            REFUSED => Refusal::from_number(value).map(|refusal| Self::Refused { refusal, descriptor: entry[1] }),
             _ => None,
         }
     }
@@ -353,8 +353,8 @@ pub struct Post {
 
 impl Post {
     /// A buffer for whole frames.
-    pub fn whole(mmaddr: u64, len: u32) -> Post {
-        Post { mmaddr, len, split: None, chain: false }
+    pub fn whole(mmaddr: u64, len: u32) -> Self {
+        Self { mmaddr, len, split: None, chain: false }
     }
 
     /// As it lies in the ring.
@@ -375,14 +375,14 @@ impl Post {
     }
 
     /// Reads an entry; every one means something.
-    pub fn decode(entry: Entry) -> Post {
+    pub fn decode(entry: Entry) -> Self {
         let flags = entry[0] >> 56;
         let place = CachePlace {
             ncoffset: (entry[1] >> 32) as u32,
             generation: (entry[0] >> ADDRESS_BITS) as u16,
             copy: flags & POST_COPY != 0,
         };
-        Post {
+        Self {
             mmaddr: entry[0] & ADDRESS_MASK,
             len: entry[1] as u32,
             split: (flags & POST_SPLIT != 0).then_some(place),
@@ -417,7 +417,7 @@ pub enum ReceivedGso {
 
 impl ReceivedGso {
     /// The kind with a number.
-    pub fn from_number(number: u8) -> Option<ReceivedGso> {
+    pub fn from_number(number: u8) -> Option<Self> {
         use ReceivedGso::{Tcp4, Tcp6, Udp};
         [Tcp4, Tcp6, Udp].into_iter().find(|kind| *kind as u8 == number)
     }
@@ -479,7 +479,7 @@ impl Received {
     }
 
     /// Reads an entry; every one means something. Kinds of super-frames that there are not are none.
-    pub fn decode(entry: Entry) -> Received {
+    pub fn decode(entry: Entry) -> Self {
         let flags = entry[0] >> 56;
         let checksum = match (flags & CHECKSUM_RIGHT != 0, flags & CHECKSUM_PARTIAL != 0) {
             (_, true) => ReceivedChecksum::Partial,
@@ -487,7 +487,7 @@ impl Received {
             (false, false) => ReceivedChecksum::Unverified,
         };
         let kind = ReceivedGso::from_number((entry[0] >> 40) as u8 & 15);
-        Received {
+        Self {
             mmaddr: entry[0] & ADDRESS_MASK,
             len: entry[1] as u32,
             header_len: (entry[0] >> 48) as u8,

@@ -15,13 +15,13 @@ impl Doorbell {
     ///
     /// # Errors
     /// What the system says.
-    pub fn new() -> io::Result<Doorbell> {
-        Ok(Doorbell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
     /// One that another process has made.
-    pub fn from_file(file: OwnedFd) -> Doorbell {
-        Doorbell(file)
+    pub fn from_file(file: OwnedFd) -> Self {
+        Self(file)
     }
 
     /// Wakes the other side.

@@ -27,18 +27,15 @@ pub struct BusModel {
 impl BusModel {
     /// PCI of 64 bits at 33 MHz, as in the paper: 8 bytes each 30 ns. Bursts of 128 bytes with seven cycles of overhead each make overhead 30 % of the time of
     /// full frames, as its Figure 4 shows; burst length and cycles are fitted, not taken from the paper.
-    pub const PCI_64_33: BusModel = BusModel { bytes_per_s: 8.0 * 33.333e6, burst_bytes: 128, overhead_bytes: 56 };
+    pub const PCI_64_33: Self = Self { bytes_per_s: 8.0 * 33.333e6, burst_bytes: 128, overhead_bytes: 56 };
     /// The same at 66 MHz.
-    pub const PCI_64_66: BusModel = BusModel { bytes_per_s: 8.0 * 66.667e6, burst_bytes: 128, overhead_bytes: 56 };
+    pub const PCI_64_66: Self = Self { bytes_per_s: 8.0 * 66.667e6, burst_bytes: 128, overhead_bytes: 56 };
     /// PCI Express 4.0 with eight lanes: 16 GT/s each, 128b/130b, payloads of 256 bytes with 24 bytes around each.
-    pub const PCIE_GEN4_X8: BusModel =
-        BusModel { bytes_per_s: 8.0 * 16e9 / 8.0 * 128.0 / 130.0, burst_bytes: 256, overhead_bytes: 24 };
+    pub const PCIE_GEN4_X8: Self =
+        Self { bytes_per_s: 8.0 * 16e9 / 8.0 * 128.0 / 130.0, burst_bytes: 256, overhead_bytes: 24 };
 
-    const NAMED: [(&'static str, BusModel); 3] = [
-        ("pci-64-33", BusModel::PCI_64_33),
-        ("pci-64-66", BusModel::PCI_64_66),
-        ("pcie-gen4-x8", BusModel::PCIE_GEN4_X8),
-    ];
+    const NAMED: [(&'static str, Self); 3] =
+        [("pci-64-33", Self::PCI_64_33), ("pci-64-66", Self::PCI_64_66), ("pcie-gen4-x8", Self::PCIE_GEN4_X8)];
 
     /// What a transfer costs beside its bytes, in bytes' time.
     pub fn overhead(&self, bytes: u64) -> u64 {
@@ -54,7 +51,7 @@ impl BusModel {
 impl fmt::Display for BusModel {
     /// As [`FromStr`] reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match BusModel::NAMED.iter().find(|(_, model)| model == self) {
+        match Self::NAMED.iter().find(|(_, model)| model == self) {
             Some((name, _)) => f.write_str(name),
             None => {
                 let megabits = self.bytes_per_s * 8.0 / 1e6;
@@ -68,18 +65,18 @@ impl FromStr for BusModel {
     type Err = String;
 
     /// A name, or `MBIT/s` with further words: `2000,burst=128,overhead=56`.
-    fn from_str(text: &str) -> Result<BusModel, String> {
-        if let Some((_, model)) = BusModel::NAMED.iter().find(|(name, _)| *name == text) {
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((_, model)) = Self::NAMED.iter().find(|(name, _)| *name == text) {
             return Ok(*model);
         }
-        let names = BusModel::NAMED.map(|(name, _)| name).join(", ");
+        let names = Self::NAMED.map(|(name, _)| name).join(", ");
         let odd = || format!("`{text}` is no bus: {names}, or Mbit/s,burst=BYTES,overhead=BYTES");
         let mut words = text.split(',');
         let megabits: f64 = words.next().and_then(|word| word.parse().ok()).ok_or_else(odd)?;
         if !(megabits.is_finite() && megabits >= 1.0) {
             return Err(odd());
         }
-        let mut model = BusModel { bytes_per_s: megabits * 1e6 / 8.0, burst_bytes: 4096, overhead_bytes: 0 };
+        let mut model = Self { bytes_per_s: megabits * 1e6 / 8.0, burst_bytes: 4096, overhead_bytes: 0 };
         for word in words {
             let (name, value) = word.split_once('=').ok_or_else(odd)?;
             let value: u32 = value.parse().map_err(|_| odd())?;
@@ -110,20 +107,20 @@ impl Meter {
     ///
     /// # Errors
     /// What the system says.
-    pub fn create(model: BusModel) -> io::Result<Meter> {
-        Ok(Meter { shared: Window::create("nicache-bus-clock", METER_BYTES)?, model })
+    pub fn create(model: BusModel) -> io::Result<Self> {
+        Ok(Self { shared: Window::create("nicache-bus-clock", METER_BYTES)?, model })
     }
 
     /// One that another process has made.
     ///
     /// # Errors
     /// `InvalidInput` if it is none, or what the system says.
-    pub fn map(file: OwnedFd, model: BusModel) -> io::Result<Meter> {
+    pub fn map(file: OwnedFd, model: BusModel) -> io::Result<Self> {
         let shared = Window::map(file)?;
         if shared.bytes() != METER_BYTES as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no clock of a bus"));
         }
-        Ok(Meter { shared, model })
+        Ok(Self { shared, model })
     }
 
     /// To be handed to the other cards.

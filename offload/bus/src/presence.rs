@@ -37,8 +37,8 @@ pub enum Peer {
 
 impl Presence {
     /// With a word for each side, at these bytes.
-    pub(crate) fn new(shared: Arc<Window>, own_at: usize, peer_at: usize) -> Presence {
-        Presence { shared, own_at, peer_at }
+    pub(crate) fn new(shared: Arc<Window>, own_at: usize, peer_at: usize) -> Self {
+        Self { shared, own_at, peer_at }
     }
 
     fn own() -> u64 {
@@ -47,7 +47,7 @@ impl Presence {
 
     /// This side has nothing to do at this moment, but does not sleep. Returns where the other is.
     pub fn pause(&self) -> Peer {
-        let own = Presence::own();
+        let own = Self::own();
         self.shared.word(self.own_at).store(own, Ordering::Relaxed);
         match self.shared.word(self.peer_at).load(Ordering::Relaxed) {
             peer if peer == own => Peer::Here,
@@ -64,12 +64,12 @@ impl Presence {
 
     /// This side goes to sleep.
     pub fn sleep(&self) {
-        self.shared.word(self.own_at).store(Presence::own() | ASLEEP, Ordering::Relaxed);
+        self.shared.word(self.own_at).store(Self::own() | ASLEEP, Ordering::Relaxed);
     }
 
     /// It is awake again.
     pub fn wake(&self) {
-        self.shared.word(self.own_at).store(Presence::own(), Ordering::Relaxed);
+        self.shared.word(self.own_at).store(Self::own(), Ordering::Relaxed);
     }
 }
 

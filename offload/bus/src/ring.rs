@@ -114,9 +114,9 @@ impl<M: RingMemory> Producer<M> {
     ///
     /// # Panics
     /// If `entries` is no power of two.
-    pub fn new(memory: M, entries: usize) -> Producer<M> {
+    pub fn new(memory: M, entries: usize) -> Self {
         assert!(entries.is_power_of_two(), "a ring of {entries} entries");
-        Producer { memory, entries: entries as u64, next: 0, published: 0, released: 0 }
+        Self { memory, entries: entries as u64, next: 0, published: 0, released: 0 }
     }
 
     /// Entries that can be pushed now.
@@ -203,9 +203,9 @@ impl<M: RingMemory> Consumer<M> {
     ///
     /// # Panics
     /// If `entries` is no power of two.
-    pub fn new(memory: M, entries: usize) -> Consumer<M> {
+    pub fn new(memory: M, entries: usize) -> Self {
         assert!(entries.is_power_of_two(), "a ring of {entries} entries");
-        Consumer { memory, entries: entries as u64, next: 0, released: 0, published: 0 }
+        Self { memory, entries: entries as u64, next: 0, released: 0, published: 0 }
     }
 
     fn look(&mut self) -> Result<(), RingError> {
@@ -305,8 +305,8 @@ mod tests {
     struct Heap(Vec<AtomicU64>);
 
     impl Heap {
-        fn new(entries: usize) -> Arc<Heap> {
-            Arc::new(Heap((0..ring_words(entries)).map(|_| AtomicU64::new(0)).collect()))
+        fn new(entries: usize) -> Arc<Self> {
+            Arc::new(Self((0..ring_words(entries)).map(|_| AtomicU64::new(0)).collect()))
         }
     }
 

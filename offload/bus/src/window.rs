@@ -47,18 +47,18 @@ impl Window {
     ///
     /// # Errors
     /// What the system says.
-    pub fn create(name: &str, bytes: usize) -> io::Result<Window> {
+    pub fn create(name: &str, bytes: usize) -> io::Result<Self> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
         fcntl_add_seals(&file, SEALS)?;
-        Window::map(file)
+        Self::map(file)
     }
 
     /// Memory that another process has made. If it could still shrink, touching it could end this process, and it is refused.
     ///
     /// # Errors
     /// `InvalidInput` if it is no such file, or what the system says.
-    pub fn map(file: OwnedFd) -> io::Result<Window> {
+    pub fn map(file: OwnedFd) -> io::Result<Self> {
         let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("shared memory {why}"));
         if !fcntl_get_seals(&file)?.contains(SEALS) {
             return Err(refused("that can change its size"));
@@ -71,7 +71,7 @@ impl Window {
         // SAFETY: a fresh mapping at an address of the kernel's choice, of a file that is `bytes` long for good.
         let memory = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, 0) }?;
         let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        Ok(Window { memory, bytes, file })
+        Ok(Self { memory, bytes, file })
     }
 
     /// To be handed to the other side.
@@ -169,9 +169,9 @@ impl Words {
     ///
     /// # Panics
     /// If it does not lie in the window, or is not aligned.
-    pub fn new(window: std::sync::Arc<Window>, range: Range<usize>) -> Words {
+    pub fn new(window: std::sync::Arc<Window>, range: Range<usize>) -> Self {
         assert!(range.start.is_multiple_of(8) && range.end <= window.bytes && range.start <= range.end);
-        Words { window, at: range.start, words: range.len() / 8 }
+        Self { window, at: range.start, words: range.len() / 8 }
     }
 
     fn word(&self, word: usize) -> &AtomicU64 {

@@ -92,8 +92,8 @@ struct Side {
 }
 
 impl Side {
-    fn new(shared: &Arc<Shared>, flaw: Flaw) -> Side {
-        Side { shared: Arc::clone(shared), flaw, stored_last: Cell::new(0) }
+    fn new(shared: &Arc<Shared>, flaw: Flaw) -> Self {
+        Self { shared: Arc::clone(shared), flaw, stored_last: Cell::new(0) }
     }
 
     /// The place of an entry, and which of its words this is.
@@ -106,7 +106,7 @@ impl RingMemory for Side {
     fn load(&self, word: usize, ordering: Ordering) -> u64 {
         let ordering = if self.flaw == Flaw::RelaxedLoad(word) { Ordering::Relaxed } else { ordering };
         let value = self.shared.words[word].load(ordering);
-        if let Some((place, 1)) = Side::place(word) {
+        if let Some((place, 1)) = Self::place(word) {
             self.shared.read[place].store(!value, Ordering::Relaxed);
         }
         value
@@ -114,7 +114,7 @@ impl RingMemory for Side {
 
     fn store(&self, word: usize, value: u64, ordering: Ordering) {
         let ordering = if self.flaw == Flaw::RelaxedStore(word) { Ordering::Relaxed } else { ordering };
-        if let Some((place, 0)) = Side::place(word) {
+        if let Some((place, 0)) = Self::place(word) {
             let read = self.shared.read[place].load(Ordering::Relaxed);
             assert_eq!(read, value.saturating_sub(self.shared.read.len() as u64), "overwritten before it was released");
         }

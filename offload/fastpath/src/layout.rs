@@ -31,11 +31,11 @@ struct Row<const LEN: usize> {
 }
 
 impl<const LEN: usize> Row<LEN> {
-    fn new() -> Row<LEN> {
-        Row { bytes: [0; LEN], at: 0 }
+    fn new() -> Self {
+        Self { bytes: [0; LEN], at: 0 }
     }
 
-    fn put(mut self, part: &[u8]) -> Row<LEN> {
+    fn put(mut self, part: &[u8]) -> Self {
         self.bytes[self.at..self.at + part.len()].copy_from_slice(part);
         self.at += part.len();
         self

@@ -25,16 +25,16 @@ pub(crate) enum Ingress {
 
 impl Ingress {
     /// Attaches a program behind those that are there. The interface is in the calling thread's network namespace.
-    pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32) -> io::Result<Ingress> {
+    pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32) -> io::Result<Self> {
         match create(program, interface) {
-            Ok(link) => Ok(Ingress::Link { _link: link }),
+            Ok(link) => Ok(Self::Link { _link: link }),
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 let mut hook = hook(program, interface);
                 hook.replace(true);
                 // It complains when the queueing discipline is there already.
                 let attached = hook.create().and_then(|mut hook| hook.attach());
                 attached.map_err(|error| io::Error::other(format!("clsact: {error:#}")))?;
-                Ok(Ingress::Filter { program: program.try_clone_to_owned()?, interface })
+                Ok(Self::Filter { program: program.try_clone_to_owned()?, interface })
             }
             Err(error) => Err(error),
         }
@@ -43,7 +43,7 @@ impl Ingress {
 
 impl Drop for Ingress {
     fn drop(&mut self) {
-        if let Ingress::Filter { program, interface } = self {
+        if let Self::Filter { program, interface } = self {
             // The interface may be gone, and the filter with it.
             let _ = hook(program.as_fd(), *interface).detach();
         }

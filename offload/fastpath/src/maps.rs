@@ -49,13 +49,13 @@ impl Maps {
         handles: &Handles,
         take: OwnedFd,
         interfaces: impl IntoIterator<Item = (u32, Option<u16>)>,
-    ) -> Result<Maps, FastPathError> {
+    ) -> Result<Self, FastPathError> {
         if handles.layout != LAYOUT {
             return Err(FastPathError::Layout);
         }
         let open = |id: u32| MapHandle::from_map_id(id).map_err(step("opening a map of the fast path"));
         let interface = |(index, vlan): (u32, Option<u16>)| Interface { index, vlan: vlan.unwrap_or(0) };
-        let maps = Maps {
+        let maps = Self {
             connections: handles.connections,
             interfaces: interfaces.into_iter().map(interface).collect(),
             ways: open(handles.ways)?,

@@ -60,7 +60,7 @@ impl Programs {
     ///
     /// # Errors
     /// See [`FastPathError`].
-    pub fn load(connections: u32) -> Result<Programs, FastPathError> {
+    pub fn load(connections: u32) -> Result<Self, FastPathError> {
         let (result, log) = with_log(|| load(connections.max(1)));
         result.map_err(|error| FastPathError::Refused(format!("{error:#}\n{log}").trim().to_owned()))
     }

@@ -64,7 +64,7 @@ fn within<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 impl World {
-    fn new(is_tagged: bool, with_fast_path: bool, adjust: impl FnOnce(&mut Config)) -> Option<World> {
+    fn new(is_tagged: bool, with_fast_path: bool, adjust: impl FnOnce(&mut Config)) -> Option<Self> {
         let make = || Namespace::create().map_err(|error| println!("skipped: no network namespace: {error}")).ok();
         let (client, server, middle) = (make()?, make()?, make()?);
         client.veth("eth0", &middle, "left").unwrap();
@@ -147,7 +147,7 @@ impl World {
                 }
             }
         });
-        Some(World { client, server, _middle: middle, jobs: Some(jobs), thread: Some(thread) })
+        Some(Self { client, server, _middle: middle, jobs: Some(jobs), thread: Some(thread) })
     }
 
     fn ask<T: Send + 'static>(&self, job: impl FnOnce(&mut Forwarder) -> T + Send + 'static) -> T {

@@ -8,7 +8,7 @@ use nicache_memory::{Arena, HugePages};
 
 /// Bytes at offsets that the host chooses.
 #[derive(Debug)]
-pub struct Cache {
+pub(crate) struct Cache {
     arena: Option<Arena>,
     /// Of each block; 0: none.
     generations: Box<[u16]>,
@@ -19,14 +19,14 @@ impl Cache {
     ///
     /// # Errors
     /// There is no such memory.
-    pub fn new(bytes: u32) -> io::Result<Cache> {
+    pub(crate) fn new(bytes: u32) -> io::Result<Self> {
         let generations = vec![0; bytes.div_ceil(GENERATION_BLOCK_BYTES) as usize].into_boxed_slice();
         let arena = if bytes == 0 { None } else { Some(Arena::new(bytes as usize, HugePages::Try)?) };
-        Ok(Cache { arena, generations })
+        Ok(Self { arena, generations })
     }
 
     /// Whatever it has is void.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.generations.fill(0);
     }
 
@@ -39,19 +39,19 @@ impl Cache {
     ///
     /// # Errors
     /// [`Refusal::Cache`] if they are not there, [`Refusal::Stale`] if they are of another load.
-    pub fn get_of(&self, offset: u32, len: u32, generation: u16) -> Result<&[u8], Refusal> {
+    pub(crate) fn get_of(&self, offset: u32, len: u32, generation: u16) -> Result<&[u8], Refusal> {
         let bytes = self.get(offset, len).ok_or(Refusal::Cache)?;
         let is_right = |block: &u16| *block == generation;
-        if generation != 0 && !self.generations[Cache::blocks(offset, len)].iter().all(is_right) {
+        if generation != 0 && !self.generations[Self::blocks(offset, len)].iter().all(is_right) {
             return Err(Refusal::Stale);
         }
         Ok(bytes)
     }
 
     /// Room for another load of some of its bytes, if they are there.
-    pub fn load(&mut self, offset: u32, len: u32, generation: u16) -> Option<&mut [u8]> {
+    pub(crate) fn load(&mut self, offset: u32, len: u32, generation: u16) -> Option<&mut [u8]> {
         self.range(offset, len)?;
-        self.generations[Cache::blocks(offset, len)].fill(generation);
+        self.generations[Self::blocks(offset, len)].fill(generation);
         self.get_mut(offset, len)
     }
 
@@ -60,7 +60,7 @@ impl Cache {
     }
 
     /// Its size in bytes.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.memory().len() as u64
     }
 
@@ -70,12 +70,12 @@ impl Cache {
     }
 
     /// Some of its bytes, if they are there.
-    pub fn get(&self, offset: u32, len: u32) -> Option<&[u8]> {
+    pub(crate) fn get(&self, offset: u32, len: u32) -> Option<&[u8]> {
         self.range(offset, len).map(|range| &self.memory()[range])
     }
 
     /// The same, to be written.
-    pub fn get_mut(&mut self, offset: u32, len: u32) -> Option<&mut [u8]> {
+    pub(crate) fn get_mut(&mut self, offset: u32, len: u32) -> Option<&mut [u8]> {
         let range = self.range(offset, len)?;
         self.arena.as_mut().map(|arena| &mut arena.bytes_mut()[range])
     }

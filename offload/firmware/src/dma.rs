@@ -6,7 +6,7 @@ use nicache_bus::{BusClass, BusCounters, Meter, Window, WindowError};
 
 /// The card's way to host memory.
 #[derive(Debug)]
-pub struct Dma {
+pub(crate) struct Dma {
     window: Arc<Window>,
     meter: Option<Arc<Meter>>,
     counters: BusCounters,
@@ -15,22 +15,22 @@ pub struct Dma {
 
 impl Dma {
     /// Over a bus as fast as this machine, or over that of `meter`.
-    pub fn new(window: Arc<Window>, meter: Option<Arc<Meter>>) -> Dma {
-        Dma { window, meter, counters: BusCounters::default(), busy_until_ns: 0 }
+    pub(crate) fn new(window: Arc<Window>, meter: Option<Arc<Meter>>) -> Self {
+        Self { window, meter, counters: BusCounters::default(), busy_until_ns: 0 }
     }
 
     /// What has crossed.
-    pub fn counters(&self) -> &BusCounters {
+    pub(crate) fn counters(&self) -> &BusCounters {
         &self.counters
     }
 
     /// Until when the last transfer takes. The card does nothing more with the bus before that.
-    pub fn busy_until_ns(&self) -> u64 {
+    pub(crate) fn busy_until_ns(&self) -> u64 {
         self.busy_until_ns
     }
 
     /// Whether so many bytes are in the window.
-    pub fn contains(&self, mmaddr: u64, len: u32) -> bool {
+    pub(crate) fn contains(&self, mmaddr: u64, len: u32) -> bool {
         mmaddr.checked_add(u64::from(len)).is_some_and(|end| end <= self.window.bytes())
     }
 
@@ -38,7 +38,13 @@ impl Dma {
     ///
     /// # Errors
     /// The bytes do not lie in the window; nothing has crossed.
-    pub fn read(&mut self, mmaddr: u64, into: &mut [u8], class: BusClass, now_ns: u64) -> Result<(), WindowError> {
+    pub(crate) fn read(
+        &mut self,
+        mmaddr: u64,
+        into: &mut [u8],
+        class: BusClass,
+        now_ns: u64,
+    ) -> Result<(), WindowError> {
         self.window.read(mmaddr, into)?;
         self.cross(into.len() as u64, class, now_ns);
         Ok(())
@@ -48,14 +54,14 @@ impl Dma {
     ///
     /// # Errors
     /// As with [`read`](Self::read).
-    pub fn write(&mut self, mmaddr: u64, from: &[u8], class: BusClass, now_ns: u64) -> Result<(), WindowError> {
+    pub(crate) fn write(&mut self, mmaddr: u64, from: &[u8], class: BusClass, now_ns: u64) -> Result<(), WindowError> {
         self.window.write(mmaddr, from)?;
         self.cross(from.len() as u64, class, now_ns);
         Ok(())
     }
 
     /// Entries of rings, several of them in one transfer.
-    pub fn cross_entries(&mut self, entries: u64, now_ns: u64) {
+    pub(crate) fn cross_entries(&mut self, entries: u64, now_ns: u64) {
         if entries > 0 {
             self.cross(entries * 16, BusClass::Overhead, now_ns);
         }

@@ -84,8 +84,8 @@ impl<P: Port> Firmware<P> {
         window: Arc<Window>,
         cache_bytes: u32,
         meter: Option<Arc<Meter>>,
-    ) -> std::io::Result<Firmware<P>> {
-        Firmware::with_ports(vec![port], side, window, cache_bytes, meter)
+    ) -> std::io::Result<Self> {
+        Self::with_ports(vec![port], side, window, cache_bytes, meter)
     }
 
     /// The same with several ports, which descriptors name by their places.
@@ -98,11 +98,11 @@ impl<P: Port> Firmware<P> {
         window: Arc<Window>,
         cache_bytes: u32,
         meter: Option<Arc<Meter>>,
-    ) -> std::io::Result<Firmware<P>> {
+    ) -> std::io::Result<Self> {
         if !(1..=usize::from(PORTS_MAX)).contains(&ports.len()) {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "a card has 1 to 16 ports"));
         }
-        Ok(Firmware {
+        Ok(Self {
             ports,
             side,
             dma: Dma::new(window, meter),
@@ -356,7 +356,7 @@ impl<P: Port> Firmware<P> {
         for asked in 0..=self.ports.len() {
             while self.delivered < self.burst.len() && self.starved_with.is_none() {
                 let (frame, port) = (&self.burst.frames()[self.delivered], self.burst_port as u8);
-                let Firmware { side, cache, dma, counters, .. } = self;
+                let Self { side, cache, dma, counters, .. } = self;
                 match deliver(frame, port, side, cache, dma, counters, now_ns)? {
                     Delivered::Done(crossed) => {
                         (frames, entries) = (frames + 1, entries + crossed);

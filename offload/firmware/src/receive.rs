@@ -17,11 +17,11 @@ use crate::dma::Dma;
 use crate::split;
 
 /// Buffers of one frame at most: the longest one in blocks of the cache, and some that are shorter.
-pub const BUFFERS_MAX: usize = 64;
+pub(crate) const BUFFERS_MAX: usize = 64;
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivered {
+pub(crate) enum Delivered {
     /// It is done with, handed over or dropped. So many entries of rings crossed.
     Done(u64),
     /// It needs more buffers than so many.
@@ -29,7 +29,7 @@ pub enum Delivered {
 }
 
 /// Hands a frame to the host.
-pub fn deliver(
+pub(crate) fn deliver(
     frame: &FrameBuf,
     port: u8,
     side: &mut CardSide,

@@ -14,7 +14,7 @@ const EXTENSIONS: [u8; 3] = [0, 43, 60];
 const FRAGMENT: u8 = 44;
 
 /// What is behind Ethernet and VLAN tags, and where: IPv4 (4), IPv6 (6), or nothing that is known.
-pub fn network(frame: &[u8]) -> Option<(u8, usize)> {
+pub(crate) fn network(frame: &[u8]) -> Option<(u8, usize)> {
     let mut at = ETHERNET_ADDRESSES;
     for _ in 0..=TAGS_MAX {
         match frame.get(at..at + 2)? {
@@ -28,7 +28,7 @@ pub fn network(frame: &[u8]) -> Option<(u8, usize)> {
 }
 
 /// Bytes of headers. `None`: the frame has none that are known, or they are longer than can be told.
-pub fn header_len(frame: &[u8]) -> Option<usize> {
+pub(crate) fn header_len(frame: &[u8]) -> Option<usize> {
     let (version, at) = network(frame)?;
     let (protocol, at, is_later) = match version {
         4 => {

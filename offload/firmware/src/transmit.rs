@@ -28,7 +28,7 @@ enum Part {
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Packet {
+pub(crate) struct Packet {
     buffer: Box<[u8]>,
     used: usize,
     parts: ArrayVec<Part, PARTS_MAX>,
@@ -43,8 +43,8 @@ pub struct Packet {
 
 impl Packet {
     /// None yet.
-    pub fn new() -> Packet {
-        Packet {
+    pub(crate) fn new() -> Self {
+        Self {
             buffer: vec![0; FRAME_BYTES_MAX].into_boxed_slice(),
             used: 0,
             parts: ArrayVec::new(),
@@ -58,7 +58,7 @@ impl Packet {
     }
 
     /// Begins anew.
-    pub fn begin(&mut self, flags: Flags, port: u8, segmentation: Segmentation) {
+    pub(crate) fn begin(&mut self, flags: Flags, port: u8, segmentation: Segmentation) {
         self.clear();
         (self.begun, self.port) = (true, port);
         let offset = if flags.has(Flags::UDP) { UDP_CHECKSUM } else { TCP_CHECKSUM };
@@ -67,28 +67,28 @@ impl Packet {
     }
 
     /// Forgets everything.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         (self.used, self.bytes, self.begun, self.spoilt) = (0, 0, false, false);
         self.parts.clear();
     }
 
     /// Nothing more of it is wanted, up to its end.
-    pub fn spoil(&mut self) {
+    pub(crate) fn spoil(&mut self) {
         self.spoilt = true;
     }
 
     /// The port that it goes out by.
-    pub fn port(&self) -> usize {
+    pub(crate) fn port(&self) -> usize {
         usize::from(self.port)
     }
 
     /// Whether it has begun and not ended.
-    pub fn is_begun(&self) -> bool {
+    pub(crate) fn is_begun(&self) -> bool {
         self.begun
     }
 
     /// Whether a part of it was refused.
-    pub fn is_spoilt(&self) -> bool {
+    pub(crate) fn is_spoilt(&self) -> bool {
         self.spoilt
     }
 
@@ -97,7 +97,7 @@ impl Packet {
     }
 
     /// Room for bytes of main memory, if the packet has it.
-    pub fn room(&mut self, len: u32) -> Option<&mut [u8]> {
+    pub(crate) fn room(&mut self, len: u32) -> Option<&mut [u8]> {
         if !self.has_room(len) {
             return None;
         }
@@ -113,7 +113,7 @@ impl Packet {
     }
 
     /// Adds bytes of the cache. False: there is no room for them.
-    pub fn append_cache(&mut self, offset: u32, len: u32, generation: u16) -> bool {
+    pub(crate) fn append_cache(&mut self, offset: u32, len: u32, generation: u16) -> bool {
         if !self.has_room(len) {
             return false;
         }
@@ -133,7 +133,10 @@ impl Packet {
     ///
     /// # Errors
     /// Its segmentation cannot be, or the cache has another load by now.
-    pub fn gather<'a>(&'a self, cache: &'a Cache) -> Result<(ArrayVec<IoSlice<'a>, PARTS_MAX>, Offload), Refusal> {
+    pub(crate) fn gather<'a>(
+        &'a self,
+        cache: &'a Cache,
+    ) -> Result<(ArrayVec<IoSlice<'a>, PARTS_MAX>, Offload), Refusal> {
         let mut list = ArrayVec::new();
         for part in &self.parts {
             list.push(IoSlice::new(match part {

@@ -21,14 +21,14 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(capabilities: Capabilities, meter: Option<Arc<Meter>>) -> Bench {
+    fn new(capabilities: Capabilities, meter: Option<Arc<Meter>>) -> Self {
         let made = Attachment::create().unwrap();
         let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
         let window = Arc::new(Window::create("test", WINDOW_BYTES).unwrap());
         let seen = Arc::new(Window::map(window.file().try_clone_to_owned().unwrap()).unwrap());
         let (port, wire) = memory_wire(64, capabilities, Capabilities::FULL);
         let side = Attachment::from_files(files).unwrap().card();
-        Bench { host: made.host(), window, card: Firmware::new(port, side, seen, CACHE_BYTES, meter).unwrap(), wire }
+        Self { host: made.host(), window, card: Firmware::new(port, side, seen, CACHE_BYTES, meter).unwrap(), wire }
     }
 
     fn say(&mut self, commands: &[Command]) {

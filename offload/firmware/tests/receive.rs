@@ -26,14 +26,14 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Bench {
+    fn new() -> Self {
         let made = Attachment::create().unwrap();
         let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
         let window = Arc::new(Window::create("test", WINDOW_BYTES).unwrap());
         let (ports, wires) = (0..2).map(|_| memory_wire(64, Capabilities::FULL, Capabilities::FULL)).unzip();
         let side = Attachment::from_files(files).unwrap().card();
         let card = Firmware::with_ports(ports, side, Arc::clone(&window), CACHE_BYTES, None).unwrap();
-        Bench { host: made.host(), window, card, wires }
+        Self { host: made.host(), window, card, wires }
     }
 
     fn post(&mut self, number: u32, split: Option<CachePlace>, chain: bool) {

@@ -44,8 +44,8 @@ impl Bus {
     }
 
     /// At a new attachment, with so many buffers.
-    pub fn new(side: HostSide, window: Arc<Window>, buffers: u32) -> Bus {
-        Bus {
+    pub fn new(side: HostSide, window: Arc<Window>, buffers: u32) -> Self {
+        Self {
             side,
             window,
             buffers,
@@ -98,7 +98,7 @@ impl Backend for Bus {
             generation: loaded.generation,
             copy,
         });
-        let post = Post { mmaddr: Bus::place(buffer), len: BUFFER_BYTES, split, chain: true };
+        let post = Post { mmaddr: Self::place(buffer), len: BUFFER_BYTES, split, chain: true };
         match self.side.free.push(post.encode()) {
             Ok(()) => Ok(true),
             Err(PushError::Full) => Ok(false),
@@ -124,11 +124,11 @@ impl Backend for Bus {
     }
 
     fn read(&self, buffer: BufferId, at: u32, into: &mut [u8]) -> Result<(), Broken> {
-        Ok(self.window.read(Bus::place(buffer) + u64::from(at), into)?)
+        Ok(self.window.read(Self::place(buffer) + u64::from(at), into)?)
     }
 
     fn write(&mut self, buffer: BufferId, at: u32, from: &[u8]) -> Result<(), Broken> {
-        Ok(self.window.write(Bus::place(buffer) + u64::from(at), from)?)
+        Ok(self.window.write(Self::place(buffer) + u64::from(at), from)?)
     }
 
     fn room(&mut self) -> Result<u64, Broken> {
@@ -160,7 +160,7 @@ impl Backend for Bus {
             let flags = if number + 1 == extents.len() { Flags::LAST } else { Flags::default() };
             done = self.push(match *extent {
                 Extent::Memory { buffer, at, len } => Command::AppendMm {
-                    mmaddr: Bus::place(buffer) + u64::from(at),
+                    mmaddr: Self::place(buffer) + u64::from(at),
                     len,
                     flags,
                     class: BusClass::Content,
@@ -179,12 +179,12 @@ impl Backend for Bus {
     }
 
     fn insert(&mut self, buffer: BufferId, loaded: Loaded, len: u32) -> Result<u64, Broken> {
-        let (mmaddr, ncoffset) = (Bus::place(buffer) + u64::from(PAYLOAD_AT), loaded.entry.0 * ENTRY_BYTES);
+        let (mmaddr, ncoffset) = (Self::place(buffer) + u64::from(PAYLOAD_AT), loaded.entry.0 * ENTRY_BYTES);
         self.push(Command::CacheInsert { mmaddr, ncoffset, len, generation: loaded.generation })
     }
 
     fn fetch(&mut self, buffer: BufferId, loaded: Loaded, len: u32) -> Result<u64, Broken> {
-        let (mmaddr, ncoffset) = (Bus::place(buffer) + u64::from(PAYLOAD_AT), loaded.entry.0 * ENTRY_BYTES);
+        let (mmaddr, ncoffset) = (Self::place(buffer) + u64::from(PAYLOAD_AT), loaded.entry.0 * ENTRY_BYTES);
         self.push(Command::CacheFetch { mmaddr, ncoffset, len, generation: loaded.generation })
     }
 

@@ -46,8 +46,8 @@ pub struct Config {
 
 impl Config {
     /// With interfaces and nothing else.
-    pub fn new(interfaces: Vec<Interface>, secret: u64) -> Config {
-        Config {
+    pub fn new(interfaces: Vec<Interface>, secret: u64) -> Self {
+        Self {
             interfaces,
             routes: Vec::new(),
             externals: Vec::new(),

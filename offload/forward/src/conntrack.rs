@@ -63,8 +63,8 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    fn default() -> Timeouts {
-        Timeouts {
+    fn default() -> Self {
+        Self {
             opening: Duration::from_secs(30),
             datagrams: Duration::from_secs(300),
             query: Duration::from_secs(60),
@@ -217,9 +217,9 @@ impl Changes {
 
 impl<T> Conntrack<T> {
     /// An empty table. `seed`: a number that clients cannot know, so that they cannot choose what collides.
-    pub fn new(limits: Limits, timeouts: Timeouts, seed: u64) -> Conntrack<T> {
+    pub fn new(limits: Limits, timeouts: Timeouts, seed: u64) -> Self {
         let count = limits.connections;
-        Conntrack {
+        Self {
             slots: (0..count).map(|_| None).collect(),
             free: (0..count).rev().collect(),
             index: HashTable::with_capacity(2 * count as usize),

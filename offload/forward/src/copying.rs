@@ -53,8 +53,8 @@ pub struct Copying<P> {
 
 impl<P: Port> Copying<P> {
     /// Between ports, so many frames of each in a turn.
-    pub fn new(forwarder: Forwarder, ports: Vec<P>, burst: usize) -> Copying<P> {
-        Copying {
+    pub fn new(forwarder: Forwarder, ports: Vec<P>, burst: usize) -> Self {
+        Self {
             forwarder,
             ports,
             burst: Burst::new(burst),

@@ -25,12 +25,12 @@ const DO_NOT: u16 = 0x4000;
 const OFFSET: u16 = 0x1fff;
 
 /// Whether a packet that begins here may be cut.
-pub fn may_cut(network: &[u8]) -> bool {
+pub(crate) fn may_cut(network: &[u8]) -> bool {
     network.len() >= IPV4_BYTES && network[0] == 0x45 && half(network, FRAGMENT) & DO_NOT == 0
 }
 
 /// Completes a checksum that is partial; `payload` is the sum of the bytes behind the head. Returns what is left to do. `None`: the positions are not of this head.
-pub fn complete(head: &mut Head, network_at: usize, offload: Offload, payload: u16) -> Option<Offload> {
+pub(crate) fn complete(head: &mut Head, network_at: usize, offload: Offload, payload: u16) -> Option<Offload> {
     let Checksum::Partial { start, offset } = offload.checksum else { return Some(offload) };
     let (start, field) = (usize::from(start), usize::from(start) + usize::from(offset));
     if field + 2 > head.len() {
@@ -47,7 +47,7 @@ pub fn complete(head: &mut Head, network_at: usize, offload: Offload, payload: u
 }
 
 /// The head of a piece, and which bytes follow it: those of `rest` for a packet with this `head`, whose IP header is at `network_at`. `None`: there are no more pieces.
-pub fn piece(
+pub(crate) fn piece(
     head: &[u8],
     network_at: usize,
     rest: &Range<usize>,

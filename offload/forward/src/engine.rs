@@ -148,9 +148,9 @@ pub struct Engine<B> {
 
 impl<B: Backend> Engine<B> {
     /// With a backend whose cache is empty.
-    pub fn new(backend: B, config: EngineConfig) -> Engine<B> {
+    pub fn new(backend: B, config: EngineConfig) -> Self {
         let entries = if config.mode == Mode::Copy { 0 } else { config.entries };
-        Engine {
+        Self {
             pcache: Pcache::new(entries, config.buffers, config.order),
             pressure: Pressure::default(),
             buffers: vec![Buffer::default(); config.buffers as usize].into_boxed_slice(),

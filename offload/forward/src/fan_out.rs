@@ -21,12 +21,12 @@ pub struct FanOut {
 
 impl FanOut {
     /// From a list. Targets of the other version of IP are left out.
-    pub fn new(mut groups: Vec<Group>) -> FanOut {
+    pub fn new(mut groups: Vec<Group>) -> Self {
         for group in &mut groups {
             let is_v4 = group.address.address.is_ipv4();
             group.targets.retain(|target| target.address.is_ipv4() == is_v4);
         }
-        FanOut { groups }
+        Self { groups }
     }
 
     /// The group that a datagram is for.

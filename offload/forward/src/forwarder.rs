@@ -140,7 +140,7 @@ impl Forwarder {
     ///
     /// # Errors
     /// Two forwarded ports are the same, or one's address is not external.
-    pub fn new(config: Config, now: Time) -> Result<Forwarder, MappingError> {
+    pub fn new(config: Config, now: Time) -> Result<Self, MappingError> {
         let mut nat = Nat::new(config.externals, config.limits.connections, config.secret ^ 1);
         for forwarded in config.forwarded {
             nat.forward(forwarded)?;
@@ -157,7 +157,7 @@ impl Forwarder {
         owned.extend(groups.addresses().map(|endpoint| endpoint.address));
         let links: Vec<Route> = routes_of_links(&config.interfaces).collect();
         let switch = services.has_names().then(|| Box::new(Switch::new(config.secret ^ 5, now)));
-        Ok(Forwarder {
+        Ok(Self {
             routes: Routes::new(links.into_iter().chain(config.routes.iter().copied())),
             rules: Rules::new(config.rules, now),
             conntrack: Conntrack::new(config.limits, config.timeouts, config.secret ^ 2),

@@ -60,8 +60,8 @@ pub struct Fragments {
 
 impl Fragments {
     /// So many packets in pieces are remembered.
-    pub fn new(most: u32, seed: u64) -> Fragments {
-        Fragments {
+    pub fn new(most: u32, seed: u64) -> Self {
+        Self {
             ring: vec![None; most.max(1) as usize],
             next: 0,
             index: HashTable::with_capacity(most as usize),

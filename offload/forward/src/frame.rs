@@ -71,9 +71,9 @@ impl Frame {
 }
 
 impl Frame {
-    pub(crate) fn boxed() -> Box<Frame> {
+    pub(crate) fn boxed() -> Box<Self> {
         let (look, pieces) = (ArrayVec::new(), ArrayVec::new());
-        Box::new(Frame { look, len: 0, port: 0, offload: Offload::default(), pieces })
+        Box::new(Self { look, len: 0, port: 0, offload: Offload::default(), pieces })
     }
 
     pub(crate) fn clear(&mut self) {

@@ -70,14 +70,14 @@ pub enum Complaint {
 impl Complaint {
     fn code(self, is_v6: bool) -> [u8; 2] {
         match (self, is_v6) {
-            (Complaint::TooBig(_), false) => [3, 4],
-            (Complaint::TooBig(_), true) => [2, 0],
-            (Complaint::HopsExceeded, false) => [11, 0],
-            (Complaint::HopsExceeded, true) => [3, 0],
-            (Complaint::NoRoute, false) => [3, 0],
-            (Complaint::NoRoute, true) => [1, 0],
-            (Complaint::Unreachable, false) => [3, 1],
-            (Complaint::Unreachable, true) => [1, 3],
+            (Self::TooBig(_), false) => [3, 4],
+            (Self::TooBig(_), true) => [2, 0],
+            (Self::HopsExceeded, false) => [11, 0],
+            (Self::HopsExceeded, true) => [3, 0],
+            (Self::NoRoute, false) => [3, 0],
+            (Self::NoRoute, true) => [1, 0],
+            (Self::Unreachable, false) => [3, 1],
+            (Self::Unreachable, true) => [1, 3],
         }
     }
 }

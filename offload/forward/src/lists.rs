@@ -20,45 +20,45 @@ struct Ends {
 
 /// `LISTS` lists of numbers below a bound. All memory is allocated at creation: 12 bytes for each number.
 #[derive(Debug)]
-pub struct Lists<const LISTS: usize> {
+pub(crate) struct Lists<const LISTS: usize> {
     links: Box<[Link]>,
     ends: [Ends; LISTS],
 }
 
 impl<const LISTS: usize> Lists<LISTS> {
     /// Empty lists of numbers below `bound`.
-    pub fn new(bound: u32) -> Lists<LISTS> {
+    pub(crate) fn new(bound: u32) -> Self {
         const { assert!(LISTS < NO_LIST as usize) };
         let link = Link { before: NONE, after: NONE, list: NO_LIST };
         let ends = Ends { first: NONE, last: NONE, len: 0 };
-        Lists { links: vec![link; bound as usize].into_boxed_slice(), ends: [ends; LISTS] }
+        Self { links: vec![link; bound as usize].into_boxed_slice(), ends: [ends; LISTS] }
     }
 
     /// The list that a number is in.
-    pub fn list_of(&self, number: u32) -> Option<usize> {
+    pub(crate) fn list_of(&self, number: u32) -> Option<usize> {
         let list = self.links[number as usize].list;
         (list != NO_LIST).then_some(usize::from(list))
     }
 
     /// Numbers in a list.
-    pub fn len(&self, list: usize) -> u32 {
+    pub(crate) fn len(&self, list: usize) -> u32 {
         self.ends[list].len
     }
 
     /// The number that has been in a list longest.
-    pub fn first(&self, list: usize) -> Option<u32> {
+    pub(crate) fn first(&self, list: usize) -> Option<u32> {
         let first = self.ends[list].first;
         (first != NONE).then_some(first)
     }
 
     /// The number that came to a list last.
-    pub fn last(&self, list: usize) -> Option<u32> {
+    pub(crate) fn last(&self, list: usize) -> Option<u32> {
         let last = self.ends[list].last;
         (last != NONE).then_some(last)
     }
 
     /// The numbers of a list, the one that came last first.
-    pub fn iter_from_last(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn iter_from_last(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(self.last(list), |number| {
             let before = self.links[*number as usize].before;
             (before != NONE).then_some(before)
@@ -66,7 +66,7 @@ impl<const LISTS: usize> Lists<LISTS> {
     }
 
     /// Puts a number at the end of a list, out of whichever list it was in.
-    pub fn push(&mut self, list: usize, number: u32) {
+    pub(crate) fn push(&mut self, list: usize, number: u32) {
         self.remove(number);
         let last = self.ends[list].last;
         self.links[number as usize] = Link { before: last, after: NONE, list: list as u8 };
@@ -79,7 +79,7 @@ impl<const LISTS: usize> Lists<LISTS> {
     }
 
     /// Takes a number out of its list, if it is in one.
-    pub fn remove(&mut self, number: u32) {
+    pub(crate) fn remove(&mut self, number: u32) {
         let Link { before, after, list } = self.links[number as usize];
         if list == NO_LIST {
             return;

@@ -24,12 +24,12 @@ impl Maglev {
     ///
     /// # Panics
     /// If there are more than [`BACK_ENDS_MAX`].
-    pub fn new(back_ends: &[(u64, u16)], seed: u64) -> Maglev {
+    pub fn new(back_ends: &[(u64, u16)], seed: u64) -> Self {
         assert!(back_ends.len() <= BACK_ENDS_MAX, "{} back ends", back_ends.len());
         let mut table = vec![NOBODY; PLACES].into_boxed_slice();
         let heaviest = back_ends.iter().map(|(_, weight)| u32::from(*weight)).max().unwrap_or(0);
         if heaviest == 0 {
-            return Maglev { table };
+            return Self { table };
         }
         let hash = |name: u64, salt: u64| FixedState::with_seed(seed ^ salt).hash_one(name) as usize;
         let ways: Vec<(usize, usize)> =
@@ -60,7 +60,7 @@ impl Maglev {
                 }
             }
         }
-        Maglev { table }
+        Self { table }
     }
 
     /// The back end for a connection, by a hash of what it is known by. `None`: there is none.

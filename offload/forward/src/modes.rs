@@ -21,17 +21,17 @@ pub enum Mode {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Mode; 5] = [Mode::Copy, Mode::Pcache, Mode::Direct, Mode::Spill, Mode::Adaptive];
+    pub const ALL: [Self; 5] = [Self::Copy, Self::Pcache, Self::Direct, Self::Spill, Self::Adaptive];
 }
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Mode::Copy => "copy",
-            Mode::Pcache => "pcache",
-            Mode::Direct => "direct",
-            Mode::Spill => "spill",
-            Mode::Adaptive => "adaptive",
+            Self::Copy => "copy",
+            Self::Pcache => "pcache",
+            Self::Direct => "direct",
+            Self::Spill => "spill",
+            Self::Adaptive => "adaptive",
         })
     }
 }
@@ -39,9 +39,9 @@ impl fmt::Display for Mode {
 impl FromStr for Mode {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Mode, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let odd = || format!("`{text}` is not a mode: copy, pcache, direct, spill or adaptive");
-        Mode::ALL.into_iter().find(|mode| mode.to_string() == text).ok_or_else(odd)
+        Self::ALL.into_iter().find(|mode| mode.to_string() == text).ok_or_else(odd)
     }
 }
 

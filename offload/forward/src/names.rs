@@ -21,7 +21,7 @@ pub struct Pattern {
 
 impl Pattern {
     /// From its text. `None`: it is neither.
-    pub fn new(text: &str) -> Option<Pattern> {
+    pub fn new(text: &str) -> Option<Self> {
         let (rest, is_end) = match text.strip_prefix("*.") {
             Some(rest) => (rest, true),
             None => (text, false),
@@ -29,7 +29,7 @@ impl Pattern {
         let name = if is_end { Name::new(rest.as_bytes()) } else { Name::of_authority(rest.as_bytes()) };
         // A port is said by the service.
         let has_port = !rest.starts_with('[') && rest.contains(':');
-        Some(Pattern { name: name.filter(|_| !has_port)?, is_end })
+        Some(Self { name: name.filter(|_| !has_port)?, is_end })
     }
 }
 
@@ -58,7 +58,7 @@ impl Names {
     ///
     /// # Errors
     /// See [`NamesError`].
-    pub fn new(back_ends: &[Vec<Pattern>]) -> Result<Names, NamesError> {
+    pub fn new(back_ends: &[Vec<Pattern>]) -> Result<Self, NamesError> {
         let mut holders: HashMap<Option<&Pattern>, Vec<u16>, FixedState> = HashMap::default();
         for (number, patterns) in (0u16..).zip(back_ends) {
             let unnamed = patterns.is_empty().then_some(None);
@@ -72,7 +72,7 @@ impl Names {
         if holders.len() > NAMES_MAX {
             return Err(NamesError::TooMany);
         }
-        let mut names = Names::default();
+        let mut names = Self::default();
         // In an order that does not depend on the table's.
         let mut holders: Vec<_> = holders.into_iter().collect();
         holders.sort_by(|a, b| a.1.cmp(&b.1));

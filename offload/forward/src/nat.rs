@@ -100,7 +100,7 @@ pub struct Nat {
 
 impl Nat {
     /// Without mappings, of which there may be `mappings`. `seed`: a number that nobody else knows.
-    pub fn new(externals: Vec<External>, mappings: u32, seed: u64) -> Nat {
+    pub fn new(externals: Vec<External>, mappings: u32, seed: u64) -> Self {
         let outside = externals
             .into_iter()
             .map(|external| {
@@ -108,7 +108,7 @@ impl Nat {
                 Outside { external, ports }
             })
             .collect();
-        Nat {
+        Self {
             outside,
             slots: vec![None; mappings as usize],
             free: (0..mappings).rev().collect(),

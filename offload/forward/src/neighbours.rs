@@ -44,9 +44,9 @@ pub struct Neighbours {
 
 impl Neighbours {
     /// Nobody is known; so many may be.
-    pub fn new(most: usize, seed: u64) -> Neighbours {
+    pub fn new(most: usize, seed: u64) -> Self {
         let known = HashMap::with_capacity_and_hasher(most, foldhash::fast::FixedState::with_seed(seed));
-        Neighbours { known, most, learned: 0, moved: 0 }
+        Self { known, most, learned: 0, moved: 0 }
     }
 
     /// A neighbour that is known for good.

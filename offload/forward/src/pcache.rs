@@ -77,12 +77,12 @@ pub enum Order {
 impl std::str::FromStr for Order {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Order, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "mru" => Ok(Order::Mru),
-            "lru" => Ok(Order::Lru),
-            "fifo" => Ok(Order::Fifo),
-            "random" => Ok(Order::Random),
+            "mru" => Ok(Self::Mru),
+            "lru" => Ok(Self::Lru),
+            "fifo" => Ok(Self::Fifo),
+            "random" => Ok(Self::Random),
             _ => Err(format!("`{text}` is not an order of eviction: mru, lru, fifo or random")),
         }
     }
@@ -170,11 +170,11 @@ pub struct Pcache {
 
 impl Pcache {
     /// Entries and buffers, none of them bound.
-    pub fn new(entries: u32, buffers: u32, order: Order) -> Pcache {
+    pub fn new(entries: u32, buffers: u32, order: Order) -> Self {
         let free = Entry { buffer: None, state: EntryState::HostUnbound, generation: 0, loaded: 0 };
         let mut queues = Lists::new(entries);
         (0..entries).for_each(|entry| queues.push(Queue::Unbound as usize, entry));
-        Pcache {
+        Self {
             entries: vec![free; entries as usize].into_boxed_slice(),
             binding: vec![None; buffers as usize].into_boxed_slice(),
             queues,

@@ -15,14 +15,14 @@ pub struct Ports {
 
 impl Ports {
     /// All of a range, free. An empty range has none.
-    pub fn new(range: RangeInclusive<u16>) -> Ports {
+    pub fn new(range: RangeInclusive<u16>) -> Self {
         let mut used = Box::new([u64::MAX; 65_536 / WORD]);
         let mut free = 0;
         for port in range.clone() {
             used[usize::from(port) / WORD] &= !(1 << (usize::from(port) % WORD));
             free += 1;
         }
-        Ports { range, used, free }
+        Self { range, used, free }
     }
 
     /// Ports that nobody has.

@@ -13,14 +13,14 @@ pub struct Prefix {
 
 impl Prefix {
     /// The first `len` bits of an address. `None`: it has not so many.
-    pub fn new(address: IpAddr, len: u8) -> Option<Prefix> {
+    pub fn new(address: IpAddr, len: u8) -> Option<Self> {
         let bits = if address.is_ipv4() { 32 } else { 128 };
-        (len <= bits).then(|| Prefix { address: mask(address, len), len })
+        (len <= bits).then(|| Self { address: mask(address, len), len })
     }
 
     /// All addresses of the version of `like`.
-    pub fn all(like: IpAddr) -> Prefix {
-        Prefix { address: mask(like, 0), len: 0 }
+    pub fn all(like: IpAddr) -> Self {
+        Self { address: mask(like, 0), len: 0 }
     }
 
     /// Its bits.
@@ -68,13 +68,13 @@ impl FromStr for Prefix {
     type Err = String;
 
     /// `10.0.0.0/8`, or an address alone.
-    fn from_str(text: &str) -> Result<Prefix, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let odd = || format!("`{text}` is not a range of addresses such as 10.0.0.0/8");
         let (address, len) = text.split_once('/').map_or((text, None), |(address, len)| (address, Some(len)));
         let address: IpAddr = address.parse().map_err(|_| odd())?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let len = len.map_or(Ok(bits), |len| len.parse().map_err(|_| odd()))?;
-        Prefix::new(address, len).ok_or_else(odd)
+        Self::new(address, len).ok_or_else(odd)
     }
 }
 

@@ -27,8 +27,8 @@ pub struct Routes {
 
 impl Routes {
     /// From a list. Of two with the same prefix the later one counts.
-    pub fn new(list: impl IntoIterator<Item = Route>) -> Routes {
-        let mut routes = Routes::default();
+    pub fn new(list: impl IntoIterator<Item = Route>) -> Self {
+        let mut routes = Self::default();
         for route in list {
             routes.routes.insert((route.to.len(), route.to.address()), route);
             let len = (route.to.address().is_ipv4(), route.to.len());

@@ -89,7 +89,7 @@ pub struct Chosen {
 
 impl Services {
     /// From a list. `seed` chooses who gets what: with the same one several balancers agree.
-    pub fn new(configs: Vec<ServiceConfig>, seed: u64) -> Services {
+    pub fn new(configs: Vec<ServiceConfig>, seed: u64) -> Self {
         let services = configs
             .into_iter()
             .map(|config| {
@@ -104,7 +104,7 @@ impl Services {
                 service
             })
             .collect();
-        Services { services, seed }
+        Self { services, seed }
     }
 
     /// The service that a packet is for.

@@ -30,10 +30,10 @@ pub enum Direction {
 impl Direction {
     /// The other one.
     #[must_use]
-    pub fn other(self) -> Direction {
+    pub fn other(self) -> Self {
         match self {
-            Direction::Original => Direction::Reply,
-            Direction::Reply => Direction::Original,
+            Self::Original => Self::Reply,
+            Self::Reply => Self::Original,
         }
     }
 }
@@ -112,10 +112,10 @@ pub struct TcpTrack {
 
 impl TcpTrack {
     /// From a first segment, in the original direction. One that is no SYN belongs to a connection that is older than what is known of it.
-    pub fn new(segment: &TcpView) -> TcpTrack {
+    pub fn new(segment: &TcpView) -> Self {
         let end = segment.seq + segment.numbers();
         let window = u32::from(segment.window).max(1);
-        let mut track = TcpTrack {
+        let mut track = Self {
             state: TcpState::SynSent,
             before_reset: TcpState::SynSent,
             sides: [Side::default(); 2],
@@ -143,8 +143,8 @@ impl TcpTrack {
     }
 
     /// A connection of which only the state is known.
-    pub fn restored(state: TcpState) -> TcpTrack {
-        TcpTrack { state, before_reset: TcpState::Established, sides: [Side::default(); 2], is_unknown: [true; 2] }
+    pub fn restored(state: TcpState) -> Self {
+        Self { state, before_reset: TcpState::Established, sides: [Side::default(); 2], is_unknown: [true; 2] }
     }
 
     /// Takes the numbers of a direction from a segment in the middle. Nothing is known of its windows: they may be scaled as far as it goes.

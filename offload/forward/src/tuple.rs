@@ -17,9 +17,9 @@ pub enum Protocol {
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-            Protocol::Query => "icmp",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Query => "icmp",
         })
     }
 }
@@ -35,8 +35,8 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// An address with a port.
-    pub fn new(address: impl Into<IpAddr>, port: u16) -> Endpoint {
-        Endpoint { address: address.into(), port }
+    pub fn new(address: impl Into<IpAddr>, port: u16) -> Self {
+        Self { address: address.into(), port }
     }
 }
 
@@ -47,8 +47,8 @@ impl fmt::Display for Endpoint {
 }
 
 impl From<SocketAddr> for Endpoint {
-    fn from(address: SocketAddr) -> Endpoint {
-        Endpoint { address: address.ip(), port: address.port() }
+    fn from(address: SocketAddr) -> Self {
+        Self { address: address.ip(), port: address.port() }
     }
 }
 
@@ -65,15 +65,15 @@ pub struct Tuple {
 
 impl Tuple {
     /// Something for places that are empty.
-    pub(crate) const NOBODY: Tuple = {
+    pub(crate) const NOBODY: Self = {
         let nobody = Endpoint { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 };
-        Tuple { protocol: Protocol::Tcp, source: nobody, destination: nobody }
+        Self { protocol: Protocol::Tcp, source: nobody, destination: nobody }
     };
 
     /// The other direction.
     #[must_use]
-    pub fn reversed(self) -> Tuple {
-        Tuple { protocol: self.protocol, source: self.destination, destination: self.source }
+    pub fn reversed(self) -> Self {
+        Self { protocol: self.protocol, source: self.destination, destination: self.source }
     }
 }
 

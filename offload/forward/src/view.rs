@@ -172,8 +172,8 @@ impl View {
     ///
     /// # Errors
     /// See [`ViewError`].
-    pub fn parse(bytes: &[u8], network_at: usize, frame_len: usize) -> Result<View, ViewError> {
-        let mut view = View::network(bytes, network_at)?;
+    pub fn parse(bytes: &[u8], network_at: usize, frame_len: usize) -> Result<Self, ViewError> {
+        let mut view = Self::network(bytes, network_at)?;
         if view.end > frame_len {
             return Err(ViewError::Truncated);
         }
@@ -185,8 +185,8 @@ impl View {
     ///
     /// # Errors
     /// See [`ViewError`].
-    pub fn parse_quoted(bytes: &[u8], network_at: usize) -> Result<View, ViewError> {
-        let mut view = View::network(bytes, network_at)?;
+    pub fn parse_quoted(bytes: &[u8], network_at: usize) -> Result<Self, ViewError> {
+        let mut view = Self::network(bytes, network_at)?;
         view.look_at_transport(bytes, true)?;
         Ok(view)
     }
@@ -206,9 +206,9 @@ impl View {
 
     /// The same packet somewhere else.
     #[must_use]
-    pub fn moved(&self, network_at: usize) -> View {
+    pub fn moved(&self, network_at: usize) -> Self {
         let move_to = |at: usize| at - self.network_at + network_at;
-        View {
+        Self {
             network_at,
             transport_at: move_to(self.transport_at),
             headers_end: move_to(self.headers_end),
@@ -222,16 +222,16 @@ impl View {
         self.end - self.network_at
     }
 
-    fn network(bytes: &[u8], network_at: usize) -> Result<View, ViewError> {
+    fn network(bytes: &[u8], network_at: usize) -> Result<Self, ViewError> {
         let ip = bytes.get(network_at..).ok_or(ViewError::Truncated)?;
         match ip.first().ok_or(ViewError::Truncated)? >> 4 {
-            4 => View::ipv4(ip, network_at),
-            6 => View::ipv6(ip, network_at),
+            4 => Self::ipv4(ip, network_at),
+            6 => Self::ipv6(ip, network_at),
             _ => Err(ViewError::Malformed),
         }
     }
 
-    fn ipv4(ip: &[u8], network_at: usize) -> Result<View, ViewError> {
+    fn ipv4(ip: &[u8], network_at: usize) -> Result<Self, ViewError> {
         let header_len = usize::from(ip[0] & 15) * 4;
         if header_len < IPV4_BYTES {
             return Err(ViewError::Malformed);
@@ -250,7 +250,7 @@ impl View {
         let fragment = (offset != 0 || more).then(|| Fragment { id: u32::from(u16_at(header, 4)), offset, more });
         let address = |at: usize| IpAddr::V4(Ipv4Addr::from(array::<4>(header, at)));
         let transport_at = network_at + header_len;
-        Ok(View {
+        Ok(Self {
             network_at,
             source: address(12),
             destination: address(16),
@@ -266,7 +266,7 @@ impl View {
         })
     }
 
-    fn ipv6(ip: &[u8], network_at: usize) -> Result<View, ViewError> {
+    fn ipv6(ip: &[u8], network_at: usize) -> Result<Self, ViewError> {
         let header = ip.get(..IPV6_BYTES).ok_or(ViewError::Truncated)?;
         let address = |at: usize| IpAddr::V6(Ipv6Addr::from(array::<16>(header, at)));
         let end = IPV6_BYTES + usize::from(u16_at(header, 4));
@@ -283,7 +283,7 @@ impl View {
                         return Err(ViewError::Malformed);
                     }
                     let transport_at = network_at + at;
-                    return Ok(View {
+                    return Ok(Self {
                         network_at,
                         source: address(8),
                         destination: address(24),
@@ -324,7 +324,7 @@ impl View {
                     return Err(ViewError::Malformed);
                 }
                 let transport_at = network_at + at;
-                return Ok(View {
+                return Ok(Self {
                     network_at,
                     source: address(8),
                     destination: address(24),

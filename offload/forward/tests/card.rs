@@ -82,7 +82,7 @@ fn files_arrive_in_every_mode() {
     std::fs::write(folder.path().join("file"), &file).unwrap();
     let _nginx = nginx(&server, folder.path(), "one", "192.0.2.2:80");
     for (name, number) in [("left", 0), ("right", 1)] {
-        middle.ip(&format!("link set {name} address 2:0:0:0:1:{number}"));
+        middle.ip(format!("link set {name} address 2:0:0:0:1:{number}"));
     }
     for mode in Mode::ALL {
         let interface = |port: u8, ours: &str, masquerade| Interface {
@@ -161,7 +161,7 @@ fn bytes_over_the_bus_for_each_packet() {
     ends.veth("eth0", &middle, "left");
     ends.veth("eth1", &middle, "right");
     for (name, number) in [("left", 0), ("right", 1)] {
-        middle.ip(&format!("link set {name} address 2:0:0:0:1:{number}"));
+        middle.ip(format!("link set {name} address 2:0:0:0:1:{number}"));
     }
     // What the kernel says of itself there would be counted, too.
     ends.run(|| {

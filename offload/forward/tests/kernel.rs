@@ -38,7 +38,7 @@ struct Running {
 }
 
 impl World {
-    fn new() -> Option<World> {
+    fn new() -> Option<Self> {
         let (client, server, middle) =
             (Namespace::with_loopback()?, Namespace::with_loopback()?, Namespace::with_loopback()?);
         client.veth("eth0", &middle, "left");
@@ -48,10 +48,10 @@ impl World {
         client.ip("address add fd01::2/64 dev eth0 nodad");
         client.ip("route add default via fd01::1");
         for last in [2, 11, 12, 13] {
-            server.ip(&format!("address add 192.0.2.{last}/24 dev eth0"));
-            server.ip(&format!("address add fd02::{last}/64 dev eth0 nodad"));
+            server.ip(format!("address add 192.0.2.{last}/24 dev eth0"));
+            server.ip(format!("address add fd02::{last}/64 dev eth0 nodad"));
         }
-        Some(World { client, server, middle, folder: tempfile::tempdir().unwrap() })
+        Some(Self { client, server, middle, folder: tempfile::tempdir().unwrap() })
     }
 
     fn config(&self) -> Config {
@@ -73,7 +73,7 @@ impl World {
         // The kernel gives frames to our address to nobody.
         for (name, interface) in ["left", "right"].into_iter().zip(&config.interfaces) {
             let [a, b, c, d, e, f] = interface.mac;
-            self.middle.ip(&format!("link set {name} address {a:x}:{b:x}:{c:x}:{d:x}:{e:x}:{f:x}"));
+            self.middle.ip(format!("link set {name} address {a:x}:{b:x}:{c:x}:{d:x}:{e:x}:{f:x}"));
         }
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);

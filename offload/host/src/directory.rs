@@ -83,12 +83,12 @@ impl Directory {
     }
 
     /// Of an empty cache with room for `places` blocks. The policy must be for as many, of [`BLOCK_BYTES`] each.
-    pub fn new(places: u32, policy: Box<dyn Policy>) -> Directory {
+    pub fn new(places: u32, policy: Box<dyn Policy>) -> Self {
         let mut index = HashMap::with_hasher(foldhash::fast::RandomState::default());
         index.reserve(places as usize);
         let entries = vec![None; places as usize].into_boxed_slice();
         let free = (0..places).rev().collect();
-        Directory { entries, index, found_last: 0, free, policy, packet: 0, counters: DirectoryCounters::default() }
+        Self { entries, index, found_last: 0, free, policy, packet: 0, counters: DirectoryCounters::default() }
     }
 
     /// What has happened.

@@ -71,9 +71,9 @@ pub struct Driver {
 
 impl Driver {
     /// At a new attachment. Places for headers begin at `headers_at` in the window and have [`HEADER_BYTES`].
-    pub fn new(side: HostSide, directory: Directory, headers_at: u64) -> Driver {
+    pub fn new(side: HostSide, directory: Directory, headers_at: u64) -> Self {
         let under_way = VecDeque::with_capacity(COMMANDS);
-        Driver { side, directory, headers_at, under_way, counters: DriverCounters::default() }
+        Self { side, directory, headers_at, under_way, counters: DriverCounters::default() }
     }
 
     /// The directory of its cache.

@@ -61,7 +61,7 @@ impl Mbuf {
     /// Bytes that it refers to.
     pub fn len(&self) -> u32 {
         match *self {
-            Mbuf::Bytes { len, .. } | Mbuf::Pages { len, .. } => len,
+            Self::Bytes { len, .. } | Self::Pages { len, .. } => len,
         }
     }
 
@@ -73,16 +73,16 @@ impl Mbuf {
     /// In how many places its bytes may be in a card: one for each page.
     pub fn places(&self) -> u32 {
         match *self {
-            Mbuf::Bytes { .. } => 1,
-            Mbuf::Pages { start, len, .. } => (u32::from(start) + len).div_ceil(PAGE_BYTES).max(1),
+            Self::Bytes { .. } => 1,
+            Self::Pages { start, len, .. } => (u32::from(start) + len).div_ceil(PAGE_BYTES).max(1),
         }
     }
 
     /// Its bytes page by page; none, if they are in no page.
     pub fn page_parts(&self) -> impl Iterator<Item = PagePart> + use<> {
         let (page, block, start, end) = match *self {
-            Mbuf::Bytes { .. } => (0, Block { file: FileNumber(0), index: 0 }, 0, 0),
-            Mbuf::Pages { first, block, start, len, .. } => (first.0, block, u32::from(start), u32::from(start) + len),
+            Self::Bytes { .. } => (0, Block { file: FileNumber(0), index: 0 }, 0, 0),
+            Self::Pages { first, block, start, len, .. } => (first.0, block, u32::from(start), u32::from(start) + len),
         };
         (0..end.div_ceil(PAGE_BYTES)).map(move |number| {
             let at = number * PAGE_BYTES;
@@ -97,19 +97,19 @@ impl Mbuf {
     /// # Panics
     /// If `start` lies behind its end, or there is no place.
     #[must_use]
-    pub fn part(&self, start: u32, len: u32, places: u32) -> Mbuf {
+    pub fn part(&self, start: u32, len: u32, places: u32) -> Self {
         assert!(places > 0, "a part is somewhere");
         let len = len.min(self.len() - start);
         match *self {
-            Mbuf::Bytes { mmaddr, class, .. } => {
-                Mbuf::Bytes { mmaddr: mmaddr + u64::from(start), len, class, owner: Owner::Nobody }
+            Self::Bytes { mmaddr, class, .. } => {
+                Self::Bytes { mmaddr: mmaddr + u64::from(start), len, class, owner: Owner::Nobody }
             }
-            Mbuf::Pages { first, block, revision, start: before, .. } => {
+            Self::Pages { first, block, revision, start: before, .. } => {
                 let at = u32::from(before) + start;
                 let (skipped, start) = (at / PAGE_BYTES, at % PAGE_BYTES);
                 let len = len.min(places.saturating_mul(PAGE_BYTES) - start);
                 let block = Block { index: block.index + skipped, ..block };
-                Mbuf::Pages { first: PageNumber(first.0 + skipped), block, revision, start: start as u16, len }
+                Self::Pages { first: PageNumber(first.0 + skipped), block, revision, start: start as u16, len }
             }
         }
     }

@@ -63,10 +63,10 @@ pub struct PageCache {
 
 impl PageCache {
     /// So many pages, from an address in the window on.
-    pub fn new(mmaddr: u64, pages: u32) -> PageCache {
+    pub fn new(mmaddr: u64, pages: u32) -> Self {
         let mut index = HashMap::with_hasher(foldhash::fast::RandomState::default());
         index.reserve(pages as usize);
-        PageCache {
+        Self {
             frames: (0..pages).map(|_| Frame::default()).collect(),
             free: (0..pages).rev().collect(),
             index,

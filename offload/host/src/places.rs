@@ -17,8 +17,8 @@ pub struct Places {
 
 impl Places {
     /// So many places, from an address in the window on.
-    pub fn new(mmaddr: u64, places: u32) -> Places {
-        Places { mmaddr, places, free: (0..places).rev().collect() }
+    pub fn new(mmaddr: u64, places: u32) -> Self {
+        Self { mmaddr, places, free: (0..places).rev().collect() }
     }
 
     /// All places.

@@ -38,13 +38,13 @@ struct Site {
 }
 
 impl Site {
-    fn new(settings: Settings) -> Site {
-        Site::of(World::new(settings))
+    fn new(settings: Settings) -> Self {
+        Self::of(World::new(settings))
     }
 
-    fn of(mut world: World) -> Site {
+    fn of(mut world: World) -> Self {
         FILES.iter().for_each(|(name, len)| world.folder.create(name, *len));
-        Site { world, readers: Vec::new(), writer: None, whole: 0, failed: 0 }
+        Self { world, readers: Vec::new(), writer: None, whole: 0, failed: 0 }
     }
 
     /// A new client of a card.
@@ -65,7 +65,7 @@ impl Site {
 
     /// Compares the replies that are there.
     fn take(&mut self) {
-        let Site { world, readers, whole, failed, .. } = self;
+        let Self { world, readers, whole, failed, .. } = self;
         for Reader { id, asked } in readers {
             while let Some(&(name, since)) = asked.front() {
                 let versions = world.folder.versions(name);

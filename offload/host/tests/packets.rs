@@ -32,7 +32,7 @@ fn content(block: Block, revision: Revision, len: usize) -> Vec<u8> {
 }
 
 impl Machine {
-    fn new(pages: u32, places: u32) -> Machine {
+    fn new(pages: u32, places: u32) -> Self {
         let made = Attachment::create().unwrap();
         let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
         let scratch = HEADER_BYTES + u64::from(pages) * BLOCK_BYTES;
@@ -43,7 +43,7 @@ impl Machine {
         let card = Firmware::new(port, Attachment::from_files(files).unwrap().card(), seen, cache_bytes, None).unwrap();
         let policy = Lru::new(u64::from(cache_bytes), places);
         let driver = Driver::new(made.host(), Directory::new(places, Box::new(policy)), 0);
-        Machine { window, pages: PageCache::new(HEADER_BYTES, pages), driver, card, wire, scratch }
+        Self { window, pages: PageCache::new(HEADER_BYTES, pages), driver, card, wire, scratch }
     }
 
     /// The page of a block, read if it is not there; pinned.

@@ -29,7 +29,7 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ConfigError { line, text, message } = self;
+        let Self { line, text, message } = self;
         if text.is_empty() {
             write!(f, "line {line}: {message}")
         } else {
@@ -41,12 +41,12 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl ConfigError {
-    fn at(source: &str, span: Range<usize>, message: impl Into<String>) -> ConfigError {
+    fn at(source: &str, span: Range<usize>, message: impl Into<String>) -> Self {
         let start = span.start.min(source.len());
         let before = &source.as_bytes()[..start];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let text = source.lines().nth(line - 1).unwrap_or_default().trim().chars().take(120).collect();
-        ConfigError { line, text, message: message.into() }
+        Self { line, text, message: message.into() }
     }
 }
 

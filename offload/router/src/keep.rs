@@ -66,9 +66,9 @@ struct Moved {
 }
 
 impl From<Splice> for Moved {
-    fn from(splice: Splice) -> Moved {
+    fn from(splice: Splice) -> Self {
         let Splice { out_delta, in_delta, ts_delta, client_scale, card_scale, host_scale, host_peer_scale } = splice;
-        Moved {
+        Self {
             deltas: [out_delta, in_delta, ts_delta],
             scales: [client_scale, card_scale, host_scale, host_peer_scale],
         }
@@ -76,11 +76,11 @@ impl From<Splice> for Moved {
 }
 
 impl From<Moved> for Splice {
-    fn from(Moved { deltas, scales }: Moved) -> Splice {
+    fn from(Moved { deltas, scales }: Moved) -> Self {
         let [out_delta, in_delta, ts_delta] = deltas;
         // No shift is longer (RFC 7323 section 2.3).
         let [client_scale, card_scale, host_scale, host_peer_scale] = scales.map(|scale| scale.min(14));
-        Splice { out_delta, in_delta, ts_delta, client_scale, card_scale, host_scale, host_peer_scale }
+        Self { out_delta, in_delta, ts_delta, client_scale, card_scale, host_scale, host_peer_scale }
     }
 }
 
@@ -101,21 +101,21 @@ impl Keep {
     ///
     /// # Errors
     /// What the system says.
-    pub fn create(count: u32) -> io::Result<Keep> {
+    pub fn create(count: u32) -> io::Result<Self> {
         let bytes = TABLES_AT + 2 * SLOT_BYTES * u64::from(count);
         let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
         let window = Window::create("nicache-connections", bytes)?;
         window.word(COUNT_AT).store(u64::from(count), Ordering::Relaxed);
         window.word(EDITION_AT).store(0, Ordering::Relaxed);
         window.word(0).store(MAGIC, Ordering::Release);
-        Ok(Keep { window, count })
+        Ok(Self { window, count })
     }
 
     /// Memory that another process has made.
     ///
     /// # Errors
     /// It is none, or what the system says.
-    pub fn map(file: OwnedFd) -> io::Result<Keep> {
+    pub fn map(file: OwnedFd) -> io::Result<Self> {
         let odd = || io::Error::new(io::ErrorKind::InvalidData, "this is no memory for connections");
         let window = Window::map(file)?;
         if window.bytes() < TABLES_AT || window.word(0).load(Ordering::Acquire) != MAGIC {
@@ -125,7 +125,7 @@ impl Keep {
         if window.bytes() < TABLES_AT + 2 * SLOT_BYTES * u64::from(count) {
             return Err(odd());
         }
-        Ok(Keep { window, count })
+        Ok(Self { window, count })
     }
 
     /// Its file, for another process.
@@ -190,7 +190,7 @@ pub struct Keeper {
 
 impl Keeper {
     /// Hands a forwarder the connections that the memory has. Returns how many it has taken.
-    pub fn take_over(keep: Keep, forwarder: &mut Forwarder, now: Time) -> (Keeper, u64) {
+    pub fn take_over(keep: Keep, forwarder: &mut Forwarder, now: Time) -> (Self, u64) {
         let mut waiting = keep.connections();
         forwarder.remember_changes();
         let mut restored = 0;
@@ -205,7 +205,7 @@ impl Keeper {
         }
         let edition = keep.edition().wrapping_add(1);
         let turns = vec![0; keep.count as usize].into_boxed_slice();
-        let mut keeper = Keeper { edition, turns, keep };
+        let mut keeper = Self { edition, turns, keep };
         keeper.write(forwarder, now);
         keeper.keep.window.word(EDITION_AT).store(u64::from(edition), Ordering::Release);
         (keeper, restored)

@@ -89,14 +89,14 @@ impl Kernel {
     ///
     /// # Errors
     /// What the system says.
-    pub fn open() -> io::Result<Kernel> {
+    pub fn open() -> io::Result<Self> {
         let open = || rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None);
         let (asked, news) = (open()?, open()?);
         rustix::net::bind(&asked, &SocketAddrNetlink::new(0, 0))?;
         rustix::net::bind(&news, &SocketAddrNetlink::new(0, GROUPS))?;
         // More than the system allows is cut down to that.
         sockopt::set_socket_recv_buffer_size(&asked, RECEIVE_BYTES)?;
-        Ok(Kernel { asked, news, sequence: 0 })
+        Ok(Self { asked, news, sequence: 0 })
     }
 
     /// The files that another process needs for [`from_files`](Self::from_files).
@@ -105,9 +105,9 @@ impl Kernel {
     }
 
     /// Those that another process has opened.
-    pub fn from_files([asked, news]: [OwnedFd; 2]) -> Kernel {
+    pub fn from_files([asked, news]: [OwnedFd; 2]) -> Self {
         // Answers to another process's questions may still wait: a number of its own tells them apart.
-        Kernel { asked, news, sequence: std::process::id() << 8 }
+        Self { asked, news, sequence: std::process::id() << 8 }
     }
 
     /// Readable when something has changed.

@@ -319,19 +319,8 @@ impl fmt::Display for Report {
 
 impl fmt::Display for FlowReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FlowReport {
-            original,
-            outgoing,
-            state,
-            packets,
-            bytes,
-            age_ms,
-            idle_ms,
-            back_end,
-            rule,
-            is_fast,
-            is_by_name,
-        } = self;
+        let Self { original, outgoing, state, packets, bytes, age_ms, idle_ms, back_end, rule, is_fast, is_by_name } =
+            self;
         write!(f, "{original}")?;
         if original != outgoing {
             write!(f, ", leaves as {outgoing}")?;

@@ -91,7 +91,7 @@ impl Router {
     ///
     /// # Errors
     /// The plan's forwarded ports contradict each other.
-    pub fn new(plan: Plan, kernel: Kernel, keep: Option<Keep>, now: Time) -> Result<Router, MappingError> {
+    pub fn new(plan: Plan, kernel: Kernel, keep: Option<Keep>, now: Time) -> Result<Self, MappingError> {
         let mut forwarder = Forwarder::new(plan.config.clone(), now)?;
         let (keeper, restored) = match keep {
             None => (None, 0),
@@ -100,7 +100,7 @@ impl Router {
                 (Some(keeper), restored)
             }
         };
-        Ok(Router {
+        Ok(Self {
             mode: plan.mode,
             engine: None,
             forwarder,

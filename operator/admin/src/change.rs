@@ -29,9 +29,9 @@ pub struct Change {
 
 impl Change {
     /// From `then` to `now`. What has sunk was counted anew from 0, by a card that was started again.
-    pub fn between(then: &Sample, now: &Sample) -> Change {
+    pub fn between(then: &Sample, now: &Sample) -> Self {
         let (before, after) = (then.total(), now.total());
-        let mut change = Change::of_card(&before, &after, seconds_between(then, now));
+        let mut change = Self::of_card(&before, &after, seconds_between(then, now));
         if now.mode != Mode::Run {
             change.requests_per_s = per_second(then.requests(), now.requests(), change.seconds);
         }
@@ -39,7 +39,7 @@ impl Change {
     }
 
     /// Of one card, over so many seconds.
-    pub fn of_card(then: &CardSample, now: &CardSample, seconds: f64) -> Change {
+    pub fn of_card(then: &CardSample, now: &CardSample, seconds: f64) -> Self {
         let [hits, misses, bypasses] =
             [(then.hits, now.hits), (then.misses, now.misses), (then.bypasses, now.bypasses)]
                 .map(|(then, now)| per_second(then, now, seconds));
@@ -49,7 +49,7 @@ impl Change {
             let old = before.iter().find(|(other, _)| *other == class).map_or(0, |(_, bytes)| *bytes);
             (class.to_owned(), per_second(old, bytes, seconds))
         });
-        Change {
+        Self {
             seconds,
             requests_per_s: all,
             hits_per_s: hits,

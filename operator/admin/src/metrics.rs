@@ -21,18 +21,18 @@ pub enum Format {
 
 impl Format {
     /// The one that a client asks for by its `Accept` header.
-    pub fn wanted(accept: Option<&str>) -> Format {
+    pub fn wanted(accept: Option<&str>) -> Self {
         match accept {
-            Some(accept) if accept.contains("application/openmetrics-text") => Format::OpenMetrics,
-            _ => Format::Prometheus,
+            Some(accept) if accept.contains("application/openmetrics-text") => Self::OpenMetrics,
+            _ => Self::Prometheus,
         }
     }
 
     /// Its media type.
     pub const fn content_type(self) -> &'static str {
         match self {
-            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         }
     }
 }

@@ -132,7 +132,7 @@ pub struct CardSample {
 }
 
 impl CardSample {
-    fn add(&mut self, other: &CardSample) {
+    fn add(&mut self, other: &Self) {
         for (sum, value) in [
             (&mut self.hits, other.hits),
             (&mut self.misses, other.misses),
@@ -207,9 +207,9 @@ impl Direction {
     /// The name in metrics.
     pub const fn label(self) -> &'static str {
         match self {
-            Direction::ToHost => "to_host",
-            Direction::FromHost => "from_host",
-            Direction::Either => "either",
+            Self::ToHost => "to_host",
+            Self::FromHost => "from_host",
+            Self::Either => "either",
         }
     }
 }

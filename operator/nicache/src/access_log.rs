@@ -29,7 +29,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// An open access log.
 #[derive(Debug)]
-pub struct AccessLog {
+pub(crate) struct AccessLog {
     path: PathBuf,
     jobs: Option<SyncSender<Job>>,
     lost: Arc<AtomicU64>,
@@ -44,21 +44,21 @@ enum Job {
 
 impl AccessLog {
     /// Opens the file for appending, creating it.
-    pub fn open(path: &Path) -> Result<AccessLog> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = open_file(path)?;
         let (jobs, taken) = sync_channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
         let writer = Writer { path: path.to_owned(), file, lost: Arc::clone(&lost), told: None, told_lost: 0 };
         let run = move || writer.run(&taken);
         let writer = std::thread::Builder::new().name("access log".into()).spawn(run)?;
-        Ok(AccessLog { path: path.to_owned(), jobs: Some(jobs), lost, writer: Some(writer) })
+        Ok(Self { path: path.to_owned(), jobs: Some(jobs), lost, writer: Some(writer) })
     }
 
     /// Opens the path anew, for log rotation.
     ///
     /// # Errors
     /// It cannot be opened, or what came before is not written yet.
-    pub fn reopen(&self) -> Result<()> {
+    pub(crate) fn reopen(&self) -> Result<()> {
         let file = open_file(&self.path)?;
         let (done, is_done) = sync_channel(1);
         let is_taken = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Job::Reopen { file, done }).is_ok());
@@ -72,7 +72,7 @@ impl AccessLog {
     }
 
     /// Appends records, of which `dropped` were lost before. Never waits.
-    pub fn append(&self, records: &[AccessRecord], dropped: u64) {
+    pub(crate) fn append(&self, records: &[AccessRecord], dropped: u64) {
         self.lost.fetch_add(dropped, Ordering::Relaxed);
         let lines = records.len() as u64;
         let job = Job::Lines { text: records.iter().map(combined).collect(), lines };

@@ -39,7 +39,7 @@ const ACCEPT_PAGE: &str = "text/html,application/xhtml+xml,application/xml;q=0.9
 
 impl AskedRequest {
     /// What a browser would send for the page.
-    pub fn of_browser(page: &PageName) -> AskedRequest {
+    pub fn of_browser(page: &PageName) -> Self {
         let path = page.target.split('?').next().unwrap_or_default();
         let ending = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
         let part = ending.and_then(|ending| ACCEPT.iter().find(|(_, endings, _)| endings.contains(&ending)));
@@ -64,20 +64,20 @@ impl AskedRequest {
         } else {
             fields.extend(["Accept-Encoding: gzip, deflate".to_owned(), "Connection: keep-alive".to_owned()]);
         }
-        AskedRequest { title: "a browser's".into(), is_http10: false, fields, is_by_proxy: page.is_https }
+        Self { title: "a browser's".into(), is_http10: false, fields, is_by_proxy: page.is_https }
     }
 
     /// What `curl` sends.
-    pub fn of_curl(page: &PageName) -> AskedRequest {
+    pub fn of_curl(page: &PageName) -> Self {
         let fields = vec!["User-Agent: curl/8.5.0".to_owned(), "Accept: */*".to_owned()];
-        AskedRequest { title: "curl's".into(), is_http10: false, fields, is_by_proxy: page.is_https }
+        Self { title: "curl's".into(), is_http10: false, fields, is_by_proxy: page.is_https }
     }
 
     /// Nothing but what `fields` say.
     ///
     /// # Errors
     /// One of them is no header field, in words.
-    pub fn of_fields(page: &PageName, fields: &[String], is_http10: bool) -> Result<AskedRequest> {
+    pub fn of_fields(page: &PageName, fields: &[String], is_http10: bool) -> Result<Self> {
         for field in fields {
             let name = field.split_once(':').map(|(name, _)| name);
             let is_name =
@@ -92,7 +92,7 @@ impl AskedRequest {
         let fields = fields.iter().filter_map(|field| field.split_once(':'));
         let fields: Vec<String> = fields.map(|(name, value)| format!("{name}: {}", value.trim())).collect();
         let says_proxy = fields.iter().any(|field| is_of_proxy(field));
-        Ok(AskedRequest { title: "this".into(), is_http10, fields, is_by_proxy: page.is_https && !says_proxy })
+        Ok(Self { title: "this".into(), is_http10, fields, is_by_proxy: page.is_https && !says_proxy })
     }
 
     /// The whole head. `known`: heads of requests for the page that have come, of which what a proxy said is taken.

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use forward::{FastPathArg, ForwardArgs, ForwardCommand};
-pub use target::Target;
+pub(crate) use forward::{FastPathArg, ForwardArgs, ForwardCommand};
+pub(crate) use target::Target;
 
 use crate::generate::GenerateArgs;
 use crate::options::{BusAddress, LogFormat, Milliseconds, NfsOptions, Protocol, RunOptions, ServeOptions};
@@ -18,7 +18,7 @@ use crate::options::{BusAddress, LogFormat, Milliseconds, NfsOptions, Protocol, 
 /// A network-interface data cache: serves a server's hot content from the card, never stale.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = EXAMPLE)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -26,7 +26,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run a server behind the card; with no server: nginx with a small demonstration site
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunOptions>),
@@ -177,7 +177,7 @@ const RUN_ONLY: [&str; 14] = [
 const ATTACH_ONLY: [&str; 2] = ["host", "server_pid"];
 
 /// The command line, with what each command shows of the settings that some share.
-pub fn command() -> clap::Command {
+pub(crate) fn command() -> clap::Command {
     let hide = |command: clap::Command, names: &[&'static str]| {
         names.iter().fold(command, |command, name| command.mut_arg(name, |argument| argument.hide(true)))
     };
@@ -194,7 +194,7 @@ new one does not start, nothing changes. Supervisor and watcher stay what they a
 
 /// Arguments of `upgrade`.
 #[derive(Debug, Args)]
-pub struct UpgradeArgs {
+pub(crate) struct UpgradeArgs {
     /// The program whose card is to serve [default: this one]
     #[arg(value_name = "PROGRAM")]
     pub program: Option<PathBuf>,
@@ -255,7 +255,7 @@ const WHO_EXAMPLES: &str = "Examples:
 
 /// Arguments of `relay`.
 #[derive(Debug, Args)]
-pub struct RelayArgs {
+pub(crate) struct RelayArgs {
     /// What the database speaks
     #[arg(long, value_enum)]
     pub protocol: Protocol,
@@ -289,7 +289,7 @@ pub struct RelayArgs {
 
 /// Arguments of `follow`.
 #[derive(Debug, Args)]
-pub struct FollowArgs {
+pub(crate) struct FollowArgs {
     /// Name of the running nicache; needed only when several run
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -303,7 +303,7 @@ pub struct FollowArgs {
 
 /// Arguments of `companion`.
 #[derive(Debug, Args)]
-pub struct CompanionArgs {
+pub(crate) struct CompanionArgs {
     /// Variable of the program's environment. Repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
@@ -314,7 +314,7 @@ pub struct CompanionArgs {
 
 /// Arguments of a command that the program `nicache-lab` has ([`crate::laboratory`]).
 #[derive(Debug, Args)]
-pub struct LaboratoryArgs {
+pub(crate) struct LaboratoryArgs {
     /// All of them, as they are
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub arguments: Vec<OsString>,
@@ -322,7 +322,7 @@ pub struct LaboratoryArgs {
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     /// A configuration file of `nicache run` or `attach`: name each fault in it, and say what would be done. Without one, say what this machine's kernel
     /// has
     #[arg(value_name = "CONFIG")]
@@ -334,7 +334,7 @@ pub struct CheckArgs {
 
 /// Arguments of `status`.
 #[derive(Debug, Args)]
-pub struct StatusArgs {
+pub(crate) struct StatusArgs {
     /// Which one.
     #[command(flatten)]
     pub target: Target,
@@ -342,7 +342,7 @@ pub struct StatusArgs {
 
 /// Arguments of `top`.
 #[derive(Debug, Args)]
-pub struct TopArgs {
+pub(crate) struct TopArgs {
     /// Name of the running nicache; needed only when several run
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -359,7 +359,7 @@ pub struct TopArgs {
 
 /// Arguments of `why`.
 #[derive(Debug, Args)]
-pub struct WhyArgs {
+pub(crate) struct WhyArgs {
     /// The page: a URL as clients ask for it (http:// or https://), or its path (beginning with /) whatever the host name. Of a `nicache nfs`, a
     /// file: the export's name and the path below it
     #[arg(value_name = "URL")]
@@ -380,7 +380,7 @@ pub struct WhyArgs {
 
 /// Arguments of `who`.
 #[derive(Debug, Args)]
-pub struct WhoArgs {
+pub(crate) struct WhoArgs {
     /// A path, or a table: TABLE, SCHEMA.TABLE or DATABASE:SCHEMA.TABLE
     #[arg(value_name = "SOURCE")]
     pub source: String,
@@ -391,7 +391,7 @@ pub struct WhoArgs {
 
 /// Arguments of `purge`.
 #[derive(Debug, Args)]
-pub struct PurgeArgs {
+pub(crate) struct PurgeArgs {
     /// Drop every cached reply
     #[arg(long, conflicts_with = "url", required_unless_present = "url")]
     pub all: bool,
@@ -406,7 +406,7 @@ pub struct PurgeArgs {
 
 /// Arguments of `bypass`.
 #[derive(Debug, Args)]
-pub struct BypassArgs {
+pub(crate) struct BypassArgs {
     /// on: the card answers nothing and stores nothing; off: back to caching
     #[arg(value_enum)]
     pub state: Switch,
@@ -417,7 +417,7 @@ pub struct BypassArgs {
 
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
+pub(crate) enum Switch {
     /// On.
     On,
     /// Off.

@@ -31,7 +31,7 @@ use crate::cli::{self, Command};
 use crate::{generate, laboratory};
 
 /// Does what the command says.
-pub fn execute(command: Command) -> Result<ExitCode> {
+pub(crate) fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(options) => run::execute(*options),
         Command::Attach(options) => attach::execute(*options),

@@ -231,7 +231,7 @@ impl Counters {
     }
 
     /// By how much each has grown since `before`, by name: `hits`, `misses`, `bypasses`, and of the others those that have.
-    pub fn since(&self, before: &Counters) -> BTreeMap<String, u64> {
+    pub fn since(&self, before: &Self) -> BTreeMap<String, u64> {
         let of_before = |name: &String| before.more.get(name).copied().unwrap_or(0);
         let others = self.more.iter().map(|(name, value)| (name.clone(), value.saturating_sub(of_before(name))));
         let mut grown: BTreeMap<String, u64> = others.filter(|(_, value)| *value > 0).collect();
@@ -273,8 +273,8 @@ pub struct CardChannel {
 
 impl CardChannel {
     /// Wraps the socket left over from the setup.
-    pub fn new(socket: OwnedFd) -> CardChannel {
-        CardChannel { socket }
+    pub fn new(socket: OwnedFd) -> Self {
+        Self { socket }
     }
 
     /// Next message with its files, waiting for it. `None`: the supervisor is gone, so end at once.

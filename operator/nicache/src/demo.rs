@@ -25,13 +25,13 @@ const NGINX_CONF: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../.
 
 /// An unpacked site, removed when dropped.
 #[derive(Debug)]
-pub struct Demo {
+pub(crate) struct Demo {
     folder: TempDir,
 }
 
 impl Demo {
     /// Unpacks site and configuration.
-    pub fn unpack(port: u16) -> Result<Demo> {
+    pub(crate) fn unpack(port: u16) -> Result<Self> {
         let parent = Path::new("/var/lib");
         remove_leftovers(parent);
         let folder = tempfile::Builder::new()
@@ -49,16 +49,16 @@ impl Demo {
         let root = folder.path().to_str().context("the path of the demonstration site is no text")?;
         let configuration = NGINX_CONF.replace("@ROOT@", root).replace("@PORT@", &port.to_string());
         std::fs::write(folder.path().join("nginx.conf"), configuration)?;
-        Ok(Demo { folder })
+        Ok(Self { folder })
     }
 
     /// The site's folder, where files can be edited.
-    pub fn site(&self) -> std::path::PathBuf {
+    pub(crate) fn site(&self) -> std::path::PathBuf {
         self.folder.path().join("site")
     }
 
     /// The command that serves it.
-    pub fn command(&self) -> Vec<String> {
+    pub(crate) fn command(&self) -> Vec<String> {
         let configuration = self.folder.path().join("nginx.conf").to_string_lossy().into_owned();
         let prefix = self.folder.path().to_string_lossy().into_owned();
         vec!["nginx".into(), "-p".into(), prefix, "-c".into(), configuration]

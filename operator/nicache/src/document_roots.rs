@@ -10,7 +10,7 @@ use nicache_watch::never_watched;
 
 /// A folder that a server gives files from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DocumentRoot {
+pub(crate) struct DocumentRoot {
     /// It.
     pub path: PathBuf,
     /// The kind of its file system, if nobody sees every change there.
@@ -23,7 +23,7 @@ const FILES_MAX: usize = 200;
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The folders of a server and the programs beside it, each once. Those that are not there are left out.
-pub fn document_roots(server: &[String], with: &[Vec<String>]) -> Vec<DocumentRoot> {
+pub(crate) fn document_roots(server: &[String], with: &[Vec<String>]) -> Vec<DocumentRoot> {
     let mut paths = BTreeSet::new();
     for argv in [server].into_iter().chain(with.iter().map(Vec::as_slice)) {
         paths.extend(of_command(argv));

@@ -11,7 +11,7 @@ use crate::options::{PathOptions, RunOptions, RunPlan};
 
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// Line in the file, from 1; `None`: of the file as a whole.
     pub line: Option<usize>,
     /// The setting; empty: the file as a whole.
@@ -22,7 +22,7 @@ pub struct Fault {
 
 /// What the file says.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// In order of their lines.
     pub faults: Vec<Fault>,
     /// What would be done, if there are no faults.
@@ -35,7 +35,7 @@ pub struct Reading {
 const ROUNDS_MAX: usize = 32;
 
 /// Reads a file.
-pub fn read(text: &str) -> Reading {
+pub(crate) fn read(text: &str) -> Reading {
     let mut reading = Reading::default();
     let table: Table = match toml::from_str(text) {
         Ok(table) => table,
@@ -205,8 +205,8 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(text: &str) -> Lines {
-        let mut lines = Lines { top: BTreeMap::new(), paths: Vec::new() };
+    fn of(text: &str) -> Self {
+        let mut lines = Self { top: BTreeMap::new(), paths: Vec::new() };
         for (number, line) in (1..).zip(text.lines().map(str::trim)) {
             if line.starts_with("[[path]]") {
                 lines.paths.push((number, BTreeMap::new()));

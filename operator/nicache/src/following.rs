@@ -17,13 +17,13 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 /// The signals that are handed on, and SIGCHLD.
 #[derive(Debug)]
-pub struct Signals {
+pub(crate) struct Signals {
     pipes: Vec<(Option<Signal>, UnixStream)>,
 }
 
 impl Signals {
     /// Catches them from now on.
-    pub fn catch() -> Result<Signals> {
+    pub(crate) fn catch() -> Result<Self> {
         let wanted = [
             (SIGCHLD, None),
             (SIGTERM, Some(Signal::TERM)),
@@ -39,11 +39,11 @@ impl Signals {
             signal_hook::low_level::pipe::register(number, theirs)?;
             pipes.push((passed, ours));
         }
-        Ok(Signals { pipes })
+        Ok(Self { pipes })
     }
 
     /// Sleeps until a signal arrives, or `limit` is over, or `other` is readable or closed; true: the last.
-    pub fn wait(&self, other: Option<&dyn AsFd>, limit: Option<Duration>) -> Result<bool> {
+    pub(crate) fn wait(&self, other: Option<&dyn AsFd>, limit: Option<Duration>) -> Result<bool> {
         let mut fds: Vec<PollFd<'_>> = self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
         fds.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
         match poll(&mut fds, limit.map(Timespec::try_from).transpose()?.as_ref()) {
@@ -54,7 +54,7 @@ impl Signals {
     }
 
     /// Those to hand on that have arrived since the last call.
-    pub fn take(&self) -> Vec<Signal> {
+    pub(crate) fn take(&self) -> Vec<Signal> {
         let arrived = |pipe: &UnixStream| {
             let mut reader: &UnixStream = pipe;
             matches!(reader.read(&mut [0; 64]), Ok(count) if count > 0)
@@ -67,14 +67,14 @@ impl Signals {
 /// send signals to their whole group: those of others shall not get them, and we would hand them on again.
 ///
 /// `environment` is added to this process's own.
-pub fn start(argv: &[String], environment: &[(String, String)]) -> io::Result<Child> {
+pub(crate) fn start(argv: &[String], environment: &[(String, String)]) -> io::Result<Child> {
     let variables = environment.iter().map(|(name, value)| (name, value));
     Command::new(&argv[0]).args(&argv[1..]).envs(variables).stdin(Stdio::null()).process_group(0).spawn()
 }
 
 /// What there is to learn of one's children at the moment.
 #[derive(Debug)]
-pub enum Collected {
+pub(crate) enum Collected {
     /// One has ended, with a status as a shell reports it.
     Ended(Pid, u8),
     /// Some run.
@@ -84,7 +84,7 @@ pub enum Collected {
 }
 
 /// Collects one child that has ended.
-pub fn collect() -> Result<Collected> {
+pub(crate) fn collect() -> Result<Collected> {
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(None) => return Ok(Collected::Running),
@@ -99,7 +99,7 @@ pub fn collect() -> Result<Collected> {
 /// Where the signals for a program go: to its first process or, after it went to the background, to the processes that it left, one of which
 /// leads.
 #[derive(Debug)]
-pub struct Recipient {
+pub(crate) struct Recipient {
     main_process: Option<Pid>,
     /// The last signal to end that the first process was given.
     told_to_end: Option<Signal>,
@@ -107,18 +107,18 @@ pub struct Recipient {
 
 impl Recipient {
     /// For a program that was just started.
-    pub fn new(program: &Child) -> Recipient {
-        Recipient { main_process: Some(Pid::from_child(program)), told_to_end: None }
+    pub(crate) fn new(program: &Child) -> Self {
+        Self { main_process: Some(Pid::from_child(program)), told_to_end: None }
     }
 
     /// Whether the first process has ended.
-    pub fn is_in_background(&self) -> bool {
+    pub(crate) fn is_in_background(&self) -> bool {
         self.main_process.is_none()
     }
 
     /// Takes notice that a child has ended; true: the first process. If that was told to end, then perhaps when it was about to end anyway, having
     /// left others in the background (`left`) which have not heard of it: they are told, too.
-    pub fn ended(&mut self, pid: Pid, left: impl FnOnce() -> Vec<Pid>) -> bool {
+    pub(crate) fn ended(&mut self, pid: Pid, left: impl FnOnce() -> Vec<Pid>) -> bool {
         if self.main_process != Some(pid) {
             return false;
         }
@@ -130,13 +130,13 @@ impl Recipient {
     }
 
     /// Do all whom a signal is for catch or ignore it? Others would be ended by it.
-    pub fn knows(&self, left: impl FnOnce() -> Vec<Pid>, signal: Signal) -> bool {
+    pub(crate) fn knows(&self, left: impl FnOnce() -> Vec<Pid>, signal: Signal) -> bool {
         let recipients = self.main_process.map_or_else(left, |pid| vec![pid]);
         !recipients.is_empty() && recipients.into_iter().all(|pid| handles(pid, signal))
     }
 
     /// Sends a signal to whom it is for.
-    pub fn pass_on(&mut self, left: impl FnOnce() -> Vec<Pid>, signal: Signal) {
+    pub(crate) fn pass_on(&mut self, left: impl FnOnce() -> Vec<Pid>, signal: Signal) {
         if is_to_end(signal) {
             self.told_to_end = Some(signal);
         }
@@ -157,13 +157,13 @@ fn handles(pid: Pid, signal: Signal) -> bool {
 }
 
 /// Whether a signal asks its receiver to end.
-pub fn is_to_end(signal: Signal) -> bool {
+pub(crate) fn is_to_end(signal: Signal) -> bool {
     matches!(signal, Signal::TERM | Signal::QUIT)
 }
 
 /// Children of this process, by the kernel's list. `/proc` may be that of an outer PID namespace (of the machine, in a container), whose numbers would
 /// mean other processes here; then each is looked up by its innermost number.
-pub fn own_children() -> Result<Vec<Pid>> {
+pub(crate) fn own_children() -> Result<Vec<Pid>> {
     let list = std::fs::read_to_string("/proc/thread-self/children")
         .context("the kernel does not list children (CONFIG_PROC_CHILDREN is needed)")?;
     let innermost = |outer: &str| {

@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use crate::stranger_report::StrangerReport;
 
 /// Entries in one answer at most.
-pub const ENTRIES_MAX: usize = 64;
+pub(crate) const ENTRIES_MAX: usize = 64;
 /// Records in one question at most.
-pub const RECORDS_MAX: usize = 1000;
+pub(crate) const RECORDS_MAX: usize = 1000;
 /// Requests in one question at most.
-pub const ASKED_MAX: usize = 4;
+pub(crate) const ASKED_MAX: usize = 4;
 /// Bytes of the header fields of a request in an answer at most, and of those of an entry.
-pub const FIELDS_BYTES_MAX: usize = 2048;
+pub(crate) const FIELDS_BYTES_MAX: usize = 2048;
 /// See above.
-pub const ENTRY_FIELDS_BYTES_MAX: usize = 256;
+pub(crate) const ENTRY_FIELDS_BYTES_MAX: usize = 256;
 /// Paths of one entry that an answer names at most.
-pub const PATHS_MAX: usize = 500;
+pub(crate) const PATHS_MAX: usize = 500;
 /// Longest text in an answer, in bytes.
-pub const TEXT_BYTES_MAX: usize = 256;
+pub(crate) const TEXT_BYTES_MAX: usize = 256;
 
 /// What the card knows of a page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ pub struct MeetingReport {
 
 impl MeetingReport {
     /// Takes what another queue would do with the same request: the best counts, and it is told how many do it.
-    pub fn join(&mut self, other: MeetingReport) {
+    pub fn join(&mut self, other: Self) {
         const BEST_FIRST: [&str; 7] = ["hit", "other_class", "suspect", "lapsed", "differs", "not_worth", "excluded"];
         let rank = |meets: &str| BEST_FIRST.iter().position(|known| *known == meets).unwrap_or(BEST_FIRST.len());
         let (queues_hit, queues) = (self.queues_hit + other.queues_hit, self.queues + other.queues);
@@ -129,7 +129,7 @@ pub struct EntryReport {
 /// Supervisor to watcher.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub enum ToWatch {
+pub(crate) enum ToWatch {
     /// Serve a card, too. Attached: the watcher's end of the socket between both (`SOCK_SEQPACKET`). Without an answer: nobody waits for a watcher
     /// that is slow.
     ServeCard {
@@ -160,7 +160,7 @@ pub enum ToWatch {
 /// Watcher to supervisor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub enum FromWatch {
+pub(crate) enum FromWatch {
     /// To [`ToWatch::Explain`]; `None`: forgotten.
     Explained {
         /// The sources.
@@ -204,8 +204,8 @@ pub struct DatabaseReport {
 
 impl DatabaseReport {
     /// Of a database of which nothing has been heard.
-    pub fn unheard(address: SocketAddrV4) -> DatabaseReport {
-        DatabaseReport { database: address.to_string(), in_step: false, events: 0, changes: 0, voided: 0 }
+    pub fn unheard(address: SocketAddrV4) -> Self {
+        Self { database: address.to_string(), in_step: false, events: 0, changes: 0, voided: 0 }
     }
 }
 
@@ -259,7 +259,7 @@ pub struct WhoReport {
 }
 
 /// The header fields of a head for a report, but for `Host`, as far as `bytes_max` goes.
-pub fn fields(head: &[u8], bytes_max: usize) -> Vec<String> {
+pub(crate) fn fields(head: &[u8], bytes_max: usize) -> Vec<String> {
     let lines = head.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
     let is_host = |line: &[u8]| line.len() >= 5 && line[..5].eq_ignore_ascii_case(b"host:");
     let mut left = bytes_max;
@@ -274,7 +274,7 @@ pub fn fields(head: &[u8], bytes_max: usize) -> Vec<String> {
 }
 
 /// Text for a report, cut to [`TEXT_BYTES_MAX`].
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
     text

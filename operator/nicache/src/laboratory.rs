@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 const NAME: &str = "nicache-lab";
 
 /// Becomes the laboratory's program beside this one, or else the first one in `PATH`. Returns only an error, which says how to get it.
-pub fn become_it(command: &str, arguments: &[OsString]) -> Result<ExitCode> {
+pub(crate) fn become_it(command: &str, arguments: &[OsString]) -> Result<ExitCode> {
     let beside = std::env::current_exe().ok().and_then(|own| own.parent().map(|folder| folder.join(NAME)));
     let program = beside.filter(|file| file.is_file()).unwrap_or_else(|| PathBuf::from(NAME));
     let error = Command::new(&program).arg(command).args(arguments).exec();

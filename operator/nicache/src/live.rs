@@ -19,14 +19,14 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows the counters until dropped.
 #[derive(Debug)]
-pub struct Live {
+pub(crate) struct Live {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Live {
     /// Starts showing.
-    pub fn start(card: Arc<Cards>, format: LogFormat) -> Result<Live> {
+    pub(crate) fn start(card: Arc<Cards>, format: LogFormat) -> Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let line = format == LogFormat::Text && std::io::stderr().is_terminal();
         let every = if line { REDRAW } else { LOG_EVERY };
@@ -49,7 +49,7 @@ impl Live {
             }
         };
         let thread = std::thread::Builder::new().name("live".into()).spawn(body)?;
-        Ok(Live { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -78,7 +78,7 @@ fn log(counters: &Counters) {
 }
 
 /// The live line for some counters.
-pub fn render(counters: &Counters) -> String {
+pub(crate) fn render(counters: &Counters) -> String {
     let mut line = format!(
         "hits {}  misses {}  bypasses {}  hit rate {:.1} %  bus saved {}",
         grouped(counters.hits),
@@ -97,7 +97,7 @@ pub fn render(counters: &Counters) -> String {
 }
 
 /// Cuts the line to the terminal's width, so that redrawing never leaves lines behind.
-pub fn fit(line: &str) -> String {
+pub(crate) fn fit(line: &str) -> String {
     // A terminal that does not know its width says 0.
     let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
     let columns = if columns == 0 { 80 } else { columns };

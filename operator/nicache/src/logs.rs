@@ -81,10 +81,10 @@ const NOBODY_READS: i32 = 141;
 struct AroundLiveLine;
 
 impl MakeWriter<'_> for AroundLiveLine {
-    type Writer = AroundLiveLine;
+    type Writer = Self;
 
-    fn make_writer(&self) -> AroundLiveLine {
-        AroundLiveLine
+    fn make_writer(&self) -> Self {
+        Self
     }
 }
 

@@ -22,35 +22,35 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-pub use nicache_memory::Size;
+pub(crate) use nicache_memory::Size;
 
-pub use crate::policy::PolicyKind;
+pub(crate) use crate::policy::PolicyKind;
 
-pub use admin::{AdminAddress, reach};
-pub use clients::{ClientLimits, Span};
-pub use kinds::{HandshakeKind, LogFormat, PortKind, ReloadPhp, WatchKind};
+pub(crate) use admin::{AdminAddress, reach};
+pub(crate) use clients::{ClientLimits, Span};
+pub(crate) use kinds::{HandshakeKind, LogFormat, PortKind, ReloadPhp, WatchKind};
 pub use milliseconds::Milliseconds;
-pub use network::{Network, Subnet};
-pub use nfs::{NFS_EXAMPLES, NfsOptions};
-pub use path::PathOptions;
-pub use plan::{AttachPlan, RunPlan, WireOptions};
-pub use publish::Publish;
-pub use rechecks::Rechecks;
-pub use remote_database::{BusAddress, Protocol, Relay, RemoteDatabase};
-pub use serve::{CoherenceKind, LiveOption, RouteKind, SegmentationKind, ServeOptions};
+pub(crate) use network::{Network, Subnet};
+pub(crate) use nfs::{NFS_EXAMPLES, NfsOptions};
+pub(crate) use path::PathOptions;
+pub(crate) use plan::{AttachPlan, RunPlan, WireOptions};
+pub(crate) use publish::Publish;
+pub(crate) use rechecks::Rechecks;
+pub(crate) use remote_database::{BusAddress, Protocol, Relay, RemoteDatabase};
+pub(crate) use serve::{CoherenceKind, LiveOption, RouteKind, SegmentationKind, ServeOptions};
 
 /// Least memory a card can work with.
-pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
+pub(crate) const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Most queues (card threads) of one card.
-pub const QUEUES_MAX: u16 = 64;
+pub(crate) const QUEUES_MAX: u16 = 64;
 
 /// Most cards of one nicache.
-pub const CARDS_MAX: u16 = 8;
+pub(crate) const CARDS_MAX: u16 = 8;
 
 /// How old what nobody can see may be, unless the operator says otherwise.
-pub const RECHECK_DEFAULT: Milliseconds = Milliseconds(1000);
+pub(crate) const RECHECK_DEFAULT: Milliseconds = Milliseconds(1000);
 /// T as it is earned, at most.
-pub const RECHECK_MAX_DEFAULT: Milliseconds = Milliseconds(60_000);
+pub(crate) const RECHECK_MAX_DEFAULT: Milliseconds = Milliseconds(60_000);
 
 /// Heading of the options for clients in the help.
 const CLIENTS: &str = "Clients that take their time, docs/siege.md";
@@ -58,7 +58,7 @@ const CLIENTS: &str = "Clients that take their time, docs/siege.md";
 /// Settings of `nicache run`, all optional. [`RunOptions::resolve`] applies file and defaults.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct RunOptions {
+pub(crate) struct RunOptions {
     /// Card memory for cached replies, all of it taken at the start: 64M, 2G, ... [default: 64M]
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,11 +23,11 @@ impl PageName {
     ///
     /// # Errors
     /// It is none of these, in words for whoever typed it.
-    pub fn parse(url: &str) -> Result<PageName> {
+    pub fn parse(url: &str) -> Result<Self> {
         let (is_https, rest) = match scheme(url) {
             Some((is_https, rest)) => (is_https, rest),
             None if url.starts_with('/') => {
-                return Ok(PageName { host: None, target: target(url), is_beginning: false, is_https: false });
+                return Ok(Self { host: None, target: target(url), is_beginning: false, is_https: false });
             }
             None => bail!(
                 "`{url}` is not a page: write http://HOST/PATH or https://HOST/PATH as clients do, or /PATH for any host"
@@ -43,19 +43,19 @@ impl PageName {
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control() || c == '*') {
             bail!("`{url}` names no host: write http://HOST/PATH, or /PATH for any host");
         }
-        Ok(PageName { host: Some(host.to_owned()), target: target(path), is_beginning: false, is_https })
+        Ok(Self { host: Some(host.to_owned()), target: target(path), is_beginning: false, is_https })
     }
 
     /// The same, or with a final `*` all pages that begin so.
     ///
     /// # Errors
     /// As [`Self::parse`].
-    pub fn parse_pattern(url: &str) -> Result<PageName> {
-        let page = PageName::parse(url.strip_suffix('*').unwrap_or(url))?;
+    pub fn parse_pattern(url: &str) -> Result<Self> {
+        let page = Self::parse(url.strip_suffix('*').unwrap_or(url))?;
         if url.ends_with('*') && scheme(url).is_some_and(|(_, rest)| !rest.contains('/')) {
             bail!("`{url}`: the host must be whole; http://HOST/* means all pages of a host");
         }
-        Ok(PageName { is_beginning: url.ends_with('*'), ..page })
+        Ok(Self { is_beginning: url.ends_with('*'), ..page })
     }
 
     /// Is it this page? `request`: the head of the request that it is the answer to, as far as it is known.

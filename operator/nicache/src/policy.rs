@@ -7,19 +7,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Which entry (or block) goes when a card's memory is full: one of the policies that a card can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PolicyKind(PolicyName);
+pub(crate) struct PolicyKind(PolicyName);
 
 impl PolicyKind {
     /// Least recently used.
-    pub const LRU: PolicyKind = PolicyKind(PolicyName::Lru);
+    pub(crate) const LRU: Self = Self(PolicyName::Lru);
     /// Those that know the future are left out.
-    const ALL: [PolicyKind; 16] = {
-        let mut kinds = [PolicyKind::LRU; 16];
+    const ALL: [Self; 16] = {
+        let mut kinds = [Self::LRU; 16];
         let (mut from, mut to) = (0, 0);
         while from < PolicyName::ALL.len() {
             let name = PolicyName::ALL[from];
             if !matches!(name, PolicyName::Belady | PolicyName::PfooL) {
-                kinds[to] = PolicyKind(name);
+                kinds[to] = Self(name);
                 to += 1;
             }
             from += 1;
@@ -30,8 +30,8 @@ impl PolicyKind {
 }
 
 impl ValueEnum for PolicyKind {
-    fn value_variants<'a>() -> &'a [PolicyKind] {
-        &PolicyKind::ALL
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -46,17 +46,17 @@ impl Serialize for PolicyKind {
 }
 
 impl<'de> Deserialize<'de> for PolicyKind {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PolicyKind, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        PolicyKind::ALL.into_iter().find(|kind| kind.0.name() == name).ok_or_else(|| {
-            let names = PolicyKind::ALL.map(|kind| kind.0.name()).join(", ");
+        Self::ALL.into_iter().find(|kind| kind.0.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(|kind| kind.0.name()).join(", ");
             de::Error::custom(format!("unknown policy `{name}`; there are {names}"))
         })
     }
 }
 
 /// The policy for a memory of so many bytes that holds so many objects at most. `seed` is for the random one.
-pub fn new_policy(kind: PolicyKind, bytes: u64, objects: u32, seed: u64) -> Box<dyn Policy> {
+pub(crate) fn new_policy(kind: PolicyKind, bytes: u64, objects: u32, seed: u64) -> Box<dyn Policy> {
     kind.0.build(bytes, objects, seed).expect("a policy of a card")
 }
 

@@ -131,7 +131,7 @@ const BPF_OBJ_GET_INFO_BY_FD: u64 = 15;
 
 /// What a watcher at work needs: to read any file without a trace of it (`O_NOATIME`) and to lease it (`F_SETLEASE`), to look at the server's and the databases' processes and at its own maps, and to start a database's client as the user that the
 /// database trusts, and end it.
-pub const OF_A_WATCHER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH
+pub(crate) const OF_A_WATCHER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::LEASE)
     .union(CapabilitySet::SYS_PTRACE)
@@ -142,13 +142,13 @@ pub const OF_A_WATCHER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH
 
 /// What a card at work needs: to go first again after it has not ([`crate::engine::precedence`]); and the kernel asks for `CAP_NET_ADMIN` whenever the `steering` of a TAP's frames
 /// follows a thread to another CPU.
-pub fn of_a_card(steering: bool) -> CapabilitySet {
+pub(crate) fn of_a_card(steering: bool) -> CapabilitySet {
     let for_steering = if steering { CapabilitySet::NET_ADMIN } else { CapabilitySet::empty() };
     CapabilitySet::SYS_NICE | for_steering
 }
 
 /// Keeps these capabilities only, in this thread and those that it starts, and no program that is executed gets any.
-pub fn keep_capabilities(kept: CapabilitySet) -> Result<()> {
+pub(crate) fn keep_capabilities(kept: CapabilitySet) -> Result<()> {
     rustix::thread::set_no_new_privs(true).context("cannot give up privileges")?;
     let all = rustix::thread::capabilities(None)?;
     let left = all.permitted & kept;
@@ -157,7 +157,7 @@ pub fn keep_capabilities(kept: CapabilitySet) -> Result<()> {
 }
 
 /// Lets all threads of the process make the calls of a card at work only.
-pub fn filter_calls() -> Result<()> {
+pub(crate) fn filter_calls() -> Result<()> {
     let mut rules: Rules = CALLS.iter().map(|&call| (call, Vec::new())).collect();
     let equal = |(argument, value)| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     let own = NICENESS_OF_ITSELF.map(equal).into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -166,7 +166,7 @@ pub fn filter_calls() -> Result<()> {
 }
 
 /// Refuses all threads of the process, and the programs that it starts, what is not for a watcher at work.
-pub fn refuse_calls() -> Result<()> {
+pub(crate) fn refuse_calls() -> Result<()> {
     let mut rules: Rules = CALLS_OF_NO_WATCHER.iter().map(|&call| (call, Vec::new())).collect();
     let command = |operator, value| SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value);
     let others =

@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use rustix::process::Pid;
 
 /// All that this process can see.
-pub fn processes() -> impl Iterator<Item = u32> {
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Those whose network namespace has this inode number. What has ended and waits to be collected has none.
-pub fn processes_in(network: u64) -> impl Iterator<Item = u32> {
+pub(crate) fn processes_in(network: u64) -> impl Iterator<Item = u32> {
     let is_in = move |process: &u32| {
         std::fs::metadata(format!("/proc/{process}/ns/net")).is_ok_and(|namespace| namespace.ino() == network)
     };
@@ -20,23 +20,23 @@ pub fn processes_in(network: u64) -> impl Iterator<Item = u32> {
 }
 
 /// Those that its first thread has started.
-pub fn children_of(process: u32) -> Vec<u32> {
+pub(crate) fn children_of(process: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     list.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// Who started it, or took it over.
-pub fn parent_of(process: u32) -> Option<u32> {
+pub(crate) fn parent_of(process: u32) -> Option<u32> {
     stat_of(process)?.get(1)?.parse().ok()
 }
 
 /// When it began, in clock ticks since the start of the machine: its number may be another's later.
-pub fn begun(process: u32) -> Option<u64> {
+pub(crate) fn begun(process: u32) -> Option<u64> {
     stat_of(process)?.get(19)?.parse().ok()
 }
 
 /// The name of its program, cut to 15 bytes.
-pub fn command_of(process: u32) -> Option<String> {
+pub(crate) fn command_of(process: u32) -> Option<String> {
     Some(std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?.trim_end().to_owned())
 }
 
@@ -44,7 +44,7 @@ pub fn command_of(process: u32) -> Option<String> {
 ///
 /// # Errors
 /// No process has it.
-pub fn pid(process: u32) -> Result<Pid> {
+pub(crate) fn pid(process: u32) -> Result<Pid> {
     Pid::from_raw(i32::try_from(process)?).context("no process has the number 0")
 }
 

@@ -20,12 +20,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use crate::options::{Publish, Subnet};
 use crate::relay;
 use forwarding::{Forwarding, IpVersion};
-pub use nft::Nft;
+pub(crate) use nft::Nft;
 use sysctl::set_sysctl;
 
 /// Everything that is in force for one nicache; dropping it undoes it.
 #[derive(Debug)]
-pub struct Published {
+pub(crate) struct Published {
     /// The processes that hold the rules, one for each card; when one ends, its rules are gone.
     pub nfts: Vec<Nft>,
     _reserved: Vec<OwnedFd>,
@@ -34,7 +34,7 @@ pub struct Published {
 
 /// One published port with its default filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// Where clients connect.
     pub address: SocketAddr,
     /// The server's port.
@@ -43,7 +43,7 @@ pub struct Mapping {
 
 /// What the rules are made from.
 #[derive(Debug, Clone)]
-pub struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     /// Wire TAP.
     pub interface: &'a str,
     /// Network between this machine and the server.
@@ -59,7 +59,7 @@ pub struct Scene<'a> {
 }
 
 /// Puts everything in force that is asked for. Call it once the wire TAP is up.
-pub fn start(
+pub(crate) fn start(
     publish: &[Publish],
     http_ports: &[u16],
     outgoing: bool,

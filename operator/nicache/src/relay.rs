@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Most connections of one relay at a time; a further one is closed at once.
-pub const CONNECTIONS_MAX: usize = 1024;
+pub(crate) const CONNECTIONS_MAX: usize = 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Relays what `listener` accepts to `target`, reached from the network namespace of the thread that calls this, until the process ends.
-pub fn start(name: &str, listener: TcpListener, target: SocketAddr) -> io::Result<()> {
+pub(crate) fn start(name: &str, listener: TcpListener, target: SocketAddr) -> io::Result<()> {
     let label = name.to_owned();
     let open = Arc::new(AtomicUsize::new(0));
     let body = move || {

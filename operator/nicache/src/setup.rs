@@ -24,16 +24,16 @@ use serde::{Deserialize, Serialize};
 use crate::options::{ClientLimits, HandshakeKind, LogFormat, PathOptions, PolicyKind, Rechecks, RemoteDatabase};
 
 /// Longest message on a child's socket, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 /// Most open files attached to one message (the kernel's own limit is 253).
-pub const FILES_MAX: usize = 200;
+pub(crate) const FILES_MAX: usize = 200;
 /// How long the server, and the programs beside it, may take to end by themselves.
-pub const GRACE: Duration = Duration::from_secs(5);
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// Setup of the card. Attached, in this order: the files of its ports ([`PortsSetup`]), the socket to the watcher
 /// (`SOCK_SEQPACKET`), the ledger of connections ([`crate::engine::SharedLedger`]), then `witness_files` files of the kernel witness as the watcher reported them ([`WatchReport::files`]).
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CardSetup {
+pub(crate) struct CardSetup {
     /// Form of log lines.
     pub log_format: LogFormat,
     /// Between what it stands.
@@ -80,7 +80,7 @@ pub struct CardSetup {
 /// The two ports of a card.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PortsSetup {
+pub(crate) enum PortsSetup {
     /// TAPs. Attached: `queues` queues toward the clients, `queues` toward the server.
     Taps,
     /// Existing interfaces whose frames programs in the kernel steer. Attached: the heartbeat, the program that chooses a queue of the host's side, then for the wire and for the host a filter and a map of sockets,
@@ -103,14 +103,14 @@ pub enum PortsSetup {
 
 /// What probe frames need to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ProbeSetup {
+pub(crate) struct ProbeSetup {
     /// The server's MAC address, if it is a station on the wire.
     pub station: Option<[u8; 6]>,
 }
 
 /// Setup of the watcher. Nothing attached; cards come later ([`ToWatch::ServeCard`](crate::inquiry::ToWatch::ServeCard)).
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct WatchSetup {
+pub(crate) struct WatchSetup {
     /// Form of log lines.
     pub log_format: LogFormat,
     /// Inode number of the server's network namespace.
@@ -131,7 +131,7 @@ pub struct WatchSetup {
 
 /// The watcher's first message to the supervisor, once it can or cannot watch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct WatchReport {
+pub(crate) struct WatchReport {
     /// Number of files attached: maps and links of the kernel witness, in an order that only watcher and card know. The
     /// supervisor keeps them open and hands them to the card.
     pub files: usize,
@@ -143,7 +143,7 @@ pub struct WatchReport {
 
 /// Setup of the server's first process. Nothing attached.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ServerSetup {
+pub(crate) struct ServerSetup {
     /// Program and arguments; never empty.
     pub argv: Vec<String>,
     /// The programs to start before it, in this order.
@@ -154,7 +154,7 @@ pub struct ServerSetup {
 
 /// The only message of the server's first process to the supervisor, right before its end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum LastWord {
+pub(crate) enum LastWord {
     /// A program beside the server has failed.
     CompanionFailed(CompanionFailure),
     /// The server has ended, and this program beside it (program and arguments) did not when it was asked to.
@@ -163,7 +163,7 @@ pub enum LastWord {
 
 /// How a program beside the server ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CompanionFailure {
+pub(crate) struct CompanionFailure {
     /// Program and arguments.
     pub argv: Vec<String>,
     /// Its status as a shell reports it.
@@ -171,7 +171,7 @@ pub struct CompanionFailure {
 }
 
 /// Sends one message with open files attached. Never blocks: a full socket is an error.
-pub fn send_message<T: Serialize>(socket: impl AsFd, message: &T, files: &[BorrowedFd<'_>]) -> Result<()> {
+pub(crate) fn send_message<T: Serialize>(socket: impl AsFd, message: &T, files: &[BorrowedFd<'_>]) -> Result<()> {
     let bytes = serde_json::to_vec(message)?;
     if bytes.len() > MESSAGE_BYTES_MAX || files.len() > FILES_MAX {
         bail!("a message of {} bytes and {} files is too large", bytes.len(), files.len());
@@ -187,7 +187,7 @@ pub fn send_message<T: Serialize>(socket: impl AsFd, message: &T, files: &[Borro
 }
 
 /// Receives one message and its files. `None`: the other side is gone.
-pub fn receive_message<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<OwnedFd>)>> {
+pub(crate) fn receive_message<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -217,13 +217,13 @@ pub fn receive_message<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<
 
 /// What the guard is told, and says when it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuardSetup {
+pub(crate) struct GuardSetup {
     /// Number of the server's network namespace.
     pub server_netns: u64,
 }
 
 /// First thing a child does: dies with its parent from now on, takes its setup from standard input, and returns the socket for later messages.
-pub fn child_start<T: DeserializeOwned>(name: &std::ffi::CStr) -> Result<(T, Vec<OwnedFd>, OwnedFd)> {
+pub(crate) fn child_start<T: DeserializeOwned>(name: &std::ffi::CStr) -> Result<(T, Vec<OwnedFd>, OwnedFd)> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_name(name)?;
     let hidden = || anyhow!("this command is started by `nicache run` only");
@@ -237,13 +237,13 @@ pub fn child_start<T: DeserializeOwned>(name: &std::ffi::CStr) -> Result<(T, Vec
 
 /// Niceness of the watcher: it needs little, but in time. With a hundred busy processes beside it, it would get a hundredth of a CPU, lose what it is told
 /// by the kernel, and let its lease end.
-pub const WATCHER_NICENESS: i32 = -19;
+pub(crate) const WATCHER_NICENESS: i32 = -19;
 /// Niceness of the card, which is to the server what the kernel's own network stack is. While it leaves the server behind, it goes no longer first
 /// ([`crate::engine::precedence`]).
-pub const CARD_NICENESS: i32 = -10;
+pub(crate) const CARD_NICENESS: i32 = -10;
 
 /// Has the scheduler prefer this thread, and those that it starts, if that is allowed.
-pub fn go_first(niceness: i32) {
+pub(crate) fn go_first(niceness: i32) {
     if let Err(error) = rustix::process::setpriority_process(None, niceness) {
         tracing::warn!(niceness, "not preferred by the scheduler: {error}; under load the card may let requests pass");
     }

@@ -10,7 +10,7 @@ use crate::relay;
 use crate::supervisor::namespace::Namespace;
 
 /// Starts one relay per port. Call it from a thread in the caller's network namespace.
-pub fn start(ports: &[u16], server: &Namespace) -> Result<()> {
+pub(crate) fn start(ports: &[u16], server: &Namespace) -> Result<()> {
     for &port in ports {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = server

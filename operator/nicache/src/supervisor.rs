@@ -7,30 +7,30 @@
 //! server ends, the others end within a second. Children are killed by the kernel when the supervisor dies ([`children`]), the server's own children by the guard ([`guard`]), interfaces with the
 //! card's open files, rules with the process that owns them.
 
-pub mod attach;
-pub mod card_link;
+pub(crate) mod attach;
+pub(crate) mod card_link;
 mod card_unit;
-pub mod cards;
-pub mod children;
+pub(crate) mod cards;
+pub(crate) mod children;
 mod control_server;
 mod databases;
-pub mod end;
-pub mod guard;
-pub mod hint;
-pub mod instance;
+pub(crate) mod end;
+pub(crate) mod guard;
+pub(crate) mod hint;
+pub(crate) mod instance;
 mod listening;
-pub mod namespace;
-pub mod netlink;
-pub mod notify;
+pub(crate) mod namespace;
+pub(crate) mod netlink;
+pub(crate) mod notify;
 mod orders;
 mod outsiders;
 mod passing;
 mod place;
 mod preload_files;
 mod ready;
-pub mod sampler;
+pub(crate) mod sampler;
 mod standing;
-pub mod tap;
+pub(crate) mod tap;
 mod vitals;
 mod watch_link;
 mod watch_unit;
@@ -76,7 +76,7 @@ use watch_link::{WatchLink, Watching};
 use watch_unit::WatchUnit;
 
 /// Runs until the end; the status for the shell.
-pub fn run(plan: RunPlan) -> Result<ExitCode> {
+pub(crate) fn run(plan: RunPlan) -> Result<ExitCode> {
     logs::start(plan.log_format);
     check_privilege("run")?;
     let demo = if plan.server.is_empty() { Some(Demo::unpack(plan.http_ports[0])?) } else { None };
@@ -131,7 +131,7 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn start(plan: &'a RunPlan, argv: Vec<String>) -> Result<Running<'a>> {
+    fn start(plan: &'a RunPlan, argv: Vec<String>) -> Result<Self> {
         let access_log = plan.access_log.as_deref().map(AccessLog::open).transpose()?.map(Arc::new);
         if let Some(pcap) = &plan.pcap {
             std::fs::File::create(pcap)
@@ -340,7 +340,7 @@ fn warn_of_roots(plan: &RunPlan, argv: &[String]) {
     }
 }
 
-pub fn check_privilege(command: &str) -> Result<()> {
+pub(crate) fn check_privilege(command: &str) -> Result<()> {
     let effective = rustix::thread::capabilities(None)?.effective;
     if !effective.contains(CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN) {
         bail!(
@@ -351,7 +351,7 @@ pub fn check_privilege(command: &str) -> Result<()> {
 }
 
 /// Looks a program up as the shell would, so that a typing error is found before anything is built up.
-pub fn is_in_path(program: &str) -> bool {
+pub(crate) fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if program.contains('/') {
         is_program(std::path::Path::new(program))
@@ -427,7 +427,10 @@ fn start_server(
 }
 
 /// Waits for the first message of a child, as long as that does not stand still for `limit`.
-pub fn first_word<T: serde::de::DeserializeOwned>(child: &mut Child, limit: Duration) -> Result<(T, Vec<OwnedFd>)> {
+pub(crate) fn first_word<T: serde::de::DeserializeOwned>(
+    child: &mut Child,
+    limit: Duration,
+) -> Result<(T, Vec<OwnedFd>)> {
     let title = child.role.title();
     let mut patience = Patience::with(child.pid(), limit);
     while !wait_readable(child.channel.as_fd(), LOOK_EVERY)? {

@@ -10,7 +10,7 @@ use nicache_http::{BypassReason, NotShared};
 
 /// A reason in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Words {
+pub(crate) struct Words {
     /// What it means: the end of a sentence that begins with "because", without a period.
     pub because: &'static str,
     /// What there is to do, as a sentence. `None`: nothing, or it goes away by itself.
@@ -26,7 +26,7 @@ const fn with(because: &'static str, advice: &'static str) -> Words {
 }
 
 /// The words for a reason by the name of its counter.
-pub fn of(name: &str) -> Option<Words> {
+pub(crate) fn of(name: &str) -> Option<Words> {
     if let Some(label) = name.strip_prefix("bypass_") {
         let by_request = BypassReason::ALL.iter().find(|reason| reason.label() == label).map(|reason| bypass(*reason));
         return by_request
@@ -55,7 +55,7 @@ pub fn of(name: &str) -> Option<Words> {
 }
 
 /// Why a request is not looked up.
-pub const fn bypass(reason: BypassReason) -> Words {
+pub(crate) const fn bypass(reason: BypassReason) -> Words {
     match reason {
         BypassReason::HeadTooLong => just("the head of the request is longer than servers take"),
         BypassReason::TooManyHeaders => just("the request has too many header fields"),
@@ -112,7 +112,7 @@ pub const fn bypass(reason: BypassReason) -> Words {
 }
 
 /// Why the card looks nothing up.
-pub const fn bypass_of_card(reason: CardBypass) -> Words {
+pub(crate) const fn bypass_of_card(reason: CardBypass) -> Words {
     match reason {
         CardBypass::Operator => with("caching is switched off by command", "Switch it on again: nicache bypass off"),
         CardBypass::Lease => with(
@@ -131,7 +131,7 @@ pub const fn bypass_of_card(reason: CardBypass) -> Words {
 }
 
 /// Why the watcher does not vouch for a reply.
-pub const fn refusal(reason: RefusalReason) -> Words {
+pub(crate) const fn refusal(reason: RefusalReason) -> Words {
     match reason {
         RefusalReason::NoMatchingFile => with(
             "the server looked at files and sent something else, and dynamic pages are switched off for it",
@@ -188,7 +188,7 @@ pub const fn refusal(reason: RefusalReason) -> Words {
 }
 
 /// Why a reply is not for everybody.
-pub const fn not_shared(reason: NotShared) -> Words {
+pub(crate) const fn not_shared(reason: NotShared) -> Words {
     match reason {
         NotShared::RequestMethod => just("it was the reply to a method other than GET"),
         NotShared::Status => just("its status was not 200: only such replies are kept"),
@@ -232,7 +232,7 @@ pub const fn not_shared(reason: NotShared) -> Words {
 }
 
 /// Why the card gave a reply up.
-pub const fn abort(reason: FillAbort) -> Words {
+pub(crate) const fn abort(reason: FillAbort) -> Words {
     match reason {
         FillAbort::Resources => just("too many replies were being copied at that moment, or the request was too long"),
         FillAbort::TooLarge => with("it is larger than one object may be", "More --memory allows larger ones."),
@@ -264,7 +264,7 @@ pub const fn abort(reason: FillAbort) -> Words {
 
 /// All names of reasons, as counters have them.
 #[cfg(test)]
-pub fn all_names() -> Vec<String> {
+pub(crate) fn all_names() -> Vec<String> {
     let bypass = BypassReason::ALL.iter().map(BypassReason::label).chain(CardBypass::ALL.map(CardBypass::label));
     let bypass = bypass.map(|label| format!("bypass_{label}"));
     let refused = RefusalReason::ALL.map(|reason| format!("fill_refused_{}", reason.label()));

@@ -24,10 +24,10 @@ fn admin(nicache: &Nicache) -> String {
 struct Load(std::process::Child);
 
 impl Load {
-    fn start(url: &str) -> Load {
+    fn start(url: &str) -> Self {
         let mut command = Command::new("wrk");
         command.args(["-t", "1", "-c", "4", "-d", "120s", url]).stdout(Stdio::null()).stderr(Stdio::null());
-        Load(command.spawn().expect("wrk is installed"))
+        Self(command.spawn().expect("wrk is installed"))
     }
 }
 

@@ -23,7 +23,7 @@ struct Behind {
 }
 
 impl Behind {
-    fn start(application: Application) -> Behind {
+    fn start(application: Application) -> Self {
         private_network();
         let settings = Settings { opcache_revalidate_freq: 0, workers: 3, ..Settings::default() };
         let site = application.prepare_with(&settings).unwrap();
@@ -38,7 +38,7 @@ impl Behind {
                 command.env("NICACHE_LOG", "info,nicache_watch=debug,nicache_card=debug");
             }
         });
-        let behind = Behind { nicache, site: Some(site) };
+        let behind = Self { nicache, site: Some(site) };
         let front = &behind.site().pages()[0];
         let is_there = || {
             let reply = behind.client().get(&front.path);
@@ -68,7 +68,7 @@ impl Behind {
     fn warm(&mut self, path: &str) {
         let mut client = self.client();
         let deadline = Instant::now() + PATIENCE;
-        let hits = |behind: &Behind| behind.counter("hits_dynamic");
+        let hits = |behind: &Self| behind.counter("hits_dynamic");
         while Instant::now() < deadline {
             assert_eq!(client.get(path).unwrap().status, 200);
             // What an edited page was rendered to is looked at again when somebody asks for it; nothing is kept before.

@@ -27,7 +27,7 @@ struct Machine {
 
 impl Machine {
     /// `link` is the end here, `name` the one there; `last` is the last number of its addresses.
-    fn connect(link: &str, name: &'static str, last: u8, queues: u8) -> Machine {
+    fn connect(link: &str, name: &'static str, last: u8, queues: u8) -> Self {
         let process =
             Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
@@ -36,7 +36,7 @@ impl Machine {
         let queues = format!("numrxqueues {queues} numtxqueues {queues}");
         ip(&format!("link add {link} {queues} type veth peer name {name} {queues} netns {}", process.id()));
         ip(&format!("link set {link} up"));
-        let machine = Machine { process };
+        let machine = Self { process };
         machine.run(move || {
             ip("link set lo up");
             ip(&format!("addr add 192.0.2.{last}/24 dev {name}"));
@@ -66,17 +66,17 @@ struct Scene {
 }
 
 impl Scene {
-    fn new() -> Scene {
-        Scene::with_queues(1)
+    fn new() -> Self {
+        Self::with_queues(1)
     }
 
-    fn with_queues(queues: u8) -> Scene {
+    fn with_queues(queues: u8) -> Self {
         private_network();
         let (client, server) = (Machine::connect("w0", "c0", 2, queues), Machine::connect("h0", "s0", 1, queues));
         let site = Site::with("", "listen [::]:80; listen 8081; root @ROOT@/site;");
         let command = site.command();
         let nginx = server.run(move || Command::new(&command[0]).args(&command[1..]).spawn().unwrap());
-        Scene { client, _server: Some(server), nginx: Some(nginx), site }
+        Self { client, _server: Some(server), nginx: Some(nginx), site }
     }
 
     fn edit(&self, text: &str) {

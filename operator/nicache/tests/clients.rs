@@ -28,7 +28,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(handshake: &str) -> Setup {
+    fn new(handshake: &str) -> Self {
         private_network();
         let site = Site::with(
             "types { text/html html; text/plain txt; application/octet-stream bin; } gzip on; gzip_types text/plain;",
@@ -52,7 +52,7 @@ impl Setup {
         }
         names.extend(["text.txt".to_owned(), "old/page.html".to_owned()]);
         let nicache = Nicache::start(&["--handshake", handshake], &site.command());
-        Setup { site, nicache, names }
+        Self { site, nicache, names }
     }
 
     fn url(&self, name: &str) -> String {

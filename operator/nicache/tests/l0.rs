@@ -35,11 +35,11 @@ struct Client {
 }
 
 impl Client {
-    fn connect(address: SocketAddr) -> Client {
+    fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
-        Client { stream: BufReader::new(stream) }
+        Self { stream: BufReader::new(stream) }
     }
 
     fn send(&mut self, bytes: &str) {

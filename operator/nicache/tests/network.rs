@@ -69,7 +69,7 @@ struct Tagger {
 
 impl Tagger {
     /// Between `plain` and `trunk` in the thread's namespace.
-    fn start(plain: &str, trunk: &str, tags: &'static [u8]) -> Tagger {
+    fn start(plain: &str, trunk: &str, tags: &'static [u8]) -> Self {
         let all = PacketConfig { reception: Reception::Promiscuous, ..PacketConfig::default() };
         let mut ports = [plain, trunk].map(|name| PacketSocket::open(name, 1, &all).unwrap().remove(0));
         let stop = Arc::new(AtomicBool::new(false));
@@ -97,7 +97,7 @@ impl Tagger {
                 }
             }
         });
-        Tagger { stop, thread: Some(thread) }
+        Self { stop, thread: Some(thread) }
     }
 }
 
@@ -159,7 +159,7 @@ struct Behind {
 }
 
 impl Behind {
-    fn connect(mtu: u32) -> Behind {
+    fn connect(mtu: u32) -> Self {
         let process =
             Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
@@ -178,7 +178,7 @@ impl Behind {
             ip("route add default via 192.0.2.1");
             ip("-6 route add default via 2001:db8::1");
         });
-        Behind { process }
+        Self { process }
     }
 
     fn curl(&self, url: &str) -> Vec<u8> {

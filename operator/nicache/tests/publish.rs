@@ -17,7 +17,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn connect() -> Machine {
+    fn connect() -> Self {
         // Its namespace lives as long as this process, which ends with its standard input.
         let process =
             Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -32,7 +32,7 @@ impl Machine {
             ip("addr add 192.0.2.2/24 dev wire");
             ip("link set wire up");
         });
-        Machine { process }
+        Self { process }
     }
 
     fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {

@@ -179,13 +179,13 @@ fn status_or_none(name: &str) -> Option<serde_json::Value> {
 struct Hogs(Vec<Child>);
 
 impl Hogs {
-    fn new(count: usize, cpu: usize) -> Hogs {
+    fn new(count: usize, cpu: usize) -> Self {
         let hog = |_| {
             let mut command = Command::new("taskset");
             command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
             command.spawn().unwrap()
         };
-        Hogs((0..count).map(hog).collect())
+        Self((0..count).map(hog).collect())
     }
 }
 
@@ -206,7 +206,7 @@ struct Throttled {
 
 impl Throttled {
     /// `None`: this machine has no such controller.
-    fn new(pid: u64) -> Option<Throttled> {
+    fn new(pid: u64) -> Option<Self> {
         let (root, settings) = [
             ("/sys/fs/cgroup/cpu", &[("cpu.cfs_period_us", "1000000"), ("cpu.cfs_quota_us", "1000")][..]),
             ("/sys/fs/cgroup", &[("cpu.max", "1000 1000000")][..]),
@@ -219,7 +219,7 @@ impl Throttled {
         let back = Path::new(root).join(own.splitn(3, ':').nth(2)?.trim_start_matches('/'));
         let group = Path::new(root).join(format!("nicache-test-{pid}"));
         std::fs::create_dir(&group).ok()?;
-        let throttled = Throttled { group, back };
+        let throttled = Self { group, back };
         let write = |(name, value): (&str, &str)| std::fs::write(throttled.group.join(name), value);
         settings.iter().copied().chain([("cgroup.procs", &*pid.to_string())]).try_for_each(write).ok()?;
         Some(throttled)

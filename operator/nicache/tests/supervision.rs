@@ -149,10 +149,10 @@ fn without_the_watcher_everything_passes() {
 struct Connection(std::net::TcpStream);
 
 impl Connection {
-    fn open(server: std::net::Ipv4Addr) -> Connection {
+    fn open(server: std::net::Ipv4Addr) -> Self {
         let stream = std::net::TcpStream::connect((server, 80)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Connection(stream)
+        Self(stream)
     }
 
     /// The body of the page.

@@ -59,7 +59,7 @@ struct Terminal {
 
 impl Terminal {
     /// Runs shell commands there.
-    fn start(commands: &str) -> Terminal {
+    fn start(commands: &str) -> Self {
         let mut command = Command::new("script");
         command.args(["-q", "-e", "-f", "-c", commands, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.env("TERM", "xterm").spawn().expect("script is installed");
@@ -74,7 +74,7 @@ impl Terminal {
             }
         });
         let keys = process.stdin.take().unwrap();
-        Terminal { process, keys, written, text: String::new() }
+        Self { process, keys, written, text: String::new() }
     }
 
     /// Everything that has been written so far, with its escape sequences.

@@ -53,7 +53,7 @@ pub(crate) struct LoopDevice {
 
 impl LoopDevice {
     /// Attaches a file, with direct I/O and blocks of [`BLOCK_BYTES`].
-    pub(crate) fn attach(file: &OwnedFd) -> io::Result<LoopDevice> {
+    pub(crate) fn attach(file: &OwnedFd) -> io::Result<Self> {
         let control = open("/dev/loop-control", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         // Others take free devices, too.
         for _ in 0..64 {
@@ -88,7 +88,7 @@ impl LoopDevice {
             };
             // SAFETY: the descriptor is open; the argument is a `struct loop_config`, which the kernel reads.
             if unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } == 0 {
-                let device = LoopDevice { path, _device: device };
+                let device = Self { path, _device: device };
                 device.set_up(number)?;
                 return Ok(device);
             }

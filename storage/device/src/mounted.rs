@@ -98,7 +98,7 @@ pub struct Mounted {
 
 impl Mounted {
     /// Looks at the unit, makes the device, and mounts the file system on it privately.
-    pub fn open(blocks: Arc<dyn Blocks>, mut options: MountOptions) -> Result<Mounted, DeviceError> {
+    pub fn open(blocks: Arc<dyn Blocks>, mut options: MountOptions) -> Result<Self, DeviceError> {
         let name = blocks.name().to_owned();
         inspect(&*blocks, options.mkfs)?;
         let refused = |reason: String| DeviceError::Refused { name: name.clone(), reason };
@@ -117,7 +117,7 @@ impl Mounted {
         })?;
         let root = open_folder(&mount).map_err(|error| refused(format!("root: {error}")))?;
         let (root, server, unmount_max) = (Some((mount, root)), Some(server), options.unmount_max);
-        Ok(Mounted { name, device, socket, root, supervisor, server, served: Mutex::new(served), unmount_max })
+        Ok(Self { name, device, socket, root, supervisor, server, served: Mutex::new(served), unmount_max })
     }
 
     /// The root of the file system, an open folder. Copies of it, and files below, keep it mounted.

@@ -54,7 +54,7 @@ pub struct Superblock {
 
 impl Superblock {
     /// Parses the beginning of a unit, of which at least 2048 bytes are needed.
-    pub fn parse(head: &[u8]) -> Result<Superblock, Unsuitable> {
+    pub fn parse(head: &[u8]) -> Result<Self, Unsuitable> {
         let u16_at = |at: usize| head.get(AT + at..)?.first_chunk().copied().map(u16::from_le_bytes);
         let u32_at = |at: usize| head.get(AT + at..)?.first_chunk().copied().map(u32::from_le_bytes);
         let parse = || {
@@ -62,7 +62,7 @@ impl Superblock {
             let blocks = u64::from(u32_at(0x4)?) | u64::from(u32_at(0x150)?) << 32;
             let is_ext4 = u16_at(0x38)? == MAGIC && log <= 6 && blocks > 0;
             let (compat, incompat, ro_compat) = (u32_at(0x5C)?, u32_at(0x60)?, u32_at(0x64)?);
-            is_ext4.then(|| Superblock { block_bytes: 1024 << log, blocks, compat, incompat, ro_compat })
+            is_ext4.then(|| Self { block_bytes: 1024 << log, blocks, compat, incompat, ro_compat })
         };
         parse().ok_or(Unsuitable::NotExt4)
     }

@@ -20,14 +20,14 @@ pub enum CopyMode {
 
 impl CopyMode {
     /// All of them.
-    pub const ALL: [CopyMode; 3] = [CopyMode::Original, CopyMode::Nicache, CopyMode::Baseline];
+    pub const ALL: [Self; 3] = [Self::Original, Self::Nicache, Self::Baseline];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
-            CopyMode::Original => "original",
-            CopyMode::Nicache => "nicache",
-            CopyMode::Baseline => "baseline",
+            Self::Original => "original",
+            Self::Nicache => "nicache",
+            Self::Baseline => "baseline",
         }
     }
 }
@@ -41,8 +41,8 @@ impl fmt::Display for CopyMode {
 impl FromStr for CopyMode {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<CopyMode, String> {
-        let found = CopyMode::ALL.into_iter().find(|mode| mode.name() == text);
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|mode| mode.name() == text);
         found.ok_or_else(|| format!("`{text}` is not a way for payload: original, nicache or baseline"))
     }
 }

@@ -46,7 +46,7 @@ pub enum CredentialsError {
 
 impl UnitCredentials {
     /// From lines as above. `name` is for messages.
-    pub fn parse(name: &str, text: &str) -> Result<UnitCredentials, CredentialsError> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, CredentialsError> {
         let mut found = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(|line| {
             let (user, password) =
                 line.split_once(':').filter(|(user, password)| !user.is_empty() && !password.is_empty())?;
@@ -59,7 +59,7 @@ impl UnitCredentials {
         if found.next().is_some() {
             return Err(form());
         }
-        Ok(UnitCredentials { own: Some(own), target })
+        Ok(Self { own: Some(own), target })
     }
 }
 

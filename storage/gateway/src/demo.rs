@@ -23,12 +23,12 @@ impl Demo {
     }
 
     /// Starts a target with a unit of `bytes` in a new folder below `below`. The calling thread must live as long as the target.
-    pub fn start(below: &Path, bytes: u64) -> io::Result<Demo> {
+    pub fn start(below: &Path, bytes: u64) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("nicache-nfs-").tempdir_in(below)?;
         let image = folder.path().join("unit");
         File::create(&image)?.set_len(bytes)?;
         let target = Target::start(&image, &TargetOptions::default())?;
-        Ok(Demo { target, folder })
+        Ok(Self { target, folder })
     }
 
     /// The file of the unit.

@@ -44,7 +44,7 @@ pub enum ExportLineError {
 impl FromStr for ExportLine {
     type Err = ExportLineError;
 
-    fn from_str(text: &str) -> Result<ExportLine, ExportLineError> {
+    fn from_str(text: &str) -> Result<Self, ExportLineError> {
         let mut words = text.split_whitespace();
         let first = words.next().ok_or(ExportLineError::NoName)?;
         let (name, folder) = first.split_once('=').unwrap_or((first, ""));
@@ -78,7 +78,7 @@ impl FromStr for ExportLine {
                 clients.push(ClientRule::new(network));
             }
         }
-        Ok(ExportLine { name: name.to_owned(), folder: folder.into(), clients, is_sync })
+        Ok(Self { name: name.to_owned(), folder: folder.into(), clients, is_sync })
     }
 }
 

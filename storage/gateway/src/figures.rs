@@ -41,9 +41,9 @@ impl LatencyFigures {
         clippy::cast_sign_loss,
         reason = "shown with a few digits"
     )]
-    pub(crate) fn of(histogram: &Histogram<u64>) -> LatencyFigures {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         let us = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
-        LatencyFigures {
+        Self {
             count: histogram.len(),
             p50_us: us(histogram.value_at_quantile(0.5)),
             p99_us: us(histogram.value_at_quantile(0.99)),

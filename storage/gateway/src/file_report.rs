@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::copy_mode::CopyMode;
 
 /// Most ranges in a report.
-pub const RANGES_MAX: usize = 2000;
+pub(crate) const RANGES_MAX: usize = 2000;
 /// Ranges that people are shown, unless they ask for all.
 const LINES: usize = 20;
 

@@ -131,7 +131,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// Mounts the unit privately and serves it.
-    pub fn start(config: GatewayConfig) -> Result<Gateway, GatewayError> {
+    pub fn start(config: GatewayConfig) -> Result<Self, GatewayError> {
         let metered = Arc::new(Metered::new(config.lun));
         let cache_bytes_max = config.cache.bytes_max as u64;
         let lun: Arc<dyn Lun> = metered.clone();
@@ -147,7 +147,7 @@ impl Gateway {
         };
         let payload = Arc::new(Revised::new(payload));
         let errors_before = errors_of_file_system(mounted.device());
-        let mut gateway = Gateway {
+        let mut gateway = Self {
             server: None,
             web: Vec::new(),
             payload: Some(Arc::clone(&payload)),

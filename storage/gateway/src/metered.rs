@@ -32,9 +32,9 @@ struct Command {
 }
 
 impl Command {
-    fn new() -> Command {
+    fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("bounds that are right");
-        Command { latency_ns: Mutex::new(histogram) }
+        Self { latency_ns: Mutex::new(histogram) }
     }
 
     fn record(&self, begun: Instant) {
@@ -49,8 +49,8 @@ impl Command {
 
 impl Metered {
     /// Times the commands of `lun`.
-    pub fn new(lun: Arc<dyn Lun>) -> Metered {
-        Metered {
+    pub fn new(lun: Arc<dyn Lun>) -> Self {
+        Self {
             lun,
             reads: Command::new(),
             writes: Command::new(),

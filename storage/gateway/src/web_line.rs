@@ -29,7 +29,7 @@ pub enum WebLineError {
 impl FromStr for WebLine {
     type Err = WebLineError;
 
-    fn from_str(text: &str) -> Result<WebLine, WebLineError> {
+    fn from_str(text: &str) -> Result<Self, WebLineError> {
         let (address, folder) = text.split_once('=').unwrap_or((text, ""));
         let port = address.parse().map(|port: u16| SocketAddr::from(([0, 0, 0, 0], port)));
         let listen = port.or_else(|_| address.parse()).map_err(|_| WebLineError::Address(address.to_owned()))?;
@@ -37,7 +37,7 @@ impl FromStr for WebLine {
         if !folder.is_empty() && folder.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(WebLineError::Folder(folder.to_owned()));
         }
-        Ok(WebLine { listen, folder: folder.into() })
+        Ok(Self { listen, folder: folder.into() })
     }
 }
 

@@ -49,8 +49,8 @@ const FIRST_ATTEMPTS: usize = 4;
 const RELEASE_MAX: Duration = Duration::from_secs(2);
 
 impl Default for IscsiOptions {
-    fn default() -> IscsiOptions {
-        IscsiOptions {
+    fn default() -> Self {
+        Self {
             initiator: "iqn.2026-11.org.nicache:gateway".to_owned(),
             patience: Duration::from_secs(60),
             silence_max: Duration::from_secs(15),
@@ -92,7 +92,7 @@ pub struct IscsiLun {
 
 impl IscsiLun {
     /// Logs in. Fails if no portal takes the login at the first attempt.
-    pub fn open(url: &TargetUrl, options: &IscsiOptions) -> Result<IscsiLun, LunError> {
+    pub fn open(url: &TargetUrl, options: &IscsiOptions) -> Result<Self, LunError> {
         let name = url.to_string();
         let refused = |reason: String| LunError::Refused { lun: name.clone(), reason };
         let wake =
@@ -126,7 +126,7 @@ impl IscsiLun {
             .map_err(|e| refused(format!("thread: {e}")))?;
         let capacity = capacity.recv().map_err(|_| refused("the thread ended".to_owned()))?.map_err(refused)?;
         let transfer_bytes_max = (options.transfer_bytes_max / BLOCK_BYTES).max(1) * BLOCK_BYTES;
-        Ok(IscsiLun { name, capacity, transfer_bytes_max, shared, thread: Some(thread) })
+        Ok(Self { name, capacity, transfer_bytes_max, shared, thread: Some(thread) })
     }
 
     /// Sessions begun so far: one, and one for each time that the target was away.

@@ -50,13 +50,13 @@ mod raw {
 
     #[repr(C)]
     pub(super) struct TargetPortal {
-        pub(super) next: *mut TargetPortal,
+        pub(super) next: *mut Self,
         pub(super) portal: *const c_char,
     }
 
     #[repr(C)]
     pub(super) struct DiscoveryAddress {
-        pub(super) next: *mut DiscoveryAddress,
+        pub(super) next: *mut Self,
         pub(super) target_name: *const c_char,
         pub(super) portals: *mut TargetPortal,
     }
@@ -268,11 +268,11 @@ fn c_string(text: &str) -> Result<CString, String> {
 impl Context {
     /// `isid` tells this gateway's sessions from others of the same initiator; a new session of the same number ends the older one with
     /// all its commands (RFC 7143, section 6.3.5).
-    pub(crate) fn new(initiator: &str, kind: SessionType, isid: (u32, u16)) -> Result<Context, String> {
+    pub(crate) fn new(initiator: &str, kind: SessionType, isid: (u32, u16)) -> Result<Self, String> {
         let initiator = c_string(initiator)?;
         // SAFETY: the name is a valid C string, which libiscsi copies.
         let iscsi = NonNull::new(unsafe { raw::iscsi_create_context(initiator.as_ptr()) }).ok_or("out of memory")?;
-        let context = Context { iscsi, in_flight: HashMap::new(), is_destroyed: false };
+        let context = Self { iscsi, in_flight: HashMap::new(), is_destroyed: false };
         // SAFETY: the context is valid; these calls set numbers in it. 0 is "no digest of headers".
         unsafe {
             raw::iscsi_set_session_type(iscsi.as_ptr(), kind as c_int);

@@ -72,19 +72,19 @@ pub enum LunError {
 impl LunError {
     /// Whether the unit takes no more commands.
     pub fn is_final(&self) -> bool {
-        matches!(self, LunError::Lost { .. } | LunError::Taken { .. })
+        matches!(self, Self::Lost { .. } | Self::Taken { .. })
     }
 }
 
 impl From<LunError> for io::Error {
-    fn from(error: LunError) -> io::Error {
+    fn from(error: LunError) -> Self {
         let kind = match error {
             LunError::Full { .. } => io::ErrorKind::StorageFull,
             LunError::OutOfRange { .. } => io::ErrorKind::InvalidInput,
             LunError::Lost { .. } => io::ErrorKind::TimedOut,
             LunError::Failed { .. } | LunError::Refused { .. } | LunError::Taken { .. } => io::ErrorKind::Other,
         };
-        io::Error::new(kind, error)
+        Self::new(kind, error)
     }
 }
 

@@ -64,10 +64,10 @@ impl State {
 
 impl MemoryLun {
     /// An empty unit; `capacity_bytes` is rounded down to whole blocks.
-    pub fn new(capacity_bytes: u64) -> MemoryLun {
+    pub fn new(capacity_bytes: u64) -> Self {
         let capacity_bytes = capacity_bytes - capacity_bytes % BLOCK_BYTES as u64;
         let name = "a unit in memory".to_owned();
-        MemoryLun { name, capacity_bytes, state: Mutex::default(), resumed: Condvar::new() }
+        Self { name, capacity_bytes, state: Mutex::default(), resumed: Condvar::new() }
     }
 
     /// Calls `faults` before each command, with its kind, offset and length in bytes.
@@ -94,7 +94,7 @@ impl MemoryLun {
     }
 
     /// What the unit would hold after a power cut at this moment; `seed` decides which writes survive. This unit goes on.
-    pub fn cut(&self, seed: u64) -> MemoryLun {
+    pub fn cut(&self, seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let state = self.lock();
         let mut stable = state.stable.clone();
@@ -107,7 +107,7 @@ impl MemoryLun {
         }
         let name = format!("a unit in memory after cut {seed}");
         let after = State { stable, ..State::default() };
-        MemoryLun { name, capacity_bytes: self.capacity_bytes, state: Mutex::new(after), resumed: Condvar::new() }
+        Self { name, capacity_bytes: self.capacity_bytes, state: Mutex::new(after), resumed: Condvar::new() }
     }
 
     /// Writes everything into a sparse file.

@@ -43,9 +43,9 @@ pub(crate) enum Operation {
 impl Operation {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Operation::Read { .. } => "read",
-            Operation::Write { .. } => "write",
-            Operation::Flush => "flush",
+            Self::Read { .. } => "read",
+            Self::Write { .. } => "write",
+            Self::Flush => "flush",
         }
     }
 }
@@ -98,8 +98,8 @@ pub(crate) struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    pub(crate) fn new(name: String, limits: Limits, now: Instant) -> Queue<T> {
-        Queue {
+    pub(crate) fn new(name: String, limits: Limits, now: Instant) -> Self {
+        Self {
             name,
             limits,
             link: Link::Down { since: now, reason: "not connected yet".to_owned() },
@@ -321,8 +321,8 @@ impl<T> Queue<T> {
 }
 
 impl<T> Command<T> {
-    fn new(operation: Operation, origin: Origin<T>) -> Command<T> {
-        Command { operation, origin, covers: None, not_before: None, first_refused: None }
+    fn new(operation: Operation, origin: Origin<T>) -> Self {
+        Self { operation, origin, covers: None, not_before: None, first_refused: None }
     }
 
     fn is_due(&self, now: Instant) -> bool {

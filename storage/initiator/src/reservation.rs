@@ -89,12 +89,12 @@ impl Out {
     pub(crate) fn encode(self) -> ([u8; 10], [u8; PARAMETER_BYTES as usize]) {
         let (action, own, service, flags) = match self {
             // REGISTER AND IGNORE EXISTING KEY.
-            Out::Register { key, persists } => (0x06, 0, key.0, u8::from(persists)),
-            Out::Unregister { key } => (0x00, key.0, 0, 0),
-            Out::Reserve { key } => (0x01, key.0, 0, 0),
-            Out::Release { key } => (0x02, key.0, 0, 0),
+            Self::Register { key, persists } => (0x06, 0, key.0, u8::from(persists)),
+            Self::Unregister { key } => (0x00, key.0, 0, 0),
+            Self::Reserve { key } => (0x01, key.0, 0, 0),
+            Self::Release { key } => (0x02, key.0, 0, 0),
             // PREEMPT, or PREEMPT AND ABORT.
-            Out::Preempt { key, victim, aborts } => (0x04 + u8::from(aborts), key.0, victim.0, 0),
+            Self::Preempt { key, victim, aborts } => (0x04 + u8::from(aborts), key.0, victim.0, 0),
         };
         let mut parameters = [0; PARAMETER_BYTES as usize];
         parameters[..8].copy_from_slice(&own.to_be_bytes());
@@ -128,8 +128,8 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// `seed` is random.
-    pub(crate) fn new(options: ReservationOptions, seed: u32) -> Claim {
-        Claim { options, incarnation: seed, held: None }
+    pub(crate) fn new(options: ReservationOptions, seed: u32) -> Self {
+        Self { options, incarnation: seed, held: None }
     }
 
     /// The key for a new session.

@@ -29,14 +29,14 @@ pub(crate) enum OpenError {
 }
 
 impl From<String> for OpenError {
-    fn from(reason: String) -> OpenError {
-        OpenError::Failed(reason)
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
     }
 }
 
 impl From<&str> for OpenError {
-    fn from(reason: &str) -> OpenError {
-        OpenError::Failed(reason.to_owned())
+    fn from(reason: &str) -> Self {
+        Self::Failed(reason.to_owned())
     }
 }
 
@@ -63,14 +63,14 @@ impl Session {
         identity: &Identity,
         claim: Option<&mut Claim>,
         deadline: Instant,
-    ) -> Result<Session, OpenError> {
+    ) -> Result<Self, OpenError> {
         let mut context = Context::new(&identity.initiator, SessionType::Normal, identity.isid)?;
         context.set_target(&url.target)?;
         set_credentials(&mut context, url.credentials.as_ref(), url.target_credentials.as_ref())?;
         context.connect(portal, Some(url.lun))?;
         drive(&mut context, deadline, Context::poll_connected)??;
         let unknown = Capacity { bytes: 0, block_bytes: 0 };
-        let mut session = Session { context, lun: url.lun, next_tag: 0, heard: Instant::now(), capacity: unknown };
+        let mut session = Self { context, lun: url.lun, next_tag: 0, heard: Instant::now(), capacity: unknown };
         // First, because a target may refuse even to tell the size of what another one has reserved (LIO does).
         if let Some(claim) = claim {
             session.claim(claim, deadline)?;

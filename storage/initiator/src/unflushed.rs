@@ -22,8 +22,8 @@ pub(crate) struct Unflushed {
 }
 
 impl Unflushed {
-    pub(crate) fn new() -> Unflushed {
-        Unflushed { blocks: BTreeMap::new(), current: Generation(0) }
+    pub(crate) fn new() -> Self {
+        Self { blocks: BTreeMap::new(), current: Generation(0) }
     }
 
     /// A write is complete.

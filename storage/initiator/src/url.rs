@@ -76,7 +76,7 @@ pub enum UrlError {
 impl FromStr for TargetUrl {
     type Err = UrlError;
 
-    fn from_str(text: &str) -> Result<TargetUrl, UrlError> {
+    fn from_str(text: &str) -> Result<Self, UrlError> {
         let rest = text.strip_prefix("iscsi://").ok_or(UrlError::Scheme)?;
         let (authority, path) = rest.split_once('/').ok_or(UrlError::Form)?;
         let (target, lun) = path.split_once('/').ok_or(UrlError::Form)?;
@@ -97,7 +97,7 @@ impl FromStr for TargetUrl {
             return Err(UrlError::Target(target.to_owned()));
         }
         let lun = lun.parse::<u8>().map_err(|_| UrlError::Lun(lun.to_owned()))?;
-        Ok(TargetUrl { portals, target: target.to_owned(), lun: u16::from(lun), credentials, target_credentials: None })
+        Ok(Self { portals, target: target.to_owned(), lun: u16::from(lun), credentials, target_credentials: None })
     }
 }
 

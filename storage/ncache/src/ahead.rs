@@ -118,12 +118,12 @@ struct Run {
 }
 
 impl ReadAhead {
-    pub(crate) fn start(cache: Arc<Cache>, locks: Arc<Locks>) -> io::Result<ReadAhead> {
+    pub(crate) fn start(cache: Arc<Cache>, locks: Arc<Locks>) -> io::Result<Self> {
         // A cache that is small for what is read ahead would lose it before it is used.
         let window_max = (cache.budget.bytes_max() / BLOCK_BYTES / 64) as u64;
         let (streams, queue, filled) = (Mutex::default(), Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { cache, locks, streams, queue, filled, window_max });
-        let mut this = ReadAhead { shared, threads: Vec::new() };
+        let mut this = Self { shared, threads: Vec::new() };
         for number in 0..THREADS {
             let shared = Arc::clone(&this.shared);
             let thread = std::thread::Builder::new().name(format!("ahead-{number}"));

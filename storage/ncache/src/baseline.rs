@@ -23,8 +23,8 @@ pub struct Baseline {
 
 impl Baseline {
     /// Counts in `copies`.
-    pub fn new(copies: Arc<Copies>) -> Baseline {
-        Baseline { original: Original::new(Arc::clone(&copies)), copies }
+    pub fn new(copies: Arc<Copies>) -> Self {
+        Self { original: Original::new(Arc::clone(&copies)), copies }
     }
 }
 

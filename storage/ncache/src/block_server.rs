@@ -24,8 +24,8 @@ pub struct BlockServer {
 
 impl BlockServer {
     /// The device of a cache.
-    pub fn new(cache: Arc<Cache>) -> BlockServer {
-        BlockServer { cache }
+    pub fn new(cache: Arc<Cache>) -> Self {
+        Self { cache }
     }
 
     fn refuse(&self, offset: u64, what: &str) -> LunError {

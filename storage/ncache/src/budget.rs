@@ -28,8 +28,8 @@ pub(crate) struct Charge {
 }
 
 impl Budget {
-    pub(crate) fn new(bytes_max: usize) -> Arc<Budget> {
-        Arc::new(Budget { bytes_max, state: Mutex::default(), given_back: Condvar::new() })
+    pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self { bytes_max, state: Mutex::default(), given_back: Condvar::new() })
     }
 
     pub(crate) fn bytes_max(&self) -> usize {
@@ -51,7 +51,7 @@ impl Budget {
     }
 
     /// Takes bytes if they are there. More than the whole budget never are.
-    pub(crate) fn take(self: &Arc<Budget>, bytes: usize) -> Option<Charge> {
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         let mut state = self.lock();
         if self.bytes_max - state.bytes < bytes {
             return None;
@@ -78,10 +78,10 @@ impl Budget {
 
 impl Charge {
     /// A part of it, as a charge of its own.
-    pub(crate) fn split(&mut self, bytes: usize) -> Charge {
+    pub(crate) fn split(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        Charge { budget: Arc::clone(&self.budget), bytes }
+        Self { budget: Arc::clone(&self.budget), bytes }
     }
 }
 

@@ -36,8 +36,8 @@ pub struct CacheOptions {
 }
 
 impl Default for CacheOptions {
-    fn default() -> CacheOptions {
-        CacheOptions {
+    fn default() -> Self {
+        Self {
             bytes_max: 256 << 20,
             dirty_bytes_max: 64 << 20,
             patience: Duration::from_secs(60),
@@ -96,7 +96,7 @@ pub(crate) struct Limits {
 
 impl Cache {
     /// An empty cache of a logical unit, with secrets of its own. The kernel must answer for random bytes.
-    pub fn new(lun: Arc<dyn Lun>, options: CacheOptions) -> io::Result<Arc<Cache>> {
+    pub fn new(lun: Arc<dyn Lun>, options: CacheOptions) -> io::Result<Arc<Self>> {
         let bytes_max = options.bytes_max.max(BYTES_LEAST);
         let objects_max = u32::try_from(bytes_max / BLOCK_BYTES + 1).unwrap_or(u32::MAX);
         // Least recently used needs no more than to know within a part of the memory.
@@ -104,7 +104,7 @@ impl Cache {
         let policy = options.policy.unwrap_or_else(|| Box::new(Lru::new(bytes_max as u64, objects_max)));
         let limits = Limits { dirty_bytes_max: options.dirty_bytes_max.min(bytes_max / 2), patience: options.patience };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(Arc::new(Cache {
+        Ok(Arc::new(Self {
             index: Mutex::new(Index::new(policy, lapse, options.runs_max.max(16), objects_max as usize * 4)),
             fill_ended: Condvar::new(),
             budget: Budget::new(bytes_max),
@@ -231,7 +231,7 @@ impl Cache {
             let mut index = self.index();
             lbns().for_each(|lbn| index.begin_fill(lbn));
         }
-        let mut buffers: Vec<BytesMut> = (0..count).map(|_| Cache::new_block()).collect();
+        let mut buffers: Vec<BytesMut> = (0..count).map(|_| Self::new_block()).collect();
         let result = self.lun.read(first.0 * BLOCK_BYTES as u64, &mut buffers);
         let is_whole = buffers.len() == count && buffers.iter().all(|buffer| buffer.len() == BLOCK_BYTES);
         if result.is_err() || !is_whole {

@@ -24,24 +24,18 @@ pub enum CopyClass {
 
 impl CopyClass {
     /// All of them.
-    pub const ALL: [CopyClass; 6] = [
-        CopyClass::PageCacheOut,
-        CopyClass::PageCacheIn,
-        CopyClass::Edge,
-        CopyClass::Key,
-        CopyClass::Literal,
-        CopyClass::Device,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::PageCacheOut, Self::PageCacheIn, Self::Edge, Self::Key, Self::Literal, Self::Device];
 
     /// Its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
-            CopyClass::PageCacheOut => "page_cache_out",
-            CopyClass::PageCacheIn => "page_cache_in",
-            CopyClass::Edge => "edge",
-            CopyClass::Key => "key",
-            CopyClass::Literal => "literal",
-            CopyClass::Device => "device",
+            Self::PageCacheOut => "page_cache_out",
+            Self::PageCacheIn => "page_cache_in",
+            Self::Edge => "edge",
+            Self::Key => "key",
+            Self::Literal => "literal",
+            Self::Device => "device",
         }
     }
 }

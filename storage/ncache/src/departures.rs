@@ -27,8 +27,8 @@ pub(crate) struct Departures {
 
 impl Departures {
     /// Room for at least `count`, which is 8 bytes each.
-    pub(crate) fn new(count: usize) -> Departures {
-        Departures { words: vec![0; count.clamp(16, 1 << 24).next_power_of_two()].into_boxed_slice() }
+    pub(crate) fn new(count: usize) -> Self {
+        Self { words: vec![0; count.clamp(16, 1 << 24).next_power_of_two()].into_boxed_slice() }
     }
 
     pub(crate) fn note(&mut self, lbn: Lbn, departure: Departure) {

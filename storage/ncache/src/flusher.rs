@@ -42,14 +42,14 @@ struct Shared {
 }
 
 impl Flusher {
-    pub(crate) fn start(cache: Arc<Cache>) -> io::Result<Flusher> {
+    pub(crate) fn start(cache: Arc<Cache>) -> io::Result<Self> {
         let (locks, files, checked) = (Arc::new(Locks::new()), Mutex::default(), Mutex::default());
         let shared = Arc::new(Shared { cache, locks, files, checked, is_ending: AtomicBool::new(false) });
         let thread = {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("flusher".to_owned()).spawn(move || shared.run())?
         };
-        Ok(Flusher { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     pub(crate) fn locks(&self) -> &Arc<Locks> {

@@ -104,8 +104,8 @@ pub(crate) struct Index {
 impl Index {
     /// `runs_max` bounds what is known of files' places, `departures` what is remembered of blocks that went. `lapse` is how many insertions there have
     /// to be before the policy is told of another use of a chunk; 0: it is told of each.
-    pub(crate) fn new(policy: Box<dyn Policy>, lapse: u64, runs_max: usize, departures: usize) -> Index {
-        Index {
+    pub(crate) fn new(policy: Box<dyn Policy>, lapse: u64, runs_max: usize, departures: usize) -> Self {
+        Self {
             files: Map::default(),
             pending: Map::default(),
             clean: Map::default(),

@@ -46,21 +46,21 @@ pub struct Keyring {
 
 impl Keyring {
     /// New secrets from the kernel.
-    pub fn random() -> std::io::Result<Keyring> {
+    pub fn random() -> std::io::Result<Self> {
         let mut secrets = [0; TAG_BYTES + 32];
         let got = getrandom(&mut secrets[..], GetRandomFlags::empty())?;
         if got != secrets.len() {
             return Err(std::io::Error::other("the kernel gave fewer random bytes than asked for"));
         }
-        Ok(Keyring::from_secrets(&secrets))
+        Ok(Self::from_secrets(&secrets))
     }
 
     /// From given secrets, for tests.
-    pub fn from_secrets(secrets: &[u8; TAG_BYTES + 32]) -> Keyring {
+    pub fn from_secrets(secrets: &[u8; TAG_BYTES + 32]) -> Self {
         let (mut tag, mut mac_key) = ([0; TAG_BYTES], [0; 32]);
         tag.copy_from_slice(&secrets[..TAG_BYTES]);
         mac_key.copy_from_slice(&secrets[TAG_BYTES..]);
-        Keyring { tag, mac_key }
+        Self { tag, mac_key }
     }
 
     /// The secret tag, for those who look for it where it must not be.

@@ -14,8 +14,8 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    pub(crate) fn new() -> Locks {
-        Locks { stripes: (0..STRIPES).map(|_| RwLock::new(())).collect(), state: FixedState::default() }
+    pub(crate) fn new() -> Self {
+        Self { stripes: (0..STRIPES).map(|_| RwLock::new(())).collect(), state: FixedState::default() }
     }
 
     pub(crate) fn read(&self, of: impl Hash) -> RwLockReadGuard<'_, ()> {

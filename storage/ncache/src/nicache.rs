@@ -55,10 +55,10 @@ struct Put {
 
 impl Nicache {
     /// Serves the files of the file system on a [`BlockServer`](crate::BlockServer) of the same cache.
-    pub fn new(cache: Arc<Cache>) -> io::Result<Nicache> {
+    pub fn new(cache: Arc<Cache>) -> io::Result<Self> {
         let flusher = Flusher::start(Arc::clone(&cache))?;
         let ahead = ReadAhead::start(Arc::clone(&cache), Arc::clone(flusher.locks()))?;
-        Ok(Nicache { cache, ahead, flusher })
+        Ok(Self { cache, ahead, flusher })
     }
 
     /// The cache.

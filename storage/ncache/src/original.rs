@@ -21,9 +21,9 @@ pub struct Original {
 
 impl Original {
     /// Counts in `copies`.
-    pub fn new(copies: Arc<Copies>) -> Original {
+    pub fn new(copies: Arc<Copies>) -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Original { copies, verifier: AtomicU64::new(since_epoch.as_nanos() as u64) }
+        Self { copies, verifier: AtomicU64::new(since_epoch.as_nanos() as u64) }
     }
 
     /// An error of a flush: the kernel has dropped what it could not write.

@@ -26,7 +26,7 @@ const SUMMED_DATA_BYTES: usize = 256;
 
 /// Where a call comes from.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
+pub(crate) struct Origin<'a> {
     /// The client's address.
     pub peer: SocketAddr,
     /// What the client may use.
@@ -37,7 +37,7 @@ pub struct Origin<'a> {
 
 /// One worker's means to answer.
 #[derive(Debug)]
-pub struct Answerer<'a> {
+pub(crate) struct Answerer<'a> {
     /// What all share.
     pub service: &'a Service,
     /// What was answered before.
@@ -54,7 +54,7 @@ impl Answerer<'_> {
     }
 
     /// Appends the reply to a request, unless another one is to answer. An error if it is no call, so that there is nothing to reply to.
-    pub fn answer(&mut self, record: Record, origin: Origin<'_>, replies: &mut Replies) -> Result<(), Garbage> {
+    pub(crate) fn answer(&mut self, record: Record, origin: Origin<'_>, replies: &mut Replies) -> Result<(), Garbage> {
         let call = Call::read(&record.head)?;
         if record.copied_bytes > 0 {
             self.metrics().copied_bytes += record.copied_bytes as u64;

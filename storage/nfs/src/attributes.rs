@@ -7,7 +7,7 @@ use crate::xdr::put;
 
 /// The protocol's number for a kind of file.
 #[must_use]
-pub fn kind(stat: &Stat) -> u32 {
+pub(crate) fn kind(stat: &Stat) -> u32 {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => file_type::DIR,
         FileType::BlockDevice => file_type::BLK,
@@ -27,7 +27,7 @@ fn put_time(out: &mut Vec<u8>, seconds: i64, nanoseconds: u64) {
 }
 
 /// `fattr3`, 84 bytes.
-pub fn put_attributes(out: &mut Vec<u8>, stat: &Stat, fsid: u64) {
+pub(crate) fn put_attributes(out: &mut Vec<u8>, stat: &Stat, fsid: u64) {
     put::u32(out, kind(stat));
     put::u32(out, stat.st_mode & 0o7777);
     put::u32(out, u32::try_from(stat.st_nlink).unwrap_or(u32::MAX));
@@ -45,7 +45,7 @@ pub fn put_attributes(out: &mut Vec<u8>, stat: &Stat, fsid: u64) {
 }
 
 /// `post_op_attr`.
-pub fn put_post(out: &mut Vec<u8>, stat: Option<&Stat>, fsid: u64) {
+pub(crate) fn put_post(out: &mut Vec<u8>, stat: Option<&Stat>, fsid: u64) {
     put::bool(out, stat.is_some());
     if let Some(stat) = stat {
         put_attributes(out, stat, fsid);
@@ -54,7 +54,7 @@ pub fn put_post(out: &mut Vec<u8>, stat: Option<&Stat>, fsid: u64) {
 
 /// What a client compares to tell its own changes from others' (weak cache consistency). `before` is there only if nobody else changed the object between the two looks.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wcc {
+pub(crate) struct Wcc {
     /// Before the change.
     pub before: Option<Stat>,
     /// After it.
@@ -62,7 +62,7 @@ pub struct Wcc {
 }
 
 /// `wcc_data`.
-pub fn put_wcc(out: &mut Vec<u8>, wcc: &Wcc, fsid: u64) {
+pub(crate) fn put_wcc(out: &mut Vec<u8>, wcc: &Wcc, fsid: u64) {
     put::bool(out, wcc.before.is_some());
     if let Some(stat) = &wcc.before {
         put::u64(out, stat.st_size.cast_unsigned());

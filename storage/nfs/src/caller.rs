@@ -46,7 +46,7 @@ pub struct Written {
 
 impl Caller {
     /// Connects, from a reserved port where one is to be had. `timeout` is for each reply.
-    pub fn connect(address: SocketAddr, user: User, timeout: Duration) -> io::Result<Caller> {
+    pub fn connect(address: SocketAddr, user: User, timeout: Duration) -> io::Result<Self> {
         let stream = match connect_reserved(address) {
             Ok(Some(stream)) => stream,
             Ok(None) => TcpStream::connect(address)?,
@@ -55,7 +55,7 @@ impl Caller {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(timeout))?;
         let xid = first_xid(&stream)?;
-        Ok(Caller { stream, user, xid, out: Vec::new(), reply: Vec::new() })
+        Ok(Self { stream, user, xid, out: Vec::new(), reply: Vec::new() })
     }
 
     /// The root of an export, by MOUNT.

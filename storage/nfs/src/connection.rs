@@ -38,7 +38,7 @@ pub struct PauseLimits {
 
 /// A client's connection.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// What epoll knows it by.
     pub token: u64,
     /// Where it comes from.
@@ -76,7 +76,7 @@ struct Input {
 
 /// What came of receiving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Received {
+pub(crate) enum Received {
     /// Bytes.
     Bytes,
     /// Nothing for now; the turn is over.
@@ -91,7 +91,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Connection {
     /// A connection that was accepted and does not block. Tell `epoll` to tell of its first bytes, once.
-    pub fn new(
+    pub(crate) fn new(
         token: u64,
         (stream, peer): (TcpStream, SocketAddr),
         rules: ClientRules,
@@ -118,13 +118,13 @@ impl Connection {
     }
 
     /// Its socket.
-    pub fn stream(&self) -> &TcpStream {
+    pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
     /// The kernel told of something. Whether the turn is the caller's now.
     #[must_use]
-    pub fn handle_told(&self, flags: EventFlags) -> bool {
+    pub(crate) fn handle_told(&self, flags: EventFlags) -> bool {
         lock(&self.turn).armed = EventFlags::empty();
         if flags.contains(EventFlags::OUT) {
             self.send_unsent();
@@ -161,7 +161,7 @@ impl Connection {
     }
 
     /// The next request that has been received whole, unless the connection is paused. Only for who has the turn.
-    pub fn take_request(&self) -> Result<Option<Record>, RecordError> {
+    pub(crate) fn take_request(&self) -> Result<Option<Record>, RecordError> {
         let record = lock(&self.input).reader.next_record()?;
         if record.is_some() {
             lock(&self.turn).under_way += 1;
@@ -170,7 +170,7 @@ impl Connection {
     }
 
     /// Receives what there is. Only for who has the turn.
-    pub fn receive(&self, now: Instant) -> Received {
+    pub(crate) fn receive(&self, now: Instant) -> Received {
         let mut input = lock(&self.input);
         loop {
             if self.is_closed() {
@@ -197,12 +197,12 @@ impl Connection {
 
     /// Whether bytes are there that have not been looked at.
     #[must_use]
-    pub fn has_bytes(&self) -> bool {
+    pub(crate) fn has_bytes(&self) -> bool {
         lock(&self.input).reader.has_bytes()
     }
 
     /// Gives the turn back.
-    pub fn end_turn(&self) {
+    pub(crate) fn end_turn(&self) {
         let mut turn = lock(&self.turn);
         turn.is_taken = false;
         self.arm(&mut turn);
@@ -210,7 +210,7 @@ impl Connection {
 
     /// Gives the turn back if too much is under way, and says so.
     #[must_use]
-    pub fn pause(&self) -> bool {
+    pub(crate) fn pause(&self) -> bool {
         let mut turn = lock(&self.turn);
         turn.is_paused = self.is_over(&turn) && !self.is_closed();
         if turn.is_paused {
@@ -222,12 +222,12 @@ impl Connection {
 
     /// Whether the last request took its time.
     #[must_use]
-    pub fn is_slow(&self) -> bool {
+    pub(crate) fn is_slow(&self) -> bool {
         self.is_slow.load(Ordering::Relaxed)
     }
 
     /// Remembers whether the last request took its time.
-    pub fn set_slow(&self, is_slow: bool) {
+    pub(crate) fn set_slow(&self, is_slow: bool) {
         self.is_slow.store(is_slow, Ordering::Relaxed);
     }
 
@@ -244,7 +244,7 @@ impl Connection {
 
     /// A request was executed and its reply handed over. Whether the turn is the caller's now, because the connection was paused and need no longer be.
     #[must_use]
-    pub fn end_request(&self) -> bool {
+    pub(crate) fn end_request(&self) -> bool {
         let mut turn = lock(&self.turn);
         turn.under_way -= 1;
         if !turn.is_paused || self.is_paused(&mut turn) {
@@ -255,14 +255,14 @@ impl Connection {
     }
 
     /// Keeps replies, to be sent with the next ones. They are gone from `replies` afterwards. Returns the bytes that are kept so.
-    pub fn hold(&self, replies: &mut Replies) -> usize {
+    pub(crate) fn hold(&self, replies: &mut Replies) -> usize {
         let mut held = lock(&self.held);
         held.append(replies);
         held.len()
     }
 
     /// Sends replies and those that were held, or keeps what the socket does not take. They are gone from `replies` afterwards.
-    pub fn send(&self, replies: &mut Replies) {
+    pub(crate) fn send(&self, replies: &mut Replies) {
         let mut held = lock(&self.held);
         held.append(replies);
         if held.is_empty() {
@@ -340,20 +340,20 @@ impl Connection {
     }
 
     /// Ends it. What is under way is executed to its end, and its replies go nowhere.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 
     /// Whether it has ended.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
     }
 
     /// Since when the rest of a request is missing; `None` if none has begun.
     #[must_use]
-    pub fn incomplete_since(&self) -> Option<Instant> {
+    pub(crate) fn incomplete_since(&self) -> Option<Instant> {
         let input = self.input.try_lock().ok()?;
         input.reader.is_in_record().then_some(input.at)
     }

@@ -6,9 +6,9 @@ use crate::limits::{GROUPS_MAX, MACHINE_NAME_BYTES_MAX};
 use crate::xdr::{Garbage, Reader};
 
 /// AUTH_NONE.
-pub const AUTH_NONE: u32 = 0;
+pub(crate) const AUTH_NONE: u32 = 0;
 /// AUTH_SYS, also known as AUTH_UNIX.
-pub const AUTH_SYS: u32 = 1;
+pub(crate) const AUTH_SYS: u32 = 1;
 
 /// A user, as the kernel judges one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -88,7 +88,7 @@ impl Default for Anonymous {
 
 /// Whom an export takes a caller for.
 #[must_use]
-pub fn squash(claim: &Claim, squash: Squash, anonymous: Anonymous) -> Identity {
+pub(crate) fn squash(claim: &Claim, squash: Squash, anonymous: Anonymous) -> Identity {
     let nobody = Identity { uid: anonymous.uid, gid: anonymous.gid, groups: ArrayVec::new() };
     match (claim, squash) {
         (Claim::Nobody, _) | (_, Squash::All) => nobody,

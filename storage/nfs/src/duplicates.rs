@@ -18,7 +18,7 @@ use crate::protocol::Procedure;
 
 /// What makes two calls the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CallKey {
+pub(crate) struct CallKey {
     /// The client's address. Not its port, which may be another one on a new connection.
     pub client: IpAddr,
     /// The client's number for the call.
@@ -31,7 +31,7 @@ pub struct CallKey {
 
 /// What to do with a call.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Admission {
+pub(crate) enum Admission {
     /// It is new: execute it, then [`complete`](Duplicates::complete) it.
     Run,
     /// It was executed before: this was the answer.
@@ -48,7 +48,7 @@ const SHARDS: usize = 16;
 
 /// The cache. `W` is where to send an answer.
 #[derive(Debug)]
-pub struct Duplicates<W> {
+pub(crate) struct Duplicates<W> {
     shards: [Mutex<Shard<W>>; SHARDS],
     hasher: foldhash::quality::RandomState,
     shard_max: usize,
@@ -71,7 +71,7 @@ enum Entry<W> {
 impl<W> Duplicates<W> {
     /// Remembers at most `answers_max` answers, of some 300 bytes each, for `age_max`.
     #[must_use]
-    pub fn new(answers_max: usize, age_max: Duration) -> Self {
+    pub(crate) fn new(answers_max: usize, age_max: Duration) -> Self {
         let shard = || Shard { entries: HashMap::default(), answered: VecDeque::new() };
         Self {
             shards: std::array::from_fn(|_| Mutex::new(shard())),
@@ -83,7 +83,7 @@ impl<W> Duplicates<W> {
 
     /// The checksum of what a call consists of.
     #[must_use]
-    pub fn checksum(&self, parts: &[&[u8]]) -> u128 {
+    pub(crate) fn checksum(&self, parts: &[&[u8]]) -> u128 {
         let half = |salt: u64| self.hasher.hash_one((salt, parts));
         u128::from(half(1)) << 64 | u128::from(half(2))
     }
@@ -93,7 +93,7 @@ impl<W> Duplicates<W> {
     }
 
     /// A call came. `waiter` says where an answer would go.
-    pub fn admit(&self, key: CallKey, waiter: impl FnOnce() -> W) -> Admission {
+    pub(crate) fn admit(&self, key: CallKey, waiter: impl FnOnce() -> W) -> Admission {
         let mut shard = self.shard(&key);
         match shard.entries.get_mut(&key) {
             None => {
@@ -110,7 +110,7 @@ impl<W> Duplicates<W> {
     }
 
     /// A call was executed. Returns who else waits for the answer.
-    pub fn complete(&self, key: CallKey, answer: &[u8], now: Instant) -> Vec<W> {
+    pub(crate) fn complete(&self, key: CallKey, answer: &[u8], now: Instant) -> Vec<W> {
         let mut shard = self.shard(&key);
         let before = shard.entries.insert(key, Entry::Answered(answer.into()));
         shard.answered.push_back((key, now));
@@ -123,7 +123,7 @@ impl<W> Duplicates<W> {
     }
 
     /// Forgets answers that are too old.
-    pub fn sweep(&self, now: Instant) {
+    pub(crate) fn sweep(&self, now: Instant) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let is_old = |at: Instant| now.saturating_duration_since(at) > self.age_max;
@@ -134,7 +134,7 @@ impl<W> Duplicates<W> {
 
     /// How many answers are remembered.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).answered.len()).sum()
     }
 }

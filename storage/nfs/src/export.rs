@@ -65,7 +65,7 @@ pub enum ExportError {
 
 /// A directory that is exported.
 #[derive(Debug)]
-pub struct Export {
+pub(crate) struct Export {
     /// What its handles say.
     pub id: ExportId,
     /// The path by which clients mount it.
@@ -88,7 +88,7 @@ pub struct Export {
 
 impl Export {
     /// Opens a directory for export.
-    pub fn open(config: ExportConfig) -> Result<Self, ExportError> {
+    pub(crate) fn open(config: ExportConfig) -> Result<Self, ExportError> {
         let is_name = config.name == "/"
             || config.name.strip_prefix('/').is_some_and(|parts| {
                 parts.split('/').all(|part| !matches!(part, "" | "." | "..")) && config.name.len() <= 1000
@@ -128,7 +128,7 @@ impl Export {
     }
 
     /// Opens all, and sees that their handles can be told apart.
-    pub fn open_all(configs: Vec<ExportConfig>) -> Result<Vec<Self>, ExportError> {
+    pub(crate) fn open_all(configs: Vec<ExportConfig>) -> Result<Vec<Self>, ExportError> {
         let mut exports: Vec<Self> = Vec::new();
         for config in configs {
             let export = Self::open(config)?;

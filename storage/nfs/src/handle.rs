@@ -21,7 +21,7 @@ const PROOF_BYTES: usize = 16;
 const _: () = assert!(FRONT_BYTES + KERNEL_HANDLE_BYTES_MAX + PROOF_BYTES <= HANDLE_BYTES_MAX);
 
 /// The bytes of a handle.
-pub type HandleBytes = ArrayVec<u8, HANDLE_BYTES_MAX>;
+pub(crate) type HandleBytes = ArrayVec<u8, HANDLE_BYTES_MAX>;
 
 /// Which export a handle belongs to. The same after a restart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -111,7 +111,7 @@ fn word(handle: &KernelHandle, at: usize) -> Option<u32> {
 
 /// Whether a handle is of the file with an inode number; `None` if inode numbers of that file system, or its handles, do not say so.
 #[must_use]
-pub fn is_of_inode(handle: &KernelHandle, inode: u64) -> Option<bool> {
+pub(crate) fn is_of_inode(handle: &KernelHandle, inode: u64) -> Option<bool> {
     let at = |at: usize| word(handle, at).map(u64::from);
     match layout(handle) {
         Layout::Inode32 => Some(at(0)? == inode & 0xffff_ffff),
@@ -124,7 +124,7 @@ pub fn is_of_inode(handle: &KernelHandle, inode: u64) -> Option<bool> {
 /// What tells the file of a handle from all others: inode number and generation, where the handle says them, else a hash of the handle beside the inode number that the file's attributes
 /// say.
 #[must_use]
-pub fn file_id(handle: &KernelHandle, inode: u64) -> FileId {
+pub(crate) fn file_id(handle: &KernelHandle, inode: u64) -> FileId {
     let generation = match layout(handle) {
         Layout::Inode32 => word(handle, 4),
         Layout::Tmpfs => word(handle, 0),

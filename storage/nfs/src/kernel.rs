@@ -14,7 +14,7 @@ use rustix::fs::{Access, OFlags};
 use rustix::thread::Gid;
 
 /// Bytes of a kernel's handle at most: what fits into a handle of the protocol beside this server's own fields.
-pub const KERNEL_HANDLE_BYTES_MAX: usize = 36;
+pub(crate) const KERNEL_HANDLE_BYTES_MAX: usize = 36;
 
 /// A file, as the kernel's file system names it (`struct file_handle`, open_by_handle_at(2)).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -40,7 +40,7 @@ const _: () = {
 };
 
 /// The handle of `name` in `directory`, without following a symbolic link; of `directory` itself if `name` is empty. `EOVERFLOW` if the file system's handles are too long.
-pub fn handle_of(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<KernelHandle> {
+pub(crate) fn handle_of(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<KernelHandle> {
     let mut raw = RawHandle {
         handle_bytes: KERNEL_HANDLE_BYTES_MAX as libc::c_uint,
         handle_type: 0,
@@ -61,7 +61,7 @@ pub fn handle_of(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<KernelHan
 }
 
 /// Opens the file that `handle` names on the mount that `mount` is on. `ESTALE` if it is gone. The thread needs `CAP_DAC_READ_SEARCH`.
-pub fn open_handle(mount: BorrowedFd<'_>, handle: &KernelHandle, flags: OFlags) -> io::Result<OwnedFd> {
+pub(crate) fn open_handle(mount: BorrowedFd<'_>, handle: &KernelHandle, flags: OFlags) -> io::Result<OwnedFd> {
     let mut raw = RawHandle {
         handle_bytes: handle.bytes.len() as libc::c_uint,
         handle_type: handle.kind,
@@ -78,14 +78,14 @@ pub fn open_handle(mount: BorrowedFd<'_>, handle: &KernelHandle, flags: OFlags) 
 }
 
 /// Sets the supplementary groups of this thread alone; libc's own function sets those of all threads.
-pub fn set_thread_groups(groups: &[Gid]) -> io::Result<()> {
+pub(crate) fn set_thread_groups(groups: &[Gid]) -> io::Result<()> {
     // SAFETY: Gid is a transparent u32 (rustix says so), as gid_t is; the kernel reads as many as the length says.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Whether this thread may do `access` to an open file, whatever the file was opened for (faccessat2(2) with an empty path).
-pub fn may(file: impl AsFd, access: Access) -> io::Result<()> {
+pub(crate) fn may(file: impl AsFd, access: Access) -> io::Result<()> {
     // SAFETY: the path is a live C string, and the call writes nothing.
     let result = unsafe {
         libc::syscall(

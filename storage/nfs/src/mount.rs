@@ -18,7 +18,7 @@ use crate::xdr::{Reader, put};
 
 /// A call of MOUNT.
 #[derive(Debug)]
-pub struct MountRequest<'a> {
+pub(crate) struct MountRequest<'a> {
     /// What all share.
     pub service: &'a Service,
     /// The thread that executes it.
@@ -33,7 +33,7 @@ pub struct MountRequest<'a> {
 
 impl MountRequest<'_> {
     /// Executes procedure number `procedure` and appends its results.
-    pub fn execute(&mut self, procedure: u32, arguments: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    pub(crate) fn execute(&mut self, procedure: u32, arguments: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let mut reader = Reader::new(arguments);
         let mut path = || reader.opaque(MOUNT_PATH_BYTES_MAX).map_err(|_| Refusal::GarbageArguments);
         let client = self.peer.ip().to_canonical();

@@ -7,7 +7,7 @@ use crate::limits::MOUNTS_REMEMBERED_MAX;
 
 /// Who has mounted what, as far as clients said so.
 #[derive(Debug, Default)]
-pub struct Mounts {
+pub(crate) struct Mounts {
     pub(crate) list: VecDeque<(IpAddr, Vec<u8>)>,
 }
 

@@ -22,7 +22,7 @@ use crate::protocol::Status;
 
 /// A file of an export that is open.
 #[derive(Debug)]
-pub struct Node {
+pub(crate) struct Node {
     /// Its handle in the protocol.
     pub handle: HandleBytes,
     /// Which of the server's exports it belongs to.
@@ -48,14 +48,14 @@ pub struct Node {
 /// A change that is under way.
 #[derive(Debug)]
 #[must_use]
-pub struct Change {
+pub(crate) struct Change {
     look: Look,
 }
 
 /// What was seen of a file at the beginning of something.
 #[derive(Debug)]
 #[must_use]
-pub struct Look {
+pub(crate) struct Look {
     before: Option<Stat>,
     /// Of the last change that had begun.
     number: u64,
@@ -74,7 +74,7 @@ const UNDER_WAY: u64 = 0xffff_ffff;
 
 impl Node {
     /// Opens the file of a handle. The thread becomes root's for it.
-    pub fn open(
+    pub(crate) fn open(
         export: &Export,
         index: usize,
         handle: HandleBytes,
@@ -87,7 +87,7 @@ impl Node {
     }
 
     /// A file that is open already, for whatever purpose.
-    pub fn of(index: usize, handle: HandleBytes, kernel: KernelHandle, path: OwnedFd) -> Result<Self, Status> {
+    pub(crate) fn of(index: usize, handle: HandleBytes, kernel: KernelHandle, path: OwnedFd) -> Result<Self, Status> {
         let stat = fstat(&path)?;
         Ok(Self {
             handle,
@@ -106,34 +106,34 @@ impl Node {
     }
 
     /// It, open for reading and writing, because it was just made.
-    pub fn with_writer(self, file: File) -> Self {
+    pub(crate) fn with_writer(self, file: File) -> Self {
         Self { writer: OnceLock::from(file), ..self }
     }
 
     /// Its attributes. `NFS3ERR_STALE` if it has no name any more: that the server has it open must keep no handle alive.
-    pub fn stat(&self) -> Result<Stat, Status> {
+    pub(crate) fn stat(&self) -> Result<Stat, Status> {
         let stat = fstat(&self.path)?;
         if stat.st_nlink == 0 { Err(Status::Stale) } else { Ok(stat) }
     }
 
     /// The descriptor that stands for it. It can be neither read nor written.
-    pub fn path(&self) -> &OwnedFd {
+    pub(crate) fn path(&self) -> &OwnedFd {
         &self.path
     }
 
     /// The same by a path, for calls that take no descriptor.
     #[must_use]
-    pub fn proc_path(&self) -> String {
+    pub(crate) fn proc_path(&self) -> String {
         format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.path))
     }
 
     /// It, open for reading. Permission is the caller's to check; the thread may become root's.
-    pub fn reader(&self, export: &Export, thread: &mut Impersonation) -> Result<&File, Status> {
+    pub(crate) fn reader(&self, export: &Export, thread: &mut Impersonation) -> Result<&File, Status> {
         self.open_as(&self.reader, export, thread, OFlags::RDONLY)
     }
 
     /// It, open for reading and writing. Permission is the caller's to check; the thread may become root's.
-    pub fn writer(&self, export: &Export, thread: &mut Impersonation) -> Result<&File, Status> {
+    pub(crate) fn writer(&self, export: &Export, thread: &mut Impersonation) -> Result<&File, Status> {
         self.open_as(&self.writer, export, thread, OFlags::RDWR)
     }
 
@@ -158,7 +158,7 @@ impl Node {
 
     /// A directory can be used: it is one, and it has not been moved out of its export. The kernel finds no way up from a directory that is not below its mount's root. The
     /// thread may become root's.
-    pub fn check_directory(&self, export: &Export, thread: &mut Impersonation) -> Result<(), Status> {
+    pub(crate) fn check_directory(&self, export: &Export, thread: &mut Impersonation) -> Result<(), Status> {
         if self.kind != FileType::Directory {
             return Err(Status::NotDir);
         }
@@ -175,33 +175,33 @@ impl Node {
     }
 
     /// Its attributes before a change, which begins. End it with [`end_change`](Self::end_change).
-    pub fn begin_change(&self) -> Change {
+    pub(crate) fn begin_change(&self) -> Change {
         let old = self.changes.fetch_add(ONE_CHANGE, Ordering::SeqCst);
         let number = (old >> 32).wrapping_add(1) & UNDER_WAY;
         Change { look: Look { before: fstat(&self.path).ok(), number, was_alone: old & UNDER_WAY == 0 } }
     }
 
     /// Its attributes before and after a change. Those before are left out if another change was under way at any time in between: the client would take that for its own.
-    pub fn end_change(&self, change: Change) -> Wcc {
+    pub(crate) fn end_change(&self, change: Change) -> Wcc {
         let after = fstat(&self.path).ok();
         let old = self.changes.fetch_sub(1, Ordering::SeqCst);
         change.look.end(after, old)
     }
 
     /// Its attributes before something that changes none of them. End it with [`end_look`](Self::end_look).
-    pub fn begin_look(&self) -> Look {
+    pub(crate) fn begin_look(&self) -> Look {
         let old = self.changes.load(Ordering::SeqCst);
         Look { before: fstat(&self.path).ok(), number: old >> 32, was_alone: old & UNDER_WAY == 0 }
     }
 
     /// Its attributes before and after. Those before are left out if a change was under way at any time in between.
-    pub fn end_look(&self, look: Look) -> Wcc {
+    pub(crate) fn end_look(&self, look: Look) -> Wcc {
         let after = fstat(&self.path).ok();
         look.end(after, self.changes.load(Ordering::SeqCst))
     }
 
     /// While it is held, nobody else compares and sets attributes.
-    pub fn hold_guard(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn hold_guard(&self) -> MutexGuard<'_, ()> {
         self.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -210,7 +210,7 @@ const SHARDS: usize = 16;
 
 /// The open files, up to a number. Those that were not used for a while are closed.
 #[derive(Debug)]
-pub struct Nodes {
+pub(crate) struct Nodes {
     shards: [Mutex<Shard>; SHARDS],
     /// By export and inode number, those whose inode number says which file of its device it is.
     by_inode: [Mutex<Inodes>; SHARDS],
@@ -251,7 +251,7 @@ impl Shard {
 impl Nodes {
     /// Keeps at most `nodes_max` files open; each has up to three descriptors.
     #[must_use]
-    pub fn new(nodes_max: usize) -> Self {
+    pub(crate) fn new(nodes_max: usize) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             by_inode: std::array::from_fn(|_| Mutex::default()),
@@ -267,7 +267,7 @@ impl Nodes {
 
     /// The open file of a handle.
     #[must_use]
-    pub fn get(&self, handle: &[u8]) -> Option<Arc<Node>> {
+    pub(crate) fn get(&self, handle: &[u8]) -> Option<Arc<Node>> {
         let shard = self.shard(handle);
         let node = &shard.nodes[*shard.places.get(handle)?];
         node.was_used.store(true, Ordering::Relaxed);
@@ -280,7 +280,7 @@ impl Nodes {
 
     /// The open file that an entry of a directory leads to, which is on the same device. While a file with a name is open, no other one has its inode number.
     #[must_use]
-    pub fn get_by_inode(&self, directory: &Node, inode: u64) -> Option<Arc<Node>> {
+    pub(crate) fn get_by_inode(&self, directory: &Node, inode: u64) -> Option<Arc<Node>> {
         let node = self.inodes(inode).get(&(directory.export, inode))?.upgrade()?;
         (node.device == directory.device).then_some(node)
     }
@@ -298,7 +298,7 @@ impl Nodes {
     }
 
     /// Keeps an open file. If somebody else has opened it meanwhile, that one is the file.
-    pub fn insert(&self, node: Node) -> Arc<Node> {
+    pub(crate) fn insert(&self, node: Node) -> Arc<Node> {
         let mut shard = self.shard(&node.handle);
         if let Some(&at) = shard.places.get(&node.handle) {
             return shard.nodes[at].clone();
@@ -319,7 +319,7 @@ impl Nodes {
     }
 
     /// Closes the file of a handle.
-    pub fn forget(&self, handle: &[u8]) {
+    pub(crate) fn forget(&self, handle: &[u8]) {
         let mut shard = self.shard(handle);
         let node = shard.places.get(handle).copied().map(|at| shard.remove(at));
         drop(shard);
@@ -329,7 +329,7 @@ impl Nodes {
     }
 
     /// Closes what was not used since the last time.
-    pub fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         for shard in &self.shards {
             let mut closed = Vec::new();
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -345,7 +345,7 @@ impl Nodes {
 
     /// How many are open.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).nodes.len()).sum()
     }
 }

@@ -18,11 +18,11 @@ use crate::arguments::Arguments;
 use crate::protocol::Status;
 use crate::rpc::Replies;
 
-pub use request::Request;
+pub(crate) use request::Request;
 
 impl Request<'_> {
     /// Executes a call, appends its results and says how it went.
-    pub fn execute(&mut self, arguments: &Arguments<'_>, data: Vec<Extent>, replies: &mut Replies) -> Status {
+    pub(crate) fn execute(&mut self, arguments: &Arguments<'_>, data: Vec<Extent>, replies: &mut Replies) -> Status {
         let out = replies.text();
         match *arguments {
             Arguments::Null => Status::Ok,

@@ -13,7 +13,7 @@ use crate::node::Nodes;
 use crate::portmap::Mapping;
 
 /// The exports, their open files, and where payload comes from.
-pub struct Service {
+pub(crate) struct Service {
     /// What is exported.
     pub exports: Vec<Export>,
     /// Files that are open.
@@ -39,10 +39,10 @@ impl std::fmt::Debug for Service {
 impl Service {
     /// The export of a handle, and its place.
     #[must_use]
-    pub fn export(&self, id: ExportId) -> Option<(usize, &Export)> {
+    pub(crate) fn export(&self, id: ExportId) -> Option<(usize, &Export)> {
         self.exports.iter().enumerate().find(|(_, export)| export.id == id)
     }
 }
 
 /// Which of the exports a client may use, and how: a rule or none for each.
-pub type ClientRules = Box<[Option<ClientRule>]>;
+pub(crate) type ClientRules = Box<[Option<ClientRule>]>;

@@ -14,18 +14,18 @@ use crate::metrics::Metrics;
 use crate::service::{ClientRules, Service};
 
 /// What epoll tells by when somebody wakes a worker.
-pub const TOKEN_WAKE: u64 = u64::MAX;
+pub(crate) const TOKEN_WAKE: u64 = u64::MAX;
 /// By which it tells of datagrams for the port mapper.
-pub const TOKEN_PORTMAP_UDP: u64 = u64::MAX - 1;
+pub(crate) const TOKEN_PORTMAP_UDP: u64 = u64::MAX - 1;
 /// The first connection's; those below are listeners'.
-pub const TOKEN_CONNECTIONS: u64 = 1 << 16;
+pub(crate) const TOKEN_CONNECTIONS: u64 = 1 << 16;
 
 /// A connection whose turn a worker has while it executes a request, and since when.
-pub type TurnHeld = (Arc<Connection>, Instant);
+pub(crate) type TurnHeld = (Arc<Connection>, Instant);
 
 /// What all workers share.
 #[derive(Debug)]
-pub struct Shared {
+pub(crate) struct Shared {
     pub service: Service,
     pub duplicates: Duplicates<Arc<Connection>>,
     pub epoll: Arc<OwnedFd>,
@@ -51,23 +51,23 @@ pub struct Shared {
 }
 
 /// Whatever a thread that ended by a panic has left, is used.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
     /// Wakes a worker that waits, or the next one that would.
-    pub fn wake_one(&self) {
+    pub(crate) fn wake_one(&self) {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     /// Workers wake each other when they find that it is over.
-    pub fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         self.wake_one();
     }
 
     /// Passes a connection's turn on.
-    pub fn pass(&self, connection: Arc<Connection>) {
+    pub(crate) fn pass(&self, connection: Arc<Connection>) {
         lock(&self.ready).push_back(connection);
         self.ready_len.fetch_add(1, Ordering::SeqCst);
         if self.idle.load(Ordering::SeqCst) > 0 {
@@ -76,7 +76,7 @@ impl Shared {
     }
 
     /// A connection whose turn was passed on. It is the caller's now.
-    pub fn take_ready(&self) -> Option<Arc<Connection>> {
+    pub(crate) fn take_ready(&self) -> Option<Arc<Connection>> {
         if self.ready_len.load(Ordering::SeqCst) == 0 {
             return None;
         }
@@ -86,12 +86,12 @@ impl Shared {
     }
 
     /// What a client may use.
-    pub fn rules(&self, peer: SocketAddr) -> ClientRules {
+    pub(crate) fn rules(&self, peer: SocketAddr) -> ClientRules {
         self.service.exports.iter().map(|export| ClientRule::find(&export.clients, peer)).collect()
     }
 
     /// Ends a connection.
-    pub fn forget(&self, connection: &Connection) {
+    pub(crate) fn forget(&self, connection: &Connection) {
         connection.close();
         self.connections.write().unwrap_or_else(PoisonError::into_inner).remove(&connection.token);
     }

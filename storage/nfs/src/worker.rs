@@ -31,7 +31,7 @@ const WATCH_IDLE: Duration = Duration::from_millis(100);
 /// How often what is old is thrown away.
 const SWEEP: Duration = Duration::from_secs(5);
 /// Passes the turn of connections on whose present request turns out to be slow: nothing else of its client should wait for it.
-pub fn watch(shared: &Shared) {
+pub(crate) fn watch(shared: &Shared) {
     let mut is_busy = false;
     while !shared.is_over.load(Ordering::SeqCst) {
         std::thread::park_timeout(if is_busy { WATCH_BUSY } else { WATCH_IDLE });
@@ -52,7 +52,7 @@ pub fn watch(shared: &Shared) {
 }
 
 /// A worker.
-pub struct Worker<'a> {
+pub(crate) struct Worker<'a> {
     shared: &'a Shared,
     index: usize,
     thread: Impersonation,
@@ -61,12 +61,12 @@ pub struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     /// Number `index`, by the present thread.
-    pub fn new(shared: &'a Shared, index: usize, thread: Impersonation) -> Self {
+    pub(crate) fn new(shared: &'a Shared, index: usize, thread: Impersonation) -> Self {
         Self { shared, index, thread, replies: Replies::default() }
     }
 
     /// Works until it is over.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let mut events = Vec::with_capacity(1);
         loop {
             if self.shared.is_over.load(Ordering::SeqCst) {

@@ -28,8 +28,8 @@ pub struct Revisions {
 }
 
 impl Default for Revisions {
-    fn default() -> Revisions {
-        Revisions { groups: (0..GROUPS).map(|_| Group::default()).collect(), state: FixedState::default() }
+    fn default() -> Self {
+        Self { groups: (0..GROUPS).map(|_| Group::default()).collect(), state: FixedState::default() }
     }
 }
 
@@ -57,7 +57,7 @@ impl Revisions {
 struct Change<'r>(&'r Group);
 
 impl<'r> Change<'r> {
-    fn begin(revisions: &'r Revisions, id: FileId) -> Change<'r> {
+    fn begin(revisions: &'r Revisions, id: FileId) -> Self {
         let group = revisions.group(id);
         group.begun.fetch_add(1, Ordering::SeqCst);
         Change(group)
@@ -78,8 +78,8 @@ pub struct Revised {
 
 impl Revised {
     /// Every change of `payload`'s files has to pass through this.
-    pub fn new(payload: Arc<dyn Payload>) -> Revised {
-        Revised { payload, revisions: Arc::default() }
+    pub fn new(payload: Arc<dyn Payload>) -> Self {
+        Self { payload, revisions: Arc::default() }
     }
 
     /// The counters.

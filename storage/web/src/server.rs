@@ -77,7 +77,7 @@ struct Shared {
 
 impl WebServer {
     /// Listens. The process must be root's, because threads act as nobody.
-    pub fn start(config: WebConfig) -> Result<WebServer, WebError> {
+    pub fn start(config: WebConfig) -> Result<Self, WebError> {
         let listen = |error| WebError::Listen { address: config.listen, error };
         let listener = TcpListener::bind(config.listen).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -97,7 +97,7 @@ impl WebServer {
             std::thread::Builder::new().name("http".to_owned()).spawn(move || accept(&listener, &shared))
         };
         let thread = Some(thread.map_err(WebError::Start)?);
-        Ok(WebServer { shared, address, thread })
+        Ok(Self { shared, address, thread })
     }
 
     /// Where it listens.

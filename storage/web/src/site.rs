@@ -44,8 +44,8 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub(crate) fn new(root: OwnedFd) -> Site {
-        Site { root }
+    pub(crate) fn new(root: OwnedFd) -> Self {
+        Self { root }
     }
 
     /// What a decoded path leads to, which begins with a slash and has no dots (see [`nicache_host::server::request`]).

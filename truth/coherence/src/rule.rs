@@ -51,50 +51,50 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 19] = [
-        Rule::Retained,
-        Rule::Dirty,
-        Rule::Processes,
-        Rule::MissingPaths,
-        Rule::Attributes,
-        Rule::Paths,
-        Rule::OpenForWriting,
-        Rule::Opened,
-        Rule::Forwarded,
-        Rule::Databases,
-        Rule::Doubt,
-        Rule::Agreement,
-        Rule::Age,
-        Rule::Earned,
-        Rule::Decisions,
-        Rule::Classes,
-        Rule::Marks,
-        Rule::Proxies,
-        Rule::Shared,
+    pub const ALL: [Self; 19] = [
+        Self::Retained,
+        Self::Dirty,
+        Self::Processes,
+        Self::MissingPaths,
+        Self::Attributes,
+        Self::Paths,
+        Self::OpenForWriting,
+        Self::Opened,
+        Self::Forwarded,
+        Self::Databases,
+        Self::Doubt,
+        Self::Agreement,
+        Self::Age,
+        Self::Earned,
+        Self::Decisions,
+        Self::Classes,
+        Self::Marks,
+        Self::Proxies,
+        Self::Shared,
     ];
 
     /// The name in [`RULE_OFF`].
     pub const fn label(self) -> &'static str {
         match self {
-            Rule::Retained => "retained",
-            Rule::Dirty => "dirty",
-            Rule::Processes => "processes",
-            Rule::MissingPaths => "missing_paths",
-            Rule::Attributes => "attributes",
-            Rule::Paths => "paths",
-            Rule::OpenForWriting => "open_for_writing",
-            Rule::Opened => "opened",
-            Rule::Forwarded => "forwarded",
-            Rule::Databases => "databases",
-            Rule::Doubt => "doubt",
-            Rule::Agreement => "agreement",
-            Rule::Age => "age",
-            Rule::Earned => "earned",
-            Rule::Decisions => "decisions",
-            Rule::Classes => "classes",
-            Rule::Marks => "marks",
-            Rule::Proxies => "proxies",
-            Rule::Shared => "shared",
+            Self::Retained => "retained",
+            Self::Dirty => "dirty",
+            Self::Processes => "processes",
+            Self::MissingPaths => "missing_paths",
+            Self::Attributes => "attributes",
+            Self::Paths => "paths",
+            Self::OpenForWriting => "open_for_writing",
+            Self::Opened => "opened",
+            Self::Forwarded => "forwarded",
+            Self::Databases => "databases",
+            Self::Doubt => "doubt",
+            Self::Agreement => "agreement",
+            Self::Age => "age",
+            Self::Earned => "earned",
+            Self::Decisions => "decisions",
+            Self::Classes => "classes",
+            Self::Marks => "marks",
+            Self::Proxies => "proxies",
+            Self::Shared => "shared",
         }
     }
 
@@ -114,7 +114,7 @@ mod switch {
     static OFF: OnceLock<Option<Rule>> = OnceLock::new();
 
     #[inline]
-    pub fn off() -> Option<Rule> {
+    pub(super) fn off() -> Option<Rule> {
         *OFF.get_or_init(|| {
             let name = std::env::var(RULE_OFF).ok()?;
             let rule = Rule::ALL.into_iter().find(|rule| rule.label() == name);

@@ -19,25 +19,25 @@ pub struct SourceSlot(pub u32);
 impl SourceSlot {
     /// The server group and everything that cannot be named more narrowly (a process started in the server's
     /// namespace, a purge of all). Every source set contains it.
-    pub const EVERYTHING: SourceSlot = SourceSlot(0);
+    pub const EVERYTHING: Self = Self(0);
 
     /// Everything that any dynamic entry depends on, but for databases: it changes with each of these sources
     /// ([`RevisionTable::track`](crate::RevisionTable::track)). A dynamic entry has far more sources than a card would want to compare;
     /// it depends on this one, and the watcher knows the others.
-    pub const DYNAMIC: SourceSlot = SourceSlot(1);
+    pub const DYNAMIC: Self = Self(1);
 
     /// All databases that are watched.
-    pub const DATABASES: SourceSlot = SourceSlot(2);
+    pub const DATABASES: Self = Self(2);
 
     /// Where relative paths of the server's processes start.
-    pub const WORKING_DIRECTORY: SourceSlot = SourceSlot(3);
+    pub const WORKING_DIRECTORY: Self = Self(3);
 
     /// Access control lists of files: by it the watcher knows whether who may read a file can have changed although mode and owner have not. Where a change
     /// cannot be told more narrowly it is one of everything.
-    pub const ACCESS_LISTS: SourceSlot = SourceSlot(4);
+    pub const ACCESS_LISTS: Self = Self(4);
 
     /// What is mounted where, anywhere on the machine. Every path depends on it; the watcher looks whether it leads elsewhere.
-    pub const MOUNTS: SourceSlot = SourceSlot(5);
+    pub const MOUNTS: Self = Self(5);
 
     const RESERVED: u32 = 6;
 
@@ -46,22 +46,22 @@ impl SourceSlot {
     /// `dev` is the kernel's own encoding of `s_dev` (`major << 20 | minor`), not what `stat` returns; see
     /// [`SourceSlot::of_device_inode`] for that. `ebpf/witness.bpf.c` computes the same function: multiplicative
     /// (Fibonacci) hashing, whose top bits spread consecutive inode numbers evenly.
-    pub const fn of_inode(dev: u32, ino: u64) -> SourceSlot {
+    pub const fn of_inode(dev: u32, ino: u64) -> Self {
         let mut mixed = ino.wrapping_add((dev as u64).wrapping_mul(DEVICE_MULTIPLIER));
         mixed ^= mixed >> 32;
         let slot = (mixed.wrapping_mul(INODE_MULTIPLIER) >> (64 - SLOT_BITS)) as u32;
-        if slot < SourceSlot::RESERVED { SourceSlot(slot + SourceSlot::RESERVED) } else { SourceSlot(slot) }
+        if slot < Self::RESERVED { Self(slot + Self::RESERVED) } else { Self(slot) }
     }
 
     /// Slot of an inode whose device is given as major and minor number, as user space sees it.
-    pub const fn of_device_inode(major: u32, minor: u32, ino: u64) -> SourceSlot {
-        SourceSlot::of_inode(major << 20 | minor, ino)
+    pub const fn of_device_inode(major: u32, minor: u32, ino: u64) -> Self {
+        Self::of_inode(major << 20 | minor, ino)
     }
 
     /// Slot of something that is no inode, by a uniformly spread hash of its name; never one of the named ones.
-    pub const fn of_hash(hash: u64) -> SourceSlot {
+    pub const fn of_hash(hash: u64) -> Self {
         let slot = (hash >> (64 - SLOT_BITS)) as u32;
-        if slot < SourceSlot::RESERVED { SourceSlot(slot + SourceSlot::RESERVED) } else { SourceSlot(slot) }
+        if slot < Self::RESERVED { Self(slot + Self::RESERVED) } else { Self(slot) }
     }
 
     /// Position in the table.
@@ -97,8 +97,8 @@ pub struct SourceSet {
 
 impl SourceSet {
     /// A set of [`SourceSlot::EVERYTHING`] alone.
-    pub const fn new() -> SourceSet {
-        SourceSet { slots: [SourceSlot::EVERYTHING; SOURCES_MAX], len: 1 }
+    pub const fn new() -> Self {
+        Self { slots: [SourceSlot::EVERYTHING; SOURCES_MAX], len: 1 }
     }
 
     /// Adds a slot unless it is there already.
@@ -123,7 +123,7 @@ impl SourceSet {
 
 impl Default for SourceSet {
     fn default() -> Self {
-        SourceSet::new()
+        Self::new()
     }
 }
 

@@ -105,12 +105,12 @@ unsafe impl Sync for RevisionTable {}
 
 impl RevisionTable {
     /// A table in private memory, for simulation and tests; 8 MiB, all zero, and without a lease.
-    pub fn on_heap() -> Arc<RevisionTable> {
+    pub fn on_heap() -> Arc<Self> {
         // SAFETY: all zeroes are a valid AtomicU64.
         let zeroes = |words: usize| -> Box<[AtomicU64]> { unsafe { Box::new_zeroed_slice(words).assume_init() } };
         let control = zeroes(CONTROL_BYTES / size_of::<u64>());
         let revisions = zeroes(SOURCE_SLOTS);
-        Arc::new(RevisionTable {
+        Arc::new(Self {
             control: first_word(&control),
             revisions: first_word(&revisions),
             backing: Backing::Heap { _control: control, _revisions: revisions },
@@ -121,7 +121,7 @@ impl RevisionTable {
     ///
     /// # Errors
     /// What `mmap` says: `EINVAL` or `EACCES` if a descriptor is not a mappable array of at least the right size.
-    pub fn map(control: BorrowedFd<'_>, revisions: BorrowedFd<'_>) -> io::Result<RevisionTable> {
+    pub fn map(control: BorrowedFd<'_>, revisions: BorrowedFd<'_>) -> io::Result<Self> {
         let control = map_shared(control, CONTROL_BYTES)?;
         let revisions = match map_shared(revisions, REVISIONS_BYTES) {
             Ok(revisions) => revisions,
@@ -130,7 +130,7 @@ impl RevisionTable {
                 return Err(error);
             }
         };
-        Ok(RevisionTable { control, revisions, backing: Backing::Mapped })
+        Ok(Self { control, revisions, backing: Backing::Mapped })
     }
 
     /// The epoch: one load, the whole price of coherence for a hit.

@@ -13,7 +13,7 @@ mod model {
     use std::collections::HashSet;
 
     #[derive(Clone, Default, PartialEq, Eq, Hash)]
-    pub struct World {
+    pub(crate) struct World {
         clock: u64,
         slots: [Slot; 2],
         epoch: u64,
@@ -25,7 +25,7 @@ mod model {
 
     /// What the two writers change. The entry is of the last file.
     #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-    pub enum Places {
+    pub(crate) enum Places {
         /// One file.
         #[default]
         OneFile,
@@ -76,7 +76,7 @@ mod model {
 
     /// Which rules are followed; the tests leave one out each, to see that the model would notice.
     #[derive(Clone, Copy)]
-    pub struct Rules {
+    pub(crate) struct Rules {
         pub epoch_after_stamp: bool,
         pub epoch_read_before_check: bool,
         pub barrier: bool,
@@ -85,7 +85,7 @@ mod model {
         pub clock_after_stamp: bool,
     }
 
-    pub const ALL: Rules = Rules {
+    pub(crate) const ALL: Rules = Rules {
         epoch_after_stamp: true,
         epoch_read_before_check: true,
         barrier: true,
@@ -102,8 +102,8 @@ mod model {
 
     impl World {
         /// `effect_first`: does the first (second) writer's effect come before its witness?
-        pub fn new(effect_first: [bool; 2], places: Places) -> World {
-            let mut world = World { places, ..World::default() };
+        pub(crate) fn new(effect_first: [bool; 2], places: Places) -> Self {
+            let mut world = Self { places, ..Self::default() };
             for (writer, effect_first) in world.writers.iter_mut().zip(effect_first) {
                 writer.effect_first = effect_first;
             }
@@ -111,7 +111,7 @@ mod model {
         }
 
         /// Tries all interleavings and gathers the states that they lead through; `Err` is a hit that was stale.
-        pub fn explore(self, rules: Rules, seen: &mut HashSet<World>) -> Result<(), &'static str> {
+        pub(crate) fn explore(self, rules: Rules, seen: &mut HashSet<Self>) -> Result<(), &'static str> {
             let mut open = vec![self];
             while let Some(world) = open.pop() {
                 for actor in 0..3 {
@@ -133,7 +133,7 @@ mod model {
             let mut writer = self.writers[index].clone();
             let file = if self.places == Places::OneFile { 1 } else { index };
             let slot = if self.places == Places::Apart { index } else { 1 };
-            let effect = |world: &mut World| world.files[file].visible += 1;
+            let effect = |world: &mut Self| world.files[file].visible += 1;
             match writer.step {
                 0 if self.files[file].locked => return false,
                 0 => self.files[file].locked = true,
@@ -185,7 +185,7 @@ mod model {
         fn card_step(&mut self, rules: Rules) -> Result<bool, &'static str> {
             let mut card = self.card.clone();
             let sources: &[usize] = if self.places == Places::Apart { &[0, 1] } else { &[1] };
-            let watch = |world: &mut World| sources.iter().for_each(|&slot| world.slots[slot].watched = true);
+            let watch = |world: &mut Self| sources.iter().for_each(|&slot| world.slots[slot].watched = true);
             let go = |ahead: bool, step: u8| if ahead { step } else { OVER };
             card.step = match card.step {
                 0 => {

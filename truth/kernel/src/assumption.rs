@@ -36,8 +36,8 @@ pub struct Program {
 
 impl Program {
     /// One that is always attached.
-    pub const fn new(name: &'static str) -> Program {
-        Program { name, if_there: None }
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, if_there: None }
     }
 }
 
@@ -109,45 +109,45 @@ pub enum Feature {
 
 impl Feature {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Feature; 9] = [
-        Feature::Watching,
-        Feature::Ext4,
-        Feature::ChangeTimes,
-        Feature::Btrfs,
-        Feature::Xfs,
-        Feature::Dynamic,
-        Feature::L0AtTap,
-        Feature::L0AtDriver,
-        Feature::Xdp,
+    pub const ALL: [Self; 9] = [
+        Self::Watching,
+        Self::Ext4,
+        Self::ChangeTimes,
+        Self::Btrfs,
+        Self::Xfs,
+        Self::Dynamic,
+        Self::L0AtTap,
+        Self::L0AtDriver,
+        Self::Xdp,
     ];
 
     /// For programs: one word, the same in every release.
     pub fn label(self) -> &'static str {
         match self {
-            Feature::Watching => "watching",
-            Feature::Ext4 => "ext4",
-            Feature::ChangeTimes => "tmpfs",
-            Feature::Btrfs => "btrfs",
-            Feature::Xfs => "xfs",
-            Feature::Dynamic => "dynamic",
-            Feature::L0AtTap => "l0_run",
-            Feature::L0AtDriver => "l0_attach",
-            Feature::Xdp => "xdp",
+            Self::Watching => "watching",
+            Self::Ext4 => "ext4",
+            Self::ChangeTimes => "tmpfs",
+            Self::Btrfs => "btrfs",
+            Self::Xfs => "xfs",
+            Self::Dynamic => "dynamic",
+            Self::L0AtTap => "l0_run",
+            Self::L0AtDriver => "l0_attach",
+            Self::Xdp => "xdp",
         }
     }
 
     /// What it gives, for people.
     pub fn title(self) -> &'static str {
         match self {
-            Feature::Watching => "seeing what changes (--watch kernel)",
-            Feature::Ext4 => "keeping what is on ext4",
-            Feature::ChangeTimes => "keeping what is on tmpfs",
-            Feature::Btrfs => "keeping what is on Btrfs",
-            Feature::Xfs => "keeping what is on XFS",
-            Feature::Dynamic => "keeping pages that programs compute",
-            Feature::L0AtTap => "--l0 for run",
-            Feature::L0AtDriver => "--l0 for attach and run --wire",
-            Feature::Xdp => "--port xdp",
+            Self::Watching => "seeing what changes (--watch kernel)",
+            Self::Ext4 => "keeping what is on ext4",
+            Self::ChangeTimes => "keeping what is on tmpfs",
+            Self::Btrfs => "keeping what is on Btrfs",
+            Self::Xfs => "keeping what is on XFS",
+            Self::Dynamic => "keeping pages that programs compute",
+            Self::L0AtTap => "--l0 for run",
+            Self::L0AtDriver => "--l0 for attach and run --wire",
+            Self::Xdp => "--port xdp",
         }
     }
 }
@@ -156,12 +156,12 @@ impl fmt::Display for Test {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |module: &Option<&str>| module.map_or_else(String::new, |module| format!(" ({module})"));
         match self {
-            Test::Tracepoint { name, module } => write!(formatter, "tracepoint {name}{}", of(module)),
-            Test::Function { name, module } => write!(formatter, "entry of {name}(){}", of(module)),
-            Test::Unpreempted => write!(formatter, "preempt=none or voluntary"),
-            Test::Field { structure, field } => write!(formatter, "struct {structure} with {field}"),
-            Test::Structure { name, module } => write!(formatter, "struct {name}{}", of(module)),
-            Test::Value { value, .. } => write!(formatter, "{value}"),
+            Self::Tracepoint { name, module } => write!(formatter, "tracepoint {name}{}", of(module)),
+            Self::Function { name, module } => write!(formatter, "entry of {name}(){}", of(module)),
+            Self::Unpreempted => write!(formatter, "preempt=none or voluntary"),
+            Self::Field { structure, field } => write!(formatter, "struct {structure} with {field}"),
+            Self::Structure { name, module } => write!(formatter, "struct {name}{}", of(module)),
+            Self::Value { value, .. } => write!(formatter, "{value}"),
         }
     }
 }

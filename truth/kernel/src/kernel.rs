@@ -38,10 +38,10 @@ impl Kernel {
     ///
     /// # Errors
     /// [`NoTypes`].
-    pub fn read(assumptions: &'static [Assumption]) -> Result<Kernel, NoTypes> {
+    pub fn read(assumptions: &'static [Assumption]) -> Result<Self, NoTypes> {
         let types = Btf::from_vmlinux().map_err(|_| NoTypes)?;
         let base = BaseTypes::load().ok_or(NoTypes)?;
-        let mut kernel = Kernel {
+        let mut kernel = Self {
             modules: HashMap::new(),
             base,
             types,
@@ -160,7 +160,7 @@ impl Drop for Types {
 struct BaseTypes(Types);
 
 impl BaseTypes {
-    fn load() -> Option<BaseTypes> {
+    fn load() -> Option<Self> {
         // SAFETY: no arguments; what it returns is a valid description, or null or an error in the place of a pointer.
         let types = unsafe { libbpf_sys::btf__load_vmlinux_btf() };
         checked(types).map(BaseTypes)
@@ -175,7 +175,7 @@ impl BaseTypes {
 struct ModuleTypes(Types);
 
 impl ModuleTypes {
-    fn load(module: &str, base: &BaseTypes) -> Option<ModuleTypes> {
+    fn load(module: &str, base: &BaseTypes) -> Option<Self> {
         let name = CString::new(module).ok()?;
         // SAFETY: a C string and a valid description, which outlives the one that refers to it (see `Kernel`).
         let types = unsafe { libbpf_sys::btf__load_module_btf(name.as_ptr(), base.0.0.as_ptr()) };

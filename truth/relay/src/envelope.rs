@@ -21,9 +21,9 @@ pub(crate) struct Envelope {
 
 impl Envelope {
     /// `way` names the bus's channel and direction: a message of one is none of another.
-    pub(crate) fn new(key: &Key, way: &str) -> Envelope {
+    pub(crate) fn new(key: &Key, way: &str) -> Self {
         let key = blake3::derive_key("nicache relay 1 bus", &key.0);
-        Envelope { cipher: XChaCha20Poly1305::new((&key).into()), way: way.as_bytes().to_vec() }
+        Self { cipher: XChaCha20Poly1305::new((&key).into()), way: way.as_bytes().to_vec() }
     }
 
     /// A message from or for a card host. `None`: there are no random numbers.

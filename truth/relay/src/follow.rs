@@ -128,7 +128,7 @@ pub(crate) struct Structure {
 impl Structure {
     fn take(&mut self, follower: &dyn Follower, ask: u64, part: Vec<u8>, last: bool, failed: bool) {
         if ask != self.ask {
-            *self = Structure { ask, bytes: Vec::new() };
+            *self = Self { ask, bytes: Vec::new() };
         }
         self.bytes.extend(part);
         if self.bytes.len() > STRUCTURE_BYTES_MAX {

@@ -31,8 +31,8 @@ pub fn now_ns() -> u64 {
 
 impl Hub {
     /// Shares a publisher.
-    pub fn new(publisher: Publisher) -> Hub {
-        Hub { publisher: Mutex::new(publisher), gone_through: Condvar::new(), to_send: Condvar::new() }
+    pub fn new(publisher: Publisher) -> Self {
+        Self { publisher: Mutex::new(publisher), gone_through: Condvar::new(), to_send: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Publisher> {

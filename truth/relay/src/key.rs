@@ -20,17 +20,17 @@ impl Key {
     ///
     /// # Errors
     /// It cannot be read, others may read it, or it is no key; the text says what to do.
-    pub fn read(path: &Path) -> io::Result<Key> {
+    pub fn read(path: &Path) -> io::Result<Self> {
         let wrong = |what: &str| io::Error::other(format!("{}: {what}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
         if std::fs::metadata(path)?.mode() & 0o077 != 0 {
             return Err(wrong("others may read the key: chmod 600"));
         }
-        let key = Key::parse(text.trim());
+        let key = Self::parse(text.trim());
         key.ok_or_else(|| wrong("no key of 64 hexadecimal digits; make one with: openssl rand -hex 32"))
     }
 
-    fn parse(text: &str) -> Option<Key> {
+    fn parse(text: &str) -> Option<Self> {
         let mut key = [0; 32];
         if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
@@ -38,7 +38,7 @@ impl Key {
         for (byte, digits) in key.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
             *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
         }
-        Some(Key(key))
+        Some(Self(key))
     }
 }
 

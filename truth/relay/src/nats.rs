@@ -137,7 +137,7 @@ struct Relay {
 }
 
 impl Relay {
-    async fn work(self: &Arc<Relay>) -> io::Result<()> {
+    async fn work(self: &Arc<Self>) -> io::Result<()> {
         let client = self.bus.connect().await?;
         let stream = jetstream::new(client.clone());
         in_time(stream.get_or_create_stream(self.bus.stream())).await?;

@@ -58,8 +58,8 @@ struct Conversation {
 
 impl Proxy {
     /// A proxy in front of the database at an address. Connections are numbered from 1.
-    pub fn new(hub: Arc<Hub>, dialect: Dialect, database: SocketAddr) -> Proxy {
-        Proxy { hub, dialect, database, names: AtomicU64::new(1), counters: ProxyCounters::default() }
+    pub fn new(hub: Arc<Hub>, dialect: Dialect, database: SocketAddr) -> Self {
+        Self { hub, dialect, database, names: AtomicU64::new(1), counters: ProxyCounters::default() }
     }
 
     /// What happened so far.
@@ -71,7 +71,7 @@ impl Proxy {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn open(self: Arc<Proxy>, listener: TcpListener) -> io::Result<()> {
+    pub fn open(self: Arc<Self>, listener: TcpListener) -> io::Result<()> {
         let body = move || {
             loop {
                 match listener.accept() {
@@ -87,7 +87,7 @@ impl Proxy {
         Ok(())
     }
 
-    fn admit(self: &Arc<Proxy>, client: TcpStream) {
+    fn admit(self: &Arc<Self>, client: TcpStream) {
         if self.counters.open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
             self.counters.open.fetch_sub(1, Ordering::SeqCst);
             self.counters.crowded.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Proxy {
         }
     }
 
-    fn relay(self: &Arc<Proxy>, client: TcpStream) -> io::Result<()> {
+    fn relay(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
         let database = TcpStream::connect_timeout(&self.database, CONNECT)?;
         for stream in [&client, &database] {
             stream.set_nodelay(true)?;

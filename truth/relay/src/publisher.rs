@@ -99,8 +99,8 @@ pub struct Publisher {
 impl Publisher {
     /// Nothing published. `run` is random; a card host is waited for `lease_ns` at most. Nothing goes through before that time is over once:
     /// somebody may have a lease of an earlier run.
-    pub fn new(run: u64, lease_ns: u64, now_ns: u64) -> Publisher {
-        Publisher {
+    pub fn new(run: u64, lease_ns: u64, now_ns: u64) -> Self {
+        Self {
             run,
             lease_ns,
             former_until_ns: now_ns.saturating_add(lease_ns),

@@ -29,8 +29,8 @@ pub struct Structures {
 
 impl Structures {
     /// Asks by this client program with its arguments, which say where the database is and who asks.
-    pub fn new(dialect: Dialect, command: Vec<String>) -> Structures {
-        Structures { dialect, command, clients: Arc::default() }
+    pub fn new(dialect: Dialect, command: Vec<String>) -> Self {
+        Self { dialect, command, clients: Arc::default() }
     }
 
     /// Asks in the background. `answer` gets the parts, and whether each is the last and says why there is no answer.

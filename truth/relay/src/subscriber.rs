@@ -95,8 +95,8 @@ pub struct Subscriber {
 
 impl Subscriber {
     /// Follows nobody. `card` is random, so that no other card host has it.
-    pub fn new(card: CardId) -> Subscriber {
-        Subscriber {
+    pub fn new(card: CardId) -> Self {
+        Self {
             card,
             state: State::Away,
             attempt: 0,

@@ -40,7 +40,7 @@ impl Validity {
 
     /// Out of step: everything is void.
     pub fn fall_out(&mut self) {
-        *self = Validity::default();
+        *self = Self::default();
     }
 
     /// The table's lease is about to be set to `lease_until_ns`, by the only one who sets it. Returns what it may be, and gets into step if

@@ -30,7 +30,7 @@ struct Relay {
 }
 
 impl Relay {
-    fn start() -> Relay {
+    fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         // As if it had been running for long.
@@ -39,7 +39,7 @@ impl Relay {
         let structures = Arc::new(Structures::new(Dialect::MySql, vec!["false".into()]));
         let door = Door { hub: Arc::clone(&hub), structures, key: key("5a"), counters: Arc::clone(&counters) };
         door.open(listener).unwrap();
-        Relay { address, hub, counters }
+        Self { address, hub, counters }
     }
 
     fn refused(&self) -> u64 {

@@ -70,8 +70,8 @@ struct Way<T> {
 }
 
 impl<T> Way<T> {
-    fn new() -> Way<T> {
-        Way { under_way: VecDeque::new() }
+    fn new() -> Self {
+        Self { under_way: VecDeque::new() }
     }
 
     fn send(&mut self, at: u64, session: u32, message: T) {
@@ -106,8 +106,8 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(rng: &mut Rng) -> Clock {
-        Clock { offset: rng.u64(10_000 * MS..1_000_000 * MS), per_mille: rng.u64(960..=1040) }
+    fn new(rng: &mut Rng) -> Self {
+        Self { offset: rng.u64(10_000 * MS..1_000_000 * MS), per_mille: rng.u64(960..=1040) }
     }
 
     fn at(self, now: u64) -> u64 {
@@ -217,10 +217,10 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, mutant: Option<Mutant>) -> World {
+    fn new(seed: u64, mutant: Option<Mutant>) -> Self {
         let mut rng = Rng::with_seed(seed);
         let hosts = (0..HOSTS).map(|id| Host::new(id as u64 + 1, &mut rng)).collect();
-        let mut world = World {
+        let mut world = Self {
             relay_clock: Clock::new(&mut rng),
             rng,
             mutant,
@@ -627,8 +627,8 @@ impl World {
 }
 
 impl Host {
-    fn new(id: u64, rng: &mut Rng) -> Host {
-        Host {
+    fn new(id: u64, rng: &mut Rng) -> Self {
+        Self {
             clock: Clock::new(rng),
             subscriber: Subscriber::new(id),
             validity: Validity::default(),

@@ -134,8 +134,8 @@ pub fn query(dialect: Dialect) -> &'static str {
 
 impl Catalogue {
     /// Makes a catalogue of what [`query`] has printed.
-    pub fn parse(dialect: Dialect, text: &str) -> Result<Catalogue, CatalogueError> {
-        let mut catalogue = Catalogue {
+    pub fn parse(dialect: Dialect, text: &str) -> Result<Self, CatalogueError> {
+        let mut catalogue = Self {
             dialect,
             database: None,
             tables: Vec::new(),

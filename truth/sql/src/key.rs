@@ -138,22 +138,22 @@ pub struct Access {
 
 impl Access {
     /// Everything there is.
-    pub const EVERYTHING: Access = Access { target: Target::EVERYTHING, rows: Vec::new() };
+    pub const EVERYTHING: Self = Self { target: Target::EVERYTHING, rows: Vec::new() };
 
     /// All rows of a target.
-    pub fn whole(target: Target) -> Access {
-        Access { target, rows: Vec::new() }
+    pub fn whole(target: Target) -> Self {
+        Self { target, rows: Vec::new() }
     }
 
     /// May a row of one be a row of the other? True unless it is certain that not.
-    pub fn meets(&self, other: &Access) -> bool {
+    pub fn meets(&self, other: &Self) -> bool {
         self.target.overlaps(&other.target)
             && !self.rows.iter().any(|mine| other.rows.iter().any(|theirs| mine.is_disjoint(theirs)))
     }
 }
 
 impl Restriction<Value> {
-    fn is_disjoint(&self, other: &Restriction<Value>) -> bool {
+    fn is_disjoint(&self, other: &Self) -> bool {
         use core::mem::discriminant;
         self.column == other.column
             && self.values.iter().all(|a| {

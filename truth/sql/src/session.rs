@@ -110,18 +110,18 @@ struct State {
 
 impl Session {
     /// A connection from its first byte. `defaults` are those of the [`Catalogue`]; without them nothing is assumed.
-    pub fn new(dialect: Dialect, defaults: Option<Defaults>) -> Session {
+    pub fn new(dialect: Dialect, defaults: Option<Defaults>) -> Self {
         let protocol = match dialect {
             Dialect::MySql => Protocol::MySql(Box::new(mysql::Connection::new())),
             Dialect::Postgres => Protocol::Postgres(Box::new(postgres::Connection::new())),
         };
-        Session { dialect, protocol, state: State::new(dialect, defaults), commands: Vec::new() }
+        Self { dialect, protocol, state: State::new(dialect, defaults), commands: Vec::new() }
     }
 
     /// A connection whose beginning was not seen. It is followed once that is safe (MySQL: at the first command after
     /// a reply; PostgreSQL: never), with nothing assumed of its settings.
-    pub fn in_the_middle(dialect: Dialect) -> Session {
-        let mut session = Session::new(dialect, None);
+    pub fn in_the_middle(dialect: Dialect) -> Self {
+        let mut session = Self::new(dialect, None);
         match &mut session.protocol {
             Protocol::MySql(connection) => **connection = mysql::Connection::in_the_middle(),
             Protocol::Postgres(connection) => connection.lose(),
@@ -176,12 +176,12 @@ impl Session {
 }
 
 impl State {
-    fn new(dialect: Dialect, defaults: Option<Defaults>) -> State {
+    fn new(dialect: Dialect, defaults: Option<Defaults>) -> Self {
         // PostgreSQL has no session without autocommit.
         let autocommit = dialect == Dialect::Postgres || defaults.is_some_and(|defaults| defaults.autocommit);
         let usual_language = defaults.is_none_or(|defaults| defaults.usual_language);
         let usual_lexing = defaults.is_some_and(|defaults| defaults.usual_lexing);
-        State {
+        Self {
             dialect,
             defaults,
             transaction: Transaction::new(dialect, autocommit && usual_language, !usual_language),
@@ -240,7 +240,7 @@ impl State {
             Command::Database(name) => self.database = name,
             Command::Reset => {
                 let database = self.database.take();
-                *self = State { database, ..State::new(self.dialect, self.defaults) };
+                *self = Self { database, ..Self::new(self.dialect, self.defaults) };
             }
             Command::Everything(reason) => {
                 self.everything(reason, on_event);

@@ -108,8 +108,8 @@ pub struct Statement {
 
 impl Statement {
     /// A statement that touches no table.
-    pub fn of(class: Class) -> Statement {
-        Statement {
+    pub fn of(class: Class) -> Self {
+        Self {
             class,
             reads: Vec::new(),
             writes: Vec::new(),
@@ -124,7 +124,7 @@ impl Statement {
     }
 
     /// A statement that may do anything.
-    pub fn everything(reason: Reason) -> Statement {
-        Statement::of(Class::Everything(reason))
+    pub fn everything(reason: Reason) -> Self {
+        Self::of(Class::Everything(reason))
     }
 }

@@ -26,20 +26,20 @@ pub struct Target {
 
 impl Target {
     /// Every table of the server.
-    pub const EVERYTHING: Target = Target { catalog: None, schema: None, name: None };
+    pub const EVERYTHING: Self = Self { catalog: None, schema: None, name: None };
 
     /// All tables of a schema.
-    pub fn schema(schema: &str) -> Target {
-        Target { catalog: None, schema: Some(fold(schema)), name: None }
+    pub fn schema(schema: &str) -> Self {
+        Self { catalog: None, schema: Some(fold(schema)), name: None }
     }
 
     /// A table of a schema.
-    pub fn table(schema: &str, name: &str) -> Target {
-        Target { catalog: None, schema: Some(fold(schema)), name: Some(fold(name)) }
+    pub fn table(schema: &str, name: &str) -> Self {
+        Self { catalog: None, schema: Some(fold(schema)), name: Some(fold(name)) }
     }
 
     /// May the two have a table in common?
-    pub fn overlaps(&self, other: &Target) -> bool {
+    pub fn overlaps(&self, other: &Self) -> bool {
         fn same(a: &Option<Box<str>>, b: &Option<Box<str>>) -> bool {
             match (a, b) {
                 (Some(a), Some(b)) => a == b,
@@ -51,7 +51,7 @@ impl Target {
 
     /// Is this the whole server?
     pub fn is_everything(&self) -> bool {
-        *self == Target::EVERYTHING
+        *self == Self::EVERYTHING
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn new(dialect: Dialect, autocommit: bool, chains: bool) -> Transaction {
-        Transaction { dialect, autocommit, chains, may_be_open: false, pending: Vec::new(), age: 0 }
+    pub(crate) fn new(dialect: Dialect, autocommit: bool, chains: bool) -> Self {
+        Self { dialect, autocommit, chains, may_be_open: false, pending: Vec::new(), age: 0 }
     }
 
     /// May what a statement writes now become visible later, too?

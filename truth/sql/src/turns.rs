@@ -23,12 +23,12 @@ enum Protocol {
 
 impl Turns {
     /// A connection from its first byte.
-    pub fn new(dialect: Dialect) -> Turns {
+    pub fn new(dialect: Dialect) -> Self {
         let protocol = match dialect {
             Dialect::MySql => Protocol::MySql(mysql::Turns::new()),
             Dialect::Postgres => Protocol::Postgres(postgres::Turns::new()),
         };
-        Turns { protocol }
+        Self { protocol }
     }
 
     /// Takes what the client sends, in order. True: it says only who the client is.

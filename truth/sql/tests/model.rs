@@ -42,28 +42,28 @@ enum Where {
 impl Where {
     fn holds(&self, row: &Row) -> bool {
         match self {
-            Where::Id(ids) => ids.contains(&row.0),
-            Where::Name(names) => names.iter().any(|name| same(name, &row.1)),
-            Where::N(n) => row.2 == *n,
-            Where::IdAndN(id, n) => row.0 == *id && row.2 == *n,
-            Where::IdOrN(id, n) => row.0 == *id || row.2 == *n,
-            Where::All => true,
+            Self::Id(ids) => ids.contains(&row.0),
+            Self::Name(names) => names.iter().any(|name| same(name, &row.1)),
+            Self::N(n) => row.2 == *n,
+            Self::IdAndN(id, n) => row.0 == *id && row.2 == *n,
+            Self::IdOrN(id, n) => row.0 == *id || row.2 == *n,
+            Self::All => true,
         }
     }
 
     fn sql(&self, quoted: bool) -> String {
         let number = |n: &i64| if quoted { format!("'{n:02}'") } else { n.to_string() };
         match self {
-            Where::Id(ids) if ids.len() == 1 => format!("t.id = {}", number(&ids[0])),
-            Where::Id(ids) => format!("id IN ({})", ids.iter().map(number).collect::<Vec<_>>().join(", ")),
-            Where::Name(names) if names.len() == 1 => format!("'{}' = name", names[0]),
-            Where::Name(names) => {
+            Self::Id(ids) if ids.len() == 1 => format!("t.id = {}", number(&ids[0])),
+            Self::Id(ids) => format!("id IN ({})", ids.iter().map(number).collect::<Vec<_>>().join(", ")),
+            Self::Name(names) if names.len() == 1 => format!("'{}' = name", names[0]),
+            Self::Name(names) => {
                 format!("(`NAME` IN ({}))", names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(","))
             }
-            Where::N(n) => format!("(n = {}) AND 1=1", number(n)),
-            Where::IdAndN(id, n) => format!("id = {} AND (n = {})", number(id), number(n)),
-            Where::IdOrN(id, n) => format!("id = {} OR n = {}", number(id), number(n)),
-            Where::All => "1".into(),
+            Self::N(n) => format!("(n = {}) AND 1=1", number(n)),
+            Self::IdAndN(id, n) => format!("id = {} AND (n = {})", number(id), number(n)),
+            Self::IdOrN(id, n) => format!("id = {} OR n = {}", number(id), number(n)),
+            Self::All => "1".into(),
         }
     }
 }
@@ -78,15 +78,15 @@ enum Write {
 impl Write {
     fn sql(&self, quoted: bool) -> String {
         match self {
-            Write::Update(id, name, n, condition) => {
+            Self::Update(id, name, n, condition) => {
                 let mut set = vec!["n = n".to_owned()];
                 set.extend(id.map(|id| format!("id = {id}")));
                 set.extend(name.as_ref().map(|name| format!("name = '{name}'")));
                 set.extend(n.map(|n| format!("t.n = {n}")));
                 format!("UPDATE t SET {} WHERE {}", set.join(", "), condition.sql(quoted))
             }
-            Write::Delete(condition) => format!("DELETE FROM t WHERE {}", condition.sql(quoted)),
-            Write::Insert { id, name, n, how } => {
+            Self::Delete(condition) => format!("DELETE FROM t WHERE {}", condition.sql(quoted)),
+            Self::Insert { id, name, n, how } => {
                 let verb = if *how == 1 { "REPLACE" } else { "INSERT" };
                 let tail = if *how == 2 { " ON DUPLICATE KEY UPDATE n = VALUES(n)" } else { "" };
                 match id {
@@ -100,7 +100,7 @@ impl Write {
     fn run(&self, table: &mut Vec<Row>) {
         let cut = |name: &String| name.chars().take(4).collect::<String>();
         match self {
-            Write::Update(id, name, n, condition) => {
+            Self::Update(id, name, n, condition) => {
                 let before = table.clone();
                 for at in 0..table.len() {
                     if condition.holds(&before[at]) {
@@ -118,8 +118,8 @@ impl Write {
                     }
                 }
             }
-            Write::Delete(condition) => table.retain(|row| !condition.holds(row)),
-            Write::Insert { id, name, n, how } => {
+            Self::Delete(condition) => table.retain(|row| !condition.holds(row)),
+            Self::Insert { id, name, n, how } => {
                 let next = table.iter().map(|row| row.0).max().unwrap_or(0) + 1;
                 let row = (id.filter(|id| *id != 0).unwrap_or(next), cut(name), *n);
                 let clashes = |other: &Row| other.0 == row.0 || same(&other.1, &row.1);

@@ -56,18 +56,18 @@ fn catalogue(dialect: Dialect) -> Catalogue {
 }
 
 impl Client {
-    fn new(session: Session) -> Client {
-        Client { session, heard: Vec::new(), structure_changed: false }
+    fn new(session: Session) -> Self {
+        Self { session, heard: Vec::new(), structure_changed: false }
     }
 
-    fn mysql() -> Client {
-        let mut client = Client::new(Session::new(Dialect::MySql, Some(defaults())));
+    fn mysql() -> Self {
+        let mut client = Self::new(Session::new(Dialect::MySql, Some(defaults())));
         assert_eq!(client.send(&handshake(0, 45)), "");
         client
     }
 
-    fn postgres() -> Client {
-        let mut client = Client::new(Session::new(Dialect::Postgres, Some(defaults())));
+    fn postgres() -> Self {
+        let mut client = Self::new(Session::new(Dialect::Postgres, Some(defaults())));
         assert_eq!(client.send(&startup(b"")), "");
         client
     }

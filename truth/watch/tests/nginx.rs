@@ -44,7 +44,7 @@ struct Request {
 }
 
 impl Nginx {
-    fn start(options: &str) -> Option<Nginx> {
+    fn start(options: &str) -> Option<Self> {
         let binary = ["/usr/sbin/nginx", "/usr/local/sbin/nginx"].into_iter().find(|path| Path::new(path).exists())?;
         let root = directory_on_ext4();
         let at = root.path().display();
@@ -72,7 +72,7 @@ impl Nginx {
             let table = Arc::new(watcher.table().unwrap());
             let witness = Box::new(watcher.witness().unwrap());
             let registrar = Registrar::new(table.clone(), witness);
-            Nginx { root, server, outside, inside, table, registrar, _watcher: watcher }
+            Self { root, server, outside, inside, table, registrar, _watcher: watcher }
         };
         let pid: u32 = nginx.wait_for(|nginx| {
             let pid = fs::read_to_string(nginx.root.path().join("pid")).ok()?.trim().parse().ok()?;
@@ -92,7 +92,7 @@ impl Nginx {
         stream
     }
 
-    fn wait_for<T>(&mut self, mut look: impl FnMut(&Nginx) -> Option<T>) -> T {
+    fn wait_for<T>(&mut self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
         for _ in 0..500 {
             if let Some(found) = look(self) {
                 return found;

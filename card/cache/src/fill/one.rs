@@ -37,8 +37,8 @@ impl FillId {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    pub(super) fn from_wire(id: u64) -> FillId {
-        FillId { index: id as u32, generation: (id >> 32) as u32 }
+    pub(super) fn from_wire(id: u64) -> Self {
+        Self { index: id as u32, generation: (id >> 32) as u32 }
     }
 }
 
@@ -105,8 +105,8 @@ pub(super) struct Fill {
 
 impl Fill {
     /// A place for one.
-    pub(super) fn vacant() -> Fill {
-        Fill {
+    pub(super) fn vacant() -> Self {
+        Self {
             state: State::Free,
             generation: 0,
             base: Key([0; 16]),

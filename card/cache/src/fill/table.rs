@@ -67,9 +67,9 @@ pub struct Fills {
 
 impl Fills {
     /// No fill under way.
-    pub fn new() -> Fills {
+    pub fn new() -> Self {
         let fills = (0..FILLS_MAX).map(|_| Fill::vacant()).collect();
-        Fills {
+        Self {
             fills,
             free: (0..FILLS_MAX as u32).rev().collect(),
             keys: HashTable::with_capacity(FILLS_MAX),
@@ -251,6 +251,6 @@ impl Fills {
 
 impl Default for Fills {
     fn default() -> Self {
-        Fills::new()
+        Self::new()
     }
 }

@@ -30,7 +30,7 @@ use crate::earned::AgeBounds;
 use crate::recheck::Recheck;
 
 /// Pages remembered that have no entry.
-pub const CANDIDATES_MAX: usize = 4096;
+pub(super) const CANDIDATES_MAX: usize = 4096;
 /// Differences under unchanged sources after which a page is left alone.
 const DIFFERENCES_MAX: u8 = 2;
 /// For how long at first; each time twice as long, up to the maximum.
@@ -138,8 +138,8 @@ pub(super) struct Past {
 
 impl Past {
     /// A page that is new.
-    pub(super) fn none(execution: &Execution) -> Past {
-        Past {
+    pub(super) fn none(execution: &Execution) -> Self {
+        Self {
             by: execution.by,
             same_since: execution.forwarded,
             credit: Credit::default(),
@@ -151,7 +151,7 @@ impl Past {
 }
 
 impl Age {
-    pub(super) fn new(class: Class, execution: Execution, past: Past) -> Age {
+    pub(super) fn new(class: Class, execution: Execution, past: Past) -> Self {
         let usual = execution.usual(past.usual);
         let earned = execution.ages.earned(execution.forwarded.since(past.same_since));
         let age_max = if Rule::Age.holds() { earned } else { NEVER };
@@ -165,7 +165,7 @@ impl Age {
             None => (execution.forwarded, NEVER),
         };
         let lead = (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
-        Age {
+        Self {
             class,
             by: if execution.by.by == Executor::Card { past.by } else { execution.by },
             digests: execution.digests,
@@ -197,7 +197,7 @@ impl Age {
 
     /// What is known of the page, if the server says the same now.
     pub(super) fn past(&self) -> Past {
-        let Age { by, same_since, credit, usual, used, pause, .. } = *self;
+        let Self { by, same_since, credit, usual, used, pause, .. } = *self;
         Past { by, same_since, credit, seen: self.seen.clone(), usual: Some(usual), used: Some((used, pause)) }
     }
 
@@ -288,8 +288,8 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    pub(super) fn new() -> Candidates {
-        Candidates { candidates: Remembered::new(CANDIDATES_MAX) }
+    pub(super) fn new() -> Self {
+        Self { candidates: Remembered::new(CANDIDATES_MAX) }
     }
 
     /// Is it worth it that the card asks for the page, too, which the server is about to be asked for by somebody? Then it does: once it has said so.
@@ -413,8 +413,8 @@ impl Candidates {
 }
 
 impl Candidate {
-    fn new(execution: &Execution, before: Option<Duration>) -> Candidate {
-        Candidate {
+    fn new(execution: &Execution, before: Option<Duration>) -> Self {
+        Self {
             by: execution.by,
             class: execution.class,
             digests: execution.digests,

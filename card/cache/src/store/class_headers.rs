@@ -25,8 +25,8 @@ pub(super) struct ClassHeaders {
 }
 
 impl ClassHeaders {
-    pub(super) fn new() -> ClassHeaders {
-        ClassHeaders { lines: Remembered::new(CLASSES_MAX) }
+    pub(super) fn new() -> Self {
+        Self { lines: Remembered::new(CLASSES_MAX) }
     }
 
     /// A client of this class has sent a request with this head.

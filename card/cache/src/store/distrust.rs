@@ -40,8 +40,8 @@ pub(super) struct Distrust {
 }
 
 impl Distrust {
-    pub(super) fn new() -> Distrust {
-        Distrust { pages: Remembered::new(PAGES_MAX) }
+    pub(super) fn new() -> Self {
+        Self { pages: Remembered::new(PAGES_MAX) }
     }
 
     /// The page was different, and nothing had changed.

@@ -29,8 +29,8 @@ impl EntryId {
 
     /// The name that [`EntryId::to_wire`] made a number of. From any other number comes a name that no entry has, or another entry's.
     #[inline]
-    pub fn from_wire(id: u64) -> EntryId {
-        EntryId { index: id as u32, generation: (id >> 32) as u32 }
+    pub fn from_wire(id: u64) -> Self {
+        Self { index: id as u32, generation: (id >> 32) as u32 }
     }
 }
 
@@ -49,9 +49,9 @@ impl EntryState {
     /// The name for programs.
     pub const fn label(self) -> &'static str {
         match self {
-            EntryState::Good => "good",
-            EntryState::Suspect => "suspect",
-            EntryState::Lapsed => "lapsed",
+            Self::Good => "good",
+            Self::Suspect => "suspect",
+            Self::Lapsed => "lapsed",
         }
     }
 }

@@ -63,13 +63,8 @@ pub struct Store {
 
 impl Store {
     /// A store of at most `entries_max` entries over `memory`.
-    pub fn new(
-        memory: CardMemory,
-        policy: Box<dyn Policy>,
-        revisions: Arc<RevisionTable>,
-        entries_max: usize,
-    ) -> Store {
-        Store {
+    pub fn new(memory: CardMemory, policy: Box<dyn Policy>, revisions: Arc<RevisionTable>, entries_max: usize) -> Self {
+        Self {
             memory,
             policy,
             revisions,

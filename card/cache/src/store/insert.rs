@@ -61,7 +61,7 @@ pub struct NewEntry {
 
 impl NewEntry {
     /// With an Expires that does what it was seen to do.
-    fn saying(mut self, sameness: Sameness) -> NewEntry {
+    fn saying(mut self, sameness: Sameness) -> Self {
         if sameness == Sameness::Pinned {
             self.template = self.template.pinned();
         }

@@ -29,11 +29,11 @@ pub enum Validators {
 
 impl Validators {
     /// Those of a request that has any.
-    pub fn of(conditional: &Conditional<'_>) -> Validators {
+    pub fn of(conditional: &Conditional<'_>) -> Self {
         match (conditional.if_none_match, conditional.if_modified_since) {
-            (Some(_), Some(_)) => Validators::Both,
-            (Some(_), None) => Validators::Tag,
-            _ => Validators::Date,
+            (Some(_), Some(_)) => Self::Both,
+            (Some(_), None) => Self::Tag,
+            _ => Self::Date,
         }
     }
 }

@@ -29,13 +29,13 @@ mod vary;
 mod who;
 mod worth;
 
-pub use agreement::Execution;
+pub(crate) use agreement::Execution;
 pub use ahead::LOOK_AHEAD;
 pub use entry::{Entry, EntryId, EntryState};
 pub use find::Found;
 pub use index::Store;
 pub(crate) use index::source_of;
-pub use insert::{Inserted, NewEntry, NotInserted};
+pub(crate) use insert::{Inserted, NewEntry, NotInserted};
 pub use learn::{Lesson, LessonForm};
 pub use learned::{Learned, LearnedParts, Validators};
 pub use pages::LeftAlone;

@@ -25,8 +25,8 @@ pub(super) struct Remembered<N, T> {
 
 impl<N: Name, T> Remembered<N, T> {
     /// None yet; takes the memory for all of them.
-    pub(super) fn new(max: usize) -> Remembered<N, T> {
-        Remembered { pages: Vec::with_capacity(max), index: HashTable::with_capacity(max), oldest: 0, max }
+    pub(super) fn new(max: usize) -> Self {
+        Self { pages: Vec::with_capacity(max), index: HashTable::with_capacity(max), oldest: 0, max }
     }
 
     fn place_of(&self, name: &N) -> Option<usize> {

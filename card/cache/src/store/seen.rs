@@ -65,7 +65,7 @@ impl Seen {
     }
 
     /// Something has changed: nobody gets the answer before the server has given it to his class again.
-    pub(super) fn lose(mut self) -> Seen {
+    pub(super) fn lose(mut self) -> Self {
         for answered in &mut self.answered {
             answered.retain(|known| known.known == Known::Answered && known.regained < REGAINED_MAX);
             for known in answered {
@@ -174,8 +174,8 @@ impl Seen {
 pub struct Traits(u8);
 
 impl Traits {
-    pub(super) fn of(holds: impl Fn(Trait) -> bool) -> Traits {
-        Traits(Trait::ALL.into_iter().map(|of| u8::from(holds(of)) << of as u8).sum())
+    pub(super) fn of(holds: impl Fn(Trait) -> bool) -> Self {
+        Self(Trait::ALL.into_iter().map(|of| u8::from(holds(of)) << of as u8).sum())
     }
 
     /// Is it none?
@@ -194,8 +194,8 @@ impl Traits {
         Trait::ALL.into_iter().filter(move |of| self.has(*of))
     }
 
-    pub(super) fn union(self, other: Traits) -> Traits {
-        Traits(self.0 | other.0)
+    pub(super) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 

@@ -15,8 +15,8 @@ pub(super) struct Splits {
 }
 
 impl Splits {
-    pub(super) fn new() -> Splits {
-        Splits { pages: Remembered::new(PAGES_MAX), changes: 0 }
+    pub(super) fn new() -> Self {
+        Self { pages: Remembered::new(PAGES_MAX), changes: 0 }
     }
 
     /// The traits that count for a page.

@@ -15,7 +15,7 @@ pub(super) struct Suspects {
 
 impl Suspects {
     /// None.
-    pub(super) fn new() -> Suspects {
-        Suspects { to_ask: Vec::with_capacity(SUSPECTS_MAX), asked: 0, asked_last: Time(0) }
+    pub(super) fn new() -> Self {
+        Self { to_ask: Vec::with_capacity(SUSPECTS_MAX), asked: 0, asked_last: Time(0) }
     }
 }

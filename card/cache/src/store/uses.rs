@@ -36,8 +36,8 @@ pub struct MostUsed {
 
 impl MostUsed {
     /// Of at most `max` entries.
-    pub fn new(max: usize) -> MostUsed {
-        MostUsed { max, list: Vec::with_capacity(max) }
+    pub fn new(max: usize) -> Self {
+        Self { max, list: Vec::with_capacity(max) }
     }
 
     /// What was found, most uses first.

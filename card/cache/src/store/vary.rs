@@ -14,8 +14,8 @@ pub struct VaryRules {
 
 impl VaryRules {
     /// No rules, with room for all that will ever be kept.
-    pub fn new() -> VaryRules {
-        VaryRules { rules: HashTable::with_capacity(RULES_MAX), changes: 0 }
+    pub fn new() -> Self {
+        Self { rules: HashTable::with_capacity(RULES_MAX), changes: 0 }
     }
 
     /// The names that select among the variants of `base`, if the server ever sent a `Vary` for it.
@@ -50,6 +50,6 @@ impl VaryRules {
 
 impl Default for VaryRules {
     fn default() -> Self {
-        VaryRules::new()
+        Self::new()
     }
 }

@@ -32,7 +32,7 @@ pub struct Who {
 
 impl Who {
     /// Is it certainly somebody else?
-    pub fn is_other(&self, other: &Who) -> bool {
+    pub fn is_other(&self, other: &Self) -> bool {
         use Executor::{Bearer, Card, Client};
         let is_apart = self.tokens.are_apart(&other.tokens) || !Rule::Marks.holds();
         let are_named = self.tokens.has_address() && other.tokens.has_address();

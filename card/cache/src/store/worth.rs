@@ -37,8 +37,8 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    pub(super) fn new() -> Worth {
-        Worth { pages: Remembered::new(PAGES_MAX) }
+    pub(super) fn new() -> Self {
+        Self { pages: Remembered::new(PAGES_MAX) }
     }
 
     /// Is the page left alone now?

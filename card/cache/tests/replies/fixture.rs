@@ -24,13 +24,13 @@ use nicache_tcp::Time;
 const MEMORY_BYTES: usize = 1 << 20;
 const ENTRIES: usize = 64;
 /// T of computed pages.
-pub const AGE: Duration = Duration::from_secs(600);
+pub(crate) const AGE: Duration = Duration::from_secs(600);
 /// What every reply depends on.
-pub const SOURCE: SourceSlot = SourceSlot(7);
+pub(crate) const SOURCE: SourceSlot = SourceSlot(7);
 
 /// How the watcher is.
 #[derive(Debug)]
-pub struct Mood {
+pub(crate) struct Mood {
     /// It takes no questions.
     pub is_busy: bool,
     /// It gives no answers.
@@ -82,7 +82,7 @@ impl CoherenceLink for Watcher {
 }
 
 /// The parts of a cache, and what they are called with.
-pub struct Cache {
+pub(crate) struct Cache {
     pub store: Store,
     pub fills: Fills,
     pub waiters: Waiters<u32>,
@@ -97,7 +97,7 @@ pub struct Cache {
 
 impl Cache {
     /// An empty one, whose watcher agrees that replies are of this class.
-    pub fn new(class: Class) -> Cache {
+    pub(crate) fn new(class: Class) -> Self {
         let table = RevisionTable::on_heap();
         table.renew_lease(u64::MAX);
         table.watch(SOURCE);
@@ -112,7 +112,7 @@ impl Cache {
             questions: 0,
         }));
         let watcher = Watcher { mood: Arc::clone(&mood), answers: VecDeque::new() };
-        Cache {
+        Self {
             store: Store::new(memory, policy, Arc::clone(&table), ENTRIES),
             fills: Fills::new(),
             waiters: Waiters::new(),
@@ -127,48 +127,48 @@ impl Cache {
     }
 
     /// The watcher's mood.
-    pub fn mood(&self) -> MutexGuard<'_, Mood> {
+    pub(crate) fn mood(&self) -> MutexGuard<'_, Mood> {
         self.mood.lock().expect("one thread")
     }
 
     /// Time passes, and nothing happens.
-    pub fn pass(&mut self, ms: u64) {
+    pub(crate) fn pass(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
     }
 
     /// As a card that is polled again and again: the watcher is asked, answers at once, and then there is nothing left to say.
-    pub fn talk(&mut self) {
+    pub(crate) fn talk(&mut self) {
         for _ in 0..3 {
-            let Cache { questions, fills, store, waiters, counters, now, .. } = self;
+            let Self { questions, fills, store, waiters, counters, now, .. } = self;
             questions.talk(fills, store, waiters, counters, *now);
         }
     }
 
     /// When the watcher is to be talked to, counted from now.
-    pub fn talk_due(&self) -> Option<Duration> {
+    pub(crate) fn talk_due(&self) -> Option<Duration> {
         let due = self.questions.due(&self.fills, &self.store)?;
         Some(if due > self.now { due.since(self.now) } else { Duration::ZERO })
     }
 
     /// The key of a page.
-    pub fn key(&self, target: &str) -> Key {
+    pub(crate) fn key(&self, target: &str) -> Key {
         self.parsed(&request(target)).0
     }
 
     /// What there is for a request.
-    pub fn find(&mut self, target: &str) -> Found {
+    pub(crate) fn find(&mut self, target: &str) -> Found {
         let (key, epoch) = (self.key(target), self.store.revisions().epoch());
         self.store.find(&key, epoch, self.now, &mut self.counters)
     }
 
     /// The request of a client with this number goes to the server.
-    pub fn forward(&mut self, client: u8, target: &str) -> Option<FillId> {
+    pub(crate) fn forward(&mut self, client: u8, target: &str) -> Option<FillId> {
         let address = Ipv4Addr::new(10, 0, 0, client);
         self.forward_as(Executor::Client(address.into()), SocketAddrV4::new(address, 4711), &request(target))
     }
 
     /// The request goes to the server for whom it is said.
-    pub fn forward_as(&mut self, by: Executor, client: SocketAddrV4, head: &[u8]) -> Option<FillId> {
+    pub(crate) fn forward_as(&mut self, by: Executor, client: SocketAddrV4, head: &[u8]) -> Option<FillId> {
         let (key, page) = self.parsed(head);
         let settings = PathSettings { keeps_computed: true, ages: AgeBounds::fixed(AGE), ..PathSettings::default() };
         let asked = Asked {
@@ -189,14 +189,14 @@ impl Cache {
     }
 
     /// The server's reply to it comes whole.
-    pub fn reply(&mut self, fill: FillId, body: &str) {
+    pub(crate) fn reply(&mut self, fill: FillId, body: &str) {
         self.begin_reply(fill, body.len());
         self.fills.handle_body(fill, body.as_bytes(), &mut self.store, &mut self.counters);
         self.fills.finish(fill, true, &mut self.store, &mut self.counters);
     }
 
     /// The head of the reply comes; whether the fill goes on.
-    pub fn begin_reply(&mut self, fill: FillId, body_len: usize) -> bool {
+    pub(crate) fn begin_reply(&mut self, fill: FillId, body_len: usize) -> bool {
         let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
         let head = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {body_len}\r\n\r\n").into_bytes();
         let ReplyOutcome::Complete(reply) = parse_reply(&head, Method::Get) else { panic!("a whole head") };
@@ -205,14 +205,14 @@ impl Cache {
     }
 
     /// A client asks, the server answers, and the watcher says what it thinks.
-    pub fn visit(&mut self, client: u8, target: &str, body: &str) {
+    pub(crate) fn visit(&mut self, client: u8, target: &str, body: &str) {
         let fill = self.forward(client, target).expect("a fill");
         self.reply(fill, body);
         self.talk();
     }
 
     /// The card is to ask for what a client has just asked for.
-    pub fn ask_second(&mut self, target: &str) {
+    pub(crate) fn ask_second(&mut self, target: &str) {
         let (key, head) = (self.key(target), request(target));
         let example = Example { port: 80, preface: None, head: &head };
         self.rechecks.ask_for(&key, &example, None, &self.keys, &mut self.counters);
@@ -228,6 +228,6 @@ impl Cache {
 }
 
 /// The head of a plain request.
-pub fn request(target: &str) -> Vec<u8> {
+pub(crate) fn request(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
 }

@@ -4,7 +4,7 @@ use nicache_http::{OriginKey, UriKey};
 
 /// The resource that a request of no safe method names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changing {
+pub(crate) struct Changing {
     /// The host that it names.
     pub origin: OriginKey,
     /// Its target.

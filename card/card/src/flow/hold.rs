@@ -3,7 +3,7 @@
 use crate::limits::{HOLD_BYTES, PREFACE_ROOM_BYTES};
 
 /// One buffer, moved in and out of the pool.
-pub struct Hold {
+pub(crate) struct Hold {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
@@ -11,17 +11,17 @@ pub struct Hold {
 
 impl Hold {
     /// The bytes held.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
     /// Bytes held.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
 
     /// Takes as many of `bytes` as fit behind what is held; returns how many.
-    pub fn append(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
         if self.end + bytes.len() > self.bytes.len() && self.start > 0 {
             self.move_to(0);
         }
@@ -32,7 +32,7 @@ impl Hold {
     }
 
     /// Puts bytes in front of what is held, all or none: false if there is no room.
-    pub fn prepend(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn prepend(&mut self, bytes: &[u8]) -> bool {
         if self.len() + bytes.len() > self.bytes.len() {
             return false;
         }
@@ -50,7 +50,7 @@ impl Hold {
     }
 
     /// Forgets the first `count` bytes (all of them, if fewer are held).
-    pub fn consume(&mut self, count: usize) {
+    pub(crate) fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
         if self.start == self.end {
             self.start = 0;
@@ -60,29 +60,29 @@ impl Hold {
 }
 
 /// A fixed number of hold buffers.
-pub struct HoldPool {
+pub(crate) struct HoldPool {
     free: Vec<Hold>,
     lent: usize,
 }
 
 impl HoldPool {
     /// Allocates `count` buffers.
-    pub fn new(count: usize) -> HoldPool {
+    pub(crate) fn new(count: usize) -> Self {
         let free = (0..count)
             .map(|_| Hold { bytes: vec![0; HOLD_BYTES + PREFACE_ROOM_BYTES].into_boxed_slice(), start: 0, end: 0 })
             .collect();
-        HoldPool { free, lent: 0 }
+        Self { free, lent: 0 }
     }
 
     /// An empty buffer, if one is left.
-    pub fn take(&mut self) -> Option<Hold> {
+    pub(crate) fn take(&mut self) -> Option<Hold> {
         let hold = self.free.pop()?;
         self.lent += 1;
         Some(hold)
     }
 
     /// Gives a buffer back.
-    pub fn give(&mut self, mut hold: Hold) {
+    pub(crate) fn give(&mut self, mut hold: Hold) {
         hold.start = 0;
         hold.end = 0;
         self.lent -= 1;
@@ -90,12 +90,12 @@ impl HoldPool {
     }
 
     /// Is none left?
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.free.is_empty()
     }
 
     /// Buffers that were taken and not given back.
-    pub fn lent(&self) -> usize {
+    pub(crate) fn lent(&self) -> usize {
         self.lent
     }
 }

@@ -6,13 +6,13 @@
 //! the host's own TCP paces and repairs them. Only one side talks to the client at a time: ownership of the out stream changes
 //! when all that was sent before is acknowledged, so that one pair of deltas describes the flow at any moment.
 
-pub mod changing;
-pub mod hold;
-pub mod parts;
-pub mod preface;
-pub mod reply;
-pub mod table;
-pub mod turn;
+pub(crate) mod changing;
+pub(crate) mod hold;
+pub(crate) mod parts;
+pub(crate) mod preface;
+pub(crate) mod reply;
+pub(crate) mod table;
+pub(crate) mod turn;
 
 use nicache_cache::{FillId, Lesson, Wait};
 use nicache_http::Follower;
@@ -33,7 +33,7 @@ use turn::Turn;
 
 /// What the card does with the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// The host answers the handshake itself; frames pass as they are (bos2009 section 2.1).
     HostHandshake,
     /// The card has answered the SYN and waits for the ACK.
@@ -46,7 +46,7 @@ pub enum Phase {
 
 /// The host's side of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostPhase {
+pub(crate) enum HostPhase {
     /// The host knows nothing of the connection.
     Absent,
     /// The card has sent the host a SYN on the client's behalf.
@@ -59,7 +59,7 @@ pub enum HostPhase {
 
 /// Timestamps of the connection (RFC 7323).
 #[derive(Clone, Copy, Debug)]
-pub struct FlowTimestamps {
+pub(crate) struct FlowTimestamps {
     /// Ticks that the card puts into TSval toward the client.
     pub clock: TsClock,
     /// The client's: what to echo, and what is from the past.
@@ -72,15 +72,15 @@ pub struct FlowTimestamps {
 
 impl FlowTimestamps {
     /// Timestamps of a connection whose own clock is forgotten: what the client last saw is shown again.
-    pub fn echoing(theirs: Timestamps, now: Time) -> FlowTimestamps {
+    pub(crate) fn echoing(theirs: Timestamps, now: Time) -> Self {
         let mut clock = TsClock::default();
         clock.set(theirs.ecr, now);
-        FlowTimestamps { clock, client: Paws::new(theirs.val, now), host: 0, sent: theirs.ecr }
+        Self { clock, client: Paws::new(theirs.val, now), host: 0, sent: theirs.ecr }
     }
 }
 
 /// Where the host's reply stands.
-pub enum ReplyTracking {
+pub(crate) enum ReplyTracking {
     /// The host has nothing to answer.
     Idle,
     /// A request was forwarded; the head of its reply has not come whole. `partial` counts the bytes seen of it.
@@ -95,7 +95,7 @@ pub enum ReplyTracking {
 }
 
 /// The host's side.
-pub struct HostSide {
+pub(crate) struct HostSide {
     /// Its state.
     pub phase: HostPhase,
     /// Sends the client's requests, host-facing.
@@ -117,7 +117,7 @@ pub struct HostSide {
 }
 
 /// A tracked connection.
-pub struct Flow {
+pub(crate) struct Flow {
     /// Its ends.
     pub key: FlowKey,
     /// MAC that the client's frames come from.
@@ -232,8 +232,8 @@ pub struct Flow {
 
 impl Flow {
     /// A flow as a client's SYN opens it, with the handshake left to the host.
-    pub fn opening(tcp: &TcpFrame, now: Time) -> Flow {
-        let mut flow = Flow::vacant();
+    pub(crate) fn opening(tcp: &TcpFrame, now: Time) -> Self {
+        let mut flow = Self::vacant();
         flow.key = tcp.key;
         flow.client_mac = tcp.source;
         flow.server_mac = tcp.destination;
@@ -248,10 +248,10 @@ impl Flow {
     }
 
     /// A flow that stands for none.
-    pub fn vacant() -> Flow {
+    pub(crate) fn vacant() -> Self {
         let peer = PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false, ecn: false };
         let sender = Sender::new(&SenderConfig::default(), Seq(0), peer, 0, Time(0));
-        Flow {
+        Self {
             key: FlowKey::default(),
             client_mac: Mac::default(),
             server_mac: Mac::default(),
@@ -321,27 +321,27 @@ impl Flow {
     }
 
     /// Is the card sending, or waiting for acknowledgments of what it sent?
-    pub fn card_speaks(&self) -> bool {
+    pub(crate) fn card_speaks(&self) -> bool {
         !self.replies.is_empty() || self.card_fin
     }
 
     /// Is its handshake under way?
-    pub fn is_half_open(&self) -> bool {
+    pub(crate) fn is_half_open(&self) -> bool {
         matches!(self.phase, Phase::HostHandshake | Phase::CardHandshake)
     }
 
     /// Has either side begun to close?
-    pub fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.client_fin || self.host.fin_passed
     }
 
     /// Have both sides closed, and does the client have all that the host sent?
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.client_fin && self.host.fin_passed && self.client_acked.ge(self.out_next)
     }
 
     /// Is the client done with it, and is all that is left the server's to do: take it, if it has not yet, and close it?
-    pub fn is_left_to_host(&self) -> bool {
+    pub(crate) fn is_left_to_host(&self) -> bool {
         match self.host.phase {
             HostPhase::Absent | HostPhase::SynSent => false,
             HostPhase::Open => self.client_fin && !self.host.fin_passed && matches!(self.phase, Phase::Opaque(None)),
@@ -350,30 +350,30 @@ impl Flow {
     }
 
     /// Makes the card's sender go on where the out stream stands. Everything before is acknowledged.
-    pub fn resume_sender(&mut self) {
+    pub(crate) fn resume_sender(&mut self) {
         let window = self.client_edge.saturating_since(self.out_next);
         self.sender.resume_with(self.out_next, self.client_seq, window);
     }
 
     /// Has the client acknowledged everything that was sent to it, and has nobody more to send?
-    pub fn output_idle(&self) -> bool {
+    pub(crate) fn output_idle(&self) -> bool {
         self.replies.is_empty() && self.client_acked.ge(self.out_next) && matches!(self.reply, ReplyTracking::Idle)
     }
 
     /// Does the client lack bytes of the host, or their acknowledgment the card?
-    pub fn lacks_acks(&self) -> bool {
+    pub(crate) fn lacks_acks(&self) -> bool {
         self.host.phase == HostPhase::Open && self.client_acked.lt(self.out_next)
     }
 
     /// The same, or is there no room in its window for more?
-    pub fn owes_acks(&self) -> bool {
+    pub(crate) fn owes_acks(&self) -> bool {
         let is_full = self.client_edge.le(self.out_next);
         self.lacks_acks() || self.host.phase == HostPhase::Open && is_full
     }
 
     /// Is it somebody else's turn than the client's: the host owes a reply, or the card asks for one? Nobody but the two ends knows whose turn it
     /// is once the host has switched protocols.
-    pub fn awaits_host(&self) -> bool {
+    pub(crate) fn awaits_host(&self) -> bool {
         let has_all = !self.card_speaks() && !self.owes_acks();
         let is_asked = self.host.phase == HostPhase::SynSent || self.forwarded > 0;
         has_all
@@ -386,18 +386,18 @@ impl Flow {
     }
 
     /// Bytes that are held.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.hold.as_ref().map_or(0, Hold::len)
     }
 
     /// Number of the first byte that is held, or of the next one that will be; the client's FIN lies behind what is held.
-    pub fn first_held(&self) -> Seq {
+    pub(crate) fn first_held(&self) -> Seq {
         self.rcv_nxt - (self.held() as u32 + u32::from(self.client_fin))
     }
 
     /// May the next request go to the host? What the card has queued must be sent, though not acknowledged: the card's own sender
     /// repeats it. What the host has sent must be acknowledged if the deltas change, because only the newest are kept.
-    pub fn may_hand_over(&self) -> bool {
+    pub(crate) fn may_hand_over(&self) -> bool {
         let same_deltas = self.out_next.since(self.host.rcv_nxt) == self.splice.out_delta;
         self.phase == Phase::Requests
             && self.forwarded == 0
@@ -408,12 +408,12 @@ impl Flow {
     }
 
     /// First number that the client has not been sent.
-    pub fn sent(&self) -> Seq {
+    pub(crate) fn sent(&self) -> Seq {
         if self.card_spoke_last() { self.sender.nxt() } else { self.out_next }
     }
 
     /// Highest number that the client can acknowledge.
-    pub fn acknowledgeable(&self) -> Seq {
+    pub(crate) fn acknowledgeable(&self) -> Seq {
         if self.card_spoke_last() { self.sender.acknowledgeable() } else { self.out_next }
     }
 
@@ -422,12 +422,12 @@ impl Flow {
     }
 
     /// Is the host in the middle of a reply?
-    pub fn host_replying(&self) -> bool {
+    pub(crate) fn host_replying(&self) -> bool {
         !matches!(self.reply, ReplyTracking::Idle)
     }
 
     /// Would the connection survive if the card forgot it? True while no number was moved and nothing is held.
-    pub fn is_forgettable(&self) -> bool {
+    pub(crate) fn is_forgettable(&self) -> bool {
         matches!(self.phase, Phase::Opaque(_) | Phase::Requests | Phase::HostHandshake)
             && self.host.phase == HostPhase::Open
             && self.splice.out_delta == 0
@@ -449,7 +449,7 @@ impl Flow {
     }
 
     /// The TSval for a segment of the card to the client at `now`, and the TSecr.
-    pub fn stamps_to_client(&mut self, now: Time) -> Option<Timestamps> {
+    pub(crate) fn stamps_to_client(&mut self, now: Time) -> Option<Timestamps> {
         let stamps = self.timestamps.as_mut()?;
         let value = stamps.clock.at(now);
         if Seq(value).gt(Seq(stamps.sent)) {
@@ -459,7 +459,7 @@ impl Flow {
     }
 
     /// The timestamps for a segment of the card to the host.
-    pub fn stamps_to_host(&self) -> Option<Timestamps> {
+    pub(crate) fn stamps_to_host(&self) -> Option<Timestamps> {
         let stamps = self.timestamps.as_ref()?;
         Some(Timestamps { val: stamps.client.recent(), ecr: stamps.host })
     }

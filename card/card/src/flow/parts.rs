@@ -6,52 +6,52 @@ use crate::limits::PART_SETS_MAX;
 
 /// Names the ranges of one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PartsId(u16);
+pub(crate) struct PartsId(u16);
 
 /// The ranges of all replies with several parts that clients have yet to acknowledge.
-pub struct PartSets {
+pub(crate) struct PartSets {
     sets: Box<[Ranges]>,
     free: Vec<u16>,
 }
 
 impl PartSets {
     /// Room for [`PART_SETS_MAX`] replies.
-    pub fn new() -> PartSets {
+    pub(crate) fn new() -> Self {
         let sets = vec![Ranges::new(); PART_SETS_MAX].into_boxed_slice();
-        PartSets { sets, free: (0..PART_SETS_MAX as u16).rev().collect() }
+        Self { sets, free: (0..PART_SETS_MAX as u16).rev().collect() }
     }
 
     /// Is there no room?
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
     /// Replies that have a set.
-    pub fn lent(&self) -> usize {
+    pub(crate) fn lent(&self) -> usize {
         self.sets.len() - self.free.len()
     }
 
     /// Keeps ranges until [`PartSets::give`]; `None` if there is no room.
-    pub fn take(&mut self, ranges: &Ranges) -> Option<PartsId> {
+    pub(crate) fn take(&mut self, ranges: &Ranges) -> Option<PartsId> {
         let index = self.free.pop()?;
         self.sets[usize::from(index)].clone_from(ranges);
         Some(PartsId(index))
     }
 
     /// The ranges.
-    pub fn get(&self, id: PartsId) -> &[ByteRange] {
+    pub(crate) fn get(&self, id: PartsId) -> &[ByteRange] {
         &self.sets[usize::from(id.0)]
     }
 
     /// Nobody needs them any more.
-    pub fn give(&mut self, id: PartsId) {
+    pub(crate) fn give(&mut self, id: PartsId) {
         self.free.push(id.0);
     }
 }
 
 impl Default for PartSets {
     fn default() -> Self {
-        PartSets::new()
+        Self::new()
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) const PREFACE_PATIENCE: std::time::Duration = std::time::Duration::fr
 
 /// What a connection has begun with.
 #[derive(Clone, Copy, Debug)]
-pub enum FlowPreface {
+pub(crate) enum FlowPreface {
     /// Nothing has come yet, or not enough.
     Unread,
     /// A request, or something else.
@@ -24,7 +24,7 @@ pub enum FlowPreface {
 
 /// A header that is kept.
 #[derive(Clone, Copy, Debug)]
-pub struct KeptPreface {
+pub(crate) struct KeptPreface {
     /// Its version.
     pub version: ProxyVersion,
     /// Does it name a client?
@@ -39,19 +39,19 @@ pub struct KeptPreface {
 impl FlowPreface {
     /// The header.
     #[inline]
-    pub fn header(&self) -> Option<&KeptPreface> {
-        if let FlowPreface::Header(kept) = self { Some(kept) } else { None }
+    pub(crate) fn header(&self) -> Option<&KeptPreface> {
+        if let Self::Header(kept) = self { Some(kept) } else { None }
     }
 
     /// What of it counts in the client's class.
     #[inline]
-    pub fn of_class(&self) -> Option<(ProxyVersion, bool)> {
+    pub(crate) fn of_class(&self) -> Option<(ProxyVersion, bool)> {
         self.header().map(|kept| (kept.version, kept.is_named))
     }
 
     /// The host's connection is another one from now on.
-    pub fn owe(&mut self) {
-        if let FlowPreface::Header(kept) = self {
+    pub(crate) fn owe(&mut self) {
+        if let Self::Header(kept) = self {
             kept.is_owed = true;
         }
     }
@@ -67,8 +67,8 @@ pub(crate) struct Prefaces {
 
 impl Prefaces {
     /// Room for so many.
-    pub(crate) fn new(count: usize) -> Prefaces {
-        Prefaces {
+    pub(crate) fn new(count: usize) -> Self {
+        Self {
             bytes: vec![0; count * PREFACE_BYTES_MAX].into_boxed_slice(),
             lengths: vec![0; count].into_boxed_slice(),
             free: (0..count as u32).rev().collect(),

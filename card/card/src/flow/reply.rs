@@ -25,7 +25,7 @@ pub enum ReplyKind {
 
 /// One reply in the client-facing sequence space.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// First byte of the head.
     pub start: Seq,
     /// Bytes of the head.
@@ -48,24 +48,24 @@ pub struct Reply {
 
 impl Reply {
     /// Bytes of head and body.
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.head_len + self.body_len
     }
 
     /// The bytes of the body that are sent, if they are in one piece.
-    pub fn range(&self) -> ByteRange {
+    pub(crate) fn range(&self) -> ByteRange {
         ByteRange { from: self.from, to: self.from + u64::from(self.body_len) }
     }
 
     /// First byte behind the reply.
-    pub fn end(&self) -> Seq {
+    pub(crate) fn end(&self) -> Seq {
         self.start + self.len()
     }
 }
 
 /// Replies in the order in which they are sent.
 #[derive(Default)]
-pub struct ReplyQueue {
+pub(crate) struct ReplyQueue {
     replies: [Reply; REPLIES_MAX],
     first: u8,
     len: u8,
@@ -73,17 +73,17 @@ pub struct ReplyQueue {
 
 impl ReplyQueue {
     /// Is there no room?
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.len as usize == REPLIES_MAX
     }
 
     /// Is none outstanding?
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Adds a reply; false if there is no room.
-    pub fn push(&mut self, reply: Reply) -> bool {
+    pub(crate) fn push(&mut self, reply: Reply) -> bool {
         if self.is_full() {
             return false;
         }
@@ -93,13 +93,13 @@ impl ReplyQueue {
     }
 
     /// Takes the oldest reply if it is acknowledged to its end.
-    pub fn pop_acknowledged(&mut self, una: Seq) -> Option<Reply> {
+    pub(crate) fn pop_acknowledged(&mut self, una: Seq) -> Option<Reply> {
         let reply = self.replies[self.first as usize];
         (self.len > 0 && reply.end().le(una)).then(|| self.pop_first())
     }
 
     /// Takes the oldest reply, acknowledged or not.
-    pub fn pop(&mut self) -> Option<Reply> {
+    pub(crate) fn pop(&mut self) -> Option<Reply> {
         (self.len > 0).then(|| self.pop_first())
     }
 
@@ -112,12 +112,12 @@ impl ReplyQueue {
 
     /// The reply, if it is the only one.
     #[inline]
-    pub fn only(&self) -> Option<&Reply> {
+    pub(crate) fn only(&self) -> Option<&Reply> {
         (self.len == 1).then(|| &self.replies[self.first as usize % REPLIES_MAX])
     }
 
     /// The replies, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Reply> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Reply> {
         (0..self.len as usize).map(|index| &self.replies[(self.first as usize + index) % REPLIES_MAX])
     }
 }

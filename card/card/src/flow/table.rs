@@ -10,7 +10,7 @@ use super::turn::Turn;
 use crate::packet::FlowKey;
 
 /// Flows by their ends.
-pub struct FlowTable {
+pub(crate) struct FlowTable {
     flows: Box<[Option<Box<Flow>>]>,
     free: Vec<u32>,
     /// Memory of flows that are not in use; allocated at start.
@@ -23,8 +23,8 @@ pub struct FlowTable {
 
 impl FlowTable {
     /// A table of `capacity` places; `seed` keeps clients from choosing collisions.
-    pub fn new(capacity: usize, seed: u64) -> FlowTable {
-        FlowTable {
+    pub(crate) fn new(capacity: usize, seed: u64) -> Self {
+        Self {
             flows: (0..capacity).map(|_| None).collect(),
             free: (0..capacity as u32).rev().collect(),
             spare: (0..capacity).map(|_| Box::new(Flow::vacant())).collect(),
@@ -35,18 +35,18 @@ impl FlowTable {
     }
 
     /// The keyed hash of a flow's ends.
-    pub fn hash(&self, key: &FlowKey) -> u64 {
+    pub(crate) fn hash(&self, key: &FlowKey) -> u64 {
         self.seed.hash_one(key)
     }
 
     /// Flows in the table.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
     /// The flow's place.
     #[inline(always)]
-    pub fn find(&self, key: &FlowKey) -> Option<u32> {
+    pub(crate) fn find(&self, key: &FlowKey) -> Option<u32> {
         self.index
             .find(self.seed.hash_one(key), |&index| {
                 self.flows[index as usize].as_ref().is_some_and(|flow| flow.key == *key)
@@ -56,33 +56,33 @@ impl FlowTable {
 
     /// Takes a flow out for work on it; [`FlowTable::put`] must follow. Moving the box keeps borrows of the card apart.
     #[inline]
-    pub fn take(&mut self, index: u32) -> Option<Box<Flow>> {
+    pub(crate) fn take(&mut self, index: u32) -> Option<Box<Flow>> {
         self.flows.get_mut(index as usize)?.take()
     }
 
     /// Puts a flow back.
     #[inline]
-    pub fn put(&mut self, index: u32, flow: Box<Flow>) {
+    pub(crate) fn put(&mut self, index: u32, flow: Box<Flow>) {
         self.flows[index as usize] = Some(flow);
     }
 
     /// Whether the flow at that place waits for its turn to send.
-    pub fn turn(&self, index: u32) -> Turn {
+    pub(crate) fn turn(&self, index: u32) -> Turn {
         self.flows.get(index as usize).and_then(Option::as_ref).map_or(Turn::No, |flow| flow.turn)
     }
 
     /// All flows that are not taken out.
-    pub fn iter(&self) -> impl Iterator<Item = &Flow> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Flow> {
         self.flows.iter().filter_map(|flow| flow.as_deref())
     }
 
     /// Is a place left?
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
 
     /// Adds a flow; its place, or `None` if the table is full.
-    pub fn insert(&mut self, flow: Flow) -> Option<u32> {
+    pub(crate) fn insert(&mut self, flow: Flow) -> Option<u32> {
         let index = self.free.pop()?;
         let Some(mut place) = self.spare.pop() else {
             self.free.push(index);
@@ -99,7 +99,7 @@ impl FlowTable {
     }
 
     /// Forgets a flow that was taken out with [`FlowTable::take`].
-    pub fn forget(&mut self, index: u32, flow: Box<Flow>) {
+    pub(crate) fn forget(&mut self, index: u32, flow: Box<Flow>) {
         let hash = self.seed.hash_one(flow.key);
         if let Ok(found) = self.index.find_entry(hash, |&other| other == index) {
             found.remove();
@@ -111,7 +111,7 @@ impl FlowTable {
     /// Of `tries` places that are `wanted`, the one whose client has said nothing for longest, as far as that is its own fault: never one whose
     /// client waits ([`Flow::awaits_host`]), nor a handshake under way. Its last word is older than `before`; that of a client that has not
     /// acknowledged all, whose segments or ours may be lost, is older than `before_owing`.
-    pub fn find_silent(
+    pub(crate) fn find_silent(
         &mut self,
         tries: usize,
         before: Time,
@@ -134,7 +134,7 @@ impl FlowTable {
     }
 
     /// A flow that the connection can do without (see [`Flow::is_forgettable`]), searched among `tries` places.
-    pub fn find_forgettable(&mut self, tries: usize) -> Option<u32> {
+    pub(crate) fn find_forgettable(&mut self, tries: usize) -> Option<u32> {
         for _ in 0..tries.min(self.flows.len()) {
             self.hand = (self.hand + 1) % self.flows.len();
             if self.flows[self.hand].as_ref().is_some_and(|flow| flow.is_forgettable()) {

@@ -11,7 +11,7 @@ const FRAME_COST_BYTES: u32 = 4096;
 
 /// Where a flow stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Turn {
+pub(crate) enum Turn {
     /// It has nothing to send, or sends at once.
     #[default]
     No,
@@ -23,7 +23,7 @@ pub enum Turn {
 
 /// The flows that wait for their turn to send.
 #[derive(Debug)]
-pub struct Turns {
+pub(crate) struct Turns {
     line: VecDeque<u32>,
     places: usize,
     bytes_left: u32,
@@ -31,33 +31,33 @@ pub struct Turns {
 
 impl Turns {
     /// For so many flows.
-    pub fn new(flows: usize) -> Turns {
-        Turns { line: VecDeque::with_capacity(flows), places: flows, bytes_left: BYTES_PER_LOOK }
+    pub(crate) fn new(flows: usize) -> Self {
+        Self { line: VecDeque::with_capacity(flows), places: flows, bytes_left: BYTES_PER_LOOK }
     }
 
     /// Does nobody wait?
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.line.is_empty()
     }
 
     /// The ports have been looked at.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.bytes_left = BYTES_PER_LOOK;
     }
 
     /// May more be sent before the ports are looked at again?
-    pub fn may_send(&self) -> bool {
+    pub(crate) fn may_send(&self) -> bool {
         self.bytes_left > 0
     }
 
     /// So many bytes of payload are sent in one frame.
-    pub fn count(&mut self, bytes: u32) {
+    pub(crate) fn count(&mut self, bytes: u32) {
         self.bytes_left = self.bytes_left.saturating_sub(bytes.max(FRAME_COST_BYTES));
     }
 
     /// Puts a flow in line that wants it. Places of flows that are gone are taken until their turn comes: a flow that finds none goes on at its next
     /// acknowledgment.
-    pub fn join(&mut self, index: u32, turn: &mut Turn) {
+    pub(crate) fn join(&mut self, index: u32, turn: &mut Turn) {
         if *turn == Turn::Wanted {
             *turn = Turn::No;
             if self.line.len() < self.places {
@@ -68,7 +68,7 @@ impl Turns {
     }
 
     /// Takes the place of the flow that is first in line. Another flow may have that place by now.
-    pub fn take_first(&mut self) -> Option<u32> {
+    pub(crate) fn take_first(&mut self) -> Option<u32> {
         self.line.pop_front()
     }
 }

@@ -11,7 +11,7 @@ const WINDOW_SCALE: u8 = 7;
 
 /// One request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub(super) struct Asked {
     /// The object.
     pub path: u8,
     /// Its version when the request was made.
@@ -24,7 +24,7 @@ pub struct Asked {
 
 /// One end of a connection.
 #[derive(Debug)]
-pub struct Client {
+pub(super) struct Client {
     /// Number of its address.
     pub address: u8,
     /// Its port.
@@ -64,8 +64,8 @@ pub struct Client {
 
 impl Client {
     /// One that has not sent its SYN yet.
-    pub fn new(address: u8, port: u16, first: Seq, options: SynOptions) -> Client {
-        Client {
+    pub(super) fn new(address: u8, port: u16, first: Seq, options: SynOptions) -> Self {
+        Self {
             address,
             port,
             options,
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// The header of a segment that begins at `at` of what it sends.
-    pub fn head(&self, flags: Flags, at: usize, now_ms: u32) -> HeadRepr {
+    pub(super) fn head(&self, flags: Flags, at: usize, now_ms: u32) -> HeadRepr {
         let is_syn = flags.syn();
         let timestamps =
             self.options.timestamps.map(|_| Timestamps { val: now_ms, ecr: if is_syn { 0 } else { self.recent } });
@@ -120,12 +120,12 @@ impl Client {
     }
 
     /// What a timeout has it send again: from where to where.
-    pub fn unacknowledged(&self) -> (usize, usize) {
+    pub(super) fn unacknowledged(&self) -> (usize, usize) {
         (self.acked.min(self.out.len()), self.out.len())
     }
 
     /// A segment has come. Whether it wants an answer.
-    pub fn take(&mut self, segment: &Segment) -> bool {
+    pub(super) fn take(&mut self, segment: &Segment) -> bool {
         let head = &segment.head;
         if self.is_dead {
             return false;

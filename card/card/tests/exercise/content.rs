@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 
 /// Objects of the server.
-pub const PATHS: usize = 8;
+pub(super) const PATHS: usize = 8;
 /// The object that is another one for each connection.
-pub const PRIVATE: u8 = 7;
+pub(super) const PRIVATE: u8 = 7;
 /// Bytes of a group.
-pub const GROUP_BYTES: usize = 4;
+pub(super) const GROUP_BYTES: usize = 4;
 /// Versions of an object are below this.
-pub const VERSIONS: u8 = 128;
+pub(super) const VERSIONS: u8 = 128;
 
 /// Four bytes of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
+pub(super) struct Group {
     /// Of what object.
     pub path: u8,
     /// Of what version; of a private object: of what connection.
@@ -29,29 +29,29 @@ impl Group {
         [0xc0 | six(18), 0x80 | six(12), 0x80 | six(6), 0x80 | six(0)]
     }
 
-    fn parse(bytes: &[u8]) -> Option<Group> {
+    fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: [u8; GROUP_BYTES] = bytes.get(..GROUP_BYTES)?.try_into().ok()?;
         if bytes[0] < 0xc0 || bytes[1..].iter().any(|byte| byte & 0xc0 != 0x80) {
             return None;
         }
         let word = bytes.iter().fold(0, |word, byte| word << 6 | u32::from(byte & 0x3f));
-        Some(Group { path: (word >> 21) as u8, version: (word >> 14 & 0x7f) as u8, index: word & 0x3fff })
+        Some(Self { path: (word >> 21) as u8, version: (word >> 14 & 0x7f) as u8, index: word & 0x3fff })
     }
 }
 
 /// Groups of a body.
-pub fn groups_of(path: u8, version: u8) -> u32 {
+pub(super) fn groups_of(path: u8, version: u8) -> u32 {
     let base = [0, 1, 25, 365, 30, 4000, 300, 40][usize::from(path) % PATHS];
     if base < 2 { base } else { base + u32::from(version % 4) }
 }
 
 /// A body.
-pub fn body(path: u8, version: u8) -> Vec<u8> {
+pub(super) fn body(path: u8, version: u8) -> Vec<u8> {
     (0..groups_of(path, version)).flat_map(|index| Group { path, version, index }.bytes()).collect()
 }
 
 /// The whole groups in these bytes, each with its place.
-pub fn groups(bytes: &[u8]) -> Vec<(usize, Group)> {
+pub(super) fn groups(bytes: &[u8]) -> Vec<(usize, Group)> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -67,7 +67,7 @@ pub fn groups(bytes: &[u8]) -> Vec<(usize, Group)> {
 }
 
 /// Every whole group in a segment is one that the server has sent, and neighbours belong together.
-pub fn check(payload: &[u8], made: &HashSet<(u8, u8)>, may_have: impl Fn(u8) -> bool) {
+pub(super) fn check(payload: &[u8], made: &HashSet<(u8, u8)>, may_have: impl Fn(u8) -> bool) {
     let found = groups(payload);
     for (_, group) in &found {
         assert!(made.contains(&(group.path, group.version)), "the server never sent a byte of {group:?}");

@@ -13,14 +13,14 @@ const DATE: &str = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
 
 /// The server.
 #[derive(Debug, Default)]
-pub struct Server {
+pub(super) struct Server {
     /// Objects and versions of which bytes were sent.
     pub made: HashSet<(u8, u8)>,
 }
 
 /// What a segment is answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub(super) enum Wants {
     /// Nothing.
     Nothing,
     /// An acknowledgment.
@@ -31,11 +31,11 @@ pub enum Wants {
 
 /// What a request has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed(pub u8);
+pub(super) struct Changed(pub u8);
 
 /// One end of a connection.
 #[derive(Debug)]
-pub struct HostEnd {
+pub(super) struct HostEnd {
     /// Number of the client's address.
     pub address: u8,
     /// The client's port.
@@ -69,7 +69,7 @@ pub struct HostEnd {
 
 impl HostEnd {
     /// A SYN has come. `timestamps`: whether the host knows them.
-    pub fn new(address: u8, number: u8, syn: &Segment, first: Seq, timestamps: bool) -> HostEnd {
+    pub(super) fn new(address: u8, number: u8, syn: &Segment, first: Seq, timestamps: bool) -> Self {
         let theirs = syn.head.syn_options.unwrap_or_default();
         let timestamps = theirs.timestamps.filter(|_| timestamps);
         let options = SynOptions {
@@ -80,7 +80,7 @@ impl HostEnd {
             ecn: false,
         };
         let most = theirs.mss.unwrap_or(536).clamp(64, 1400) - if timestamps.is_some() { 12 } else { 0 };
-        HostEnd {
+        Self {
             address,
             port: syn.head.src_port,
             number,
@@ -106,12 +106,12 @@ impl HostEnd {
     }
 
     /// Largest payload of a segment.
-    pub fn mss(&self) -> u16 {
+    pub(super) fn mss(&self) -> u16 {
         self.mss
     }
 
     /// The header of a segment that begins at `at` of what it sends.
-    pub fn head(&self, flags: Flags, at: usize, now_ms: u32) -> HeadRepr {
+    pub(super) fn head(&self, flags: Flags, at: usize, now_ms: u32) -> HeadRepr {
         let timestamps = self.options.timestamps.map(|_| Timestamps { val: now_ms + 77, ecr: self.recent });
         let is_syn = flags.syn();
         HeadRepr {
@@ -128,7 +128,7 @@ impl HostEnd {
     }
 
     /// A segment has come.
-    pub fn take(&mut self, segment: &Segment) -> Wants {
+    pub(super) fn take(&mut self, segment: &Segment) -> Wants {
         let head = &segment.head;
         if head.flags.rst() {
             self.is_dead = true;
@@ -159,7 +159,7 @@ impl HostEnd {
     }
 
     /// What may be sent now, at most `len` bytes: from where to where, and whether the end is with it. `again`: from the first byte that is not acknowledged.
-    pub fn next(&mut self, len: usize, again: bool) -> Option<(usize, usize, bool)> {
+    pub(super) fn next(&mut self, len: usize, again: bool) -> Option<(usize, usize, bool)> {
         let from = if again { self.acked.min(self.sent) } else { self.sent };
         let room = (self.acked + self.room as usize).saturating_sub(from);
         let to = (from + len.min(room)).min(self.out.len());
@@ -173,17 +173,17 @@ impl HostEnd {
     }
 
     /// Bytes that are sent at these places.
-    pub fn bytes(&self, from: usize, to: usize) -> &[u8] {
+    pub(super) fn bytes(&self, from: usize, to: usize) -> &[u8] {
         &self.out[from..to]
     }
 
     /// Where what was sent ends.
-    pub fn sent(&self) -> usize {
+    pub(super) fn sent(&self) -> usize {
         self.sent + usize::from(self.fin_sent)
     }
 
     /// Answers the next request that has come whole.
-    pub fn serve(&mut self, versions: &[u8; PATHS], server: &mut Server) -> Option<Option<Changed>> {
+    pub(super) fn serve(&mut self, versions: &[u8; PATHS], server: &mut Server) -> Option<Option<Changed>> {
         if self.preface.is_none() {
             let len = match parse_preface(&self.got) {
                 Preface::Partial => return None,

@@ -10,7 +10,7 @@ use smoltcp::wire::IpProtocol;
 
 /// What all frames of a run have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
+pub(super) struct Line {
     /// IPv6.
     pub is_v6: bool,
     /// VLAN tags.
@@ -19,12 +19,12 @@ pub struct Line {
 
 impl Line {
     /// Bytes of headers in front of a segment.
-    pub fn tcp_at(&self) -> usize {
+    pub(super) fn tcp_at(&self) -> usize {
         14 + self.tags.len() + if self.is_v6 { IPV6_BYTES } else { IPV4_BYTES }
     }
 
     /// Address of a client, or of the server as number 9.
-    pub fn address(&self, number: u8) -> Address {
+    pub(super) fn address(&self, number: u8) -> Address {
         if self.is_v6 {
             Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(number)).into()
         } else {
@@ -33,7 +33,7 @@ impl Line {
     }
 
     /// A segment from one address to the other. The sum is complete, or (`is_partial`) that of the pseudo-header only.
-    pub fn segment(&self, from: u8, to: u8, head: &HeadRepr, payload: &[u8], is_partial: bool) -> Vec<u8> {
+    pub(super) fn segment(&self, from: u8, to: u8, head: &HeadRepr, payload: &[u8], is_partial: bool) -> Vec<u8> {
         let addresses = Addresses {
             source_mac: [2, 0, 0, 0, 0, from],
             destination_mac: [2, 0, 0, 0, 0, to],
@@ -51,7 +51,7 @@ impl Line {
     }
 
     /// A router says that the segment which begins with `quoted` is longer than `mtu` bytes.
-    pub fn too_big(&self, from: u8, quoted: &[u8], mtu: u16) -> Vec<u8> {
+    pub(super) fn too_big(&self, from: u8, quoted: &[u8], mtu: u16) -> Vec<u8> {
         let quoted = &quoted[14 + self.tags.len()..];
         let quoted = &quoted[..quoted.len().min(if self.is_v6 { 600 } else { IPV4_BYTES + 8 })];
         let icmp = if self.is_v6 {
@@ -81,7 +81,7 @@ fn complete(frame: &mut [u8], start: usize, offset: usize) {
 }
 
 /// Makes the sums right, whatever the frame says.
-pub fn sum_again(frame: &mut [u8]) {
+pub(super) fn sum_again(frame: &mut [u8]) {
     let Some(packet) = Packet::parse(frame) else { return };
     if packet.source.is_v4() {
         frame[packet.ip_at + 10..packet.ip_at + 12].fill(0);
@@ -114,7 +114,7 @@ fn segment_sum(packet: &Packet, frame: &[u8]) -> u16 {
 
 /// A segment that was read back.
 #[derive(Clone, Debug)]
-pub struct Segment {
+pub(super) struct Segment {
     /// From whom.
     pub source: Address,
     /// To whom.
@@ -126,7 +126,7 @@ pub struct Segment {
 }
 
 /// The segment in a frame, if there is one.
-pub fn segment(frame: &[u8]) -> Option<Segment> {
+pub(super) fn segment(frame: &[u8]) -> Option<Segment> {
     let packet = Packet::parse(frame)?;
     if packet.protocol != IpProtocol::Tcp {
         return None;
@@ -138,7 +138,7 @@ pub fn segment(frame: &[u8]) -> Option<Segment> {
 }
 
 /// A frame that the card made or changed: its lengths, sums and metadata are right.
-pub fn check(frame: &[u8], offload: &Offload, bytes_max: usize) {
+pub(super) fn check(frame: &[u8], offload: &Offload, bytes_max: usize) {
     let packet = Packet::parse(frame).unwrap_or_else(|| panic!("no packet: {frame:02x?}"));
     let mut whole = frame.to_vec();
     if let Checksum::Partial { start, offset } = offload.checksum {

@@ -12,5 +12,5 @@ mod traffic;
 mod watcher;
 mod world;
 
-pub use raw::frames;
-pub use world::connections;
+pub(crate) use raw::frames;
+pub(crate) use world::connections;

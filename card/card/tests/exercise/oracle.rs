@@ -7,7 +7,7 @@ use super::host::HostEnd;
 const START: &[u8] = b"HTTP/1.1 ";
 
 /// The replies are those to the requests, in order, each of one version that was not older than its request.
-pub fn check_replies(client: &Client, versions: &[u8]) {
+pub(super) fn check_replies(client: &Client, versions: &[u8]) {
     let starts: Vec<usize> =
         (0..client.got.len()).filter(|&at| client.got[at..].starts_with(START)).chain([client.got.len()]).collect();
     assert!(starts[0] == 0 || client.got.len() < START.len(), "the stream begins with a reply");
@@ -53,7 +53,7 @@ fn check_reply(asked: &Asked, reply: &[u8], is_whole: bool, versions: &[u8]) {
 }
 
 /// Whatever has come at the host is what the client has sent, each request once and in order, and on each connection behind the client's header.
-pub fn check_requests(client: &Client, ends: &[HostEnd]) {
+pub(super) fn check_requests(client: &Client, ends: &[HostEnd]) {
     let mut asked = client.asked.iter();
     for end in ends.iter().filter(|end| (end.address, end.port) == (client.address, client.port)) {
         if let Some(preface) = end.preface.as_ref().filter(|_| !end.requests.is_empty()) {

@@ -8,7 +8,7 @@ use super::traffic::Traffic;
 const FRAME_BYTES_MAX: usize = 1600;
 
 /// Records of a byte that says from where a frame comes and what is done before, its length, and the frame.
-pub fn frames(bytes: &[u8]) {
+pub(crate) fn frames(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let mut traffic = Traffic::new(&mut choices, true);
     // Whoever sends these frames is nobody whom the models know.

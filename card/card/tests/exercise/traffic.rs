@@ -39,7 +39,7 @@ const SERVER: u8 = 9;
 
 /// What was done to a frame on its way.
 #[derive(Clone, Copy, Debug)]
-pub struct Change {
+pub(super) struct Change {
     /// Which byte, from the IP header on.
     pub at: usize,
     /// Which bits.
@@ -50,7 +50,7 @@ pub struct Change {
 
 /// Which checks do not hold any more.
 #[derive(Debug, Default)]
-pub struct Lies {
+pub(super) struct Lies {
     /// Headers of the host were changed: any of its bytes may be anywhere.
     pub host_order: bool,
     /// Heads of replies were changed.
@@ -61,7 +61,7 @@ pub struct Lies {
 
 /// What a card has done in a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// Digest of the frames that came out of it.
     pub frames: u64,
     /// All that was counted but the next.
@@ -71,7 +71,7 @@ pub struct Outcome {
 }
 
 /// See the module's head.
-pub struct Traffic {
+pub(super) struct Traffic {
     /// The card.
     pub card: Card<MemoryPort, MemoryPort>,
     /// Frames.
@@ -132,7 +132,7 @@ fn tags(choice: u8) -> Tags {
 
 impl Traffic {
     /// A card as the first bytes want it, which answers expected requests the short way or not.
-    pub fn new(choices: &mut Choices<'_>, prediction: bool) -> Traffic {
+    pub(super) fn new(choices: &mut Choices<'_>, prediction: bool) -> Self {
         let (shape, habits, size) = (choices.byte(), choices.byte(), choices.byte());
         let line = Line { is_v6: shape & 2 != 0, tags: tags((shape >> 5) & 3) };
         let plain = Capabilities { frame_bytes_max: 14 + line.tags.len() + MTU, ..Capabilities::PLAIN };
@@ -163,7 +163,7 @@ impl Traffic {
         let mood = SharedMood::default();
         mood.lock().unwrap_or_else(PoisonError::into_inner).computed = if size & 16 != 0 { 0b0011_0000 } else { 0 };
         let watcher = Watcher::new(Arc::clone(&mood), Arc::clone(&table));
-        Traffic {
+        Self {
             card: Card::new(wire, host, config, store, Box::new(watcher), Time(0)),
             line,
             table,
@@ -193,12 +193,12 @@ impl Traffic {
     }
 
     /// Milliseconds since the start.
-    pub fn now_ms(&self) -> u32 {
+    pub(super) fn now_ms(&self) -> u32 {
         (self.now.0 / 1_000_000) as u32
     }
 
     /// A client sends what lies between two places of what it has to send.
-    pub fn send_client(&mut self, number: usize, flags: Flags, from: usize, to: usize) {
+    pub(super) fn send_client(&mut self, number: usize, flags: Flags, from: usize, to: usize) {
         let client = &mut self.clients[number];
         client.sent = client.sent.max(to);
         let head = client.head(flags, from, (self.now.0 / 1_000_000) as u32);
@@ -207,7 +207,7 @@ impl Traffic {
     }
 
     /// The host sends at most `len` bytes on a connection. Whether there was anything.
-    pub fn send_host(&mut self, number: usize, again: bool) -> bool {
+    pub(super) fn send_host(&mut self, number: usize, again: bool) -> bool {
         let end = &mut self.ends[number];
         let mss = usize::from(end.mss());
         let len = if self.super_frames { 4 * mss } else { mss };
@@ -220,7 +220,7 @@ impl Traffic {
     }
 
     /// The host sends that segment.
-    pub fn emit_host(&mut self, number: usize, head: &HeadRepr, payload: &[u8]) {
+    pub(super) fn emit_host(&mut self, number: usize, head: &HeadRepr, payload: &[u8]) {
         let (address, mss) = (self.ends[number].address, self.ends[number].mss());
         let is_partial = self.super_frames && payload.len() > usize::from(mss);
         let frame = self.line.segment(SERVER, address, head, payload, is_partial);
@@ -236,7 +236,7 @@ impl Traffic {
     }
 
     /// A frame goes to the card, from clients (0) or the host (1).
-    pub fn give(&mut self, side: usize, mut frame: Vec<u8>, offload: Offload, of: Option<usize>) {
+    pub(super) fn give(&mut self, side: usize, mut frame: Vec<u8>, offload: Offload, of: Option<usize>) {
         if let Some(change) = self.changes[side].take()
             && offload == Offload::default()
         {
@@ -277,19 +277,19 @@ impl Traffic {
     }
 
     /// An earlier frame comes once more.
-    pub fn give_again(&mut self, side: usize, which: usize) {
+    pub(super) fn give_again(&mut self, side: usize, which: usize) {
         if let Some(frame) = self.memories[side].get(which) {
             let _ = self.ports[side].send(&[IoSlice::new(frame)], Offload::default());
         }
     }
 
     /// An earlier frame of that side.
-    pub fn memory(&self, side: usize, which: usize) -> Option<&Vec<u8>> {
+    pub(super) fn memory(&self, side: usize, which: usize) -> Option<&Vec<u8>> {
         self.memories[side].get(which)
     }
 
     /// The card works until nothing moves.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..40 {
             self.card.poll(self.now, UNIX_S).expect("ports in memory do not break");
             let to_clients = self.take(0);
@@ -308,7 +308,7 @@ impl Traffic {
     }
 
     /// What the card has done until now: a digest of the frames that have come out of it, what it has counted, and how many hits were answered the short way.
-    pub fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> Outcome {
         let mut counters = self.card.counters().clone();
         let predicted = std::mem::take(&mut counters.hits_predicted);
         Outcome { frames: self.seen.finish(), counters: format!("{counters:?}"), predicted }
@@ -444,14 +444,14 @@ impl Traffic {
     }
 
     /// The host says what it has got.
-    pub fn ack_host(&mut self, number: usize, flags: Flags) {
+    pub(super) fn ack_host(&mut self, number: usize, flags: Flags) {
         let end = &self.ends[number];
         let head = end.head(flags, end.sent(), self.now_ms());
         self.emit_host(number, &head, &[]);
     }
 
     /// The server answers all requests on a connection.
-    pub fn serve(&mut self, number: usize) {
+    pub(super) fn serve(&mut self, number: usize) {
         let mood = Arc::clone(&self.mood);
         let mut mood = mood.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(changed) = self.ends[number].serve(&mood.versions, &mut self.server) {
@@ -463,7 +463,7 @@ impl Traffic {
     }
 
     /// The host sends at most so many segments.
-    pub fn flush_host(&mut self, number: usize, segments: usize) {
+    pub(super) fn flush_host(&mut self, number: usize, segments: usize) {
         for _ in 0..segments {
             if !self.send_host(number, false) {
                 break;
@@ -472,19 +472,19 @@ impl Traffic {
     }
 
     /// Somebody writes an object.
-    pub fn write(&mut self, path: u8) {
+    pub(super) fn write(&mut self, path: u8) {
         let mood = Arc::clone(&self.mood);
         bump(&mut mood.lock().unwrap_or_else(PoisonError::into_inner).versions, path);
         self.table.record_change(super::watcher::slot(path));
     }
 
     /// Present versions.
-    pub fn versions(&self) -> [u8; PATHS] {
+    pub(super) fn versions(&self) -> [u8; PATHS] {
         self.mood.lock().unwrap_or_else(PoisonError::into_inner).versions
     }
 
     /// Time passes, and the card is polled whenever it is due.
-    pub fn wait(&mut self, ms: u64) {
+    pub(super) fn wait(&mut self, ms: u64) {
         let until = Time(self.now.0 + ms * 1_000_000);
         for _ in 0..30 {
             let Some(due) = self.card.next_due().filter(|&due| due < until) else { break };
@@ -505,7 +505,7 @@ impl Traffic {
     }
 
     /// Nobody says anything any more: whatever was open goes away by itself, and all memory comes back.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         {
             let mood = Arc::clone(&self.mood);
             let mut mood = mood.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use super::content::{PATHS, PRIVATE, VERSIONS};
 
 /// What the run decides about the watcher.
 #[derive(Debug, Default)]
-pub struct Mood {
+pub(super) struct Mood {
     /// Present versions.
     pub versions: [u8; PATHS],
     /// It takes no questions.
@@ -27,25 +27,25 @@ pub struct Mood {
 }
 
 /// [`Mood`] in two hands.
-pub type SharedMood = Arc<Mutex<Mood>>;
+pub(super) type SharedMood = Arc<Mutex<Mood>>;
 
 /// The card's end of the way to it.
-pub struct Watcher {
+pub(super) struct Watcher {
     mood: SharedMood,
     table: Arc<RevisionTable>,
     answers: VecDeque<Answer>,
 }
 
 /// The source of an object.
-pub fn slot(path: u8) -> SourceSlot {
+pub(super) fn slot(path: u8) -> SourceSlot {
     SourceSlot(7 + u32::from(path))
 }
 
 impl Watcher {
     /// One that has not been asked.
-    pub fn new(mood: SharedMood, table: Arc<RevisionTable>) -> Watcher {
+    pub(super) fn new(mood: SharedMood, table: Arc<RevisionTable>) -> Self {
         (0..PATHS as u8).for_each(|path| table.watch(slot(path)));
-        Watcher { mood, table, answers: VecDeque::new() }
+        Self { mood, table, answers: VecDeque::new() }
     }
 
     fn verdict(&self, request: &nicache_coherence::FillRequest<'_>, mood: &Mood) -> Verdict {
@@ -71,7 +71,7 @@ impl Watcher {
 }
 
 /// The object that a target names.
-pub fn path_of(target: &[u8]) -> Option<u8> {
+pub(super) fn path_of(target: &[u8]) -> Option<u8> {
     match target {
         [b'/', b'p', digit @ b'0'..=b'7'] => Some(digit - b'0'),
         _ => None,

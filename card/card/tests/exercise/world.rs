@@ -22,7 +22,7 @@ const CLIENTS_MAX: usize = 120;
 const SEGMENT_BYTES: usize = 1400;
 
 /// A run that the bytes decide. Expected requests are answered the short way; the general way leads to the same.
-pub fn connections(bytes: &[u8]) -> u64 {
+pub(crate) fn connections(bytes: &[u8]) -> u64 {
     let (short, general) = (run(bytes, true), run(bytes, false));
     assert_eq!(general.predicted, 0);
     assert_eq!((short.frames, &short.counters), (general.frames, &general.counters), "the two ways differ");

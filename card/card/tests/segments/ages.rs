@@ -29,11 +29,11 @@ struct Site {
 }
 
 impl Site {
-    fn new(class: Class, says: fn(Duration) -> u64) -> Site {
+    fn new(class: Class, says: fn(Duration) -> u64) -> Self {
         let script = Script::with_ages(class, AgeBounds { first: FIRST, most: MOST });
         let begun = script.now;
         let takes = Duration::from_millis(20);
-        Site { script, target: PLAIN, says, takes, begun, visits: 0, hits: 0, executions: 0, is_proxied: false }
+        Self { script, target: PLAIN, says, takes, begun, visits: 0, hits: 0, executions: 0, is_proxied: false }
     }
 
     fn time(&self) -> Duration {

@@ -18,9 +18,9 @@ struct Site {
 }
 
 impl Site {
-    fn new(class: Class, says: fn(&str) -> Option<&'static str>) -> Site {
+    fn new(class: Class, says: fn(&str) -> Option<&'static str>) -> Self {
         let script = Script::with_ages(class, AgeBounds::default());
-        Site { script, says, heads: RefCell::default(), visits: 0 }
+        Self { script, says, heads: RefCell::default(), visits: 0 }
     }
 
     /// What a client with these header lines gets, and whether from the card; `None`: it is refused.

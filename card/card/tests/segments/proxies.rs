@@ -24,9 +24,9 @@ struct Site {
 }
 
 impl Site {
-    fn new(says: Says) -> Site {
+    fn new(says: Says) -> Self {
         let script = Script::with_ages(Class::Dynamic, AgeBounds::default());
-        Site { script, says, heads: Rc::default(), number: 0 }
+        Self { script, says, heads: Rc::default(), number: 0 }
     }
 
     /// What somebody gets who connects from `address` with these header lines, and whether from the card.

@@ -70,11 +70,11 @@ struct Race {
 }
 
 impl Race {
-    fn new(class: Class, differs: bool) -> Race {
+    fn new(class: Class, differs: bool) -> Self {
         let script = Script::with_changes(class, AgeBounds::default());
         *script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
         let (visitors, ends) = (std::array::from_fn(|_| None), HashMap::new());
-        Race { script, differs, version: 0, visitors, ends, port: 20_000, at_server: Vec::new(), replies: 0 }
+        Self { script, differs, version: 0, visitors, ends, port: 20_000, at_server: Vec::new(), replies: 0 }
     }
 
     fn with<T>(&mut self, port: u16, job: impl FnOnce(&mut Script) -> T) -> T {

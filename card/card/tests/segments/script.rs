@@ -22,25 +22,25 @@ use nicache_tcp::{Flags, HeadRepr, SegmentHead, Seq, SynOptions, Time, Timestamp
 
 const MEMORY_BYTES: usize = 1 << 20;
 /// The source of the object.
-pub const SOURCE: SourceSlot = SourceSlot(7);
+pub(crate) const SOURCE: SourceSlot = SourceSlot(7);
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
 /// Where the card's own requests come from.
-pub const CARD: [u8; 4] = [10, 0, 0, 3];
+pub(crate) const CARD: [u8; 4] = [10, 0, 0, 3];
 /// Ports that the card's own requests come from.
-pub const OWN_PORTS: RangeInclusive<u16> = 60_001..=65_000;
+pub(crate) const OWN_PORTS: RangeInclusive<u16> = 60_001..=65_000;
 /// T of computed pages.
 const AGE_MAX: Duration = Duration::from_secs(600);
 const UNIX_S: u64 = 1_700_000_000;
 /// Payload bytes of a segment, either way.
-pub const MSS: u16 = 1000;
+pub(crate) const MSS: u16 = 1000;
 
 /// What a host answers at a time to what it was sent, and after how long.
-pub type Serve<'a> = dyn FnMut(Time, &[u8]) -> (Duration, Vec<u8>) + 'a;
+pub(crate) type Serve<'a> = dyn FnMut(Time, &[u8]) -> (Duration, Vec<u8>) + 'a;
 
 /// One segment that the card has sent.
 #[derive(Debug, Clone)]
-pub struct Segment {
+pub(crate) struct Segment {
     /// Its TCP header.
     pub head: SegmentHead,
     /// Its payload.
@@ -49,14 +49,14 @@ pub struct Segment {
 
 impl Segment {
     /// Number behind the payload.
-    pub fn end(&self) -> Seq {
+    pub(crate) fn end(&self) -> Seq {
         self.head.seq + self.payload.len() as u32
     }
 }
 
 /// A connection on which the script does not speak now.
 #[derive(Debug)]
-pub struct End {
+pub(crate) struct End {
     address: [u8; 4],
     port: u16,
     seq: Seq,
@@ -65,7 +65,7 @@ pub struct End {
 
 /// A request that the host has.
 #[derive(Debug)]
-pub struct AtHost {
+pub(crate) struct AtHost {
     seq: Seq,
     ack: Seq,
 }
@@ -115,7 +115,7 @@ impl CoherenceLink for Agreeable {
 }
 
 /// The card and what the two ends know.
-pub struct Script {
+pub(crate) struct Script {
     /// The card.
     pub card: Card<MemoryPort, MemoryPort>,
     client: MemoryPort,
@@ -161,59 +161,59 @@ pub struct Script {
 
 impl Script {
     /// A card that has seen nothing.
-    pub fn new(handshake: Handshake) -> Script {
-        Script::with_class(handshake, Class::Static)
+    pub(crate) fn new(handshake: Handshake) -> Self {
+        Self::with_class(handshake, Class::Static)
     }
 
     /// The same with a watcher to whom all replies are of that class.
-    pub fn with_class(handshake: Handshake, class: Class) -> Script {
-        Script::with_flows(handshake, class, 16)
+    pub(crate) fn with_class(handshake: Handshake, class: Class) -> Self {
+        Self::with_flows(handshake, class, 16)
     }
 
     /// And with so many connections at most.
-    pub fn with_flows(handshake: Handshake, class: Class, flows: usize) -> Script {
-        Script::made(handshake, class, flows, true)
+    pub(crate) fn with_flows(handshake: Handshake, class: Class, flows: usize) -> Self {
+        Self::made(handshake, class, flows, true)
     }
 
     /// A card that completes handshakes, and answers expected requests the short way or not.
-    pub fn with_prediction(prediction: bool) -> Script {
-        Script::made(Handshake::Card, Class::Static, 16, prediction)
+    pub(crate) fn with_prediction(prediction: bool) -> Self {
+        Self::made(Handshake::Card, Class::Static, 16, prediction)
     }
 
     /// A card whose watcher says that all replies are of that class, and that can ask the server by itself ([`Script::visit`]).
-    pub fn with_ages(class: Class, ages: AgeBounds) -> Script {
-        Script::with_ages_and_memory(class, ages, MEMORY_BYTES)
+    pub(crate) fn with_ages(class: Class, ages: AgeBounds) -> Self {
+        Self::with_ages_and_memory(class, ages, MEMORY_BYTES)
     }
 
     /// As [`Script::with_ages`], with a watcher that sees whether a reply's source has changed since its request was forwarded.
-    pub fn with_changes(class: Class, ages: AgeBounds) -> Script {
-        Script::asking_itself(class, ages, MEMORY_BYTES, true)
+    pub(crate) fn with_changes(class: Class, ages: AgeBounds) -> Self {
+        Self::asking_itself(class, ages, MEMORY_BYTES, true)
     }
 
     /// As [`Script::with_ages`], with room for one small reply in each 4 KiB.
-    pub fn with_ages_and_memory(class: Class, ages: AgeBounds, memory_bytes: usize) -> Script {
-        Script::asking_itself(class, ages, memory_bytes, false)
+    pub(crate) fn with_ages_and_memory(class: Class, ages: AgeBounds, memory_bytes: usize) -> Self {
+        Self::asking_itself(class, ages, memory_bytes, false)
     }
 
-    fn asking_itself(class: Class, ages: AgeBounds, memory_bytes: usize, sees_changes: bool) -> Script {
+    fn asking_itself(class: Class, ages: AgeBounds, memory_bytes: usize, sees_changes: bool) -> Self {
         let rechecker = Rechecker { address: Ipv4Addr::from(CARD).into(), ports: OWN_PORTS };
-        Script::with_memory(memory_bytes, class, sees_changes, |config| {
+        Self::with_memory(memory_bytes, class, sees_changes, |config| {
             config.paths =
                 Paths::new(PathSettings { keeps_computed: true, ages, ..PathSettings::default() }, Vec::new());
             config.rechecker = Some(rechecker);
         })
     }
 
-    fn made(handshake: Handshake, class: Class, flows: usize, prediction: bool) -> Script {
-        Script::configured(class, |config| {
+    fn made(handshake: Handshake, class: Class, flows: usize, prediction: bool) -> Self {
+        Self::configured(class, |config| {
             config.handshake = handshake;
             config.flows = flows;
             config.prediction = prediction;
         })
     }
 
-    fn configured(class: Class, configure: impl FnOnce(&mut CardConfig)) -> Script {
-        Script::with_memory(MEMORY_BYTES, class, false, configure)
+    fn configured(class: Class, configure: impl FnOnce(&mut CardConfig)) -> Self {
+        Self::with_memory(MEMORY_BYTES, class, false, configure)
     }
 
     fn with_memory(
@@ -221,7 +221,7 @@ impl Script {
         class: Class,
         sees_changes: bool,
         configure: impl FnOnce(&mut CardConfig),
-    ) -> Script {
+    ) -> Self {
         let (wire, client) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let (host_port, host) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let table = RevisionTable::on_heap();
@@ -252,7 +252,7 @@ impl Script {
         };
         let card = Card::new(wire, host_port, config, store, Box::new(watcher), Time(0));
         let now = Time(1_000_000_000);
-        Script {
+        Self {
             card,
             client,
             host,
@@ -280,25 +280,25 @@ impl Script {
 
     /// A card that has `body` stored as the reply to [`Script::request`], and a connection on which that request was a miss: the
     /// client has the reply and has acknowledged it.
-    pub fn with_stored(body: &[u8]) -> Script {
-        let mut script = Script::new(Handshake::Card);
+    pub(crate) fn with_stored(body: &[u8]) -> Self {
+        let mut script = Self::new(Handshake::Card);
         script.store(body);
         script
     }
 
     /// Likewise for a card that has not stored it yet.
-    pub fn store(&mut self, body: &[u8]) {
+    pub(crate) fn store(&mut self, body: &[u8]) {
         self.open();
         self.miss(body);
     }
 
     /// The request.
-    pub fn request() -> &'static [u8] {
+    pub(crate) fn request() -> &'static [u8] {
         b"GET /object HTTP/1.1\r\nHost: a\r\n\r\n"
     }
 
     /// A new connection, whatever became of the last one.
-    pub fn open_another(&mut self) {
+    pub(crate) fn open_another(&mut self) {
         self.take_at_client();
         self.take_at_host();
         self.client_port += 1;
@@ -306,8 +306,8 @@ impl Script {
     }
 
     /// A connection of another client, which the script does not speak on yet.
-    pub fn open_as(&mut self, address: [u8; 4], port: u16) -> End {
-        let mut end = Script::end_of(address, port);
+    pub(crate) fn open_as(&mut self, address: [u8; 4], port: u16) -> End {
+        let mut end = Self::end_of(address, port);
         self.take_turns(&mut end);
         self.open();
         self.take_turns(&mut end);
@@ -315,12 +315,12 @@ impl Script {
     }
 
     /// A client that has no connection.
-    pub fn end_of(address: [u8; 4], port: u16) -> End {
+    pub(crate) fn end_of(address: [u8; 4], port: u16) -> End {
         End { address, port, seq: Seq(1000), ack: Seq(0) }
     }
 
     /// Speaks on the other connection from now on.
-    pub fn take_turns(&mut self, other: &mut End) {
+    pub(crate) fn take_turns(&mut self, other: &mut End) {
         std::mem::swap(&mut self.client_address, &mut other.address);
         std::mem::swap(&mut self.client_port, &mut other.port);
         std::mem::swap(&mut self.seq, &mut other.seq);
@@ -328,7 +328,7 @@ impl Script {
     }
 
     /// The host takes the first request of the present connection, if it has been sent on.
-    pub fn take_request(&mut self) -> Option<AtHost> {
+    pub(crate) fn take_request(&mut self) -> Option<AtHost> {
         let port = self.client_port;
         let is_syn = |segment: &Segment| segment.head.flags.syn() && segment.head.src_port == port;
         let syn = self.take_at_host().into_iter().find(is_syn)?;
@@ -336,12 +336,12 @@ impl Script {
         self.send_host(Flags::SYN | Flags::ACK, seq, syn.head.seq + 1, b"");
         let is_request = |segment: &Segment| !segment.payload.is_empty() && segment.head.src_port == port;
         let request = self.take_at_host().into_iter().find(is_request).expect("the request");
-        assert_eq!(request.payload, Script::request());
+        assert_eq!(request.payload, Self::request());
         Some(AtHost { seq: seq + 1, ack: request.end() })
     }
 
     /// The host replies on the present connection, and the client acknowledges. What has come for the client.
-    pub fn reply(&mut self, at: &AtHost, body: &[u8]) -> Vec<u8> {
+    pub(crate) fn reply(&mut self, at: &AtHost, body: &[u8]) -> Vec<u8> {
         let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
         let head = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {}\r\n\r\n", body.len());
         self.send_host(Flags::ACK, at.seq, at.ack, &[head.as_bytes(), body].concat());
@@ -351,7 +351,7 @@ impl Script {
     }
 
     /// Payload that has come for the present client.
-    pub fn take_body(&mut self) -> Vec<u8> {
+    pub(crate) fn take_body(&mut self) -> Vec<u8> {
         let mut got = Vec::new();
         let segments = std::mem::take(&mut self.of_others).into_iter().chain(drain(&mut self.client));
         for segment in segments.collect::<Vec<_>>() {
@@ -389,14 +389,14 @@ impl Script {
     }
 
     /// Likewise on a connection that the host has accepted, where its next number is `seq`.
-    pub fn store_on_host_connection(&mut self, seq: Seq, body: &[u8]) {
+    pub(crate) fn store_on_host_connection(&mut self, seq: Seq, body: &[u8]) {
         self.ask(60_000);
         self.store_from_host(seq, body);
     }
 
     fn store_from_host(&mut self, mut seq: Seq, body: &[u8]) {
         let request = self.take_at_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
-        assert_eq!(request.payload, Script::request());
+        assert_eq!(request.payload, Self::request());
         let mut reply = format!(
             "HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: {}\r\nETag: \"x\"\r\n\r\n",
             body.len()
@@ -422,14 +422,14 @@ impl Script {
     }
 
     /// The client asks, and has `window` bytes of room.
-    pub fn ask(&mut self, window: u16) {
-        self.send_client(Flags::ACK | Flags::PSH, window, Script::request());
-        self.seq += Script::request().len() as u32;
+    pub(crate) fn ask(&mut self, window: u16) {
+        self.send_client(Flags::ACK | Flags::PSH, window, Self::request());
+        self.seq += Self::request().len() as u32;
     }
 
     /// A client asks on a connection of its own, and the host answers by `serve` if the request comes to it, after as much time as that says. Then the card
     /// asks as it wants to. The client's reply, and whether it came from the card.
-    pub fn visit(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
+    pub(crate) fn visit(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
         self.client_port = self.client_port % 60_000 + 1;
         let outcome = self.ask_as(address, request, serve);
         self.answer_card(serve);
@@ -437,7 +437,7 @@ impl Script {
     }
 
     /// The card asks as it wants to.
-    pub fn answer_card(&mut self, serve: &mut Serve<'_>) {
+    pub(crate) fn answer_card(&mut self, serve: &mut Serve<'_>) {
         while let Some(own) = self.card.poll_recheck() {
             let client = Some((nicache_http::own_address(own.head.len() as u64), 4711));
             let header = own.preface.map(|version| proxy_header(version, client, (SERVER.into(), own.port)));
@@ -482,13 +482,13 @@ impl Script {
     }
 
     /// The client acknowledges everything before [`Script::ack`].
-    pub fn acknowledge(&mut self, window: u16) {
+    pub(crate) fn acknowledge(&mut self, window: u16) {
         self.send_client(Flags::ACK, window, b"");
     }
 
     /// So many SYNs from elsewhere, each of another client. What they are answered with is not looked at.
-    pub fn flood(&mut self, syns: u16) {
-        let mut end = Script::end_of([10, 9, 9, 9], 1);
+    pub(crate) fn flood(&mut self, syns: u16) {
+        let mut end = Self::end_of([10, 9, 9, 9], 1);
         self.take_turns(&mut end);
         for _ in 0..syns {
             self.client_port += 1;
@@ -500,7 +500,7 @@ impl Script {
     }
 
     /// The client sends a segment of its own making at [`Script::seq`].
-    pub fn send_client(&mut self, flags: Flags, window: u16, payload: &[u8]) {
+    pub(crate) fn send_client(&mut self, flags: Flags, window: u16, payload: &[u8]) {
         let timestamps = self.timestamps.then_some(Timestamps { val: self.tsval, ecr: 0 });
         let head = HeadRepr {
             src_port: self.client_port,
@@ -522,7 +522,7 @@ impl Script {
     }
 
     /// The host sends a segment.
-    pub fn send_host(&mut self, flags: Flags, seq: Seq, ack: Seq, payload: &[u8]) {
+    pub(crate) fn send_host(&mut self, flags: Flags, seq: Seq, ack: Seq, payload: &[u8]) {
         let timestamps = self.host_timestamps.then_some(Timestamps { val: 1, ecr: self.tsval });
         let head = HeadRepr {
             src_port: 80,
@@ -541,7 +541,7 @@ impl Script {
     }
 
     /// What both ends send in `speak` comes to the card at once: it looks at the ports once.
-    pub fn in_one_burst(&mut self, speak: impl FnOnce(&mut Script)) {
+    pub(crate) fn in_one_burst(&mut self, speak: impl FnOnce(&mut Self)) {
         self.piling = true;
         speak(self);
         self.piling = false;
@@ -558,7 +558,7 @@ impl Script {
     }
 
     /// Time passes, in steps of 5 ms.
-    pub fn wait(&mut self, time: Duration) {
+    pub(crate) fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
             self.now += Duration::from_millis(5);
@@ -567,18 +567,18 @@ impl Script {
     }
 
     /// The card looks once, after `time`.
-    pub fn poll_once_after(&mut self, time: Duration) {
+    pub(crate) fn poll_once_after(&mut self, time: Duration) {
         self.now += time;
         self.card.poll(self.now, self.unix_s).expect("ports in memory do not break");
     }
 
     /// What the card has sent to the client.
-    pub fn take_at_client(&mut self) -> Vec<Segment> {
+    pub(crate) fn take_at_client(&mut self) -> Vec<Segment> {
         drain(&mut self.client)
     }
 
     /// What the card has sent to the host.
-    pub fn take_at_host(&mut self) -> Vec<Segment> {
+    pub(crate) fn take_at_host(&mut self) -> Vec<Segment> {
         drain(&mut self.host)
     }
 }

@@ -64,11 +64,11 @@ struct Site {
 }
 
 impl Site {
-    fn new(takes: Duration, changes: bool) -> Site {
+    fn new(takes: Duration, changes: bool) -> Self {
         let script = Script::with_ages(Class::Dynamic, AgeBounds::default());
         *script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
         let begun = script.now;
-        Site { script, chance: Chance(7), takes, begun, changes, refuses: None, minutes: 0, all: Count::default() }
+        Self { script, chance: Chance(7), takes, begun, changes, refuses: None, minutes: 0, all: Count::default() }
     }
 
     /// Somebody visits some page.

@@ -14,7 +14,7 @@ struct Changed {
 }
 
 impl Changed {
-    fn new(usual: Duration) -> Changed {
+    fn new(usual: Duration) -> Self {
         let mut script = Script::with_class(Handshake::Card, Class::Dynamic);
         for (number, stored) in [(1, 0), (2, 1)] {
             let mut client = script.open_as([10, 0, 0, 10 + number], 41_000 + u16::from(number));
@@ -29,7 +29,7 @@ impl Changed {
             (0..3).map(|number| script.open_as([10, 0, 0, 20 + number], 42_000 + u16::from(number))).collect();
         *script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
         script.table.record_change(SOURCE);
-        Changed { script, clients }
+        Self { script, clients }
     }
 
     fn with<T>(&mut self, client: usize, job: impl FnOnce(&mut Script) -> T) -> T {
@@ -69,8 +69,8 @@ impl Changed {
     }
 
     /// The page is asked for by a client of its own whose request the host has, and is not an entry again yet.
-    fn first(usual: Duration) -> (Changed, AtHost) {
-        let mut changed = Changed::new(usual);
+    fn first(usual: Duration) -> (Self, AtHost) {
+        let mut changed = Self::new(usual);
         changed.ask(0);
         changed.script.wait(Duration::from_millis(5));
         let first = changed.take_request(0).expect("the first one goes to the server");

@@ -5,19 +5,19 @@
 
 use nicache_http::*;
 
-pub fn config() -> KeyConfig {
+pub(crate) fn config() -> KeyConfig {
     KeyConfig::new([42; 16]).allow_cookie("_ga*").allow_header("X-Harmless")
 }
 
 /// An outcome without its borrows, to compare outcomes of different buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub(crate) enum Seen {
     Partial,
     Complete { head_len: usize, key: Key, target: Vec<u8>, host: Vec<u8>, headers: usize, keep_alive: bool },
     Bypass(BypassReason, Extent),
 }
 
-pub fn see_request(bytes: &[u8]) -> Seen {
+pub(crate) fn see_request(bytes: &[u8]) -> Seen {
     let mut scratch = HeaderScratch::new();
     match parse_request(bytes, &mut scratch, &config()) {
         RequestOutcome::Partial => Seen::Partial,
@@ -55,7 +55,7 @@ fn check_strictness(head: &[u8], headers: usize) {
     assert!(lower.windows(6).filter(|window| *window == b"\nhost:").count() <= 1);
 }
 
-pub fn request(bytes: &[u8]) {
+pub(crate) fn request(bytes: &[u8]) {
     let whole = see_request(bytes);
     match &whole {
         Seen::Partial => assert!(bytes.len() < HEAD_BYTES_MAX),
@@ -125,7 +125,7 @@ fn is_cut(tokens: &Tokens) -> bool {
 }
 
 /// The first bytes of a connection.
-pub fn preface(bytes: &[u8]) {
+pub(crate) fn preface(bytes: &[u8]) {
     let whole = parse_preface(bytes);
     let mut decided = None;
     for at in prefixes(bytes).filter(|at| *at < bytes.len()) {
@@ -144,7 +144,7 @@ pub fn preface(bytes: &[u8]) {
     }
 }
 
-pub fn reply(bytes: &[u8]) {
+pub(crate) fn reply(bytes: &[u8]) {
     for method in [Method::Get, Method::Head, Method::Other] {
         let outcome = parse_reply(bytes, method);
         let ReplyOutcome::Complete(head) = outcome else {
@@ -192,7 +192,7 @@ fn template(head: &[u8]) {
 }
 
 /// What a follower makes of the pieces: content, end, fault, plainness.
-pub fn follow(framing: Framing, pieces: &[&[u8]]) -> (Vec<u8>, Option<usize>, Option<BodyFault>, bool) {
+pub(crate) fn follow(framing: Framing, pieces: &[&[u8]]) -> (Vec<u8>, Option<usize>, Option<BodyFault>, bool) {
     let mut follower = Follower::new(framing);
     let mut content = Vec::new();
     let mut before = 0;
@@ -210,7 +210,7 @@ pub fn follow(framing: Framing, pieces: &[&[u8]]) -> (Vec<u8>, Option<usize>, Op
 }
 
 /// The first three bytes choose the framing and the piece lengths, the rest is the body.
-pub fn body(bytes: &[u8]) {
+pub(crate) fn body(bytes: &[u8]) {
     let [choice, first, second, rest @ ..] = bytes else {
         return;
     };
@@ -237,7 +237,7 @@ pub fn body(bytes: &[u8]) {
 }
 
 /// Two validators and a condition, each ended by a line feed.
-pub fn conditional(bytes: &[u8]) {
+pub(crate) fn conditional(bytes: &[u8]) {
     let mut fields = bytes.split(|b| *b == b'\n').map(|field| (!field.is_empty()).then_some(field));
     let mut next = || fields.next().flatten();
     let (etag, last_modified) = (next(), next());
@@ -274,7 +274,7 @@ pub fn conditional(bytes: &[u8]) {
 
 /// A length, If-Range, an entity tag and a Last-Modified, each ended by a line feed, and a Range: the two readings agree, and what is
 /// learned from a reply with these ranges writes it again.
-pub fn ranges(bytes: &[u8]) {
+pub(crate) fn ranges(bytes: &[u8]) {
     let mut fields = bytes.splitn(5, |b| *b == b'\n');
     let mut next = || fields.next().unwrap_or_default();
     let (len, if_range, etag, last_modified, range) = (next(), next(), next(), next(), next());

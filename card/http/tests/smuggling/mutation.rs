@@ -102,7 +102,7 @@ const LINES: &[&str] = &[
 ];
 
 /// All that follow from a seed, without end.
-pub fn mutations(seed: u64) -> impl Iterator<Item = Vec<u8>> {
+pub(crate) fn mutations(seed: u64) -> impl Iterator<Item = Vec<u8>> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     std::iter::repeat_with(move || {
         let mut below = |limit: usize| {

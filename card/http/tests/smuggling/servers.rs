@@ -11,7 +11,7 @@ const START: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// A server that runs until it is dropped.
-pub struct Server {
+pub(crate) struct Server {
     pub name: &'static str,
     port: u16,
     process: Child,
@@ -20,7 +20,7 @@ pub struct Server {
 
 /// One reply, as far as it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     /// What the server took the request for: method, target, Host, and its bytes of content if the server counts them.
     pub echo: Option<(String, String, String, Option<u64>)>,
@@ -28,14 +28,14 @@ pub struct Answer {
 
 /// What came of a conversation.
 #[derive(Clone, Debug)]
-pub struct Talk {
+pub(crate) struct Talk {
     pub answers: Vec<Answer>,
     /// The server ended the connection.
     pub is_closed: bool,
 }
 
 /// All servers that are there. Says which are not.
-pub fn start_all() -> Vec<Server> {
+pub(crate) fn start_all() -> Vec<Server> {
     let servers: Vec<Server> = [nginx(), apache(), node(), go()].into_iter().flatten().collect();
     assert!(!servers.is_empty(), "no server to compare with (tools/setup test)");
     servers
@@ -141,7 +141,7 @@ fn free_port() -> u16 {
 
 impl Server {
     /// Waits until it listens.
-    fn wait(mut self) -> Server {
+    fn wait(mut self) -> Self {
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(begun.elapsed() < START, "{} does not listen: {:?}", self.name, self.process.try_wait());
@@ -151,7 +151,7 @@ impl Server {
     }
 
     /// Reads its port from its standard output.
-    fn told(mut self) -> Server {
+    fn told(mut self) -> Self {
         let mut line = String::new();
         BufReader::new(self.process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.port = line.trim().parse().unwrap_or_else(|_| panic!("{} says {line:?}", self.name));
@@ -160,7 +160,7 @@ impl Server {
 
     /// Sends the bytes in one piece, and reads until as many `replies` have come, the server closes, or it says nothing for a while.
     /// `heads`: which replies have no content, since they are to HEAD.
-    pub fn talk(&self, bytes: &[u8], heads: &[bool]) -> Talk {
+    pub(crate) fn talk(&self, bytes: &[u8], heads: &[bool]) -> Talk {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(SILENCE)).unwrap();
         stream.set_nodelay(true).unwrap();

@@ -17,8 +17,8 @@ struct Neighbours {
 }
 
 impl QueueLinks {
-    pub(super) fn new(capacity: usize) -> QueueLinks {
-        QueueLinks(vec![Neighbours { before: NONE, after: NONE }; capacity].into_boxed_slice())
+    pub(super) fn new(capacity: usize) -> Self {
+        Self(vec![Neighbours { before: NONE, after: NONE }; capacity].into_boxed_slice())
     }
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Queue {
 }
 
 impl Default for Queue {
-    fn default() -> Queue {
-        Queue { front: NONE, back: NONE, len: 0 }
+    fn default() -> Self {
+        Self { front: NONE, back: NONE, len: 0 }
     }
 }
 

@@ -46,8 +46,8 @@ pub(super) struct Ranked {
 }
 
 impl Default for Tracked {
-    fn default() -> Tracked {
-        Tracked {
+    fn default() -> Self {
+        Self {
             links: Links::default(),
             bytes: 0,
             popularity: 0.0,
@@ -103,7 +103,7 @@ fn moving_average(popularity: f32, count: u32, alpha: f32) -> f32 {
 }
 
 impl Ranked {
-    pub(super) fn order(&self, other: &Ranked) -> Ordering {
+    pub(super) fn order(&self, other: &Self) -> Ordering {
         (other.score.total_cmp(&self.score))
             .then(other.inserted.cmp(&self.inserted))
             .then(other.cacheable.cmp(&self.cacheable))

@@ -38,9 +38,9 @@ struct Counter {
 
 impl Sketch {
     /// At least `counters` of them (at most 2^40), in a power of two of blocks: half a byte each.
-    pub(super) fn new(counters: u64) -> Sketch {
+    pub(super) fn new(counters: u64) -> Self {
         let blocks = counters.min(1 << 40).div_ceil(COUNTERS_PER_BLOCK).next_power_of_two();
-        Sketch { blocks: vec![Block::default(); blocks as usize].into_boxed_slice(), requests: 0 }
+        Self { blocks: vec![Block::default(); blocks as usize].into_boxed_slice(), requests: 0 }
     }
 
     /// Counts a request for `key`; every `sample`th halves all counters (the paper's reset).

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use nicache_policy::{Admission, Incoming, Key, Policy, Removal};
 
-pub struct Cache<P> {
+pub(crate) struct Cache<P> {
     pub policy: P,
     pub objects: HashMap<u64, u64>,
     pub bytes: u64,
@@ -15,12 +15,12 @@ pub struct Cache<P> {
 }
 
 impl<P: Policy> Cache<P> {
-    pub fn new(policy: P, bytes_max: u64) -> Cache<P> {
-        Cache { policy, objects: HashMap::new(), bytes: 0, bytes_max, hits: 0, misses: 0, evicted: Vec::new() }
+    pub(crate) fn new(policy: P, bytes_max: u64) -> Self {
+        Self { policy, objects: HashMap::new(), bytes: 0, bytes_max, hits: 0, misses: 0, evicted: Vec::new() }
     }
 
     /// One request; true if it was a hit.
-    pub fn request(&mut self, key: u64, bytes: u64) -> bool {
+    pub(crate) fn request(&mut self, key: u64, bytes: u64) -> bool {
         if self.objects.contains_key(&key) {
             self.policy.handle_hit(Key(key));
             self.hits += 1;
@@ -50,7 +50,7 @@ impl<P: Policy> Cache<P> {
         assert_eq!((occupancy.objects, occupancy.bytes), (self.objects.len(), self.bytes));
     }
 
-    pub fn remove(&mut self, key: u64, removal: Removal) {
+    pub(crate) fn remove(&mut self, key: u64, removal: Removal) {
         let bytes = self.objects.remove(&key).expect("only what is there is removed");
         self.bytes -= bytes;
         self.policy.handle_remove(Key(key), removal);

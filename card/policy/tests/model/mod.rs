@@ -3,10 +3,10 @@
 use nicache_policy::{Admission, Incoming, Key, Policy, Removal, TableFull};
 use proptest::prelude::*;
 
-pub const BYTES_MAX: u64 = 1000;
+pub(crate) const BYTES_MAX: u64 = 1000;
 
 /// What is in memory, found by search.
-pub trait Model {
+pub(crate) trait Model {
     /// An object that is there is used.
     fn hit(&mut self, key: u64);
     /// One that is not there comes, for which there is room, or one that is there has a new size.
@@ -18,7 +18,7 @@ pub trait Model {
 }
 
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Hit(u64),
     Miss(u64, Option<u64>),
     Insert(u64, u64),
@@ -27,7 +27,7 @@ pub enum Step {
     Evict(Option<u64>),
 }
 
-pub fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = 0u64..16;
     let removal = prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
     let step = prop_oneof![
@@ -41,7 +41,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..400)
 }
 
-pub fn compare<P: Policy, M: Model>(
+pub(crate) fn compare<P: Policy, M: Model>(
     mut policy: P,
     mut model: M,
     objects_max: usize,
@@ -96,7 +96,7 @@ pub fn compare<P: Policy, M: Model>(
 }
 
 /// Sizes beyond all memory, and a policy of no objects.
-pub fn endure_senseless_sizes<P: Policy>(new: impl Fn(u64, u32) -> P) {
+pub(crate) fn endure_senseless_sizes<P: Policy>(new: impl Fn(u64, u32) -> P) {
     let mut policy = new(0, 4);
     for key in 0..4 {
         policy.handle_insert(Key(key), u64::MAX).unwrap();

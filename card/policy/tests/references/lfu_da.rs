@@ -7,7 +7,7 @@ use nicache_policy::{Occupancy, Removal};
 use crate::naive::Model;
 
 #[derive(Default)]
-pub struct Formula {
+pub(crate) struct Formula {
     /// Bytes, uses, `K`, time of the last use.
     objects: HashMap<u64, [u64; 4]>,
     bytes: u64,

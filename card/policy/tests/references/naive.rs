@@ -5,10 +5,10 @@ use std::ops::Range;
 use nicache_policy::{Admission, Incoming, Key, Occupancy, Policy, Removal, TableFull};
 use proptest::prelude::*;
 
-pub const BYTES_MAX: u64 = 1000;
+pub(crate) const BYTES_MAX: u64 = 1000;
 
 /// What is in memory, found by search.
-pub trait Model: Send {
+pub(crate) trait Model: Send {
     fn contains(&self, key: u64) -> bool;
     /// An object that is there is used.
     fn hit(&mut self, key: u64);
@@ -24,7 +24,7 @@ pub trait Model: Send {
 }
 
 /// A model as a policy that admits everything that fits.
-pub struct Naive<M> {
+pub(crate) struct Naive<M> {
     pub model: M,
     pub bytes_max: u64,
     pub objects_max: usize,
@@ -33,8 +33,8 @@ pub struct Naive<M> {
 }
 
 impl<M: Model> Naive<M> {
-    pub fn new(model: M, bytes_max: u64, objects_max: usize) -> Naive<M> {
-        Naive { model, bytes_max, objects_max, resize_is_use: true }
+    pub(crate) fn new(model: M, bytes_max: u64, objects_max: usize) -> Self {
+        Self { model, bytes_max, objects_max, resize_is_use: true }
     }
 }
 
@@ -83,7 +83,7 @@ impl<M: Model> Policy for Naive<M> {
 }
 
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Request(u64),
     Hit(u64),
     Miss(u64, Option<u64>),
@@ -98,7 +98,7 @@ pub enum Step {
     Simulate(u64, u64),
 }
 
-pub fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     const KEYS: Range<u64> = 0..24;
     let removal = prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
     // Multiples make limits be met exactly.
@@ -118,7 +118,11 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Whether both answer alike, whatever is asked.
-pub fn compare<P: Policy, Q: Policy>(mut policy: P, mut model: Q, steps: Vec<Step>) -> Result<(), TestCaseError> {
+pub(crate) fn compare<P: Policy, Q: Policy>(
+    mut policy: P,
+    mut model: Q,
+    steps: Vec<Step>,
+) -> Result<(), TestCaseError> {
     for step in steps {
         let incoming = |but: Option<u64>| but.map(|key| Incoming { key: Key(key), bytes: 1 });
         match step {
@@ -191,7 +195,7 @@ fn simulate_one<P: Policy>(policy: &mut P, key: u64, bytes: u64) -> (bool, Vec<K
 }
 
 /// One step for the sake of the step.
-pub fn endure_step<P: Policy>(policy: &mut P, step: &Step, stretch: impl Fn(u64) -> u64) {
+pub(crate) fn endure_step<P: Policy>(policy: &mut P, step: &Step, stretch: impl Fn(u64) -> u64) {
     let incoming = |but: Option<u64>| but.map(|key| Incoming { key: Key(key), bytes: stretch(key) });
     match *step {
         Step::Request(key) => _ = policy.handle_request(Key(key)),
@@ -219,7 +223,7 @@ pub fn endure_step<P: Policy>(policy: &mut P, step: &Step, stretch: impl Fn(u64)
 }
 
 /// Sizes beyond all memory, and a policy of no objects.
-pub fn endure_senseless_sizes<P: Policy>(new: impl Fn(u64, u32) -> P) {
+pub(crate) fn endure_senseless_sizes<P: Policy>(new: impl Fn(u64, u32) -> P) {
     for bytes_max in [0, 1, u64::MAX] {
         let mut policy = new(bytes_max, 4);
         for key in 0..4 {

@@ -6,14 +6,14 @@ use proptest::prelude::*;
 use crate::naive::{BYTES_MAX, Model, Naive, compare, endure_senseless_sizes, steps};
 use crate::traces::simulate;
 
-pub struct Bag {
+pub(crate) struct Bag {
     objects: Vec<(u64, u64)>,
     state: u64,
 }
 
 impl Bag {
-    pub fn new(seed: u64) -> Bag {
-        Bag { objects: Vec::new(), state: seed.wrapping_add(0x9E37_79B9_7F4A_7C15) }
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { objects: Vec::new(), state: seed.wrapping_add(0x9E37_79B9_7F4A_7C15) }
     }
 
     /// The output of SplitMix64 for the present state.

@@ -8,7 +8,7 @@ use crate::naive::{BYTES_MAX, Model, Naive, compare, endure_senseless_sizes, ste
 /// Oldest first; key, bytes, uses.
 type Fifo = Vec<(u64, u64, u8)>;
 
-pub struct Queues {
+pub(crate) struct Queues {
     small: Fifo,
     main: Fifo,
     ghosts: Fifo,
@@ -32,8 +32,8 @@ fn take(fifo: &mut Fifo, key: u64) -> Option<(u64, u64, u8)> {
 
 impl Queues {
     /// Shares in tenths.
-    pub fn new(bytes_max: u64, objects_max: usize, small: u64, ghosts: u64, uses_to_main: u8) -> Queues {
-        Queues {
+    pub(crate) fn new(bytes_max: u64, objects_max: usize, small: u64, ghosts: u64, uses_to_main: u8) -> Self {
+        Self {
             small: Fifo::new(),
             main: Fifo::new(),
             ghosts: Fifo::new(),

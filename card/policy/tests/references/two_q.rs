@@ -8,7 +8,7 @@ use crate::naive::{BYTES_MAX, Model, Naive, compare, endure_senseless_sizes, ste
 /// The next to go first; key and bytes.
 type Line = Vec<(u64, u64)>;
 
-pub struct Queues {
+pub(crate) struct Queues {
     a1_in: Line,
     a1_out: Line,
     am: Line,
@@ -30,8 +30,8 @@ fn take(line: &mut Line, key: u64) -> Option<(u64, u64)> {
 
 impl Queues {
     /// Shares in eighths.
-    pub fn new(bytes_max: u64, objects_max: usize, kin: u64, kout: u64) -> Queues {
-        Queues {
+    pub(crate) fn new(bytes_max: u64, objects_max: usize, kin: u64, kout: u64) -> Self {
+        Self {
             a1_in: Line::new(),
             a1_out: Line::new(),
             am: Line::new(),

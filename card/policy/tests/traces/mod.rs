@@ -14,10 +14,10 @@ const BLOCK_BYTES: u64 = 4096;
 const VSCSI_RECORD_BYTES: usize = 32;
 
 /// Key and size of each request.
-pub type Requests = Vec<(u64, u64)>;
+pub(crate) type Requests = Vec<(u64, u64)>;
 
 /// A trace by its name in the golden table.
-pub fn load(name: &str) -> Requests {
+pub(crate) fn load(name: &str) -> Requests {
     match name {
         "blog" => blog(),
         "epa" => epa(),
@@ -105,7 +105,7 @@ fn unpack(name: &str) -> Vec<u8> {
 }
 
 /// Misses and missed bytes of a memory of `bytes_max`, whose directory is the policy.
-pub fn simulate<P: Policy>(mut policy: P, bytes_max: u64, requests: &[(u64, u64)]) -> (u64, u64) {
+pub(crate) fn simulate<P: Policy>(mut policy: P, bytes_max: u64, requests: &[(u64, u64)]) -> (u64, u64) {
     let (mut misses, mut missed_bytes) = (0, 0);
     for &(key, bytes) in requests {
         let incoming = Incoming { key: Key(key), bytes };

@@ -72,7 +72,7 @@ impl Figure {
 }
 
 /// The same with sizes, in the order of the trait's calls.
-pub struct Lists {
+pub(crate) struct Lists {
     /// T1, T2, B1, B2; most recently used in front.
     lists: [Vec<(Key, u64)>; 4],
     p: f64,
@@ -86,8 +86,8 @@ const B1: usize = 2;
 const B2: usize = 3;
 
 impl Lists {
-    pub fn new(bytes_max: u64, objects_max: usize) -> Lists {
-        Lists { lists: Default::default(), p: 0.0, bytes_max, objects_max }
+    pub(crate) fn new(bytes_max: u64, objects_max: usize) -> Self {
+        Self { lists: Default::default(), p: 0.0, bytes_max, objects_max }
     }
     fn find(&self, key: Key) -> Option<usize> {
         (0..4).find(|&list| self.lists[list].iter().any(|object| object.0 == key))

@@ -7,7 +7,7 @@ use nicache_policy::{Admission, Incoming, Key, Lirs, LirsConfig, Occupancy, Poli
 use proptest::prelude::*;
 
 /// S and Q.
-pub struct Stack {
+pub(crate) struct Stack {
     /// S, from its top.
     stack: Vec<Key>,
     /// Q, from its front.
@@ -31,11 +31,11 @@ fn take(keys: &mut Vec<Key>, key: Key) -> bool {
 }
 
 impl Stack {
-    pub fn new(bytes_max: u64, objects_max: usize, hir_share: f64, sized_hir_share: f64) -> Stack {
+    pub(crate) fn new(bytes_max: u64, objects_max: usize, hir_share: f64, sized_hir_share: f64) -> Self {
         let hir_bytes = ((bytes_max as f64 * hir_share) as u64).max(1);
         let sized_hir_bytes = ((bytes_max as f64 * sized_hir_share) as u64).max(hir_bytes);
         let hir_objects = ((objects_max as f64 * hir_share) as usize).max(1);
-        Stack {
+        Self {
             stack: Vec::new(),
             queue: Vec::new(),
             lirs: Vec::new(),

@@ -6,7 +6,7 @@ use nicache_policy::{Admission, Incoming, Key, Lfu, Lrfu, LrfuConfig, Lru, Occup
 use proptest::prelude::*;
 
 /// What is in memory.
-pub struct Values {
+pub(crate) struct Values {
     objects: Vec<Valued>,
     lambda: f64,
     now: u64,
@@ -25,8 +25,8 @@ struct Valued {
 }
 
 impl Values {
-    pub fn new(bytes_max: u64, objects_max: usize, lambda: f64) -> Values {
-        Values { objects: Vec::new(), lambda, now: 0, uses: 0, bytes_max, objects_max }
+    pub(crate) fn new(bytes_max: u64, objects_max: usize, lambda: f64) -> Self {
+        Self { objects: Vec::new(), lambda, now: 0, uses: 0, bytes_max, objects_max }
     }
     fn weight(&self, since: u64) -> f64 {
         0.5f64.powf(self.lambda * (self.now - since) as f64)

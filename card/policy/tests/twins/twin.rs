@@ -3,10 +3,10 @@
 use nicache_policy::{Admission, Incoming, Key, Policy, Removal};
 use proptest::prelude::*;
 
-pub const KEYS: u64 = 24;
+pub(crate) const KEYS: u64 = 24;
 
 #[derive(Clone, Debug)]
-pub enum Call {
+pub(crate) enum Call {
     /// What a simulator does for one request.
     Request(u64, u64),
     Hit(u64),
@@ -17,7 +17,7 @@ pub enum Call {
 }
 
 /// Calls in any order. Most are whole requests, so that states come up as in a real cache.
-pub fn calls() -> impl Strategy<Value = Vec<Call>> {
+pub(crate) fn calls() -> impl Strategy<Value = Vec<Call>> {
     let key = 0..KEYS;
     let bytes = prop_oneof![30 => 0u64..400, 1 => Just(u64::MAX), 1 => Just(1000u64)];
     let removal = prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
@@ -32,7 +32,7 @@ pub fn calls() -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 0..400)
 }
 
-pub fn compare(
+pub(crate) fn compare(
     policy: &mut impl Policy,
     model: &mut impl Policy,
     bytes_max: u64,
@@ -85,7 +85,7 @@ pub fn compare(
 }
 
 /// One request of a simulator: whether it was a hit, and what it evicted.
-pub fn request(policy: &mut impl Policy, key: u64, bytes: u64, bytes_max: u64) -> (bool, Vec<Key>) {
+pub(crate) fn request(policy: &mut impl Policy, key: u64, bytes: u64, bytes_max: u64) -> (bool, Vec<Key>) {
     let (key, mut evicted) = (Key(key), Vec::new());
     if policy.handle_request(key) {
         return (true, evicted);
@@ -107,7 +107,7 @@ pub fn request(policy: &mut impl Policy, key: u64, bytes: u64, bytes_max: u64) -
 }
 
 /// Sizes beyond all memory, and a policy of no objects.
-pub fn endure_senseless_sizes<P: Policy>(new: impl Fn(u64, u32) -> P) {
+pub(crate) fn endure_senseless_sizes<P: Policy>(new: impl Fn(u64, u32) -> P) {
     let mut policy = new(0, 4);
     for key in 0..4 {
         policy.handle_insert(Key(key), u64::MAX).unwrap();

@@ -8,7 +8,7 @@ use nicache_policy::{Admission, Incoming, Key, Lru, Occupancy, Policy, Removal, 
 use proptest::prelude::*;
 
 /// The parts of the memory.
-pub struct Lists {
+pub(crate) struct Lists {
     /// Window, probation, protected; most recently used in front.
     lists: [Vec<(Key, u64)>; 3],
     counts: HashMap<Key, u32>,
@@ -25,12 +25,12 @@ const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
 
 impl Lists {
-    pub fn new(bytes_max: u64, objects_max: usize, window_share: f64, protected_share: f64) -> Lists {
+    pub(crate) fn new(bytes_max: u64, objects_max: usize, window_share: f64, protected_share: f64) -> Self {
         let share = |all: u64, share: f64| (all as f64 * share) as u64;
         let objects = objects_max as u64;
         let window_objects = share(objects, window_share).max(1);
         let window_bytes = share(bytes_max, window_share).max(bytes_max / objects);
-        Lists {
+        Self {
             lists: Default::default(),
             counts: HashMap::new(),
             requests: 0,

@@ -20,14 +20,14 @@ pub(super) struct Draw {
 
 impl Draw {
     /// One sequence for all frames.
-    pub(super) fn new(seed: u64) -> Draw {
-        Draw { whole: SplitMix64::new(seed), lanes: None }
+    pub(super) fn new(seed: u64) -> Self {
+        Self { whole: SplitMix64::new(seed), lanes: None }
     }
 
     /// A sequence for each lane. Costs 512 KB.
-    pub(super) fn with_lanes(seed: u64, lane_of: LaneOf) -> Draw {
+    pub(super) fn with_lanes(seed: u64, lane_of: LaneOf) -> Self {
         let lanes = (0..=u16::MAX).map(|lane| lane_generator(seed, lane)).collect();
-        Draw { whole: SplitMix64::new(seed), lanes: Some((lane_of, lanes)) }
+        Self { whole: SplitMix64::new(seed), lanes: Some((lane_of, lanes)) }
     }
 
     /// All sequences from their beginning.

@@ -27,7 +27,7 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    pub(super) fn new() -> Result<Namespace, String> {
+    pub(super) fn new() -> Result<Self, String> {
         let (jobs, inbox) = channel::<Job>();
         let (started, start) = channel();
         let thread = std::thread::spawn(move || {
@@ -42,7 +42,7 @@ impl Namespace {
             Err(errno @ Errno::PERM) => return Err(format!("no network namespace: {errno}")),
             Err(errno) => panic!("no network namespace: {errno}"),
         }
-        Ok(Namespace { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
     pub(super) fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
@@ -61,7 +61,7 @@ impl Namespace {
 
     /// Gives this namespace an interface `card0` with the addresses 10.77.0.`host` and fd77::`host`, up, whose other end is `name` in the
     /// namespace `card`.
-    pub(super) fn veth(&self, host: u8, card: &Namespace, name: &str) {
+    pub(super) fn veth(&self, host: u8, card: &Self, name: &str) {
         let thread = self.run(rustix::thread::gettid);
         let [a, b, c, d, e, _] = MAC;
         card.ip(format!(
@@ -145,7 +145,7 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    pub(super) fn start(first: impl Port + Send + 'static, second: impl Port + Send + 'static) -> Bridge {
+    pub(super) fn start(first: impl Port + Send + 'static, second: impl Port + Send + 'static) -> Self {
         let (mut first, mut second) = (Counted::new(first), Counted::new(second));
         let counters = [first.counters(), second.counters()];
         let stop = Arc::new(AtomicBool::new(false));
@@ -165,7 +165,7 @@ impl Bridge {
                 }
             }
         });
-        Bridge { stop, thread: Some(thread), counters }
+        Self { stop, thread: Some(thread), counters }
     }
 
     /// Ends the bridge and tells what went through either port.

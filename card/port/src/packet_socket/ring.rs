@@ -77,12 +77,12 @@ pub(super) fn prepare(socket: impl AsFd) -> io::Result<()> {
 
 impl Ring {
     /// Maps the ring of a socket, and goes on where its last reader has stopped.
-    pub(super) fn map(socket: BorrowedFd<'_>) -> io::Result<Ring> {
+    pub(super) fn map(socket: BorrowedFd<'_>) -> io::Result<Self> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
         let address = unsafe { mmap(std::ptr::null_mut(), RING_BYTES, protection, flags, socket, 0) }?;
         let memory = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        let mut ring = Ring { memory, next: 0 };
+        let mut ring = Self { memory, next: 0 };
         ring.next = ring.position().load(Ordering::Relaxed) % SLOTS;
         // The position is noted before slots are released: a reader that was killed in between has left some behind it.
         for _ in 0..SLOTS {

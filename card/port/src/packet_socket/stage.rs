@@ -23,8 +23,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new() -> Stage {
-        Stage { bytes: vec![[0; PLACE_BYTES]; FRAMES].into_boxed_slice(), lens: ArrayVec::new() }
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![[0; PLACE_BYTES]; FRAMES].into_boxed_slice(), lens: ArrayVec::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {

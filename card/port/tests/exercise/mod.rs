@@ -25,7 +25,7 @@ thread_local! {
 }
 
 /// A frame as a TAP or a packet socket gives it: a byte that says where its gather list is cut, a virtio-net header, and the frame.
-pub fn frame(bytes: &[u8]) {
+pub(crate) fn frame(bytes: &[u8]) {
     let Some((&cut, bytes)) = bytes.split_first() else { return };
     let Some((header, frame)) = bytes.split_first_chunk::<VIRTIO_NET_HEADER_BYTES>() else { return };
     let Ok(offload) = decode_header(header, frame) else { return };

@@ -128,7 +128,7 @@ impl Sender {
             ..News::default()
         };
         let min_rtt_us = self.path().min_rtt_us;
-        let Sender { board, rack, .. } = self;
+        let Self { board, rack, .. } = self;
         let echo = news.echo;
         let mut arrive = |range: &Range| {
             let sent_tick = tick(now).wrapping_sub(stamp.since(range.sent).div_ceil(1_000));

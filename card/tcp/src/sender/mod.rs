@@ -70,7 +70,7 @@ pub struct SenderConfig {
 
 impl Default for SenderConfig {
     fn default() -> Self {
-        SenderConfig {
+        Self {
             initial_window_segments: 10,
             rto_min: Duration::from_millis(200),
             rto_max: Duration::from_secs(60),
@@ -256,12 +256,12 @@ fn tick(now: Time) -> u32 {
 impl Sender {
     /// A sender whose first byte will be `start`; `window` is the peer's window in bytes from there.
     #[must_use]
-    pub fn new(cfg: &SenderConfig, start: Seq, peer: PeerLimits, window: u32, now: Time) -> Sender {
+    pub fn new(cfg: &SenderConfig, start: Seq, peer: PeerLimits, window: u32, now: Time) -> Self {
         let mss = u32::from(peer.mss.max(1));
         // RFC 6928 section 2: min(10 * MSS, max(2 * MSS, 14600)).
         let initial = cfg.initial_window_segments.min((14_600 / mss).max(2)).max(1);
         let initial = if cfg.initial_window_segments > 10 { cfg.initial_window_segments } else { initial };
-        Sender {
+        Self {
             cfg: *cfg,
             mss,
             sack: peer.sack,

@@ -9,7 +9,7 @@ use nicache_tcp::{AckRewrite, HeadRepr, Rewrite, SackBlocks, SackRewrite, Segmen
 use smoltcp::wire::IpProtocol;
 
 /// A frame from the wire.
-pub fn frame(bytes: &[u8]) {
+pub(crate) fn frame(bytes: &[u8]) {
     if let Some((tags, _)) = Tags::parse(bytes) {
         assert!(tags.len() <= TAGS_MAX * TAG_BYTES && tags.len().is_multiple_of(TAG_BYTES));
         assert_eq!(Tags::from_bytes(tags.bytes()), Some(tags));
@@ -63,7 +63,7 @@ fn again(bytes: &[u8], packet: &Packet, head: &SegmentHead, payload: &[u8]) {
 }
 
 /// How a rewrite changes a segment, in bytes of fixed places, and the segment.
-pub fn segment(bytes: &[u8]) {
+pub(crate) fn segment(bytes: &[u8]) {
     let Some((how, tcp)) = bytes.split_first_chunk::<24>() else { return };
     let head = parse(tcp);
     if let Ok(head) = &head {

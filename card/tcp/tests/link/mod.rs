@@ -8,32 +8,32 @@ use nicache_random::SplitMix64;
 use nicache_tcp::{AckInfo, PeerLimits, SackBlocks, Sender, SenderConfig, Seq, Time, TimeoutOutcome, TransmitKind};
 
 /// What chance decides.
-pub struct Random(SplitMix64);
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     /// The numbers of this seed.
-    pub fn new(seed: u64) -> Random {
-        Random(SplitMix64::new(seed))
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
 
     /// True in `permille` of 1000 cases.
-    pub fn chance(&mut self, permille: u32) -> bool {
+    pub(crate) fn chance(&mut self, permille: u32) -> bool {
         self.below(1_000) < u64::from(permille)
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub(crate) struct Setup {
     pub seed: u64,
     pub bytes: u32,
     pub fin: bool,
@@ -65,8 +65,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    pub fn clean(bytes: u32) -> Setup {
-        Setup {
+    pub(crate) fn clean(bytes: u32) -> Self {
+        Self {
             seed: 1,
             bytes,
             fin: true,
@@ -93,7 +93,7 @@ impl Setup {
 }
 
 #[derive(Debug, Default, Clone)]
-pub struct Report {
+pub(crate) struct Report {
     pub elapsed: Duration,
     pub segments: u64,
     pub retransmitted: u64,
@@ -226,7 +226,7 @@ impl Peer {
 }
 
 /// Runs one transfer to its end; panics if a promise of the sender is broken.
-pub fn run(setup: &Setup) -> Report {
+pub(crate) fn run(setup: &Setup) -> Report {
     let mut random = Random::new(setup.seed);
     let start = Seq(random.next() as u32);
     // A third of the runs cross the wrap of the sequence space.

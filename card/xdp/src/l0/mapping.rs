@@ -32,12 +32,12 @@ impl<T: Shared> Mapped<T> {
     ///
     /// # Errors
     /// What `mmap` says, e.g. that the array is shorter.
-    pub(super) fn new(map: BorrowedFd<'_>, len: usize) -> io::Result<Mapped<T>> {
+    pub(super) fn new(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
         let address = unsafe { mmap(std::ptr::null_mut(), bytes::<T>(len), protection, MapFlags::SHARED, map, 0) }?;
         let first = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        Ok(Mapped { first, len })
+        Ok(Self { first, len })
     }
 }
 

@@ -166,7 +166,7 @@ impl L0 {
         control: BorrowedFd<'_>,
         seed: u64,
         shards: usize,
-    ) -> Result<Vec<L0>, SteeringError> {
+    ) -> Result<Vec<Self>, SteeringError> {
         check_capabilities()?;
         let index = index_of(interface)?;
         let loaded = loaded(AT_EGRESS, PROGRAM_NAME, control, shards)?;
@@ -185,7 +185,7 @@ impl L0 {
         control: BorrowedFd<'_>,
         seed: u64,
         shards: usize,
-    ) -> Result<Vec<L0>, SteeringError> {
+    ) -> Result<Vec<Self>, SteeringError> {
         check_capabilities()?;
         let is_veth = driver(interface).map_err(step("asking for the interface's driver"))? == "veth";
         let loaded = loaded(AT_DRIVER, if is_veth { VETH_PROGRAM_NAME } else { PROGRAM_NAME }, control, shards)?;
@@ -215,7 +215,7 @@ impl L0 {
         reply_bytes_max: usize,
         seed: u64,
         shards: usize,
-    ) -> io::Result<Vec<L0>> {
+    ) -> io::Result<Vec<Self>> {
         let desks: Mapped<Desk> = Mapped::new(loaded.desk.as_fd(), shards)?;
         let places = Mapped::new(loaded.places.as_fd(), PLACES)?;
         let objects = Mapped::new(loaded.objects.as_fd(), OBJECTS * shards)?;
@@ -225,7 +225,7 @@ impl L0 {
             desk.growth_max.store(u64::MAX, SeqCst);
         }
         let arrays = Arc::new(Arrays { _held: held, desks, places, objects, seed, reply_bytes_max });
-        Ok((0..shards).map(|shard| L0 { arrays: Arc::clone(&arrays), shard, generation: 1, refused: 0 }).collect())
+        Ok((0..shards).map(|shard| Self { arrays: Arc::clone(&arrays), shard, generation: 1, refused: 0 }).collect())
     }
 
     fn desk(&self) -> &Desk {
@@ -425,7 +425,7 @@ fn loaded(
 }
 
 impl Loaded {
-    fn of(object: &libbpf_rs::Object, program: &str) -> io::Result<Loaded> {
+    fn of(object: &libbpf_rs::Object, program: &str) -> io::Result<Self> {
         let find = |name: &str| object.maps().find(|map| map.name() == OsStr::new(name));
         let map = |name: &str| {
             let map = find(name).ok_or_else(|| io::Error::other(format!("{name} is not in the object")))?;
@@ -433,7 +433,7 @@ impl Loaded {
         };
         let found = object.progs().find(|known| known.name() == OsStr::new(program));
         let found = found.ok_or_else(|| io::Error::other(format!("{program} is not in the object")))?;
-        Ok(Loaded {
+        Ok(Self {
             program: found.as_fd().try_clone_to_owned()?,
             next: find("next").map(|map| map.as_fd().try_clone_to_owned()).transpose()?,
             desk: map("desk")?,

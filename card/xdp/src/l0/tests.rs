@@ -30,21 +30,21 @@ enum Verdict {
 use Verdict::*;
 
 impl At {
-    const BOTH: [At; 2] = [At::Egress, At::Driver];
+    const BOTH: [Self; 2] = [Self::Egress, Self::Driver];
 
     fn program(self) -> &'static Aligned<[u8]> {
         match self {
-            At::Egress => AT_EGRESS,
-            At::Driver => AT_DRIVER,
+            Self::Egress => AT_EGRESS,
+            Self::Driver => AT_DRIVER,
         }
     }
 
     /// TC_ACT_REDIRECT, TC_ACT_SHOT, TC_ACT_UNSPEC; XDP_TX, XDP_DROP, XDP_PASS.
     fn verdict(self, value: u32) -> Verdict {
         match (self, value) {
-            (At::Egress, 7) | (At::Driver, 3) => Answered,
-            (At::Egress, 2) | (At::Driver, 1) => Dropped,
-            (At::Egress, u32::MAX) | (At::Driver, 2) => ToCard,
+            (Self::Egress, 7) | (Self::Driver, 3) => Answered,
+            (Self::Egress, 2) | (Self::Driver, 1) => Dropped,
+            (Self::Egress, u32::MAX) | (Self::Driver, 2) => ToCard,
             _ => panic!("{self:?} says {value}"),
         }
     }
@@ -62,7 +62,7 @@ struct Bench {
 
 impl Bench {
     /// `None` where programs cannot be loaded.
-    fn new(at: At) -> Option<Bench> {
+    fn new(at: At) -> Option<Self> {
         check_capabilities().ok()?;
         let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
@@ -75,7 +75,7 @@ impl Bench {
         let loaded = Loaded::of(&object, PROGRAM_NAME).unwrap();
         let mut shards = L0::over(&loaded, None, REPLY_BYTES_MAX, 0x1234_5678_9abc_def1, 2).unwrap().into_iter();
         let (other, l0) = (shards.next().unwrap(), shards.next().unwrap());
-        let mut bench = Bench { at, object, l0, other, control };
+        let mut bench = Self { at, object, l0, other, control };
         bench.set_control(EPOCH, u64::MAX);
         Some(bench)
     }

@@ -51,7 +51,7 @@ fn run(program: BorrowedFd<'_>, mut options: libbpf_sys::bpf_test_run_opts) -> i
 pub(super) struct Watcher(OwnedFd);
 
 impl Watcher {
-    pub(super) fn open(interface: &str, filter: BorrowedFd<'_>) -> io::Result<Watcher> {
+    pub(super) fn open(interface: &str, filter: BorrowedFd<'_>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // Without an Ethertype it receives nothing until it is bound.
         let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
@@ -75,7 +75,7 @@ impl Watcher {
         check(unsafe {
             libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
         })?;
-        Ok(Watcher(fd))
+        Ok(Self(fd))
     }
 
     /// Whether this very frame is among those that left since the last look.

@@ -23,26 +23,26 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps a ring of a socket.
-    pub(super) fn of_ring(socket: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Mapping> {
+    pub(super) fn of_ring(socket: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
         let address =
             unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, socket, offset) }?;
-        Mapping::new(address.cast(), bytes)
+        Self::new(address.cast(), bytes)
     }
 
     /// Zeroed memory, whose pages are there.
-    pub(super) fn anonymous(bytes: usize) -> io::Result<Mapping> {
+    pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
         let address =
             unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
-        Mapping::new(address.cast(), bytes)
+        Self::new(address.cast(), bytes)
     }
 
-    fn new(address: *mut u8, bytes: usize) -> io::Result<Mapping> {
+    fn new(address: *mut u8, bytes: usize) -> io::Result<Self> {
         let address = NonNull::new(address).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        Ok(Mapping { address, bytes })
+        Ok(Self { address, bytes })
     }
 
     /// A pointer to `T`s at `offset`, aligned and within the mapping; `None` if that is not so.
@@ -73,8 +73,8 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    pub(super) fn new(count: usize) -> io::Result<Chunks> {
-        Ok(Chunks { mapping: Mapping::anonymous(count * CHUNK_BYTES)? })
+    pub(super) fn new(count: usize) -> io::Result<Self> {
+        Ok(Self { mapping: Mapping::anonymous(count * CHUNK_BYTES)? })
     }
 
     /// For the kernel: address and bytes.

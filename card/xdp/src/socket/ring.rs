@@ -36,12 +36,12 @@ struct Ring<T> {
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    fn new(mapping: Mapping, offsets: &xdp_ring_offset, size: u32) -> io::Result<Ring<T>> {
+    fn new(mapping: Mapping, offsets: &xdp_ring_offset, size: u32) -> io::Result<Self> {
         let outside = || io::Error::other("the kernel places a ring outside of its mapping");
         if !size.is_power_of_two() {
             return Err(io::Error::other("the size of a ring is not a power of two"));
         }
-        Ok(Ring {
+        Ok(Self {
             producer: mapping.pointer(offsets.producer, 1).ok_or_else(outside)?,
             consumer: mapping.pointer(offsets.consumer, 1).ok_or_else(outside)?,
             flags: mapping.pointer(offsets.flags, 1).ok_or_else(outside)?,
@@ -83,10 +83,10 @@ pub(super) struct ToKernel<T> {
 }
 
 impl<T: Copy> ToKernel<T> {
-    pub(super) fn new(mapping: Mapping, offsets: &xdp_ring_offset, size: u32) -> io::Result<ToKernel<T>> {
+    pub(super) fn new(mapping: Mapping, offsets: &xdp_ring_offset, size: u32) -> io::Result<Self> {
         let ring = Ring::new(mapping, offsets, size)?;
         let (next, consumed) = (ring.producer().load(Ordering::Relaxed), ring.consumer().load(Ordering::Relaxed));
-        Ok(ToKernel { ring, next, consumed })
+        Ok(Self { ring, next, consumed })
     }
 
     /// Whether so many entries can be written.
@@ -140,10 +140,10 @@ pub(super) struct FromKernel<T> {
 }
 
 impl<T: Copy> FromKernel<T> {
-    pub(super) fn new(mapping: Mapping, offsets: &xdp_ring_offset, size: u32) -> io::Result<FromKernel<T>> {
+    pub(super) fn new(mapping: Mapping, offsets: &xdp_ring_offset, size: u32) -> io::Result<Self> {
         let ring = Ring::new(mapping, offsets, size)?;
         let (next, produced) = (ring.consumer().load(Ordering::Relaxed), ring.producer().load(Ordering::Relaxed));
-        Ok(FromKernel { ring, next, produced })
+        Ok(Self { ring, next, produced })
     }
 
     /// Looks for entries; tells how many are there.

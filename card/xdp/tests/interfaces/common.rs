@@ -8,29 +8,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub use nicache_namespaces::Namespace;
+pub(crate) use nicache_namespaces::Namespace;
 use nicache_port::*;
 
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// MAC address of host 1 (the client) or 2 (the server).
-pub fn mac(host: u8) -> [u8; 6] {
+pub(crate) fn mac(host: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, host]
 }
 
 /// A client's namespace, a server's, each with an interface `eth0`, and the card's between them with the other ends, `wire` and `host`.
-pub struct Scene {
+pub(crate) struct Scene {
     pub client: Namespace,
     pub server: Namespace,
     pub card: Namespace,
 }
 
-pub fn scene() -> Option<Scene> {
+pub(crate) fn scene() -> Option<Scene> {
     scene_with("")
 }
 
 /// `options` are those of `ip link add`, for both ends.
-pub fn scene_with(options: &str) -> Option<Scene> {
+pub(crate) fn scene_with(options: &str) -> Option<Scene> {
     let scene = Scene { client: Namespace::new()?, server: Namespace::new()?, card: Namespace::new()? };
     for (number, namespace, name) in [(1, &scene.client, "wire"), (2, &scene.server, "host")] {
         let thread = namespace.thread_id();
@@ -48,23 +48,23 @@ pub fn scene_with(options: &str) -> Option<Scene> {
 
 impl Scene {
     /// Lets both kernels at the ends send complete checksums: AF_XDP cannot tell those that are not.
-    pub fn complete_checksums(&self) {
+    pub(crate) fn complete_checksums(&self) {
         for namespace in [&self.client, &self.server] {
             namespace.command("ethtool", "-K eth0 tx off");
         }
     }
 }
 
-pub fn v4(host: u8, port: u16) -> SocketAddr {
+pub(crate) fn v4(host: u8, port: u16) -> SocketAddr {
     format!("10.77.0.{host}:{port}").parse().unwrap()
 }
 
-pub fn v6(host: u8, port: u16) -> SocketAddr {
+pub(crate) fn v6(host: u8, port: u16) -> SocketAddr {
     format!("[fd77::{host}]:{port}").parse().unwrap()
 }
 
 /// Kills the child if the test fails.
-pub struct Reaped(pub Child);
+pub(crate) struct Reaped(pub Child);
 
 impl Drop for Reaped {
     fn drop(&mut self) {
@@ -74,7 +74,7 @@ impl Drop for Reaped {
 }
 
 /// A bump in the wire between two ports.
-pub struct Bridge {
+pub(crate) struct Bridge {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     counters: [Arc<PortCounters>; 2],
@@ -82,11 +82,11 @@ pub struct Bridge {
 
 impl Bridge {
     /// `beat` is called over and over.
-    pub fn start(
+    pub(crate) fn start(
         first: impl Port + Send + 'static,
         second: impl Port + Send + 'static,
         beat: impl Fn(u64) + Send + 'static,
-    ) -> Bridge {
+    ) -> Self {
         let (mut first, mut second) = (Counted::new(first), Counted::new(second));
         let counters = [first.counters(), second.counters()];
         let stop = Arc::new(AtomicBool::new(false));
@@ -107,11 +107,11 @@ impl Bridge {
                 }
             }
         });
-        Bridge { stop, thread: Some(thread), counters }
+        Self { stop, thread: Some(thread), counters }
     }
 
     /// Ends the bridge and tells what went through either port.
-    pub fn stop(mut self) -> [PortSnapshot; 2] {
+    pub(crate) fn stop(mut self) -> [PortSnapshot; 2] {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
         self.counters.each_ref().map(|counters| counters.snapshot())
@@ -139,7 +139,7 @@ fn forward(from: &mut impl Port, to: &mut impl Port, burst: &mut Burst) -> usize
 }
 
 /// Sends `bytes` bytes from the first namespace to the second over TCP, and compares them.
-pub fn transfer(first: &Namespace, second: &Namespace, address: SocketAddr, bytes: usize) {
+pub(crate) fn transfer(first: &Namespace, second: &Namespace, address: SocketAddr, bytes: usize) {
     let listener = second.run(move || TcpListener::bind(address)).unwrap();
     let address = listener.local_addr().unwrap();
     let mut sender = first.run(move || TcpStream::connect_timeout(&address, DEADLINE)).unwrap();

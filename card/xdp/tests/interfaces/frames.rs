@@ -1,7 +1,7 @@
 //! Frames of all kinds, each with where it belongs. Lengths and checksums are right as far as the programs look at them: not at all.
 
 /// A frame and whether it is the card's if it comes from the wire (for port 80) or the host (from port 80).
-pub struct Case {
+pub(crate) struct Case {
     pub name: String,
     pub frame: Vec<u8>,
     pub is_cards: bool,
@@ -51,7 +51,7 @@ fn error(kind: u8) -> Vec<u8> {
 }
 
 /// The cases from the client (1) to the server (2), or the other way.
-pub fn cases(from_host: bool) -> Vec<Case> {
+pub(crate) fn cases(from_host: bool) -> Vec<Case> {
     let there = |service: u16| Ends { from: 1, to: 2, from_port: 40_000, to_port: service };
     let back = |service: u16| Ends { from: 2, to: 1, from_port: service, to_port: 40_000 };
     // As on this side, and what an error on this side quotes.
@@ -143,7 +143,7 @@ pub fn cases(from_host: bool) -> Vec<Case> {
 }
 
 /// The number of the case that a frame is of, if it is one.
-pub fn number(frame: &[u8]) -> Option<usize> {
+pub(crate) fn number(frame: &[u8]) -> Option<usize> {
     let (rest, number) = frame.split_last_chunk::<2>()?;
     rest.ends_with(&[0xca; 60]).then(|| usize::from(u16::from_be_bytes(*number)))
 }

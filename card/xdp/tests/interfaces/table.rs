@@ -4,7 +4,7 @@ use super::frames::{Case, cases};
 use super::*;
 
 /// Sends the cases and sees to it that each arrives in exactly one place.
-pub fn check(cases: &[Case], from: &mut impl Port, card: &mut impl Port, rest: &mut impl Port, is_alive: bool) {
+pub(crate) fn check(cases: &[Case], from: &mut impl Port, card: &mut impl Port, rest: &mut impl Port, is_alive: bool) {
     let (mut at_card, mut at_rest) = (Vec::new(), Vec::new());
     for case in cases {
         send(from, &case.frame);

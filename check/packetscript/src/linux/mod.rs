@@ -32,10 +32,10 @@ impl Linux {
     ///
     /// # Errors
     /// Not permitted, or the machine lacks something.
-    pub fn new(script: &Script) -> Result<Linux, BackendError> {
+    pub fn new(script: &Script) -> Result<Self, BackendError> {
         let (tap, listener) = namespace::create(&script.setup)?;
         let program = Program::start(listener, &script.setup)?;
-        Ok(Linux {
+        Ok(Self {
             tap,
             program,
             burst: Burst::new(64),

@@ -19,7 +19,7 @@ const INTERFACE: &str = "wire0";
 const SEND_BUFFER: &str = "4096 8388608 8388608";
 
 /// Makes it.
-pub fn create(setup: &Setup) -> Result<(TapQueue, TcpListener), BackendError> {
+pub(super) fn create(setup: &Setup) -> Result<(TapQueue, TcpListener), BackendError> {
     // A thread of its own enters the namespace and ends; what it has opened stays there.
     std::thread::scope(|scope| scope.spawn(|| inside(setup)).join())
         .unwrap_or_else(|_| Err(BackendError::Unsupported("the thread of the namespace has panicked".to_owned())))

@@ -17,7 +17,7 @@ use crate::script::{Object, ServerAction, Setup};
 const READ_BYTES: usize = 64 * 1024;
 
 /// The running program.
-pub struct Program {
+pub(super) struct Program {
     actions: Option<Sender<(ServerAction, Sender<()>)>>,
     bell: UnixStream,
     thread: Option<JoinHandle<()>>,
@@ -25,7 +25,7 @@ pub struct Program {
 
 impl Program {
     /// Starts it on a listening socket.
-    pub fn start(listener: TcpListener, setup: &Setup) -> Result<Program, BackendError> {
+    pub(super) fn start(listener: TcpListener, setup: &Setup) -> Result<Self, BackendError> {
         let pair = UnixStream::pair().and_then(|(bell, heard)| {
             bell.set_nonblocking(true)?;
             heard.set_nonblocking(true)?;
@@ -39,11 +39,11 @@ impl Program {
             .name("script server".to_owned())
             .spawn(body)
             .map_err(|error| BackendError::io("a thread", error))?;
-        Ok(Program { actions: Some(actions), bell, thread: Some(thread) })
+        Ok(Self { actions: Some(actions), bell, thread: Some(thread) })
     }
 
     /// Has it do something, and waits until it has.
-    pub fn act(&mut self, action: ServerAction) -> Result<(), BackendError> {
+    pub(super) fn act(&mut self, action: ServerAction) -> Result<(), BackendError> {
         let gone = || BackendError::Unsupported("the server's program is gone".to_owned());
         let (done, wait) = channel();
         self.actions.as_ref().ok_or_else(gone)?.send((action, done)).map_err(|_| gone())?;

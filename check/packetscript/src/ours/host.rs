@@ -27,7 +27,7 @@ struct Served {
 }
 
 /// See the module's head.
-pub struct Host {
+pub(super) struct Host {
     iface: Interface,
     sockets: SocketSet<'static>,
     served: Vec<Served>,
@@ -39,7 +39,7 @@ pub struct Host {
 
 impl Host {
     /// A host with a server of these objects.
-    pub fn new(ip: u8, mtu: u16, objects: &[Object]) -> Host {
+    pub(super) fn new(ip: u8, mtu: u16, objects: &[Object]) -> Self {
         let mut device = Queues { incoming: VecDeque::new(), outgoing: VecDeque::new(), mtu: usize::from(mtu) };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = 7;
@@ -62,18 +62,18 @@ impl Host {
                 Served { handle: sockets.add(socket), responder: Responder::default() }
             })
             .collect();
-        Host { iface, sockets, served, device, objects: objects.to_vec(), allowance: None }
+        Self { iface, sockets, served, device, objects: objects.to_vec(), allowance: None }
     }
 
     /// A frame from the card.
-    pub fn handle_frame(&mut self, frame: &[u8]) {
+    pub(super) fn handle_frame(&mut self, frame: &[u8]) {
         if let Some(packet) = frame.get(IP_AT..) {
             self.device.incoming.push_back(packet.to_vec());
         }
     }
 
     /// Works; the frames that it sends.
-    pub fn poll(&mut self, now: Duration, unix_s: u64) -> Vec<Vec<u8>> {
+    pub(super) fn poll(&mut self, now: Duration, unix_s: u64) -> Vec<Vec<u8>> {
         self.iface.poll(instant(now), &mut self.device, &mut self.sockets);
         for served in &mut self.served {
             let socket = self.sockets.get_mut::<tcp::Socket<'_>>(served.handle);
@@ -89,14 +89,14 @@ impl Host {
     }
 
     /// When it wants to be polled again.
-    pub fn next_due(&mut self, now: Duration) -> Option<Duration> {
+    pub(super) fn next_due(&mut self, now: Duration) -> Option<Duration> {
         let at = self.iface.poll_at(instant(now), &self.sockets)?;
         Some(Duration::from_micros(at.total_micros().max(0) as u64))
     }
 
     /// What the program is told to do.
     #[expect(clippy::redundant_closure_for_method_calls, reason = "the methods' own lifetimes do not fit")]
-    pub fn act(&mut self, action: ServerAction) {
+    pub(super) fn act(&mut self, action: ServerAction) {
         match action {
             ServerAction::Pause => self.allowance = Some(0),
             ServerAction::Read(bytes) => self.allowance = Some(bytes),

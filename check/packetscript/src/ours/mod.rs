@@ -55,7 +55,7 @@ impl Ours {
     ///
     /// # Errors
     /// The card does not keep an object, or is broken.
-    pub fn new(script: &Script) -> Result<Ours, BackendError> {
+    pub fn new(script: &Script) -> Result<Self, BackendError> {
         let setup = &script.setup;
         let largest = setup.objects.iter().map(|object| object.reply_bytes).max().unwrap_or(0);
         let memory_bytes = (largest * 16).max(MEMORY_BYTES_MIN);
@@ -78,7 +78,7 @@ impl Ours {
         let policy = Box::new(Lru::new(memory_bytes as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
         let card = Card::new(card_wire, card_bus, config, store, Box::new(Agreeable::default()), time(START));
-        let mut ours = Ours {
+        let mut ours = Self {
             card,
             wire,
             bus,

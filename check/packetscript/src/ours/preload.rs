@@ -17,7 +17,7 @@ const RST: u8 = 4;
 const ACK: u8 = 0x10;
 
 /// A card and its host, as far as this matters here.
-pub trait Keeper: Backend {
+pub(super) trait Keeper: Backend {
     /// Replies that the card has kept so far.
     fn stored(&self) -> u64;
 
@@ -36,7 +36,7 @@ struct Stranger {
 }
 
 /// Has the card keep the reply to each request of the script. A request that asks for the connection's end has an entry of its own.
-pub fn preload(ours: &mut dyn Keeper, setup: &Setup) -> Result<(), BackendError> {
+pub(super) fn preload(ours: &mut dyn Keeper, setup: &Setup) -> Result<(), BackendError> {
     let mut known: Vec<(&str, bool)> = Vec::new();
     for request in setup.streams.iter().flat_map(|(_, requests)| requests) {
         let key = (&*request.path, request.closes);

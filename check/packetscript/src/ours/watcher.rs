@@ -6,11 +6,11 @@ use nicache_coherence::{
 };
 
 /// The source of every reply.
-pub const SOURCE: SourceSlot = SourceSlot(7);
+pub(super) const SOURCE: SourceSlot = SourceSlot(7);
 
 /// See the module's head.
 #[derive(Default)]
-pub struct Agreeable {
+pub(super) struct Agreeable {
     answers: Vec<Answer>,
 }
 

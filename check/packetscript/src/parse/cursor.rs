@@ -3,32 +3,32 @@
 use std::time::Duration;
 
 /// Why a line cannot be read, in words.
-pub type Reason = String;
+pub(super) type Reason = String;
 
 /// What is left of a line.
 #[derive(Clone, Debug)]
-pub struct Cursor<'a> {
+pub(super) struct Cursor<'a> {
     rest: &'a str,
 }
 
 impl<'a> Cursor<'a> {
     /// All of it.
-    pub fn new(line: &'a str) -> Cursor<'a> {
+    pub(super) fn new(line: &'a str) -> Self {
         Cursor { rest: line.trim() }
     }
 
     /// What is left.
-    pub fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         self.rest
     }
 
     /// Is nothing left?
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// Takes `text`, and blanks behind it, if it is next.
-    pub fn take(&mut self, text: &str) -> bool {
+    pub(super) fn take(&mut self, text: &str) -> bool {
         match self.rest.strip_prefix(text) {
             Some(rest) => {
                 self.rest = rest.trim_start();
@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes `word` if it is the next whole word.
-    pub fn take_word(&mut self, word: &str) -> bool {
+    pub(super) fn take_word(&mut self, word: &str) -> bool {
         let mut ahead = self.clone();
         if ahead.word() == word {
             *self = ahead;
@@ -49,17 +49,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes `text`, or says that it is missing.
-    pub fn expect(&mut self, text: &str) -> Result<(), Reason> {
+    pub(super) fn expect(&mut self, text: &str) -> Result<(), Reason> {
         if self.take(text) { Ok(()) } else { Err(format!("`{text}` is expected before `{}`", self.rest)) }
     }
 
     /// The next word: up to a blank.
-    pub fn word(&mut self) -> &'a str {
+    pub(super) fn word(&mut self) -> &'a str {
         self.take_while(|c| !c.is_whitespace())
     }
 
     /// What is next as long as `wanted` says so, and takes blanks behind it.
-    pub fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
+    pub(super) fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
         let end = self.rest.find(|c| !wanted(c)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest.trim_start();
@@ -67,14 +67,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes what is before `end`, and `end`.
-    pub fn until(&mut self, end: char) -> Result<&'a str, Reason> {
+    pub(super) fn until(&mut self, end: char) -> Result<&'a str, Reason> {
         let (inside, rest) = self.rest.split_once(end).ok_or_else(|| format!("`{end}` is missing"))?;
         self.rest = rest.trim_start();
         Ok(inside.trim())
     }
 
     /// A number, perhaps negative, that fits into `T`.
-    pub fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, Reason> {
+    pub(super) fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, Reason> {
         let word = self.take_while(|c| c.is_ascii_digit() || c == '-');
         let bad = || format!("{what} is expected before `{word}{}`, a number in its range", self.rest);
         let number = word.parse::<i64>().map_err(|_| bad())?;
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A relative sequence number: up to 2^32 in either direction.
-    pub fn sequence(&mut self, what: &str) -> Result<u32, Reason> {
+    pub(super) fn sequence(&mut self, what: &str) -> Result<u32, Reason> {
         let number: i64 = self.number(what)?;
         if number.unsigned_abs() > 1 << 32 {
             return Err(format!("{what} {number} is farther away than sequence numbers reach"));
@@ -91,12 +91,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// The same, or `None` for `*`.
-    pub fn sequence_or_any(&mut self, what: &str) -> Result<Option<u32>, Reason> {
+    pub(super) fn sequence_or_any(&mut self, what: &str) -> Result<Option<u32>, Reason> {
         if self.take("*") { Ok(None) } else { self.sequence(what).map(Some) }
     }
 
     /// A time: `0.25`, `250ms`, `250us`; at most a day.
-    pub fn duration(&mut self) -> Result<Duration, Reason> {
+    pub(super) fn duration(&mut self) -> Result<Duration, Reason> {
         let digits = self.number_text();
         let unit = self.take_while(|c| c.is_ascii_alphabetic());
         let scale_ns: u64 = match unit {
@@ -127,7 +127,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Nothing may be left.
-    pub fn end(&self) -> Result<(), Reason> {
+    pub(super) fn end(&self) -> Result<(), Reason> {
         if self.rest.is_empty() { Ok(()) } else { Err(format!("nothing is expected at `{}`", self.rest)) }
     }
 }

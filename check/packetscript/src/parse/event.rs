@@ -12,7 +12,7 @@ const COUNT_MAX: u32 = 4096;
 const FLOOD_MAX: u32 = 100_000;
 
 /// Reads when, and what. `None` for the beginning of a group in any order.
-pub fn read(line: &str) -> Result<(When, Option<Event>), Reason> {
+pub(super) fn read(line: &str) -> Result<(When, Option<Event>), Reason> {
     let mut cursor = Cursor::new(line);
     let when = when(&mut cursor)?;
     let event = if cursor.take("<") {

@@ -8,7 +8,7 @@ mod segment;
 mod setup;
 
 pub use error::ParseError;
-pub use segment::FLAG_LETTERS;
+pub(crate) use segment::FLAG_LETTERS;
 
 use crate::script::{Event, Line, Script, Setup, Side, When};
 use cursor::{Cursor, Reason};

@@ -5,7 +5,7 @@ use crate::option::{OptionSpec, Stamp};
 use crate::script::OptionList;
 
 /// Reads a list of options, if one is next.
-pub fn read(cursor: &mut Cursor<'_>) -> Result<Option<OptionList>, Reason> {
+pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Option<OptionList>, Reason> {
     if !cursor.take("<") {
         return Ok(None);
     }

@@ -5,13 +5,13 @@ use super::options;
 use crate::script::{Ecn, FlagSpec, Segment};
 
 /// The letters of the control bits, from the lowest.
-pub const FLAG_LETTERS: [char; 8] = ['F', 'S', 'R', 'P', '.', 'U', 'E', 'W'];
+pub(crate) const FLAG_LETTERS: [char; 8] = ['F', 'S', 'R', 'P', '.', 'U', 'E', 'W'];
 
 /// Bytes of payload that a segment, or a row of them, may have.
 const PAYLOAD_BYTES_MAX: u32 = 1 << 24;
 
 /// Reads a segment.
-pub fn read(cursor: &mut Cursor<'_>) -> Result<Segment, Reason> {
+pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Segment, Reason> {
     let connection = connection(cursor)?;
     let ecn = if cursor.take("[") { Some(codepoint(cursor.until(']')?)?) } else { None };
     let flags = flags(cursor.word())?;
@@ -63,7 +63,7 @@ pub fn read(cursor: &mut Cursor<'_>) -> Result<Segment, Reason> {
 }
 
 /// The connection that is named, or the first.
-pub fn connection(cursor: &mut Cursor<'_>) -> Result<u16, Reason> {
+pub(super) fn connection(cursor: &mut Cursor<'_>) -> Result<u16, Reason> {
     if !cursor.take("#") {
         return Ok(1);
     }

@@ -11,7 +11,7 @@ const REPLY_BYTES_MAX: usize = 4 << 20;
 const REQUESTS_MAX: usize = 64;
 
 /// Takes a line of set-up; false if it is none.
-pub fn read(setup: &mut Setup, line: &str) -> Result<bool, Reason> {
+pub(super) fn read(setup: &mut Setup, line: &str) -> Result<bool, Reason> {
     let mut cursor = Cursor::new(line);
     match cursor.word() {
         "object" => setup.objects.push(object(&mut cursor)?),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nicache_packetscript::{Script, Side, parse};
 
 /// A script.
-pub struct Named {
+pub(crate) struct Named {
     /// Its path below `scripts/` without the ending.
     pub name: String,
     /// What it says.
@@ -13,7 +13,7 @@ pub struct Named {
 }
 
 /// All scripts that are for `side`, in the order of their names.
-pub fn scripts(side: Side) -> Vec<Named> {
+pub(crate) fn scripts(side: Side) -> Vec<Named> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
     let mut files = Vec::new();
     collect(&root, &mut files);

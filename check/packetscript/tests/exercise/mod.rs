@@ -29,7 +29,7 @@ impl Backend for Silent {
 }
 
 /// Any bytes are read or refused with a line that is there, and run or fail with one.
-pub fn script(bytes: &[u8]) {
+pub(crate) fn script(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().count();
     let script = match parse(&text) {

@@ -14,7 +14,7 @@ use crate::program::{nginx, php};
 use crate::site::{Page, Settings, Site};
 
 /// Debian's packages, without web server and PHP.
-pub const PACKAGES: [&str; 3] = ["dokuwiki", "php8.2-xml", "php8.2-gd"];
+pub(super) const PACKAGES: [&str; 3] = ["dokuwiki", "php8.2-xml", "php8.2-gd"];
 
 const ARTICLES: u32 = 10;
 
@@ -58,7 +58,7 @@ share-no-store = true
 drop-set-cookie = ["DokuWiki", "DW*"]
 "#;
 
-pub fn prepare(settings: &Settings) -> Result<Site> {
+pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let folder = Folder::create("dokuwiki")?;
     let site = folder.join("site");
     copy_tree(Path::new("/usr/share/dokuwiki"), &site)?;

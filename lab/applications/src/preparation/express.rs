@@ -21,12 +21,12 @@ const CACHE: &str = "/var/cache/nicache";
 const CACHED: &str = "/var/cache/nicache/express-4/node_modules";
 
 /// Debian's packages, where there is no Node.js yet.
-pub fn packages() -> Vec<&'static [&'static str]> {
+pub(super) fn packages() -> Vec<&'static [&'static str]> {
     if has_program("node") { Vec::new() } else { vec![&["nodejs", "node-express"]] }
 }
 
 /// Makes Express available to the Node.js that is there.
-pub fn install() -> Result<()> {
+pub(super) fn install() -> Result<()> {
     if modules().is_some() {
         return Ok(());
     }
@@ -41,7 +41,7 @@ pub fn install() -> Result<()> {
     })
 }
 
-pub fn prepare(settings: &Settings) -> Result<Site> {
+pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     if !has_program("node") {
         bail!("there is no `node`: apt-get install nodejs node-express");
     }

@@ -12,11 +12,11 @@ use crate::program::{postgres::Postgres, words};
 use crate::site::{Page, Settings, Site};
 
 /// Debian's packages, without the database.
-pub const PACKAGES: [&str; 4] = ["python3-flask", "python3-psycopg2", "python3-gunicorn", "gunicorn"];
+pub(super) const PACKAGES: [&str; 4] = ["python3-flask", "python3-psycopg2", "python3-gunicorn", "gunicorn"];
 
 const ITEMS: u32 = 20;
 
-pub fn prepare(settings: &Settings) -> Result<Site> {
+pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let folder = Folder::create("flask")?;
     let (database, server) = Postgres::create(&folder)?;
     let rows: Vec<String> = (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();

@@ -17,7 +17,7 @@ use crate::program::{
 use crate::site::{Page, Settings, Site};
 
 /// Debian's packages, without web server, PHP and database.
-pub const PACKAGES: [&str; 6] =
+pub(super) const PACKAGES: [&str; 6] =
     ["mediawiki", "php8.2-mysql", "php8.2-intl", "php8.2-mbstring", "php8.2-xml", "php8.2-curl"];
 
 const ORIGINAL: &str = "/usr/share/mediawiki";
@@ -51,7 +51,7 @@ $wgTmpDirectory = '@FOLDER@/tmp';
 $wgRateLimits['edit'] = [];
 "#;
 
-pub fn prepare(settings: &Settings) -> Result<Site> {
+pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let folder = Folder::create("mediawiki")?;
     link_tree(&folder)?;
     folder.subfolder("cache", "www-data")?;

@@ -35,7 +35,7 @@ const SCRIPTS: &[(&str, &str)] = scripts![
     "apcu.php",
 ];
 
-pub fn prepare(settings: &Settings) -> Result<Site> {
+pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let folder = Folder::create("php-page")?;
     let (database, server) = MariaDb::create(&folder)?;
     let rows: Vec<String> = (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();

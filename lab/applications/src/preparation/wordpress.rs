@@ -13,13 +13,13 @@ use crate::program::{apache, mariadb::MariaDb, nginx, php};
 use crate::site::{Page, Settings, Site};
 
 /// Debian's packages, without web server, PHP and database.
-pub const PACKAGES: [&str; 6] =
+pub(super) const PACKAGES: [&str; 6] =
     ["wordpress", "wordpress-theme-twentytwentythree", "php8.2-mysql", "php8.2-curl", "php8.2-xml", "php8.2-mbstring"];
 
 const ORIGINAL: &str = "/usr/share/wordpress";
 const THEME: &str = "site/wp-content/themes/twentytwentythree";
 
-pub fn prepare(application: Application, settings: &Settings) -> Result<Site> {
+pub(super) fn prepare(application: Application, settings: &Settings) -> Result<Site> {
     let folder = Folder::create(application.name())?;
     copy_tree(Path::new(ORIGINAL), &folder.join("site"))?;
     let (database, server) = MariaDb::create(&folder)?;

@@ -11,23 +11,23 @@ use super::{Service, as_user, succeed, succeed_with};
 use crate::folder::Folder;
 
 /// Debian's packages: the programs, without a service of the machine.
-pub const PACKAGES: [&str; 2] = ["mariadb-server-core", "mariadb-client-core"];
+pub(crate) const PACKAGES: [&str; 2] = ["mariadb-server-core", "mariadb-client-core"];
 /// It does not run as root; the user `mysql` is made by the package of the service.
 const USER: &str = "www-data";
 /// Locked memory for that is limited, for all servers of a user together.
 const NO_AIO: &str = "--skip-innodb-use-native-aio";
 /// Name of database, user and password alike.
-pub const NAME: &str = "site";
+pub(crate) const NAME: &str = "site";
 
 /// A database in a site's folder.
 #[derive(Debug, Clone)]
-pub struct MariaDb {
+pub(crate) struct MariaDb {
     folder: PathBuf,
 }
 
 impl MariaDb {
     /// Makes an empty database and starts its server for the time of the preparation.
-    pub fn create(folder: &Folder) -> Result<(MariaDb, Service)> {
+    pub(crate) fn create(folder: &Folder) -> Result<(Self, Service)> {
         folder.subfolder("db", USER)?;
         // Each server removes what looks like its own leftovers in its folder of temporary files, so that is shared with no other.
         let temporary = folder.subfolder("db-tmp", USER)?;
@@ -41,7 +41,7 @@ impl MariaDb {
                 .arg(format!("--datadir={}", folder.text("db"))),
         )
         .context("cannot make a database")?;
-        let database = MariaDb { folder: folder.path().to_owned() };
+        let database = Self { folder: folder.path().to_owned() };
         let mut server = Service::start(&database.command())?;
         server.wait_until(|| UnixStream::connect(database.socket()).is_ok())?;
         database.execute_in(
@@ -55,12 +55,12 @@ impl MariaDb {
     }
 
     /// Ends the server of the preparation.
-    pub fn finish(server: Service) -> Result<()> {
+    pub(crate) fn finish(server: Service) -> Result<()> {
         server.stop(Signal::TERM)
     }
 
     /// The server.
-    pub fn command(&self) -> Vec<String> {
+    pub(crate) fn command(&self) -> Vec<String> {
         let path = |name: &str| self.folder.join(name).display().to_string();
         let option = |name: &str, value: String| format!("--{name}={value}");
         let options = [
@@ -85,18 +85,18 @@ impl MariaDb {
     }
 
     /// Where it listens.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("run/mariadb.sock")
     }
 
     /// Runs statements as the site's user, by the `mariadb` client.
-    pub fn execute(&self, sql: &str) -> Result<String> {
+    pub(crate) fn execute(&self, sql: &str) -> Result<String> {
         let mut client = self.client(&self.socket());
         succeed_with(client.arg(format!("--user={NAME}")).arg(format!("--password={NAME}")).arg(NAME), sql)
     }
 
     /// Runs statements as the server's administrator in the site's database.
-    pub fn execute_as_administrator(&self, sql: &str) -> Result<String> {
+    pub(crate) fn execute_as_administrator(&self, sql: &str) -> Result<String> {
         self.execute_in(NAME, sql)
     }
 

@@ -7,10 +7,10 @@ use crate::folder::Folder;
 use crate::site::Settings;
 
 /// Debian's packages.
-pub const PACKAGES: [&str; 1] = ["nginx-light"];
+pub(crate) const PACKAGES: [&str; 1] = ["nginx-light"];
 
 /// What a `location` for PHP contains.
-pub const PHP: &str = "
+pub(crate) const PHP: &str = "
             fastcgi_pass unix:@FOLDER@/run/php.sock;
             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
             fastcgi_param SCRIPT_NAME $fastcgi_script_name;
@@ -32,7 +32,7 @@ pub const PHP: &str = "
 
 /// Writes a configuration whose `server` block on the site's port contains `server`, and returns the command. `@FOLDER@` stands for the site's
 /// folder and `@PHP@` for [`PHP`]; `http` goes into the `http` block.
-pub fn serve(folder: &Folder, settings: &Settings, http: &str, server: &str) -> Result<Vec<String>> {
+pub(crate) fn serve(folder: &Folder, settings: &Settings, http: &str, server: &str) -> Result<Vec<String>> {
     let text = format!(
         "daemon off;
 user www-data;

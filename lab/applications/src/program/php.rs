@@ -11,10 +11,15 @@ use crate::folder::Folder;
 use crate::site::Settings;
 
 /// Debian's packages of PHP-FPM and the command line.
-pub const PACKAGES: [&str; 2] = ["php8.2-fpm", "php8.2-cli"];
+pub(crate) const PACKAGES: [&str; 2] = ["php8.2-fpm", "php8.2-cli"];
 
 /// Edits of a script. PHP compares the time of a script that it has compiled in seconds, every `opcache.revalidate_freq` seconds of its clock.
-pub fn script_edits(script: &MarkedFile, settings: &Settings, names: [&'static str; 2], page: &str) -> [Edit; 2] {
+pub(crate) fn script_edits(
+    script: &MarkedFile,
+    settings: &Settings,
+    names: [&'static str; 2],
+    page: &str,
+) -> [Edit; 2] {
     let delay = match settings.opcache_revalidate_freq {
         0 => 0,
         seconds => seconds + 1,
@@ -23,7 +28,7 @@ pub fn script_edits(script: &MarkedFile, settings: &Settings, names: [&'static s
 }
 
 /// Writes the configuration of a pool that listens at `run/php.sock`, and returns the command that runs it.
-pub fn fpm(folder: &Folder, settings: &Settings) -> Result<Vec<String>> {
+pub(crate) fn fpm(folder: &Folder, settings: &Settings) -> Result<Vec<String>> {
     let sessions = folder.subfolder("run/sessions", "www-data")?;
     let pool = format!(
         "[global]\nerror_log = {log}\npid = {pid}\ndaemonize = no\n\n\
@@ -46,35 +51,35 @@ pub fn fpm(folder: &Folder, settings: &Settings) -> Result<Vec<String>> {
 
 /// A script that is run by the command line, as the user of the web server, in the site's folder.
 #[derive(Debug)]
-pub struct Script {
+pub(crate) struct Script {
     command: Command,
 }
 
 impl Script {
     /// The script at `path`, without arguments.
-    pub fn new(folder: &Path, path: &Path) -> Script {
+    pub(crate) fn new(folder: &Path, path: &Path) -> Self {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "www-data", "--regid", "www-data", "--clear-groups", "--", "php8.2"]);
         command.args(["-d", "display_errors=stderr", "-d", "memory_limit=512M"]);
         command.arg("-d").arg(format!("sys_temp_dir={}", folder.join("tmp").display()));
         command.arg(path).current_dir(folder);
-        Script { command }
+        Self { command }
     }
 
     /// Adds arguments.
-    pub fn args<'a>(mut self, arguments: impl IntoIterator<Item = &'a str>) -> Script {
+    pub(crate) fn args<'a>(mut self, arguments: impl IntoIterator<Item = &'a str>) -> Self {
         self.command.args(arguments);
         self
     }
 
     /// Sets a variable of the environment.
-    pub fn env(mut self, name: &str, value: &Path) -> Script {
+    pub(crate) fn env(mut self, name: &str, value: &Path) -> Self {
         self.command.env(name, value);
         self
     }
 
     /// Runs it with a text on its standard input.
-    pub fn run(mut self, input: &str) -> Result<String> {
+    pub(crate) fn run(mut self, input: &str) -> Result<String> {
         succeed_with(&mut self.command, input)
     }
 }

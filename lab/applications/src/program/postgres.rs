@@ -10,9 +10,9 @@ use super::{Service, as_user, succeed, succeed_with};
 use crate::folder::Folder;
 
 /// Debian's packages.
-pub const PACKAGES: [&str; 2] = ["postgresql-15", "postgresql-client-15"];
+pub(crate) const PACKAGES: [&str; 2] = ["postgresql-15", "postgresql-client-15"];
 /// Name of the database.
-pub const NAME: &str = "site";
+pub(crate) const NAME: &str = "site";
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
 /// It does not run as root.
@@ -20,13 +20,13 @@ const USER: &str = "postgres";
 
 /// A database in a site's folder.
 #[derive(Debug, Clone)]
-pub struct Postgres {
+pub(crate) struct Postgres {
     folder: PathBuf,
 }
 
 impl Postgres {
     /// Makes an empty database and starts its server for the time of the preparation.
-    pub fn create(folder: &Folder) -> Result<(Postgres, Service)> {
+    pub(crate) fn create(folder: &Folder) -> Result<(Self, Service)> {
         let data = folder.subfolder("db", USER)?;
         std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         let initdb = format!("{BIN}/initdb");
@@ -34,7 +34,7 @@ impl Postgres {
         // Whoever may reach the socket may use the database.
         run_as_user(&[&initdb, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-D", &data])
             .context("cannot make a database")?;
-        let database = Postgres { folder: folder.path().to_owned() };
+        let database = Self { folder: folder.path().to_owned() };
         let mut server = Service::start(&database.command())?;
         let ready = |name: &str| database.execute_in(name, "SELECT 1").is_ok();
         server.wait_until(|| ready("postgres"))?;
@@ -43,12 +43,12 @@ impl Postgres {
     }
 
     /// Ends the server of the preparation.
-    pub fn finish(server: Service) -> Result<()> {
+    pub(crate) fn finish(server: Service) -> Result<()> {
         server.stop(Signal::INT)
     }
 
     /// The server.
-    pub fn command(&self) -> Vec<String> {
+    pub(crate) fn command(&self) -> Vec<String> {
         let postgres = format!("{BIN}/postgres");
         let data = self.folder.join("db").display().to_string();
         let sockets = format!("unix_socket_directories={}", self.sockets().display());
@@ -61,12 +61,12 @@ impl Postgres {
     }
 
     /// The folder of its socket.
-    pub fn sockets(&self) -> PathBuf {
+    pub(crate) fn sockets(&self) -> PathBuf {
         self.folder.join("run")
     }
 
     /// Runs statements by the `psql` client.
-    pub fn execute(&self, sql: &str) -> Result<String> {
+    pub(crate) fn execute(&self, sql: &str) -> Result<String> {
         self.execute_in(NAME, sql)
     }
 

@@ -4,16 +4,16 @@
 use std::time::{Duration, Instant};
 
 use nicache_applications::{Application, Client, Page, Running, Settings, Site};
-pub use nicache_namespaces::enter_private as private_network;
+pub(crate) use nicache_namespaces::enter_private as private_network;
 
 /// Prepares the application with a PHP that looks at its files for every request, so that every edit shows at once.
-pub fn prepare(application: Application) -> Site {
+pub(crate) fn prepare(application: Application) -> Site {
     let settings = Settings { workers: 2, opcache_revalidate_freq: 0, ..Settings::default() };
     application.prepare_with(&settings).unwrap_or_else(|error| panic!("{application}: {error:#}"))
 }
 
 /// Every page is there, shows what it shall, and is the same again if it says so.
-pub fn check_pages(site: &Site, running: &Running) {
+pub(crate) fn check_pages(site: &Site, running: &Running) {
     let mut client = Client::new(running.server());
     for page in site.pages() {
         let (first, second) = (fetch(&mut client, page), fetch(&mut client, page));
@@ -30,7 +30,7 @@ fn fetch(client: &mut Client, page: &Page) -> String {
 }
 
 /// Every edit shows in the next reply, twice in a row.
-pub fn check_edits(site: &Site, running: &Running) {
+pub(crate) fn check_edits(site: &Site, running: &Running) {
     let mut client = Client::new(running.server());
     for edit in site.edits().iter().chain(site.edits()) {
         assert_eq!(edit.delay(), Duration::ZERO, "{edit:?}");
@@ -43,7 +43,7 @@ pub fn check_edits(site: &Site, running: &Running) {
 }
 
 /// All that a site is, and that nothing of it is left.
-pub fn check(application: Application) {
+pub(crate) fn check(application: Application) {
     let begun = Instant::now();
     // Preparing may ask a package registry, which is not in the private network.
     let site = prepare(application);

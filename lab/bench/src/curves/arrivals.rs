@@ -19,8 +19,8 @@ impl Spacing {
     /// As it is asked for.
     pub fn name(self) -> &'static str {
         match self {
-            Spacing::Fixed => "fixed",
-            Spacing::Poisson => "poisson",
+            Self::Fixed => "fixed",
+            Self::Poisson => "poisson",
         }
     }
 }
@@ -28,8 +28,8 @@ impl Spacing {
 impl FromStr for Spacing {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Spacing, String> {
-        [Spacing::Fixed, Spacing::Poisson]
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Fixed, Self::Poisson]
             .into_iter()
             .find(|spacing| spacing.name() == text)
             .ok_or_else(|| "`fixed` or `poisson`".to_owned())
@@ -44,7 +44,7 @@ impl fmt::Display for Spacing {
 
 /// Times of arrivals in nanoseconds from the beginning, rising, below the end.
 #[derive(Debug, Clone)]
-pub struct Arrivals {
+pub(super) struct Arrivals {
     spacing: Spacing,
     mean_gap_ns: f64,
     end_ns: u64,
@@ -57,8 +57,8 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// So many a second on average, for `duration_ns`. Equal seeds draw equal times.
-    pub fn new(spacing: Spacing, per_second: f64, duration_ns: u64, seed: u64) -> Arrivals {
-        Arrivals {
+    pub(super) fn new(spacing: Spacing, per_second: f64, duration_ns: u64, seed: u64) -> Self {
+        Self {
             spacing,
             mean_gap_ns: 1e9 / per_second,
             end_ns: duration_ns,

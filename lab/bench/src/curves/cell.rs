@@ -13,11 +13,11 @@ use crate::wire::subject::{Counts, Running};
 use crate::wire::{CLIENT_CPU, Object, Subject};
 
 /// Connections at a time at most: what the paper's Linux and its card were set to.
-pub const AT_ONCE_MAX: usize = 1_024;
+pub(super) const AT_ONCE_MAX: usize = 1_024;
 /// Who is measured, what others are compared with first.
 pub const SUBJECTS: [Subject; 3] = [Subject::Nginx, Subject::CardHit, Subject::CardHitHandshake];
 /// A measurement with less hits than that is none of the card's curve.
-pub const HITS_MIN: f64 = 0.99;
+pub(super) const HITS_MIN: f64 = 0.99;
 /// Load before what is measured.
 const WARM_UP_NS: u64 = 500_000_000;
 
@@ -35,9 +35,9 @@ impl Load {
     /// For labels.
     pub fn label(self) -> String {
         match self {
-            Load::Rate(rate) => format!("{rate}/s"),
-            Load::Connections(1) => "1 connection".to_owned(),
-            Load::Connections(connections) => format!("{connections} connections"),
+            Self::Rate(rate) => format!("{rate}/s"),
+            Self::Connections(1) => "1 connection".to_owned(),
+            Self::Connections(connections) => format!("{connections} connections"),
         }
     }
 }
@@ -71,7 +71,7 @@ pub enum Outcome {
 
 /// How rates are offered, and for how long.
 #[derive(Debug, Clone, Copy)]
-pub struct Timing {
+pub(super) struct Timing {
     /// How arrivals follow each other.
     pub spacing: Spacing,
     /// What chance follows from.
@@ -84,7 +84,12 @@ pub struct Timing {
 ///
 /// # Errors
 /// The load cannot be made, or the card cannot be asked.
-pub fn measure(running: &Running, object: &Object, load: Load, timing: &Timing) -> Result<(Outcome, Option<f64>)> {
+pub(super) fn measure(
+    running: &Running,
+    object: &Object,
+    load: Load,
+    timing: &Timing,
+) -> Result<(Outcome, Option<f64>)> {
     let before = running.counts()?;
     let measured = Measured::after(WARM_UP_NS, timing.seconds);
     let outcome = on_client(running, || match load {
@@ -109,7 +114,7 @@ pub fn measure(running: &Running, object: &Object, load: Load, timing: &Timing) 
 ///
 /// # Errors
 /// As [`measure`].
-pub fn probe(running: &Running, object: &Object) -> Result<f64> {
+pub(super) fn probe(running: &Running, object: &Object) -> Result<f64> {
     let measured = Measured::after(WARM_UP_NS, 1);
     let target = target(running, object, true);
     let got = on_client(running, || Ok(run_at_full_speed(target, object.connections as usize, measured)?))?;

@@ -32,7 +32,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub(super) struct Target {
     /// Of whom.
     pub server: SocketAddr,
     /// Which path.
@@ -45,7 +45,7 @@ pub struct Target {
 
 /// What has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happened {
+pub(super) enum Happened {
     /// The handshake is complete.
     Connected,
     /// A reply is whole. The times are in nanoseconds since [`Connections::new`].
@@ -137,7 +137,7 @@ struct Place {
 }
 
 /// See the module's head.
-pub struct Connections {
+pub(super) struct Connections {
     target: Target,
     request: Vec<u8>,
     epoll: OwnedFd,
@@ -154,7 +154,7 @@ impl Connections {
     ///
     /// # Errors
     /// Those of epoll.
-    pub fn new(target: Target, at_once: usize) -> io::Result<Connections> {
+    pub(super) fn new(target: Target, at_once: usize) -> io::Result<Self> {
         let close = if target.close { "Connection: close\r\n" } else { "" };
         let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\n{close}\r\n", target.path, target.server.ip());
         let place = |_| Place {
@@ -165,7 +165,7 @@ impl Connections {
             is_counted: false,
             reader: ReplyReader::default(),
         };
-        Ok(Connections {
+        Ok(Self {
             target,
             request: request.into_bytes(),
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
@@ -179,22 +179,22 @@ impl Connections {
     }
 
     /// Nanoseconds since the beginning.
-    pub fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         self.begin.elapsed().as_nanos() as u64
     }
 
     /// Whether there is no connection.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()
     }
 
     /// Whether there is no room for another one.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
     /// Whether any of them has no reply yet.
-    pub fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.places.iter().any(|place| matches!(place.state, State::Connecting | State::Waiting))
     }
 
@@ -202,7 +202,7 @@ impl Connections {
     ///
     /// # Errors
     /// There is no room, no port, no descriptor.
-    pub fn open(&mut self, is_counted: bool) -> Result<(), Failure> {
+    pub(super) fn open(&mut self, is_counted: bool) -> Result<(), Failure> {
         let Some(&number) = self.free.last() else { return Err(Failure::Connect) };
         let begun_ns = self.now_ns();
         let place = &mut self.places[number];
@@ -221,7 +221,7 @@ impl Connections {
     ///
     /// # Errors
     /// It cannot be sent; the place is free then.
-    pub fn ask_again(&mut self, number: usize) -> Result<(), Failure> {
+    pub(super) fn ask_again(&mut self, number: usize) -> Result<(), Failure> {
         let begun_ns = self.now_ns();
         let place = &mut self.places[number];
         let sent = place.socket.as_ref().is_some_and(|socket| send(socket, &self.request));
@@ -234,7 +234,7 @@ impl Connections {
     }
 
     /// Appends what has happened meanwhile, without waiting for anything.
-    pub fn poll(&mut self, happened: &mut Vec<Happened>) {
+    pub(super) fn poll(&mut self, happened: &mut Vec<Happened>) {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

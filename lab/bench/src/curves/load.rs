@@ -9,11 +9,11 @@ use super::connections::{Connections, Failures, Happened, Target};
 use super::statistics::{TimeSummary, Times, Windows};
 
 /// Length of the windows in which connections and replies are counted.
-pub const WINDOW_NS: u64 = 100_000_000;
+pub(super) const WINDOW_NS: u64 = 100_000_000;
 
 /// What is measured, in nanoseconds from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
+pub(super) struct Measured {
     /// Before this, the load is there and nothing is counted.
     pub begin_ns: u64,
     /// What arrives after this is not counted.
@@ -22,8 +22,8 @@ pub struct Measured {
 
 impl Measured {
     /// So many seconds, after a warm-up.
-    pub fn after(warm_up_ns: u64, seconds: u32) -> Measured {
-        Measured { begin_ns: warm_up_ns, end_ns: warm_up_ns + u64::from(seconds) * 1_000_000_000 }
+    pub(super) fn after(warm_up_ns: u64, seconds: u32) -> Self {
+        Self { begin_ns: warm_up_ns, end_ns: warm_up_ns + u64::from(seconds) * 1_000_000_000 }
     }
 
     fn contains(&self, at_ns: u64) -> bool {
@@ -61,7 +61,12 @@ pub struct AtRate {
 ///
 /// # Errors
 /// Those of epoll.
-pub fn run_at_rate(target: Target, arrivals: Arrivals, at_once: usize, measured: Measured) -> io::Result<AtRate> {
+pub(super) fn run_at_rate(
+    target: Target,
+    arrivals: Arrivals,
+    at_once: usize,
+    measured: Measured,
+) -> io::Result<AtRate> {
     let mut connections = Connections::new(target, at_once)?;
     let (mut connected, mut replied) = (measured.windows(), measured.windows());
     let (mut times, mut late, mut failures) = (Times::default(), Times::default(), Failures::default());
@@ -128,7 +133,7 @@ pub struct AtFullSpeed {
 ///
 /// # Errors
 /// Those of epoll.
-pub fn run_at_full_speed(target: Target, at_once: usize, measured: Measured) -> io::Result<AtFullSpeed> {
+pub(super) fn run_at_full_speed(target: Target, at_once: usize, measured: Measured) -> io::Result<AtFullSpeed> {
     let close = target.close;
     let mut connections = Connections::new(target, at_once)?;
     let (mut replied, mut times, mut failures) = (measured.windows(), Times::default(), Failures::default());

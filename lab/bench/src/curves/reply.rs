@@ -11,7 +11,7 @@ const FIELDS_MAX: usize = 64;
 
 /// Why a reply is not the one that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub(super) enum Wrong {
     /// No head of HTTP, or an endless one.
     #[error("what came is no head of HTTP")]
     Head,
@@ -28,7 +28,7 @@ pub enum Wrong {
 
 /// Reads the replies of one connection, of which each is asked for when the one before is there.
 #[derive(Debug, Default)]
-pub struct ReplyReader {
+pub(super) struct ReplyReader {
     /// The beginning of a head whose end has not come.
     head: Vec<u8>,
     /// Bytes of the body that have not come; `None`: the head is not there.
@@ -40,7 +40,7 @@ impl ReplyReader {
     ///
     /// # Errors
     /// [`Wrong`]; then the connection is of no use any more.
-    pub fn take(&mut self, bytes: &[u8], body_bytes: u64) -> Result<bool, Wrong> {
+    pub(super) fn take(&mut self, bytes: &[u8], body_bytes: u64) -> Result<bool, Wrong> {
         let (left, body) = match self.body_left {
             Some(left) => (left, bytes),
             None => match self.take_head(bytes, body_bytes)? {
@@ -54,7 +54,7 @@ impl ReplyReader {
     }
 
     /// Forgets what has come, for a new connection.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.head.clear();
         self.body_left = None;
     }

@@ -116,7 +116,7 @@ pub struct ConnectionsCell {
 
 impl Report {
     /// Makes cells of samples.
-    pub fn new(setting: Setting, samples: Vec<Sample>, failures: Vec<Failure>) -> Report {
+    pub fn new(setting: Setting, samples: Vec<Sample>, failures: Vec<Failure>) -> Self {
         let mut kinds: Vec<(u64, Load, Subject)> = samples.iter().map(|s| (s.bytes, s.load, s.subject)).collect();
         kinds.sort_unstable();
         kinds.dedup();
@@ -130,7 +130,7 @@ impl Report {
                 Load::Connections(number) => connections.push(connections_cell(subject, bytes, number, hits, &of)),
             }
         }
-        Report { setting, rates, connections, failures, samples }
+        Self { setting, rates, connections, failures, samples }
     }
 
     /// Bytes of the objects that were measured, small to large.
@@ -304,7 +304,7 @@ impl Report {
 }
 
 /// As people say it.
-pub fn size_label(bytes: u64) -> String {
+pub(super) fn size_label(bytes: u64) -> String {
     Object { bytes, connections: 1 }.label()
 }
 
@@ -374,4 +374,4 @@ fn middle(times: impl Iterator<Item = TimeSummary> + Clone) -> TimeSummary {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(super) mod tests;

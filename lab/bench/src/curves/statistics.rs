@@ -19,7 +19,7 @@ pub struct Spread {
 
 impl Spread {
     /// Of any number of values; all zero for none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         // Welford's method: no difference of large sums.
         let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
         for value in values {
@@ -29,13 +29,13 @@ impl Spread {
             squares += distance * (value - mean);
         }
         let deviation = if count > 1.0 { f64::sqrt(squares / (count - 1.0)) } else { 0.0 };
-        Spread { mean, deviation }
+        Self { mean, deviation }
     }
 }
 
 /// Events in windows of equal length.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Windows {
+pub(super) struct Windows {
     begin_ns: u64,
     window_ns: u64,
     counts: Vec<u32>,
@@ -43,13 +43,13 @@ pub struct Windows {
 
 impl Windows {
     /// As many whole windows as there are between two times.
-    pub fn new(begin_ns: u64, end_ns: u64, window_ns: u64) -> Windows {
+    pub(super) fn new(begin_ns: u64, end_ns: u64, window_ns: u64) -> Self {
         let windows = end_ns.saturating_sub(begin_ns) / window_ns.max(1);
-        Windows { begin_ns, window_ns: window_ns.max(1), counts: vec![0; windows as usize] }
+        Self { begin_ns, window_ns: window_ns.max(1), counts: vec![0; windows as usize] }
     }
 
     /// Counts an event; not one before the first or after the last window.
-    pub fn count(&mut self, at_ns: u64) {
+    pub(super) fn count(&mut self, at_ns: u64) {
         let Some(since) = at_ns.checked_sub(self.begin_ns) else { return };
         if let Some(count) = self.counts.get_mut((since / self.window_ns) as usize) {
             *count += 1;
@@ -57,14 +57,14 @@ impl Windows {
     }
 
     /// Events in each.
-    pub fn into_counts(self) -> Vec<u32> {
+    pub(super) fn into_counts(self) -> Vec<u32> {
         self.counts
     }
 }
 
 /// How long things took. Half a megabyte.
 #[derive(Debug, Clone)]
-pub struct Times(Histogram<u64>);
+pub(super) struct Times(Histogram<u64>);
 
 /// Figures of it, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -82,9 +82,9 @@ pub struct TimeSummary {
 }
 
 impl Default for Times {
-    fn default() -> Times {
+    fn default() -> Self {
         match Histogram::new_with_bounds(1, TIME_NS_MAX, DIGITS) {
-            Ok(histogram) => Times(histogram),
+            Ok(histogram) => Self(histogram),
             Err(_) => unreachable!("the bounds are constants that it takes"),
         }
     }
@@ -92,12 +92,12 @@ impl Default for Times {
 
 impl Times {
     /// Takes one.
-    pub fn record(&mut self, ns: u64) {
+    pub(super) fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns);
     }
 
     /// The figures.
-    pub fn summary(&self) -> TimeSummary {
+    pub(super) fn summary(&self) -> TimeSummary {
         if self.0.is_empty() {
             return TimeSummary::default();
         }

@@ -8,7 +8,7 @@ const BEYOND: f64 = 1.3;
 const STEPS: [f64; 9] = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
 
 /// Rates per second for a capacity per second. They begin with half a step; `few`: a third of them.
-pub fn rates(capacity: f64, few: bool) -> Vec<u32> {
+pub(super) fn rates(capacity: f64, few: bool) -> Vec<u32> {
     let last = capacity.max(1.0) * BEYOND;
     let most = if few { (RATES_MAX / 3.0).floor() } else { RATES_MAX };
     let step = step(last / most);

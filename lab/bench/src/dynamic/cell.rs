@@ -30,7 +30,7 @@ const CARD_TRIES: u32 = 4;
 /// Share of hits from which on the card has stored it.
 const CARD_ANSWERS: f64 = 0.5;
 /// Share of a CPU from which on it is called full.
-pub const FULL: f64 = 0.93;
+pub(super) const FULL: f64 = 0.93;
 
 /// What one measurement gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub struct Sample {
 
 /// A page of a subject that serves, with what changes it.
 #[derive(Debug)]
-pub struct Bench<'a> {
+pub(super) struct Bench<'a> {
     /// Which page.
     pub page: Page,
     /// The text of its file.
@@ -105,7 +105,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// The page does not come, or shows another version after the change.
-    pub fn prepare(&mut self, running: &mut Running) -> Result<Editor> {
+    pub(super) fn prepare(&mut self, running: &mut Running) -> Result<Editor> {
         // A database may start later than the web server. Asked for by another name, so that no cache has the page before it is known.
         let path = self.page.path();
         let other = format!("{path}{}start=1", if path.contains('?') { '&' } else { '?' });
@@ -121,7 +121,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// Requests or edits failed.
-    pub fn measure(
+    pub(super) fn measure(
         &mut self,
         running: &Running,
         subject: Subject,

@@ -17,26 +17,32 @@ const PERIOD_NS: u64 = 2_000_000;
 
 /// A client at work.
 #[derive(Debug)]
-pub struct Checker {
+pub(super) struct Checker {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Vec<Observation>>>,
 }
 
 impl Checker {
     /// Starts it: one connection that stays open, one request after the other.
-    pub fn start(namespace: &Namespace, server: SocketAddr, path: &'static str, cpu: usize, clock: Clock) -> Checker {
+    pub(super) fn start(
+        namespace: &Namespace,
+        server: SocketAddr,
+        path: &'static str,
+        cpu: usize,
+        clock: Clock,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         // A thread is born in the network namespace of the one that starts it.
         let thread = namespace.run(move || std::thread::spawn(move || check(server, path, cpu, &clock, &told)));
-        Checker { stop, thread }
+        Self { stop, thread }
     }
 
     /// Ends it; what it saw.
     ///
     /// # Errors
     /// A request failed.
-    pub fn finish(self) -> Result<Vec<Observation>> {
+    pub(super) fn finish(self) -> Result<Vec<Observation>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("the checking client does not panic").context("the checking client")
     }

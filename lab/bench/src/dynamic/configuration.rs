@@ -6,20 +6,20 @@ use super::fpm;
 use super::store::Store;
 
 /// What the report says about the server.
-pub const SERVER_SETTINGS: &str = "nginx with 1 worker, keepalive_requests unlimited, access_log off; PHP-FPM with 4 workers (static), opcache on \
+pub(super) const SERVER_SETTINGS: &str = "nginx with 1 worker, keepalive_requests unlimited, access_log off; PHP-FPM with 4 workers (static), opcache on \
      (revalidate_freq 2 s); MariaDB with 64 MB of buffers";
 /// What the report says about nginx as a cache.
-pub const NGINX_CACHE_SETTINGS: &str = "fastcgi_cache_valid 60s or 1s, fastcgi_cache_lock on, fastcgi_cache_use_stale updating, cache \
+pub(super) const NGINX_CACHE_SETTINGS: &str = "fastcgi_cache_valid 60s or 1s, fastcgi_cache_lock on, fastcgi_cache_use_stale updating, cache \
      headers and cookies of the application ignored";
 /// What the report says about Varnish.
-pub const VARNISH_SETTINGS: &str = "ttl 60s or 1s, grace 10s (its default: so long an expired page is still given out while it is fetched \
+pub(super) const VARNISH_SETTINGS: &str = "ttl 60s or 1s, grace 10s (its default: so long an expired page is still given out while it is fetched \
      again), cache headers and cookies of the application ignored, 256 MB of memory";
 
 /// nginx for load: the site's configuration with one worker and without limits that load would meet. With a cache if there is a `store`.
 ///
 /// # Errors
 /// The site's configuration is not what it is thought to be.
-pub fn nginx(site: &str, folder: &str, store: Option<Store>) -> Result<String> {
+pub(super) fn nginx(site: &str, folder: &str, store: Option<Store>) -> Result<String> {
     let mut text = site.to_owned();
     replace(&mut text, "worker_processes 2;", "worker_processes 1;\nworker_rlimit_nofile 8192;")?;
     replace(&mut text, "worker_connections 512;", "worker_connections 4096;")?;
@@ -50,23 +50,23 @@ pub fn nginx(site: &str, folder: &str, store: Option<Store>) -> Result<String> {
 }
 
 /// A file of the site's folder that has the bytes of a page, and by what path the server gives it.
-pub const FILE: &str = "tmp/bench-page.html";
+pub(super) const FILE: &str = "tmp/bench-page.html";
 /// See [`FILE`].
-pub const FILE_PATH: &str = "/nicache-bench-page.html";
+pub(super) const FILE_PATH: &str = "/nicache-bench-page.html";
 /// Where nginx keeps its pages, in the site's folder.
-pub const NGINX_CACHE: &str = "tmp/pages";
+pub(super) const NGINX_CACHE: &str = "tmp/pages";
 
 /// PHP-FPM with its status page. The pool is the last section of the site's configuration.
 ///
 /// # Errors
 /// The site's configuration is not what it is thought to be.
-pub fn php_fpm(site: &str) -> Result<String> {
+pub(super) fn php_fpm(site: &str) -> Result<String> {
     ensure!(site.lines().rfind(|line| line.starts_with('[')) == Some("[site]"), "an odd configuration of PHP-FPM");
     Ok(format!("{site}pm.status_path = {}\n", fpm::STATUS_PATH))
 }
 
 /// Varnish before `backend`.
-pub fn varnish(backend: &str, store: Store) -> String {
+pub(super) fn varnish(backend: &str, store: Store) -> String {
     format!(
         "vcl 4.1;
 backend default {{ .host = \"{backend}\"; .port = \"80\"; }}

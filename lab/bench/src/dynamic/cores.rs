@@ -8,7 +8,7 @@ const US_PER_TICK: f64 = 1e6 / 100.0;
 
 /// The busy time of client's and server's CPU at one moment.
 #[derive(Debug, Clone, Copy)]
-pub struct Cores {
+pub(super) struct Cores {
     at: Instant,
     busy_us: [f64; 2],
 }
@@ -18,14 +18,14 @@ impl Cores {
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn now(cpus: [usize; 2]) -> Result<Cores> {
+    pub(super) fn now(cpus: [usize; 2]) -> Result<Self> {
         let stat = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
         let busy = |cpu| busy_us(&stat, cpu).with_context(|| format!("no cpu{cpu} in /proc/stat"));
-        Ok(Cores { at: Instant::now(), busy_us: [busy(cpus[0])?, busy(cpus[1])?] })
+        Ok(Self { at: Instant::now(), busy_us: [busy(cpus[0])?, busy(cpus[1])?] })
     }
 
     /// Busy shares since an `earlier` moment, 0 to 1, whoever it was that used them.
-    pub fn shares_since(&self, earlier: &Cores) -> [f64; 2] {
+    pub(super) fn shares_since(&self, earlier: &Self) -> [f64; 2] {
         let us = (self.at - earlier.at).as_micros().max(1) as f64;
         [0, 1].map(|at| ((self.busy_us[at] - earlier.busy_us[at]) / us).clamp(0.0, 1.0))
     }

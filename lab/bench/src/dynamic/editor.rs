@@ -22,7 +22,7 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// What changes one page.
 #[derive(Debug)]
-pub struct Editor {
+pub(super) struct Editor {
     way: Way,
 }
 
@@ -37,7 +37,7 @@ impl Editor {
     ///
     /// # Errors
     /// The database's client does not start.
-    pub fn open(page: Page, folder: &Path, template: &str, cpu: usize) -> Result<Editor> {
+    pub(super) fn open(page: Page, folder: &Path, template: &str, cpu: usize) -> Result<Self> {
         let way = match page.change() {
             Change::Statement(statement) => {
                 Way::Database { client: Client::start(&Page::database(folder), cpu)?, statement }
@@ -49,14 +49,14 @@ impl Editor {
                 template: template.to_owned(),
             },
         };
-        Ok(Editor { way })
+        Ok(Self { way })
     }
 
     /// Makes the page show a version.
     ///
     /// # Errors
     /// It could not be changed.
-    pub fn change(&mut self, version: u64) -> Result<()> {
+    pub(super) fn change(&mut self, version: u64) -> Result<()> {
         match &mut self.way {
             Way::Database { client, statement } => client.change_one_row(&statement(version)),
             Way::File { path, temporary, template } => {
@@ -70,7 +70,7 @@ impl Editor {
     ///
     /// # Errors
     /// As [`Editor::change`].
-    pub fn edit(&mut self, version: u64, clock: &Clock) -> Result<Edit> {
+    pub(super) fn edit(&mut self, version: u64, clock: &Clock) -> Result<Edit> {
         let begun_ns = clock.now_ns();
         self.change(version)?;
         Ok(Edit { version, begun_ns, ended_ns: clock.now_ns() })
@@ -80,7 +80,7 @@ impl Editor {
     ///
     /// # Errors
     /// As [`Editor::change`].
-    pub fn run(&mut self, rate: u32, first: u64, clock: &Clock, stop: &Arc<AtomicBool>) -> Result<Vec<Edit>> {
+    pub(super) fn run(&mut self, rate: u32, first: u64, clock: &Clock, stop: &Arc<AtomicBool>) -> Result<Vec<Edit>> {
         let mut edits = Vec::new();
         let Some(period_ns) = NS_PER_SECOND.checked_div(u64::from(rate)) else { return Ok(edits) };
         let mut due_ns = clock.now_ns() + period_ns / 2;
@@ -101,7 +101,7 @@ impl Editor {
 ///
 /// # Errors
 /// The file cannot be read, or shows no version.
-pub fn template(page: Page, folder: &Path) -> Result<String> {
+pub(super) fn template(page: Page, folder: &Path) -> Result<String> {
     let Change::File(name) = page.change() else { return Ok(String::new()) };
     let text = std::fs::read_to_string(folder.join(name)).with_context(|| format!("the site has no {name}"))?;
     ensure!(text.contains(FIRST), "{name} does not show {FIRST}");
@@ -117,7 +117,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(socket: &Path, cpu: usize) -> Result<Client> {
+    fn start(socket: &Path, cpu: usize) -> Result<Self> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "taskset", "-c", &cpu.to_string(), "mariadb", "--no-defaults"]);
         command.args(["--batch", "--skip-column-names", "--unbuffered", "--user=site", "--password=site"]);
@@ -127,7 +127,7 @@ impl Client {
         let mut process = process.context("cannot start mariadb (package mariadb-client-core)")?;
         let (input, output) = (process.stdin.take(), process.stdout.take());
         let (input, output) = (input.context("no pipe")?, BufReader::new(output.context("no pipe")?));
-        Ok(Client { process, input, output })
+        Ok(Self { process, input, output })
     }
 
     /// Returns when the server has said that the change is made.

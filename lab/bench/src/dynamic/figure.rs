@@ -44,17 +44,17 @@ struct Axis {
 
 impl Axis {
     /// One that has all values.
-    fn over(values: impl IntoIterator<Item = f64>, width: f64) -> Axis {
+    fn over(values: impl IntoIterator<Item = f64>, width: f64) -> Self {
         let (least, most) = values
             .into_iter()
             .filter(|value| *value > 0.0)
             .fold((f64::INFINITY, 0_f64), |(least, most), value| (least.min(value), most.max(value)));
         if most == 0.0 {
-            return Axis { from: 0, to: 1, width };
+            return Self { from: 0, to: 1, width };
         }
         // A bar of the least value shall be seen, too.
         let from = (least * 0.7).log10().floor() as i32;
-        Axis { from, to: (most.log10().ceil() as i32).max(from + 1), width }
+        Self { from, to: (most.log10().ceil() as i32).max(from + 1), width }
     }
 
     fn at(&self, value: f64) -> f64 {

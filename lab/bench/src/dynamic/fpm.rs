@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 /// What the pool's configuration gets, and where the page is.
-pub const STATUS_PATH: &str = "/nicache-bench-status";
+pub(super) const STATUS_PATH: &str = "/nicache-bench-status";
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// FastCGI 1.0, section 8: types of records.
@@ -24,7 +24,7 @@ const RESPONDER: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
 ///
 /// # Errors
 /// No pool answers at the socket, or it has no status page.
-pub fn accepted(socket: &Path) -> Result<u64> {
+pub(super) fn accepted(socket: &Path) -> Result<u64> {
     let mut stream = UnixStream::connect(socket).with_context(|| format!("no PHP-FPM at {}", socket.display()))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let variables = [

@@ -10,7 +10,7 @@ const MARK: &[u8] = b"version=";
 
 /// One change of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Edit {
+pub(super) struct Edit {
     /// What the page shows from then on.
     pub version: u64,
     /// When it was begun.
@@ -21,7 +21,7 @@ pub struct Edit {
 
 /// One reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Observation {
+pub(super) struct Observation {
     /// Before the request was sent.
     pub sent_ns: u64,
     /// After the reply had come.
@@ -32,7 +32,7 @@ pub struct Observation {
 
 /// What is to be said of replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Findings {
+pub(super) struct Findings {
     /// Replies that were looked at.
     pub checked: u64,
     /// Those of them that were stale.
@@ -45,18 +45,18 @@ pub struct Findings {
 
 /// The edits of one page since the beginning, one version after the other.
 #[derive(Debug, Clone, Default)]
-pub struct Log {
+pub(super) struct Log {
     edits: Vec<Edit>,
 }
 
 impl Log {
     /// The version that the next edit makes.
-    pub fn next_version(&self) -> u64 {
+    pub(super) fn next_version(&self) -> u64 {
         self.edits.last().map_or(1, |edit| edit.version + 1)
     }
 
     /// Adds edits, each with the version after that of the one before.
-    pub fn extend(&mut self, edits: impl IntoIterator<Item = Edit>) {
+    pub(super) fn extend(&mut self, edits: impl IntoIterator<Item = Edit>) {
         for edit in edits {
             assert_eq!(edit.version, self.next_version(), "an edit is missing in the log");
             self.edits.push(edit);
@@ -64,7 +64,7 @@ impl Log {
     }
 
     /// Judges replies.
-    pub fn judge(&self, observations: &[Observation]) -> Findings {
+    pub(super) fn judge(&self, observations: &[Observation]) -> Findings {
         let mut findings = Findings::default();
         for observation in observations {
             findings.checked += 1;
@@ -97,27 +97,27 @@ impl Log {
 
 /// The clock of edits and observations.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock(Instant);
+pub(super) struct Clock(Instant);
 
 impl Clock {
     /// Begins now.
-    pub fn start() -> Clock {
-        Clock(Instant::now())
+    pub(super) fn start() -> Self {
+        Self(Instant::now())
     }
 
     /// Nanoseconds since the beginning.
-    pub fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// How long until a moment.
-    pub fn until(&self, ns: u64) -> Duration {
+    pub(super) fn until(&self, ns: u64) -> Duration {
         Duration::from_nanos(ns.saturating_sub(self.now_ns()))
     }
 }
 
 /// The first version that a body shows.
-pub fn version_in(body: &[u8]) -> Option<u64> {
+pub(super) fn version_in(body: &[u8]) -> Option<u64> {
     let at = body.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
     let digits: Vec<u8> = body[at..].iter().copied().take_while(u8::is_ascii_digit).collect();
     std::str::from_utf8(&digits).ok()?.parse().ok()

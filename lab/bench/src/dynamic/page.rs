@@ -30,67 +30,67 @@ pub enum Change {
 
 impl Page {
     /// All of them.
-    pub const ALL: [Page; 4] = [Page::PhpItem, Page::WordPressFront, Page::WordPressPost, Page::DokuWikiArticle];
+    pub const ALL: [Self; 4] = [Self::PhpItem, Self::WordPressFront, Self::WordPressPost, Self::DokuWikiArticle];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Page::PhpItem => "php",
-            Page::WordPressFront => "wordpress-front",
-            Page::WordPressPost => "wordpress-post",
-            Page::DokuWikiArticle => "dokuwiki",
+            Self::PhpItem => "php",
+            Self::WordPressFront => "wordpress-front",
+            Self::WordPressPost => "wordpress-post",
+            Self::DokuWikiArticle => "dokuwiki",
         }
     }
 
     /// For tables and figures.
     pub fn label(self) -> &'static str {
         match self {
-            Page::PhpItem => "PHP + MariaDB page",
-            Page::WordPressFront => "WordPress front page",
-            Page::WordPressPost => "WordPress post",
-            Page::DokuWikiArticle => "DokuWiki article",
+            Self::PhpItem => "PHP + MariaDB page",
+            Self::WordPressFront => "WordPress front page",
+            Self::WordPressPost => "WordPress post",
+            Self::DokuWikiArticle => "DokuWiki article",
         }
     }
 
     /// What serves it.
     pub fn application(self) -> Application {
         match self {
-            Page::PhpItem => Application::PhpPage,
-            Page::WordPressFront | Page::WordPressPost => Application::WordPress,
-            Page::DokuWikiArticle => Application::DokuWiki,
+            Self::PhpItem => Application::PhpPage,
+            Self::WordPressFront | Self::WordPressPost => Application::WordPress,
+            Self::DokuWikiArticle => Application::DokuWiki,
         }
     }
 
     /// Request target.
     pub fn path(self) -> &'static str {
         match self {
-            Page::PhpItem => "/item.php?id=1",
-            Page::WordPressFront => "/",
-            Page::WordPressPost => "/post-1/",
-            Page::DokuWikiArticle => "/doku.php?id=articles:article_1",
+            Self::PhpItem => "/item.php?id=1",
+            Self::WordPressFront => "/",
+            Self::WordPressPost => "/post-1/",
+            Self::DokuWikiArticle => "/doku.php?id=articles:article_1",
         }
     }
 
     /// Connections of the load. WordPress computes some ten pages per second; more connections would only wait longer.
     pub fn connections(self) -> u32 {
         match self {
-            Page::PhpItem | Page::DokuWikiArticle => 64,
-            Page::WordPressFront | Page::WordPressPost => 16,
+            Self::PhpItem | Self::DokuWikiArticle => 64,
+            Self::WordPressFront | Self::WordPressPost => 16,
         }
     }
 
     /// What makes it show another version.
     pub fn change(self) -> Change {
         match self {
-            Page::PhpItem => Change::Statement(|version| format!("UPDATE items SET version = {version} WHERE id = 1")),
-            Page::WordPressFront => Change::Statement(|version| {
+            Self::PhpItem => Change::Statement(|version| format!("UPDATE items SET version = {version} WHERE id = 1")),
+            Self::WordPressFront => Change::Statement(|version| {
                 format!("UPDATE wp_posts SET post_title = 'Post 20, version={version}.' WHERE post_name = 'post-20'")
             }),
-            Page::WordPressPost => Change::Statement(|version| {
+            Self::WordPressPost => Change::Statement(|version| {
                 let content = format!("<p>This is post 1, version={version}.</p>");
                 format!("UPDATE wp_posts SET post_content = '{content}' WHERE post_name = 'post-1'")
             }),
-            Page::DokuWikiArticle => Change::File("data/pages/articles/article_1.txt"),
+            Self::DokuWikiArticle => Change::File("data/pages/articles/article_1.txt"),
         }
     }
 
@@ -103,9 +103,9 @@ impl Page {
 impl std::str::FromStr for Page {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Page, String> {
-        let all = Page::ALL.map(Page::name).join(", ");
-        Page::ALL.into_iter().find(|page| page.name() == text).ok_or(format!("`{text}` is no page; one of {all}"))
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = Self::ALL.map(Self::name).join(", ");
+        Self::ALL.into_iter().find(|page| page.name() == text).ok_or(format!("`{text}` is no page; one of {all}"))
     }
 }
 

@@ -88,8 +88,8 @@ pub struct Failure {
 
 impl Failure {
     /// From an error with all its causes.
-    pub fn new(subject: Subject, page: Page, edits_per_s: Option<u32>, round: usize, error: &anyhow::Error) -> Failure {
-        Failure { subject, page, edits_per_s, round, reason: format!("{error:#}") }
+    pub fn new(subject: Subject, page: Page, edits_per_s: Option<u32>, round: usize, error: &anyhow::Error) -> Self {
+        Self { subject, page, edits_per_s, round, reason: format!("{error:#}") }
     }
 }
 
@@ -135,11 +135,11 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn of(samples: &[&Sample]) -> Option<Cell> {
+    fn of(samples: &[&Sample]) -> Option<Self> {
         let first = samples.first()?;
         let summary = |value: fn(&Sample) -> f64| Summary::of(samples.iter().map(|sample| value(sample)));
         let sum = |value: fn(&Sample) -> u64| samples.iter().map(|sample| value(sample)).sum();
-        Some(Cell {
+        Some(Self {
             subject: first.subject,
             page: first.page,
             edits_per_s: first.edits_per_s,
@@ -186,14 +186,14 @@ pub enum Limit {
 }
 
 impl Limit {
-    const ALL: [Limit; 4] = [Limit::Client, Limit::Server, Limit::Both, Limit::Neither];
+    const ALL: [Self; 4] = [Self::Client, Self::Server, Self::Both, Self::Neither];
 
     fn label(self) -> &'static str {
         match self {
-            Limit::Client => "the load generator's CPU is full, the subject could do more",
-            Limit::Server => "the serving side's CPU is full",
-            Limit::Both => "both CPUs are full",
-            Limit::Neither => "no CPU is full",
+            Self::Client => "the load generator's CPU is full, the subject could do more",
+            Self::Server => "the serving side's CPU is full",
+            Self::Both => "both CPUs are full",
+            Self::Neither => "no CPU is full",
         }
     }
 }
@@ -206,7 +206,7 @@ impl Report {
         watchers: Vec<WatchersSample>,
         skipped: Vec<Skipped>,
         failures: Vec<Failure>,
-    ) -> Report {
+    ) -> Self {
         let kind = |sample: &Sample| (sample.page, sample.edits_per_s, sample.subject);
         let mut kinds: Vec<_> = samples.iter().map(kind).collect();
         kinds.sort_unstable();
@@ -215,7 +215,7 @@ impl Report {
             let of: Vec<&Sample> = samples.iter().filter(|sample| kind(sample) == wanted).collect();
             Cell::of(&of)
         });
-        Report { setting, cells: cells.collect(), skipped, failures, samples, watchers }
+        Self { setting, cells: cells.collect(), skipped, failures, samples, watchers }
     }
 
     /// The cell of a kind.
@@ -465,10 +465,10 @@ impl Report {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
 
-    pub fn report() -> Report {
+    pub(crate) fn report() -> Report {
         let setting = Setting {
             rounds: 2,
             seconds: 1,

@@ -12,7 +12,7 @@ use crate::wire::process::{Enclosure, Process};
 
 /// A site, prepared once for the whole run.
 #[derive(Debug)]
-pub struct Site {
+pub(super) struct Site {
     prepared: Prepared,
     /// For messages of programs: not in the site's folder, in which nothing shall change but the page.
     logs: PathBuf,
@@ -23,9 +23,9 @@ impl Site {
     ///
     /// # Errors
     /// Packages are missing, or it cannot be prepared.
-    pub fn prepare(application: Application, logs: &Path) -> Result<Site> {
+    pub(super) fn prepare(application: Application, logs: &Path) -> Result<Self> {
         let prepared = application.prepare(80, "localhost")?;
-        let site = Site { prepared, logs: logs.to_owned() };
+        let site = Self { prepared, logs: logs.to_owned() };
         let read = |name: &str| {
             std::fs::read_to_string(site.folder().join(name)).with_context(|| format!("the site has no {name}"))
         };
@@ -39,33 +39,33 @@ impl Site {
     }
 
     /// Where it is.
-    pub fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         self.prepared.folder()
     }
 
     /// The configuration file of nicache for it.
-    pub fn configuration(&self) -> PathBuf {
+    pub(super) fn configuration(&self) -> PathBuf {
         self.folder().join("nicache.toml")
     }
 
     /// Where programs of a measurement put their messages.
-    pub fn logs(&self) -> &Path {
+    pub(super) fn logs(&self) -> &Path {
         &self.logs
     }
 
     /// The last line that nginx wrote into its log, for messages: it knows why a reply was no success.
-    pub fn last_words(&self) -> Option<String> {
+    pub(super) fn last_words(&self) -> Option<String> {
         let log = std::fs::read(self.folder().join("log/nginx.log")).ok()?;
         String::from_utf8_lossy(&log).lines().next_back().map(str::to_owned)
     }
 
     /// Socket of PHP-FPM.
-    pub fn php(&self) -> PathBuf {
+    pub(super) fn php(&self) -> PathBuf {
         self.folder().join("run/php.sock")
     }
 
     /// The programs beside nginx, in the order of their start.
-    pub fn with(&self) -> Vec<Vec<String>> {
+    pub(super) fn with(&self) -> Vec<Vec<String>> {
         let (old, new) = (self.folder().join("php-fpm.conf"), self.folder().join(PHP_FPM));
         let (old, new) = (old.display().to_string(), new.display().to_string());
         let replaced = |word: &String| if *word == old { new.clone() } else { word.clone() };
@@ -73,7 +73,7 @@ impl Site {
     }
 
     /// nginx, with a cache of its own if there is a `store`.
-    pub fn nginx(&self, store: Option<Store>) -> Vec<String> {
+    pub(super) fn nginx(&self, store: Option<Store>) -> Vec<String> {
         let old = self.folder().join("nginx.conf").display().to_string();
         let new = self.nginx_file(store).display().to_string();
         self.prepared.server().iter().map(|word| if *word == old { new.clone() } else { word.clone() }).collect()
@@ -88,7 +88,7 @@ impl Site {
     ///
     /// # Errors
     /// A program cannot be started.
-    pub fn start(&self, namespace: &Namespace, cpu: usize, store: Option<Store>) -> Result<Vec<Process>> {
+    pub(super) fn start(&self, namespace: &Namespace, cpu: usize, store: Option<Store>) -> Result<Vec<Process>> {
         let cache = self.folder().join(configuration::NGINX_CACHE);
         if cache.exists() {
             std::fs::remove_dir_all(&cache)?;
@@ -107,7 +107,7 @@ impl Site {
     ///
     /// # Errors
     /// Its configuration cannot be written.
-    pub fn varnish(&self, backend: &str, store: Store) -> Result<Vec<String>> {
+    pub(super) fn varnish(&self, backend: &str, store: Store) -> Result<Vec<String>> {
         let configuration = self.logs.join("bench.vcl");
         std::fs::write(&configuration, configuration::varnish(backend, store))?;
         let work = self.logs.join("varnish");

@@ -2,12 +2,12 @@
 
 /// How long a cache keeps a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Store {
+pub(super) struct Store {
     /// Its time to live.
     pub seconds: u32,
 }
 
 impl Store {
     /// Those that are measured.
-    pub const ALL: [Store; 2] = [Store { seconds: 60 }, Store { seconds: 1 }];
+    pub(super) const ALL: [Self; 2] = [Self { seconds: 60 }, Self { seconds: 1 }];
 }

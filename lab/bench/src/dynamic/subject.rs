@@ -43,75 +43,75 @@ pub enum Subject {
 
 impl Subject {
     /// Those that every page is asked of.
-    pub const ALL: [Subject; 6] =
-        [Subject::Server, Subject::Nginx60, Subject::Nginx1, Subject::Varnish60, Subject::Varnish1, Subject::Nicache];
+    pub const ALL: [Self; 6] =
+        [Self::Server, Self::Nginx60, Self::Nginx1, Self::Varnish60, Self::Varnish1, Self::Nicache];
 
     /// Those by which the watchers' cost is measured.
-    pub const WATCHERS: [Subject; 3] = [Subject::CardBypassedUnwatched, Subject::CardBypassed, Subject::Server];
+    pub const WATCHERS: [Self; 3] = [Self::CardBypassedUnwatched, Self::CardBypassed, Self::Server];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Subject::Server => "server",
-            Subject::Nginx60 => "nginx-60s",
-            Subject::Nginx1 => "nginx-1s",
-            Subject::Varnish60 => "varnish-60s",
-            Subject::Varnish1 => "varnish-1s",
-            Subject::Nicache => "nicache",
-            Subject::CardBypassed => "card-bypassed",
-            Subject::CardBypassedUnwatched => "card-bypassed-unwatched",
+            Self::Server => "server",
+            Self::Nginx60 => "nginx-60s",
+            Self::Nginx1 => "nginx-1s",
+            Self::Varnish60 => "varnish-60s",
+            Self::Varnish1 => "varnish-1s",
+            Self::Nicache => "nicache",
+            Self::CardBypassed => "card-bypassed",
+            Self::CardBypassedUnwatched => "card-bypassed-unwatched",
         }
     }
 
     /// For tables and figures.
     pub fn label(self) -> &'static str {
         match self {
-            Subject::Server => "server alone",
-            Subject::Nginx60 => "nginx cache, 60 s",
-            Subject::Nginx1 => "nginx cache, 1 s",
-            Subject::Varnish60 => "Varnish, 60 s",
-            Subject::Varnish1 => "Varnish, 1 s",
-            Subject::Nicache => "nicache",
-            Subject::CardBypassed => "card, bypassed, watchers",
-            Subject::CardBypassedUnwatched => "card, bypassed, no watchers",
+            Self::Server => "server alone",
+            Self::Nginx60 => "nginx cache, 60 s",
+            Self::Nginx1 => "nginx cache, 1 s",
+            Self::Varnish60 => "Varnish, 60 s",
+            Self::Varnish1 => "Varnish, 1 s",
+            Self::Nicache => "nicache",
+            Self::CardBypassed => "card, bypassed, watchers",
+            Self::CardBypassedUnwatched => "card, bypassed, no watchers",
         }
     }
 
     /// Programs that it needs beside the application's, with the Debian packages they are in.
     pub fn programs(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Subject::Varnish60 | Subject::Varnish1 => &[("varnishd", "varnish"), ("cc", "gcc")],
+            Self::Varnish60 | Self::Varnish1 => &[("varnishd", "varnish"), ("cc", "gcc")],
             _ => &[],
         }
     }
 
     fn nginx_store(self) -> Option<Store> {
         match self {
-            Subject::Nginx60 => Some(Store::ALL[0]),
-            Subject::Nginx1 => Some(Store::ALL[1]),
+            Self::Nginx60 => Some(Store::ALL[0]),
+            Self::Nginx1 => Some(Store::ALL[1]),
             _ => None,
         }
     }
 
     fn varnish_store(self) -> Option<Store> {
         match self {
-            Subject::Varnish60 => Some(Store::ALL[0]),
-            Subject::Varnish1 => Some(Store::ALL[1]),
+            Self::Varnish60 => Some(Store::ALL[0]),
+            Self::Varnish1 => Some(Store::ALL[1]),
             _ => None,
         }
     }
 
     fn is_card(self) -> bool {
-        matches!(self, Subject::Nicache | Subject::CardBypassed | Subject::CardBypassedUnwatched)
+        matches!(self, Self::Nicache | Self::CardBypassed | Self::CardBypassedUnwatched)
     }
 }
 
 impl std::str::FromStr for Subject {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Subject, String> {
-        let all = Subject::ALL.map(Subject::name).join(", ");
-        let found = Subject::ALL.into_iter().find(|subject| subject.name() == text);
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|subject| subject.name() == text);
         found.ok_or(format!("`{text}` is no subject; one of {all}"))
     }
 }
@@ -127,7 +127,7 @@ struct Card {
 
 /// A subject that serves. Dropping it ends its programs, the last one first.
 #[derive(Debug)]
-pub struct Running {
+pub(super) struct Running {
     processes: Vec<Process>,
     card: Option<Card>,
     server: Ipv4Addr,
@@ -147,13 +147,13 @@ impl Running {
     ///
     /// # Errors
     /// Something does not start.
-    pub fn start(subject: Subject, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+    pub(super) fn start(subject: Subject, site: &Site, nicache: &Path, cpu: usize) -> Result<Self> {
         let client = Namespace::create()?;
         if subject.is_card() {
             return Self::start_card(subject, client, site, nicache, cpu);
         }
         let server = Namespace::create()?;
-        let mut running = Running {
+        let mut running = Self {
             processes: Vec::new(),
             card: None,
             server: Ipv4Addr::new(10, 201, 1, 2),
@@ -177,7 +177,7 @@ impl Running {
         Ok(running)
     }
 
-    fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+    fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
         argv.extend(["run", "--json", "--name", &name, "--recheck", "1s"].map(str::to_owned));
@@ -210,7 +210,7 @@ impl Running {
         let number = |key: &str| status[key].as_u64().and_then(|pid| u32::try_from(pid).ok());
         let server_pid = number("server_pid").context("no server_pid in the status")?;
         client.command(&format!("nsenter --target {server_pid} --net {}", cubic_route("eth0", &network, 2)))?;
-        Ok(Running {
+        Ok(Self {
             processes: vec![process],
             card: Some(Card { program: nicache.to_owned(), name, server_pid }),
             server,
@@ -223,7 +223,7 @@ impl Running {
     ///
     /// # Errors
     /// It is not within a minute, or a program has ended.
-    pub fn wait_for(&mut self, path: &str, is_right: impl Fn(&Reply) -> bool) -> Result<()> {
+    pub(super) fn wait_for(&mut self, path: &str, is_right: impl Fn(&Reply) -> bool) -> Result<()> {
         let begun = Instant::now();
         let server = self.server();
         loop {
@@ -247,12 +247,12 @@ impl Running {
     }
 
     /// The namespace of the client.
-    pub fn client(&self) -> &Namespace {
+    pub(super) fn client(&self) -> &Namespace {
         &self.client
     }
 
     /// Where the client reaches it.
-    pub fn server(&self) -> SocketAddr {
+    pub(super) fn server(&self) -> SocketAddr {
         SocketAddr::from((self.server, 80))
     }
 
@@ -260,7 +260,7 @@ impl Running {
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn cpu_time(&self) -> Result<CpuTime> {
+    pub(super) fn cpu_time(&self) -> Result<CpuTime> {
         let mut sum = CpuTime::default();
         for process in &self.processes {
             let part = CpuTime::now(process.pid())?;
@@ -274,7 +274,7 @@ impl Running {
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn programs_cpu_us(&self) -> Result<f64> {
+    pub(super) fn programs_cpu_us(&self) -> Result<f64> {
         match &self.card {
             Some(card) => Ok(CpuTime::now(card.server_pid)?.processes_us),
             None => Ok(self.cpu_time()?.processes_us),
@@ -285,7 +285,7 @@ impl Running {
     ///
     /// # Errors
     /// It does not answer.
-    pub fn counters(&self) -> Result<Option<Value>> {
+    pub(super) fn counters(&self) -> Result<Option<Value>> {
         let Some(card) = &self.card else { return Ok(None) };
         let text = run_nicache(&card.program, &["status", "--json", "--name", &card.name])?;
         let mut status: Value = serde_json::from_str(&text)?;

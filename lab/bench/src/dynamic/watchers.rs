@@ -15,11 +15,11 @@ use crate::wire::SERVER_CPU;
 use crate::wire::load::Client;
 
 /// The pages whose cost is looked at: a few lines of PHP with one row, so that system calls weigh most, and one of a real application.
-pub const PAGES: [Page; 2] = [Page::PhpItem, Page::WordPressFront];
+pub(super) const PAGES: [Page; 2] = [Page::PhpItem, Page::WordPressFront];
 /// Connections at a time.
-pub const CONNECTIONS: [u32; 2] = [1, 8];
+pub(super) const CONNECTIONS: [u32; 2] = [1, 8];
 /// What watching may cost, as a share.
-pub const AIM: f64 = 0.05;
+pub(super) const AIM: f64 = 0.05;
 
 const WARM_UP_SECONDS: u32 = 1;
 
@@ -49,7 +49,7 @@ const SLOW_PAGE_TIMES: u32 = 4;
 ///
 /// # Errors
 /// It does not start, or requests fail.
-pub fn measure(
+pub(super) fn measure(
     subject: Subject,
     page: Page,
     site: &Site,
@@ -85,7 +85,7 @@ pub fn measure(
 
 /// What watching costs with one number of connections, as shares of what it is without: 0.05 is 5 %. Medians of the ratios within rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cost {
+pub(super) struct Cost {
     /// Rounds with both sides.
     pub pairs: usize,
     /// Fewer requests per second.
@@ -98,7 +98,7 @@ pub struct Cost {
 
 impl Cost {
     /// From all samples, for one page and number of connections.
-    pub fn of(samples: &[WatchersSample], page: Page, connections: u32) -> Option<Cost> {
+    pub(super) fn of(samples: &[WatchersSample], page: Page, connections: u32) -> Option<Self> {
         let of_page = |sample: &&WatchersSample| (sample.page, sample.connections) == (page, connections);
         let side = |subject, round| {
             let is_it = |sample: &&WatchersSample| (sample.subject, sample.round) == (subject, round);
@@ -113,7 +113,7 @@ impl Cost {
         let more = |value: fn(&WatchersSample) -> f64| {
             Summary::of(pairs.iter().map(|(without, with)| value(with) / value(without) - 1.0))
         };
-        (!pairs.is_empty()).then(|| Cost {
+        (!pairs.is_empty()).then(|| Self {
             pairs: pairs.len(),
             requests_lost: Summary::of(
                 pairs.iter().map(|(without, with)| 1.0 - with.requests_per_s / without.requests_per_s),
@@ -124,16 +124,16 @@ impl Cost {
     }
 
     /// Whether the aim is met, in requests per second and in CPU time.
-    pub fn meets_aim(&self) -> bool {
+    pub(super) fn meets_aim(&self) -> bool {
         [self.requests_lost, self.server_cpu_more, self.programs_cpu_more].iter().all(|share| share.median <= AIM)
     }
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
 
-    pub fn sample(subject: Subject, round: usize, requests_per_s: f64, cpu_us: f64) -> WatchersSample {
+    pub(crate) fn sample(subject: Subject, round: usize, requests_per_s: f64, cpu_us: f64) -> WatchersSample {
         let (server_cpu_us, programs_cpu_us) = (cpu_us + 100.0, cpu_us);
         WatchersSample {
             subject,

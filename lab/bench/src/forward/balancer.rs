@@ -12,7 +12,7 @@ use super::ground::Ground;
 const PROGRAM: &str = include_str!("balancer.bpf.c");
 
 /// Attaches it to both interfaces.
-pub fn start(ground: &Ground, folder: &Path) -> Result<()> {
+pub(super) fn start(ground: &Ground, folder: &Path) -> Result<()> {
     let source = folder.join("balancer.bpf.c");
     std::fs::write(&source, PROGRAM)?;
     let link = |namespace: &Namespace, name: &str| -> Result<(String, String)> {
@@ -45,7 +45,7 @@ pub fn start(ground: &Ground, folder: &Path) -> Result<()> {
 }
 
 /// Takes it away, if it is there.
-pub fn stop(ground: &Ground) {
+pub(super) fn stop(ground: &Ground) {
     for name in ["left", "right"] {
         let _ = run(&ground.middle, "tc", &["qdisc", "del", "dev", name, "clsact"]);
     }

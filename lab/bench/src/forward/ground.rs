@@ -14,9 +14,9 @@ use anyhow::{Context, Result, bail};
 use nicache_router::demo::Namespace;
 
 /// Where the server listens.
-pub const SERVER: &str = "10.201.2.2:5001";
+pub(super) const SERVER: &str = "10.201.2.2:5001";
 /// Where clients ask for it, of those that translate.
-pub const SERVICE: &str = "10.201.1.1:5001";
+pub(super) const SERVICE: &str = "10.201.1.1:5001";
 const CHUNK_BYTES: usize = 128 * 1024;
 /// As much as a packet of 1500 bytes takes.
 const DATAGRAM_BYTES: usize = 1472;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Load {
+pub(super) enum Load {
     /// So many streams of TCP, from the server to the client.
     Tcp(u32),
     /// Datagrams, from the client to the server, as fast as they are taken.
@@ -35,17 +35,17 @@ pub enum Load {
 
 impl Load {
     /// For tables.
-    pub fn label(self) -> String {
+    pub(super) fn label(self) -> String {
         match self {
-            Load::Tcp(1) => "1 TCP stream".to_owned(),
-            Load::Tcp(count) => format!("{count} TCP streams"),
-            Load::Udp => "UDP".to_owned(),
+            Self::Tcp(1) => "1 TCP stream".to_owned(),
+            Self::Tcp(count) => format!("{count} TCP streams"),
+            Self::Udp => "UDP".to_owned(),
         }
     }
 }
 
 /// What has been moved, and what it took.
-pub struct Moved {
+pub(super) struct Moved {
     /// Bytes of payload that arrived.
     pub bytes: u64,
     /// In so many seconds.
@@ -57,7 +57,7 @@ pub struct Moved {
 }
 
 /// See the module's head.
-pub struct Ground {
+pub(super) struct Ground {
     /// Where clients are.
     pub client: Namespace,
     /// Where subjects are.
@@ -69,7 +69,7 @@ pub struct Ground {
 
 impl Ground {
     /// Builds it, with a server that serves.
-    pub fn build() -> Result<Ground> {
+    pub(super) fn build() -> Result<Self> {
         let create = || Namespace::create().context("cannot make a network namespace: this needs root");
         let (client, middle, server) = (create()?, create()?, create()?);
         client.veth("eth0", &middle, "left")?;
@@ -81,7 +81,7 @@ impl Ground {
         server.ip("address add 10.201.2.2/24 dev eth0")?;
         server.ip("route add default via 10.201.2.1")?;
         let received = Arc::new(AtomicU64::new(0));
-        let ground = Ground { client, middle, server, received };
+        let ground = Self { client, middle, server, received };
         ground.serve()?;
         Ok(ground)
     }
@@ -115,7 +115,7 @@ impl Ground {
     }
 
     /// Moves bytes for so long. `subject`: the process between them.
-    pub fn run(&self, load: Load, target: &str, length: Duration, subject: Option<u32>) -> Result<Moved> {
+    pub(super) fn run(&self, load: Load, target: &str, length: Duration, subject: Option<u32>) -> Result<Moved> {
         let target: SocketAddr = target.parse()?;
         let stop = Arc::new(AtomicBool::new(false));
         let counted = match load {

@@ -12,7 +12,7 @@ use super::ground::{Ground, Load, SERVER, SERVICE};
 
 /// A subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
+pub(super) enum Subject {
     /// The kernel's IP forwarding, without translation.
     Kernel,
     /// nftables: both addresses translated.
@@ -31,49 +31,43 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub fn all() -> Vec<Subject> {
-        let others = [
-            Subject::Kernel,
-            Subject::Nftables,
-            Subject::Balancer,
-            Subject::NicacheFast,
-            Subject::Haproxy,
-            Subject::HaproxySplice,
-        ];
+    pub(super) fn all() -> Vec<Self> {
+        let others =
+            [Self::Kernel, Self::Nftables, Self::Balancer, Self::NicacheFast, Self::Haproxy, Self::HaproxySplice];
         others.into_iter().chain(Mode::ALL.map(Subject::Nicache)).collect()
     }
 
     /// For tables.
-    pub fn label(self) -> String {
+    pub(super) fn label(self) -> String {
         match self {
-            Subject::Kernel => "IP forwarding".to_owned(),
-            Subject::Nftables => "nftables".to_owned(),
-            Subject::Haproxy => "HAProxy".to_owned(),
-            Subject::HaproxySplice => "HAProxy, splice".to_owned(),
-            Subject::Balancer => "tc-BPF balancer".to_owned(),
-            Subject::Nicache(mode) => format!("nicache, {mode}"),
-            Subject::NicacheFast => "nicache, fast path".to_owned(),
+            Self::Kernel => "IP forwarding".to_owned(),
+            Self::Nftables => "nftables".to_owned(),
+            Self::Haproxy => "HAProxy".to_owned(),
+            Self::HaproxySplice => "HAProxy, splice".to_owned(),
+            Self::Balancer => "tc-BPF balancer".to_owned(),
+            Self::Nicache(mode) => format!("nicache, {mode}"),
+            Self::NicacheFast => "nicache, fast path".to_owned(),
         }
     }
 
     /// Whether it can carry that.
-    pub fn carries(self, load: Load) -> bool {
-        load != Load::Udp || !matches!(self, Subject::Haproxy | Subject::HaproxySplice)
+    pub(super) fn carries(self, load: Load) -> bool {
+        load != Load::Udp || !matches!(self, Self::Haproxy | Self::HaproxySplice)
     }
 
     /// What clients connect to.
-    pub fn target(self) -> &'static str {
-        if self == Subject::Kernel { SERVER } else { SERVICE }
+    pub(super) fn target(self) -> &'static str {
+        if self == Self::Kernel { SERVER } else { SERVICE }
     }
 
     /// Puts it between them.
-    pub fn start(self, ground: &Ground, nicache: &Path, folder: &Path) -> Result<Standing> {
+    pub(super) fn start(self, ground: &Ground, nicache: &Path, folder: &Path) -> Result<Standing> {
         match self {
-            Subject::Kernel => {
+            Self::Kernel => {
                 forward(ground, true)?;
                 Ok(Standing { process: None, is_in_kernel: true })
             }
-            Subject::Nftables => {
+            Self::Nftables => {
                 let rules = format!(
                     "add table ip bench\nadd chain ip bench in {{ type nat hook prerouting priority -100; }}\n\
                      add chain ip bench out {{ type nat hook postrouting priority 100; }}\n\
@@ -87,8 +81,8 @@ impl Subject {
                 nft(ground, &["-f", path.to_str().context("a path that is text")?])?;
                 Ok(Standing { process: None, is_in_kernel: true })
             }
-            Subject::Haproxy | Subject::HaproxySplice => {
-                let splice = if self == Subject::HaproxySplice { "option splice-auto" } else { "" };
+            Self::Haproxy | Self::HaproxySplice => {
+                let splice = if self == Self::HaproxySplice { "option splice-auto" } else { "" };
                 let path = folder.join("haproxy.cfg");
                 std::fs::write(
                     &path,
@@ -105,13 +99,13 @@ impl Subject {
                 )?;
                 Ok(Standing { process: Some(process), is_in_kernel: false })
             }
-            Subject::Balancer => {
+            Self::Balancer => {
                 balancer::start(ground, folder)?;
                 Ok(Standing { process: None, is_in_kernel: true })
             }
-            Subject::Nicache(_) | Subject::NicacheFast => {
+            Self::Nicache(_) | Self::NicacheFast => {
                 let (mode, fast_path) = match self {
-                    Subject::Nicache(mode) => (mode, "off"),
+                    Self::Nicache(mode) => (mode, "off"),
                     _ => (Mode::Adaptive, "auto"),
                 };
                 let path = folder.join("forward.toml");
@@ -138,19 +132,19 @@ impl Subject {
 }
 
 /// A subject at work.
-pub struct Standing {
+pub(super) struct Standing {
     process: Option<Child>,
     is_in_kernel: bool,
 }
 
 impl Standing {
     /// Its process, if it has one.
-    pub fn pid(&self) -> Option<u32> {
+    pub(super) fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
 
     /// Takes it away.
-    pub fn stop(mut self, ground: &Ground) -> Result<()> {
+    pub(super) fn stop(mut self, ground: &Ground) -> Result<()> {
         if let Some(process) = &mut self.process {
             let pid = rustix::process::Pid::from_child(process);
             rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;

@@ -31,37 +31,37 @@ pub struct Condition {
 }
 
 impl Condition {
-    const CLEAN: Condition =
-        Condition { loss: 0, reorder: 0, duplicate: 0, delay_ms: 0, mtu: 1_500, bytes: 1_000_000, v6: false };
+    const CLEAN: Self =
+        Self { loss: 0, reorder: 0, duplicate: 0, delay_ms: 0, mtu: 1_500, bytes: 1_000_000, v6: false };
 
     /// The matrix: losses by delays by sizes, and the other impairments one at a time and together. `quick`: a few of them.
-    pub fn matrix(quick: bool) -> Vec<Condition> {
-        let clean = Condition::CLEAN;
+    pub fn matrix(quick: bool) -> Vec<Self> {
+        let clean = Self::CLEAN;
         if quick {
             return vec![
                 clean,
-                Condition { loss: 10, delay_ms: 10, ..clean },
-                Condition { loss: 30, delay_ms: 10, bytes: 10_000, ..clean },
-                Condition { reorder: 20, delay_ms: 10, ..clean },
+                Self { loss: 10, delay_ms: 10, ..clean },
+                Self { loss: 30, delay_ms: 10, bytes: 10_000, ..clean },
+                Self { reorder: 20, delay_ms: 10, ..clean },
             ];
         }
         let mut all = Vec::new();
         for delay_ms in [0, 10, 50] {
             for loss in [0, 1, 10, 30, 100] {
                 for bytes in [10_000, 1_000_000, 10_000_000] {
-                    all.push(Condition { loss, delay_ms, bytes, ..clean });
+                    all.push(Self { loss, delay_ms, bytes, ..clean });
                 }
             }
             for loss in [0, 10] {
-                all.push(Condition { loss, reorder: 20, delay_ms, ..clean });
-                all.push(Condition { loss, duplicate: 20, delay_ms, ..clean });
-                all.push(Condition { loss, reorder: 100, duplicate: 20, delay_ms, ..clean });
+                all.push(Self { loss, reorder: 20, delay_ms, ..clean });
+                all.push(Self { loss, duplicate: 20, delay_ms, ..clean });
+                all.push(Self { loss, reorder: 100, duplicate: 20, delay_ms, ..clean });
             }
             for mtu in [576, 1_280] {
-                all.push(Condition { loss: 10, mtu, delay_ms, ..clean });
+                all.push(Self { loss: 10, mtu, delay_ms, ..clean });
             }
             for loss in [0, 10, 100] {
-                all.push(Condition { loss, v6: true, delay_ms, ..clean });
+                all.push(Self { loss, v6: true, delay_ms, ..clean });
             }
         }
         all
@@ -83,7 +83,7 @@ impl Condition {
 
     /// A perfect path, for preparations.
     pub fn perfect() -> FaultConfig {
-        Condition::CLEAN.faults(0)
+        Self::CLEAN.faults(0)
     }
 
     /// As people say it.
@@ -98,7 +98,7 @@ impl Condition {
                 label += &format!(", {} % {what}", f64::from(rate) / 10.0);
             }
         }
-        if self.mtu != Condition::CLEAN.mtu {
+        if self.mtu != Self::CLEAN.mtu {
             label += &format!(", MTU {}", self.mtu);
         }
         if self.v6 {

@@ -9,13 +9,13 @@ const SERVER_PORT: u16 = 80;
 const PORTS: Range<u16> = 20_000..42_000;
 
 /// The client's port of transfer `number` of a run.
-pub fn client_port(number: u32) -> u16 {
+pub(super) fn client_port(number: u32) -> u16 {
     PORTS.start + (number % u32::from(PORTS.end - PORTS.start)) as u16
 }
 
 /// The client's port in an Ethernet frame with TCP in it, either way; without payload a number beyond all ports. Other frames have none, so that no address
 /// of a neighbour is lost.
-pub fn lane_of(frame: &[u8]) -> Option<u16> {
+pub(super) fn lane_of(frame: &[u8]) -> Option<u16> {
     let (port, has_payload) = segment(frame).filter(|(port, _)| PORTS.contains(port))?;
     Some(port + if has_payload { 0 } else { PORTS.len() as u16 })
 }

@@ -16,7 +16,7 @@ use crate::wire::cpu::bind_to;
 use crate::wire::namespace::Namespace;
 
 /// Name of the interface on both sides.
-pub const INTERFACE: &str = "path";
+pub(super) const INTERFACE: &str = "path";
 /// Frames carried at a time.
 const BURST_FRAMES: usize = 64;
 /// How long the thread sleeps at most, so that it hears of new conditions.
@@ -24,7 +24,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(5);
 
 /// A path between two namespaces; it ends when it is dropped.
 #[derive(Debug)]
-pub struct Path {
+pub(super) struct Path {
     conditions: Option<Sender<FaultConfig>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -34,7 +34,7 @@ impl Path {
     ///
     /// # Errors
     /// The interfaces cannot be made.
-    pub fn open(client: &Namespace, server: &Namespace) -> Result<Path> {
+    pub(super) fn open(client: &Namespace, server: &Namespace) -> Result<Self> {
         let [left, right] = [client, server].map(|side| {
             let config = TapConfig { tso: false, uso: false, ..TapConfig::default() };
             side.run(move || Tap::open_with(INTERFACE, 1, &config))
@@ -53,11 +53,11 @@ impl Path {
             carry(left, right, &orders);
         };
         let thread = std::thread::Builder::new().name("path".into()).spawn(body)?;
-        Ok(Path { conditions: Some(conditions), thread: Some(thread) })
+        Ok(Self { conditions: Some(conditions), thread: Some(thread) })
     }
 
     /// From now on the path does that; what is under way is lost.
-    pub fn set(&self, faults: FaultConfig) {
+    pub(super) fn set(&self, faults: FaultConfig) {
         if let Some(conditions) = &self.conditions {
             let _ = conditions.send(faults);
             // The thread has heard of it before the next packet that matters.

@@ -9,7 +9,7 @@ use super::spread::{ShareMean, Spread};
 use super::subject::Subject;
 
 /// Share of Linux' goodput below which a condition is told of by name.
-pub const SHARE_MIN: f64 = 0.9;
+pub(super) const SHARE_MIN: f64 = 0.9;
 
 /// Everything about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,12 +61,12 @@ pub struct Sample {
 
 impl Sample {
     /// Nothing was measured yet.
-    pub fn new(subject: Subject, condition: Condition) -> Sample {
-        Sample { subject, condition, mbit_per_s: Vec::new(), cut: 0 }
+    pub fn new(subject: Subject, condition: Condition) -> Self {
+        Self { subject, condition, mbit_per_s: Vec::new(), cut: 0 }
     }
 
     /// Another repetition.
-    pub fn append(&mut self, mut more: Sample) {
+    pub fn append(&mut self, mut more: Self) {
         self.mbit_per_s.append(&mut more.mbit_per_s);
         self.cut += more.cut;
     }
@@ -102,7 +102,7 @@ pub struct Cell {
 
 impl Report {
     /// Summarises samples.
-    pub fn new(setting: Setting, samples: Vec<Sample>, failures: Vec<Failure>) -> Report {
+    pub fn new(setting: Setting, samples: Vec<Sample>, failures: Vec<Failure>) -> Self {
         let linux = |condition: &Condition| {
             samples.iter().find(|sample| sample.subject == Subject::Linux && sample.condition == *condition)
         };
@@ -121,7 +121,7 @@ impl Report {
                 }
             })
             .collect();
-        Report { setting, cells, failures, samples }
+        Self { setting, cells, failures, samples }
     }
 
     /// Conditions that were measured, in their order.
@@ -217,10 +217,10 @@ impl Report {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
 
-    pub fn report() -> Report {
+    pub(crate) fn report() -> Report {
         let setting = Setting {
             seed: 1,
             rounds: 1,

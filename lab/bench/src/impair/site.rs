@@ -10,7 +10,7 @@ use crate::wire::Object;
 
 /// Files and configuration in a temporary folder on disk (what is on tmpfs cannot be watched, so the card would not store it).
 #[derive(Debug)]
-pub struct Site {
+pub(crate) struct Site {
     folder: TempDir,
     bodies: Vec<Vec<u8>>,
 }
@@ -20,7 +20,7 @@ impl Site {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn create(parent: &Path, sizes: &[u64]) -> Result<Site> {
+    pub(crate) fn create(parent: &Path, sizes: &[u64]) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("nicache-impair-")
             .tempdir_in(parent)
@@ -34,11 +34,11 @@ impl Site {
             bodies.push(object.body());
             std::fs::write(files.join(&object.path()[1..]), object.body())?;
         }
-        Ok(Site { folder, bodies })
+        Ok(Self { folder, bodies })
     }
 
     /// The folder, for logs.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
@@ -46,7 +46,7 @@ impl Site {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn nginx(&self, name: &str) -> Result<Vec<String>> {
+    pub(crate) fn nginx(&self, name: &str) -> Result<Vec<String>> {
         let own = self.folder.path().join(name);
         std::fs::create_dir_all(&own)?;
         let (root, own) = (self.folder.path().display(), own.display().to_string());
@@ -55,7 +55,7 @@ impl Site {
     }
 
     /// Whether this is the body of the file of so many bytes, or its beginning.
-    pub fn is_body(&self, bytes: u64, start: &[u8]) -> bool {
+    pub(crate) fn is_body(&self, bytes: u64, start: &[u8]) -> bool {
         self.bodies.iter().any(|body| body.len() as u64 == bytes && body.starts_with(start))
     }
 }

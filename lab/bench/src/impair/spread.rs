@@ -17,14 +17,14 @@ pub struct Spread {
 
 impl Spread {
     /// Of any number of measurements; all zero for none.
-    pub fn of(values: &[f64]) -> Spread {
+    pub fn of(values: &[f64]) -> Self {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
         let Some(last) = values.len().checked_sub(1) else {
-            return Spread::default();
+            return Self::default();
         };
         let median = (values[last / 2] + values[last.div_ceil(2)]) / 2.0;
-        Spread { low: values[last / 4], median, high: values[last - last / 4] }
+        Self { low: values[last / 4], median, high: values[last - last / 4] }
     }
 }
 
@@ -48,7 +48,7 @@ pub struct ShareMean {
 
 impl ShareMean {
     /// Of `ours` beside `theirs`, pair by pair; `None` without pairs.
-    pub fn of_pairs(ours: &[f64], theirs: &[f64]) -> Option<ShareMean> {
+    pub fn of_pairs(ours: &[f64], theirs: &[f64]) -> Option<Self> {
         let logs: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs).ln()).collect();
         if logs.is_empty() {
             return None;
@@ -57,7 +57,7 @@ impl ShareMean {
         let mean = logs.iter().sum::<f64>() / count;
         let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
         let error = (squares / (count - 1.0).max(1.0) / count).sqrt() * t_95(logs.len() - 1);
-        Some(ShareMean { share: mean.exp(), low: (mean - error).exp(), high: (mean + error).exp() })
+        Some(Self { share: mean.exp(), low: (mean - error).exp(), high: (mean + error).exp() })
     }
 }
 

@@ -39,21 +39,21 @@ pub enum Subject {
 
 impl Subject {
     /// All of them, what others are compared with first.
-    pub const ALL: [Subject; 3] = [Subject::Linux, Subject::PassThrough, Subject::Card];
+    pub const ALL: [Self; 3] = [Self::Linux, Self::PassThrough, Self::Card];
 
     /// For tables and figures.
     pub fn label(self) -> &'static str {
         match self {
-            Subject::Linux => "Linux",
-            Subject::PassThrough => "card",
-            Subject::Card => "card, own handshake",
+            Self::Linux => "Linux",
+            Self::PassThrough => "card",
+            Self::Card => "card, own handshake",
         }
     }
 }
 
 /// A subject that serves over a path. Fields are dropped in this order.
 #[derive(Debug)]
-pub struct Running {
+pub(super) struct Running {
     path: Path,
     _process: Process,
     /// Name of the running nicache.
@@ -69,7 +69,7 @@ impl Running {
     ///
     /// # Errors
     /// Something does not start.
-    pub fn start(subject: Subject, site: &Site, nicache: &FilePath, cpu: usize) -> Result<Running> {
+    pub(super) fn start(subject: Subject, site: &Site, nicache: &FilePath, cpu: usize) -> Result<Self> {
         let (client, server) = (Namespace::create()?, Namespace::create()?);
         let path = Path::open(&client, &server)?;
         let mut running = if subject == Subject::Linux {
@@ -81,7 +81,7 @@ impl Running {
             let log = site.folder().join("nginx.log");
             let process = Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx("linux")?, &log)?;
             let others = vec![server];
-            Running {
+            Self {
                 path,
                 _process: process,
                 card: None,
@@ -91,7 +91,7 @@ impl Running {
                 _others: others,
             }
         } else {
-            Running::start_card(subject, site, nicache, cpu, path, client, server)?
+            Self::start_card(subject, site, nicache, cpu, path, client, server)?
         };
         let mut gateway = running.server.octets();
         gateway[3] -= 1;
@@ -111,7 +111,7 @@ impl Running {
         path: Path,
         client: Namespace,
         middle: Namespace,
-    ) -> Result<Running> {
+    ) -> Result<Self> {
         let name = format!("impair-{}-{subject:?}", std::process::id()).to_lowercase();
         let handshake = if subject == Subject::Card { "card" } else { "pass-through" };
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
@@ -137,7 +137,7 @@ impl Running {
         inside(&format!("ip -6 address add {NETWORK_V6}2/64 dev eth0 nodad"))?;
         cubic_routes("eth0", server).iter().try_for_each(|route| inside(route))?;
         let _others = vec![middle];
-        Ok(Running { path, _process: process, card: Some(name), server, client_address: server, client, _others })
+        Ok(Self { path, _process: process, card: Some(name), server, client_address: server, client, _others })
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -158,7 +158,7 @@ impl Running {
     }
 
     /// Where the server is.
-    pub fn address(&self, v6: bool) -> SocketAddr {
+    pub(super) fn address(&self, v6: bool) -> SocketAddr {
         let v4 = IpAddr::V4(self.server);
         let address = if v6 {
             IpAddr::V6(format!("{NETWORK_V6}2").parse::<Ipv6Addr>().unwrap_or(Ipv6Addr::LOCALHOST))
@@ -169,12 +169,12 @@ impl Running {
     }
 
     /// The namespace of the client.
-    pub fn client(&self) -> &Namespace {
+    pub(super) fn client(&self) -> &Namespace {
         &self.client
     }
 
     /// The path.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -182,7 +182,7 @@ impl Running {
     ///
     /// # Errors
     /// The kernel does not allow it.
-    pub fn set_mtu(&self, mtu: u32) -> Result<()> {
+    pub(super) fn set_mtu(&self, mtu: u32) -> Result<()> {
         self.client.command(&format!("ip link set {INTERFACE} mtu {mtu}"))?;
         if mtu >= 1_280 {
             // Linux takes IPv6 away from an interface with less.
@@ -202,7 +202,7 @@ impl Running {
     ///
     /// # Errors
     /// The body is wrong, or the card does not store it.
-    pub fn prepare(&self, condition: &Condition, site: &Site, nicache: &FilePath) -> Result<()> {
+    pub(super) fn prepare(&self, condition: &Condition, site: &Site, nicache: &FilePath) -> Result<()> {
         self.path.set(Condition::perfect());
         let deadline = Instant::now() + START;
         loop {
@@ -224,7 +224,7 @@ impl Running {
     ///
     /// # Errors
     /// It cannot be asked.
-    pub fn hits(&self, nicache: &FilePath) -> Result<u64> {
+    pub(super) fn hits(&self, nicache: &FilePath) -> Result<u64> {
         let Some(name) = &self.card else { return Ok(0) };
         let text = run_nicache(nicache, &["status", "--json", "--name", name])?;
         let status: Value = serde_json::from_str(&text)?;

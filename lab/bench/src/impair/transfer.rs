@@ -21,7 +21,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// A reply, or what had come of it when time was over.
 #[derive(Debug)]
-pub struct Fetched {
+pub(super) struct Fetched {
     /// From the request to the last byte.
     pub time: Duration,
     /// The body.
@@ -32,7 +32,7 @@ pub struct Fetched {
 
 impl Fetched {
     /// Body bits per second, in millions.
-    pub fn mbit_per_s(&self) -> f64 {
+    pub(super) fn mbit_per_s(&self) -> f64 {
         self.body.len() as f64 * 8.0 / self.time.as_secs_f64().max(1e-9) / 1e6
     }
 }
@@ -41,7 +41,7 @@ impl Fetched {
 ///
 /// # Errors
 /// No connection, or a reply that is no success.
-pub fn fetch(client: &Namespace, server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Result<Fetched> {
+pub(super) fn fetch(client: &Namespace, server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Result<Fetched> {
     client.lend(move || {
         bind_to(CLIENT_CPU)?;
         fetch_here(server, port, bytes, limit)
@@ -52,7 +52,7 @@ pub fn fetch(client: &Namespace, server: SocketAddr, port: u16, bytes: u64, limi
 ///
 /// # Errors
 /// Those of the first that fails.
-pub fn fetch_all(
+pub(super) fn fetch_all(
     client: &Namespace,
     server: SocketAddr,
     bytes: u64,
@@ -81,7 +81,7 @@ pub fn fetch_all(
 ///
 /// # Errors
 /// The port is taken, or nobody answers in time.
-pub fn connect(server: SocketAddr, port: u16, timeout: Duration) -> Result<TcpStream> {
+pub(super) fn connect(server: SocketAddr, port: u16, timeout: Duration) -> Result<TcpStream> {
     let (family, local) = match server {
         SocketAddr::V4(_) => (AddressFamily::INET, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
         SocketAddr::V6(_) => (AddressFamily::INET6, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),

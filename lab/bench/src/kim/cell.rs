@@ -22,7 +22,7 @@ const PAGE_CACHE: &str = "768M";
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setup {
+pub(super) struct Setup {
     /// Cards.
     pub cards: u32,
     /// Bytes of each card's memory.
@@ -33,7 +33,7 @@ pub struct Setup {
 
 impl Setup {
     /// For progress and messages.
-    pub fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         let bus = if self.is_modelled { MODEL } else { "no model" };
         format!("{} cards of {} MB, {bus}", self.cards, self.memory_bytes >> 20)
     }
@@ -76,7 +76,14 @@ pub struct Sample {
 ///
 /// # Errors
 /// Something does not start, or a reply was wrong.
-pub fn measure(nicache: &Path, site: &Path, trace: &str, plan: &Plan, setup: Setup, clients: usize) -> Result<Sample> {
+pub(super) fn measure(
+    nicache: &Path,
+    site: &Path,
+    trace: &str,
+    plan: &Plan,
+    setup: Setup,
+    clients: usize,
+) -> Result<Sample> {
     let client = Namespace::create()?;
     client.run(|| {
         let _ = std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535");

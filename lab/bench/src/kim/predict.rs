@@ -15,10 +15,10 @@ struct Cards {
 }
 
 impl Cards {
-    fn new(cards: u32, memory_bytes: u64) -> Cards {
+    fn new(cards: u32, memory_bytes: u64) -> Self {
         let places = Directory::places_of(memory_bytes);
         let policy = || Box::new(Lru::new(u64::from(places) * BLOCK_BYTES, places));
-        Cards { directories: (0..cards).map(|_| Directory::new(places, policy())).collect(), sent: 0, crossed: 0 }
+        Self { directories: (0..cards).map(|_| Directory::new(places, policy())).collect(), sent: 0, crossed: 0 }
     }
 
     /// Bytes of an object of so many bytes are sent in a session. A block that is not there crosses whole, if there is room for it.
@@ -45,7 +45,7 @@ impl Cards {
 }
 
 /// Share of content that does not cross the bus, 0 to 1, if requests are served in the log's order. Sessions take turns at the cards.
-pub fn share_in_order(trace: &Trace, sessions: &Sessions, cards: u32, memory_bytes: u64) -> f64 {
+pub(super) fn share_in_order(trace: &Trace, sessions: &Sessions, cards: u32, memory_bytes: u64) -> f64 {
     let mut cards = Cards::new(cards, memory_bytes);
     let mut asked: Vec<(u64, usize, u32)> = Vec::with_capacity(sessions.requests_len());
     for index in 0..sessions.len() {
@@ -81,7 +81,7 @@ struct Active {
 
 /// The same if so many sessions are served at once, and the next one begins when one ends. In its turn each sends what slow start allows, twice as much
 /// as in the one before, and no more than the batch that was asked for.
-pub fn share_at_once(trace: &Trace, sessions: &Sessions, cards: u32, memory_bytes: u64, clients: usize) -> f64 {
+pub(super) fn share_at_once(trace: &Trace, sessions: &Sessions, cards: u32, memory_bytes: u64, clients: usize) -> f64 {
     let mut cards = Cards::new(cards, memory_bytes);
     let mut next = 0;
     let mut begin = || {

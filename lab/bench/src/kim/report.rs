@@ -132,13 +132,13 @@ pub struct Row {
 }
 
 impl Row {
-    fn of(samples: &[&Sample], predicted: Option<&Prediction>) -> Row {
+    fn of(samples: &[&Sample], predicted: Option<&Prediction>) -> Self {
         let first = samples[0];
         let summary = |value: fn(&Sample) -> f64| Summary::of(samples.iter().map(|sample| value(sample)));
         let share = |value: fn(&Sample) -> u64| {
             Summary::of(samples.iter().map(|sample| value(sample) as f64 / sample.body_bytes.max(1) as f64)).median
         };
-        Row {
+        Self {
             trace: first.trace.clone(),
             cards: first.cards,
             memory_bytes: first.memory_bytes,
@@ -197,7 +197,7 @@ pub struct Prediction {
 
 impl Report {
     /// Of all samples.
-    pub fn new(setting: Setting, samples: &[Sample], predictions: &[Prediction]) -> Report {
+    pub fn new(setting: Setting, samples: &[Sample], predictions: &[Prediction]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for sample in samples {
             let key = |other: &Sample| (other.trace.clone(), other.cards, other.memory_bytes, other.is_modelled);
@@ -224,7 +224,7 @@ impl Report {
                 row.benefit = Some(row.mbit_per_s.median / base.mbit_per_s.median - 1.0);
             }
         }
-        Report { setting, rows }
+        Self { setting, rows }
     }
 
     /// The largest difference between what was measured and what was predicted, in points.

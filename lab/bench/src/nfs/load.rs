@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const WRITE_BYTES: usize = 256 << 10;
 
 /// What was asked and answered.
-pub struct Answers {
+pub(super) struct Answers {
     /// Calls.
     pub calls: u64,
     /// Payload that was read and written, in bytes.
@@ -34,7 +34,7 @@ pub struct Answers {
 }
 
 /// The handles of the files.
-pub struct Files {
+pub(super) struct Files {
     root: Vec<u8>,
     names: Vec<u8>,
     hot: Vec<u8>,
@@ -44,7 +44,7 @@ pub struct Files {
 }
 
 /// Makes the files, on a unit that is empty.
-pub fn prepare(address: SocketAddr, cold_sizes: &[u32], cold_bytes: u64) -> Result<()> {
+pub(super) fn prepare(address: SocketAddr, cold_sizes: &[u32], cold_bytes: u64) -> Result<()> {
     let mut caller = connect(address)?;
     let root = caller.mount("/data")?;
     let fill = |caller: &mut Caller, name: &str, bytes: u64| -> Result<()> {
@@ -80,7 +80,7 @@ pub fn prepare(address: SocketAddr, cold_sizes: &[u32], cold_bytes: u64) -> Resu
 }
 
 /// Looks the files up.
-pub fn find(
+pub(super) fn find(
     address: SocketAddr,
     mount: SocketAddr,
     export: &str,
@@ -103,7 +103,7 @@ fn connect(address: SocketAddr) -> Result<Caller> {
 }
 
 /// Asks for a workload for `time`; an all-miss one until its file is read.
-pub fn ask(address: SocketAddr, files: &Files, workload: Workload, time: Duration) -> Result<Answers> {
+pub(super) fn ask(address: SocketAddr, files: &Files, workload: Workload, time: Duration) -> Result<Answers> {
     let next_cold = AtomicU64::new(0);
     let begun = Instant::now();
     let parts: Vec<Result<Part>> = std::thread::scope(|scope| {
@@ -129,7 +129,7 @@ pub fn ask(address: SocketAddr, files: &Files, workload: Workload, time: Duratio
 }
 
 /// Brings into memory what a workload is to find there.
-pub fn warm(address: SocketAddr, files: &Files, workload: Workload) -> Result<()> {
+pub(super) fn warm(address: SocketAddr, files: &Files, workload: Workload) -> Result<()> {
     let mut caller = connect(address)?;
     let mut read_all = |file: &[u8], bytes: u64| -> Result<()> {
         for at in (0..bytes).step_by(1 << 20) {

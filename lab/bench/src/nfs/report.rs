@@ -90,7 +90,7 @@ pub struct Report {
 
 impl Report {
     /// Of all samples.
-    pub fn new(setting: Setting, samples: &[Sample]) -> Report {
+    pub fn new(setting: Setting, samples: &[Sample]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for sample in samples {
             if rows.iter().any(|row| (row.workload, row.subject) == (sample.workload, sample.subject)) {
@@ -120,7 +120,7 @@ impl Report {
             }
         }
         rows.sort_by_key(|row| workloads.iter().position(|workload| *workload == row.workload));
-        Report { setting, rows }
+        Self { setting, rows }
     }
 
     /// The row of the paper's *original* for the same workload.

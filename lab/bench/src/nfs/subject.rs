@@ -31,14 +31,14 @@ impl Subject {
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
-            Subject::Nicache(mode) => mode.name(),
-            Subject::Ganesha => "ganesha",
+            Self::Nicache(mode) => mode.name(),
+            Self::Ganesha => "ganesha",
         }
     }
 }
 
 /// What all subjects are given.
-pub struct Ground<'a> {
+pub(super) struct Ground<'a> {
     /// The nicache program.
     pub nicache: &'a Path,
     /// The unit.
@@ -52,7 +52,7 @@ pub struct Ground<'a> {
 }
 
 /// A subject that serves.
-pub struct Running {
+pub(super) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
     subject: Subject,
@@ -70,7 +70,7 @@ pub struct Running {
 
 impl Running {
     /// Starts a subject and waits until it serves. `mkfs`: on an empty unit.
-    pub fn start(subject: Subject, ground: &Ground<'_>, mkfs: bool) -> Result<Running> {
+    pub(super) fn start(subject: Subject, ground: &Ground<'_>, mkfs: bool) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "taskset", "-c", &ground.cpu.to_string()]);
@@ -103,7 +103,7 @@ impl Running {
             bail!("{} does not start: {}", subject.name(), words.lines().last().unwrap_or("it says nothing"));
         };
         let here = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut running = Running {
+        let mut running = Self {
             processes: vec![child.id()],
             child,
             stdin,
@@ -134,7 +134,7 @@ impl Running {
     }
 
     /// CPU time so far.
-    pub fn cpu_time(&self) -> Result<Duration> {
+    pub(super) fn cpu_time(&self) -> Result<Duration> {
         let mut nanoseconds = 0;
         for process in &self.processes {
             for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
@@ -146,7 +146,7 @@ impl Running {
     }
 
     /// What nicache says of itself.
-    pub fn figures(&self) -> Option<Figures> {
+    pub(super) fn figures(&self) -> Option<Figures> {
         if self.subject == Subject::Ganesha {
             return None;
         }
@@ -155,7 +155,7 @@ impl Running {
     }
 
     /// Ends it in order.
-    pub fn stop(mut self) -> Result<()> {
+    pub(super) fn stop(mut self) -> Result<()> {
         match self.subject {
             Subject::Nicache(_) => {
                 let pid = Pid::from_raw(self.child.id() as i32).context("no process")?;

@@ -8,9 +8,9 @@ use nicache_tcp::{Flags, HeadRepr, SackBlocks, SegmentHead, Seq, SynOptions, Tim
 use super::stage::{Sent, StageEnd, partial};
 
 /// Where the TCP header starts.
-pub const TCP_AT: usize = 34;
+pub(super) const TCP_AT: usize = 34;
 /// Segment size with timestamps on an Ethernet.
-pub const MSS: u16 = 1448;
+pub(super) const MSS: u16 = 1448;
 const MAC_CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const MAC_SERVER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const ADDRESS_CLIENT: [u8; 4] = [10, 77, 0, 1];
@@ -23,7 +23,7 @@ const PORT_SERVER: u16 = 80;
 
 /// From which end a frame comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
+pub(super) enum From {
     /// The client.
     Client,
     /// The host.
@@ -31,7 +31,7 @@ pub enum From {
 }
 
 /// Builds a frame in `frame`; its checksums are left to whoever receives it.
-pub fn build(frame: &mut Vec<u8>, from: From, head: &HeadRepr, payload: &[u8]) -> Offload {
+pub(super) fn build(frame: &mut Vec<u8>, from: From, head: &HeadRepr, payload: &[u8]) -> Offload {
     let (source_mac, destination_mac, source, destination) = match from {
         From::Client => (MAC_CLIENT, MAC_SERVER, ADDRESS_CLIENT, ADDRESS_SERVER),
         From::Host => (MAC_SERVER, MAC_CLIENT, ADDRESS_SERVER, ADDRESS_CLIENT),
@@ -61,7 +61,7 @@ pub fn build(frame: &mut Vec<u8>, from: From, head: &HeadRepr, payload: &[u8]) -
 }
 
 /// The TCP header and the payload length of a frame that the card sent.
-pub fn read(sent: &Sent) -> Option<(SegmentHead, u32)> {
+pub(super) fn read(sent: &Sent) -> Option<(SegmentHead, u32)> {
     let tcp = sent.start().get(TCP_AT..)?;
     let head = nicache_tcp::parse(tcp).ok()?;
     let payload = sent.len.checked_sub(TCP_AT + head.header_len)?;
@@ -69,7 +69,7 @@ pub fn read(sent: &Sent) -> Option<(SegmentHead, u32)> {
 }
 
 /// A SYN's options, as Linux sends them.
-pub fn syn_options(val: u32, ecr: u32) -> SynOptions {
+pub(super) fn syn_options(val: u32, ecr: u32) -> SynOptions {
     SynOptions {
         mss: Some(1460),
         window_scale: Some(10),
@@ -81,7 +81,7 @@ pub fn syn_options(val: u32, ecr: u32) -> SynOptions {
 
 /// What the two ends know of a connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Peer {
+pub(super) struct Peer {
     /// Next byte to send.
     pub next: Seq,
     /// Next byte expected.
@@ -91,7 +91,7 @@ pub struct Peer {
 }
 
 /// Connections of a client, in turn.
-pub struct Client {
+pub(super) struct Client {
     end: StageEnd,
     ports: Vec<u16>,
     connections: HashMap<u16, Peer>,
@@ -106,8 +106,8 @@ pub struct Client {
 
 impl Client {
     /// A client that asks `requests[n]` on connection `n`.
-    pub fn new(end: StageEnd, requests: Vec<Vec<u8>>) -> Client {
-        Client {
+    pub(super) fn new(end: StageEnd, requests: Vec<Vec<u8>>) -> Self {
+        Self {
             end,
             ports: Vec::new(),
             connections: HashMap::new(),
@@ -121,12 +121,12 @@ impl Client {
     }
 
     /// Milliseconds of the client's own clock.
-    pub fn set_ticks(&mut self, ticks: u32) {
+    pub(super) fn set_ticks(&mut self, ticks: u32) {
         self.ticks = ticks;
     }
 
     /// Begins a connection for each request; earlier ones are forgotten.
-    pub fn open_all(&mut self) {
+    pub(super) fn open_all(&mut self) {
         self.ports.clear();
         self.connections.clear();
         for number in 0..self.requests.len() {
@@ -147,7 +147,7 @@ impl Client {
     }
 
     /// Sends each connection's request, which acknowledges all that has come.
-    pub fn ask_all(&mut self) {
+    pub(super) fn ask_all(&mut self) {
         for number in 0..self.requests.len() {
             let head = HeadRepr { flags: Flags::ACK | Flags::PSH, ..self.head(number) };
             let request = std::mem::take(&mut self.requests[number]);
@@ -160,7 +160,7 @@ impl Client {
     }
 
     /// Acknowledges what has come on each connection.
-    pub fn acknowledge_all(&mut self) {
+    pub(super) fn acknowledge_all(&mut self) {
         for number in 0..self.requests.len() {
             let head = self.head(number);
             self.send(&head, &[]);
@@ -168,7 +168,7 @@ impl Client {
     }
 
     /// Ends each connection, acknowledging all.
-    pub fn close_all(&mut self) {
+    pub(super) fn close_all(&mut self) {
         for number in 0..self.requests.len() {
             let head = HeadRepr { flags: Flags::ACK | Flags::FIN, ..self.head(number) };
             self.send(&head, &[]);
@@ -179,7 +179,7 @@ impl Client {
     }
 
     /// Takes what the card has sent.
-    pub fn take_all(&mut self) {
+    pub(super) fn take_all(&mut self) {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.end.take(&mut inbox);
         for (head, payload) in inbox.iter().filter_map(read) {

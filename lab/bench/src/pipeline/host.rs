@@ -8,7 +8,7 @@ use super::client::{From, Peer, build, read, syn_options};
 use super::stage::{Sent, StageEnd};
 
 /// A host.
-pub struct Host {
+pub(super) struct Host {
     end: StageEnd,
     connections: HashMap<u16, Peer>,
     reply: Vec<u8>,
@@ -21,8 +21,8 @@ pub struct Host {
 
 impl Host {
     /// A host with this reply.
-    pub fn new(end: StageEnd, reply: Vec<u8>) -> Host {
-        Host {
+    pub(super) fn new(end: StageEnd, reply: Vec<u8>) -> Self {
+        Self {
             end,
             connections: HashMap::new(),
             reply,
@@ -34,12 +34,12 @@ impl Host {
     }
 
     /// Milliseconds of the host's own clock.
-    pub fn set_ticks(&mut self, ticks: u32) {
+    pub(super) fn set_ticks(&mut self, ticks: u32) {
         self.ticks = ticks;
     }
 
     /// Answers what has come from the card.
-    pub fn answer_all(&mut self) {
+    pub(super) fn answer_all(&mut self) {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.end.take(&mut inbox);
         for (head, payload) in inbox.iter().filter_map(read) {

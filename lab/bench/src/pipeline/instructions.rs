@@ -8,7 +8,7 @@ pub struct Counter(PerfCounter);
 
 impl Counter {
     /// Opens one for the calling thread; the error says why there is none.
-    pub fn open() -> Result<Counter, String> {
+    pub fn open() -> Result<Self, String> {
         let opened = Builder::new(Hardware::INSTRUCTIONS).exclude_kernel(true).exclude_hv(true).build();
         opened.map(Counter).map_err(|error| match error.raw_os_error() {
             Some(EACCES | EPERM) => {

@@ -251,7 +251,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(scenario: &Scenario) -> Rig {
+    fn new(scenario: &Scenario) -> Self {
         let (wire, wire_end) = stage();
         let (host_port, host_end) = stage();
         let revisions = RevisionTable::on_heap();
@@ -271,7 +271,7 @@ impl Rig {
         let now = Time(1_000_000_000);
         let reply = scenario.reply();
         let reply_bytes = reply.len() as u64;
-        Rig {
+        Self {
             card: Card::new(wire, host_port, config, store, link, now),
             client: Client::new(wire_end.clone(), scenario.requests()),
             host: Host::new(host_end.clone(), reply),

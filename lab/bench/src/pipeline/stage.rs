@@ -8,13 +8,13 @@ use std::rc::Rc;
 use nicache_port::{Burst, Capabilities, Checksum, Offload, Port, SendError};
 
 /// Bytes kept of each frame that the card sends: the headers, which is all that an end needs to go on.
-pub const KEPT_BYTES: usize = 96;
+pub(super) const KEPT_BYTES: usize = 96;
 /// Frames that wait in either direction at most; a burst of the card and what it answers fits.
 const FRAMES_MAX: usize = 1024;
 
 /// What an end knows of a frame that the card sent.
 #[derive(Clone, Copy)]
-pub struct Sent {
+pub(super) struct Sent {
     bytes: [u8; KEPT_BYTES],
     kept: usize,
     /// Bytes of the whole frame.
@@ -23,7 +23,7 @@ pub struct Sent {
 
 impl Sent {
     /// The first bytes of the frame.
-    pub fn start(&self) -> &[u8] {
+    pub(super) fn start(&self) -> &[u8] {
         &self.bytes[..self.kept]
     }
 }
@@ -39,21 +39,21 @@ struct Queues {
 }
 
 /// The card's side of a port.
-pub struct StagePort(Rc<RefCell<Queues>>);
+pub(super) struct StagePort(Rc<RefCell<Queues>>);
 
 /// The other side.
 #[derive(Clone)]
-pub struct StageEnd(Rc<RefCell<Queues>>);
+pub(super) struct StageEnd(Rc<RefCell<Queues>>);
 
 /// Both sides of a port that can do everything.
-pub fn stage() -> (StagePort, StageEnd) {
+pub(super) fn stage() -> (StagePort, StageEnd) {
     let queues = Rc::new(RefCell::new(Queues::default()));
     (StagePort(Rc::clone(&queues)), StageEnd(queues))
 }
 
 impl StageEnd {
     /// Gives the card a frame.
-    pub fn give(&self, frame: &[u8], offload: Offload) {
+    pub(super) fn give(&self, frame: &[u8], offload: Offload) {
         let queues = &mut *self.0.borrow_mut();
         if queues.taken == queues.ends.len() {
             queues.to_card.clear();
@@ -66,13 +66,13 @@ impl StageEnd {
     }
 
     /// Hands over what the card has sent since the last call.
-    pub fn take(&self, into: &mut Vec<Sent>) {
+    pub(super) fn take(&self, into: &mut Vec<Sent>) {
         into.clear();
         std::mem::swap(into, &mut self.0.borrow_mut().from_card);
     }
 
     /// Frames that have passed so far in both directions.
-    pub fn frames(&self) -> u64 {
+    pub(super) fn frames(&self) -> u64 {
         self.0.borrow().frames
     }
 }
@@ -118,7 +118,7 @@ impl Port for StagePort {
 }
 
 /// As a kernel's stack marks a segment that leaves its checksum to the interface.
-pub fn partial(tcp_at: u16) -> Offload {
+pub(super) fn partial(tcp_at: u16) -> Offload {
     let offset = nicache_tcp::wire::CHECKSUM_OFFSET as u16;
     Offload { checksum: Checksum::Partial { start: tcp_at, offset }, gso: None }
 }

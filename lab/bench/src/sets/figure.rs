@@ -37,12 +37,12 @@ struct Axis {
 
 impl Axis {
     /// One that has all values, with a handful of round steps.
-    fn over(values: impl IntoIterator<Item = f64>) -> Axis {
+    fn over(values: impl IntoIterator<Item = f64>) -> Self {
         let most = values.into_iter().fold(0.0, f64::max).max(1e-9);
         let power = 10_f64.powf((most / 4.0).log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|step| most / step <= 5.0);
         let step = step.unwrap_or(10.0 * power);
-        Axis { most: (most / step).ceil() * step, step }
+        Self { most: (most / step).ceil() * step, step }
     }
 
     fn at(&self, value: f64) -> f64 {

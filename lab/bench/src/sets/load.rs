@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, ge
 
 /// A request that was answered.
 #[derive(Debug, Clone, Copy)]
-pub struct Answered {
+pub(super) struct Answered {
     /// Its script.
     pub script: usize,
     /// The client's end of its connection.
@@ -30,44 +30,44 @@ pub struct Answered {
 
 /// Uniform numbers and waiting times from a seed.
 #[derive(Debug, Clone)]
-pub struct Random(SplitMix64);
+pub(super) struct Random(SplitMix64);
 
 impl Random {
     /// The numbers of this seed.
-    pub fn new(seed: u64) -> Random {
-        Random(SplitMix64::new(seed))
+    pub(super) fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
     }
 
     /// The next one, 0 to 1 without 1.
-    pub fn uniform(&mut self) -> f64 {
+    pub(super) fn uniform(&mut self) -> f64 {
         self.0.unit()
     }
 
     /// A waiting time with this mean, of a Poisson process.
-    pub fn wait(&mut self, mean: Duration) -> Duration {
+    pub(super) fn wait(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.uniform()).ln())
     }
 }
 
 /// Chooses among `0..count`, the first one most often.
 #[derive(Debug, Clone)]
-pub struct Zipf {
+pub(super) struct Zipf {
     up_to: Vec<f64>,
 }
 
 impl Zipf {
     /// The popularity of the n-th is n to the power of `-alpha`.
-    pub fn new(count: usize, alpha: f64) -> Zipf {
+    pub(super) fn new(count: usize, alpha: f64) -> Self {
         let mut sum = 0.0;
         let up_to = (1..=count).map(|rank| {
             sum += (rank as f64).powf(-alpha);
             sum
         });
-        Zipf { up_to: up_to.collect() }
+        Self { up_to: up_to.collect() }
     }
 
     /// One of them.
-    pub fn choose(&self, random: &mut Random) -> usize {
+    pub(super) fn choose(&self, random: &mut Random) -> usize {
         let at = random.uniform() * self.up_to.last().copied().unwrap_or(0.0);
         self.up_to.partition_point(|&up_to| up_to <= at).min(self.up_to.len().saturating_sub(1))
     }
@@ -86,7 +86,7 @@ struct Pending {
 ///
 /// # Errors
 /// The server is not there, or does not answer within half a minute.
-pub fn ask(
+pub(super) fn ask(
     server: SocketAddr,
     requests: usize,
     mean: Duration,

@@ -22,24 +22,24 @@ pub enum Method {
 
 impl Method {
     /// All, in the order of the report.
-    pub const ALL: [Method; 4] = [Method::Contraction, Method::Exact, Method::Union, Method::Whole];
+    pub const ALL: [Self; 4] = [Self::Contraction, Self::Exact, Self::Union, Self::Whole];
     /// Those whose sets differ in size.
-    pub const DRAWN: [Method; 3] = [Method::Contraction, Method::Exact, Method::Union];
+    pub const DRAWN: [Self; 3] = [Self::Contraction, Self::Exact, Self::Union];
 
     /// For people.
     pub fn label(self) -> &'static str {
         match self {
-            Method::Contraction => "the paper's contraction",
-            Method::Exact => "nicache, exact",
-            Method::Union => "nicache, union",
-            Method::Whole => "exact + files read before",
+            Self::Contraction => "the paper's contraction",
+            Self::Exact => "nicache, exact",
+            Self::Union => "nicache, union",
+            Self::Whole => "exact + files read before",
         }
     }
 }
 
 /// What was seen of one request.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub(super) struct Seen {
     /// Files opened by the server while it was in flight.
     pub opened: BTreeSet<Source>,
     /// Files looked at while it was in flight, opened or not.
@@ -74,7 +74,7 @@ pub struct Purges {
 
 /// One method's knowledge.
 #[derive(Debug)]
-pub struct Knowledge {
+pub(super) struct Knowledge {
     method: Method,
     sets: HashMap<usize, BTreeSet<Source>>,
     /// Pages that are in the cache.
@@ -86,19 +86,13 @@ pub struct Knowledge {
 
 impl Knowledge {
     /// Nothing yet.
-    pub fn new(method: Method) -> Knowledge {
-        Knowledge {
-            method,
-            sets: HashMap::new(),
-            cached: HashSet::new(),
-            read: BTreeSet::new(),
-            purges: Purges::default(),
-        }
+    pub(super) fn new(method: Method) -> Self {
+        Self { method, sets: HashMap::new(), cached: HashSet::new(), read: BTreeSet::new(), purges: Purges::default() }
     }
 
     /// A request for the page of this script was answered; `edited` was changed since it had been sent. Its reply is in the cache from now
     /// on, unless it may be older than an edit.
-    pub fn note(&mut self, script: usize, seen: &Seen, edited: &[Source]) {
+    pub(super) fn note(&mut self, script: usize, seen: &Seen, edited: &[Source]) {
         self.read.extend(&seen.opened);
         match self.method {
             Method::Contraction => {
@@ -127,7 +121,7 @@ impl Knowledge {
     }
 
     /// A file was changed: what depends on it, as far as is known, leaves the cache.
-    pub fn edit(&mut self, source: Source) {
+    pub(super) fn edit(&mut self, source: Source) {
         for script in (0..SCRIPTS).filter(|script| self.cached.contains(script)).collect::<Vec<_>>() {
             match (self.depends(script, source), source.belongs_to(script)) {
                 (true, true) => self.purges.right += 1,
@@ -141,7 +135,7 @@ impl Knowledge {
     }
 
     /// How large the sets are: of the files that belong to one script alone, as in the paper.
-    pub fn sizes(&self) -> Sizes {
+    pub(super) fn sizes(&self) -> Sizes {
         let excess = |(script, set): (&usize, &BTreeSet<Source>)| {
             set.iter().filter(|source| matches!(source, Source::Data(_)) && !source.belongs_to(*script)).count()
         };
@@ -154,7 +148,7 @@ impl Knowledge {
     }
 
     /// What edits have led to so far.
-    pub fn purges(&self) -> Purges {
+    pub(super) fn purges(&self) -> Purges {
         self.purges
     }
 }

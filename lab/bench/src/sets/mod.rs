@@ -179,7 +179,7 @@ impl<'a> Observer<'a> {
         ring: LookupRing,
         table: Arc<RevisionTable>,
         attribution: Attribution,
-    ) -> Observer<'a> {
+    ) -> Self {
         Observer {
             plan,
             site,

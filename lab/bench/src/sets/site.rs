@@ -11,9 +11,9 @@ use crate::wire::namespace::Namespace;
 use crate::wire::process::{Enclosure, Process};
 
 /// How many scripts there are (section 3.2 of the paper).
-pub const SCRIPTS: usize = 1000;
+pub(super) const SCRIPTS: usize = 1000;
 /// Files with code that scripts share, so that opcache keeps them.
-pub const INCLUDES: usize = 20;
+pub(super) const INCLUDES: usize = 20;
 /// Address of the server; the client has the one before.
 const NETWORK: &str = "10.93.77";
 
@@ -29,13 +29,13 @@ pub enum Script {
 
 impl Script {
     /// Both.
-    pub const ALL: [Script; 2] = [Script::Fast, Script::Slow];
+    pub const ALL: [Self; 2] = [Self::Fast, Self::Slow];
 
     /// For people.
     pub fn label(self) -> &'static str {
         match self {
-            Script::Fast => "fast script",
-            Script::Slow => "slow script",
+            Self::Fast => "fast script",
+            Self::Slow => "slow script",
         }
     }
 }
@@ -54,30 +54,30 @@ impl Source {
     pub const COUNT: usize = SCRIPTS + INCLUDES;
 
     /// All, in order.
-    pub fn all() -> impl Iterator<Item = Source> {
+    pub fn all() -> impl Iterator<Item = Self> {
         (0..SCRIPTS).map(Source::Data).chain((0..INCLUDES).map(Source::Include))
     }
 
     /// Its place in [`Source::all`].
     pub fn index(self) -> usize {
         match self {
-            Source::Data(number) => number,
-            Source::Include(number) => SCRIPTS + number,
+            Self::Data(number) => number,
+            Self::Include(number) => SCRIPTS + number,
         }
     }
 
     /// Is this one of the two files that the script is made of?
     pub fn belongs_to(self, script: usize) -> bool {
         match self {
-            Source::Data(number) => number == script,
-            Source::Include(number) => number == script % INCLUDES,
+            Self::Data(number) => number == script,
+            Self::Include(number) => number == script % INCLUDES,
         }
     }
 }
 
 /// A running site.
 #[derive(Debug)]
-pub struct Site {
+pub(super) struct Site {
     folder: TempDir,
     // Ended in this order, before the folder goes.
     _nginx: Process,
@@ -89,14 +89,14 @@ impl Site {
     ///
     /// # Errors
     /// The programs do not start.
-    pub fn start(
+    pub(super) fn start(
         namespace: &Namespace,
         script: Script,
         sleep: Duration,
         workers: u32,
         logs: &Path,
         meanwhile: impl FnMut(),
-    ) -> Result<Site> {
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("nicache-bench-sets-").tempdir_in("/var/lib")?;
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
         let root = folder.path().display().to_string();
@@ -130,7 +130,7 @@ impl Site {
         let nginx = words(&["nginx", "-p", &root, "-e", "stderr", "-c", &nginx]);
         let nginx =
             Process::start(namespace, crate::wire::SERVER_CPU, Enclosure::None, &nginx, &logs.join("nginx.log"))?;
-        let mut site = Site { folder, _nginx: nginx, _php: php };
+        let mut site = Self { folder, _nginx: nginx, _php: php };
         site.wait(meanwhile)?;
         Ok(site)
     }
@@ -157,7 +157,7 @@ impl Site {
     }
 
     /// Which of the files is at this path?
-    pub fn source(&self, path: &[u8]) -> Option<Source> {
+    pub(super) fn source(&self, path: &[u8]) -> Option<Source> {
         let name = std::str::from_utf8(path).ok()?.strip_prefix(self.folder.path().to_str()?)?;
         if let Some(number) = name.strip_prefix("/data/") {
             return number.parse().ok().filter(|&number| number < SCRIPTS).map(Source::Data);
@@ -170,7 +170,7 @@ impl Site {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn edit(&self, source: Source, version: u64) -> Result<()> {
+    pub(super) fn edit(&self, source: Source, version: u64) -> Result<()> {
         let (path, text) = match source {
             Source::Data(number) => (format!("data/{number}"), format!("x{version}")),
             Source::Include(number) => (format!("include/{number}.php"), format!("<?php return '{version} ';")),
@@ -183,7 +183,7 @@ impl Site {
 ///
 /// # Errors
 /// Not permitted.
-pub fn namespaces() -> Result<(Namespace, Namespace)> {
+pub(super) fn namespaces() -> Result<(Namespace, Namespace)> {
     let (client, server) = (Namespace::create()?, Namespace::create()?);
     Namespace::join(&client, &server, "sets0", NETWORK)?;
     // Ports of connections that have ended are used again only after a minute.
@@ -198,7 +198,7 @@ pub fn namespaces() -> Result<(Namespace, Namespace)> {
 }
 
 /// Where nginx is.
-pub fn server_address() -> std::net::SocketAddr {
+pub(super) fn server_address() -> std::net::SocketAddr {
     format!("{NETWORK}.2:80").parse().expect("an address and a port")
 }
 

@@ -25,17 +25,16 @@ pub enum AttackKind {
 
 impl AttackKind {
     /// All of them.
-    pub const ALL: [AttackKind; 5] =
-        [AttackKind::SynFlood, AttackKind::SlowReaders, AttackKind::SlowSenders, AttackKind::Idle, AttackKind::Mutants];
+    pub const ALL: [Self; 5] = [Self::SynFlood, Self::SlowReaders, Self::SlowSenders, Self::Idle, Self::Mutants];
 
     /// For tables and figures.
     pub fn label(self) -> &'static str {
         match self {
-            AttackKind::SynFlood => "SYN flood",
-            AttackKind::SlowReaders => "slow readers",
-            AttackKind::SlowSenders => "slow senders",
-            AttackKind::Idle => "idle connections",
-            AttackKind::Mutants => "random and mutated frames",
+            Self::SynFlood => "SYN flood",
+            Self::SlowReaders => "slow readers",
+            Self::SlowSenders => "slow senders",
+            Self::Idle => "idle connections",
+            Self::Mutants => "random and mutated frames",
         }
     }
 
@@ -43,11 +42,11 @@ impl AttackKind {
     pub(super) fn begin(self, strength: &Strength, seed: u64) -> Box<dyn Attack> {
         let crowd = |behaviour, count| Box::new(Crowd::new(behaviour, count, strength.opened_per_s, seed));
         match self {
-            AttackKind::SynFlood => Box::new(Flood::new(strength.syns_per_s, seed)),
-            AttackKind::SlowReaders => crowd(Behaviour::SlowReaders, strength.slow),
-            AttackKind::SlowSenders => crowd(Behaviour::SlowSenders, strength.slow),
-            AttackKind::Idle => crowd(Behaviour::Idle, strength.idle),
-            AttackKind::Mutants => Box::new(Mutants::new(strength.frames_per_s, seed)),
+            Self::SynFlood => Box::new(Flood::new(strength.syns_per_s, seed)),
+            Self::SlowReaders => crowd(Behaviour::SlowReaders, strength.slow),
+            Self::SlowSenders => crowd(Behaviour::SlowSenders, strength.slow),
+            Self::Idle => crowd(Behaviour::Idle, strength.idle),
+            Self::Mutants => Box::new(Mutants::new(strength.frames_per_s, seed)),
         }
     }
 }
@@ -68,7 +67,7 @@ pub struct Strength {
 }
 
 impl Default for Strength {
-    fn default() -> Strength {
-        Strength { syns_per_s: 20_000, slow: 2_000, idle: 100_000, opened_per_s: 10_000, frames_per_s: 5_000 }
+    fn default() -> Self {
+        Self { syns_per_s: 20_000, slow: 2_000, idle: 100_000, opened_per_s: 10_000, frames_per_s: 5_000 }
     }
 }

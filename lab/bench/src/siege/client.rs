@@ -20,19 +20,19 @@ const CONNECTIONS: usize = 4;
 /// How long a connection is used: handshakes are a part of what is looked at.
 const CONNECTION: Duration = Duration::from_secs(2);
 /// How long a reply may take before it counts as an error.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Every so many requests one asks for what the card cannot have.
 const MISS_EVERY: u64 = 100;
 /// Every so many requests one asks for the largest file, so that the card has it again if somebody else's changes below the same folder purge it.
 const LARGE_EVERY: u64 = 501;
 /// Sizes of the files that are asked for in turn, the first one for misses, too.
-pub const SIZES: [u64; 4] = [100, 10_000, 100_000, 1_000_000];
+pub(super) const SIZES: [u64; 4] = [100, 10_000, 100_000, 1_000_000];
 /// Latencies that are kept of a connection in a phase.
 const LATENCIES_MAX: usize = 4_000_000;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// Phases of an attack that are told apart.
-pub const PHASES: usize = 4;
+pub(super) const PHASES: usize = 4;
 /// Number of the phase that ends everything.
 const END: usize = PHASES;
 
@@ -73,7 +73,7 @@ struct Notes {
 
 /// The client at work.
 #[derive(Debug)]
-pub struct Client {
+pub(super) struct Client {
     phase: Arc<AtomicUsize>,
     replies: Arc<AtomicUsize>,
     threads: Vec<JoinHandle<[Notes; PHASES]>>,
@@ -86,7 +86,7 @@ impl Client {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(namespace: &Namespace, server: SocketAddr, cpu: usize) -> Result<Client> {
+    pub(super) fn start(namespace: &Namespace, server: SocketAddr, cpu: usize) -> Result<Self> {
         let (phase, replies) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let bodies: Arc<Vec<Vec<u8>>> =
             Arc::new(SIZES.iter().map(|&bytes| Object { bytes, connections: 1 }.body()).collect());
@@ -100,11 +100,11 @@ impl Client {
             // A thread begins in the namespace of the one that starts it.
             threads.push(namespace.run(move || std::thread::Builder::new().name("client".into()).spawn(body))?);
         }
-        Ok(Client { phase, replies, threads, begun: Instant::now(), seconds: [0.0; PHASES] })
+        Ok(Self { phase, replies, threads, begun: Instant::now(), seconds: [0.0; PHASES] })
     }
 
     /// What is noted from now on belongs to another phase.
-    pub fn enter(&mut self, phase: usize) {
+    pub(super) fn enter(&mut self, phase: usize) {
         let before = self.phase.swap(phase, Ordering::Relaxed);
         if before < PHASES {
             self.seconds[before] += self.begun.elapsed().as_secs_f64();
@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// Right replies so far.
-    pub fn replies(&self) -> u64 {
+    pub(super) fn replies(&self) -> u64 {
         self.replies.load(Ordering::Relaxed) as u64
     }
 
@@ -121,7 +121,7 @@ impl Client {
     ///
     /// # Errors
     /// A thread has panicked.
-    pub fn end(mut self) -> Result<[Seen; PHASES]> {
+    pub(super) fn end(mut self) -> Result<[Seen; PHASES]> {
         self.enter(END);
         let mut all: [Notes; PHASES] = Default::default();
         for thread in std::mem::take(&mut self.threads) {

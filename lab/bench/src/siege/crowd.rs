@@ -10,7 +10,7 @@ use super::wire::{ADDRESSES, Segment, Wire, address};
 
 /// What the connections of a crowd are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Behaviour {
+pub(super) enum Behaviour {
     /// Ask for a large file and do not read it: a third closes its window, a third reads a few bytes at a time, a third takes 536 bytes every 15 s.
     SlowReaders,
     /// A request's head, a byte a second, without end ("slowloris").
@@ -48,7 +48,7 @@ struct Member {
 
 /// The crowd.
 #[derive(Debug)]
-pub struct Crowd {
+pub(super) struct Crowd {
     behaviour: Behaviour,
     count: u32,
     pace: Pace,
@@ -64,8 +64,8 @@ pub struct Crowd {
 
 impl Crowd {
     /// So many connections, opened at so many a second.
-    pub fn new(behaviour: Behaviour, count: u32, per_second: u32, seed: u64) -> Crowd {
-        Crowd {
+    pub(super) fn new(behaviour: Behaviour, count: u32, per_second: u32, seed: u64) -> Self {
+        Self {
             behaviour,
             count,
             pace: Pace::new(per_second),

@@ -7,15 +7,15 @@ use super::wire::{SERVER_PORT, Segment, Wire, address};
 
 /// The flood.
 #[derive(Debug)]
-pub struct Flood {
+pub(super) struct Flood {
     pace: Pace,
     random: fastrand::Rng,
 }
 
 impl Flood {
     /// So many SYNs a second.
-    pub fn new(per_second: u32, seed: u64) -> Flood {
-        Flood { pace: Pace::new(per_second), random: fastrand::Rng::with_seed(seed) }
+    pub(super) fn new(per_second: u32, seed: u64) -> Self {
+        Self { pace: Pace::new(per_second), random: fastrand::Rng::with_seed(seed) }
     }
 }
 

@@ -22,7 +22,7 @@ impl Gauges {
     ///
     /// # Errors
     /// The process is gone, or the status has no counters.
-    pub fn new(status: &Value, pid: u32) -> Result<Gauges> {
+    pub fn new(status: &Value, pid: u32) -> Result<Self> {
         let counters = status["counters"].as_object().context("no counters in the status")?;
         let counters = counters.iter().filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))).collect();
         let text = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the card's process is gone")?;
@@ -30,11 +30,11 @@ impl Gauges {
         let resident = resident.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
         let resident = resident.with_context(|| format!("no VmRSS in /proc/{pid}/status"))? << 10;
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).context("the card's process is gone")?;
-        Ok(Gauges { resident_bytes: resident, mapped_bytes: mapped(&maps), counters })
+        Ok(Self { resident_bytes: resident, mapped_bytes: mapped(&maps), counters })
     }
 
     /// Makes each number at least as large as in `other`.
-    pub fn raise(&mut self, other: &Gauges) {
+    pub fn raise(&mut self, other: &Self) {
         self.resident_bytes = self.resident_bytes.max(other.resident_bytes);
         self.mapped_bytes = self.mapped_bytes.max(other.mapped_bytes);
         for (name, value) in &other.counters {

@@ -15,7 +15,7 @@ use crate::wire::cpu::bind_to;
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
 /// What attackers do. Time is in seconds since the attack began.
-pub trait Attack: Send {
+pub(super) trait Attack: Send {
     /// Sends what is due.
     fn step(&mut self, now_s: f64, wire: &mut Wire);
 
@@ -30,7 +30,7 @@ pub trait Attack: Send {
 
 /// So many events a second.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub(super) struct Pace {
     per_second: f64,
     done: u64,
 }
@@ -40,12 +40,12 @@ const CATCH_UP_MAX: u64 = 2_000;
 
 impl Pace {
     /// None yet.
-    pub fn new(per_second: u32) -> Pace {
-        Pace { per_second: f64::from(per_second), done: 0 }
+    pub(super) fn new(per_second: u32) -> Self {
+        Self { per_second: f64::from(per_second), done: 0 }
     }
 
     /// Events that are due; they count as done. Whoever has slept for long does not make up for all of it.
-    pub fn due(&mut self, now_s: f64) -> u64 {
+    pub(super) fn due(&mut self, now_s: f64) -> u64 {
         let wanted = (now_s * self.per_second) as u64;
         let due = wanted.saturating_sub(self.done).min(CATCH_UP_MAX);
         self.done = wanted;
@@ -55,7 +55,7 @@ impl Pace {
 
 /// What was counted of an attack.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
+pub(super) struct Told {
     /// Frames sent.
     pub sent: u64,
     /// Frames that the interface refused.
@@ -70,7 +70,7 @@ pub struct Told {
 
 /// An attack under way.
 #[derive(Debug)]
-pub struct Generator {
+pub(super) struct Generator {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<(Wire, Told)>>>,
 }
@@ -80,7 +80,7 @@ impl Generator {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(wire: Wire, attack: Box<dyn Attack>, cpu: usize) -> Result<Generator> {
+    pub(super) fn start(wire: Wire, attack: Box<dyn Attack>, cpu: usize) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let body = move || {
@@ -88,14 +88,14 @@ impl Generator {
             attack_until(&seen, wire, attack)
         };
         let thread = std::thread::Builder::new().name("attack".into()).spawn(body)?;
-        Ok(Generator { stop, thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread) })
     }
 
     /// Ends the attack: nothing is sent or answered any more. What was counted.
     ///
     /// # Errors
     /// The interface was gone before.
-    pub fn end(mut self) -> Result<(Wire, Told)> {
+    pub(super) fn end(mut self) -> Result<(Wire, Told)> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().ok_or_else(|| anyhow!("the attack has ended"))?;
         thread.join().map_err(|_| anyhow!("the attacking thread has panicked"))?

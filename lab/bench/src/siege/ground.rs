@@ -31,7 +31,7 @@ const GATEWAY: &str = "169.254.7.1";
 
 /// Everything that runs. Fields are dropped in this order.
 #[derive(Debug)]
-pub struct Ground {
+pub(super) struct Ground {
     process: Process,
     name: String,
     card_pid: u32,
@@ -45,7 +45,7 @@ impl Ground {
     ///
     /// # Errors
     /// Something does not start.
-    pub fn start(site: &Site, nicache: &FilePath, options: &[String], cpu: usize) -> Result<(Ground, Wire)> {
+    pub(super) fn start(site: &Site, nicache: &FilePath, options: &[String], cpu: usize) -> Result<(Self, Wire)> {
         let (client, middle) = (Namespace::create()?, Namespace::create()?);
         let name = format!("siege-{}", std::process::id());
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
@@ -90,7 +90,7 @@ impl Ground {
         let hex: Vec<String> = MAC.iter().map(|byte| format!("{byte:02x}")).collect();
         inside(&format!("ip neigh replace {GATEWAY} lladdr {} dev eth0 nud permanent", hex.join(":")))?;
         inside(&format!("ip route replace {a}.{b}.0.0/16 via {GATEWAY} dev eth0 onlink"))?;
-        let mut ground = Ground { process, name, card_pid, server, client, _middle: middle };
+        let mut ground = Self { process, name, card_pid, server, client, _middle: middle };
         ground.wait()?;
         Ok((ground, wire))
     }
@@ -107,12 +107,12 @@ impl Ground {
     }
 
     /// Where the server is.
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         (self.server, super::wire::SERVER_PORT).into()
     }
 
     /// The namespace of the client that behaves.
-    pub fn client(&self) -> &Namespace {
+    pub(super) fn client(&self) -> &Namespace {
         &self.client
     }
 
@@ -120,7 +120,7 @@ impl Ground {
     ///
     /// # Errors
     /// It does not answer, or has been started anew.
-    pub fn gauges(&mut self, nicache: &FilePath) -> Result<Gauges> {
+    pub(super) fn gauges(&mut self, nicache: &FilePath) -> Result<Gauges> {
         self.process.check_alive()?;
         let text = run_nicache(nicache, &["status", "--json", "--name", &self.name])?;
         let status: Value = serde_json::from_str(&text)?;

@@ -31,7 +31,7 @@ struct Talk {
 
 /// The attack.
 #[derive(Debug)]
-pub struct Mutants {
+pub(super) struct Mutants {
     /// Looks at the conversations, so that there is an end to what they send.
     looks: Pace,
     noise: Pace,
@@ -46,8 +46,8 @@ pub struct Mutants {
 
 impl Mutants {
     /// So many steps of conversations a second, and as many random frames.
-    pub fn new(per_second: u32, seed: u64) -> Mutants {
-        Mutants {
+    pub(super) fn new(per_second: u32, seed: u64) -> Self {
+        Self {
             looks: Pace::new(per_second),
             noise: Pace::new(per_second / 2),
             random: fastrand::Rng::with_seed(seed),

@@ -15,7 +15,7 @@ const SYN_TRIES: u8 = 6;
 
 /// Where a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     /// The SYN is not answered.
     Opening,
     /// Both may speak.
@@ -26,7 +26,7 @@ pub enum State {
 
 /// What a segment was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
+pub(super) enum Heard {
     /// Nothing that matters here.
     Nothing,
     /// The connection is open now.
@@ -39,7 +39,7 @@ pub enum Heard {
 
 /// A connection.
 #[derive(Debug, Clone)]
-pub struct Peer {
+pub(super) struct Peer {
     /// The attacker's address.
     pub address: Ipv4Addr,
     /// And port.
@@ -60,8 +60,8 @@ pub struct Peer {
 
 impl Peer {
     /// Sends a SYN.
-    pub fn open(address: Ipv4Addr, port: u16, initial: u32, window: u16, now_s: f64, wire: &mut Wire) -> Peer {
-        let mut peer = Peer {
+    pub(super) fn open(address: Ipv4Addr, port: u16, initial: u32, window: u16, now_s: f64, wire: &mut Wire) -> Self {
+        let mut peer = Self {
             address,
             port,
             state: State::Opening,
@@ -85,7 +85,7 @@ impl Peer {
     }
 
     /// A header with the connection's present numbers.
-    pub fn head(&self) -> HeadRepr {
+    pub(super) fn head(&self) -> HeadRepr {
         HeadRepr {
             src_port: self.port,
             dst_port: SERVER_PORT,
@@ -98,7 +98,7 @@ impl Peer {
     }
 
     /// Repeats the SYN when its time has come; gives up at last.
-    pub fn step(&mut self, now_s: f64, wire: &mut Wire) {
+    pub(super) fn step(&mut self, now_s: f64, wire: &mut Wire) {
         if self.state != State::Opening || now_s < self.syn_s + SYN_AGAIN_S {
             return;
         }
@@ -110,7 +110,7 @@ impl Peer {
     }
 
     /// Takes a segment. Whoever calls sends the acknowledgment, at once or not.
-    pub fn handle(&mut self, segment: &Segment<'_>) -> Heard {
+    pub(super) fn handle(&mut self, segment: &Segment<'_>) -> Heard {
         let head = &segment.head;
         if head.flags.rst() {
             self.state = State::Over;
@@ -145,26 +145,26 @@ impl Peer {
     }
 
     /// Sends an acknowledgment.
-    pub fn acknowledge(&self, wire: &mut Wire) {
+    pub(super) fn acknowledge(&self, wire: &mut Wire) {
         wire.send(self.address, &self.head(), &[]);
     }
 
     /// Sends bytes from `at` on.
-    pub fn say(&mut self, at: Seq, bytes: &[u8], wire: &mut Wire) {
+    pub(super) fn say(&mut self, at: Seq, bytes: &[u8], wire: &mut Wire) {
         let head = HeadRepr { seq: at, flags: Flags::ACK | Flags::PSH, ..self.head() };
         wire.send(self.address, &head, bytes);
         self.next = self.next.max(at + bytes.len() as u32);
     }
 
     /// Closes its side, in answer to the server's.
-    pub fn close(&mut self, wire: &mut Wire) {
+    pub(super) fn close(&mut self, wire: &mut Wire) {
         wire.send(self.address, &HeadRepr { flags: Flags::ACK | Flags::FIN, ..self.head() }, &[]);
         self.next += 1;
         self.state = State::Over;
     }
 
     /// Resets the connection.
-    pub fn reset(&mut self, wire: &mut Wire) {
+    pub(super) fn reset(&mut self, wire: &mut Wire) {
         wire.send(self.address, &HeadRepr { flags: Flags::RST | Flags::ACK, ..self.head() }, &[]);
         self.state = State::Over;
     }

@@ -144,10 +144,10 @@ impl Outcome {
         attack_s: [f64; 2],
         returned_s: Option<f64>,
         told: &Told,
-    ) -> Outcome {
+    ) -> Self {
         let [before, during, after] = gauges;
         let ([before, before_most], [during, during_most], [after, after_most]) = (before, during, after);
-        let mut outcome = Outcome {
+        let mut outcome = Self {
             attack,
             sent: told.sent,
             received: told.received,
@@ -337,7 +337,7 @@ pub(super) mod tests {
         Outcome::new(attack, seen, gauges, vec![moment(0.5), moment(9.0)], [1.0, 4.0], returned_s, &Told::default())
     }
 
-    pub fn report() -> Report {
+    pub(crate) fn report() -> Report {
         let setting = Setting {
             seconds: 3,
             seed: 1,

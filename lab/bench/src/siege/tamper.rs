@@ -57,7 +57,7 @@ const CHANGES: [Change; 14] = [
 
 /// The changer.
 #[derive(Debug)]
-pub struct Tamper {
+pub(super) struct Tamper {
     random: fastrand::Rng,
     /// A frame that the next one overtakes.
     held: Option<Vec<u8>>,
@@ -66,17 +66,17 @@ pub struct Tamper {
 
 impl Tamper {
     /// With a seed.
-    pub fn new(seed: u64) -> Tamper {
-        Tamper { random: fastrand::Rng::with_seed(seed), held: None, done: BTreeMap::new() }
+    pub(super) fn new(seed: u64) -> Self {
+        Self { random: fastrand::Rng::with_seed(seed), held: None, done: BTreeMap::new() }
     }
 
     /// How often each change was made.
-    pub fn told(&self) -> BTreeMap<String, u64> {
+    pub(super) fn told(&self) -> BTreeMap<String, u64> {
         self.done.iter().map(|(change, count)| (format!("changed_{change:?}"), *count)).collect()
     }
 
     /// Sends what becomes of an IPv4 frame with a segment.
-    pub fn apply(&mut self, mut frame: Vec<u8>, mut send: impl FnMut(&[u8])) {
+    pub(super) fn apply(&mut self, mut frame: Vec<u8>, mut send: impl FnMut(&[u8])) {
         let overtaken = self.held.take();
         if self.random.u8(..100) < UNCHANGED_PERCENT {
             send(&frame);
@@ -208,7 +208,7 @@ impl Tamper {
 
 /// A frame of random bytes from an attacker's MAC address, half of the time with headers that look right at first. Never ARP: an answer in the name of
 /// another machine would be an attack on the network, not on the card.
-pub fn random_frame(random: &mut fastrand::Rng, server_mac: [u8; 6], server: [u8; 4]) -> Vec<u8> {
+pub(super) fn random_frame(random: &mut fastrand::Rng, server_mac: [u8; 6], server: [u8; 4]) -> Vec<u8> {
     let mut frame = vec![0; random.usize(IP_AT..1_515)];
     random.fill(&mut frame);
     frame[..6].copy_from_slice(&server_mac);

@@ -15,15 +15,15 @@ use super::tamper::Tamper;
 use crate::wire::namespace::Namespace;
 
 /// Name of the interface.
-pub const INTERFACE: &str = "siege";
+pub(super) const INTERFACE: &str = "siege";
 /// The server's port.
-pub const SERVER_PORT: u16 = 80;
+pub(super) const SERVER_PORT: u16 = 80;
 
 const BURST_FRAMES: usize = 64;
 
 /// A segment that came back.
 #[derive(Debug, Clone, Copy)]
-pub struct Segment<'a> {
+pub(super) struct Segment<'a> {
     /// To whom: address and port.
     pub to: (Ipv4Addr, u16),
     /// Its header.
@@ -34,7 +34,7 @@ pub struct Segment<'a> {
 
 /// The interface, and what was counted at it.
 #[derive(Debug)]
-pub struct Wire {
+pub(super) struct Wire {
     port: TapQueue,
     server: Ipv4Addr,
     server_mac: Mac,
@@ -54,15 +54,15 @@ impl Wire {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn open(namespace: &Namespace, server: Ipv4Addr, server_mac: Mac) -> Result<Wire> {
+    pub(super) fn open(namespace: &Namespace, server: Ipv4Addr, server_mac: Mac) -> Result<Self> {
         let config = TapConfig { tso: false, uso: false, ..TapConfig::default() };
         let mut queues = namespace.run(move || Tap::open_with(INTERFACE, 1, &config))?;
         let port = queues.pop().context("no queue")?;
-        Ok(Wire { port, server, server_mac, ip_id: 1, sent: 0, refused: 0, received: 0, tamper: None })
+        Ok(Self { port, server, server_mac, ip_id: 1, sent: 0, refused: 0, received: 0, tamper: None })
     }
 
     /// The bytes of a segment's frame, with right checksums.
-    pub fn frame(&mut self, from: Ipv4Addr, head: &HeadRepr, payload: &[u8]) -> Vec<u8> {
+    pub(super) fn frame(&mut self, from: Ipv4Addr, head: &HeadRepr, payload: &[u8]) -> Vec<u8> {
         let addresses = Addresses {
             source_mac: MAC,
             destination_mac: self.server_mac,
@@ -84,7 +84,7 @@ impl Wire {
     }
 
     /// Sends a segment.
-    pub fn send(&mut self, from: Ipv4Addr, head: &HeadRepr, payload: &[u8]) {
+    pub(super) fn send(&mut self, from: Ipv4Addr, head: &HeadRepr, payload: &[u8]) {
         let frame = self.frame(from, head, payload);
         let Some(mut tamper) = self.tamper.take() else { return self.send_raw(&frame) };
         tamper.apply(frame, |frame| self.send_raw(frame));
@@ -92,7 +92,7 @@ impl Wire {
     }
 
     /// Sends bytes, whatever they are.
-    pub fn send_raw(&mut self, frame: &[u8]) {
+    pub(super) fn send_raw(&mut self, frame: &[u8]) {
         let offload = Offload { checksum: Checksum::Unverified, gso: None };
         match self.port.send(&[IoSlice::new(frame)], offload) {
             Ok(()) => self.sent += 1,
@@ -101,7 +101,7 @@ impl Wire {
     }
 
     /// Addresses that frames are made of: the attackers' MAC, the server's MAC, the server's address.
-    pub fn ends(&self) -> (Mac, Mac, Ipv4Addr) {
+    pub(super) fn ends(&self) -> (Mac, Mac, Ipv4Addr) {
         (MAC, self.server_mac, self.server)
     }
 
@@ -109,7 +109,7 @@ impl Wire {
     ///
     /// # Errors
     /// The interface is gone.
-    pub fn receive(&mut self, burst: &mut Burst, mut take: impl FnMut(&mut Wire, Segment<'_>)) -> Result<usize> {
+    pub(super) fn receive(&mut self, burst: &mut Burst, mut take: impl FnMut(&mut Self, Segment<'_>)) -> Result<usize> {
         let count = self.port.receive(burst).context("the attackers' interface")?;
         for frame in burst.iter() {
             let Some((packet, head)) = parse(frame.data()) else { continue };
@@ -122,14 +122,14 @@ impl Wire {
     }
 
     /// Sleeps until something comes back or `time` is over.
-    pub fn sleep(&self, time: Duration) {
+    pub(super) fn sleep(&self, time: Duration) {
         if let Some(fd) = self.port.wait_fd() {
             let _ = wait(&[fd], Some(time));
         }
     }
 
     /// Room for what comes back at a time.
-    pub fn burst() -> Burst {
+    pub(super) fn burst() -> Burst {
         Burst::new(BURST_FRAMES)
     }
 }
@@ -143,10 +143,10 @@ fn parse(frame: &[u8]) -> Option<(Packet, SegmentHead)> {
 }
 
 /// An attacker's address, of 65,024: none ends in 0 or 255.
-pub fn address(number: u32) -> Ipv4Addr {
+pub(super) fn address(number: u32) -> Ipv4Addr {
     let number = number % ADDRESSES;
     Ipv4Addr::new(NETWORK[0], NETWORK[1], (number / 254) as u8, (number % 254 + 1) as u8)
 }
 
 /// How many [`address`]es there are.
-pub const ADDRESSES: u32 = 256 * 254;
+pub(super) const ADDRESSES: u32 = 256 * 254;

@@ -15,7 +15,7 @@ const SAMPLES: usize = 10;
 
 /// A program that has ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(super) struct Ended {
     /// What it wrote.
     pub stdout: String,
     /// Processor time of it and its threads, in seconds.
@@ -28,7 +28,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// It cannot be started, or fails.
-pub fn run(mut command: Command) -> Result<Ended> {
+pub(super) fn run(mut command: Command) -> Result<Ended> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
         .stdin(Stdio::null())

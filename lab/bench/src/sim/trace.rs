@@ -13,7 +13,7 @@ use super::plan::{Plan, ROOM};
 const PER_SECOND: u64 = 2000;
 
 /// Writes the file, and gives the same as a workload.
-pub fn make(plan: &Plan, path: &Path) -> Result<Workload> {
+pub(super) fn make(plan: &Plan, path: &Path) -> Result<Workload> {
     let mut total = 0.0;
     let cumulated: Vec<f64> = (1..=plan.objects)
         .map(|rank| {

@@ -27,28 +27,28 @@ pub enum Mode {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Mode; 4] = [Mode::KeepAlive, Mode::One, Mode::Close, Mode::Shared];
+    pub const ALL: [Self; 4] = [Self::KeepAlive, Self::One, Self::Close, Self::Shared];
 
     /// For tables and figures.
     pub fn label(self) -> &'static str {
         match self {
-            Mode::KeepAlive => "connections kept open",
-            Mode::One => "one connection",
-            Mode::Close => "a connection for each request",
-            Mode::Shared => "both CPUs for both sides",
+            Self::KeepAlive => "connections kept open",
+            Self::One => "one connection",
+            Self::Close => "a connection for each request",
+            Self::Shared => "both CPUs for both sides",
         }
     }
 
     /// Do both sides run on the same CPUs?
     pub fn is_shared(self) -> bool {
-        self == Mode::Shared
+        self == Self::Shared
     }
 
     /// Connections at a time.
     pub fn connections(self, object: &Object) -> u32 {
         match self {
-            Mode::KeepAlive | Mode::Close | Mode::Shared => object.connections,
-            Mode::One => 1,
+            Self::KeepAlive | Self::Close | Self::Shared => object.connections,
+            Self::One => 1,
         }
     }
 }
@@ -82,7 +82,7 @@ pub struct Sample {
 ///
 /// # Errors
 /// Requests failed, or were answered by the wrong one.
-pub fn measure(
+pub(super) fn measure(
     running: &Running,
     subject: Subject,
     object: &Object,

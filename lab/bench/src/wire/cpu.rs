@@ -12,8 +12,8 @@ pub enum Cpus {
 }
 
 impl From<usize> for Cpus {
-    fn from(cpu: usize) -> Cpus {
-        Cpus::One(cpu)
+    fn from(cpu: usize) -> Self {
+        Self::One(cpu)
     }
 }
 
@@ -21,16 +21,16 @@ impl Cpus {
     /// As `taskset -c` takes it.
     pub fn list(self) -> String {
         match self {
-            Cpus::One(cpu) => cpu.to_string(),
-            Cpus::Shared => "0,1".to_owned(),
+            Self::One(cpu) => cpu.to_string(),
+            Self::Shared => "0,1".to_owned(),
         }
     }
 
     /// How many there are: threads or workers that a program should have.
     pub fn count(self) -> u32 {
         match self {
-            Cpus::One(_) => 1,
-            Cpus::Shared => 2,
+            Self::One(_) => 1,
+            Self::Shared => 2,
         }
     }
 }

@@ -30,7 +30,7 @@ end
 
 /// What `wrk` counted.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// Replies.
     pub requests: u64,
     /// Measured time.
@@ -73,7 +73,7 @@ impl Totals {
 
 /// `wrk` with its script.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     script: PathBuf,
     cpus: Cpus,
 }
@@ -83,17 +83,17 @@ impl Client {
     ///
     /// # Errors
     /// The script cannot be written.
-    pub fn new(folder: &Path, cpus: impl Into<Cpus>) -> Result<Client> {
+    pub(crate) fn new(folder: &Path, cpus: impl Into<Cpus>) -> Result<Self> {
         let script = folder.join("totals.lua");
         std::fs::write(&script, SCRIPT)?;
-        Ok(Client { script, cpus: cpus.into() })
+        Ok(Self { script, cpus: cpus.into() })
     }
 
     /// Asks for one object over and over.
     ///
     /// # Errors
     /// `wrk` failed, or saw errors, or the replies were too short.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         namespace: &Namespace,
         url: &str,
@@ -127,7 +127,7 @@ impl Client {
 ///
 /// # Errors
 /// No connection, no reply in time, or no success.
-pub fn get(namespace: &Namespace, server: Ipv4Addr, path: &str, close: bool) -> Result<(String, Vec<u8>)> {
+pub(crate) fn get(namespace: &Namespace, server: Ipv4Addr, path: &str, close: bool) -> Result<(String, Vec<u8>)> {
     let connection = if close { "Connection: close\r\n" } else { "" };
     let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n{connection}\r\n");
     namespace.run(move || {
@@ -165,7 +165,7 @@ fn content_length(head: &str) -> Option<usize> {
 }
 
 /// Value of a header field.
-pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         key.eq_ignore_ascii_case(name).then(|| value.trim())

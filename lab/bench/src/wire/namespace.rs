@@ -11,7 +11,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// A network namespace with its loopback up. Clones are the same one; it lasts as long as any of them.
 #[derive(Debug, Clone)]
-pub struct Namespace {
+pub(crate) struct Namespace {
     jobs: mpsc::Sender<Job>,
     thread_id: i32,
 }
@@ -21,7 +21,7 @@ impl Namespace {
     ///
     /// # Errors
     /// Not permitted, or the kernel has no network namespaces.
-    pub fn create() -> Result<Namespace> {
+    pub(crate) fn create() -> Result<Self> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let (made, result) = mpsc::channel();
         let body = move || {
@@ -36,18 +36,18 @@ impl Namespace {
         let thread_id = result
             .recv()?
             .context("cannot make a network namespace: that needs root, e.g. `sudo nicache bench wire`")?;
-        let namespace = Namespace { jobs, thread_id };
+        let namespace = Self { jobs, thread_id };
         namespace.command("ip link set lo up")?;
         Ok(namespace)
     }
 
     /// The thread that is inside, for commands that name a namespace by it.
-    pub fn thread_id(&self) -> i32 {
+    pub(crate) fn thread_id(&self) -> i32 {
         self.thread_id
     }
 
     /// Runs `job` inside and waits for its result. A process that it starts is inside, too.
-    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = mpsc::channel();
         let job = Box::new(move || {
             let _ = done.send(job());
@@ -57,7 +57,7 @@ impl Namespace {
     }
 
     /// Runs `job` on a thread of its own inside, to which things may be lent.
-    pub fn lend<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn lend<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
         let netns = self.run(|| std::fs::File::open("/proc/thread-self/ns/net"));
         std::thread::scope(|scope| {
             let body = move || {
@@ -73,7 +73,7 @@ impl Namespace {
     ///
     /// # Errors
     /// It cannot be started, or fails: then with what it said.
-    pub fn command(&self, words: &str) -> Result<()> {
+    pub(crate) fn command(&self, words: &str) -> Result<()> {
         let words = words.to_owned();
         self.run(move || command(&words))
     }
@@ -84,7 +84,7 @@ impl Namespace {
     ///
     /// # Errors
     /// As [`Namespace::command`].
-    pub fn join(left: &Namespace, right: &Namespace, name: &str, network: &str) -> Result<()> {
+    pub(crate) fn join(left: &Self, right: &Self, name: &str, network: &str) -> Result<()> {
         left.command(&format!("ip link add {name} type veth peer name {name} netns {}", right.thread_id))?;
         for (side, host) in [(left, 1), (right, 2)] {
             side.command(&format!("ip address add {network}.{host}/30 dev {name}"))?;
@@ -99,7 +99,7 @@ impl Namespace {
 
 /// The command that makes connections on a /30 network use CUBIC, whatever the machine's default is: BBR paces small replies and
 /// makes any server look several times slower here.
-pub fn cubic_route(interface: &str, network: &str, host: u8) -> String {
+pub(crate) fn cubic_route(interface: &str, network: &str, host: u8) -> String {
     format!(
         "ip route replace {network}.0/30 dev {interface} proto kernel scope link src {network}.{host} congctl cubic"
     )
@@ -109,7 +109,7 @@ pub fn cubic_route(interface: &str, network: &str, host: u8) -> String {
 ///
 /// # Errors
 /// It cannot be started, or fails: then with what it said.
-pub fn command(words: &str) -> Result<()> {
+pub(crate) fn command(words: &str) -> Result<()> {
     let mut parts = words.split_ascii_whitespace();
     let program = parts.next().context("no command")?;
     let output = Command::new(program).args(parts).output().with_context(|| format!("cannot start {program}"))?;

@@ -10,14 +10,14 @@ use anyhow::Result;
 use super::cpu::Cpus;
 
 /// What the report says about Apache.
-pub const APACHE_SETTINGS: &str = "mpm_event with 1 process of 128 threads (Debian: of 25 each), EnableSendfile on as nginx (Debian: off), \
+pub(super) const APACHE_SETTINGS: &str = "mpm_event with 1 process of 128 threads (Debian: of 25 each), EnableSendfile on as nginx (Debian: off), \
      EnableMMAP on, no .htaccess files, no access log, MaxKeepAliveRequests unlimited";
 
 /// What the report says about Varnish.
-pub const VARNISH_SETTINGS: &str = "defaults, 256 MB, its log in memory, nginx behind it";
+pub(super) const VARNISH_SETTINGS: &str = "defaults, 256 MB, its log in memory, nginx behind it";
 
 /// What the report says about HAProxy.
-pub const HAPROXY_SETTINGS: &str =
+pub(super) const HAPROXY_SETTINGS: &str =
     "a thread for each CPU it has, cache of 256 MB for objects up to 4 MB, no log, nginx behind it";
 
 /// Where Debian has Apache's modules.
@@ -27,7 +27,7 @@ const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
 ///
 /// # Errors
 /// Its configuration cannot be written.
-pub fn apache(folder: &Path, root: &Path) -> Result<Vec<String>> {
+pub(super) fn apache(folder: &Path, root: &Path) -> Result<Vec<String>> {
     let conf = folder.join("apache.conf");
     let (folder, root) = (folder.display(), root.display());
     std::fs::write(&conf, apache_conf(&folder.to_string(), &root.to_string()))?;
@@ -39,7 +39,7 @@ pub fn apache(folder: &Path, root: &Path) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// Its configuration cannot be written.
-pub fn varnish(folder: &Path, backend: &str) -> Result<Vec<String>> {
+pub(super) fn varnish(folder: &Path, backend: &str) -> Result<Vec<String>> {
     std::fs::write(folder.join("default.vcl"), vcl(backend))?;
     let folder = folder.display();
     let work = format!("{folder}/varnish");
@@ -55,7 +55,7 @@ pub fn varnish(folder: &Path, backend: &str) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// Its configuration cannot be written.
-pub fn haproxy(folder: &Path, backend: &str, cpus: Cpus) -> Result<Vec<String>> {
+pub(super) fn haproxy(folder: &Path, backend: &str, cpus: Cpus) -> Result<Vec<String>> {
     let conf = folder.join("haproxy.conf");
     std::fs::write(&conf, haproxy_conf(backend, cpus.count()))?;
     Ok(["haproxy", "-db", "-f", &conf.display().to_string()].map(str::to_owned).to_vec())

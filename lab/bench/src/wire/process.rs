@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(8);
 
 /// A process inside a namespace; dropping it ends it and all that it started.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     enclosure: Enclosure,
     log: PathBuf,
@@ -29,7 +29,7 @@ pub struct Process {
 
 /// How a process and what it starts are made to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Enclosure {
+pub(crate) enum Enclosure {
     /// By a PID namespace of their own: for a program whose children outlive it.
     PidNamespace,
     /// The program sees to it.
@@ -41,13 +41,13 @@ impl Process {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(
+    pub(crate) fn start(
         namespace: &Namespace,
         cpus: impl Into<Cpus>,
         enclosure: Enclosure,
         argv: &[String],
         log: &Path,
-    ) -> Result<Process> {
+    ) -> Result<Self> {
         let stderr = File::create(log)?;
         // Should the benchmark be killed, the kernel kills the program.
         let mut command = Command::new("setpriv");
@@ -59,7 +59,7 @@ impl Process {
         // Ctrl-C is for the benchmark, which ends its programs.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
         let child = namespace.run(move || command.spawn()).context("cannot start setpriv (package util-linux)")?;
-        Ok(Process { child, enclosure, log: log.to_owned(), program: argv[0].clone() })
+        Ok(Self { child, enclosure, log: log.to_owned(), program: argv[0].clone() })
     }
 
     /// Who is asked to end: of an enclosed program the program itself, since `unshare` waits for it and does not hear.
@@ -73,12 +73,12 @@ impl Process {
     }
 
     /// Its process number.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Its standard output, once.
-    pub fn stdout(&mut self) -> Option<ChildStdout> {
+    pub(crate) fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
@@ -86,7 +86,7 @@ impl Process {
     ///
     /// # Errors
     /// It has ended.
-    pub fn check_alive(&mut self) -> Result<()> {
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("{} ended ({status}): {}", self.program, self.last_words()),
@@ -94,7 +94,7 @@ impl Process {
     }
 
     /// The end of what it wrote to standard error.
-    pub fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();
@@ -119,7 +119,7 @@ impl Drop for Process {
 
 /// CPU time at one moment, in microseconds.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct CpuTime {
+pub(crate) struct CpuTime {
     /// Of a process and its descendants.
     pub processes_us: f64,
     /// Of the whole machine, interrupts and everybody else's processes included.
@@ -131,15 +131,15 @@ impl CpuTime {
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn now(root: u32) -> Result<CpuTime> {
+    pub(crate) fn now(root: u32) -> Result<Self> {
         let processes_us = descendants(root)?.into_iter().map(process_us).sum();
         let stat = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-        Ok(CpuTime { processes_us, machine_us: machine_us(&stat).context("an odd /proc/stat")? })
+        Ok(Self { processes_us, machine_us: machine_us(&stat).context("an odd /proc/stat")? })
     }
 
     /// What was used since an `earlier` moment.
-    pub fn since(&self, earlier: &CpuTime) -> CpuTime {
-        CpuTime {
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
             processes_us: (self.processes_us - earlier.processes_us).max(0.0),
             machine_us: (self.machine_us - earlier.machine_us).max(0.0),
         }
@@ -150,7 +150,7 @@ impl CpuTime {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn machine_load(time: Duration, cpus: usize) -> Result<f64> {
+pub(crate) fn machine_load(time: Duration, cpus: usize) -> Result<f64> {
     let root = std::process::id();
     let before = CpuTime::now(root)?;
     std::thread::sleep(time);

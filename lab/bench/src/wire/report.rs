@@ -99,7 +99,7 @@ pub struct Cell {
 
 impl Report {
     /// Summarises samples.
-    pub fn new(setting: Setting, samples: Vec<Sample>, skipped: Vec<Skipped>, failures: Vec<Failure>) -> Report {
+    pub fn new(setting: Setting, samples: Vec<Sample>, skipped: Vec<Skipped>, failures: Vec<Failure>) -> Self {
         let mut kinds: Vec<(Mode, Object, Subject)> = samples.iter().map(|s| (s.mode, s.object, s.subject)).collect();
         kinds.sort_by_key(|(mode, object, subject)| (*mode, object.bytes, *subject));
         kinds.dedup();
@@ -123,7 +123,7 @@ impl Report {
                 }
             })
             .collect();
-        Report { setting, cells, skipped, failures, samples }
+        Self { setting, cells, skipped, failures, samples }
     }
 
     /// The cell of a kind.
@@ -238,7 +238,7 @@ fn heading(mode: Mode) -> String {
 }
 
 /// 12,345.
-pub fn grouped(value: f64) -> String {
+pub(crate) fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -251,10 +251,10 @@ pub fn grouped(value: f64) -> String {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
 
-    pub fn report() -> Report {
+    pub(crate) fn report() -> Report {
         let setting = Setting {
             rounds: 2,
             seconds: 1,

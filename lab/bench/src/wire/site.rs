@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::cpu::Cpus;
 
 /// What the report says about nginx.
-pub const NGINX_SETTINGS: &str = "a worker for each CPU it has, sendfile on, tcp_nopush on, open_file_cache on (checked once a second), access_log off, \
+pub(crate) const NGINX_SETTINGS: &str = "a worker for each CPU it has, sendfile on, tcp_nopush on, open_file_cache on (checked once a second), access_log off, \
      keepalive_requests unlimited";
 
 /// A file and how it is asked for.
@@ -24,7 +24,7 @@ pub struct Object {
 }
 
 /// All objects, small to large. A large reply fills the pipe with few connections.
-pub const OBJECTS: [Object; 5] = [
+pub(crate) const OBJECTS: [Object; 5] = [
     Object { bytes: 1, connections: 64 },
     Object { bytes: 100, connections: 64 },
     Object { bytes: 10_000, connections: 64 },
@@ -60,7 +60,7 @@ const OWNER: &str = "pid-of-owner";
 
 /// Files and configurations in a temporary folder on disk (what is on tmpfs cannot be watched, so the card would not store it).
 #[derive(Debug)]
-pub struct Site {
+pub(crate) struct Site {
     folder: TempDir,
 }
 
@@ -69,7 +69,7 @@ impl Site {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn create(parent: &Path) -> Result<Site> {
+    pub(crate) fn create(parent: &Path) -> Result<Self> {
         remove_leftovers(parent);
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
@@ -86,26 +86,26 @@ impl Site {
         for (name, file_cache) in [("nginx.conf", FILE_CACHE), ("nginx-plain.conf", "")] {
             std::fs::write(folder.path().join(name), nginx_conf(&root.to_string(), file_cache))?;
         }
-        Ok(Site { folder })
+        Ok(Self { folder })
     }
 
     /// The folder, for logs.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// The folder with the objects.
-    pub fn files(&self) -> std::path::PathBuf {
+    pub(crate) fn files(&self) -> std::path::PathBuf {
         self.folder.path().join("site")
     }
 
     /// Command of nginx with a cache of open files, and a worker for each of `cpus`.
-    pub fn nginx(&self, cpus: Cpus) -> Vec<String> {
+    pub(crate) fn nginx(&self, cpus: Cpus) -> Vec<String> {
         self.nginx_with("nginx.conf", cpus)
     }
 
     /// Command of nginx without that cache.
-    pub fn nginx_plain(&self, cpus: Cpus) -> Vec<String> {
+    pub(crate) fn nginx_plain(&self, cpus: Cpus) -> Vec<String> {
         self.nginx_with("nginx-plain.conf", cpus)
     }
 

@@ -61,46 +61,46 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Subject; 12] = [
-        Subject::Nginx,
-        Subject::NginxPlain,
-        Subject::Apache,
-        Subject::Varnish,
-        Subject::Haproxy,
-        Subject::CardMiss,
-        Subject::CardHit,
-        Subject::CardHitHandshake,
-        Subject::CardHitVeth,
-        Subject::CardHitL0,
-        Subject::Floor,
-        Subject::Serve,
+    pub const ALL: [Self; 12] = [
+        Self::Nginx,
+        Self::NginxPlain,
+        Self::Apache,
+        Self::Varnish,
+        Self::Haproxy,
+        Self::CardMiss,
+        Self::CardHit,
+        Self::CardHitHandshake,
+        Self::CardHitVeth,
+        Self::CardHitL0,
+        Self::Floor,
+        Self::Serve,
     ];
 
     /// For tables and figures.
     pub fn label(self) -> &'static str {
         match self {
-            Subject::Nginx => "nginx",
-            Subject::NginxPlain => "nginx, no open_file_cache",
-            Subject::Apache => "Apache",
-            Subject::Varnish => "Varnish",
-            Subject::Haproxy => "HAProxy",
-            Subject::CardMiss => "card, bypassed",
-            Subject::CardHit => "card, hits",
-            Subject::CardHitHandshake => "card, hits, own handshake",
-            Subject::CardHitVeth => "card, hits, own handshake, veth",
-            Subject::CardHitL0 => "card, hits, L0",
-            Subject::Floor => "TAP, no card",
-            Subject::Serve => "nicache serve",
+            Self::Nginx => "nginx",
+            Self::NginxPlain => "nginx, no open_file_cache",
+            Self::Apache => "Apache",
+            Self::Varnish => "Varnish",
+            Self::Haproxy => "HAProxy",
+            Self::CardMiss => "card, bypassed",
+            Self::CardHit => "card, hits",
+            Self::CardHitHandshake => "card, hits, own handshake",
+            Self::CardHitVeth => "card, hits, own handshake, veth",
+            Self::CardHitL0 => "card, hits, L0",
+            Self::Floor => "TAP, no card",
+            Self::Serve => "nicache serve",
         }
     }
 
     /// Programs that it needs, with the Debian packages they are in.
     pub fn programs(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Subject::Apache => &[("apache2", "apache2-bin")],
-            Subject::Haproxy => &[("nginx", "nginx-light"), ("haproxy", "haproxy")],
-            Subject::Varnish => &[("nginx", "nginx-light"), ("varnishd", "varnish"), ("cc", "gcc")],
-            Subject::Floor | Subject::Serve => &[],
+            Self::Apache => &[("apache2", "apache2-bin")],
+            Self::Haproxy => &[("nginx", "nginx-light"), ("haproxy", "haproxy")],
+            Self::Varnish => &[("nginx", "nginx-light"), ("varnishd", "varnish"), ("cc", "gcc")],
+            Self::Floor | Self::Serve => &[],
             _ => &[("nginx", "nginx-light")],
         }
     }
@@ -108,9 +108,9 @@ impl Subject {
     /// Settings that the report tells of: what is not said is as Debian installs it.
     pub fn settings(self) -> Option<&'static str> {
         match self {
-            Subject::Apache => Some(peers::APACHE_SETTINGS),
-            Subject::Varnish => Some(peers::VARNISH_SETTINGS),
-            Subject::Haproxy => Some(peers::HAPROXY_SETTINGS),
+            Self::Apache => Some(peers::APACHE_SETTINGS),
+            Self::Varnish => Some(peers::VARNISH_SETTINGS),
+            Self::Haproxy => Some(peers::HAPROXY_SETTINGS),
             _ => None,
         }
     }
@@ -118,8 +118,8 @@ impl Subject {
     /// Whether it is about replies like this object's.
     pub fn takes(self, object: &Object) -> bool {
         match self {
-            Subject::CardHitL0 => object.bytes <= L0_BYTES,
-            Subject::Floor => object.bytes <= floor::BYTES_MAX,
+            Self::CardHitL0 => object.bytes <= L0_BYTES,
+            Self::Floor => object.bytes <= floor::BYTES_MAX,
             _ => true,
         }
     }
@@ -132,9 +132,9 @@ impl Subject {
     /// Options of `nicache run`.
     fn card_options(self) -> Vec<&'static str> {
         match self {
-            Subject::CardHitHandshake => vec!["--handshake", "card"],
-            Subject::CardHitVeth => vec!["--handshake", "card", "--wire", WIRE, "--address", "10.201.1.2/30"],
-            Subject::CardHitL0 => vec!["--handshake", "pass-through", "--l0"],
+            Self::CardHitHandshake => vec!["--handshake", "card"],
+            Self::CardHitVeth => vec!["--handshake", "card", "--wire", WIRE, "--address", "10.201.1.2/30"],
+            Self::CardHitL0 => vec!["--handshake", "pass-through", "--l0"],
             _ => vec!["--handshake", "pass-through"],
         }
     }
@@ -142,7 +142,7 @@ impl Subject {
 
 /// Requests that the card has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Answered by it.
     pub hits: u64,
     /// Passed to the server.
@@ -151,7 +151,7 @@ pub struct Counts {
 
 /// A subject that serves. Fields are dropped in this order.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     subject: Subject,
     processes: Vec<Process>,
     /// Program and name of the running nicache.
@@ -166,13 +166,13 @@ impl Running {
     ///
     /// # Errors
     /// Something does not start.
-    pub fn start(
+    pub(crate) fn start(
         subject: Subject,
         object: &Object,
         site: &Site,
         nicache: &Path,
         cpus: impl Into<Cpus>,
-    ) -> Result<Running> {
+    ) -> Result<Self> {
         let cpus = cpus.into();
         let client = Namespace::create()?;
         // Room for a connection per request, whose ports are used up otherwise. Not every container lets a namespace have its way.
@@ -189,7 +189,7 @@ impl Running {
             return Self::start_card(subject, client, site, nicache, cpus);
         }
         let server = Namespace::create()?;
-        let mut running = Running {
+        let mut running = Self {
             subject,
             processes: Vec::new(),
             card: None,
@@ -232,7 +232,7 @@ impl Running {
         Ok(running)
     }
 
-    fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Running> {
+    fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
         argv.extend(["run", "--json", "--name", &name].map(str::to_owned));
@@ -258,7 +258,7 @@ impl Running {
         client.command(&cubic_route(text("interface")?, &network, 1))?;
         let server_pid = status["server_pid"].as_u64().context("no server_pid in the status")?;
         client.command(&format!("nsenter --target {server_pid} --net {}", cubic_route("eth0", &network, 2)))?;
-        let mut running = Running {
+        let mut running = Self {
             subject,
             processes: vec![process],
             card: Some((nicache.to_owned(), name)),
@@ -271,7 +271,7 @@ impl Running {
         Ok(running)
     }
 
-    fn start_floor(client: Namespace, object: &Object, site: &Site, cpus: Cpus) -> Result<Running> {
+    fn start_floor(client: Namespace, object: &Object, site: &Site, cpus: Cpus) -> Result<Self> {
         let own = std::env::current_exe().context("cannot find this program's own file")?;
         let mut argv = vec![own.to_str().context("the path of this program is no text")?.to_owned()];
         argv.extend(["bench", "floor", &object.bytes.to_string()].map(str::to_owned));
@@ -285,10 +285,10 @@ impl Running {
         client.command(&cubic_route(interface, network, 1))?;
         client.command(&format!("ip neigh add {network}.2 lladdr {} dev {interface} nud permanent", floor::MAC))?;
         let (subject, server) = (Subject::Floor, Ipv4Addr::new(10, 201, 1, 2));
-        Ok(Running { subject, processes: vec![process], card: None, server, client, others: Vec::new() })
+        Ok(Self { subject, processes: vec![process], card: None, server, client, others: Vec::new() })
     }
 
-    fn start_serve(client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Running> {
+    fn start_serve(client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
         argv.extend(["serve", "--json", "--name", &name].map(str::to_owned));
@@ -305,7 +305,7 @@ impl Running {
         client.command(&cubic_route(interface, &format!("{a}.{b}.{c}"), 1))?;
         let card = Some((nicache.to_owned(), name));
         let (subject, processes) = (Subject::Serve, vec![process]);
-        let mut running = Running { subject, processes, card, server, client, others: Vec::new() };
+        let mut running = Self { subject, processes, card, server, client, others: Vec::new() };
         let client = running.client.clone();
         running.wait_for(&client, server)?;
         Ok(running)
@@ -327,22 +327,22 @@ impl Running {
     }
 
     /// The namespace of the client.
-    pub fn client(&self) -> &Namespace {
+    pub(crate) fn client(&self) -> &Namespace {
         &self.client
     }
 
     /// Address of the server, whose port is 80.
-    pub fn server(&self) -> Ipv4Addr {
+    pub(crate) fn server(&self) -> Ipv4Addr {
         self.server
     }
 
     /// URL of an object.
-    pub fn url(&self, object: &Object) -> String {
+    pub(crate) fn url(&self, object: &Object) -> String {
         format!("http://{}{}", self.server, object.path())
     }
 
     /// First processes of the serving side.
-    pub fn roots(&self) -> Vec<u32> {
+    pub(crate) fn roots(&self) -> Vec<u32> {
         self.processes.iter().map(Process::pid).collect()
     }
 
@@ -350,7 +350,7 @@ impl Running {
     ///
     /// # Errors
     /// The body is wrong, or a cache does not take the object.
-    pub fn prepare(&self, object: &Object) -> Result<()> {
+    pub(crate) fn prepare(&self, object: &Object) -> Result<()> {
         for close in [false, true] {
             self.prepare_kind(object, close)
                 .with_context(|| format!("{}, {}", self.subject.label(), object.label()))?;
@@ -389,7 +389,11 @@ impl Running {
     ///
     /// # Errors
     /// The measurement's own, or the card's counters say otherwise.
-    pub fn checked<T>(&self, measure: impl FnOnce() -> Result<T>, requests: impl FnOnce(&T) -> u64) -> Result<T> {
+    pub(crate) fn checked<T>(
+        &self,
+        measure: impl FnOnce() -> Result<T>,
+        requests: impl FnOnce(&T) -> u64,
+    ) -> Result<T> {
         let before = self.counts()?;
         let result = measure()?;
         let (Some(before), Some(after)) = (before, self.counts()?) else { return Ok(result) };
@@ -411,7 +415,7 @@ impl Running {
     ///
     /// # Errors
     /// It cannot be asked.
-    pub fn counts(&self) -> Result<Option<Counts>> {
+    pub(crate) fn counts(&self) -> Result<Option<Counts>> {
         let Some(status) = self.status()? else { return Ok(None) };
         if self.subject == Subject::Serve {
             let requests = status["report"]["counters"]["requests"].as_u64().context("no requests in the status")?;
@@ -459,7 +463,7 @@ fn wire_of(client: &Namespace) -> Result<Namespace> {
 
 /// Requests were answered by somebody else than the subject is about.
 #[derive(Debug)]
-pub struct NotByCache(String);
+pub(crate) struct NotByCache(String);
 
 impl std::fmt::Display for NotByCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

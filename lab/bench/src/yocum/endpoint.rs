@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 /// The window that a receiver offers: without scaling it is never more (RFC 7323).
 const WINDOW_BYTES: u64 = 65_535;
 /// Least timeout before everything is sent again.
-pub const TIMEOUT_NS: u64 = 1_000_000_000;
+pub(super) const TIMEOUT_NS: u64 = 1_000_000_000;
 /// An acknowledgment waits for a second segment so long at most.
-pub const DELAYED_NS: u64 = 200_000_000;
+pub(super) const DELAYED_NS: u64 = 200_000_000;
 
 /// Who sends, without end.
 #[derive(Debug, Clone)]
-pub struct Sender {
+pub(super) struct Sender {
     mss: u64,
     acked: u64,
     next: u64,
@@ -30,8 +30,8 @@ pub struct Sender {
 
 impl Sender {
     /// With segments of so many bytes.
-    pub fn new(mss: u64) -> Sender {
-        Sender {
+    pub(super) fn new(mss: u64) -> Self {
+        Self {
             mss,
             acked: 0,
             next: 0,
@@ -45,7 +45,7 @@ impl Sender {
     }
 
     /// The first byte of a segment that may go now.
-    pub fn poll(&mut self) -> Option<u64> {
+    pub(super) fn poll(&mut self) -> Option<u64> {
         if let Some(again) = self.again.take() {
             return Some(again);
         }
@@ -61,12 +61,12 @@ impl Sender {
     }
 
     /// Bytes that are not acknowledged.
-    pub fn flight(&self) -> u64 {
+    pub(super) fn flight(&self) -> u64 {
         self.next - self.acked
     }
 
     /// An acknowledgment has come. True: it acknowledges something new.
-    pub fn handle(&mut self, ack: u64) -> bool {
+    pub(super) fn handle(&mut self, ack: u64) -> bool {
         let mss = self.mss as f64;
         if ack > self.acked {
             let gained = (ack - self.acked) as f64;
@@ -103,7 +103,7 @@ impl Sender {
     }
 
     /// Nothing was acknowledged for too long.
-    pub fn time_out(&mut self) {
+    pub(super) fn time_out(&mut self) {
         self.threshold = (self.flight() as f64 / 2.0).max(2.0 * self.mss as f64);
         self.window = self.mss as f64;
         (self.next, self.duplicates, self.recover, self.again) = (self.acked, 0, None, None);
@@ -112,7 +112,7 @@ impl Sender {
 
 /// Who receives.
 #[derive(Debug, Clone, Default)]
-pub struct Receiver {
+pub(super) struct Receiver {
     next: u64,
     /// What came early: the first byte and the one behind the last.
     early: BTreeMap<u64, u64>,
@@ -121,12 +121,12 @@ pub struct Receiver {
 
 impl Receiver {
     /// Bytes received in order.
-    pub fn received(&self) -> u64 {
+    pub(super) fn received(&self) -> u64 {
         self.next
     }
 
     /// A segment has come. True: it is acknowledged at once.
-    pub fn handle(&mut self, at: u64, len: u64) -> bool {
+    pub(super) fn handle(&mut self, at: u64, len: u64) -> bool {
         let had_gap = !self.early.is_empty();
         let is_next = at <= self.next && at + len > self.next;
         if is_next {
@@ -143,7 +143,7 @@ impl Receiver {
     }
 
     /// The time for a second segment is over. True: an acknowledgment is owed.
-    pub fn time_out(&mut self) -> bool {
+    pub(super) fn time_out(&mut self) -> bool {
         std::mem::take(&mut self.is_owing)
     }
 }

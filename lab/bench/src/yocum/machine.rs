@@ -24,14 +24,14 @@ pub enum How {
 
 impl How {
     /// In the order of the paper's columns.
-    pub const ALL: [How; 3] = [How::Copy, How::Pcache, How::Direct];
+    pub const ALL: [Self; 3] = [Self::Copy, Self::Pcache, Self::Direct];
 
     /// How often payload crosses the bus.
     pub fn crossings(self) -> u64 {
         match self {
-            How::Copy => 2,
-            How::Pcache => 1,
-            How::Direct => 0,
+            Self::Copy => 2,
+            Self::Pcache => 1,
+            Self::Direct => 0,
         }
     }
 }
@@ -56,8 +56,8 @@ pub struct Machine {
 }
 
 impl Default for Machine {
-    fn default() -> Machine {
-        Machine {
+    fn default() -> Self {
+        Self {
             bus_bytes_per_s: 118e6,
             packet_us: 21.5,
             page_us: 4.5,

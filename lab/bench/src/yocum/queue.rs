@@ -35,8 +35,8 @@ pub struct QueueConfig {
 }
 
 impl Default for QueueConfig {
-    fn default() -> QueueConfig {
-        QueueConfig {
+    fn default() -> Self {
+        Self {
             entries: 350,
             order: Order::Mru,
             demand_us: 0.0,

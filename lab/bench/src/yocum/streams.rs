@@ -155,7 +155,7 @@ pub fn simulate(machine: &Machine, config: &StreamsConfig) -> io::Result<Streams
 }
 
 impl Simulation {
-    fn new(machine: &Machine, config: &StreamsConfig) -> io::Result<Simulation> {
+    fn new(machine: &Machine, config: &StreamsConfig) -> io::Result<Self> {
         let mode = match config.how {
             How::Copy => Mode::Copy,
             How::Pcache => Mode::Pcache,
@@ -197,7 +197,7 @@ impl Simulation {
             forwarder.set_neighbour(0, [10, 1, 0, 2 + client as u8].into(), CLIENT_MAC);
         }
         let setup = EngineConfig { mode, order: Order::Mru, entries, buffers: BUFFERS, posts: POSTS, queue: QUEUE };
-        Ok(Simulation {
+        Ok(Self {
             config: *config,
             machine: *machine,
             card,

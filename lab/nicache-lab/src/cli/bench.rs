@@ -8,13 +8,13 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
 
-pub use curves::BenchCurvesArgs;
+pub(crate) use curves::BenchCurvesArgs;
 
 use crate::options::parse_rate;
 
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
-pub enum BenchCommand {
+pub(crate) enum BenchCommand {
     /// A client against nginx and Apache alone, through the card, and with Varnish or HAProxy in the card's place
     #[command(
         after_help = "Example: sudo nicache bench wire --figure wire.svg\n\nNeeds root, two CPUs, a quiet machine and wrk; takes about 55 minutes \
@@ -98,7 +98,7 @@ Needs root, two CPUs, a quiet machine and tgtd; takes about 4 minutes a round in
 
 /// Arguments of `bench nfs`.
 #[derive(Debug, Args)]
-pub struct BenchNfsArgs {
+pub(crate) struct BenchNfsArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -130,7 +130,7 @@ pub struct BenchNfsArgs {
 
 /// Arguments of `bench impair`.
 #[derive(Debug, Args)]
-pub struct BenchImpairArgs {
+pub(crate) struct BenchImpairArgs {
     /// Print the result as JSON, every single transfer included
     #[arg(long)]
     pub json: bool,
@@ -170,7 +170,7 @@ with its clients after it: about 10 minutes.";
 
 /// Arguments of `bench siege`.
 #[derive(Debug, Args)]
-pub struct BenchSiegeArgs {
+pub(crate) struct BenchSiegeArgs {
     /// Only this attack. Repeatable [default: all]
     #[arg(long = "attack", value_enum, value_name = "ATTACK")]
     pub attacks: Vec<SiegeAttack>,
@@ -223,7 +223,7 @@ pub struct BenchSiegeArgs {
 
 /// An attack of `bench siege`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SiegeAttack {
+pub(crate) enum SiegeAttack {
     /// SYNs from random sources that never answer
     SynFlood,
     /// Connections that ask for 1 MB and hardly read
@@ -238,7 +238,7 @@ pub enum SiegeAttack {
 
 /// Arguments of `bench sim`.
 #[derive(Debug, Args)]
-pub struct BenchSimArgs {
+pub(crate) struct BenchSimArgs {
     /// libCacheSim's program cachesim [default: nicache alone]
     #[arg(long, value_name = "FILE")]
     pub peer: Option<PathBuf>,
@@ -282,7 +282,7 @@ pub struct BenchSimArgs {
 
 /// Arguments of `bench kim`.
 #[derive(Debug, Args)]
-pub struct BenchKimArgs {
+pub(crate) struct BenchKimArgs {
     /// Web logs in any format that `nicache replay` reads [default: requests by Zipf's law for 400 files]
     #[arg(value_name = "LOG")]
     pub logs: Vec<PathBuf>,
@@ -323,7 +323,7 @@ pub struct BenchKimArgs {
 
 /// Arguments of `bench wire`.
 #[derive(Debug, Args)]
-pub struct BenchWireArgs {
+pub(crate) struct BenchWireArgs {
     /// Print the result as JSON, every single measurement included
     #[arg(long)]
     pub json: bool,
@@ -365,7 +365,7 @@ takes about 50 minutes in full, 8 minutes with --quick. Ctrl-C reports what has 
 
 /// Arguments of `bench dynamic`.
 #[derive(Debug, Args)]
-pub struct BenchDynamicArgs {
+pub(crate) struct BenchDynamicArgs {
     /// Print the result as JSON, every single measurement included
     #[arg(long)]
     pub json: bool,
@@ -404,7 +404,7 @@ pub struct BenchDynamicArgs {
 
 /// A part of `bench dynamic`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DynamicPart {
+pub(crate) enum DynamicPart {
     /// The pages behind each subject.
     Pages,
     /// What the watchers cost a page that is not cached.
@@ -420,7 +420,7 @@ Needs root, two CPUs, nginx, PHP-FPM and 8 GB of memory for the processes of PHP
 
 /// Arguments of `bench sets`.
 #[derive(Debug, Args)]
-pub struct BenchSetsArgs {
+pub(crate) struct BenchSetsArgs {
     /// Print the result as JSON, the course of it included
     #[arg(long)]
     pub json: bool,
@@ -468,7 +468,7 @@ fn parse_positive(text: &str) -> Result<f64, String> {
 
 /// Arguments of `bench pipeline`.
 #[derive(Debug, Args)]
-pub struct BenchPipelineArgs {
+pub(crate) struct BenchPipelineArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -485,7 +485,7 @@ pub struct BenchPipelineArgs {
 
 /// Arguments of `bench forward`.
 #[derive(Debug, Args)]
-pub struct BenchForwardArgs {
+pub(crate) struct BenchForwardArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -502,7 +502,7 @@ pub struct BenchForwardArgs {
 
 /// Arguments of `bench yocum`.
 #[derive(Debug, Args)]
-pub struct BenchYocumArgs {
+pub(crate) struct BenchYocumArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

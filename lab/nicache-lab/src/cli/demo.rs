@@ -6,7 +6,7 @@ use nicache_applications::Application;
 
 use crate::options::Milliseconds;
 
-pub const DEMO_EXAMPLES: &str = "Examples:
+pub(super) const DEMO_EXAMPLES: &str = "Examples:
   sudo nicache demo wordpress
   sudo nicache demo flask --once --json
   sudo nicache demo dokuwiki --once --prove 60s
@@ -17,7 +17,7 @@ removed at the end, with its own database and configuration; nothing else of the
 
 /// Arguments of `demo`.
 #[derive(Debug, Args)]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// Which application
     #[arg(value_name = "APP", value_parser = application())]
     pub application: Application,

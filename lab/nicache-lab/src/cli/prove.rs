@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::options::Milliseconds;
 
-pub const PROVE_EXAMPLES: &str = r#"Examples:
+pub(super) const PROVE_EXAMPLES: &str = r#"Examples:
   nicache prove --url http://10.77.0.2/ --pages /,/about.html --name nic0 \
     --edit 'version: echo "<p>version=$NICACHE_VERSION</p>" > /srv/site/new && mv /srv/site/new /srv/site/part.html'
   nicache prove --url http://10.77.0.2/ --pages /news --expect-hits \
@@ -23,7 +23,7 @@ with --expect-hits, or no run at all."#;
 
 /// Arguments of `prove`.
 #[derive(Debug, Args)]
-pub struct ProveArgs {
+pub(crate) struct ProveArgs {
     /// The server that is to be proved
     #[arg(long, value_name = "http://HOST[:PORT]/")]
     pub url: String,
@@ -139,7 +139,7 @@ pub struct ProveArgs {
 
 /// Kinds of hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum HitKind {
+pub(crate) enum HitKind {
     /// Of pages that the server computed.
     Dynamic,
     /// Of files, too.

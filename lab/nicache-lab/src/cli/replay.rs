@@ -12,7 +12,7 @@ const OF_CHANGES: &str = "Is a reply ever stale (without --target)";
 
 const OF_SPEED: &str = "How fast is a server (with --target)";
 
-pub const REPLAY_EXAMPLES: &str = "Examples, is a reply ever stale:
+pub(super) const REPLAY_EXAMPLES: &str = "Examples, is a reply ever stale:
   sudo nicache replay access.log.gz
   sudo nicache replay --synthetic --duration 30 --writers 4 -- --handshake card --memory 256M
   sudo nicache replay access.log --site /srv/empty --url http://10.77.0.2/ --writers 2
@@ -35,7 +35,7 @@ The status is 1 if a reply was wrong or did not come.";
 
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
-pub struct ReplayArgs {
+pub(crate) struct ReplayArgs {
     /// Log, plain or packed by gzip or zstd
     #[arg(value_name = "LOG", required_unless_present = "synthetic", conflicts_with = "synthetic")]
     pub log: Option<PathBuf>,
@@ -79,7 +79,7 @@ pub struct ReplayArgs {
 
 /// Arguments of `replay` while files are changed.
 #[derive(Debug, Args)]
-pub struct ReplayChangesArgs {
+pub(crate) struct ReplayChangesArgs {
     /// No log, but requests by Zipf's law for 400 files
     #[arg(long, help_heading = OF_CHANGES, conflicts_with = "target")]
     pub synthetic: bool,
@@ -106,7 +106,7 @@ pub struct ReplayChangesArgs {
 
 /// Arguments of `replay` with `--target`.
 #[derive(Debug, Args)]
-pub struct ReplaySpeedArgs {
+pub(crate) struct ReplaySpeedArgs {
     /// A server that runs already and whose document root is a site of the log. Repeatable (its other addresses); sessions take turns
     #[arg(long, help_heading = OF_SPEED, value_name = "http://ADDR[:PORT]/")]
     pub target: Vec<String>,
@@ -128,7 +128,7 @@ pub struct ReplaySpeedArgs {
     pub source: Vec<IpAddr>,
 }
 
-pub const TRACE_SITE_EXAMPLES: &str = "Example: nicache trace site access.log.gz /srv/site
+pub(super) const TRACE_SITE_EXAMPLES: &str = "Example: nicache trace site access.log.gz /srv/site
 
 A file has as many bytes as the largest reply in the log, and is named by a number made of its target:
 DIR/ab/ab123456789abcde. Every server of files serves it as it is; `nicache replay LOG --target` asks
@@ -136,7 +136,7 @@ for it.";
 
 /// Arguments of `trace site`.
 #[derive(Debug, Args)]
-pub struct TraceSiteArgs {
+pub(crate) struct TraceSiteArgs {
     /// Log, plain or packed by gzip or zstd
     #[arg(value_name = "LOG")]
     pub log: PathBuf,

@@ -10,7 +10,7 @@ use crate::options::study::{CacheOptions, OutputOptions, TraceOptions, WorkloadO
 
 /// What to do with a trace.
 #[derive(Debug, Subcommand)]
-pub enum TraceCommand {
+pub(crate) enum TraceCommand {
     /// Show what is in a trace: requests, clients, popularity, sizes, reuse, what cannot be cached
     #[command(after_help = TRACE_INFO_EXAMPLES)]
     Info(Box<TraceInfoArgs>),
@@ -44,7 +44,7 @@ const TRACE_CONVERT_EXAMPLES: &str = "Examples:
 
 /// Arguments of `trace info`.
 #[derive(Debug, Args)]
-pub struct TraceInfoArgs {
+pub(crate) struct TraceInfoArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
@@ -61,7 +61,7 @@ pub struct TraceInfoArgs {
 
 /// Arguments of `trace advise`.
 #[derive(Debug, Args)]
-pub struct TraceAdviseArgs {
+pub(crate) struct TraceAdviseArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
@@ -84,7 +84,7 @@ pub struct TraceAdviseArgs {
 
 /// What counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ObjectiveOption {
+pub(crate) enum ObjectiveOption {
     /// Requests that the server does not see
     Requests,
     /// Bytes that do not cross the bus
@@ -93,7 +93,7 @@ pub enum ObjectiveOption {
 
 /// Arguments of `trace convert`.
 #[derive(Debug, Args)]
-pub struct TraceConvertArgs {
+pub(crate) struct TraceConvertArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
@@ -110,7 +110,7 @@ pub struct TraceConvertArgs {
 
 /// What to simulate.
 #[derive(Debug, Subcommand)]
-pub enum SimCommand {
+pub(crate) enum SimCommand {
     /// Caches of many sizes and policies under a trace: shares of requests and bytes that they answer
     #[command(after_help = SIM_CURVE_EXAMPLES)]
     Curve(Box<SimCurveArgs>),
@@ -142,7 +142,7 @@ const SIM_REPRODUCE_EXAMPLES: &str = "Examples:
 
 /// Arguments of `sim curve`.
 #[derive(Debug, Args)]
-pub struct SimCurveArgs {
+pub(crate) struct SimCurveArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
@@ -163,7 +163,7 @@ pub struct SimCurveArgs {
 
 /// Arguments of `sim reproduce`.
 #[derive(Debug, Args)]
-pub struct SimReproduceArgs {
+pub(crate) struct SimReproduceArgs {
     /// Which study
     #[arg(value_enum)]
     pub study: StudyOption,
@@ -180,7 +180,7 @@ pub struct SimReproduceArgs {
 
 /// A paper's study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StudyOption {
+pub(crate) enum StudyOption {
     /// Kim et al. 2002, figure 3: content that stays off the bus, by size, with one cache and with two
     KimFig3,
     /// Bos et al. 2009, figure 4: hit rates by number of slots
@@ -191,7 +191,7 @@ pub enum StudyOption {
 
 /// Arguments of `sim server`.
 #[derive(Debug, Args)]
-pub struct SimServerArgs {
+pub(crate) struct SimServerArgs {
     /// Configurations: files (TOML), or names of the paper's
     #[arg(value_name = "CONFIG", required_unless_present = "list")]
     pub configurations: Vec<String>,

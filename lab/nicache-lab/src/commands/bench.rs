@@ -17,7 +17,7 @@ use crate::cli::{
 };
 
 /// Measures, and prints what came out.
-pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
+pub(super) fn execute(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Wire(arguments) => run_wire(arguments),
         BenchCommand::Floor { bytes } => wire::floor::serve(*bytes).map(|()| ExitCode::SUCCESS),

@@ -33,7 +33,7 @@ const WARM_HITS: u64 = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Prepares, runs, measures and changes an application.
-pub fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
     if !(0.0..=1000.0).contains(&arguments.edits_per_second) {
         bail!("edits-per-second: between 0 and 1000");
     }

@@ -30,7 +30,7 @@ const NOTHING_PROVEN: u8 = 2;
 type Grown = BTreeMap<String, u64>;
 
 /// Reads while commands edit, and prints what came of it. A run that could not be is no proof either.
-pub fn execute(arguments: &ProveArgs) -> ExitCode {
+pub(super) fn execute(arguments: &ProveArgs) -> ExitCode {
     run(arguments).unwrap_or_else(|error| {
         logs::clear_live_line();
         eprintln!("nicache: {error:#}");
@@ -81,9 +81,9 @@ pub(super) struct Proof {
 
 impl Proof {
     /// The outcome is worth nothing without hits of the expected kind.
-    pub(super) fn new(report: Report, card: Option<Grown>, expected: Option<HitKind>) -> Proof {
+    pub(super) fn new(report: Report, card: Option<Grown>, expected: Option<HitKind>) -> Self {
         let outcome = outcome(&report, card.as_ref(), expected);
-        Proof { report, card, outcome }
+        Self { report, card, outcome }
     }
 
     pub(super) fn is_proven(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::cli::ReplayArgs;
 pub(super) use show::show_trace;
 
 /// Replays a log and prints what came of it.
-pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
     let trace = match &arguments.log {
         Some(log) => {
             let trace = Trace::open(log, arguments.format)?;

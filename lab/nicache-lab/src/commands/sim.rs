@@ -10,10 +10,10 @@ use anyhow::Result;
 
 use crate::cli::SimCommand;
 
-pub use curve::{figure_without, memory_fact, play, play_at, totals_table, varying_share, without_variants};
+pub(super) use curve::{figure_without, memory_fact, play, play_at, totals_table, varying_share, without_variants};
 
 /// Simulates, and shows what came out.
-pub fn execute(command: &SimCommand) -> Result<ExitCode> {
+pub(super) fn execute(command: &SimCommand) -> Result<ExitCode> {
     match command {
         SimCommand::Curve(arguments) => curve::execute(arguments),
         SimCommand::Server(arguments) => server::execute(arguments),

@@ -13,7 +13,7 @@ use super::replay::show_trace;
 use crate::cli::{TraceCommand, TraceSiteArgs};
 
 /// Does what the command says.
-pub fn execute(command: &TraceCommand) -> Result<ExitCode> {
+pub(super) fn execute(command: &TraceCommand) -> Result<ExitCode> {
     match command {
         TraceCommand::Info(arguments) => info::execute(arguments),
         TraceCommand::Advise(arguments) => advise::execute(arguments),

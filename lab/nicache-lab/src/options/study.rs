@@ -9,7 +9,7 @@ use nicache_trace::Format;
 
 /// Which trace, and what of it counts.
 #[derive(Debug, Clone, Args)]
-pub struct TraceOptions {
+pub(crate) struct TraceOptions {
     /// Traces, plain or packed by gzip or zstd, in order (rotated logs: the oldest first); -: standard input
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
@@ -30,7 +30,7 @@ pub struct TraceOptions {
 
 /// How requests become accesses of a cache.
 #[derive(Debug, Clone, Args)]
-pub struct WorkloadOptions {
+pub(crate) struct WorkloadOptions {
     /// What is cached: whole objects, as by a transparent card; or blocks of 4 KB, as where a host manages the card's memory [default: blocks
     /// for disks and file servers, else objects]
     #[arg(long, value_enum, value_name = "UNIT", help_heading = "Workload")]
@@ -65,7 +65,7 @@ pub struct WorkloadOptions {
 
 /// Caches that are compared.
 #[derive(Debug, Clone, Args)]
-pub struct CacheOptions {
+pub(crate) struct CacheOptions {
     /// Policies: fifo, lru, mru, lfu, lfu-da, clock, random, 2q, lrfu, arc, lirs, gdsf, w-tinylfu, s3-fifo, sieve, popularity; belady, which
     /// knows the future and is a bound for objects of one size only; and pfoo-l, a bound whatever the sizes. With settings: lirs:hir=5%,
     /// lrfu:lambda=0.01, 2q:in=10%:out=75%, gdsf:cost=packets, w-tinylfu:window=5%, s3-fifo:small=5%, popularity:alpha=0.6; with an admission
@@ -92,7 +92,7 @@ pub struct CacheOptions {
 
 /// Where results go.
 #[derive(Debug, Clone, Args)]
-pub struct OutputOptions {
+pub(crate) struct OutputOptions {
     /// Print JSON instead of tables
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -116,7 +116,7 @@ pub struct OutputOptions {
 
 /// One or all policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choices(pub Vec<Choice>);
+pub(crate) struct Choices(pub Vec<Choice>);
 
 fn parse_choices(text: &str) -> Result<Choices, String> {
     if text == "all" {
@@ -127,7 +127,7 @@ fn parse_choices(text: &str) -> Result<Choices, String> {
 
 impl CacheOptions {
     /// The policies named, or these.
-    pub fn choices(&self, default: &[Choice]) -> Vec<Choice> {
+    pub(crate) fn choices(&self, default: &[Choice]) -> Vec<Choice> {
         if self.policies.is_empty() {
             return default.to_vec();
         }
@@ -143,12 +143,12 @@ impl CacheOptions {
 
 /// Sizes of caches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SizesOption(pub Vec<Size>);
+pub(crate) struct SizesOption(pub Vec<Size>);
 
 impl FromStr for SizesOption {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<SizesOption, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let parse = |text: &str| text.trim().parse::<Size>().map_err(|error| error.to_string());
         let mut sizes = match text.split_once("..") {
             Some((least, rest)) => {
@@ -173,22 +173,22 @@ impl FromStr for SizesOption {
         if sizes.iter().any(|size| size.0 == 0) {
             return Err(format!("{text}: a cache of no size finds nothing"));
         }
-        Ok(SizesOption(sizes))
+        Ok(Self(sizes))
     }
 }
 
 /// See [`Room`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RoomOption(pub Room);
+pub(crate) struct RoomOption(pub Room);
 
 impl FromStr for RoomOption {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<RoomOption, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match (text, text.strip_prefix("slots:").map(str::parse)) {
-            ("bytes", _) => Ok(RoomOption(Room::Bytes)),
-            ("one", _) => Ok(RoomOption(Room::One)),
-            (_, Some(Ok(bytes))) if bytes > 0 => Ok(RoomOption(Room::Slots(bytes))),
+            ("bytes", _) => Ok(Self(Room::Bytes)),
+            ("one", _) => Ok(Self(Room::One)),
+            (_, Some(Ok(bytes))) if bytes > 0 => Ok(Self(Room::Slots(bytes))),
             _ => Err(format!("`{text}` is no room; write bytes, slots:1600 or one")),
         }
     }
@@ -210,10 +210,10 @@ pub enum UnitOption {
 }
 
 impl From<UnitOption> for Unit {
-    fn from(option: UnitOption) -> Unit {
+    fn from(option: UnitOption) -> Self {
         match option {
-            UnitOption::Objects => Unit::Objects,
-            UnitOption::Blocks => Unit::Blocks,
+            UnitOption::Objects => Self::Objects,
+            UnitOption::Blocks => Self::Blocks,
         }
     }
 }
@@ -228,10 +228,10 @@ pub enum RepliesOption {
 }
 
 impl From<RepliesOption> for Replies {
-    fn from(option: RepliesOption) -> Replies {
+    fn from(option: RepliesOption) -> Self {
         match option {
-            RepliesOption::AsLogged => Replies::AsLogged,
-            RepliesOption::Whole => Replies::Whole,
+            RepliesOption::AsLogged => Self::AsLogged,
+            RepliesOption::Whole => Self::Whole,
         }
     }
 }
@@ -248,11 +248,11 @@ pub enum ChangesOption {
 }
 
 impl From<ChangesOption> for Changes {
-    fn from(option: ChangesOption) -> Changes {
+    fn from(option: ChangesOption) -> Self {
         match option {
-            ChangesOption::Never => Changes::Never,
-            ChangesOption::Small => Changes::Small,
-            ChangesOption::Any => Changes::Any,
+            ChangesOption::Never => Self::Never,
+            ChangesOption::Small => Self::Small,
+            ChangesOption::Any => Self::Any,
         }
     }
 }
@@ -271,12 +271,12 @@ pub enum VariantsOption {
 }
 
 impl From<VariantsOption> for Variants {
-    fn from(option: VariantsOption) -> Variants {
+    fn from(option: VariantsOption) -> Self {
         match option {
-            VariantsOption::Auto => Variants::Auto,
-            VariantsOption::Coding => Variants::Coding,
-            VariantsOption::Sizes => Variants::Sizes,
-            VariantsOption::None => Variants::None,
+            VariantsOption::Auto => Self::Auto,
+            VariantsOption::Coding => Self::Coding,
+            VariantsOption::Sizes => Self::Sizes,
+            VariantsOption::None => Self::None,
         }
     }
 }
@@ -291,10 +291,10 @@ pub enum WritesOption {
 }
 
 impl From<WritesOption> for Writes {
-    fn from(option: WritesOption) -> Writes {
+    fn from(option: WritesOption) -> Self {
         match option {
-            WritesOption::Invalidate => Writes::Invalidate,
-            WritesOption::AsReads => Writes::AsReads,
+            WritesOption::Invalidate => Self::Invalidate,
+            WritesOption::AsReads => Self::AsReads,
         }
     }
 }
@@ -311,11 +311,11 @@ pub enum SplitOption {
 }
 
 impl From<SplitOption> for SplitBy {
-    fn from(option: SplitOption) -> SplitBy {
+    fn from(option: SplitOption) -> Self {
         match option {
-            SplitOption::Requests => SplitBy::Requests,
-            SplitOption::Clients => SplitBy::Clients,
-            SplitOption::Objects => SplitBy::Objects,
+            SplitOption::Requests => Self::Requests,
+            SplitOption::Clients => Self::Clients,
+            SplitOption::Objects => Self::Objects,
         }
     }
 }

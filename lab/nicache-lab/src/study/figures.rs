@@ -11,7 +11,7 @@ use super::input::Loaded;
 
 /// How results are shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub(crate) struct Shown {
     /// What sizes count.
     pub room: Room,
     /// Whether Belady's choice is a bound.
@@ -22,17 +22,17 @@ pub struct Shown {
 
 impl Shown {
     /// For what was loaded.
-    pub fn of(loaded: &Loaded) -> Shown {
-        Shown::new(&loaded.workload, &loaded.totals)
+    pub(crate) fn of(loaded: &Loaded) -> Self {
+        Self::new(&loaded.workload, &loaded.totals)
     }
 
     /// For a workload of a trace.
-    pub fn new(workload: &Workload, totals: &Totals) -> Shown {
-        Shown { room: workload.room, has_optimum: workload.has_optimum(), cacheable: cacheable(totals) }
+    pub(crate) fn new(workload: &Workload, totals: &Totals) -> Self {
+        Self { room: workload.room, has_optimum: workload.has_optimum(), cacheable: cacheable(totals) }
     }
 
     /// The hit rate, or the byte hit rate, 0 to 1.
-    pub fn rate(&self, objective: Objective, point: &Point) -> f64 {
+    pub(crate) fn rate(&self, objective: Objective, point: &Point) -> f64 {
         let cacheable = match objective {
             Objective::Requests => self.cacheable.0,
             Objective::Bytes => self.cacheable.1,
@@ -41,7 +41,7 @@ impl Shown {
     }
 
     /// A curve's name; of what knows the future, with what it is.
-    pub fn title(&self, curve: &Curve) -> String {
+    pub(crate) fn title(&self, curve: &Curve) -> String {
         let title = curve.choice.title();
         match curve.choice.policy {
             PolicyName::PfooL => format!("Bound ({title})"),
@@ -52,7 +52,7 @@ impl Shown {
     }
 
     /// What has to be said of the curves that know the future.
-    pub fn notes(&self, curves: &[Curve]) -> Vec<String> {
+    pub(crate) fn notes(&self, curves: &[Curve]) -> Vec<String> {
         let has = |policy: PolicyName| curves.iter().any(|curve| curve.choice.policy == policy);
         let mut notes = Vec::new();
         if has(PolicyName::Belady) {
@@ -75,7 +75,7 @@ impl Shown {
     }
 
     /// The curves as JSON, each point with its `hit_rate` and `byte_hit_rate`, each curve with whether it `is_bound`.
-    pub fn json(&self, curves: &[Curve]) -> serde_json::Result<Value> {
+    pub(crate) fn json(&self, curves: &[Curve]) -> serde_json::Result<Value> {
         let mut all = serde_json::to_value(curves)?;
         for (curve, json) in curves.iter().zip(all.as_array_mut().into_iter().flatten()) {
             let policy = curve.choice.policy;
@@ -99,7 +99,7 @@ fn cacheable(totals: &Totals) -> (f64, f64) {
 }
 
 /// Hit rates, then byte hit rates, by size.
-pub fn curves(curves: &[Curve], shown: &Shown) -> Vec<Figure> {
+pub(crate) fn curves(curves: &[Curve], shown: &Shown) -> Vec<Figure> {
     [Objective::Requests, Objective::Bytes].map(|objective| curve(curves, objective, shown)).into()
 }
 
@@ -123,7 +123,7 @@ const HIT_RATE: &str = "Hit rate: requests answered by the card";
 const BYTE_HIT_RATE: &str = "Byte hit rate: bytes that do not cross the bus";
 
 /// The axis of cache sizes.
-pub fn size_axis(room: Room) -> Axis {
+pub(crate) fn size_axis(room: Room) -> Axis {
     Axis::new("Card memory", size_unit(room), Scale::Log2)
 }
 
@@ -138,7 +138,7 @@ fn series(curve: &Curve, objective: Objective, shown: &Shown) -> Series {
 }
 
 /// Hit rates, then byte hit rates, by policy, at sizes that are powers of two (at all, if none is).
-pub fn tables(curves: &[Curve], shown: &Shown) -> Vec<Table> {
+pub(crate) fn tables(curves: &[Curve], shown: &Shown) -> Vec<Table> {
     [(Objective::Requests, HIT_RATE), (Objective::Bytes, BYTE_HIT_RATE)]
         .map(|(objective, title)| table(curves, shown, objective, title))
         .into()
@@ -158,12 +158,12 @@ fn table(curves: &[Curve], shown: &Shown, objective: Objective, title: &str) -> 
 }
 
 /// A share, 0 to 1, in percent to one digit after the point, as tables have it.
-pub fn percent(share: f64) -> Cell {
+pub(crate) fn percent(share: f64) -> Cell {
     Cell::from((share * 1000.0).round() / 10.0)
 }
 
 /// Sampled curves with their intervals.
-pub fn estimates(estimates: &[Estimate], room: Room, totals: &Totals) -> Vec<Figure> {
+pub(crate) fn estimates(estimates: &[Estimate], room: Room, totals: &Totals) -> Vec<Figure> {
     let (of_requests, of_bytes) = cacheable(totals);
     let figure = |id: &str, title: &str, label: &str, cacheable: f64, of: &dyn Fn(&Estimate) -> (f64, f64)| {
         let points = estimates.iter().map(|estimate| {
@@ -195,7 +195,7 @@ pub fn estimates(estimates: &[Estimate], room: Room, totals: &Totals) -> Vec<Fig
 }
 
 /// A size as people write it.
-pub fn show_size(size: Size, room: Room) -> String {
+pub(crate) fn show_size(size: Size, room: Room) -> String {
     match room {
         Room::One => format!("{} objects", Unit::Count.format(size.0 as f64)),
         Room::Bytes | Room::Slots(_) => Unit::Bytes.format(size.0 as f64),
@@ -203,6 +203,6 @@ pub fn show_size(size: Size, room: Room) -> String {
 }
 
 /// A share, 0 to 1, as people write it.
-pub fn show_share(share: f64) -> String {
+pub(crate) fn show_share(share: f64) -> String {
     Unit::Percent.format(100.0 * share)
 }

@@ -12,7 +12,7 @@ use crate::options::study::{TraceOptions, WorkloadOptions};
 
 /// What was read.
 #[derive(Debug)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// The accesses.
     pub workload: Workload,
     /// What the trace has.
@@ -29,7 +29,7 @@ pub struct Loaded {
 
 /// How reading went.
 #[derive(Debug, Clone, Serialize)]
-pub struct Read {
+pub(crate) struct Read {
     /// The traces' names.
     pub traces: Vec<String>,
     /// What they were read as.
@@ -122,12 +122,12 @@ fn name(path: &Path) -> String {
 }
 
 /// Makes a workload of traces, of a sample of so many objects if there are more.
-pub fn load(options: &TraceOptions, workload: &WorkloadOptions, sample: Option<u32>) -> Result<Loaded> {
+pub(crate) fn load(options: &TraceOptions, workload: &WorkloadOptions, sample: Option<u32>) -> Result<Loaded> {
     load_with(options, workload, sample, |_, _| {})
 }
 
 /// The same, and counts what is in them.
-pub fn load_and_count(
+pub(crate) fn load_and_count(
     options: &TraceOptions,
     workload: &WorkloadOptions,
     sample: Option<u32>,
@@ -198,14 +198,17 @@ fn load_with(
 }
 
 /// Reads traces record by record, with their names.
-pub fn named_records(options: &TraceOptions, mut take: impl FnMut(&Record, &[u8]) -> Result<()>) -> Result<Read> {
+pub(crate) fn named_records(
+    options: &TraceOptions,
+    mut take: impl FnMut(&Record, &[u8]) -> Result<()>,
+) -> Result<Read> {
     let read = each(options, &mut |record: &Record, target: &[u8], _: Format| take(record, target))?;
     warn(&read);
     Ok(read)
 }
 
 /// Reads traces record by record.
-pub fn records(options: &TraceOptions, mut take: impl FnMut(&Record, Format) -> Result<()>) -> Result<Read> {
+pub(crate) fn records(options: &TraceOptions, mut take: impl FnMut(&Record, Format) -> Result<()>) -> Result<Read> {
     let read = each(options, &mut |record: &Record, _: &[u8], format: Format| take(record, format))?;
     warn(&read);
     Ok(read)

@@ -9,7 +9,7 @@ use nicache_report::{Figure, Report, Size, Terminal};
 use crate::options::study::OutputOptions;
 
 /// Prints the JSON value or the report, and writes the files.
-pub fn write(report: &Report, json: &serde_json::Value, options: &OutputOptions) -> Result<()> {
+pub(crate) fn write(report: &Report, json: &serde_json::Value, options: &OutputOptions) -> Result<()> {
     if let Some(path) = &options.report {
         save(path, nicache_report::html(report).as_bytes())?;
     }

@@ -4,7 +4,7 @@
 use crate::options::study::{RoomOption, SizesOption};
 
 /// The value of a flag: a byte that says of which, and its text.
-pub fn value(bytes: &[u8]) {
+pub(super) fn value(bytes: &[u8]) {
     let Some((&which, text)) = bytes.split_first() else { return };
     let text = &*String::from_utf8_lossy(text);
     if which % 2 == 1 {

@@ -7,18 +7,18 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// One of the traces beside the checkout.
-pub fn trace(name: &str) -> PathBuf {
+pub(crate) fn trace(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(name);
     assert!(path.exists(), "{} is not there", path.display());
     path
 }
 
-pub fn nicache<A: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
+pub(crate) fn nicache<A: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_nicache-lab")).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 /// Runs it with these words and traces, and reads its JSON.
-pub fn json(words: &str, traces: &[&Path]) -> Value {
+pub(crate) fn json(words: &str, traces: &[&Path]) -> Value {
     let output = nicache(words.split_whitespace().map(PathBuf::from).chain(traces.iter().map(PathBuf::from)));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "nicache {words}: {errors}");
@@ -26,7 +26,7 @@ pub fn json(words: &str, traces: &[&Path]) -> Value {
 }
 
 /// The same with a trace on standard input.
-pub fn json_of_input(words: &str, input: &[u8]) -> Value {
+pub(crate) fn json_of_input(words: &str, input: &[u8]) -> Value {
     let mut child = Command::new(env!("CARGO_BIN_EXE_nicache-lab"))
         .args(words.split_whitespace())
         .stdin(Stdio::piped())
@@ -41,7 +41,7 @@ pub fn json_of_input(words: &str, input: &[u8]) -> Value {
 }
 
 /// Hits by size of the curve of a policy.
-pub fn hits(json: &Value, policy: &str) -> Vec<u64> {
+pub(crate) fn hits(json: &Value, policy: &str) -> Vec<u64> {
     let curves = json["curves"].as_array().unwrap();
     let curve = curves.iter().find(|curve| curve["choice"] == policy).unwrap_or_else(|| panic!("no {policy}"));
     curve["points"].as_array().unwrap().iter().map(|point| point["hits"].as_u64().unwrap()).collect()

@@ -10,7 +10,7 @@ use nicache_prove::{EditError, Editor};
 
 /// What the server does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     None,
     /// Nothing, but in chunks.
     Chunks,
@@ -44,7 +44,7 @@ pub enum Fault {
 
 /// What the server shows.
 #[derive(Debug, Default)]
-pub struct Content {
+pub(crate) struct Content {
     version: AtomicU64,
     /// The version whose edit is under way, or the last one.
     begun: AtomicU64,
@@ -70,7 +70,7 @@ impl Content {
 }
 
 /// Changes the content in the middle of an edit that takes a while.
-pub struct SlowEditor {
+pub(crate) struct SlowEditor {
     pub content: Arc<Content>,
     pub takes: Duration,
 }
@@ -94,7 +94,7 @@ impl Editor for SlowEditor {
 }
 
 /// Fails after so many edits, and every other time has changed the content nevertheless.
-pub struct FailingEditor {
+pub(crate) struct FailingEditor {
     pub content: Arc<Content>,
     pub edits_left: u32,
     pub failed: u32,
@@ -124,7 +124,7 @@ impl Editor for FailingEditor {
 }
 
 /// Changes the subject `other`.
-pub struct OtherEditor {
+pub(crate) struct OtherEditor {
     pub content: Arc<Content>,
 }
 
@@ -145,18 +145,18 @@ impl Editor for OtherEditor {
 }
 
 /// The server. Dropping it ends it when its clients are gone.
-pub struct Server {
+pub(crate) struct Server {
     pub address: SocketAddr,
     pub content: Arc<Content>,
     stop: Arc<AtomicBool>,
 }
 
 impl Server {
-    pub fn start(fault: Fault) -> Server {
-        Server::start_with(fault, Arc::default())
+    pub(crate) fn start(fault: Fault) -> Self {
+        Self::start_with(fault, Arc::default())
     }
 
-    pub fn start_with(fault: Fault, content: Arc<Content>) -> Server {
+    pub(crate) fn start_with(fault: Fault, content: Arc<Content>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -173,7 +173,7 @@ impl Server {
                 std::thread::spawn(move || worker.serve(&stream));
             }
         });
-        Server { address, content, stop }
+        Self { address, content, stop }
     }
 }
 

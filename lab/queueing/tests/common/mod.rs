@@ -4,7 +4,7 @@ use nicache_queueing::Interval;
 
 /// Independent figures agree with what is exact: their mean is within 99.9 % confidence, and that says something.
 #[track_caller]
-pub fn assert_agrees(what: &str, figures: &[f64], exact: f64) {
+pub(crate) fn assert_agrees(what: &str, figures: &[f64], exact: f64) {
     let interval = Interval::of(figures);
     // One more of so many would be within this; their mean is so much closer.
     let tolerance = interval.prediction(0.999) / (figures.len() as f64 + 1.0).sqrt();

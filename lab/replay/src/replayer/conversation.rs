@@ -18,7 +18,7 @@ const OUT_BYTES: usize = 16 * 1024;
 
 /// What to do with the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// Make a connection; the old one, if any, is of no use any more.
     Connect,
     /// Send [`Conversation::poll_bytes`].
@@ -33,7 +33,7 @@ pub enum Step {
 
 /// Why a session cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub(super) enum Fault {
     /// The connection ended within a reply, or instead of one.
     #[error("the connection ended before the reply did")]
     Cut,
@@ -47,17 +47,17 @@ pub enum Fault {
 
 impl Fault {
     /// As what it is counted.
-    pub fn kind(self) -> ErrorKind {
+    pub(super) fn kind(self) -> ErrorKind {
         match self {
-            Fault::Cut => ErrorKind::Reset,
-            Fault::Head(_) | Fault::Surplus => ErrorKind::Head,
+            Self::Cut => ErrorKind::Reset,
+            Self::Head(_) | Self::Surplus => ErrorKind::Head,
         }
     }
 }
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Conversation {
+pub(super) struct Conversation {
     session: Session,
     /// Requests of the session: answered, written, and those until the end of the batch.
     answered: usize,
@@ -77,8 +77,8 @@ pub struct Conversation {
 
 impl Conversation {
     /// A conversation without requests. [`Conversation::begin`] uses its memory again and again.
-    pub fn new() -> Conversation {
-        Conversation {
+    pub(super) fn new() -> Self {
+        Self {
             session: Session::default(),
             answered: 0,
             written: 0,
@@ -94,13 +94,13 @@ impl Conversation {
     }
 
     /// Begins a session that was due at `due_ns`.
-    pub fn begin(&mut self, session: Session, due_ns: u64, speed: Option<f64>) {
+    pub(super) fn begin(&mut self, session: Session, due_ns: u64, speed: Option<f64>) {
         (self.session, self.begun_ns, self.asked_ns, self.speed) = (session, due_ns, due_ns, speed);
         (self.answered, self.written, self.batch_end, self.is_connected) = (0, 0, 0, false);
     }
 
     /// What to do at `now_ns`.
-    pub fn poll(&mut self, plan: &Plan, now_ns: u64) -> Step {
+    pub(super) fn poll(&mut self, plan: &Plan, now_ns: u64) -> Step {
         let requests = plan.sessions().requests(self.session);
         if self.answered == requests.len() {
             return Step::Over;
@@ -124,14 +124,14 @@ impl Conversation {
     }
 
     /// Takes a new connection, on which what is not answered is asked for (again).
-    pub fn handle_connection(&mut self) {
+    pub(super) fn handle_connection(&mut self) {
         (self.is_connected, self.written, self.sent) = (true, self.answered, 0);
         self.out.clear();
         self.reader = ReplyReader::default();
     }
 
     /// Bytes to send now; more may follow.
-    pub fn poll_bytes(&mut self, plan: &Plan, host: &str) -> &[u8] {
+    pub(super) fn poll_bytes(&mut self, plan: &Plan, host: &str) -> &[u8] {
         if self.sent == self.out.len() {
             self.out.clear();
             self.sent = 0;
@@ -146,7 +146,7 @@ impl Conversation {
     }
 
     /// Notes that so many of these bytes are sent.
-    pub fn handle_sent(&mut self, bytes: usize) {
+    pub(super) fn handle_sent(&mut self, bytes: usize) {
         self.sent += bytes;
     }
 
@@ -154,7 +154,7 @@ impl Conversation {
     ///
     /// # Errors
     /// [`Fault`]; the connection is of no use any more.
-    pub fn handle_received(
+    pub(super) fn handle_received(
         &mut self,
         mut bytes: &[u8],
         plan: &Plan,
@@ -182,21 +182,21 @@ impl Conversation {
     ///
     /// # Errors
     /// [`Fault::Cut`] if something was still to come.
-    pub fn handle_end(&mut self) -> Result<(), Fault> {
+    pub(super) fn handle_end(&mut self) -> Result<(), Fault> {
         let was_connected = std::mem::replace(&mut self.is_connected, false);
         let is_idle = self.answered == self.written && self.reader.is_between_replies();
         if !was_connected || is_idle { Ok(()) } else { Err(Fault::Cut) }
     }
 
     /// Requests that are not answered, and the target of the first of them.
-    pub fn unanswered(&self, plan: &Plan) -> (u64, String) {
+    pub(super) fn unanswered(&self, plan: &Plan) -> (u64, String) {
         let requests = plan.sessions().requests(self.session);
         let target = requests.get(self.answered).map(|request| plan.target(request.object));
         ((requests.len() - self.answered) as u64, target.unwrap_or_default())
     }
 
     /// Whether a reply is due.
-    pub fn is_waiting_for_reply(&self) -> bool {
+    pub(super) fn is_waiting_for_reply(&self) -> bool {
         self.answered < self.batch_end
     }
 }

@@ -13,7 +13,7 @@ const CHUNK_BYTES: usize = 4096;
 
 /// The bodies of a trace's objects, in memory as far as [`KEPT_BYTES_MAX`] allows, most requested first.
 #[derive(Debug)]
-pub struct Expected {
+pub(super) struct Expected {
     objects: Vec<Place>,
     kept: Vec<u8>,
 }
@@ -27,11 +27,11 @@ struct Place {
 
 impl Expected {
     /// The bodies of the files that [`crate::StaticSite`] makes for `trace`.
-    pub fn of(trace: &Trace) -> Expected {
-        Expected::with_limit(trace, KEPT_BYTES_MAX)
+    pub(super) fn of(trace: &Trace) -> Self {
+        Self::with_limit(trace, KEPT_BYTES_MAX)
     }
 
-    fn with_limit(trace: &Trace, kept_bytes_max: u64) -> Expected {
+    fn with_limit(trace: &Trace, kept_bytes_max: u64) -> Self {
         let mut requests = vec![0u32; trace.objects.len()];
         trace.requests.iter().for_each(|request| requests[request.object as usize] += 1);
         let mut order: Vec<usize> = (0..trace.objects.len()).collect();
@@ -52,16 +52,16 @@ impl Expected {
                 render(place.id, VERSION, 0, &mut kept[at..at + place.bytes as usize]);
             }
         }
-        Expected { objects, kept }
+        Self { objects, kept }
     }
 
     /// Bytes of an object.
-    pub fn bytes(&self, object: u32) -> u64 {
+    pub(super) fn bytes(&self, object: u32) -> u64 {
         self.objects[object as usize].bytes
     }
 
     /// Id of an object.
-    pub fn id(&self, object: u32) -> u64 {
+    pub(super) fn id(&self, object: u32) -> u64 {
         self.objects[object as usize].id
     }
 
@@ -69,7 +69,7 @@ impl Expected {
     ///
     /// # Panics
     /// If they reach beyond the object's end.
-    pub fn difference(&self, object: u32, offset: u64, got: &[u8]) -> Option<u64> {
+    pub(super) fn difference(&self, object: u32, offset: u64, got: &[u8]) -> Option<u64> {
         let place = self.objects[object as usize];
         assert!(offset + got.len() as u64 <= place.bytes);
         if let Some(at) = place.kept_at {

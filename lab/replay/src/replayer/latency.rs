@@ -10,7 +10,7 @@ const DIGITS: u8 = 3;
 
 /// A histogram of 270 KB.
 #[derive(Clone, Debug)]
-pub struct Latencies(Histogram<u64>);
+pub(super) struct Latencies(Histogram<u64>);
 
 /// Figures of it in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -32,9 +32,9 @@ pub struct LatencySummary {
 }
 
 impl Default for Latencies {
-    fn default() -> Latencies {
+    fn default() -> Self {
         match Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS) {
-            Ok(histogram) => Latencies(histogram),
+            Ok(histogram) => Self(histogram),
             Err(_) => unreachable!("the bounds are constants that it takes"),
         }
     }
@@ -42,18 +42,18 @@ impl Default for Latencies {
 
 impl Latencies {
     /// Counts one.
-    pub fn record(&mut self, ns: u64) {
+    pub(super) fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns);
     }
 
     /// Adds those of another.
-    pub fn merge(&mut self, other: &Latencies) {
+    pub(super) fn merge(&mut self, other: &Self) {
         // It fails only for values above the bounds, which are the same.
         let _ = self.0.add(&other.0);
     }
 
     /// The figures.
-    pub fn summary(&self) -> LatencySummary {
+    pub(super) fn summary(&self) -> LatencySummary {
         if self.0.is_empty() {
             return LatencySummary::default();
         }

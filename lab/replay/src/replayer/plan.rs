@@ -21,8 +21,8 @@ pub struct Plan {
 
 impl Plan {
     /// Divides a trace into sessions and makes the bodies of its objects, in memory up to 2 GiB.
-    pub fn new(trace: &Trace, config: &SessionConfig) -> Plan {
-        Plan { sessions: Sessions::of(trace, config), expected: Expected::of(trace) }
+    pub fn new(trace: &Trace, config: &SessionConfig) -> Self {
+        Self { sessions: Sessions::of(trace, config), expected: Expected::of(trace) }
     }
 
     /// The sessions.

@@ -19,7 +19,7 @@ const FIELDS_MAX: usize = 64;
 
 /// A reply that came whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub(super) struct Finished {
     /// What is wrong with it, if anything.
     pub wrong: Option<Wrong>,
     /// Bytes of the body.
@@ -30,7 +30,7 @@ pub struct Finished {
 
 /// Why a reply that came whole is not the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub(super) enum Wrong {
     /// Another status than 200.
     Status(u16),
     /// Another length than the file has.
@@ -41,7 +41,7 @@ pub enum Wrong {
 
 /// Why no reply can be found in the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HeadError {
+pub(super) enum HeadError {
     /// No head of HTTP.
     #[error("what came is no head of HTTP")]
     Syntax,
@@ -55,7 +55,7 @@ pub enum HeadError {
 
 /// Reads the replies of one connection.
 #[derive(Debug, Default)]
-pub struct ReplyReader {
+pub(super) struct ReplyReader {
     /// The beginning of a head whose end has not come.
     head: Vec<u8>,
     body: Option<Body>,
@@ -83,7 +83,7 @@ impl ReplyReader {
     ///
     /// # Errors
     /// [`HeadError`]; then nothing that follows can be understood.
-    pub fn read(
+    pub(super) fn read(
         &mut self,
         input: &mut &[u8],
         asked: Asked,
@@ -112,7 +112,7 @@ impl ReplyReader {
     }
 
     /// Whether nothing of a reply has come since the last one.
-    pub fn is_between_replies(&self) -> bool {
+    pub(super) fn is_between_replies(&self) -> bool {
         self.head.is_empty() && self.body.is_none()
     }
 

@@ -14,7 +14,7 @@ const LATE_NS: u64 = 10_000_000;
 
 /// A way to go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
+pub(super) enum ErrorKind {
     /// No connection.
     Connect,
     /// The connection was reset or ended before the reply did.
@@ -124,7 +124,7 @@ impl ReplayerReport {
     }
 
     /// Adds what another replayer counted at the same time.
-    pub fn merge(&mut self, other: ReplayerReport) {
+    pub fn merge(&mut self, other: Self) {
         let is_first = self.to_ns == 0;
         self.from_ns = if is_first { other.from_ns } else { self.from_ns.min(other.from_ns) };
         self.to_ns = self.to_ns.max(other.to_ns);

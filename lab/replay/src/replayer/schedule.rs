@@ -23,7 +23,7 @@ pub enum Demand {
 
 /// What is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(super) enum Next {
     /// A session that begins now, or should have.
     Session {
         /// Its index.
@@ -39,7 +39,7 @@ pub enum Next {
 
 /// The sessions of one replayer: each so-many-th one.
 #[derive(Clone, Debug)]
-pub struct Schedule {
+pub(super) struct Schedule {
     demand: Demand,
     start_ns: u64,
     /// Sessions of all replayers, their span, and whether they come again and again.
@@ -58,15 +58,15 @@ pub struct Schedule {
 
 impl Schedule {
     /// For replayer `number` of `of`.
-    pub fn new(
+    pub(super) fn new(
         demand: Demand,
         sessions: &Sessions,
         repeats: bool,
         (number, of): (usize, usize),
         seed: u64,
         start_ns: u64,
-    ) -> Schedule {
-        let mut schedule = Schedule {
+    ) -> Self {
+        let mut schedule = Self {
             demand,
             start_ns,
             sessions: sessions.len(),
@@ -84,7 +84,7 @@ impl Schedule {
     }
 
     /// What is next at `now_ns`; a session is given out once.
-    pub fn poll(&mut self, now_ns: u64, sessions: &Sessions) -> Next {
+    pub(super) fn poll(&mut self, now_ns: u64, sessions: &Sessions) -> Next {
         if self.next >= self.sessions {
             if !self.repeats || self.first >= self.sessions {
                 return Next::Over;

@@ -10,11 +10,11 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Socket(OwnedFd);
+pub(super) struct Socket(OwnedFd);
 
 impl Socket {
     /// Begins to connect, from `source` if there is one.
-    pub fn connect(target: SocketAddr, source: Option<IpAddr>) -> io::Result<Socket> {
+    pub(super) fn connect(target: SocketAddr, source: Option<IpAddr>) -> io::Result<Self> {
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -24,13 +24,13 @@ impl Socket {
             rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
         }
         match rustix::net::connect(&socket, &target) {
-            Ok(()) | Err(Errno::INPROGRESS) => Ok(Socket(socket)),
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(Self(socket)),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Sends what there is room for; `None`: nothing now.
-    pub fn send(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
+    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         loop {
             match rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL) {
                 Ok(sent) => return Ok(Some(sent)),
@@ -42,7 +42,7 @@ impl Socket {
     }
 
     /// Receives what there is; 0: the end. `None`: nothing now.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match rustix::net::recv(&self.0, &mut *buffer, RecvFlags::empty()) {
                 Ok((received, _)) => return Ok(Some(received)),
@@ -54,7 +54,7 @@ impl Socket {
     }
 
     /// Closes it with a reset, so that its port is free at once.
-    pub fn reset(self) {
+    pub(super) fn reset(self) {
         // If it cannot be set, it is closed as always.
         let _ = sockopt::set_socket_linger(&self.0, Some(Duration::ZERO));
     }

@@ -13,7 +13,7 @@ use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket, connect};
 
 /// A browser with one page. It ends, and its profile is removed, with the value.
-pub struct Browser {
+pub(crate) struct Browser {
     child: Child,
     socket: WebSocket<MaybeTlsStream<TcpStream>>,
     session: Option<String>,
@@ -29,7 +29,7 @@ pub struct Browser {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Browser {
-    pub fn start() -> Browser {
+    pub(crate) fn start() -> Self {
         let profile = tempfile::tempdir().expect("a folder for the browser's profile");
         let child = Command::new("chromium")
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
@@ -64,7 +64,7 @@ impl Browser {
             stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         }
         let mut browser =
-            Browser { child, socket, session: None, sent: 0, events: Vec::new(), origin: String::new(), profile };
+            Self { child, socket, session: None, sent: 0, events: Vec::new(), origin: String::new(), profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attach);
@@ -76,7 +76,7 @@ impl Browser {
     }
 
     /// Sends a command and waits for its result.
-    pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.sent += 1;
         let id = self.sent;
         let mut command = json!({ "id": id, "method": method, "params": parameters });
@@ -106,7 +106,7 @@ impl Browser {
     }
 
     /// A window of a size and a theme ("light" or "dark").
-    pub fn look(&mut self, width: u32, height: u32, theme: &str) {
+    pub(crate) fn look(&mut self, width: u32, height: u32, theme: &str) {
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.call("Emulation.setDeviceMetricsOverride", metrics);
         let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
@@ -114,12 +114,12 @@ impl Browser {
     }
 
     /// Opens a file and waits until it is loaded.
-    pub fn open(&mut self, file: &Path) {
+    pub(crate) fn open(&mut self, file: &Path) {
         self.visit(&format!("file://{}", file.display()));
     }
 
     /// Opens a page and waits until it is loaded.
-    pub fn visit(&mut self, url: &str) {
+    pub(crate) fn visit(&mut self, url: &str) {
         self.events.clear();
         url.clone_into(&mut self.origin);
         self.call("Page.navigate", json!({ "url": url }));
@@ -129,25 +129,25 @@ impl Browser {
     }
 
     /// The value of an expression in the page.
-    pub fn value(&mut self, expression: &str) -> Value {
+    pub(crate) fn value(&mut self, expression: &str) -> Value {
         let result = self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
         assert!(result.get("exceptionDetails").is_none(), "{expression}: {}", result["exceptionDetails"]);
         result["result"]["value"].clone()
     }
 
-    pub fn text(&mut self, expression: &str) -> String {
+    pub(crate) fn text(&mut self, expression: &str) -> String {
         self.value(expression).as_str().unwrap_or_else(|| panic!("{expression} is no text")).to_owned()
     }
 
     /// Presses and releases a key as a person does.
-    pub fn press(&mut self, key: &str) {
+    pub(crate) fn press(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {
             self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key, "code": key }));
         }
     }
 
     /// Moves the mouse to the middle of an element, and clicks there if asked.
-    pub fn point(&mut self, selector: &str, click: bool) {
+    pub(crate) fn point(&mut self, selector: &str, click: bool) {
         let expression = format!(
             "(() => {{ const it = document.querySelector({selector:?}); it.scrollIntoView({{block: 'center', behavior: 'instant'}}); \
              const box = it.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
@@ -166,7 +166,7 @@ impl Browser {
     }
 
     /// What a page must not do: errors, warnings, dialogs, exceptions, and requests but for itself; a page of a server may ask that server.
-    pub fn complaints(&mut self) -> Vec<String> {
+    pub(crate) fn complaints(&mut self) -> Vec<String> {
         // A round trip, so that what was under way has arrived.
         self.value("1");
         let bad = |(method, parameters): &(String, Value)| match method.as_str() {
@@ -187,7 +187,7 @@ impl Browser {
     }
 
     /// A picture of the window or of the whole page, as PNG in base64.
-    pub fn picture(&mut self, whole: bool) -> String {
+    pub(crate) fn picture(&mut self, whole: bool) -> String {
         let picture = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": whole }));
         picture["data"].as_str().expect("a picture").to_owned()
     }

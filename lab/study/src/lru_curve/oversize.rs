@@ -3,7 +3,7 @@
 
 /// The order, for each cache that is smaller than the largest object.
 #[derive(Debug)]
-pub struct Oversize {
+pub(super) struct Oversize {
     /// Ascending.
     sizes: Vec<u64>,
     /// For each object, how many slots had been taken at its last use, with its own if it took one.
@@ -19,12 +19,12 @@ pub struct Oversize {
 
 impl Oversize {
     /// For caches of these sizes (ascending) and objects with these rooms at their largest.
-    pub fn new(sizes: &[u64], rooms: &[u64]) -> Oversize {
+    pub(super) fn new(sizes: &[u64], rooms: &[u64]) -> Self {
         let largest = rooms.iter().copied().max().unwrap_or(0);
         let sizes: Vec<u64> = sizes.iter().copied().take_while(|&size| size < largest).collect();
         let oversize = sizes.first().map_or(0, |&least| rooms.iter().filter(|&&room| room > least).count());
         let slots = if sizes.is_empty() { 0 } else { 2 * oversize + 64 };
-        Oversize {
+        Self {
             taken: vec![0; if sizes.is_empty() { 0 } else { rooms.len() }],
             slots: vec![(0, 0); slots],
             sums: vec![0; (slots + 1) * sizes.len()],
@@ -36,20 +36,20 @@ impl Oversize {
     }
 
     /// Number of caches that are smaller than the largest object: the first ones.
-    pub fn sizes(&self) -> usize {
+    pub(super) fn sizes(&self) -> usize {
         self.sizes.len()
     }
 
     /// The first cache that can hold an object, if there are so many that are smaller than the largest object.
     #[inline]
-    pub fn first_with(&self, room: u64) -> usize {
+    pub(super) fn first_with(&self, room: u64) -> usize {
         self.sizes.partition_point(|&size| size < room)
     }
 
     /// An object is used, and has so much room now. For each cache, the room of objects which it cannot hold that were
     /// used since the object's last use, if it had one; None if there are none for any cache.
     #[inline]
-    pub fn access(&mut self, object: u32, room: u64) -> Option<&[u64]> {
+    pub(super) fn access(&mut self, object: u32, room: u64) -> Option<&[u64]> {
         if self.sizes.is_empty() {
             return None;
         }

@@ -14,7 +14,7 @@ const BUCKETS: usize = 64 * STEPS as usize + 1;
 
 /// The sample.
 #[derive(Debug)]
-pub struct Group {
+pub(super) struct Group {
     /// Objects by hash.
     numbers: HashMap<u64, u32, FixedState>,
     free: Vec<u32>,
@@ -36,8 +36,8 @@ const HASH_MAX: u64 = 1 << 61;
 
 impl Group {
     /// At most so many objects are followed, of a group that has this share of all.
-    pub fn new(objects_max: u32, share: f64) -> Group {
-        Group {
+    pub(super) fn new(objects_max: u32, share: f64) -> Self {
+        Self {
             numbers: HashMap::with_capacity_and_hasher(objects_max as usize + 1, FixedState::default()),
             free: (0..=objects_max).rev().collect(),
             hashes: BinaryHeap::with_capacity(objects_max as usize + 1),
@@ -51,13 +51,13 @@ impl Group {
     }
 
     /// Share of the group's objects that is followed.
-    pub fn rate(&self) -> f64 {
+    pub(super) fn rate(&self) -> f64 {
         self.threshold as f64 / HASH_MAX as f64
     }
 
     /// A request for an object with this hash (less than 2^61).
     #[inline]
-    pub fn request(&mut self, hash: u64, room: u64, bytes: u64) {
+    pub(super) fn request(&mut self, hash: u64, room: u64, bytes: u64) {
         if hash < self.threshold {
             self.follow(hash, room, bytes);
         }
@@ -102,14 +102,14 @@ impl Group {
     }
 
     /// Share of requests that are misses of a cache of this size, if there were so many of all objects.
-    pub fn miss_ratio(&self, size: f64, requests: u64) -> f64 {
+    pub(super) fn miss_ratio(&self, size: f64, requests: u64) -> f64 {
         let requests = requests as f64 * self.share;
         let hits: f64 = self.by_distance[..=bucket_of(size)].iter().map(|bucket| bucket.0).sum();
         (self.followed.0 - hits) / (requests * self.rate()).max(1.0)
     }
 
     /// The same of bytes.
-    pub fn byte_miss_ratio(&self, size: f64, bytes: u128) -> f64 {
+    pub(super) fn byte_miss_ratio(&self, size: f64, bytes: u128) -> f64 {
         let bytes = bytes as f64 * self.share;
         let hits: f64 = self.by_distance[..=bucket_of(size)].iter().map(|bucket| bucket.1).sum();
         (self.followed.1 - hits) / (bytes * self.rate()).max(1.0)

@@ -5,7 +5,7 @@ const OBJECT_BYTES_MAX: usize = crate::window::LINE_BYTES_MAX;
 
 /// What lines have come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Joined {
+pub(crate) enum Joined {
     /// The line is nothing but the brackets of an array of objects.
     Nothing,
     /// An object has begun, and is not at its end.
@@ -21,7 +21,7 @@ pub enum Joined {
 
 /// Follows the lines of one log.
 #[derive(Debug, Default)]
-pub struct Joiner {
+pub(crate) struct Joiner {
     object: Vec<u8>,
     depth: usize,
     is_in_text: bool,
@@ -30,7 +30,7 @@ pub struct Joiner {
 
 impl Joiner {
     /// What a line is. It is taken whole, with the spaces at its beginning.
-    pub fn push(&mut self, line: &[u8]) -> Joined {
+    pub(crate) fn push(&mut self, line: &[u8]) -> Joined {
         if std::mem::take(&mut self.is_at_end) {
             self.clear();
         }
@@ -65,17 +65,17 @@ impl Joiner {
     }
 
     /// Whether no object goes on.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.depth == 0
     }
 
     /// What there is of an object when the log ends.
-    pub fn rest(&self) -> Option<&[u8]> {
+    pub(crate) fn rest(&self) -> Option<&[u8]> {
         (self.depth > 0).then_some(&self.object[..])
     }
 
     /// The object, in one line.
-    pub fn object(&self) -> &[u8] {
+    pub(crate) fn object(&self) -> &[u8] {
         let object = self.object.trim_ascii_end();
         object.strip_suffix(b",").unwrap_or(object)
     }

@@ -10,7 +10,7 @@ const DEPTH_MAX: u32 = 64;
 
 /// Something that is no container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scalar<'a> {
+pub(super) enum Scalar<'a> {
     /// What is between quotes, with its escapes.
     Text(&'a [u8]),
     /// A number, a literal, or whatever stands there.
@@ -19,7 +19,7 @@ pub enum Scalar<'a> {
 
 impl<'a> Scalar<'a> {
     /// Its bytes; escapes are left in.
-    pub fn raw(self) -> &'a [u8] {
+    pub(super) fn raw(self) -> &'a [u8] {
         match self {
             Scalar::Text(raw) | Scalar::Bare(raw) => raw,
         }
@@ -28,7 +28,7 @@ impl<'a> Scalar<'a> {
 
 /// What begins at a place where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub(super) enum Value<'a> {
     /// An object; its entries follow.
     Object,
     /// An array; its values follow.
@@ -39,19 +39,19 @@ pub enum Value<'a> {
 
 /// A place in a text.
 #[derive(Clone, Debug)]
-pub struct Scanner<'a> {
+pub(super) struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Scanner<'a> {
     /// At the beginning.
-    pub fn new(bytes: &'a [u8]) -> Scanner<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Scanner { bytes, at: 0 }
     }
 
     /// The value here; a container is entered.
-    pub fn value(&mut self) -> Option<Value<'a>> {
+    pub(super) fn value(&mut self) -> Option<Value<'a>> {
         match self.peek()? {
             b'{' => {
                 self.at += 1;
@@ -73,7 +73,7 @@ impl<'a> Scanner<'a> {
 
     /// The key of the next entry of the object that was entered, as it stands; `Some(None)` at its end, after which the
     /// object is left. `is_first`: nothing of the object was read yet.
-    pub fn key(&mut self, is_first: bool) -> Option<Option<&'a [u8]>> {
+    pub(super) fn key(&mut self, is_first: bool) -> Option<Option<&'a [u8]>> {
         if !self.goes_on(b'}', is_first)? {
             return Some(None);
         }
@@ -89,12 +89,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether another value of the array that was entered follows; if not, the array is left.
-    pub fn has_element(&mut self, is_first: bool) -> Option<bool> {
+    pub(super) fn has_element(&mut self, is_first: bool) -> Option<bool> {
         self.goes_on(b']', is_first)
     }
 
     /// Passes over the value here.
-    pub fn skip(&mut self) -> Option<()> {
+    pub(super) fn skip(&mut self) -> Option<()> {
         match self.value()? {
             Value::Scalar(_) => Some(()),
             Value::Object | Value::Array => self.leave(),
@@ -102,7 +102,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes over the rest of the container that was entered.
-    pub fn leave(&mut self) -> Option<()> {
+    pub(super) fn leave(&mut self) -> Option<()> {
         let mut depth = 1u32;
         loop {
             let rest = &self.bytes[self.at..];
@@ -167,7 +167,7 @@ impl<'a> Scanner<'a> {
 }
 
 /// Appends a string without its escapes. An escape that is none stays as it is; half a surrogate pair becomes U+FFFD.
-pub fn unescape(raw: &[u8], text: &mut Vec<u8>) {
+pub(super) fn unescape(raw: &[u8], text: &mut Vec<u8>) {
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {
         text.extend_from_slice(&rest[..at]);

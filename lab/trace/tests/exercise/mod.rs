@@ -3,7 +3,7 @@
 use nicache_trace::{BadRecords, Format, ReadError, Reader, Record, TsvWriter};
 
 /// Lines, in each format and in the one that they seem to be in; packed ones, too.
-pub fn log(bytes: &[u8]) {
+pub(crate) fn log(bytes: &[u8]) {
     for format in
         [Format::Common, Format::Tsv, Format::Nfs, Format::Keys, Format::Lis].map(Some).into_iter().chain([None])
     {
@@ -12,7 +12,7 @@ pub fn log(bytes: &[u8]) {
 }
 
 /// Tables: the columns are those of the first line, if it begins with `csv:` as a format does, or those that it names.
-pub fn table(bytes: &[u8]) {
+pub(crate) fn table(bytes: &[u8]) {
     let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
     let named = std::str::from_utf8(&bytes[..end]).ok().filter(|line| line.starts_with("csv:"));
     match named.map(str::parse) {
@@ -23,12 +23,12 @@ pub fn table(bytes: &[u8]) {
 }
 
 /// Lines of JSON.
-pub fn json(bytes: &[u8]) {
+pub(crate) fn json(bytes: &[u8]) {
     read(bytes, Some(Format::Json));
 }
 
 /// Binary records, in each format and in the one that they seem to be in.
-pub fn binary(bytes: &[u8]) {
+pub(crate) fn binary(bytes: &[u8]) {
     for format in [Format::WorldCup, Format::Vscsi, Format::OracleGeneral, Format::U32, Format::U64]
         .map(Some)
         .into_iter()

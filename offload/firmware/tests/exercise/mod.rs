@@ -13,7 +13,7 @@ const CACHE_BYTES: u32 = 32 << 10;
 
 /// Posts of sixteen bytes each, and a frame of what is left; then one of each kind that is as it should be.
 #[allow(dead_code, reason = "not all who use this use all of it")]
-pub fn receive(bytes: &[u8]) {
+pub(crate) fn receive(bytes: &[u8]) {
     let made = Attachment::create().unwrap();
     let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
     let window = Arc::new(Window::create("exercise", WINDOW_BYTES).unwrap());
@@ -65,7 +65,7 @@ pub fn receive(bytes: &[u8]) {
 
 #[allow(dead_code, reason = "not all who use this use all of it")]
 /// Descriptors of sixteen bytes each, as many as a ring has, after as many bytes of main memory as they leave.
-pub fn commands(bytes: &[u8]) {
+pub(crate) fn commands(bytes: &[u8]) {
     let made = Attachment::create().unwrap();
     let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
     let window = Arc::new(Window::create("exercise", WINDOW_BYTES).unwrap());

@@ -50,7 +50,7 @@ fn config(mode: Mode, entries: u32) -> EngineConfig {
 }
 
 impl World {
-    fn new(config: EngineConfig, bytes_per_s: Option<f64>) -> World {
+    fn new(config: EngineConfig, bytes_per_s: Option<f64>) -> Self {
         let made = Attachment::create().unwrap();
         let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
         let window = Arc::new(Window::create("test", Bus::window_bytes(config.buffers) as usize).unwrap());
@@ -81,7 +81,7 @@ impl World {
         let mut forwarder = Forwarder::new(setup, Time::ZERO).unwrap();
         forwarder.set_neighbour(1, address(SERVER), [4, 0, 0, 0, 0, 2]);
         let engine = Engine::new(Bus::new(made.host(), window, config.buffers), config);
-        World { card, inside, outside, engine, forwarder, now_ns: 0, left: BTreeMap::new(), changed: BTreeMap::new() }
+        Self { card, inside, outside, engine, forwarder, now_ns: 0, left: BTreeMap::new(), changed: BTreeMap::new() }
     }
 
     /// A frame from inside, of which the payload follows from its number.

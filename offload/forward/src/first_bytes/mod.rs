@@ -28,8 +28,8 @@ pub enum By {
 impl fmt::Display for By {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            By::Sni => "sni",
-            By::Host => "host",
+            Self::Sni => "sni",
+            Self::Host => "host",
         })
     }
 }
@@ -38,8 +38,8 @@ impl By {
     /// What the first bytes of a connection say.
     pub fn look(self, bytes: &[u8]) -> name::Look {
         match self {
-            By::Sni => hello::look(bytes),
-            By::Host => request::look(bytes),
+            Self::Sni => hello::look(bytes),
+            Self::Host => request::look(bytes),
         }
     }
 }

@@ -11,29 +11,29 @@ pub struct Name(ArrayVec<u8, NAME_BYTES_MAX>);
 
 impl Name {
     /// From its bytes: letters, digits, `-`, `_` and `.`, without empty labels. `None`: it is not a name.
-    pub fn new(bytes: &[u8]) -> Option<Name> {
+    pub fn new(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.strip_suffix(b".").unwrap_or(bytes);
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let has_labels = bytes.split(|byte| *byte == b'.').all(|label| !label.is_empty());
         if bytes.len() > NAME_BYTES_MAX || !has_labels || !bytes.iter().all(is_plain) {
             return None;
         }
-        Some(Name(bytes.iter().map(u8::to_ascii_lowercase).collect()))
+        Some(Self(bytes.iter().map(u8::to_ascii_lowercase).collect()))
     }
 
     /// From the authority of a request (RFC 9110 section 7.2): a name or an address, maybe with a port. `None`: it is neither.
-    pub fn of_authority(authority: &[u8]) -> Option<Name> {
+    pub fn of_authority(authority: &[u8]) -> Option<Self> {
         let (host, port) = match authority {
             [b'[', rest @ ..] => {
                 let end = rest.iter().position(|byte| *byte == b']')?;
                 let text = str::from_utf8(&rest[..end]).ok()?;
                 let address: std::net::Ipv6Addr = text.parse().ok()?;
                 let name = address.to_string().bytes().collect();
-                return is_port(&rest[end + 1..]).then_some(Name(name));
+                return is_port(&rest[end + 1..]).then_some(Self(name));
             }
             _ => authority.split_at(authority.iter().position(|byte| *byte == b':').unwrap_or(authority.len())),
         };
-        Name::new(host).filter(|_| is_port(port))
+        Self::new(host).filter(|_| is_port(port))
     }
 
     /// Its bytes.

@@ -106,9 +106,9 @@ struct Drain {
 impl Step {
     fn list(&self) -> usize {
         match self {
-            Step::HalfOpen => HALF_OPEN,
-            Step::Looking => LOOKING,
-            Step::Connecting { .. } | Step::Draining { .. } => OPENING,
+            Self::HalfOpen => HALF_OPEN,
+            Self::Looking => LOOKING,
+            Self::Connecting { .. } | Self::Draining { .. } => OPENING,
         }
     }
 }
@@ -182,11 +182,11 @@ pub struct WaitingView {
 
 impl Switch {
     /// `secret`: a number that nobody else knows.
-    pub(crate) fn new(secret: u64, now: Time) -> Switch {
+    pub(crate) fn new(secret: u64, now: Time) -> Self {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&secret.to_le_bytes());
         key[8..].copy_from_slice(&secret.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-        Switch {
+        Self {
             places: (0..WAITING_MAX).map(|_| None).collect(),
             free: (0..WAITING_MAX).rev().collect(),
             by_tuple: HashMap::with_capacity_and_hasher(WAITING_MAX as usize, FixedState::with_seed(secret)),

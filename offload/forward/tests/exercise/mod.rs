@@ -30,7 +30,7 @@ fn address(text: &str) -> IpAddr {
 }
 
 /// Clients at port 0, the outside at port 1, a service for the clients, and two more by name.
-pub fn forwarder() -> Forwarder {
+pub(crate) fn forwarder() -> Forwarder {
     let interface = |port: u8, addresses: [&str; 2], masquerade| Interface {
         port,
         tags: Default::default(),
@@ -74,7 +74,7 @@ pub fn forwarder() -> Forwarder {
 }
 
 /// Frames, each behind a byte with port and kind of checksum, and two with its length. What comes out is a frame, and outside it has our address.
-pub fn packets(mut bytes: &[u8]) {
+pub(crate) fn packets(mut bytes: &[u8]) {
     let mut forwarder = forwarder();
     let mut head = Head::new();
     let mut now = Time::ZERO;
@@ -119,7 +119,7 @@ pub fn packets(mut bytes: &[u8]) {
 }
 
 /// The first bytes of a client, in the way that the first one says. What a beginning of them says is said by all of them, too.
-pub fn names(bytes: &[u8]) {
+pub(crate) fn names(bytes: &[u8]) {
     let Some((how, bytes)) = bytes.split_first() else { return };
     let by = if how & 1 == 0 { By::Sni } else { By::Host };
     let whole = by.look(bytes);
@@ -155,7 +155,7 @@ fn segment(interface: u8, from: (&str, u16), to: (&str, u16), repr: HeadRepr, pa
 
 /// A client and a back end of a service by name, who say what the bytes say: five for each segment, and its payload. They know the numbers of what was said to them, and keep to them
 /// or not.
-pub fn switching(mut bytes: &[u8]) {
+pub(crate) fn switching(mut bytes: &[u8]) {
     let mut forwarder = forwarder();
     let mut head = Head::new();
     let mut now = Time(1 << 40);
@@ -242,7 +242,7 @@ pub fn switching(mut bytes: &[u8]) {
 }
 
 /// Words that a card writes: received frames, completions, and counts; then the engine either has a name for what is wrong, or goes on.
-pub fn receipts(bytes: &[u8]) {
+pub(crate) fn receipts(bytes: &[u8]) {
     let made = Attachment::create().unwrap();
     let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
     const BUFFERS: u32 = 16;

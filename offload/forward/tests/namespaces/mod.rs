@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-pub use nicache_namespaces::{Namespace, Process};
+pub(crate) use nicache_namespaces::{Namespace, Process};
 
 /// An nginx that says its name and who asks, and has a file.
-pub fn nginx(namespace: &Namespace, folder: &Path, name: &str, listen: &str) -> Process {
+pub(crate) fn nginx(namespace: &Namespace, folder: &Path, name: &str, listen: &str) -> Process {
     let folder = folder.join(name);
     std::fs::create_dir_all(&folder).unwrap();
     let at = folder.display();

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 
 use nicache_port::{Checksum, Offload};
 
-pub const TCP: u8 = 6;
-pub const UDP: u8 = 17;
-pub const ICMP: u8 = 1;
-pub const ICMPV6: u8 = 58;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const ICMPV6: u8 = 58;
 
 /// A packet to be made.
 #[derive(Clone)]
-pub struct Recipe {
+pub(crate) struct Recipe {
     pub to_mac: [u8; 6],
     pub from_mac: [u8; 6],
     pub tags: Vec<[u8; 4]>,
@@ -35,23 +35,22 @@ pub struct Recipe {
 
 impl std::fmt::Debug for Recipe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Recipe {
-            source, destination, hops, extras, protocol, ports, tcp, payload, is_partial, is_unsummed, ..
-        } = self;
+        let Self { source, destination, hops, extras, protocol, ports, tcp, payload, is_partial, is_unsummed, .. } =
+            self;
         let short = &payload[..payload.len().min(16)];
         write!(f, "protocol {protocol} {source} {destination} {ports:?} hops {hops} extras {extras} tcp {tcp:?} ")?;
         write!(f, "payload {} {short:?} partial {is_partial} unsummed {is_unsummed}", payload.len())
     }
 }
 
-pub const SYN: u8 = 2;
-pub const ACK: u8 = 16;
-pub const RST: u8 = 4;
-pub const FIN: u8 = 1;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const ACK: u8 = 16;
+pub(crate) const RST: u8 = 4;
+pub(crate) const FIN: u8 = 1;
 
 impl Recipe {
-    pub fn new(protocol: u8, source: (IpAddr, u16), destination: (IpAddr, u16)) -> Recipe {
-        Recipe {
+    pub(crate) fn new(protocol: u8, source: (IpAddr, u16), destination: (IpAddr, u16)) -> Self {
+        Self {
             to_mac: [2, 0, 0, 0, 1, 0],
             from_mac: [4, 0, 0, 0, 0, 1],
             tags: Vec::new(),
@@ -69,7 +68,7 @@ impl Recipe {
     }
 
     /// Bytes behind the IP header, with a right checksum.
-    pub fn transport(&self) -> Vec<u8> {
+    pub(crate) fn transport(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let field = match self.protocol {
             TCP => {
@@ -126,7 +125,7 @@ impl Recipe {
     }
 
     /// Bytes before the IP header.
-    pub fn ethernet(&self) -> Vec<u8> {
+    pub(crate) fn ethernet(&self) -> Vec<u8> {
         let mut out = [self.to_mac, self.from_mac].concat();
         self.tags.iter().for_each(|tag| out.extend(tag));
         out.extend(if self.source.is_ipv4() { [8, 0] } else { [0x86, 0xdd] });
@@ -176,11 +175,11 @@ impl Recipe {
         out
     }
 
-    pub fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         self.frame_of(&self.transport(), None)
     }
 
-    pub fn offload(&self) -> Offload {
+    pub(crate) fn offload(&self) -> Offload {
         let offset = match self.protocol {
             TCP => 16,
             UDP => 6,
@@ -192,7 +191,7 @@ impl Recipe {
     }
 
     /// The same in fragments of so many bytes, a multiple of 8.
-    pub fn fragments(&self, bytes: usize, id: u32) -> Vec<Vec<u8>> {
+    pub(crate) fn fragments(&self, bytes: usize, id: u32) -> Vec<Vec<u8>> {
         let transport = self.transport();
         let count = transport.len().div_ceil(bytes);
         let pieces = transport.chunks(bytes).enumerate();
@@ -202,7 +201,7 @@ impl Recipe {
     }
 
     /// An ICMP error from somebody about a packet, of which so many bytes are quoted.
-    pub fn error(from: IpAddr, about: &[u8], quoted: usize, (kind, code): (u8, u8), mtu: u16) -> Recipe {
+    pub(crate) fn error(from: IpAddr, about: &[u8], quoted: usize, (kind, code): (u8, u8), mtu: u16) -> Self {
         let seen = Seen::of(about);
         let quote = &about[seen.network_at..about.len().min(seen.network_at + quoted)];
         let is_v6 = from.is_ipv6();
@@ -213,18 +212,18 @@ impl Recipe {
         let pseudo = if is_v6 { pseudo(from, seen.source, protocol, message.len()) } else { Vec::new() };
         let value = !sum(&[&pseudo[..], &message[..]].concat());
         message[2..4].copy_from_slice(&value.to_be_bytes());
-        Recipe { payload: message, ..Recipe::new(protocol, (from, 0), (seen.source, 0)) }
+        Self { payload: message, ..Self::new(protocol, (from, 0), (seen.source, 0)) }
     }
 
     /// A frame whose transport bytes are the payload as it is.
-    pub fn raw_frame(&self) -> Vec<u8> {
+    pub(crate) fn raw_frame(&self) -> Vec<u8> {
         self.frame_of(&self.payload, None)
     }
 }
 
 /// What is in a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub network_at: usize,
     pub transport_at: usize,
     pub source: IpAddr,
@@ -237,7 +236,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn of(frame: &[u8]) -> Seen {
+    pub(crate) fn of(frame: &[u8]) -> Self {
         let mut network_at = 14;
         while frame[network_at - 2..network_at] == [0x81, 0] {
             network_at += 4;
@@ -266,16 +265,16 @@ impl Seen {
             _ => (0, 0),
         };
         let tags = frame[12..network_at - 2].to_vec();
-        Seen { network_at, transport_at, source, destination, hops, protocol, ports, is_fragment, tags }
+        Self { network_at, transport_at, source, destination, hops, protocol, ports, is_fragment, tags }
     }
 
-    pub fn from(&self) -> (IpAddr, u16) {
+    pub(crate) fn from(&self) -> (IpAddr, u16) {
         (self.source, self.ports.0)
     }
 }
 
 /// Judges all that a whole frame says of itself: lengths and checksums, computed anew.
-pub fn verify(frame: &[u8], offload: Offload) -> Result<Seen, String> {
+pub(crate) fn verify(frame: &[u8], offload: Offload) -> Result<Seen, String> {
     let seen = Seen::of(frame);
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let end = if seen.source.is_ipv4() {
@@ -302,7 +301,7 @@ pub fn verify(frame: &[u8], offload: Offload) -> Result<Seen, String> {
 }
 
 /// Judges transport bytes, maybe put together from fragments.
-pub fn verify_transport(seen: &Seen, transport: &[u8], offload: Offload) -> Result<(), String> {
+pub(crate) fn verify_transport(seen: &Seen, transport: &[u8], offload: Offload) -> Result<(), String> {
     let field = match seen.protocol {
         TCP => 16,
         UDP => 6,
@@ -332,7 +331,7 @@ pub fn verify_transport(seen: &Seen, transport: &[u8], offload: Offload) -> Resu
 }
 
 /// A frame as it is on a real wire: a partial checksum is complete.
-pub fn completed(frame: &[u8], offload: Offload) -> Vec<u8> {
+pub(crate) fn completed(frame: &[u8], offload: Offload) -> Vec<u8> {
     let mut frame = frame.to_vec();
     if let Checksum::Partial { start, offset } = offload.checksum {
         let (start, field) = (usize::from(start), usize::from(start + offset));
@@ -345,7 +344,7 @@ pub fn completed(frame: &[u8], offload: Offload) -> Vec<u8> {
     frame
 }
 
-pub fn pseudo(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> Vec<u8> {
+pub(crate) fn pseudo(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for address in [source, destination] {
         match address {
@@ -359,7 +358,7 @@ pub fn pseudo(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> 
 }
 
 /// Ones'-complement sum, a word at a time. On its own, to find faults of the product's.
-pub fn sum(bytes: &[u8]) -> u16 {
+pub(crate) fn sum(bytes: &[u8]) -> u16 {
     let mut sum: u32 = 0;
     for pair in bytes.chunks(2) {
         sum += u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low));

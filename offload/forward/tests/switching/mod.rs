@@ -84,10 +84,10 @@ struct Switching {
 }
 
 impl Switching {
-    fn new(adjust: impl FnOnce(&mut Config)) -> Switching {
+    fn new(adjust: impl FnOnce(&mut Config)) -> Self {
         let mut world = World::new(adjust);
         world.now += Duration::from_secs(1000);
-        Switching { world, port: 4711 }
+        Self { world, port: 4711 }
     }
 
     /// What a frame leads to, in order: what is passed on or answered, and what is said besides.

@@ -13,27 +13,27 @@ use nicache_tcp::frame::Tags;
 
 use crate::packets::{Recipe, Seen, verify};
 
-pub const INSIDE: u8 = 0;
-pub const OUTSIDE: u8 = 1;
-pub const TAG: [u8; 4] = [0x81, 0, 0, 9];
+pub(crate) const INSIDE: u8 = 0;
+pub(crate) const OUTSIDE: u8 = 1;
+pub(crate) const TAG: [u8; 4] = [0x81, 0, 0, 9];
 
-pub fn address(text: &str) -> IpAddr {
+pub(crate) fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
 /// See the module's head.
-pub struct World {
+pub(crate) struct World {
     pub forwarder: Forwarder,
     pub now: Time,
     pub random: fastrand::Rng,
 }
 
-pub const CLIENTS: [&str; 4] = ["10.1.0.2", "10.1.0.3", "fd01::2", "fd01::3"];
-pub const SERVERS: [&str; 4] = ["192.0.2.2", "192.0.2.3", "fd02::2", "fd02::3"];
-pub const EXTERNALS: [&str; 2] = ["192.0.2.1", "fd02::1"];
+pub(crate) const CLIENTS: [&str; 4] = ["10.1.0.2", "10.1.0.3", "fd01::2", "fd01::3"];
+pub(crate) const SERVERS: [&str; 4] = ["192.0.2.2", "192.0.2.3", "fd02::2", "fd02::3"];
+pub(crate) const EXTERNALS: [&str; 2] = ["192.0.2.1", "fd02::1"];
 
 impl World {
-    pub fn new(adjust: impl FnOnce(&mut Config)) -> World {
+    pub(crate) fn new(adjust: impl FnOnce(&mut Config)) -> Self {
         let interface = |port: u8, addresses: [&str; 2], masquerade| Interface {
             port,
             tags: if port == OUTSIDE { Tags::from_bytes(&TAG).unwrap() } else { Tags::default() },
@@ -56,10 +56,15 @@ impl World {
                 forwarder.set_neighbour(usize::from(port), address(host), [4, 0, 0, 0, port, number as u8]);
             }
         }
-        World { forwarder, now: Time::ZERO, random: fastrand::Rng::with_seed(1) }
+        Self { forwarder, now: Time::ZERO, random: fastrand::Rng::with_seed(1) }
     }
 
-    pub fn handle(&mut self, frame: &[u8], port: u8, offload: Offload) -> Result<(usize, Vec<u8>, Offload), Drop> {
+    pub(crate) fn handle(
+        &mut self,
+        frame: &[u8],
+        port: u8,
+        offload: Offload,
+    ) -> Result<(usize, Vec<u8>, Offload), Drop> {
         let mut head = Head::new();
         let moment = Moment { now: self.now, random: self.random.u32(..) };
         let incoming = Incoming { look: frame, len: frame.len(), port, offload };
@@ -76,7 +81,7 @@ impl World {
     }
 
     /// A packet from inside that leaves outside.
-    pub fn leaves(&mut self, recipe: &Recipe) -> Vec<u8> {
+    pub(crate) fn leaves(&mut self, recipe: &Recipe) -> Vec<u8> {
         let (interface, frame, offload) = self.handle(&recipe.frame(), INSIDE, recipe.offload()).unwrap();
         let seen = verify(&frame, offload).unwrap();
         assert_eq!((interface, &seen.tags[..]), (usize::from(OUTSIDE), &TAG[..]));
@@ -85,13 +90,13 @@ impl World {
     }
 
     /// What a packet leaves as, or why it does not.
-    pub fn try_leave(&mut self, recipe: &Recipe) -> Result<Seen, Drop> {
+    pub(crate) fn try_leave(&mut self, recipe: &Recipe) -> Result<Seen, Drop> {
         let (_, frame, offload) = self.handle(&recipe.frame(), INSIDE, recipe.offload())?;
         Ok(verify(&frame, offload).unwrap())
     }
 
     /// What a packet from outside becomes inside, or why nothing.
-    pub fn try_enter(&mut self, recipe: &Recipe) -> Result<Seen, Drop> {
+    pub(crate) fn try_enter(&mut self, recipe: &Recipe) -> Result<Seen, Drop> {
         let recipe = Recipe { tags: vec![TAG], to_mac: [2, 0, 0, 0, 1, OUTSIDE], ..recipe.clone() };
         let (_, frame, offload) = self.handle(&recipe.frame(), OUTSIDE, recipe.offload())?;
         Ok(verify(&frame, offload).unwrap())

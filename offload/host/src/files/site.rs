@@ -168,12 +168,12 @@ impl Site {
         index: Vec<String>,
         lists: bool,
         watched: Option<(Arc<RevisionTable>, nicache_watch::Coverage)>,
-    ) -> Site {
+    ) -> Self {
         let (table, coverage) = match watched {
             Some((table, coverage)) => (Some(table), coverage),
             None => (None, nicache_watch::Coverage::default()),
         };
-        Site {
+        Self {
             root,
             index,
             lists,

@@ -35,7 +35,7 @@ impl Service {
     }
 
     pub(super) fn read_streams(&mut self) -> usize {
-        let Service { streams, pages, places, window, live, cards, touched, sessions, connections, .. } = self;
+        let Self { streams, pages, places, window, live, cards, touched, sessions, connections, .. } = self;
         let mut done = 0;
         for stream in streams {
             if stream.read(pages, window, live, |block, gone| forget(cards, block, gone)) {
@@ -84,7 +84,7 @@ impl Service {
                     }
                 }
             }
-            let Service { playlists, pages, cards, .. } = self;
+            let Self { playlists, pages, cards, .. } = self;
             playlists[number].retiring.retain(|file| {
                 let blocks =
                     (0..file.bytes.div_ceil(BLOCK_BYTES) as u32).map(|index| Block { file: file.number, index });

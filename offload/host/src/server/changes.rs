@@ -51,7 +51,7 @@ impl Service {
     }
 
     fn update_blocks(&mut self, file: &OpenFile, known: &[Block]) -> Result<(), (usize, Broken)> {
-        let Service { pages, window, site, cards, .. } = self;
+        let Self { pages, window, site, cards, .. } = self;
         let Some(table) = site.table() else { return Ok(()) };
         for &block in known {
             let range = (block.offset(), (block.offset() + BLOCK_BYTES).min(file.bytes));

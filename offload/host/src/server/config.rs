@@ -57,11 +57,11 @@ const CARD_BYTES: u64 = HEADER_BYTES + FRAMES * FRAME_BYTES;
 
 impl Layout {
     /// For these settings.
-    pub fn new(config: &ServiceConfig) -> Layout {
+    pub fn new(config: &ServiceConfig) -> Self {
         let cards = u64::from(config.cards);
         let places_at = cards * CARD_BYTES;
         let pages_at = (places_at + u64::from(config.places) * PLACE_BYTES).next_multiple_of(BLOCK_BYTES);
-        Layout { cards, places_at, pages_at, end: pages_at + u64::from(config.pages) * BLOCK_BYTES }
+        Self { cards, places_at, pages_at, end: pages_at + u64::from(config.pages) * BLOCK_BYTES }
     }
 
     /// Bytes of the window.

@@ -17,7 +17,7 @@ use crate::page_cache::{Page, PageCache};
 use crate::stack::ConnectionId;
 
 /// Blocks of a stream that are kept for viewers who are behind.
-pub const WINDOW_BLOCKS: usize = 256;
+pub(super) const WINDOW_BLOCKS: usize = 256;
 /// Blocks that are read at a time.
 const READ_BLOCKS_MAX: usize = 16;
 /// Numbers of streams are at the end of those of files.
@@ -25,7 +25,7 @@ const FIRST_NUMBER: u32 = u32::MAX - 1024;
 /// A stream has one revision.
 const REVISION: Revision = Revision(1);
 /// Longest playlist that is read.
-pub const PLAYLIST_BYTES_MAX: u64 = 1 << 20;
+pub(super) const PLAYLIST_BYTES_MAX: u64 = 1 << 20;
 
 /// What is served live.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub(super) struct Playlist {
 
 /// A stream.
 #[derive(Debug)]
-pub struct Stream {
+pub(super) struct Stream {
     path: Vec<u8>,
     fifo: OwnedFd,
     number: FileNumber,
@@ -75,8 +75,8 @@ pub struct Stream {
 
 impl Stream {
     /// The `number`-th stream.
-    pub fn new(path: Vec<u8>, fifo: OwnedFd, number: u32) -> Stream {
-        Stream {
+    pub(super) fn new(path: Vec<u8>, fifo: OwnedFd, number: u32) -> Self {
+        Self {
             path,
             fifo,
             number: FileNumber(FIRST_NUMBER + number),
@@ -88,7 +88,7 @@ impl Stream {
     }
 
     /// By which it is asked for.
-    pub fn path(&self) -> &[u8] {
+    pub(super) fn path(&self) -> &[u8] {
         &self.path
     }
 
@@ -97,27 +97,27 @@ impl Stream {
     }
 
     /// Viewers.
-    pub fn viewers(&self) -> impl Iterator<Item = ConnectionId> {
+    pub(super) fn viewers(&self) -> impl Iterator<Item = ConnectionId> {
         self.viewers.keys().copied()
     }
 
     /// Viewers who wait for blocks that are gone.
-    pub fn viewers_behind(&self) -> Vec<ConnectionId> {
+    pub(super) fn viewers_behind(&self) -> Vec<ConnectionId> {
         self.viewers.iter().filter(|(_, index)| **index < self.first).map(|(id, _)| *id).collect()
     }
 
     /// One more, from the next block on.
-    pub fn join(&mut self, id: ConnectionId) {
+    pub(super) fn join(&mut self, id: ConnectionId) {
         self.viewers.insert(id, self.next_index());
     }
 
     /// One less.
-    pub fn leave(&mut self, id: ConnectionId) {
+    pub(super) fn leave(&mut self, id: ConnectionId) {
         self.viewers.remove(&id);
     }
 
     /// Reads what is there. True: something was.
-    pub fn read(
+    pub(super) fn read(
         &mut self,
         pages: &mut PageCache,
         window: &Window,
@@ -156,7 +156,7 @@ impl Stream {
     }
 
     /// The next block of a viewer, whose pin the buffer has. `Err`: it is too far behind, or no viewer.
-    pub fn next(&mut self, id: ConnectionId, pages: &mut PageCache) -> Result<Option<Mbuf>, Behind> {
+    pub(super) fn next(&mut self, id: ConnectionId, pages: &mut PageCache) -> Result<Option<Mbuf>, Behind> {
         let index = self.viewers.get_mut(&id).ok_or(Behind)?;
         let at = index.checked_sub(self.first).ok_or(Behind)?;
         let Some(&(page, len)) = self.blocks.get(at as usize) else { return Ok(None) };
@@ -167,7 +167,7 @@ impl Stream {
     }
 
     /// Lets go of blocks that every viewer has taken, or that are too old, and of the pages of those that every viewer has.
-    pub fn retire(&mut self, pages: &mut PageCache, mut gone: impl FnMut(Block, Gone)) {
+    pub(super) fn retire(&mut self, pages: &mut PageCache, mut gone: impl FnMut(Block, Gone)) {
         let wanted = self.viewers.values().min().copied().unwrap_or(self.next_index());
         while !self.blocks.is_empty() && (self.first < wanted || self.blocks.len() > WINDOW_BLOCKS) {
             if let Some((page, _)) = self.blocks.pop_front() {
@@ -199,7 +199,7 @@ impl AsFd for Stream {
 
 /// The viewer is too far behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Behind;
+pub(super) struct Behind;
 
 /// Segments that a playlist (RFC 8216 section 4.1) at a path names, as paths; those on other servers are left out.
 pub fn segments(path: &[u8], playlist: &str) -> Vec<Vec<u8>> {

@@ -16,7 +16,7 @@ use crate::page_cache::PageCache;
 
 /// How much of a file is pinned for one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PieceLimits {
+pub(super) struct PieceLimits {
     /// Most bytes of a piece whose pages are all pinned from its beginning.
     at_once_bytes: u64,
     /// Of a larger one, bytes that follow at a time.
@@ -29,10 +29,10 @@ pub struct PieceLimits {
 
 impl PieceLimits {
     /// So that several replies find room in a page cache.
-    pub fn for_pages(pages: u32) -> PieceLimits {
+    pub(super) fn for_pages(pages: u32) -> Self {
         let bytes = u64::from(pages) * BLOCK_BYTES;
         let queue_bytes = (bytes / 64).clamp(BLOCK_BYTES, 1 << 20);
-        PieceLimits {
+        Self {
             at_once_bytes: (bytes / 8).min(8 << 20),
             chunk_bytes: (bytes / 64 / BLOCK_BYTES * BLOCK_BYTES).clamp(BLOCK_BYTES, 128 << 10),
             queue_bytes: queue_bytes as u32,
@@ -42,7 +42,7 @@ impl PieceLimits {
 }
 
 /// Where bytes of files come from.
-pub struct Source<'a> {
+pub(super) struct Source<'a> {
     /// The page cache.
     pub pages: &'a mut PageCache,
     /// Host memory.
@@ -76,7 +76,7 @@ enum Item {
 
 /// What comes next.
 #[derive(Debug, PartialEq)]
-pub enum Next {
+pub(super) enum Next {
     /// This. It is the caller's to give back.
     Buffer(Mbuf),
     /// The next block of a stream.
@@ -87,28 +87,28 @@ pub enum Next {
 
 /// See the module's head.
 #[derive(Debug, Default)]
-pub struct Output {
+pub(super) struct Output {
     items: VecDeque<Item>,
 }
 
 impl Output {
     /// Pieces and buffers that are not yet with TCP.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.items.len()
     }
 
     /// Adds a buffer.
-    pub fn push(&mut self, buffer: Mbuf) {
+    pub(super) fn push(&mut self, buffer: Mbuf) {
         self.items.push_back(Item::Buffer(buffer));
     }
 
     /// Adds a stream, behind which there is nothing.
-    pub fn push_live(&mut self, stream: usize) {
+    pub(super) fn push_live(&mut self, stream: usize) {
         self.items.push_back(Item::Live(stream));
     }
 
     /// Adds everything of another one behind it.
-    pub fn append(&mut self, mut other: Output) {
+    pub(super) fn append(&mut self, mut other: Self) {
         self.items.append(&mut other.items);
     }
 
@@ -116,7 +116,7 @@ impl Output {
     ///
     /// # Errors
     /// See [`LoadError`].
-    pub fn sendfile(
+    pub(super) fn sendfile(
         &mut self,
         file: &Arc<OpenFile>,
         (from, to): (u64, u64),
@@ -137,7 +137,7 @@ impl Output {
     ///
     /// # Errors
     /// See [`LoadError`]: the reply cannot be completed.
-    pub fn next(&mut self, source: &mut Source<'_>, gone: impl FnMut(Block, Gone)) -> Result<Next, LoadError> {
+    pub(super) fn next(&mut self, source: &mut Source<'_>, gone: impl FnMut(Block, Gone)) -> Result<Next, LoadError> {
         match self.items.front_mut() {
             None => Ok(Next::Nothing),
             Some(Item::Live(stream)) => Ok(Next::Live(*stream)),
@@ -160,7 +160,7 @@ impl Output {
     }
 
     /// Nothing of it is sent any more. Buffers are handed out.
-    pub fn clear(&mut self, pages: &mut PageCache, mut free: impl FnMut(&mut PageCache, Mbuf)) {
+    pub(super) fn clear(&mut self, pages: &mut PageCache, mut free: impl FnMut(&mut PageCache, Mbuf)) {
         for item in self.items.drain(..) {
             match item {
                 Item::Buffer(buffer) => free(pages, buffer),

@@ -166,7 +166,7 @@ impl Service {
                     let Some(buffer) = self.text_buffer(text) else { return Ok(None) };
                     output.push(buffer);
                 }
-                let Service { pages, window, site, cards, limits, .. } = self;
+                let Self { pages, window, site, cards, limits, .. } = self;
                 let mut source = Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
                 output.sendfile(file, *range, &mut source, |block, gone| forget(cards, block, gone))?;
             }
@@ -177,7 +177,7 @@ impl Service {
             Ok(Some(()))
         })();
         if queued != Ok(Some(())) {
-            let Service { pages, places, .. } = self;
+            let Self { pages, places, .. } = self;
             output.clear(pages, |pages, buffer| free(pages, places, buffer));
             return queued;
         }

@@ -136,7 +136,7 @@ pub struct Service {
 
 impl Service {
     /// A service at host memory of [`Layout::bytes`], with cards that are yet to be [attached](Self::attach).
-    pub fn new(config: &ServiceConfig, window: Arc<Window>, ports: &[CardPort], site: Site, now: Time) -> Service {
+    pub fn new(config: &ServiceConfig, window: Arc<Window>, ports: &[CardPort], site: Site, now: Time) -> Self {
         let layout = Layout::new(config);
         let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, ecn: true, v6: false };
         let stack = StackConfig {
@@ -145,7 +145,7 @@ impl Service {
             card_cuts: config.card_cuts,
             read: ReadRules::default(),
         };
-        Service {
+        Self {
             layout,
             pages: PageCache::new(layout.pages_at, config.pages),
             places: Places::new(layout.places_at, config.places),
@@ -293,7 +293,7 @@ impl Service {
             }
         }
         self.touched = touched;
-        let Service { cards, pages, .. } = self;
+        let Self { cards, pages, .. } = self;
         for (number, card) in cards.iter_mut().enumerate() {
             if let Some(driver) = &mut card.driver {
                 driver.flush();
@@ -530,7 +530,7 @@ impl Service {
 
     /// Frees what the client has.
     fn release(&mut self, id: ConnectionId) {
-        let Service { connections, pages, places, .. } = self;
+        let Self { connections, pages, places, .. } = self;
         if let Some(connection) = connections.get(id) {
             connection.release(|buffer| free(pages, places, buffer));
         }
@@ -538,7 +538,7 @@ impl Service {
 
     /// The connection is over, or to be ended.
     fn end(&mut self, id: ConnectionId, is_gone: bool, now: Time) {
-        let Service { connections, sessions, pages, places, streams, .. } = self;
+        let Self { connections, sessions, pages, places, streams, .. } = self;
         let Some(session) = &mut sessions[id.0 as usize] else { return };
         session.output.clear(pages, |pages, buffer| free(pages, places, buffer));
         if !is_gone && let Some(connection) = connections.get(id) {

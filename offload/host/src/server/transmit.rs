@@ -19,7 +19,7 @@ use crate::stack::{Connection, ConnectionId, PACKET_PARTS_MAX};
 impl Service {
     /// Hands to TCP what it may have.
     pub(super) fn fill_queue(&mut self, id: ConnectionId) {
-        let Service { connections, sessions, pages, places, window, site, cards, counters, streams, limits, .. } = self;
+        let Self { connections, sessions, pages, places, window, site, cards, counters, streams, limits, .. } = self;
         let (Some(connection), Some(session)) = (connections.get(id), &mut sessions[id.0 as usize]) else { return };
         while connection.unacknowledged_bytes() < limits.queue_bytes {
             let mut source = Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
@@ -71,7 +71,7 @@ impl Service {
             TransmitError::Full | TransmitError::TooLong => unreachable!("there was room, and parts are counted"),
         };
         loop {
-            let Service { connections, pages, window, cards, ip_id, .. } = self;
+            let Self { connections, pages, window, cards, ip_id, .. } = self;
             // Without its card, what is sent is lost; TCP repairs it when the card is back.
             let (Some(connection), Some(driver)) = (connections.get(id), &mut cards[card].driver) else {
                 return Ok(());

@@ -24,12 +24,12 @@ pub struct Validators {
 
 impl Validators {
     /// Of a file to which a path has led since `since_ns`; as of `now_ns`. Nanoseconds since 1970.
-    pub fn of(file: &OpenFile, since_ns: i128, now_ns: i128) -> Validators {
-        Validators::new((file.changed_ns, file.ino, file.bytes), file.revision.0, since_ns, now_ns)
+    pub fn of(file: &OpenFile, since_ns: i128, now_ns: i128) -> Self {
+        Self::new((file.changed_ns, file.ino, file.bytes), file.revision.0, since_ns, now_ns)
     }
 
     /// The same by parts: a file's last change, inode and bytes, and a number that tells its versions apart while this process lives.
-    pub fn new(file: (i128, u64, u64), revision: u64, since_ns: i128, now_ns: i128) -> Validators {
+    pub fn new(file: (i128, u64, u64), revision: u64, since_ns: i128, now_ns: i128) -> Self {
         let (file_ns, ino, bytes) = file;
         let changed_ns = file_ns.max(since_ns);
         let is_settled = |at_ns: i128| at_ns >= 0 && now_ns - at_ns >= SETTLED_NS;
@@ -37,7 +37,7 @@ impl Validators {
             true => format!("\"{file_ns:x}-{ino:x}-{bytes:x}\""),
             false => format!("\"{file_ns:x}-{ino:x}-{bytes:x}-{:x}.{revision:x}\"", std::process::id()),
         };
-        Validators { tag, modified_s: is_settled(changed_ns).then_some((changed_ns / 1_000_000_000) as u64) }
+        Self { tag, modified_s: is_settled(changed_ns).then_some((changed_ns / 1_000_000_000) as u64) }
     }
 
     /// As a date.

@@ -150,13 +150,13 @@ impl Connection {
         stamp_offset: u32,
         config: &StackConfig,
         now: Time,
-    ) -> Connection {
+    ) -> Self {
         let clock = TsClock::new(stamp_offset);
         let options = syn.syn_options.unwrap_or_default();
         let agreed = answer(&options, &config.limits, clock.at(now));
         let stamps = agreed.options.timestamps.map(|theirs| Stamps { clock, client: Paws::new(theirs.ecr, now) });
         let sender = Sender::new(&config.sender, start + 1, agreed.peer, u32::from(syn.window), now);
-        Connection {
+        Self {
             ends,
             phase: Phase::Opening { timer: SynReceived::new(now), options: agreed.options, due: true },
             close: State::Established,

@@ -21,8 +21,8 @@ pub struct SendQueue {
 
 impl SendQueue {
     /// Nothing yet; the first byte will be `start`.
-    pub fn new(start: Seq) -> SendQueue {
-        SendQueue { buffers: VecDeque::new(), start, bytes: 0 }
+    pub fn new(start: Seq) -> Self {
+        Self { buffers: VecDeque::new(), start, bytes: 0 }
     }
 
     /// Adds a buffer behind the others.

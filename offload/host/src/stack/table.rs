@@ -84,9 +84,9 @@ impl std::fmt::Debug for WheelOf {
 
 impl Connections {
     /// Room for `capacity` connections to `ports`. `secret`: random bytes that clients cannot know.
-    pub fn new(config: StackConfig, capacity: usize, ports: Vec<u16>, secret: [u8; 16], now: Time) -> Connections {
+    pub fn new(config: StackConfig, capacity: usize, ports: Vec<u16>, secret: [u8; 16], now: Time) -> Self {
         let seed = u64::from_le_bytes(*secret.first_chunk().unwrap_or(&[0; 8]));
-        Connections {
+        Self {
             config,
             places: (0..capacity).map(|_| None).collect(),
             free: (0..capacity as u32).rev().collect(),

@@ -10,7 +10,7 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const ADDRESS: u32 = 0x0a4d_0002;
 
 /// A frame from the wire, with checksums that the card has verified and that it has not.
-pub fn frame(bytes: &[u8]) {
+pub(crate) fn frame(bytes: &[u8]) {
     for is_right in [true, false] {
         match parse_frame(bytes, is_right, MAC, ADDRESS) {
             Incoming::Tcp { ends, payload, head } => {
@@ -31,7 +31,7 @@ pub fn frame(bytes: &[u8]) {
 }
 
 /// Bytes of a connection.
-pub fn request(bytes: &[u8]) {
+pub(crate) fn request(bytes: &[u8]) {
     let keys = KeyConfig::new([42; 16]);
     match parse_request(bytes, &keys) {
         Parsed::Request { len, asked, is_head, .. } => {
@@ -67,14 +67,14 @@ fn check_range(value: &[u8], bytes: u64) {
 }
 
 /// Eight bytes of a file's size, and a `Range`.
-pub fn range(bytes: &[u8]) {
+pub(crate) fn range(bytes: &[u8]) {
     if let Some((size, value)) = bytes.split_first_chunk() {
         check_range(value, u64::from_le_bytes(*size));
     }
 }
 
 /// A playlist.
-pub fn playlist(bytes: &[u8]) {
+pub(crate) fn playlist(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let named = segments(b"/live/list.m3u8", &text);
     assert!(named.len() <= text.lines().count());

@@ -12,9 +12,9 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, Ipv4Add
 use super::{card_address, card_mac};
 
 /// MAC address of the client.
-pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+pub(crate) const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// IPv4 address of the client.
-pub const CLIENT_ADDRESS: [u8; 4] = [10, 77, 0, 1];
+pub(crate) const CLIENT_ADDRESS: [u8; 4] = [10, 77, 0, 1];
 /// Bytes that a conversation receives before they are taken.
 const RECEIVE_BYTES: usize = 128 << 10;
 const SEND_BYTES: usize = 16 << 10;
@@ -28,7 +28,7 @@ thread_local! {
 
 /// A reply as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// Its status.
     pub status: u16,
     /// Its body.
@@ -37,7 +37,7 @@ pub struct Reply {
 
 /// One connection of the client.
 #[derive(Debug)]
-pub struct Conversation {
+pub(crate) struct Conversation {
     handle: SocketHandle,
     /// Bytes that are still to be sent.
     to_send: VecDeque<u8>,
@@ -61,10 +61,10 @@ pub struct Conversation {
 
 /// Which conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConversationId(pub usize);
+pub(crate) struct ConversationId(pub usize);
 
 /// See the module's head.
-pub struct Client {
+pub(crate) struct Client {
     interface: Interface,
     sockets: SocketSet<'static>,
     ether: Ether,
@@ -83,7 +83,7 @@ struct Ether {
 
 impl Client {
     /// Without a connection.
-    pub fn new(seed: u64, now_ns: u64) -> Client {
+    pub(crate) fn new(seed: u64, now_ns: u64) -> Self {
         let mut ether = Ether::default();
         let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(CLIENT_MAC)));
         config.random_seed = seed;
@@ -92,7 +92,7 @@ impl Client {
             let [a, b, c, d] = CLIENT_ADDRESS;
             addresses.push(IpCidr::new(IpAddress::v4(a, b, c, d), 24)).unwrap();
         });
-        Client {
+        Self {
             interface,
             sockets: SocketSet::new(Vec::new()),
             ether,
@@ -103,7 +103,7 @@ impl Client {
     }
 
     /// Begins a conversation with a card's address.
-    pub fn connect(&mut self, card: usize) -> ConversationId {
+    pub(crate) fn connect(&mut self, card: usize) -> ConversationId {
         let buffer = |bytes: usize| SocketBuffer::new(vec![0; bytes]);
         let mut socket = Socket::new(buffer(RECEIVE_BYTES), buffer(SEND_BYTES));
         socket.set_nagle_enabled(false);
@@ -130,52 +130,52 @@ impl Client {
     }
 
     /// A conversation.
-    pub fn get(&mut self, id: ConversationId) -> &mut Conversation {
+    pub(crate) fn get(&mut self, id: ConversationId) -> &mut Conversation {
         &mut self.conversations[id.0]
     }
 
     /// What TCP says of it.
-    pub fn state(&self, id: ConversationId) -> State {
+    pub(crate) fn state(&self, id: ConversationId) -> State {
         self.sockets.get::<Socket<'_>>(self.conversations[id.0].handle).state()
     }
 
     /// Its port.
-    pub fn port(&self, id: ConversationId) -> u16 {
+    pub(crate) fn port(&self, id: ConversationId) -> u16 {
         self.sockets.get::<Socket<'_>>(self.conversations[id.0].handle).local_endpoint().map_or(0, |end| end.port)
     }
 
     /// Sends these bytes, too.
-    pub fn say(&mut self, id: ConversationId, bytes: &[u8]) {
+    pub(crate) fn say(&mut self, id: ConversationId, bytes: &[u8]) {
         self.conversations[id.0].to_send.extend(bytes);
     }
 
     /// Asks for a path.
-    pub fn ask(&mut self, id: ConversationId, path: &str) {
+    pub(crate) fn ask(&mut self, id: ConversationId, path: &str) {
         self.say(id, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
     }
 
     /// Ends a conversation at once.
-    pub fn abort(&mut self, id: ConversationId) {
+    pub(crate) fn abort(&mut self, id: ConversationId) {
         self.sockets.get_mut::<Socket<'_>>(self.conversations[id.0].handle).abort();
     }
 
     /// The client has nothing more to say.
-    pub fn close_all(&mut self) {
+    pub(crate) fn close_all(&mut self) {
         self.conversations.iter_mut().for_each(|conversation| conversation.closes = true);
     }
 
     /// Whether a conversation ended because the host had not heard all of it for long.
-    pub fn was_unheard(&self, id: ConversationId) -> bool {
+    pub(crate) fn was_unheard(&self, id: ConversationId) -> bool {
         self.conversations[id.0].was_unheard
     }
 
     /// Whether everything was said and all conversations are over.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.conversations.iter().all(|conversation| conversation.is_over)
     }
 
     /// For failures.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let tell = |conversation: &Conversation| {
             let socket = self.sockets.get::<Socket<'_>>(conversation.handle);
             format!(
@@ -189,12 +189,12 @@ impl Client {
     }
 
     /// A frame has come.
-    pub fn take_frame(&mut self, frame: &[u8]) {
+    pub(crate) fn take_frame(&mut self, frame: &[u8]) {
         self.ether.incoming.push_back(frame.to_vec());
     }
 
     /// Frames to be sent, each with the card by whose wire it goes.
-    pub fn take_frames(&mut self) -> Vec<(usize, Vec<u8>)> {
+    pub(crate) fn take_frames(&mut self) -> Vec<(usize, Vec<u8>)> {
         let wire_of = |frame: &[u8]| match &frame[..6] {
             // A question about an address goes where the answer is.
             [0xff, ..] => {
@@ -206,7 +206,7 @@ impl Client {
     }
 
     /// Goes on with all conversations. True: bytes have moved between them and TCP.
-    pub fn poll(&mut self, now_ns: u64) -> bool {
+    pub(crate) fn poll(&mut self, now_ns: u64) -> bool {
         STAMP_MS.set((now_ns / 1_000_000) as u32);
         self.interface.poll(instant(now_ns), &mut self.ether, &mut self.sockets);
         let mut moved = false;
@@ -221,7 +221,7 @@ impl Client {
     }
 
     /// When to poll again, if nothing comes.
-    pub fn next_due_ns(&mut self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn next_due_ns(&mut self, now_ns: u64) -> Option<u64> {
         let due = self.interface.poll_at(instant(now_ns), &self.sockets)?;
         Some((due.total_micros().max(0) as u64 * 1000).max(now_ns))
     }
@@ -230,7 +230,7 @@ impl Client {
     ///
     /// # Panics
     /// If it is no reply.
-    pub fn next_reply(&mut self, id: ConversationId) -> Option<Reply> {
+    pub(crate) fn next_reply(&mut self, id: ConversationId) -> Option<Reply> {
         let conversation = &mut self.conversations[id.0];
         let bytes = &conversation.received[conversation.parsed..];
         let mut fields = [httparse::EMPTY_HEADER; 32];
@@ -245,7 +245,7 @@ impl Client {
     }
 
     /// What has come of a reply that is not there as a whole: its body.
-    pub fn rest(&mut self, id: ConversationId) -> Vec<u8> {
+    pub(crate) fn rest(&mut self, id: ConversationId) -> Vec<u8> {
         let conversation = &mut self.conversations[id.0];
         let bytes = &conversation.received[conversation.parsed..];
         let head = bytes.windows(4).position(|end| end == b"\r\n\r\n");

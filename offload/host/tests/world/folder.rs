@@ -11,7 +11,7 @@ use nicache_coherence::{RevisionTable, SourceSlot};
 use tempfile::TempDir;
 
 /// See the module's head.
-pub struct Folder {
+pub(crate) struct Folder {
     folder: TempDir,
     table: Arc<RevisionTable>,
     versions: BTreeMap<String, Vec<Vec<u8>>>,
@@ -19,7 +19,7 @@ pub struct Folder {
 
 /// How a file is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// Other bytes of the same number, written where the old ones are.
     InPlace,
     /// Another file takes its name, of the same size.
@@ -32,12 +32,12 @@ pub enum Change {
 
 impl Change {
     /// All of them.
-    pub const ALL: [Change; 4] = [Change::InPlace, Change::Replaced, Change::Resized, Change::Truncated];
+    pub(crate) const ALL: [Self; 4] = [Self::InPlace, Self::Replaced, Self::Resized, Self::Truncated];
 }
 
 /// A writer that is not done.
 #[derive(Debug)]
-pub struct Writer {
+pub(crate) struct Writer {
     name: String,
     file: File,
     at: usize,
@@ -45,13 +45,13 @@ pub struct Writer {
 
 impl Writer {
     /// The file that it writes.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 }
 
 /// Bytes of a version of a file: different in each block and in each version.
-pub fn content(name: &str, version: usize, len: usize) -> Vec<u8> {
+pub(crate) fn content(name: &str, version: usize, len: usize) -> Vec<u8> {
     let seed = name.bytes().fold(version as u64 + 1, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = vec![0; len];
@@ -61,39 +61,39 @@ pub fn content(name: &str, version: usize, len: usize) -> Vec<u8> {
 
 impl Folder {
     /// Without a file, on a file system that is watched.
-    pub fn new() -> Folder {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("nicache-test-").tempdir_in("/var/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        Folder { folder, table: RevisionTable::on_heap(), versions: BTreeMap::new() }
+        Self { folder, table: RevisionTable::on_heap(), versions: BTreeMap::new() }
     }
 
     /// What the witness writes.
-    pub fn table(&self) -> &Arc<RevisionTable> {
+    pub(crate) fn table(&self) -> &Arc<RevisionTable> {
         &self.table
     }
 
     /// Its path.
-    pub fn root(&self) -> Vec<u8> {
+    pub(crate) fn root(&self) -> Vec<u8> {
         self.folder.path().as_os_str().as_encoded_bytes().to_vec()
     }
 
     /// The path of a file.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// All versions of a file, the first one first.
-    pub fn versions(&self, name: &str) -> &[Vec<u8>] {
+    pub(crate) fn versions(&self, name: &str) -> &[Vec<u8>] {
         &self.versions[name]
     }
 
     /// How many changes there have been.
-    pub fn version(&self, name: &str) -> usize {
+    pub(crate) fn version(&self, name: &str) -> usize {
         self.versions[name].len() - 1
     }
 
     /// What it has now.
-    pub fn bytes(&self, name: &str) -> &[u8] {
+    pub(crate) fn bytes(&self, name: &str) -> &[u8] {
         self.versions[name].last().unwrap()
     }
 
@@ -106,7 +106,7 @@ impl Folder {
     }
 
     /// A new file.
-    pub fn create(&mut self, name: &str, len: usize) {
+    pub(crate) fn create(&mut self, name: &str, len: usize) {
         let (path, bytes) = (self.path(name), content(name, 0, len));
         fs::write(&path, &bytes).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -115,7 +115,7 @@ impl Folder {
     }
 
     /// Changes a file. `len` is for those that are resized and truncated.
-    pub fn change(&mut self, name: &str, change: Change, len: usize) {
+    pub(crate) fn change(&mut self, name: &str, change: Change, len: usize) {
         let path = self.path(name);
         let (version, before) = (self.version(name) + 1, self.bytes(name).len());
         let bytes = match change {
@@ -146,13 +146,13 @@ impl Folder {
     }
 
     /// Begins to change a file in place, a part at a time: each part makes a version.
-    pub fn begin(&mut self, name: &str) -> Writer {
+    pub(crate) fn begin(&mut self, name: &str) -> Writer {
         let file = OpenOptions::new().write(true).open(self.path(name)).unwrap();
         Writer { name: name.to_owned(), file, at: 0 }
     }
 
     /// Writes so many bytes. True: the file is written to its end.
-    pub fn write(&mut self, writer: &mut Writer, len: usize) -> bool {
+    pub(crate) fn write(&mut self, writer: &mut Writer, len: usize) -> bool {
         let path = self.path(&writer.name);
         let mut bytes = self.bytes(&writer.name).to_vec();
         let to = (writer.at + len).min(bytes.len());

@@ -11,8 +11,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-pub mod client;
-pub mod folder;
+pub(crate) mod client;
+pub(crate) mod folder;
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ const START: Duration = Duration::from_secs(1000);
 
 /// What a world is like.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Everything follows from it, the policy of the directories, too.
     pub seed: u64,
     /// Cards.
@@ -72,8 +72,8 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+    fn default() -> Self {
+        Self {
             seed: 0,
             cards: 1,
             capabilities: Capabilities::FULL,
@@ -90,7 +90,7 @@ impl Default for Settings {
 }
 
 /// A card's wire. The bad part of it is at the client.
-pub struct Wire {
+pub(crate) struct Wire {
     /// The card, if there is one.
     pub card: Option<Firmware<MemoryPort>>,
     /// The port of the next card.
@@ -103,7 +103,7 @@ pub struct Wire {
 }
 
 /// See the module's head.
-pub struct World {
+pub(crate) struct World {
     /// The host.
     pub service: Service,
     /// Files.
@@ -128,29 +128,29 @@ pub struct World {
 }
 
 /// MAC address of a card's interface on the host.
-pub fn card_mac(card: usize) -> [u8; 6] {
+pub(crate) fn card_mac(card: usize) -> [u8; 6] {
     [2, 0, 0, 0, 1, card as u8]
 }
 
 /// IPv4 address of a card's interface on the host.
-pub fn card_address(card: usize) -> [u8; 4] {
+pub(crate) fn card_address(card: usize) -> [u8; 4] {
     [10, 77, 0, 10 + card as u8]
 }
 
 impl World {
     /// With all cards attached, and no file.
-    pub fn new(settings: Settings) -> World {
+    pub(crate) fn new(settings: Settings) -> Self {
         let folder = Folder::new();
         let watched = Some((Arc::clone(folder.table()), Coverage { ext4: true, ..Coverage::default() }));
-        World::with_site(settings, folder, watched)
+        Self::with_site(settings, folder, watched)
     }
 
     /// The same without a witness: no file is kept.
-    pub fn unwatched(settings: Settings) -> World {
-        World::with_site(settings, Folder::new(), None)
+    pub(crate) fn unwatched(settings: Settings) -> Self {
+        Self::with_site(settings, Folder::new(), None)
     }
 
-    fn with_site(settings: Settings, folder: Folder, watched: Option<(Arc<RevisionTable>, Coverage)>) -> World {
+    fn with_site(settings: Settings, folder: Folder, watched: Option<(Arc<RevisionTable>, Coverage)>) -> Self {
         let config = ServiceConfig {
             ports: vec![80],
             connections: settings.connections,
@@ -179,7 +179,7 @@ impl World {
         let mut random = fastrand::Rng::with_seed(settings.seed);
         let wires = cards.clone().map(|_| Wire::new(&settings, random.u64(..), clock.clone())).collect();
         let client = Client::new(random.u64(..), now.0);
-        let mut world = World {
+        let mut world = Self {
             service,
             folder,
             client,
@@ -199,12 +199,12 @@ impl World {
     }
 
     /// The time.
-    pub fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         Time(self.now_ns)
     }
 
     /// How long the world has been there.
-    pub fn age(&self) -> Duration {
+    pub(crate) fn age(&self) -> Duration {
         Duration::from_nanos(self.now_ns) - START
     }
 
@@ -221,7 +221,7 @@ impl World {
     }
 
     /// Two ends of a new attachment; with its shared memory, for those who write there what they may not.
-    pub fn attachment() -> (HostSide, CardSide, Window) {
+    pub(crate) fn attachment() -> (HostSide, CardSide, Window) {
         let made = Attachment::create().unwrap();
         let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
         let shared = Window::map(files[0].try_clone().unwrap()).unwrap();
@@ -229,8 +229,8 @@ impl World {
     }
 
     /// A card begins anew, at a new attachment.
-    pub fn attach(&mut self, card: usize) {
-        let (host, side, _) = World::attachment();
+    pub(crate) fn attach(&mut self, card: usize) {
+        let (host, side, _) = Self::attachment();
         self.attach_host(card, host);
         let wire = &mut self.wires[card];
         let mut port = wire.card.take().map(Firmware::into_port).or_else(|| wire.port.take()).unwrap();
@@ -242,30 +242,30 @@ impl World {
     }
 
     /// The host's half of it: the card is somebody else's.
-    pub fn attach_host(&mut self, card: usize, side: HostSide) {
+    pub(crate) fn attach_host(&mut self, card: usize, side: HostSide) {
         let directory = self.directory();
         self.service.attach(card, side, directory).unwrap();
     }
 
     /// The card is gone.
-    pub fn detach(&mut self, card: usize) {
+    pub(crate) fn detach(&mut self, card: usize) {
         self.service.detach(card);
         let wire = &mut self.wires[card];
         wire.port = wire.port.take().or_else(|| wire.card.take().map(Firmware::into_port));
     }
 
     /// Host memory.
-    pub fn window(&self) -> &Window {
+    pub(crate) fn window(&self) -> &Window {
         &self.window
     }
 
     /// Puts a frame on a card's wire as it is.
-    pub fn inject(&mut self, card: usize, frame: &[u8]) {
+    pub(crate) fn inject(&mut self, card: usize, frame: &[u8]) {
         let _ = self.wires[card].end.get_mut().send(&[IoSlice::new(frame)], Offload::default());
     }
 
     /// One turn of everybody, in which a card may be lazy unless the turn is `forced`. True: something moved.
-    pub fn turn(&mut self, forced: bool) -> bool {
+    pub(crate) fn turn(&mut self, forced: bool) -> bool {
         self.turns += 1;
         let mut frames = 0;
         for card in 0..self.wires.len() {
@@ -299,7 +299,7 @@ impl World {
     ///
     /// # Panics
     /// When that takes longer than `limit`, of the clock here, or when it can never be.
-    pub fn run_until(&mut self, limit: Duration, mut is_done: impl FnMut(&mut World) -> bool) {
+    pub(crate) fn run_until(&mut self, limit: Duration, mut is_done: impl FnMut(&mut Self) -> bool) {
         let end = self.now() + limit;
         while !is_done(self) {
             if self.turn(false) || self.turn(true) {
@@ -313,7 +313,7 @@ impl World {
     }
 
     /// Turns for so long.
-    pub fn run_for(&mut self, time: Duration) {
+    pub(crate) fn run_for(&mut self, time: Duration) {
         let end = self.now() + time;
         while self.now() < end {
             if self.turn(false) || self.turn(true) {
@@ -325,7 +325,7 @@ impl World {
     }
 
     /// So many turns, with the clock going on when nothing moves, unless nothing will ever happen.
-    pub fn run_turns(&mut self, turns: usize) {
+    pub(crate) fn run_turns(&mut self, turns: usize) {
         for _ in 0..turns {
             if self.turn(false) || self.turn(true) {
                 continue;
@@ -336,7 +336,7 @@ impl World {
     }
 
     /// Turns at this moment, without the clock going on.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         while self.turn(false) || self.turn(true) {}
     }
 
@@ -353,7 +353,7 @@ impl World {
     }
 
     /// What a directory knows is in the page cache, in the same revision (I8).
-    pub fn check_inclusion(&mut self) {
+    pub(crate) fn check_inclusion(&mut self) {
         for card in 0..self.wires.len() {
             let Some(driver) = self.service.driver(card) else { continue };
             let known: Vec<_> = driver.directory().blocks().collect();
@@ -366,7 +366,7 @@ impl World {
     }
 
     /// Lets all connections end, and finds nothing that is still taken.
-    pub fn check_nothing_is_left(&mut self) {
+    pub(crate) fn check_nothing_is_left(&mut self) {
         self.client.close_all();
         self.run_until(Duration::from_secs(400), |world| world.service.connections().is_empty());
         self.settle();
@@ -377,16 +377,16 @@ impl World {
 }
 
 impl Wire {
-    fn new(settings: &Settings, seed: u64, clock: ManualClock) -> Wire {
+    fn new(settings: &Settings, seed: u64, clock: ManualClock) -> Self {
         let (card, client) = memory_wire(WIRE_FRAMES, settings.capabilities, Capabilities::PLAIN);
         let rates = FaultConfig { seed, receive: settings.rates, send: settings.rates, queue_frames: HELD_FRAMES };
         let cut = memory_wire(64, Capabilities::PLAIN, Capabilities::PLAIN);
         let end = Faulty::new(client, &rates, clock);
-        Wire { card: None, port: Some(card), end, cut, segments: Burst::new(64) }
+        Self { card: None, port: Some(card), end, cut, segments: Burst::new(64) }
     }
 
     /// What has happened to frames on their way to the client.
-    pub fn end(&mut self) -> &mut Faulty<MemoryPort, ManualClock> {
+    pub(crate) fn end(&mut self) -> &mut Faulty<MemoryPort, ManualClock> {
         &mut self.end
     }
 

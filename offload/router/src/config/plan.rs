@@ -132,12 +132,12 @@ impl Plan {
     ///
     /// # Errors
     /// See [`ConfigError`].
-    pub fn make(source: &str, links: &[Link], secret: u64) -> Result<Plan, ConfigError> {
+    pub fn make(source: &str, links: &[Link], secret: u64) -> Result<Self, ConfigError> {
         let file = parse(source)?;
         let mut config = Config::new(Vec::new(), secret);
         config.limits = Limits { connections: CONNECTIONS, opening: CONNECTIONS / 4 };
         config.left_alone.push((Protocol::Tcp, OWN_PORTS));
-        let plan = Plan {
+        let plan = Self {
             config,
             mode: file.mode.map_or(Mode::Adaptive, |Word(mode)| mode),
             memory: MEMORY_BYTES as u32,

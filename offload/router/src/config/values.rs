@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, de};
 pub struct Word<T>(pub T);
 
 impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Word<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Word<T>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map(Word).map_err(de::Error::custom)
     }
@@ -28,13 +28,13 @@ pub struct Linked(pub IpAddr, pub u8);
 impl FromStr for Linked {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Linked, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let odd = || format!("`{text}` is not an address with a length, such as 10.1.0.1/24");
         let (address, len) = text.split_once('/').ok_or_else(odd)?;
         let address: IpAddr = address.parse().map_err(|_| odd())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let len = len.parse().ok().filter(|len| *len <= most).ok_or_else(odd)?;
-        Ok(Linked(address, len))
+        Ok(Self(address, len))
     }
 }
 
@@ -45,7 +45,7 @@ pub struct Address(pub IpAddr);
 impl FromStr for Address {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Address, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         text.parse().map(Address).map_err(|_| format!("`{text}` is not an address such as 192.0.2.1 or 2001:db8::1"))
     }
 }
@@ -57,7 +57,7 @@ pub struct Socket(pub SocketAddr);
 impl FromStr for Socket {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Socket, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let parsed = text.parse().ok().filter(|socket: &SocketAddr| socket.port() != 0);
         let odd = || format!("`{text}` is not an address with a port, such as 192.0.2.1:80 or [2001:db8::1]:80");
         parsed.map(Socket).ok_or_else(odd)
@@ -71,11 +71,11 @@ pub struct Transport(pub Protocol);
 impl FromStr for Transport {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Transport, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "tcp" => Ok(Transport(Protocol::Tcp)),
-            "udp" => Ok(Transport(Protocol::Udp)),
-            "icmp" => Ok(Transport(Protocol::Query)),
+            "tcp" => Ok(Self(Protocol::Tcp)),
+            "udp" => Ok(Self(Protocol::Udp)),
+            "icmp" => Ok(Self(Protocol::Query)),
             _ => Err(format!("`{text}` is not a protocol: write tcp, udp or icmp")),
         }
     }
@@ -88,7 +88,7 @@ pub struct Named(pub Pattern);
 impl FromStr for Named {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Named, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let odd = || {
             format!(
                 "`{text}` is not a name such as shop.example or *.shop.example (leave names away for a back end that has all others)"
@@ -105,9 +105,9 @@ pub struct ProxyVersion;
 impl FromStr for ProxyVersion {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<ProxyVersion, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         if text == "v2" {
-            Ok(ProxyVersion)
+            Ok(Self)
         } else {
             Err(format!("`{text}` is not a version of the PROXY protocol that is spoken here: write v2"))
         }
@@ -121,11 +121,11 @@ pub struct Ports(pub RangeInclusive<u16>);
 impl FromStr for Ports {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Ports, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let odd = || format!("`{text}` is not a port or a range of ports, such as 80 or 8000-8099");
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last) = (first.parse().map_err(|_| odd())?, last.parse().map_err(|_| odd())?);
-        if first > last { Err(odd()) } else { Ok(Ports(first..=last)) }
+        if first > last { Err(odd()) } else { Ok(Self(first..=last)) }
     }
 }
 
@@ -141,14 +141,14 @@ pub struct Kept {
 impl FromStr for Kept {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Kept, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let odd = || format!("`{text}` does not say which port stays with this machine: write tcp/22 or udp/500-4500");
         let (protocol, ports) = text.split_once('/').ok_or_else(odd)?;
         let Transport(protocol) = protocol.parse().map_err(|_| odd())?;
         if protocol == Protocol::Query {
             return Err(odd());
         }
-        Ok(Kept { protocol, ports: ports.parse::<Ports>().map_err(|_| odd())?.0 })
+        Ok(Self { protocol, ports: ports.parse::<Ports>().map_err(|_| odd())?.0 })
     }
 }
 
@@ -159,12 +159,12 @@ pub struct Span(pub Duration);
 impl FromStr for Span {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Span, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
         let read = |(unit, ms): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(ms);
         let ms = units.into_iter().find_map(read).filter(|ms| (1..=86_400_000).contains(ms));
         let odd = || format!("`{text}` is not a time from 1ms to 24h, such as 500ms, 2s or 5m");
-        ms.map(|ms| Span(Duration::from_millis(ms))).ok_or_else(odd)
+        ms.map(|ms| Self(Duration::from_millis(ms))).ok_or_else(odd)
     }
 }
 

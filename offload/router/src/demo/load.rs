@@ -37,7 +37,7 @@ pub struct Load {
 
 impl Load {
     /// One client in each namespace, each at so many bytes per second.
-    pub fn start<'a>(clients: impl IntoIterator<Item = &'a Namespace>, service: SocketAddr, bytes_per_s: u64) -> Load {
+    pub fn start<'a>(clients: impl IntoIterator<Item = &'a Namespace>, service: SocketAddr, bytes_per_s: u64) -> Self {
         let (stop, loaded) = (Arc::new(AtomicBool::new(false)), Arc::new(Loaded::default()));
         let expected: Arc<[u8]> = (0..FILE_BYTES).map(file_byte).collect();
         let start = |client: &Namespace| {
@@ -58,7 +58,7 @@ impl Load {
             })
         };
         let threads = clients.into_iter().map(start).collect();
-        Load { stop, loaded, threads }
+        Self { stop, loaded, threads }
     }
 
     /// What they have had so far.

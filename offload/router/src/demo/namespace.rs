@@ -22,7 +22,7 @@ impl Namespace {
     ///
     /// # Errors
     /// The system makes none for us.
-    pub fn create() -> io::Result<Namespace> {
+    pub fn create() -> io::Result<Self> {
         let (jobs, inbox) = channel::<Job>();
         let (started, start) = channel();
         let body = move || {
@@ -37,15 +37,15 @@ impl Namespace {
         };
         let thread = std::thread::Builder::new().name("namespace".into()).spawn(body)?;
         let tid = start.recv().map_err(io::Error::other)??;
-        let namespace = Namespace { jobs: Some(jobs), thread: Some(thread), tid };
+        let namespace = Self { jobs: Some(jobs), thread: Some(thread), tid };
         namespace.ip("link set lo up")?;
         Ok(namespace)
     }
 
     /// `None`, with the reason printed: this machine makes none for us.
     #[cfg(test)]
-    pub(crate) fn for_test() -> Option<Namespace> {
-        Namespace::create().map_err(|error| println!("skipped: no network namespace: {error}")).ok()
+    pub(crate) fn for_test() -> Option<Self> {
+        Self::create().map_err(|error| println!("skipped: no network namespace: {error}")).ok()
     }
 
     /// The thread in it: `/proc/PROCESS/task/THREAD/ns/net` is the namespace.
@@ -77,7 +77,7 @@ impl Namespace {
     ///
     /// # Errors
     /// What the system says.
-    pub fn veth(&self, name: &str, middle: &Namespace, end: &str) -> io::Result<()> {
+    pub fn veth(&self, name: &str, middle: &Self, end: &str) -> io::Result<()> {
         middle.ip(&format!("link add {end} type veth peer name {name} netns {}", self.tid()))?;
         middle.ip(&format!("link set {end} addrgenmode none up"))?;
         self.ip(&format!("link set {name} addrgenmode none up"))
@@ -97,7 +97,7 @@ impl Drop for Namespace {
 ///
 /// # Errors
 /// What it says.
-pub fn ip(arguments: &str) -> io::Result<()> {
+pub(super) fn ip(arguments: &str) -> io::Result<()> {
     let output = Command::new("ip").args(arguments.split_whitespace()).stdin(Stdio::null()).output();
     let output = output.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::other("the program ip is not installed (package iproute2)"),

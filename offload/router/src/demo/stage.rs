@@ -42,7 +42,7 @@ impl Stage {
     ///
     /// # Errors
     /// What is missing, and what to do.
-    pub fn build(interface: &str, net: u8) -> io::Result<Stage> {
+    pub fn build(interface: &str, net: u8) -> io::Result<Self> {
         let middle = Namespace::create()?;
         let folder = tempfile::Builder::new().prefix("nicache-forward-").tempdir()?;
         std::fs::write(folder.path().join("file"), (0..FILE_BYTES).map(file_byte).collect::<Vec<u8>>())?;
@@ -54,7 +54,7 @@ impl Stage {
         middle.ip("link set machine addrgenmode none up")?;
         middle.ip(&format!("address add 10.{net}.0.2/30 dev machine"))?;
         let mut stage =
-            Stage { servers: Vec::new(), middle, clients: Vec::new(), _servers: Vec::new(), _folder: folder, net };
+            Self { servers: Vec::new(), middle, clients: Vec::new(), _servers: Vec::new(), _folder: folder, net };
         for number in 1..=CLIENTS {
             let client = stage.link(&format!("client{number}"), number)?;
             // A client that reads slowly is not sent a whole file at once.

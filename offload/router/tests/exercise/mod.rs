@@ -22,7 +22,7 @@ fn links() -> Vec<Link> {
 }
 
 /// A file's text: an error with a line of the file, or a plan that a forwarder is made of.
-pub fn configuration(bytes: &[u8]) {
+pub(crate) fn configuration(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Plan::make(text, &links(), 1) {
         Err(error) => {
@@ -55,7 +55,7 @@ address = "192.0.2.2:443"
 "#;
 
 /// Records of connections, each behind its length: what another forwarder has left. What is taken over can be kept again, and means the same.
-pub fn snapshot(mut bytes: &[u8]) {
+pub(crate) fn snapshot(mut bytes: &[u8]) {
     let plan = Plan::make(FILE, &links(), 1).unwrap();
     let mut forwarder = Forwarder::new(plan.config, Time::ZERO).unwrap();
     forwarder.remember_changes();

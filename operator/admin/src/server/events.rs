@@ -13,7 +13,7 @@ use super::sampler::Follower;
 type Events = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
 /// A body.
-pub enum Content {
+pub(super) enum Content {
     /// All of it, or nothing more.
     Whole(Option<Bytes>),
     /// Until the connection ends.
@@ -22,13 +22,13 @@ pub enum Content {
 
 impl Content {
     /// A text.
-    pub fn text(text: impl Into<Bytes>) -> Content {
-        Content::Whole(Some(text.into()))
+    pub(super) fn text(text: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(text.into()))
     }
 
     /// A moment now and each further one, as an event without a name. A reader that is slow misses some of them: nothing is made before
     /// there is room for it. `place` is given back at the end.
-    pub fn events(follower: Follower, place: OwnedSemaphorePermit) -> Content {
+    pub(super) fn events(follower: Follower, place: OwnedSemaphorePermit) -> Self {
         let events = unfold((follower, place, true), |(mut follower, place, is_first)| async move {
             if !is_first {
                 // Over when the sampler is.
@@ -39,7 +39,7 @@ impl Content {
             let retry = if is_first { "retry: 2000\n" } else { "" };
             Some((Bytes::from(format!("{retry}data: {json}\n\n")), (follower, place, false)))
         });
-        Content::Events(Box::pin(events))
+        Self::Events(Box::pin(events))
     }
 }
 
@@ -52,21 +52,21 @@ impl Body for Content {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
-            Content::Whole(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            Content::Events(events) => {
+            Self::Whole(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Self::Events(events) => {
                 events.as_mut().poll_next(context).map(|event| event.map(|event| Ok(Frame::data(event))))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Content::Whole(None))
+        matches!(self, Self::Whole(None))
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Content::Whole(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
-            Content::Events(_) => SizeHint::default(),
+            Self::Whole(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            Self::Events(_) => SizeHint::default(),
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::routes::Routes;
 
 /// Connections at once; further ones wait to be accepted.
-pub const CONNECTIONS_MAX: usize = 64;
+pub(super) const CONNECTIONS_MAX: usize = 64;
 /// Bytes of a request's head, and of what may wait to be written.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// How long a request's head may take, the pause before it included.
@@ -27,7 +27,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(3600);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers until it is dropped.
-pub async fn accept(listener: TcpListener, routes: Arc<Routes>) {
+pub(super) async fn accept(listener: TcpListener, routes: Arc<Routes>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("the admin port cannot be used: {error}"),

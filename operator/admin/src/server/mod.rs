@@ -68,7 +68,7 @@ impl AdminServer {
     ///
     /// # Errors
     /// The address is not a loopback one although only those are allowed, or cannot be had.
-    pub fn bind(address: SocketAddr, reach: Reach) -> Result<AdminServer, AdminError> {
+    pub fn bind(address: SocketAddr, reach: Reach) -> Result<Self, AdminError> {
         if reach == Reach::Machine && !address.ip().is_loopback() {
             return Err(AdminError::NotLoopback(address));
         }
@@ -77,7 +77,7 @@ impl AdminServer {
             Ok((listener.local_addr()?, listener))
         });
         let (address, listener) = bound.map_err(|error| AdminError::Bind { address, error })?;
-        Ok(AdminServer { address, listener: Some(listener), reach, stop: None, thread: None, sampler: None })
+        Ok(Self { address, listener: Some(listener), reach, stop: None, thread: None, sampler: None })
     }
 
     /// Where it listens; with the port that the system chose if 0 was asked for.

@@ -22,7 +22,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const NO_CONTENT_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
 /// What is needed to answer.
-pub struct Routes {
+pub(super) struct Routes {
     source: Arc<dyn Source>,
     latest: Arc<Latest>,
     reach: Reach,
@@ -32,12 +32,12 @@ pub struct Routes {
 
 impl Routes {
     /// For that source.
-    pub fn new(source: Arc<dyn Source>, latest: Arc<Latest>, reach: Reach) -> Routes {
-        Routes { source, latest, reach, page: page(), followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)) }
+    pub(super) fn new(source: Arc<dyn Source>, latest: Arc<Latest>, reach: Reach) -> Self {
+        Self { source, latest, reach, page: page(), followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)) }
     }
 
     /// The reply to a request; a body that it may have is not read.
-    pub fn reply<B>(&self, request: &Request<B>) -> Response<Content> {
+    pub(super) fn reply<B>(&self, request: &Request<B>) -> Response<Content> {
         let header = |name| request.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         if self.reach == Reach::Machine && !header(HOST).is_some_and(is_of_machine) {
             // Else a page of another site, whose name leads to this machine, could read what is here.

@@ -17,7 +17,7 @@ use crate::{SAMPLE_INTERVAL, Source};
 
 /// What is known now.
 #[derive(Debug, Clone)]
-pub struct Moment {
+pub(super) struct Moment {
     /// The sample, or why there is none.
     pub sample: Result<Arc<Sample>, String>,
     /// What happened since the one before.
@@ -37,7 +37,7 @@ struct Told<'a> {
 
 impl Moment {
     /// As JSON on one line.
-    pub fn json(&self) -> String {
+    pub(super) fn json(&self) -> String {
         let sample = self.sample.as_ref();
         let error = sample.err().map(String::as_str);
         let told = Told { sample: sample.ok().map(Arc::as_ref), point: self.point.as_ref(), error };
@@ -46,7 +46,7 @@ impl Moment {
 }
 
 /// What the server's connections share with the sampler.
-pub struct Latest {
+pub(super) struct Latest {
     moments: watch::Receiver<Moment>,
     history: Mutex<History>,
     followers: AtomicUsize,
@@ -61,23 +61,23 @@ impl fmt::Debug for Latest {
 
 impl Latest {
     /// The latest moment.
-    pub fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> Moment {
         self.moments.borrow().clone()
     }
 
     /// The next ones will have the hottest objects for a while.
-    pub fn ask_for_hottest(&self) {
+    pub(super) fn ask_for_hottest(&self) {
         self.is_asked.store(true, Ordering::Relaxed);
     }
 
     /// The last few minutes as a JSON array.
-    pub fn history_json(&self) -> String {
+    pub(super) fn history_json(&self) -> String {
         let points: Vec<Point> = self.history().points().cloned().collect();
         serde_json::to_string(&points).unwrap_or_default()
     }
 
     /// All moments from now on.
-    pub fn follow(self: &Arc<Latest>) -> Follower {
+    pub(super) fn follow(self: &Arc<Self>) -> Follower {
         self.followers.fetch_add(1, Ordering::Relaxed);
         Follower { moments: self.moments.clone(), latest: Arc::clone(self) }
     }
@@ -89,7 +89,7 @@ impl Latest {
 
 /// Somebody who wants to see every moment. One who is slow misses some.
 #[derive(Debug)]
-pub struct Follower {
+pub(super) struct Follower {
     /// The latest moment.
     pub moments: watch::Receiver<Moment>,
     latest: Arc<Latest>,
@@ -103,7 +103,7 @@ impl Drop for Follower {
 
 /// The thread that asks. It ends with this value.
 #[derive(Debug)]
-pub struct Sampler {
+pub(super) struct Sampler {
     latest: Arc<Latest>,
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -114,7 +114,7 @@ impl Sampler {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(source: Arc<dyn Source>) -> io::Result<Sampler> {
+    pub(super) fn start(source: Arc<dyn Source>) -> io::Result<Self> {
         let none = Moment { sample: Err("there is no sample yet".to_owned()), point: None };
         let (sender, moments) = watch::channel(none);
         let latest = Arc::new(Latest {
@@ -142,11 +142,11 @@ impl Sampler {
             }
         };
         let thread = std::thread::Builder::new().name("admin-samples".into()).spawn(body)?;
-        Ok(Sampler { latest, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { latest, stop: Some(stop), thread: Some(thread) })
     }
 
     /// What it shows.
-    pub fn latest(&self) -> Arc<Latest> {
+    pub(super) fn latest(&self) -> Arc<Latest> {
         Arc::clone(&self.latest)
     }
 }

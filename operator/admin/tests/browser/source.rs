@@ -9,9 +9,10 @@ use nicache_admin::{
 };
 
 /// A script in a target, as a client may send it.
-pub const HOSTILE: &str = "/<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>";
+pub(crate) const HOSTILE: &str =
+    "/<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>";
 
-pub struct Numbers {
+pub(crate) struct Numbers {
     started: Instant,
     /// What the next samples are.
     pub sample: Mutex<Result<Sample, String>>,
@@ -55,7 +56,7 @@ fn grow(sample: &mut Sample) {
 }
 
 /// A nicache with two busy queues.
-pub fn busy() -> Sample {
+pub(crate) fn busy() -> Sample {
     let classes = ["content", "network_headers", "application_headers", "overhead", "other"];
     let bus = classes.map(|class| Crossing { class: class.into(), direction: Direction::ToHost, bytes: 1000 });
     let card = |id: &str| CardSample {
@@ -101,14 +102,14 @@ pub fn busy() -> Sample {
 }
 
 /// An admin port for it.
-pub fn serve(sample: Sample) -> (Arc<Numbers>, AdminServer) {
+pub(crate) fn serve(sample: Sample) -> (Arc<Numbers>, AdminServer) {
     let numbers = Arc::new(Numbers { started: Instant::now(), sample: Mutex::new(Ok(sample)) });
     let server = serve_at(&numbers, 0);
     (numbers, server)
 }
 
 /// The same at a port.
-pub fn serve_at(numbers: &Arc<Numbers>, port: u16) -> AdminServer {
+pub(crate) fn serve_at(numbers: &Arc<Numbers>, port: u16) -> AdminServer {
     let address = ([127, 0, 0, 1], port).into();
     let mut server = AdminServer::bind(address, Reach::Machine).unwrap();
     server.serve(Arc::clone(numbers) as Arc<dyn Source>).unwrap();
@@ -116,7 +117,7 @@ pub fn serve_at(numbers: &Arc<Numbers>, port: u16) -> AdminServer {
 }
 
 /// Polls until `look` is true.
-pub fn within(limit: Duration, what: &str, mut look: impl FnMut() -> bool) {
+pub(crate) fn within(limit: Duration, what: &str, mut look: impl FnMut() -> bool) {
     let deadline = Instant::now() + limit;
     while !look() {
         assert!(Instant::now() < deadline, "not within {limit:?}: {what}");

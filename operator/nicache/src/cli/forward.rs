@@ -9,7 +9,7 @@ use nicache_forward::modes::Mode;
 use super::target::Target;
 use crate::options::{AdminAddress, LogFormat, Milliseconds, Size};
 
-pub const EXAMPLES: &str = "Examples:
+pub(super) const EXAMPLES: &str = "Examples:
   sudo nicache forward --demo
   sudo nicache forward --demo --mode direct
   nicache forward check forward.toml
@@ -38,7 +38,7 @@ The interfaces are the forwarder's while it runs: this machine itself is reached
 
 /// Whether packets of established connections are forwarded in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FastPathArg {
+pub(crate) enum FastPathArg {
     /// If the kernel has what it needs
     Auto,
     /// Every packet goes by the card
@@ -48,7 +48,7 @@ pub enum FastPathArg {
 /// Arguments of `forward`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct ForwardArgs {
+pub(crate) struct ForwardArgs {
     /// What else to do.
     #[command(subcommand)]
     pub command: Option<ForwardCommand>,
@@ -112,7 +112,7 @@ pub struct ForwardArgs {
 
 /// What else to do about forwarding.
 #[derive(Debug, Subcommand)]
-pub enum ForwardCommand {
+pub(crate) enum ForwardCommand {
     /// Say whether a file is right for this machine, and what it comes to; nothing is changed
     Check(ForwardCheckArgs),
     /// Say what a running forwarder knows of an address: its connections, translation, back end, route, and what becomes of its packets
@@ -125,7 +125,7 @@ pub enum ForwardCommand {
 
 /// Arguments of `forward check`.
 #[derive(Debug, Args)]
-pub struct ForwardCheckArgs {
+pub(crate) struct ForwardCheckArgs {
     /// The file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -133,7 +133,7 @@ pub struct ForwardCheckArgs {
 
 /// Arguments of `forward why`.
 #[derive(Debug, Args)]
-pub struct ForwardWhyArgs {
+pub(crate) struct ForwardWhyArgs {
     /// An address, or one with a port: 10.0.0.7, 10.0.0.7:4711, [2001:db8::1]:443
     #[arg(value_name = "ADDR[:PORT]", value_parser = clap::builder::ValueParser::new(address))]
     pub address: SocketAddr,
@@ -144,7 +144,7 @@ pub struct ForwardWhyArgs {
 
 /// Arguments of `forward drain`.
 #[derive(Debug, Args)]
-pub struct ForwardDrainArgs {
+pub(crate) struct ForwardDrainArgs {
     /// The back end, as it is in the file
     #[arg(value_name = "ADDR:PORT")]
     pub back_end: SocketAddr,
@@ -158,7 +158,7 @@ pub struct ForwardDrainArgs {
 
 /// Arguments of `forward undrain`.
 #[derive(Debug, Args)]
-pub struct ForwardUndrainArgs {
+pub(crate) struct ForwardUndrainArgs {
     /// The back end, as it is in the file
     #[arg(value_name = "ADDR:PORT")]
     pub back_end: SocketAddr,

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Which running nicache a command means.
 #[derive(Debug, Args)]
-pub struct Target {
+pub(crate) struct Target {
     /// Name of the running nicache; needed only when several run
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -8,6 +8,6 @@ use crate::options::RunOptions;
 use crate::supervisor;
 
 /// Stands between two interfaces.
-pub fn execute(options: RunOptions) -> Result<ExitCode> {
+pub(super) fn execute(options: RunOptions) -> Result<ExitCode> {
     supervisor::attach::run(&options.resolve_attach()?)
 }

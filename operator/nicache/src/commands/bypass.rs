@@ -8,7 +8,7 @@ use crate::cli::{BypassArgs, Switch};
 use crate::control::{Answer, Question, Request, Response, ask, unexpected};
 
 /// Switches the caching of a running nicache off or on.
-pub fn execute(arguments: &BypassArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &BypassArgs) -> Result<ExitCode> {
     let question = Question::Bypass { on: arguments.state == Switch::On };
     match ask(arguments.target.name.as_deref(), &Request::Card { question })? {
         Response::Card { answer: Answer::Bypass { on } } if arguments.target.json => {

@@ -40,7 +40,7 @@ const ACCESS_INTERVAL: Duration = Duration::from_millis(200);
 const KEY_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Serves until told to stop.
-pub fn execute() -> Result<ExitCode> {
+pub(super) fn execute() -> Result<ExitCode> {
     let (setup, files, socket) = child_start::<CardSetup>(c"nicache-card")?;
     logs::start(setup.log_format);
     go_first(CARD_NICENESS);

@@ -50,7 +50,7 @@ struct ProgramCheck {
 const AT_FUNCTIONS: &str = "witnesses at functions";
 
 /// Says what this machine's kernel has, or what a configuration file would do.
-pub fn execute(arguments: &CheckArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &CheckArgs) -> Result<ExitCode> {
     if let Some(file) = &arguments.config {
         return config::execute(file, arguments.json);
     }

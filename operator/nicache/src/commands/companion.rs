@@ -16,7 +16,7 @@ use crate::cli::CompanionArgs;
 use crate::following::{self, Collected, Recipient, Signals, collect, is_to_end, own_children};
 
 /// Runs the program to its end. Standard input is a socket on which one byte says that it has been started.
-pub fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
     rustix::thread::set_name(c"nicache-with")?;
     set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::catch()?;

@@ -9,7 +9,7 @@ use crate::cli::FollowArgs;
 use crate::control::{Request, Response, ask, unexpected};
 
 /// Becomes the command.
-pub fn execute(arguments: &FollowArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &FollowArgs) -> Result<ExitCode> {
     let Response::Status(status) = ask(arguments.name.as_deref(), &Request::Status)? else {
         return Err(unexpected());
     };

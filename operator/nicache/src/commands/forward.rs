@@ -12,7 +12,7 @@ use crate::control::{Request, Response, ask};
 use crate::forward;
 
 /// Forwards, or does what else is asked about forwarding.
-pub fn execute(arguments: ForwardArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: ForwardArgs) -> Result<ExitCode> {
     match arguments.command {
         None => forward::run(&arguments),
         Some(ForwardCommand::Check(check)) => check_file(&check.file),

@@ -8,7 +8,7 @@ use crate::setup::{GuardSetup, child_start, receive_message, send_message};
 use crate::supervisor::guard::end_all_in;
 
 /// Waits. See [`crate::supervisor::guard`].
-pub fn execute() -> Result<ExitCode> {
+pub(super) fn execute() -> Result<ExitCode> {
     let (setup, _network, supervisor) = child_start::<GuardSetup>(c"server-guard")?;
     rustix::process::set_parent_process_death_signal(None)?;
     send_message(&supervisor, &setup, &[])?;

@@ -45,7 +45,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 const PORTMAP_PORT: u16 = 111;
 
 /// Serves a unit until Ctrl-C or SIGTERM.
-pub fn execute(options: &NfsOptions) -> Result<ExitCode> {
+pub(super) fn execute(options: &NfsOptions) -> Result<ExitCode> {
     logs::start(options.log_format);
     if let Some(portals) = &options.discover {
         return list_targets(options, portals);
@@ -80,7 +80,7 @@ pub fn execute(options: &NfsOptions) -> Result<ExitCode> {
 }
 
 /// The process that owns device and mount, which outlives the gateway.
-pub fn own_mount() -> Result<ExitCode> {
+pub(super) fn own_mount() -> Result<ExitCode> {
     logs::start(LogFormat::Text);
     rustix::thread::set_name(c"nicache-mount")?;
     nicache_device::supervise()?;

@@ -9,7 +9,7 @@ use crate::control::{Answer, Question, Request, Response, ask, unexpected};
 use crate::page::PageName;
 
 /// Drops entries from the card of a running nicache.
-pub fn execute(arguments: &PurgeArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &PurgeArgs) -> Result<ExitCode> {
     let question = match &arguments.url {
         None => Question::PurgeAll,
         Some(url) => Question::PurgeTarget { page: PageName::parse_pattern(url)? },

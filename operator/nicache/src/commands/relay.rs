@@ -24,7 +24,7 @@ const SETTLING: Duration = Duration::from_millis(1000);
 const REPORT: Duration = Duration::from_secs(60);
 
 /// Relays until it is killed.
-pub fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
     logs::start(arguments.log_format);
     if !(LEASE_MIN.0..=LEASE_MAX.0).contains(&arguments.lease.0) {
         bail!("lease: from {LEASE_MIN} to {LEASE_MAX}");

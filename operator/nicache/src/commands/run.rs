@@ -8,6 +8,6 @@ use crate::options::RunOptions;
 use crate::supervisor;
 
 /// Runs a server behind the card.
-pub fn execute(options: RunOptions) -> Result<ExitCode> {
+pub(super) fn execute(options: RunOptions) -> Result<ExitCode> {
     supervisor::run(options.resolve()?)
 }

@@ -8,7 +8,7 @@ use crate::options::ServeOptions;
 use crate::serve;
 
 /// Serves a folder from card memory.
-pub fn execute(options: ServeOptions) -> Result<ExitCode> {
+pub(super) fn execute(options: ServeOptions) -> Result<ExitCode> {
     if options.root.starts_with("iscsi:") {
         bail!(
             "the files of a logical unit are served out of the cache of `nicache nfs`: nicache nfs iscsi://HOST/IQN/LUN --http 80=/FOLDER"

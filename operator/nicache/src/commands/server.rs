@@ -17,7 +17,7 @@ use crate::following::{self, Collected, Recipient, Signals, collect, is_to_end, 
 use crate::setup::{CompanionFailure, GRACE, LastWord, ServerSetup, child_start, send_message};
 
 /// Runs the server to its end.
-pub fn execute() -> Result<ExitCode> {
+pub(super) fn execute() -> Result<ExitCode> {
     let (setup, _, supervisor) = child_start::<ServerSetup>(c"nicache-server")?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::catch()?;
@@ -40,7 +40,7 @@ struct Companion {
 
 impl Companion {
     /// Returns once the program has been started, or could not be: then its parent's end tells.
-    fn start(argv: Vec<String>, environment: &[(String, String)]) -> Result<Companion> {
+    fn start(argv: Vec<String>, environment: &[(String, String)]) -> Result<Self> {
         let (mut ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("nicache").arg("companion");
@@ -51,7 +51,7 @@ impl Companion {
         // Its end of the socket is closed with it, so this does not wait for ever.
         drop(command);
         let _ = ours.read(&mut [0]);
-        Ok(Companion { argv, parent: Pid::from_child(&process) })
+        Ok(Self { argv, parent: Pid::from_child(&process) })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::engine::meaning;
 use crate::{live, numbers, words};
 
 /// Prints the status of a running nicache.
-pub fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
     let (text, json) = match ask(arguments.target.name.as_deref(), &Request::Status)? {
         Response::Status(status) => (render(&status), serde_json::to_string(&status)?),
         Response::Forward(status) => (status.to_string(), serde_json::to_string(&status)?),

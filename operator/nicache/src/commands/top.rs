@@ -8,6 +8,6 @@ use crate::cli::TopArgs;
 use crate::top;
 
 /// Shows what a running nicache does.
-pub fn execute(arguments: &TopArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &TopArgs) -> Result<ExitCode> {
     top::run(arguments)
 }

@@ -12,7 +12,7 @@ use crate::control::{Request, Response, ask_within, unexpected};
 const LIMIT: Duration = Duration::from_secs(130);
 
 /// Has another card take over.
-pub fn execute(arguments: &UpgradeArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &UpgradeArgs) -> Result<ExitCode> {
     let program = match &arguments.program {
         Some(program) => {
             std::fs::canonicalize(program).with_context(|| format!("cannot find {}", program.display()))?

@@ -27,7 +27,7 @@ use crate::setup::{
 const REPORT: Duration = Duration::from_secs(60);
 
 /// Watches for the cards that the supervisor brings, until that is gone.
-pub fn execute() -> Result<ExitCode> {
+pub(super) fn execute() -> Result<ExitCode> {
     let (setup, _, supervisor) = child_start::<WatchSetup>(c"nicache-watch")?;
     logs::start(setup.log_format);
     go_first(WATCHER_NICENESS);

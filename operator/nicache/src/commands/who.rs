@@ -10,7 +10,7 @@ use crate::control::{Request, Response, ask, unexpected};
 use crate::numbers::grouped;
 
 /// Says which pages a change of a file, a directory or a table would purge.
-pub fn execute(arguments: &WhoArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &WhoArgs) -> Result<ExitCode> {
     let source = source(&arguments.source)?;
     let Response::Who(report) = ask(arguments.target.name.as_deref(), &Request::Who { source: source.clone() })? else {
         return Err(unexpected());

@@ -15,7 +15,7 @@ use crate::top::text::shown;
 use crate::words;
 
 /// Says what a running nicache has of a page, or a `nicache nfs` of a file, and why it has no more.
-pub fn execute(arguments: &WhyArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &WhyArgs) -> Result<ExitCode> {
     let page = PageName::parse(&arguments.url)?;
     let requests = match arguments.headers.is_empty() && !arguments.http10 {
         true => vec![AskedRequest::of_browser(&page), AskedRequest::of_curl(&page)],

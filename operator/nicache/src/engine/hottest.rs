@@ -43,7 +43,7 @@ struct Part {
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Hottest {
+pub(crate) struct Hottest {
     started: Time,
     /// Empty before the first look.
     parts: Vec<Part>,
@@ -55,15 +55,15 @@ pub struct Hottest {
 
 impl Hottest {
     /// Nothing is known of cards that have just begun.
-    pub fn new(now: Time) -> Hottest {
-        Hottest { started: now, parts: Vec::new(), next: 0, faded_at: now, warm: HashMap::new() }
+    pub(crate) fn new(now: Time) -> Self {
+        Self { started: now, parts: Vec::new(), next: 0, faded_at: now, warm: HashMap::new() }
     }
 
     /// Looks at the cards, and tells what is hottest, most first.
     ///
     /// # Errors
     /// A card's thread has ended or does not answer.
-    pub fn look<W, H>(&mut self, shards: &[Shard<W, H>], now: Time) -> Result<Vec<HotObject>>
+    pub(crate) fn look<W, H>(&mut self, shards: &[Shard<W, H>], now: Time) -> Result<Vec<HotObject>>
     where
         W: Port + Send + 'static,
         H: Port + Send + 'static,

@@ -6,12 +6,12 @@ use nicache_bus::Window;
 use nicache_card::{Ledger, Orphan, RECORD_BYTES};
 
 /// Bytes for the flows of so many shards with so many connections each.
-pub fn ledger_bytes(shards: u16, connections: u32) -> usize {
+pub(crate) fn ledger_bytes(shards: u16, connections: u32) -> usize {
     usize::from(shards) * connections as usize * RECORD_BYTES
 }
 
 /// The connections that are written down in a ledger for the flows of so many shards, with so many connections each.
-pub fn orphans(window: &Window, shards: u16, connections: u32) -> impl Iterator<Item = Orphan> + '_ {
+pub(crate) fn orphans(window: &Window, shards: u16, connections: u32) -> impl Iterator<Item = Orphan> + '_ {
     let places = u64::from(shards) * u64::from(connections);
     (0..places).filter_map(|place| {
         let mut record = [0; RECORD_BYTES];
@@ -21,7 +21,7 @@ pub fn orphans(window: &Window, shards: u16, connections: u32) -> impl Iterator<
 }
 
 /// One shard's part of it.
-pub struct SharedLedger {
+pub(crate) struct SharedLedger {
     window: Arc<Window>,
     begin: u64,
     connections: u32,
@@ -29,13 +29,13 @@ pub struct SharedLedger {
 
 impl SharedLedger {
     /// That of the shard with this number, of shards with so many connections each.
-    pub fn of(window: &Arc<Window>, shard: usize, connections: u32) -> SharedLedger {
+    pub(crate) fn of(window: &Arc<Window>, shard: usize, connections: u32) -> Self {
         let begin = (shard * connections as usize * RECORD_BYTES) as u64;
-        SharedLedger { window: Arc::clone(window), begin, connections }
+        Self { window: Arc::clone(window), begin, connections }
     }
 
     /// What the card before has left behind. The ledger is empty afterwards.
-    pub fn take(&mut self) -> Vec<Orphan> {
+    pub(crate) fn take(&mut self) -> Vec<Orphan> {
         let mut orphans = Vec::new();
         for place in 0..self.connections {
             let mut record = [0; RECORD_BYTES];

@@ -10,18 +10,18 @@ use nicache_xdp::{HEARTBEAT_INTERVAL, Heartbeat, LEASE};
 use super::clock::monotonic;
 
 /// Longest sleep of a thread whose life is watched.
-pub const SLEEP_MAX: Duration = HEARTBEAT_INTERVAL;
+pub(super) const SLEEP_MAX: Duration = HEARTBEAT_INTERVAL;
 /// Looks between two beats: a thread has moved in each of them.
 const LOOKS: u32 = 2;
 
 /// Counts the rounds of one thread.
 #[derive(Clone, Debug, Default)]
-pub struct Sign(Arc<AtomicU64>);
+pub(crate) struct Sign(Arc<AtomicU64>);
 
 impl Sign {
     /// The thread has come round.
     #[inline]
-    pub fn give(&self) {
+    pub(crate) fn give(&self) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
@@ -31,14 +31,14 @@ impl Sign {
 }
 
 /// The heart.
-pub struct Life {
+pub(crate) struct Life {
     heartbeat: Arc<Heartbeat>,
     retired: Arc<AtomicBool>,
 }
 
 impl Life {
     /// Beats from now on, as long as all threads come round.
-    pub fn start(heartbeat: Heartbeat, signs: Vec<Sign>) -> Result<Life> {
+    pub(crate) fn start(heartbeat: Heartbeat, signs: Vec<Sign>) -> Result<Self> {
         let heartbeat = Arc::new(heartbeat);
         let beating = Arc::clone(&heartbeat);
         beating.beat(monotonic().0, LEASE);
@@ -61,16 +61,16 @@ impl Life {
             }
         };
         std::thread::Builder::new().name("heart".into()).spawn(body)?;
-        Ok(Life { heartbeat, retired })
+        Ok(Self { heartbeat, retired })
     }
 
     /// Another card beats from now on.
-    pub fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
     }
 
     /// From the next frame on the card is passed by, unless another one beats.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         if self.retired.swap(true, Ordering::Relaxed) {
             return;
         }

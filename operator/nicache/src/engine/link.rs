@@ -16,7 +16,7 @@ const SHARD_SHIFT: u32 = 24;
 const SHARD_MASK: u64 = 0xff << SHARD_SHIFT;
 
 /// Asks the watcher for one shard.
-pub struct WatcherLink {
+pub(crate) struct WatcherLink {
     socket: Arc<OwnedFd>,
     shard: u64,
     answers: Receiver<Answer>,
@@ -24,12 +24,12 @@ pub struct WatcherLink {
 
 impl WatcherLink {
     /// Links for `wakers.len()` shards over one socket. When the watcher hangs up, no verdict comes any more.
-    pub fn start(socket: OwnedFd, wakers: Vec<Waker>) -> Result<Vec<WatcherLink>> {
+    pub(crate) fn start(socket: OwnedFd, wakers: Vec<Waker>) -> Result<Vec<Self>> {
         let socket = Arc::new(socket);
         let (senders, links): (Vec<_>, Vec<_>) = (0..wakers.len() as u64)
             .map(|shard| {
                 let (sender, answers) = channel();
-                (sender, WatcherLink { socket: Arc::clone(&socket), shard, answers })
+                (sender, Self { socket: Arc::clone(&socket), shard, answers })
             })
             .unzip();
         std::thread::Builder::new().name("verdicts".into()).spawn(move || hand_out(&socket, &senders, &wakers))?;

@@ -10,10 +10,10 @@ use nicache_xdp::{CardPort, Heartbeat, ProbeFiles, ProbeSide, ProbeSockets, Rest
 use crate::setup::{PortsSetup, ProbeSetup};
 
 /// A port of any kind.
-pub type AnyPort = Box<dyn Port + Send>;
+pub(crate) type AnyPort = Box<dyn Port + Send>;
 
 /// The two ports of each queue, and what the kernel knows of the card's life.
-pub struct Ports {
+pub(crate) struct Ports {
     /// Toward the clients, toward the server.
     pub pairs: Vec<(AnyPort, AnyPort)>,
     /// Of existing interfaces: while it beats, frames come here.
@@ -27,7 +27,7 @@ pub struct Ports {
 }
 
 /// Probe frames for the ports ([`nicache_xdp::probe()`]).
-pub struct Probe {
+pub(crate) struct Probe {
     wire: (String, ProbeSockets),
     host: (String, ProbeSockets),
     setup: ProbeSetup,
@@ -39,7 +39,7 @@ pub struct Probe {
 
 impl Probe {
     /// Sends them. `secret`: a number that nobody else knows, not 0.
-    pub fn send(&self, pairs: &mut [(AnyPort, AnyPort)], secret: u64) -> Result<()> {
+    pub(crate) fn send(&self, pairs: &mut [(AnyPort, AnyPort)], secret: u64) -> Result<()> {
         let [wire, host] = &self.inject;
         let files = ProbeFiles {
             key: self.key.as_fd(),
@@ -62,7 +62,7 @@ impl Probe {
 }
 
 /// Where a program can be that answers before the card.
-pub enum FirstPlace {
+pub(crate) enum FirstPlace {
     /// At tc egress of a TAP, by its name.
     Tap(String),
     /// Before steering at the driver of an interface ([`nicache_xdp::FirstFiles`]).
@@ -78,7 +78,7 @@ pub enum FirstPlace {
 
 impl Ports {
     /// Takes the TAP queues out of `files`, or opens sockets with what is there instead ([`CardSetup`](crate::setup::CardSetup)).
-    pub fn open(setup: &PortsSetup, queues: u16, files: &mut impl Iterator<Item = OwnedFd>) -> Result<Ports> {
+    pub(crate) fn open(setup: &PortsSetup, queues: u16, files: &mut impl Iterator<Item = OwnedFd>) -> Result<Self> {
         let mut next = || files.next().context("a file of the card's ports did not come with the setup");
         match setup {
             PortsSetup::Taps => {
@@ -87,7 +87,7 @@ impl Ports {
                 let tap = wire.first().map(|queue| queue.interface().to_owned());
                 let boxed = |queue: TapQueue| -> AnyPort { Box::new(queue) };
                 let pairs = wire.into_iter().map(boxed).zip(host.into_iter().map(boxed)).collect();
-                Ok(Ports { pairs, heartbeat: None, first: tap.clone().map(FirstPlace::Tap), tap, probe: None })
+                Ok(Self { pairs, heartbeat: None, first: tap.clone().map(FirstPlace::Tap), tap, probe: None })
             }
             PortsSetup::Interfaces { wire, host, port, has_driver, probe } => {
                 let heartbeat = Heartbeat::map(next()?.as_fd()).context("the card's sign of life")?;
@@ -116,7 +116,7 @@ impl Ports {
                     }),
                 };
                 let pairs = wire.into_iter().zip(host).collect();
-                Ok(Ports { pairs, heartbeat: Some(heartbeat), tap: None, first, probe })
+                Ok(Self { pairs, heartbeat: Some(heartbeat), tap: None, first, probe })
             }
         }
     }

@@ -16,7 +16,7 @@ const NICENESS_OF_OTHERS: i32 = 0;
 
 /// Who goes first.
 #[derive(Debug)]
-pub struct Precedence {
+pub(crate) struct Precedence {
     is_first: bool,
     /// It may go first again once it has not.
     can_return: bool,
@@ -24,13 +24,13 @@ pub struct Precedence {
 
 impl Precedence {
     /// For a thread of this niceness, which stays as it is if it is not what was meant to be: then it was not allowed.
-    pub fn new(niceness: i32) -> Precedence {
-        Precedence { is_first: true, can_return: niceness == CARD_NICENESS }
+    pub(crate) fn new(niceness: i32) -> Self {
+        Self { is_first: true, can_return: niceness == CARD_NICENESS }
     }
 
     /// The niceness to take on, if it is another, with so many connections left to the server.
     #[inline]
-    pub fn step(&mut self, left_to_host: usize) -> Option<i32> {
+    pub(crate) fn step(&mut self, left_to_host: usize) -> Option<i32> {
         let is_first = if self.is_first { left_to_host < BEHIND } else { left_to_host <= CAUGHT_UP };
         if is_first == self.is_first || !self.can_return {
             return None;
@@ -40,7 +40,7 @@ impl Precedence {
     }
 
     /// The niceness could not be changed: it stays.
-    pub fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.can_return = false;
     }
 }

@@ -18,7 +18,7 @@ use nicache_http::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 
 /// Ports of the card's own client: above those that Linux gives to other clients.
-pub const PORTS: RangeInclusive<u16> = 61_000..=61_255;
+pub(crate) const PORTS: RangeInclusive<u16> = 61_000..=61_255;
 
 /// Requests at the server at once. More would take the server's time from its clients.
 const WORKERS: usize = 4;
@@ -29,13 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Hands requests to the workers.
 #[derive(Clone)]
-pub struct Rechecker {
+pub(crate) struct Rechecker {
     queue: SyncSender<Recheck>,
 }
 
 impl Rechecker {
     /// Starts the workers, which end with the last clone.
-    pub fn start(address: Ipv4Addr, server: Ipv4Addr) -> io::Result<Rechecker> {
+    pub(crate) fn start(address: Ipv4Addr, server: Ipv4Addr) -> io::Result<Self> {
         let (queue, requests) = sync_channel(WAITING_MAX);
         let requests = Arc::new(Mutex::new(requests));
         for number in 0..WORKERS {
@@ -43,11 +43,11 @@ impl Rechecker {
             let requests = Arc::clone(&requests);
             std::thread::Builder::new().name(format!("recheck-{number}")).spawn(move || worker.run(&requests))?;
         }
-        Ok(Rechecker { queue })
+        Ok(Self { queue })
     }
 
     /// Asks, now or soon; false if too much is waiting.
-    pub fn ask(&self, recheck: Recheck) -> bool {
+    pub(crate) fn ask(&self, recheck: Recheck) -> bool {
         self.queue.try_send(recheck).is_ok()
     }
 }

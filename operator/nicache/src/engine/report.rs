@@ -23,13 +23,13 @@ const GAUGES: [Counter; 5] = [
 ];
 
 /// What a counter is. Those that count reasons are described together, and not here.
-pub fn describe(name: &str) -> Option<Description> {
+pub(crate) fn describe(name: &str) -> Option<Description> {
     let lists = [Counts::COUNTERS, CacheCounts::COUNTERS, &GAUGES];
     Counter::find(&lists, name).map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
 }
 
 /// What a counter means, of any that `nicache status` shows, as a sentence.
-pub fn meaning(name: &str) -> Option<String> {
+pub(crate) fn meaning(name: &str) -> Option<String> {
     if let Some(known) = describe(name) {
         return Some(known.help.to_owned());
     }
@@ -49,7 +49,7 @@ pub fn meaning(name: &str) -> Option<String> {
 }
 
 /// The counters of one shard.
-pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
+pub(crate) fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
     let counts = card.counters();
     let memory = card.store().memory();
     let mut report = Counters {
@@ -100,7 +100,7 @@ pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
 }
 
 /// The same, as far as it is told of each shard.
-pub fn card_sample<W: Port, H: Port>(number: usize, card: &Card<W, H>) -> CardSample {
+pub(crate) fn card_sample<W: Port, H: Port>(number: usize, card: &Card<W, H>) -> CardSample {
     let counts = card.counters();
     let memory = card.store().memory();
     let crossings = BusClass::ALL.into_iter().flat_map(|class| {
@@ -134,7 +134,7 @@ pub fn card_sample<W: Port, H: Port>(number: usize, card: &Card<W, H>) -> CardSa
 const UNKNOWN_NAMES_MAX: usize = 64;
 
 /// The sum of all shards.
-pub fn merge(reports: impl IntoIterator<Item = Counters>) -> Counters {
+pub(crate) fn merge(reports: impl IntoIterator<Item = Counters>) -> Counters {
     let mut sum = Counters::default();
     for report in reports {
         sum.hits += report.hits;

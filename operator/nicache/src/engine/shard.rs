@@ -17,20 +17,20 @@ use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, ReceiveSt
 use rustix::event::{EventfdFlags, eventfd};
 
 /// Work done on the card's thread between two polls.
-pub type Command<W, H> = Box<dyn FnOnce(&mut Card<W, H>) + Send>;
+pub(super) type Command<W, H> = Box<dyn FnOnce(&mut Card<W, H>) + Send>;
 
 /// Wakes a shard that sleeps.
 #[derive(Clone)]
-pub struct Waker(Arc<OwnedFd>);
+pub(crate) struct Waker(Arc<OwnedFd>);
 
 impl Waker {
     /// Makes one.
-    pub fn new() -> io::Result<Waker> {
-        Ok(Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
     /// Wakes the shard, now or when it falls asleep.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         // Fails only when the counter is full: then it is awake.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
@@ -41,7 +41,7 @@ impl Waker {
 }
 
 /// The way to a running card.
-pub struct Shard<W, H> {
+pub(crate) struct Shard<W, H> {
     commands: Sender<Command<W, H>>,
     waker: Waker,
 }
@@ -49,7 +49,7 @@ pub struct Shard<W, H> {
 impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
     /// Starts the thread of `card`, which the kernel's work on its frames follows if there is `steering`, and which gives its `sign` of life if that is watched. When a port breaks, `failed` is
     /// called with the reason.
-    pub fn start(
+    pub(crate) fn start(
         number: usize,
         card: Card<W, H>,
         steering: Option<ReceiveSteering>,
@@ -57,9 +57,9 @@ impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
         sign: Option<Sign>,
         waker: Waker,
         failed: impl FnOnce(io::Error) + Send + 'static,
-    ) -> Result<Shard<W, H>> {
+    ) -> Result<Self> {
         let (commands, inbox) = channel();
-        let shard = Shard { commands, waker: waker.clone() };
+        let shard = Self { commands, waker: waker.clone() };
         let body = move || {
             if let Err(error) = run(card, steering, rechecker.as_ref(), sign.as_ref(), &inbox, &waker) {
                 failed(error);
@@ -70,13 +70,13 @@ impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
     }
 
     /// Runs `work` on the card's thread and waits for its result, at most [`ANSWER_TIMEOUT`](crate::control::ANSWER_TIMEOUT): for whoever has somebody waiting.
-    pub fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static) -> Result<T> {
+    pub(crate) fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static) -> Result<T> {
         let answer = self.begin(work)?;
         answer.recv_timeout(crate::control::ANSWER_TIMEOUT).context("the card's thread does not answer")
     }
 
     /// The same, however long it takes: for what has to be done. An error says that the thread has ended.
-    pub fn ask_patiently<T: Send + 'static>(
+    pub(crate) fn ask_patiently<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static,
     ) -> Result<T> {

@@ -15,7 +15,7 @@ const TOLD_MAX: usize = 100;
 static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Writes those of the card's that are new to the log.
-pub fn tell<W: Port, H: Port>(card: &mut Card<W, H>) {
+pub(crate) fn tell<W: Port, H: Port>(card: &mut Card<W, H>) {
     while let Some(stranger) = card.take_new_stranger() {
         let report = report(&stranger, 1);
         let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -26,7 +26,7 @@ pub fn tell<W: Port, H: Port>(card: &mut Card<W, H>) {
 }
 
 /// A name as others see it.
-pub fn report(stranger: &StrangeName, requests: u64) -> StrangerReport {
+pub(crate) fn report(stranger: &StrangeName, requests: u64) -> StrangerReport {
     StrangerReport {
         is_cookie: stranger.is_cookie,
         name: String::from_utf8_lossy(&stranger.name).into_owned(),

@@ -15,10 +15,10 @@ use super::ports::AnyPort;
 use super::shard::Shard;
 
 /// A port of a shard.
-pub type ShardPort = Divertible<AnyPort>;
+pub(crate) type ShardPort = Divertible<AnyPort>;
 
 /// All shards of a card.
-pub type Shards = Vec<Shard<ShardPort, ShardPort>>;
+pub(crate) type Shards = Vec<Shard<ShardPort, ShardPort>>;
 
 /// How often the older looks whether its connections have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ELDER_TIME: Duration = Duration::from_secs(120);
 
 /// The older of each shard, by two sockets for the wire and for the host, and a file that tells whether it lives.
-pub fn older_cards(files: Vec<OwnedFd>) -> Result<(Vec<OlderCard>, OwnedFd)> {
+pub(crate) fn older_cards(files: Vec<OwnedFd>) -> Result<(Vec<OlderCard>, OwnedFd)> {
     let life = files.first().context("the sockets to the older did not come")?.try_clone()?;
     let mut sockets = files.into_iter().map(|file| Box::new(PairSocket::from(file)));
     let mut older_cards = Vec::new();
@@ -38,7 +38,7 @@ pub fn older_cards(files: Vec<OwnedFd>) -> Result<(Vec<OlderCard>, OwnedFd)> {
 
 /// Waits until the older no longer reads its ports: until it says so, or has ended. However long it takes, as each of two who read a port would have
 /// half of each connection.
-pub fn wait_for(older: &OwnedFd) {
+pub(crate) fn wait_for(older: &OwnedFd) {
     while poll(&mut [PollFd::new(older, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
 }
 
@@ -50,21 +50,21 @@ fn is_open(socket: &OwnedFd) -> bool {
 }
 
 /// A thread that ends this process when its connections have ended, once it is told that another card has taken over.
-pub struct Yielding(Sender<()>);
+pub(crate) struct Yielding(Sender<()>);
 
 impl Yielding {
     /// Starts the thread, which waits to be told.
     ///
     /// `older`: who is older still. What is meant for that one comes by here, so it ends first.
-    pub fn prepare(shards: Arc<Vec<Shard<ShardPort, ShardPort>>>, older: Option<OwnedFd>) -> Result<Yielding> {
+    pub(crate) fn prepare(shards: Arc<Vec<Shard<ShardPort, ShardPort>>>, older: Option<OwnedFd>) -> Result<Self> {
         let (told, tell) = channel();
         let body = move || end_when_done(&shards, older.as_ref(), &tell);
         std::thread::Builder::new().name("yielding".into()).spawn(body)?;
-        Ok(Yielding(told))
+        Ok(Self(told))
     }
 
     /// The shards receive from the younger card from now on, and the process ends with their connections.
-    pub fn begin(&self, shards: &[Shard<ShardPort, ShardPort>], files: Vec<OwnedFd>) -> Result<()> {
+    pub(crate) fn begin(&self, shards: &[Shard<ShardPort, ShardPort>], files: Vec<OwnedFd>) -> Result<()> {
         let first = files.first().context("the younger card's sockets did not come")?.try_clone()?;
         let mut sockets = files.into_iter().map(PairSocket::from);
         for shard in shards {

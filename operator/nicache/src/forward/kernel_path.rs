@@ -12,7 +12,7 @@ use super::place::Place;
 use crate::cli::{FastPathArg, ForwardArgs};
 
 /// The programs, or why there are none.
-pub enum KernelPath {
+pub(super) enum KernelPath {
     /// They are at all interfaces.
     On(Programs),
     /// Nobody wants them, or the kernel has none.
@@ -21,10 +21,10 @@ pub enum KernelPath {
 
 impl KernelPath {
     /// As the arguments say. A kernel that has none is no error: the card forwards everything then.
-    pub fn start(arguments: &ForwardArgs, plan: &Plan, place: &Place) -> KernelPath {
+    pub(super) fn start(arguments: &ForwardArgs, plan: &Plan, place: &Place) -> Self {
         let default = if arguments.demo { FastPathArg::Off } else { FastPathArg::Auto };
         if arguments.fast_path.unwrap_or(default) == FastPathArg::Off {
-            return KernelPath::Off("off".to_owned());
+            return Self::Off("off".to_owned());
         }
         let connections = plan.config.limits.connections.min(PLACES_MAX);
         let mut interfaces: Vec<u32> = plan.interfaces.iter().map(|interface| interface.index).collect();
@@ -36,33 +36,33 @@ impl KernelPath {
             Ok(programs)
         });
         match started {
-            Ok(programs) => KernelPath::On(programs),
+            Ok(programs) => Self::On(programs),
             Err(error) => {
                 tracing::warn!("no fast path, every packet goes by the card: {error}");
-                KernelPath::Off(format!("off: {error}"))
+                Self::Off(format!("off: {error}"))
             }
         }
     }
 
     fn programs(&self) -> Option<&Programs> {
         match self {
-            KernelPath::On(programs) => Some(programs),
-            KernelPath::Off(_) => None,
+            Self::On(programs) => Some(programs),
+            Self::Off(_) => None,
         }
     }
 
     /// What a forwarder is told of the maps.
-    pub fn handles(&self) -> Option<Handles> {
+    pub(super) fn handles(&self) -> Option<Handles> {
         self.programs().map(|programs| programs.handles().0)
     }
 
     /// The program that goes with them.
-    pub fn take(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn take(&self) -> Option<BorrowedFd<'_>> {
         self.programs().map(|programs| programs.handles().1)
     }
 
     /// The filter for the card's packet sockets.
-    pub fn filter(&self) -> Result<Option<OwnedFd>> {
+    pub(super) fn filter(&self) -> Result<Option<OwnedFd>> {
         let filter = self.programs().map(|programs| programs.filter().as_fd().try_clone_to_owned());
         filter.transpose().context("no descriptor for the fast path")
     }
@@ -71,8 +71,8 @@ impl KernelPath {
 impl fmt::Display for KernelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KernelPath::On(_) => f.write_str("on"),
-            KernelPath::Off(why) => f.write_str(why),
+            Self::On(_) => f.write_str("on"),
+            Self::Off(why) => f.write_str(why),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::options::LogFormat;
 
 /// Setup of the forwarder. Attached: two files of the kernel's tables, the memory for connections, and with a fast path its program that takes packets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ForwarderSetup {
+pub(crate) struct ForwarderSetup {
     /// Form of log lines.
     pub log_format: LogFormat,
     /// The configuration's text, which the supervisor has checked.
@@ -27,7 +27,7 @@ pub struct ForwarderSetup {
 /// Supervisor to forwarder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ToForwarder {
+pub(crate) enum ToForwarder {
     /// A card is there anew. Attached: the window, then the three files of the attachment.
     Attach {
         /// How payload gets from a receive to a send, from now on.
@@ -58,7 +58,7 @@ pub enum ToForwarder {
 /// What is asked of a forwarder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub enum Question {
+pub(crate) enum Question {
     /// Everything.
     Report,
     /// What is known of an address? Port 0: whatever the port.
@@ -78,7 +78,7 @@ pub enum Question {
 /// Forwarder to supervisor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum FromForwarder {
+pub(crate) enum FromForwarder {
     /// Packets are forwarded as soon as there is a card.
     Ready,
     /// The card is broken; another attachment is needed.
@@ -95,7 +95,7 @@ pub enum FromForwarder {
 /// To a [`Question`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
+pub(crate) enum Answer {
     /// To [`Question::Report`].
     Report(Box<Report>),
     /// To [`Question::Why`].

@@ -16,13 +16,13 @@
 //! a new attachment, which the other side is given, too.
 
 mod kernel_path;
-pub mod messages;
+pub(crate) mod messages;
 mod orders;
 mod place;
-pub mod process;
+pub(crate) mod process;
 mod sampler;
 mod show;
-pub mod status;
+pub(crate) mod status;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ const RESTARTS_MAX: usize = 20;
 const RESTARTS_IN: Duration = Duration::from_secs(10);
 
 /// Forwards until Ctrl-C or SIGTERM; the status for the shell.
-pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     logs::start(arguments.log_format);
     check_privilege("forward")?;
     let signals = Signals::catch()?;
@@ -132,7 +132,7 @@ struct Forwarding<'a> {
 }
 
 impl<'a> Forwarding<'a> {
-    fn start(arguments: &'a ForwardArgs) -> Result<Forwarding<'a>> {
+    fn start(arguments: &'a ForwardArgs) -> Result<Self> {
         let who = reach(arguments.admin_anyone);
         let mut admin = arguments.admin.map(|address| AdminServer::bind(address.0, who)).transpose()?;
         let (instance, setting_up) = Instance::reserve(arguments.name.as_deref(), None)?;
@@ -458,7 +458,7 @@ impl<'a> Forwarding<'a> {
 }
 
 impl Health {
-    fn start(plan: &Plan, place: &Place) -> Result<Health> {
+    fn start(plan: &Plan, place: &Place) -> Result<Self> {
         let (stop, bell) = (Arc::new(Doorbell::new()?), Arc::new(Doorbell::new()?));
         let (tell, told) = channel();
         let (checks, stopped, rung) = (plan.checks.clone(), Arc::clone(&stop), Arc::clone(&bell));
@@ -475,7 +475,7 @@ impl Health {
                 }
             })
         })?;
-        Ok(Health { stop, bell, told, thread: Some(thread), verdicts: BTreeMap::new() })
+        Ok(Self { stop, bell, told, thread: Some(thread), verdicts: BTreeMap::new() })
     }
 }
 

@@ -26,7 +26,7 @@ const DRAIN_MS_MAX: u64 = 365 * 86_400_000;
 
 /// What is wanted, with a way back for the answer.
 #[derive(Debug)]
-pub enum Order {
+pub(super) enum Order {
     /// Ask the forwarder.
     Ask(Question, Sender<Asked>),
     /// Have card and forwarder of another program take over. The answer: the number of the card's process, or why not.
@@ -35,7 +35,7 @@ pub enum Order {
 
 /// An answer, with what only the supervisor knows.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub(super) struct Asked {
     /// What the forwarder says.
     pub answer: Answer,
     /// About the whole.
@@ -44,7 +44,7 @@ pub struct Asked {
 
 /// Questions that wait for the supervisor's loop.
 #[derive(Debug)]
-pub struct Orders {
+pub(super) struct Orders {
     waiting: Mutex<VecDeque<Order>>,
     bell: Doorbell,
 }
@@ -61,12 +61,12 @@ impl Orders {
     ///
     /// # Errors
     /// What the system says.
-    pub fn new() -> Result<Orders> {
-        Ok(Orders { waiting: Mutex::default(), bell: Doorbell::new()? })
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self { waiting: Mutex::default(), bell: Doorbell::new()? })
     }
 
     /// The next one.
-    pub fn take(&self) -> Option<Order> {
+    pub(super) fn take(&self) -> Option<Order> {
         let mut waiting = self.waiting.lock().expect("no holder of this lock panics");
         if waiting.is_empty() {
             self.bell.hear();
@@ -78,7 +78,7 @@ impl Orders {
     ///
     /// # Errors
     /// There is none in time.
-    pub fn ask(&self, question: Question) -> Result<Asked> {
+    pub(super) fn ask(&self, question: Question) -> Result<Asked> {
         let (reply, answer) = channel();
         self.add(Order::Ask(question, reply));
         match answer.recv_timeout(ANSWER_TIMEOUT) {
@@ -110,7 +110,7 @@ impl Orders {
 
 /// A bound control socket; its file goes with it.
 #[derive(Debug)]
-pub struct ControlServer {
+pub(super) struct ControlServer {
     path: PathBuf,
     listener: UnixListener,
 }
@@ -120,19 +120,19 @@ impl ControlServer {
     ///
     /// # Errors
     /// What the system says.
-    pub fn bind(path: &Path) -> Result<ControlServer> {
+    pub(super) fn bind(path: &Path) -> Result<Self> {
         let _ = std::fs::remove_file(path);
         let listener =
             UnixListener::bind(path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(ControlServer { path: path.to_owned(), listener })
+        Ok(Self { path: path.to_owned(), listener })
     }
 
     /// Answers from a thread until the process ends, one client at a time.
     ///
     /// # Errors
     /// What the system says.
-    pub fn serve(&self, orders: Arc<Orders>, sampler: Arc<Sampler>) -> Result<()> {
+    pub(super) fn serve(&self, orders: Arc<Orders>, sampler: Arc<Sampler>) -> Result<()> {
         let listener = self.listener.try_clone()?;
         let body = move || {
             for mut client in listener.incoming().flatten() {

@@ -4,7 +4,7 @@ use nicache_router::demo::Stage;
 
 /// See the module's head.
 #[derive(Debug)]
-pub enum Place {
+pub(super) enum Place {
     /// In the namespace that nicache was started in.
     Here,
     /// In the middle of the demo's.
@@ -13,18 +13,18 @@ pub enum Place {
 
 impl Place {
     /// Runs `job` there, on a thread that lives as long as this.
-    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(super) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         match self {
-            Place::Here => job(),
-            Place::Demo(stage) => stage.middle.run(job),
+            Self::Here => job(),
+            Self::Demo(stage) => stage.middle.run(job),
         }
     }
 
     /// The demo, if it is one.
-    pub fn stage(&self) -> Option<&Stage> {
+    pub(super) fn stage(&self) -> Option<&Stage> {
         match self {
-            Place::Here => None,
-            Place::Demo(stage) => Some(stage),
+            Self::Here => None,
+            Self::Demo(stage) => Some(stage),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
 const TURNS_PER_LOOK: u32 = 256;
 
 /// Forwards until the supervisor is gone.
-pub fn execute() -> Result<ExitCode> {
+pub(crate) fn execute() -> Result<ExitCode> {
     let (setup, files, socket) = child_start::<ForwarderSetup>(c"nicache-forward")?;
     logs::start(setup.log_format);
     go_first(CARD_NICENESS);

@@ -22,7 +22,7 @@ const ENTRY_BYTES: u64 = 4096;
 
 /// Takes samples of a forwarder.
 #[derive(Debug)]
-pub struct Sampler {
+pub(super) struct Sampler {
     orders: Arc<Orders>,
     started: Instant,
     last: Mutex<Option<(Instant, Arc<Sample>)>>,
@@ -30,15 +30,15 @@ pub struct Sampler {
 
 impl Sampler {
     /// For one who answers through `orders`.
-    pub fn new(orders: Arc<Orders>, started: Instant) -> Sampler {
-        Sampler { orders, started, last: Mutex::new(None) }
+    pub(super) fn new(orders: Arc<Orders>, started: Instant) -> Self {
+        Self { orders, started, last: Mutex::new(None) }
     }
 
     /// A sample of about now.
     ///
     /// # Errors
     /// The forwarder does not answer.
-    pub fn take(&self) -> Result<Arc<Sample>> {
+    pub(super) fn take(&self) -> Result<Arc<Sample>> {
         let mut last = self.last.lock().expect("no holder of this lock panics");
         if let Some((at, sample)) = &*last
             && at.elapsed() < FRESH

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the supervisor's loop is to do.
 #[derive(Debug)]
-pub enum Step {
+pub(super) enum Step {
     /// Nothing, until [`Show::due`].
     Wait,
     /// Ask for a report.
@@ -34,7 +34,7 @@ pub enum Step {
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Show {
+pub(super) struct Show {
     load: Load,
     modes: Vec<Mode>,
     /// Which of them it is.
@@ -64,12 +64,12 @@ struct Counted {
 
 impl Show {
     /// Starts the clients.
-    pub fn start(stage: &Stage, arguments: &ForwardArgs) -> Result<Show> {
+    pub(super) fn start(stage: &Stage, arguments: &ForwardArgs) -> Result<Self> {
         let service: SocketAddr = format!("{}:80", stage.service()).parse().context("the service's address")?;
         let rate = arguments.rate.0.max(1024);
         let modes = arguments.mode.map_or_else(|| Mode::ALL.to_vec(), |mode| vec![mode]);
         let (now, length) = (Instant::now(), Duration::from_secs(arguments.seconds.into()));
-        Ok(Show {
+        Ok(Self {
             load: Load::start(&stage.clients, service, rate),
             modes,
             turn: 0,
@@ -88,7 +88,7 @@ impl Show {
     }
 
     /// What to try, from another shell.
-    pub fn introduce(&self, stage: &Stage, name: &str) {
+    pub(super) fn introduce(&self, stage: &Stage, name: &str) {
         let (service, pid) = (stage.service(), std::process::id());
         let client = &stage.clients[0];
         let lines = [
@@ -115,12 +115,12 @@ impl Show {
     }
 
     /// When it has something to do.
-    pub fn due(&self) -> Instant {
+    pub(super) fn due(&self) -> Instant {
         if self.has_figures { self.next_tick.min(self.turn_ends) } else { self.next_tick }
     }
 
     /// What is to be done now.
-    pub fn poll(&mut self, now: Instant) -> Step {
+    pub(super) fn poll(&mut self, now: Instant) -> Step {
         if let Some(asked) = self.answer.as_ref().and_then(|answer| answer.try_recv().ok()) {
             self.answer = None;
             if self.last.is_none() {

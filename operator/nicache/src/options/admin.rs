@@ -8,12 +8,12 @@ use nicache_admin::Reach;
 
 /// An address of this machine, by default a loopback one; port 0 is one of the system's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AdminAddress(pub SocketAddr);
+pub(crate) struct AdminAddress(pub SocketAddr);
 
 impl FromStr for AdminAddress {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<AdminAddress, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let alone = text.parse::<u16>().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         let address = alone.or_else(|| text.parse().ok());
         address.map(AdminAddress).ok_or_else(|| {
@@ -29,7 +29,7 @@ impl fmt::Display for AdminAddress {
 }
 
 /// Who may look, by what the operator has said.
-pub fn reach(anyone: bool) -> Reach {
+pub(crate) fn reach(anyone: bool) -> Reach {
     if anyone { Reach::Anyone } else { Reach::Machine }
 }
 

@@ -22,17 +22,17 @@ const SPAN_MAX: u64 = 24 * 3_600_000;
 
 /// A time between a tenth of a second and a day, written `500ms`, `90s`, `2m` or `2h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(Duration);
+pub(crate) struct Span(Duration);
 
 impl FromStr for Span {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Span, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
         let parse = |(unit, factor): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor);
         let value = units.into_iter().find_map(parse).filter(|value| (100..=SPAN_MAX).contains(value));
         value
-            .map(|ms| Span(Duration::from_millis(ms)))
+            .map(|ms| Self(Duration::from_millis(ms)))
             .ok_or_else(|| format!("`{text}` is no time between 100ms and 24h; write 500ms, 90s, 2m or 2h"))
     }
 }
@@ -48,7 +48,7 @@ impl fmt::Display for Span {
 
 /// The limits of one queue, with nothing left open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClientLimits {
+pub(crate) struct ClientLimits {
     /// Connections at most.
     pub connections: u32,
     /// Of these, half open ones.
@@ -65,9 +65,9 @@ pub struct ClientLimits {
 }
 
 impl Default for ClientLimits {
-    fn default() -> ClientLimits {
+    fn default() -> Self {
         let patience = Patience::default();
-        ClientLimits {
+        Self {
             connections: FLOWS_DEFAULT as u32,
             half_open: FLOWS_DEFAULT as u32 / 4,
             syn_ack_retries: patience.syn_ack_retries,
@@ -88,8 +88,8 @@ impl ClientLimits {
     ///
     /// # Errors
     /// A number that makes no sense.
-    pub fn of(options: &RunOptions) -> Result<ClientLimits> {
-        let default = ClientLimits::default();
+    pub(crate) fn of(options: &RunOptions) -> Result<Self> {
+        let default = Self::default();
         let connections = options.connections.unwrap_or(default.connections);
         if !(CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&connections) {
             bail!("connections: between {CONNECTIONS_MIN} and {CONNECTIONS_MAX}");
@@ -103,7 +103,7 @@ impl ClientLimits {
             bail!("syn-ack-retries: at most {SYN_ACK_RETRIES_MAX}");
         }
         let span = |given: Option<Span>, default: Duration| given.map_or(default, |span| span.0);
-        Ok(ClientLimits {
+        Ok(Self {
             connections,
             half_open,
             syn_ack_retries,
@@ -119,7 +119,7 @@ impl ClientLimits {
     }
 
     /// As the card wants it.
-    pub fn patience(&self) -> Patience {
+    pub(crate) fn patience(&self) -> Patience {
         Patience {
             read: ReadRules {
                 bytes_per_second: self.read_rate,

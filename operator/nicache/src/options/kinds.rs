@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// `--port`: by what the card is on an existing interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PortKind {
+pub(crate) enum PortKind {
     /// What works on every Ethernet: packet sockets.
     Auto,
     /// Packet sockets with virtio-net headers: super-frames, on any Ethernet.
@@ -18,10 +18,10 @@ pub enum PortKind {
 
 impl PortKind {
     /// What a card of so many queues receives by.
-    pub fn of_card(self, queues: u16) -> CardPort {
+    pub(crate) fn of_card(self, queues: u16) -> CardPort {
         match self {
-            PortKind::Auto | PortKind::Packet => CardPort::Packet,
-            PortKind::Xdp => CardPort::Xdp { queues: queues.into() },
+            Self::Auto | Self::Packet => CardPort::Packet,
+            Self::Xdp => CardPort::Xdp { queues: queues.into() },
         }
     }
 }
@@ -29,7 +29,7 @@ impl PortKind {
 /// Who completes the TCP handshake with a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HandshakeKind {
+pub(crate) enum HandshakeKind {
     /// The server; the card takes over at the first hit.
     PassThrough,
     /// The card.
@@ -39,7 +39,7 @@ pub enum HandshakeKind {
 /// Who watches what the server looks at, and who changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum WatchKind {
+pub(crate) enum WatchKind {
     /// The kernel: sees every program.
     Kernel,
     /// A library in the server's programs: sees these.
@@ -49,7 +49,7 @@ pub enum WatchKind {
 /// When a PHP-FPM that was started before nicache is reloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ReloadPhp {
+pub(crate) enum ReloadPhp {
     /// At the first moment at which it has no request.
     Idle,
     /// By nicache never: its pages are kept once somebody else has reloaded it.

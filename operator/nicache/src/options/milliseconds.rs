@@ -9,15 +9,15 @@ use std::time::Duration;
 pub struct Milliseconds(pub u64);
 
 impl From<Milliseconds> for Duration {
-    fn from(time: Milliseconds) -> Duration {
-        Duration::from_millis(time.0)
+    fn from(time: Milliseconds) -> Self {
+        Self::from_millis(time.0)
     }
 }
 
 impl FromStr for Milliseconds {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Milliseconds, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
         let parse = |(unit, factor): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor);
         let value = if text == "0" { Some(0) } else { units.into_iter().find_map(parse) };

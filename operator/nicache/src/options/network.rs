@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// An address with the length of its network's prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
+pub(crate) struct Network {
     /// The address.
     pub address: IpAddr,
     /// Bits that all in the network have in common.
@@ -16,12 +16,12 @@ pub struct Network {
 impl FromStr for Network {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Network, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let parse = || {
             let (address, prefix) = text.split_once('/')?;
             let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
             let most = if address.is_ipv4() { 32 } else { 128 };
-            (prefix <= most && !address.is_unspecified()).then_some(Network { address, prefix })
+            (prefix <= most && !address.is_unspecified()).then_some(Self { address, prefix })
         };
         parse().ok_or_else(|| {
             format!("`{text}` is no address with a prefix; write for example 192.0.2.10/24 or 2001:db8::10/64")
@@ -37,35 +37,35 @@ impl fmt::Display for Network {
 
 /// A /30 IPv4 network: gateway (this machine) and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subnet {
+pub(crate) struct Subnet {
     network: Ipv4Addr,
 }
 
 impl Subnet {
     /// Prefix length of every such network.
-    pub const PREFIX: u8 = 30;
+    pub(crate) const PREFIX: u8 = 30;
 
     /// Prefix length of [`server6`](Subnet::server6)'s network.
-    pub const PREFIX6: u8 = 64;
+    pub(crate) const PREFIX6: u8 = 64;
 
     /// 10.N.0.0/30.
-    pub const fn ten(n: u8) -> Subnet {
-        Subnet { network: Ipv4Addr::new(10, n, 0, 0) }
+    pub(crate) const fn ten(n: u8) -> Self {
+        Self { network: Ipv4Addr::new(10, n, 0, 0) }
     }
 
     /// Network address.
-    pub const fn network(self) -> Ipv4Addr {
+    pub(crate) const fn network(self) -> Ipv4Addr {
         self.network
     }
 
     /// This machine's address, the server's default route.
-    pub fn gateway(self) -> Ipv4Addr {
+    pub(crate) fn gateway(self) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.network) + 1)
     }
 
     /// The address of the card's own client, on this machine: one of the range that is set aside for measurements between networks (RFC
     /// 2544), so that no client has it. What a page says to this address and to another client, it says to everybody.
-    pub fn rechecker(self) -> Ipv4Addr {
+    pub(crate) fn rechecker(self) -> Ipv4Addr {
         let [_, second, third, fourth] = self.network.octets();
         Ipv4Addr::new(198, 18, second ^ third, fourth | 1)
     }
@@ -77,19 +77,19 @@ impl Subnet {
     }
 
     /// This machine's IPv6 address there, the server's default route.
-    pub fn gateway6(self) -> Ipv6Addr {
+    pub(crate) fn gateway6(self) -> Ipv6Addr {
         let [a, b, c, d] = self.network6();
         Ipv6Addr::new(a, b, c, d, 0, 0, 0, 1)
     }
 
     /// The server's IPv6 address.
-    pub fn server6(self) -> Ipv6Addr {
+    pub(crate) fn server6(self) -> Ipv6Addr {
         let [a, b, c, d] = self.network6();
         Ipv6Addr::new(a, b, c, d, 0, 0, 0, 2)
     }
 
     /// The server's address.
-    pub fn server(self) -> Ipv4Addr {
+    pub(crate) fn server(self) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.network) + 2)
     }
 }
@@ -97,11 +97,11 @@ impl Subnet {
 impl FromStr for Subnet {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Subnet, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let network: Option<Ipv4Addr> = text.strip_suffix("/30").and_then(|ip| ip.parse().ok());
         match network {
             Some(network) if u32::from(network) & 3 == 0 && !network.is_loopback() && !network.is_multicast() => {
-                Ok(Subnet { network })
+                Ok(Self { network })
             }
             _ => Err(format!("`{text}` is no /30 network; write for example 10.77.0.0/30")),
         }

@@ -10,7 +10,7 @@ use nicache_initiator::TargetUrl;
 use super::{AdminAddress, LogFormat, Milliseconds, Size};
 
 /// What the help ends with.
-pub const NFS_EXAMPLES: &str = "Examples:
+pub(crate) const NFS_EXAMPLES: &str = "Examples:
   sudo nicache nfs --demo
   sudo nicache nfs iscsi://10.0.0.5/iqn.2026-11.com.example:disk/1 --mkfs --export '/data 10.0.0.0/8(rw)'
   sudo nicache nfs iscsi://10.0.0.5,10.0.1.5/iqn.2026-11.com.example:disk/1 --chap /etc/nicache/chap \\
@@ -30,7 +30,7 @@ After a crash, start it again: what COMMIT has acknowledged is there, and client
 
 /// Settings of `nicache nfs`.
 #[derive(Debug, Clone, Args)]
-pub struct NfsOptions {
+pub(crate) struct NfsOptions {
     /// The logical unit: iscsi://HOST[:PORT][,HOST[:PORT]...]/IQN/LUN. With several portals, another one is tried when one is away
     #[arg(value_name = "UNIT", required_unless_present_any = ["demo", "discover"])]
     pub unit: Option<TargetUrl>,

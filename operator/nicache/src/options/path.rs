@@ -35,7 +35,7 @@ const NEVER_MASKED: [&str; 15] = [
 /// One `[[path]]`: for which requests, and what is different there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct PathOptions {
+pub(crate) struct PathOptions {
     /// The path, `*` standing for anything; path and query if it contains a `?`. The first of all patterns that matches counts.
     pub pattern: String,
     /// Only for requests to this host.
@@ -72,13 +72,13 @@ pub struct PathOptions {
 
 impl PathOptions {
     /// For the parser of requests.
-    pub fn pattern(&self) -> Result<PathPattern> {
+    pub(crate) fn pattern(&self) -> Result<PathPattern> {
         let pattern = PathPattern::new(&self.pattern, self.host.as_deref());
         pattern.with_context(|| format!("path: `{}`", self.pattern))
     }
 
     /// For the card. `general` is what is said for all paths.
-    pub fn settings(&self, general: Rechecks) -> Result<PathSettings> {
+    pub(crate) fn settings(&self, general: Rechecks) -> Result<PathSettings> {
         let own = self.rechecks(general);
         let masks = Masks::new(&self.masks).with_context(|| format!("path `{}`: masks", self.pattern))?;
         Ok(PathSettings {
@@ -93,7 +93,7 @@ impl PathOptions {
     }
 
     /// How old what nobody can see may be here.
-    pub fn rechecks(&self, general: Rechecks) -> Rechecks {
+    pub(crate) fn rechecks(&self, general: Rechecks) -> Rechecks {
         Rechecks { first: self.recheck.unwrap_or(general.first), most: self.recheck_max.unwrap_or(general.most) }
     }
 
@@ -149,7 +149,7 @@ impl PathOptions {
 }
 
 /// Checks all of them, each by itself and beside the others.
-pub fn check(paths: &[PathOptions], general: Rechecks) -> Result<()> {
+pub(super) fn check(paths: &[PathOptions], general: Rechecks) -> Result<()> {
     for (number, path) in paths.iter().enumerate() {
         path.check(general)?;
         if paths[..number].iter().any(|earlier| (&earlier.pattern, &earlier.host) == (&path.pattern, &path.host)) {
@@ -166,7 +166,7 @@ impl FromStr for PathOptions {
     type Err = String;
 
     /// An inline table of TOML, without its braces.
-    fn from_str(text: &str) -> Result<PathOptions, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Wrapped {
             path: PathOptions,

@@ -16,7 +16,7 @@ use super::{
 
 /// What `run` does, with nothing left open but what only the machine can tell.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RunPlan {
+pub(crate) struct RunPlan {
     pub memory_bytes: u64,
     pub policy: PolicyKind,
     pub handshake: HandshakeKind,
@@ -59,7 +59,7 @@ pub struct RunPlan {
 
 /// `run --wire`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WireOptions {
+pub(crate) struct WireOptions {
     /// The interface.
     pub interface: String,
     /// The server's addresses.
@@ -72,7 +72,7 @@ pub struct WireOptions {
 
 /// What `attach` does.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AttachPlan {
+pub(crate) struct AttachPlan {
     /// Toward the clients.
     pub wire: String,
     /// Toward the server.
@@ -87,7 +87,7 @@ pub struct AttachPlan {
 
 impl RunOptions {
     /// Reads the file named by `--config`, lets the flags win, applies defaults and checks every value.
-    pub fn resolve(self) -> Result<RunPlan> {
+    pub(crate) fn resolve(self) -> Result<RunPlan> {
         let merged = self.merged()?;
         if merged.host.is_some() || merged.server_pid.is_some() {
             bail!("host, server-pid: belong to `nicache attach`, which stands in front of a server that runs");
@@ -116,7 +116,7 @@ impl RunOptions {
         Ok(RunPlan { wire, ..merged.checked()? })
     }
 
-    fn merged(self) -> Result<RunOptions> {
+    fn merged(self) -> Result<Self> {
         let merged = match &self.config {
             None => self,
             Some(path) => Self::from_file(path)?.overlaid_with(&self)?,
@@ -128,7 +128,7 @@ impl RunOptions {
     ///
     /// # Errors
     /// As `resolve`; and what belongs to a server that is started is refused.
-    pub fn resolve_attach(self) -> Result<AttachPlan> {
+    pub(crate) fn resolve_attach(self) -> Result<AttachPlan> {
         let merged = self.merged()?;
         let (wire, host, server_pid) = (merged.wire.clone(), merged.host.clone(), merged.server_pid);
         let port = merged.port.unwrap_or(PortKind::Auto);
@@ -162,13 +162,13 @@ impl RunOptions {
         Ok(AttachPlan { wire, host, port, server_pid, run: plan })
     }
 
-    fn from_file(path: &Path) -> Result<RunOptions> {
+    fn from_file(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
         toml::from_str(&text).with_context(|| format!("in the configuration file {}", path.display()))
     }
 
-    pub(super) fn overlaid_with(&self, flags: &RunOptions) -> Result<RunOptions> {
+    pub(super) fn overlaid_with(&self, flags: &Self) -> Result<Self> {
         let mut table = toml::Table::try_from(self)?;
         table.extend(toml::Table::try_from(flags)?);
         Ok(table.try_into()?)

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// A port of the server offered at an address of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Publish {
+pub(crate) struct Publish {
     /// Where clients connect.
     pub address: SocketAddr,
     /// The server's port; `None`: the first HTTP port.
@@ -16,7 +16,7 @@ pub struct Publish {
 impl FromStr for Publish {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Publish, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
                 "`{text}` is not ADDR:PORT or ADDR:PORT:SERVERPORT: 0.0.0.0 means all IPv4 addresses, and IPv6 addresses are in brackets, as in [::]:80"
@@ -37,7 +37,7 @@ impl FromStr for Publish {
             None => (ports, None),
             Some((outer, inner)) => (outer, Some(port(inner).ok_or_else(wrong)?)),
         };
-        Ok(Publish { address: SocketAddr::new(ip, port(outer).ok_or_else(wrong)?), server_port })
+        Ok(Self { address: SocketAddr::new(ip, port(outer).ok_or_else(wrong)?), server_port })
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Milliseconds, RECHECK_DEFAULT};
 
 /// `recheck` and `recheck-max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rechecks {
+pub(crate) struct Rechecks {
     /// At first; 0: only files are kept.
     pub first: Milliseconds,
     /// As it is earned, at most. If `first` is more, that counts.
@@ -16,12 +16,12 @@ pub struct Rechecks {
 
 impl Rechecks {
     /// Are replies kept that the server computed?
-    pub fn wants_computed(self) -> bool {
+    pub(crate) fn wants_computed(self) -> bool {
         self.first.0 > 0
     }
 
     /// For the card. Files have a T, too, where nothing else is kept.
-    pub fn bounds(self) -> AgeBounds {
+    pub(crate) fn bounds(self) -> AgeBounds {
         let first = if self.wants_computed() { self.first } else { RECHECK_DEFAULT };
         AgeBounds { first: first.into(), most: self.most.max(first).into() }
     }

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 /// A database on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoteDatabase {
+pub(crate) struct RemoteDatabase {
     /// What is spoken there.
     pub protocol: Protocol,
     /// Where the server finds it.
@@ -22,7 +22,7 @@ pub struct RemoteDatabase {
 
 /// How a relay is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Relay {
+pub(crate) enum Relay {
     /// At its own address.
     Direct(SocketAddr),
     /// On a bus.
@@ -31,18 +31,18 @@ pub enum Relay {
 
 /// Servers of NATS and a relay's name there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BusAddress(pub nicache_relay::Bus);
+pub(crate) struct BusAddress(pub nicache_relay::Bus);
 
 impl FromStr for BusAddress {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<BusAddress, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let parsed = text.rsplit_once('/').filter(|(servers, name)| {
             let is_url = servers.starts_with("nats://") || servers.starts_with("tls://");
             is_url && servers.len() > "nats://".len() && nicache_relay::Bus::is_name(name)
         });
         let (servers, name) = parsed.ok_or_else(|| format!("`{text}` is not nats://HOST:PORT/NAME"))?;
-        Ok(BusAddress(nicache_relay::Bus { servers: servers.to_owned(), name: name.to_owned() }))
+        Ok(Self(nicache_relay::Bus { servers: servers.to_owned(), name: name.to_owned() }))
     }
 }
 
@@ -62,10 +62,10 @@ pub enum Protocol {
 }
 
 impl From<Protocol> for nicache_sql::Dialect {
-    fn from(protocol: Protocol) -> nicache_sql::Dialect {
+    fn from(protocol: Protocol) -> Self {
         match protocol {
-            Protocol::Mysql => nicache_sql::Dialect::MySql,
-            Protocol::Postgres => nicache_sql::Dialect::Postgres,
+            Protocol::Mysql => Self::MySql,
+            Protocol::Postgres => Self::Postgres,
         }
     }
 }
@@ -73,7 +73,7 @@ impl From<Protocol> for nicache_sql::Dialect {
 impl FromStr for RemoteDatabase {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<RemoteDatabase, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |what: &str| {
             format!(
                 "`{text}`: {what}; write for example mysql://10.0.0.5:3306,relay=10.0.0.5:7400,key=/etc/nicache/key"
@@ -103,7 +103,7 @@ impl FromStr for RemoteDatabase {
         }
         let relay = relay.ok_or_else(|| wrong("relay= (or nats=) is missing"))?;
         let key = key.ok_or_else(|| wrong("key= is missing"))?;
-        Ok(RemoteDatabase { protocol, address, relay, key })
+        Ok(Self { protocol, address, relay, key })
     }
 }
 

@@ -11,7 +11,7 @@ use super::{AdminAddress, LogFormat, PolicyKind, Publish, Size, Subnet};
 
 /// Settings of `nicache serve`.
 #[derive(Debug, Clone, Args)]
-pub struct ServeOptions {
+pub(crate) struct ServeOptions {
     /// The folder whose files are served. Only what everybody may read is; neither `..` nor a link leads out of it
     #[arg(value_name = "DIR")]
     pub root: PathBuf,
@@ -103,7 +103,7 @@ pub struct ServeOptions {
 
 /// Something that is served live.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveOption {
+pub(crate) struct LiveOption {
     /// The path by which it is asked for; `None`: the name of the file, or where it is in the folder.
     pub path: Option<String>,
     /// The FIFO or the playlist.
@@ -113,7 +113,7 @@ pub struct LiveOption {
 impl FromStr for LiveOption {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<LiveOption, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let (path, file) = match text.split_once('=') {
             Some((path, file)) if path.starts_with('/') && !path.ends_with('/') => (Some(path.to_owned()), file),
             Some(_) => return Err(format!("`{text}`: write /NAME=FILE, where /NAME is what viewers ask for")),
@@ -122,14 +122,14 @@ impl FromStr for LiveOption {
         if file.is_empty() {
             return Err(format!("`{text}` names no file"));
         }
-        Ok(LiveOption { path, file: file.into() })
+        Ok(Self { path, file: file.into() })
     }
 }
 
 /// When an outdated block goes (Kim et al. 2002, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CoherenceKind {
+pub(crate) enum CoherenceKind {
     /// When it is looked for.
     Lazy,
     /// At once.
@@ -141,7 +141,7 @@ pub enum CoherenceKind {
 /// Who cuts content into segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SegmentationKind {
+pub(crate) enum SegmentationKind {
     /// The card.
     Card,
     /// The host.
@@ -151,7 +151,7 @@ pub enum SegmentationKind {
 /// By which card a client is served (Kim et al. 2002, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum RouteKind {
+pub(crate) enum RouteKind {
     /// The one that it came by.
     Fixed,
     /// The one that has most of what it asks for first.

@@ -20,7 +20,7 @@ use crate::control::run_folder;
 
 /// What is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IpVersion {
+pub(super) enum IpVersion {
     /// IPv4.
     V4,
     /// IPv6.
@@ -31,22 +31,22 @@ impl IpVersion {
     /// Beginning of the names of files.
     fn prefix(self) -> &'static str {
         match self {
-            IpVersion::V4 => "forwarding4.",
-            IpVersion::V6 => "forwarding6.",
+            Self::V4 => "forwarding4.",
+            Self::V6 => "forwarding6.",
         }
     }
 
     fn setting(self) -> &'static str {
         match self {
-            IpVersion::V4 => "net/ipv4/ip_forward",
-            IpVersion::V6 => "net/ipv6/conf/all/forwarding",
+            Self::V4 => "net/ipv4/ip_forward",
+            Self::V6 => "net/ipv6/conf/all/forwarding",
         }
     }
 
     /// What is to be set, in this order, where it is something else now.
     fn wanted(self) -> Vec<(String, &'static str)> {
         let mut wanted = Vec::new();
-        if self == IpVersion::V6 {
+        if self == Self::V6 {
             let interfaces = std::fs::read_dir("/proc/sys/net/ipv6/conf").into_iter().flatten().flatten();
             let names = interfaces.map(|entry| entry.file_name().to_string_lossy().into_owned());
             let accepts =
@@ -65,14 +65,14 @@ fn value_of(setting: &str) -> Result<String> {
 
 /// A claim to forwarding; dropping the last one restores the setting.
 #[derive(Debug)]
-pub struct Forwarding {
+pub(super) struct Forwarding {
     version: IpVersion,
     file: File,
 }
 
 impl Forwarding {
     /// Switches forwarding on.
-    pub fn switch_on(version: IpVersion) -> Result<Forwarding> {
+    pub(super) fn switch_on(version: IpVersion) -> Result<Self> {
         let netns = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
         let path = run_folder().join(format!("{}{netns}", version.prefix()));
         remove_leftovers(&path, version.prefix());
@@ -96,7 +96,7 @@ impl Forwarding {
             let setting = version.setting().replace('/', ".");
             tracing::info!("switched on {setting}; it goes off again with the last nicache that needs it");
         }
-        Ok(Forwarding { version, file })
+        Ok(Self { version, file })
     }
 
     fn restore(&mut self) -> Result<()> {

@@ -21,7 +21,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running `nft` that owns the table. Dropping it removes the table.
 #[derive(Debug)]
-pub struct Nft {
+pub(crate) struct Nft {
     process: Child,
     pidfd: OwnedFd,
     input: Option<ChildStdin>,
@@ -29,17 +29,17 @@ pub struct Nft {
 
 impl Nft {
     /// Starts `nft`, gives it the rules and waits until they are in force.
-    pub fn start(scene: &Scene<'_>) -> Result<Nft> {
+    pub(crate) fn start(scene: &Scene<'_>) -> Result<Self> {
         let name = table_name(scene.interface);
         // A kernel without translation of IPv6 is asked for it only where it is needed.
         if scene.mappings.iter().any(|mapping| mapping.address.is_ipv6()) {
-            return Nft::own(&format!("{}; {}", rules(scene), rules6(scene)), &format!("ip6 {name}"));
+            return Self::own(&format!("{}; {}", rules(scene), rules6(scene)), &format!("ip6 {name}"));
         }
-        Nft::own(&rules(scene), &format!("ip {name}"))
+        Self::own(&rules(scene), &format!("ip {name}"))
     }
 
     /// The same with the rules of a table, in one line, and the table's family and name. It is the table of the calling thread's network namespace.
-    pub fn own(rules: &str, table: &str) -> Result<Nft> {
+    pub(crate) fn own(rules: &str, table: &str) -> Result<Self> {
         let spawned = Command::new("nft")
             .arg("-i")
             .stdin(Stdio::piped())
@@ -59,14 +59,14 @@ impl Nft {
         let (lines, output) = mpsc::channel();
         forward_lines(process.stdout.take().context("nft has no output")?, lines.clone());
         forward_lines(process.stderr.take().context("nft has no output")?, lines);
-        let mut nft = Nft { process, pidfd, input };
+        let mut nft = Self { process, pidfd, input };
         nft.command(rules)?;
         nft.confirm(&output, table)?;
         Ok(nft)
     }
 
     /// Whether the process is gone, and the rules with it.
-    pub fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))
     }
 

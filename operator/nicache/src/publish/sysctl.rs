@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 
 /// Writes a kernel setting of the calling thread's network namespace.
-pub fn set_sysctl(name: &str, value: &str) -> Result<()> {
+pub(super) fn set_sysctl(name: &str, value: &str) -> Result<()> {
     let path = format!("/proc/sys/{name}");
     match std::fs::write(&path, value) {
         Ok(()) => Ok(()),

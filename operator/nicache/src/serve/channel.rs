@@ -11,16 +11,16 @@ use crate::setup::receive_message;
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Inbox(OwnedFd);
+pub(crate) struct Inbox(OwnedFd);
 
 impl Inbox {
     /// Of a socket.
-    pub fn new(socket: OwnedFd) -> Inbox {
-        Inbox(socket)
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self(socket)
     }
 
     /// Readable when there is a message.
-    pub fn socket(&self) -> BorrowedFd<'_> {
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
@@ -28,7 +28,7 @@ impl Inbox {
     ///
     /// # Errors
     /// The supervisor is gone, or sent what it never sends.
-    pub fn take<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>> {
+    pub(crate) fn take<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>> {
         match wait(&[self.0.as_fd()], Some(Duration::ZERO))? {
             Wake::TimedOut => Ok(None),
             _ => receive_message(&self.0)?.context("the supervisor is gone").map(Some),
@@ -39,7 +39,7 @@ impl Inbox {
     ///
     /// # Errors
     /// It sent what it never sends.
-    pub fn wait<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>> {
+    pub(crate) fn wait<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>> {
         receive_message(&self.0)
     }
 }

@@ -28,7 +28,7 @@ use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
 const TURNS_PER_LOOK: u32 = 256;
 
 /// Settings of the service; the supervisor lays out host memory by them, too.
-pub fn service_config(setup: &HostSetup, secret: [u8; 16]) -> ServiceConfig {
+pub(crate) fn service_config(setup: &HostSetup, secret: [u8; 16]) -> ServiceConfig {
     ServiceConfig {
         ports: setup.ports.clone(),
         connections: setup.connections as usize,
@@ -50,7 +50,7 @@ pub fn service_config(setup: &HostSetup, secret: [u8; 16]) -> ServiceConfig {
 }
 
 /// Serves until the supervisor is gone.
-pub fn execute() -> Result<ExitCode> {
+pub(crate) fn execute() -> Result<ExitCode> {
     let (setup, files, socket) = child_start::<HostSetup>(c"nicache-host")?;
     logs::start(setup.log_format);
     go_first(CARD_NICENESS);

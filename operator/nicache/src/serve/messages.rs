@@ -16,7 +16,7 @@ use crate::options::{CoherenceKind, LogFormat, PolicyKind, RouteKind, Segmentati
 
 /// Setup of a card. Attached: the TAP queue, or `packet_ports` packet sockets; with `bus`, the bus's clock; then what [`ToFirmware::Attach`] has.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct FirmwareSetup {
+pub(crate) struct FirmwareSetup {
     /// Form of log lines.
     pub log_format: LogFormat,
     /// Its number.
@@ -33,7 +33,7 @@ pub struct FirmwareSetup {
 /// Supervisor to card.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ToFirmware {
+pub(crate) enum ToFirmware {
     /// A new attachment. Attached: host memory, then the three files of the attachment.
     Attach,
 }
@@ -41,7 +41,7 @@ pub enum ToFirmware {
 /// Card to supervisor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum FromFirmware {
+pub(crate) enum FromFirmware {
     /// The attachment is in use.
     Ready,
     /// The host is broken; another attachment is needed.
@@ -50,7 +50,7 @@ pub enum FromFirmware {
 
 /// A card, as the host is told of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CardAddress {
+pub(crate) struct CardAddress {
     /// The host's MAC address on its wire.
     pub mac: [u8; 6],
     /// The host's address there.
@@ -61,7 +61,7 @@ pub struct CardAddress {
 
 /// Something that is served live.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LivePath {
+pub(crate) struct LivePath {
     /// By which it is asked for.
     pub path: String,
     /// A FIFO, attached; else a playlist below the folder.
@@ -71,7 +71,7 @@ pub struct LivePath {
 /// Setup of the host. Attached: host memory; the FIFOs of `live` in order; with `witness_files`, these: control page, revision words, and links, which only
 /// need to stay open. Cards are attached afterwards.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HostSetup {
+pub(crate) struct HostSetup {
     /// Form of log lines.
     pub log_format: LogFormat,
     /// The folder that is served.
@@ -108,7 +108,7 @@ pub struct HostSetup {
 
 /// File systems whose every change the kernel witness sees.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct WatchedFileSystems {
+pub(crate) struct WatchedFileSystems {
     /// ext4, ext3 and ext2.
     pub ext4: bool,
     /// XFS.
@@ -121,14 +121,14 @@ pub struct WatchedFileSystems {
 
 impl WatchedFileSystems {
     /// Those of a witness that is loaded.
-    pub fn of(coverage: &Coverage) -> WatchedFileSystems {
+    pub(crate) fn of(coverage: &Coverage) -> Self {
         let &Coverage { ext4, xfs, btrfs, tmpfs, .. } = coverage;
-        WatchedFileSystems { ext4, xfs, btrfs, tmpfs }
+        Self { ext4, xfs, btrfs, tmpfs }
     }
 
     /// As one who looks at files wants it.
-    pub fn coverage(self) -> Coverage {
-        let WatchedFileSystems { ext4, xfs, btrfs, tmpfs } = self;
+    pub(crate) fn coverage(self) -> Coverage {
+        let Self { ext4, xfs, btrfs, tmpfs } = self;
         Coverage { ext4, xfs, btrfs, tmpfs, ..Coverage::default() }
     }
 }
@@ -136,7 +136,7 @@ impl WatchedFileSystems {
 /// Supervisor to host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ToHost {
+pub(crate) enum ToHost {
     /// A card is there anew. Attached: the three files of the attachment.
     Attach {
         /// Its number.
@@ -154,7 +154,7 @@ pub enum ToHost {
 /// Host to supervisor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum FromHost {
+pub(crate) enum FromHost {
     /// Requests are answered as soon as there is a card.
     Ready,
     /// A card is broken; another attachment is needed.
@@ -201,7 +201,7 @@ fn lists() -> [&'static [Counter]; 5] {
 }
 
 /// What a counter of a host is.
-pub fn describe(name: &str) -> Option<Description> {
+pub(crate) fn describe(name: &str) -> Option<Description> {
     Counter::find(&lists(), name).map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
 }
 

@@ -14,14 +14,14 @@
 //! Card and host share what the supervisor has made for them and nothing else: host memory, and an attachment for each card. Whoever ends is started again with a new
 //! attachment, which the other side is given, too. A host that ends takes its connections with it; a card that ends does not.
 
-pub mod channel;
-pub mod firmware;
-pub mod host;
-pub mod messages;
-pub mod report;
+pub(crate) mod channel;
+pub(crate) mod firmware;
+pub(crate) mod host;
+pub(crate) mod messages;
+pub(crate) mod report;
 mod sampler;
 mod shared;
-pub mod status;
+pub(crate) mod status;
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -70,7 +70,7 @@ const RESTARTS_MAX: usize = 20;
 const RESTARTS_IN: Duration = Duration::from_secs(10);
 
 /// Serves until Ctrl-C or SIGTERM; the status for the shell.
-pub fn run(options: &ServeOptions) -> Result<ExitCode> {
+pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     logs::start(options.log_format);
     check_privilege("serve")?;
     let root = std::path::absolute(&options.root)?;
@@ -119,7 +119,7 @@ struct Serving<'a> {
 }
 
 impl<'a> Serving<'a> {
-    fn start(options: &'a ServeOptions, root: Vec<u8>) -> Result<Serving<'a>> {
+    fn start(options: &'a ServeOptions, root: Vec<u8>) -> Result<Self> {
         let cache_bytes = u32::try_from(options.memory.0).context("--memory: a card has less than 4G for blocks")?;
         let pages = u32::try_from(options.page_cache.0 / BLOCK_BYTES).context("--page-cache is too large")?;
         if pages < 256 {

@@ -19,7 +19,7 @@ const FRESH: Duration = SAMPLE_INTERVAL.checked_div(2).expect("2 is not 0");
 
 /// Takes samples of a host and its cards.
 #[derive(Debug)]
-pub struct Sampler {
+pub(crate) struct Sampler {
     shared: Arc<Shared>,
     started: Instant,
     last: Mutex<Option<(Instant, Arc<Sample>)>>,
@@ -27,15 +27,15 @@ pub struct Sampler {
 
 impl Sampler {
     /// For those who answer through `shared`.
-    pub fn new(shared: Arc<Shared>, started: Instant) -> Sampler {
-        Sampler { shared, started, last: Mutex::new(None) }
+    pub(crate) fn new(shared: Arc<Shared>, started: Instant) -> Self {
+        Self { shared, started, last: Mutex::new(None) }
     }
 
     /// A sample of about now.
     ///
     /// # Errors
     /// The host does not answer.
-    pub fn take(&self) -> Result<Arc<Sample>> {
+    pub(crate) fn take(&self) -> Result<Arc<Sample>> {
         let mut last = self.last.lock().expect("no holder of this lock panics");
         if let Some((at, sample)) = &*last
             && at.elapsed() < FRESH

@@ -15,7 +15,7 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the supervisor's loop and the thread of the control socket share.
 #[derive(Debug)]
-pub struct Shared {
+pub(crate) struct Shared {
     status: Mutex<ServeStatus>,
     answered: Condvar,
     number: AtomicU64,
@@ -25,8 +25,8 @@ pub struct Shared {
 }
 
 impl Default for Shared {
-    fn default() -> Shared {
-        Shared {
+    fn default() -> Self {
+        Self {
             status: Mutex::default(),
             answered: Condvar::new(),
             number: AtomicU64::new(0),
@@ -46,7 +46,7 @@ impl AsFd for Shared {
 
 impl Shared {
     /// What is known so far.
-    pub fn get(&self, started: Instant) -> ServeStatus {
+    pub(crate) fn get(&self, started: Instant) -> ServeStatus {
         let mut status = self.status.lock().expect("no holder of this lock panics").clone();
         status.uptime_s = started.elapsed().as_secs();
         status.restarts = self.restarts.load(Ordering::Relaxed);
@@ -54,24 +54,24 @@ impl Shared {
     }
 
     /// What does not change.
-    pub fn set(&self, status: ServeStatus) {
+    pub(crate) fn set(&self, status: ServeStatus) {
         *self.status.lock().expect("no holder of this lock panics") = status;
     }
 
     /// The host has answered.
-    pub fn answer(&self, status: ServeStatus) {
+    pub(crate) fn answer(&self, status: ServeStatus) {
         self.set(status);
         self.number.fetch_add(1, Ordering::Release);
         self.answered.notify_all();
     }
 
     /// Something was started again.
-    pub fn count_restart(&self) {
+    pub(crate) fn count_restart(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether somebody wants to know, once.
-    pub fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.bell.hear();
         self.wanted.swap(false, Ordering::AcqRel)
     }
@@ -80,7 +80,7 @@ impl Shared {
     ///
     /// # Errors
     /// There is none in time.
-    pub fn ask(&self, started: Instant) -> Result<ServeStatus> {
+    pub(crate) fn ask(&self, started: Instant) -> Result<ServeStatus> {
         let before = self.number.load(Ordering::Acquire);
         self.wanted.store(true, Ordering::Release);
         self.bell.ring();

@@ -16,7 +16,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A bound control socket; its file goes with it.
 #[derive(Debug)]
-pub struct StatusServer {
+pub(crate) struct StatusServer {
     path: PathBuf,
     listener: UnixListener,
 }
@@ -26,19 +26,19 @@ impl StatusServer {
     ///
     /// # Errors
     /// What the system says.
-    pub fn bind(path: &Path) -> Result<StatusServer> {
+    pub(crate) fn bind(path: &Path) -> Result<Self> {
         let _ = std::fs::remove_file(path);
         let listener =
             UnixListener::bind(path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(StatusServer { path: path.to_owned(), listener })
+        Ok(Self { path: path.to_owned(), listener })
     }
 
     /// Answers from a thread until the process ends, one client at a time.
     ///
     /// # Errors
     /// What the system says.
-    pub fn serve(&self, shared: Arc<Shared>, started: Instant, sampler: Arc<Sampler>) -> Result<()> {
+    pub(crate) fn serve(&self, shared: Arc<Shared>, started: Instant, sampler: Arc<Sampler>) -> Result<()> {
         self.answer(move |request| match request {
             Request::Status => shared.ask(started).map(|status| Response::Serve(Box::new(status))),
             Request::Sample => sampler.take().map(|sample| Response::Sample(Box::new((*sample).clone()))),
@@ -50,7 +50,7 @@ impl StatusServer {
     ///
     /// # Errors
     /// What the system says.
-    pub fn answer(&self, answer: impl Fn(Request) -> Result<Response> + Send + 'static) -> Result<()> {
+    pub(crate) fn answer(&self, answer: impl Fn(Request) -> Result<Response> + Send + 'static) -> Result<()> {
         let listener = self.listener.try_clone()?;
         let body = move || {
             for mut client in listener.incoming().flatten() {

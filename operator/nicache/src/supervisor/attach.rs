@@ -36,7 +36,7 @@ use crate::options::AttachPlan;
 use crate::setup::WatchSetup;
 
 /// Runs until a signal.
-pub fn run(plan: &AttachPlan) -> Result<ExitCode> {
+pub(crate) fn run(plan: &AttachPlan) -> Result<ExitCode> {
     logs::start(plan.run.log_format);
     check_privilege("attach")?;
     let signals = Signals::catch()?;
@@ -63,7 +63,7 @@ struct Attached<'a> {
 }
 
 impl<'a> Attached<'a> {
-    fn start(plan: &'a AttachPlan) -> Result<Attached<'a>> {
+    fn start(plan: &'a AttachPlan) -> Result<Self> {
         let started = Instant::now();
         let run = &plan.run;
         let access_log = run.access_log.as_deref().map(AccessLog::open).transpose()?.map(Arc::new);

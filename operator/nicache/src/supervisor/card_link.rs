@@ -17,7 +17,7 @@ type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Answer>>>>;
 
 /// Asks the card.
 #[derive(Debug)]
-pub struct CardLink {
+pub(crate) struct CardLink {
     connection: Mutex<Option<Connection>>,
     next_id: AtomicU64,
     pid: AtomicU32,
@@ -33,8 +33,8 @@ struct Connection {
 
 impl CardLink {
     /// A link to no card yet.
-    pub fn new(access_log: Option<Arc<AccessLog>>) -> CardLink {
-        CardLink {
+    pub(crate) fn new(access_log: Option<Arc<AccessLog>>) -> Self {
+        Self {
             connection: Mutex::new(None),
             next_id: AtomicU64::new(1),
             pid: AtomicU32::new(0),
@@ -44,7 +44,7 @@ impl CardLink {
     }
 
     /// Takes over the socket of a card that has said [`FromCard::Ready`], in place of an earlier one.
-    pub fn connect(&self, socket: OwnedFd, pid: u32) -> Result<()> {
+    pub(crate) fn connect(&self, socket: OwnedFd, pid: u32) -> Result<()> {
         let (socket, waiting) = (Arc::new(socket), Waiting::default());
         let reader = (Arc::clone(&socket), Arc::clone(&waiting), self.access_log.clone());
         let body = move || {
@@ -61,27 +61,27 @@ impl CardLink {
     }
 
     /// The card is gone.
-    pub fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         *self.locked() = None;
     }
 
     /// Process number of the card, or of the last one.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.pid.load(Ordering::Relaxed)
     }
 
     /// How often another card has taken the place of one that ended.
-    pub fn restarts(&self) -> u64 {
+    pub(crate) fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
     }
 
     /// Asks and waits for the answer, at most [`ANSWER_TIMEOUT`].
-    pub fn ask(&self, question: Question) -> Result<Answer> {
+    pub(crate) fn ask(&self, question: Question) -> Result<Answer> {
         self.ask_while(question, ANSWER_TIMEOUT, || false)
     }
 
     /// Asks and waits for the answer: for `step`, and again while `is_patient`.
-    pub fn ask_while(
+    pub(crate) fn ask_while(
         &self,
         question: Question,
         step: Duration,
@@ -119,7 +119,7 @@ impl CardLink {
     }
 
     /// Tells the card something that has no answer.
-    pub fn tell(&self, message: &ToCard) {
+    pub(crate) fn tell(&self, message: &ToCard) {
         if let Some(connection) = &*self.locked() {
             let _ = send_message(&*connection.socket, message, &[]);
         }

@@ -47,7 +47,7 @@ const FLUSH: Duration = Duration::from_millis(500);
 
 /// What a card's process is given beside its setup. It is kept open here, so that interfaces and witness outlive a card.
 #[derive(Debug)]
-pub struct CardFiles {
+pub(super) struct CardFiles {
     /// Between what it stands.
     pub ports: CardPorts,
     /// Of the witness.
@@ -56,7 +56,7 @@ pub struct CardFiles {
 
 /// Between what a card stands.
 #[derive(Debug)]
-pub enum CardPorts {
+pub(super) enum CardPorts {
     /// Queues of TAPs. While there is no card, a thread passes their frames.
     Taps {
         /// Toward the clients.
@@ -72,8 +72,8 @@ impl CardPorts {
     /// As [`PortsSetup`] says.
     fn files(&self, setup: &PortsSetup) -> Result<Vec<BorrowedFd<'_>>> {
         Ok(match self {
-            CardPorts::Taps { wire, host } => wire.iter().chain(host).map(AsFd::as_fd).collect(),
-            CardPorts::Interfaces(standing) => {
+            Self::Taps { wire, host } => wire.iter().chain(host).map(AsFd::as_fd).collect(),
+            Self::Interfaces(standing) => {
                 let SteeringFiles { heartbeat, wire, host, host_queue, first, probe } = standing.steering()?.files();
                 let ProbeFiles { key, filter, inject, drivers: [driver, _] } = probe;
                 let wants_probe = matches!(setup, PortsSetup::Interfaces { probe: Some(_), .. });
@@ -96,7 +96,7 @@ impl CardPorts {
     /// Has frames pass without a card, but not those of connections that are `lost`, from now on until what is returned is dropped.
     fn pass(&self, lost: HashSet<FlowKey>) -> Result<Passing> {
         match self {
-            CardPorts::Taps { wire, host } => {
+            Self::Taps { wire, host } => {
                 let again = |queue: &TapQueue| -> Result<TapQueue> {
                     let file = queue.as_fd().try_clone_to_owned()?;
                     TapQueue::from_owned_fd(file, &TapConfig::default()).context("a TAP queue")
@@ -104,7 +104,7 @@ impl CardPorts {
                 let pairs = wire.iter().zip(host).map(|(wire, host)| Ok((again(wire)?, again(host)?)));
                 Passing::start(pairs.collect::<Result<_>>()?, lost)
             }
-            CardPorts::Interfaces(standing) => {
+            Self::Interfaces(standing) => {
                 let lost = lost.iter().map(|key| Connection {
                     client: SocketAddr::new(key.client.to_ip(), key.client_port),
                     server: SocketAddr::new(key.server.to_ip(), key.server_port),
@@ -122,17 +122,15 @@ impl CardPorts {
     /// Call before a card begins.
     fn begin_term(&self) -> Result<()> {
         match self {
-            CardPorts::Taps { .. } => Ok(()),
-            CardPorts::Interfaces(standing) => {
-                standing.steering()?.begin_term().context("telling the kernel of a new card")
-            }
+            Self::Taps { .. } => Ok(()),
+            Self::Interfaces(standing) => standing.steering()?.begin_term().context("telling the kernel of a new card"),
         }
     }
 }
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct CardUnit {
+pub(super) struct CardUnit {
     /// Of which cards are started.
     program: PathBuf,
     setup: CardSetup,
@@ -186,12 +184,12 @@ struct Bond {
 
 impl CardUnit {
     /// Starts a card and waits until it serves. On interfaces that are there it first finds out whether its way there works, and takes another one if it does not.
-    pub fn start(
+    pub(super) fn start(
         mut setup: CardSetup,
         mut files: CardFiles,
         link: Arc<CardLink>,
         watch: &WatchUnit,
-    ) -> Result<CardUnit> {
+    ) -> Result<Self> {
         let ledger = Window::create("nicache-ledger", ledger_bytes(setup.queues, setup.clients.connections))?;
         let program = PathBuf::from(OWN_PROGRAM);
         let mut is_proven = false;
@@ -230,7 +228,7 @@ impl CardUnit {
         files.ports.begin_term()?;
         send_message(&card.channel, &ToCard::Begin, &[])?;
         let state = serving(card, &link)?;
-        Ok(CardUnit {
+        Ok(Self {
             program,
             setup,
             files,
@@ -246,7 +244,7 @@ impl CardUnit {
     }
 
     /// Readable when something has happened that [`handle`](CardUnit::handle) is for.
-    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let card = match &self.state {
             State::Serving { card, .. } => Some(card.as_fd()),
             State::Starting { card, .. } => Some(card.channel.as_fd()),
@@ -257,7 +255,7 @@ impl CardUnit {
     }
 
     /// When [`handle`](CardUnit::handle) wants to be called at the latest.
-    pub fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         let soon = |pause| Instant::now() + pause;
         let state = match &self.state {
             State::Serving { .. } => None,
@@ -271,7 +269,7 @@ impl CardUnit {
     }
 
     /// Brings card and watcher together, as far as both are there: to be called whenever one of them may have come.
-    pub fn join(&mut self, watch: &WatchUnit) {
+    pub(super) fn join(&mut self, watch: &WatchUnit) {
         if self.files.witness.is_empty() && !watch.witness().is_empty() {
             self.files.witness = Arc::clone(watch.witness());
             self.setup.witness_files = self.files.witness.len();
@@ -292,7 +290,7 @@ impl CardUnit {
 
     /// Has a card of `program` take the place of the one at work, whose connections stay with it until they end. Who asked hears when the other one serves, or why it does not; then
     /// nothing has changed.
-    pub fn upgrade(&mut self, program: &Path, reply: mpsc::Sender<Result<u32>>) {
+    pub(super) fn upgrade(&mut self, program: &Path, reply: mpsc::Sender<Result<u32>>) {
         let spawn = || -> Result<(Child, Bond, Window)> {
             if self.successor.is_some() || !matches!(self.state, State::Serving { .. }) {
                 bail!("a card is being started already: try again");
@@ -313,7 +311,7 @@ impl CardUnit {
     }
 
     /// Looks after the card; does not wait for anything.
-    pub fn handle(&mut self, now: Instant) -> Result<()> {
+    pub(super) fn handle(&mut self, now: Instant) -> Result<()> {
         self.older_cards.retain_mut(|older| matches!(older.card.try_wait(), Ok(None)));
         self.handle_successor();
         match &mut self.state {
@@ -395,7 +393,7 @@ impl CardUnit {
     }
 
     /// Has the card flush its files and end; nobody takes its place.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         if let State::Serving { card, watchdog, .. } =
             std::mem::replace(&mut self.state, State::Waiting { until: Instant::now() + PAUSE_MAX, passing: None })
         {
@@ -460,7 +458,7 @@ impl CardUnit {
 }
 
 /// Has cards of `program` take the place of all; who asked hears of the last one, or of what has failed.
-pub fn upgrade_all(cards: &mut [CardUnit], program: &Path, reply: mpsc::Sender<Result<u32>>) -> Result<()> {
+pub(super) fn upgrade_all(cards: &mut [CardUnit], program: &Path, reply: mpsc::Sender<Result<u32>>) -> Result<()> {
     let (sender, results) = mpsc::channel();
     cards.iter_mut().for_each(|card| card.upgrade(program, sender.clone()));
     drop(sender);

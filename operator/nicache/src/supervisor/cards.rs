@@ -11,36 +11,36 @@ use crate::inquiry::ENTRIES_MAX;
 
 /// The ways to them, at least one; and what is to be said of all.
 #[derive(Debug)]
-pub struct Cards(Vec<Arc<CardLink>>, Mutex<Option<String>>);
+pub(crate) struct Cards(Vec<Arc<CardLink>>, Mutex<Option<String>>);
 
 impl Cards {
     /// The cards behind these links.
-    pub fn new(links: Vec<Arc<CardLink>>) -> Cards {
-        Cards(links, Mutex::new(None))
+    pub(crate) fn new(links: Vec<Arc<CardLink>>) -> Self {
+        Self(links, Mutex::new(None))
     }
 
     /// Why nothing has been kept lately, if so.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         self.1.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Says so from now on.
-    pub fn set_hint(&self, hint: Option<&str>) {
+    pub(crate) fn set_hint(&self, hint: Option<&str>) {
         *self.1.lock().unwrap_or_else(PoisonError::into_inner) = hint.map(str::to_owned);
     }
 
     /// Process numbers.
-    pub fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         self.0.iter().map(|link| link.pid()).collect()
     }
 
     /// How often a card has taken the place of one that ended.
-    pub fn restarts(&self) -> u64 {
+    pub(crate) fn restarts(&self) -> u64 {
         self.0.iter().map(|link| link.restarts()).sum()
     }
 
     /// Asks for the counters.
-    pub fn counters(&self) -> Result<Counters> {
+    pub(crate) fn counters(&self) -> Result<Counters> {
         match self.ask(Question::Counters)? {
             Answer::Counters(counters) => Ok(counters),
             Answer::Refused { reason } => bail!("{reason}"),
@@ -49,7 +49,7 @@ impl Cards {
     }
 
     /// Asks all and puts their answers together. A question that only looks is answered by those that are there; one that does something fails if not all have done it.
-    pub fn ask(&self, question: Question) -> Result<Answer> {
+    pub(crate) fn ask(&self, question: Question) -> Result<Answer> {
         let only_looks =
             !matches!(question, Question::PurgeAll | Question::PurgeTarget { .. } | Question::Bypass { .. });
         let answers = self.0.iter().map(|link| link.ask(question.clone()));

@@ -16,14 +16,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
 
 /// This very program, even if its file has been replaced.
-pub const OWN_PROGRAM: &str = "/proc/self/exe";
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A watcher that has been killed is waited for so long.
 const DETACHING: Duration = Duration::from_secs(1);
 
 /// What a child is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// The card process.
     Card,
     /// The watcher process.
@@ -43,37 +43,37 @@ pub enum Role {
 impl Role {
     fn command(self) -> &'static str {
         match self {
-            Role::Card => "card",
-            Role::Watch => "watch",
-            Role::Server => "server",
-            Role::Guard => "guard",
-            Role::Firmware => "firmware",
-            Role::Host => "host",
-            Role::Forwarder => "forwarder",
+            Self::Card => "card",
+            Self::Watch => "watch",
+            Self::Server => "server",
+            Self::Guard => "guard",
+            Self::Firmware => "firmware",
+            Self::Host => "host",
+            Self::Forwarder => "forwarder",
         }
     }
 
     /// Its own name, as others see it.
     fn name(self) -> &'static str {
-        if self == Role::Guard { "server-guard" } else { "nicache" }
+        if self == Self::Guard { "server-guard" } else { "nicache" }
     }
 
     /// For messages.
-    pub fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
-            Role::Card | Role::Firmware => "the card process",
-            Role::Watch => "the watcher process",
-            Role::Server => "the server",
-            Role::Guard => "the process that ends what is left of the server",
-            Role::Host => "the host process",
-            Role::Forwarder => "the forwarder process",
+            Self::Card | Self::Firmware => "the card process",
+            Self::Watch => "the watcher process",
+            Self::Server => "the server",
+            Self::Guard => "the process that ends what is left of the server",
+            Self::Host => "the host process",
+            Self::Forwarder => "the forwarder process",
         }
     }
 }
 
 /// A running (or ended, not yet dropped) child. Dropping it kills it.
 #[derive(Debug)]
-pub struct Child {
+pub(crate) struct Child {
     /// What it is.
     pub role: Role,
     /// What was started.
@@ -86,12 +86,12 @@ pub struct Child {
 
 impl Child {
     /// Starts a child from the calling thread, which must live at least as long as the child shall.
-    pub fn start(role: Role) -> Result<Child> {
-        Child::start_program(Path::new(OWN_PROGRAM), role)
+    pub(crate) fn start(role: Role) -> Result<Self> {
+        Self::start_program(Path::new(OWN_PROGRAM), role)
     }
 
     /// The same with another nicache than this one.
-    pub fn start_program(program: &Path, role: Role) -> Result<Child> {
+    pub(crate) fn start_program(program: &Path, role: Role) -> Result<Self> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new(program);
         command.arg0(role.name()).arg(role.command()).stdin(Stdio::from(theirs)).process_group(0);
@@ -99,26 +99,26 @@ impl Child {
         let pid = Pid::from_child(&process);
         let pidfd =
             pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a child process (Linux 5.4 is needed)")?;
-        Ok(Child { role, program: program.to_owned(), channel: ours, process, pidfd })
+        Ok(Self { role, program: program.to_owned(), channel: ours, process, pidfd })
     }
 
     /// Process number as this process sees it.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// Sends a signal; nothing happens if the child has ended.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let _ = pidfd_send_signal(&self.pidfd, signal);
     }
 
     /// How it ended, if it has.
-    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()
     }
 
     /// Waits up to `limit` for its end.
-    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    pub(crate) fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         wait_readable(self.pidfd.as_fd(), limit)?;
         self.try_wait()
     }
@@ -150,7 +150,7 @@ impl Drop for Child {
 }
 
 /// Waits until `fd` is readable or closed by the other side. False: the time is up.
-pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + limit;
     loop {
         let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).map_err(io::Error::other)?;
@@ -163,7 +163,7 @@ pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
 }
 
 /// "ended with status 3", "was killed by signal 9".
-pub fn describe(status: ExitStatus) -> String {
+pub(crate) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         // The server's parent reports a signal that ended the server as a shell does.
         (Some(code @ 129..=192), _) => format!("was ended by signal {}", code - 128),

@@ -22,23 +22,23 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A bound control socket; its file goes with it.
 #[derive(Debug)]
-pub struct ControlServer {
+pub(super) struct ControlServer {
     path: PathBuf,
     listener: UnixListener,
 }
 
 impl ControlServer {
     /// Binds the path, replacing what a killed nicache left there: the caller holds the lock on the name, so nobody lives behind it.
-    pub fn bind(path: &Path) -> Result<ControlServer> {
+    pub(super) fn bind(path: &Path) -> Result<Self> {
         let _ = std::fs::remove_file(path);
         let listener =
             UnixListener::bind(path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(ControlServer { path: path.to_owned(), listener })
+        Ok(Self { path: path.to_owned(), listener })
     }
 
     /// Serves from a thread until the process ends, one client at a time. `status`: what does not change.
-    pub fn serve(
+    pub(super) fn serve(
         self,
         status: Status,
         started: Instant,
@@ -46,7 +46,7 @@ impl ControlServer {
         watch: Arc<WatchLink>,
         sampler: Arc<Sampler>,
         desk: OrderDesk,
-    ) -> Result<ControlServer> {
+    ) -> Result<Self> {
         let listener = self.listener.try_clone()?;
         let body = move || {
             for client in listener.incoming().flatten() {

@@ -22,7 +22,7 @@ use crate::setup::{CompanionFailure, GRACE, LastWord, receive_message};
 
 /// Why it is over.
 #[derive(Debug)]
-pub enum End {
+pub(crate) enum End {
     /// Ctrl-C or SIGTERM.
     Asked,
     /// The server ended by itself.
@@ -35,13 +35,13 @@ pub enum End {
 
 /// The signals that the supervisor receives, in order.
 #[derive(Debug)]
-pub struct Signals {
+pub(crate) struct Signals {
     pipes: Vec<(i32, UnixStream)>,
 }
 
 impl Signals {
     /// Catches them from now on.
-    pub fn catch() -> Result<Signals> {
+    pub(crate) fn catch() -> Result<Self> {
         let mut pipes = Vec::new();
         for number in [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2] {
             let (ours, theirs) = UnixStream::pair()?;
@@ -49,16 +49,16 @@ impl Signals {
             signal_hook::low_level::pipe::register(number, theirs)?;
             pipes.push((number, ours));
         }
-        Ok(Signals { pipes })
+        Ok(Self { pipes })
     }
 
     /// Readable when one has arrived.
-    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.pipes.iter().map(|(_, pipe)| pipe.as_fd())
     }
 
     /// Takes one that has arrived.
-    pub fn take(&self) -> Option<i32> {
+    pub(crate) fn take(&self) -> Option<i32> {
         self.pipes.iter().find_map(|(number, pipe)| {
             let mut reader: &UnixStream = pipe;
             matches!(reader.read(&mut [0; 64]), Ok(count) if count > 0).then_some(*number)
@@ -68,7 +68,7 @@ impl Signals {
 
 impl Running<'_> {
     /// Waits for the end, announcing the server once it is ready.
-    pub fn supervise(&mut self, signals: &Signals) -> Result<End> {
+    pub(super) fn supervise(&mut self, signals: &Signals) -> Result<End> {
         self.begin_service()?;
         loop {
             self.wait(signals)?;
@@ -157,7 +157,7 @@ impl Running<'_> {
     }
 
     /// Takes everything down and says why.
-    pub fn stop(&mut self, end: End, signals: &Signals) -> ExitCode {
+    pub(super) fn stop(&mut self, end: End, signals: &Signals) -> ExitCode {
         super::notify::tell("STOPPING=1");
         self.live = None;
         self.admin = None;

@@ -27,14 +27,14 @@ const START: Duration = Duration::from_secs(20);
 
 /// Ends what is left of the server when it is dropped.
 #[derive(Debug)]
-pub struct Guard {
+pub(crate) struct Guard {
     server_netns: u64,
     _process: Child,
 }
 
 impl Guard {
     /// Before the server is started.
-    pub fn start(namespace: &Namespace) -> Result<Guard> {
+    pub(crate) fn start(namespace: &Namespace) -> Result<Self> {
         let process = Child::start(Role::Guard)?;
         let server_netns = namespace.inode();
         // It has the file open, too, so that the number stays this namespace's.
@@ -44,7 +44,7 @@ impl Guard {
         }
         crate::setup::receive_message::<GuardSetup>(&process.channel)?
             .context("the process that ends what is left of the server ended at its start")?;
-        Ok(Guard { server_netns, _process: process })
+        Ok(Self { server_netns, _process: process })
     }
 }
 
@@ -55,7 +55,7 @@ impl Drop for Guard {
 }
 
 /// Kills every process whose network namespace has this number, until there is none.
-pub fn end_all_in(network: u64) {
+pub(crate) fn end_all_in(network: u64) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let own = std::process::id();

@@ -16,7 +16,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 
 /// Follows the counters.
 #[derive(Debug, Default)]
-pub struct Hints {
+pub(crate) struct Hints {
     /// Since when nothing was kept, and the counters then.
     since: Option<(Instant, Counters)>,
     current: Option<String>,
@@ -25,12 +25,12 @@ pub struct Hints {
 
 impl Hints {
     /// What is to be said now; `None` as soon as something is kept.
-    pub fn current(&self) -> Option<&str> {
+    pub(crate) fn current(&self) -> Option<&str> {
         self.current.as_deref()
     }
 
     /// Takes the counters, and returns what is to be written to the log.
-    pub fn handle(&mut self, counters: &Counters, now: Instant) -> Option<String> {
+    pub(crate) fn handle(&mut self, counters: &Counters, now: Instant) -> Option<String> {
         let Some((since, before)) = &self.since else {
             self.since = Some((now, counters.clone()));
             return None;

@@ -21,7 +21,7 @@ const FIRST_NETWORK: u8 = 77;
 
 /// Reservations of one running nicache. Dropping it gives them back.
 #[derive(Debug)]
-pub struct Instance {
+pub(crate) struct Instance {
     /// Name for `status` and the like.
     pub name: String,
     /// Name of the wire TAP.
@@ -35,7 +35,7 @@ pub struct Instance {
 impl Instance {
     /// Reserves a free number, the name and the network. `setting_up` is held until the interface has its address, so that two
     /// that start together do not choose the same network.
-    pub fn reserve(name: Option<&str>, subnet: Option<Subnet>) -> Result<(Instance, Lock)> {
+    pub(crate) fn reserve(name: Option<&str>, subnet: Option<Subnet>) -> Result<(Self, Lock)> {
         let folder = run_folder();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
@@ -59,7 +59,7 @@ impl Instance {
             if let Some(lock) = Lock::try_take(folder.join(format!("{interface}.lock")))? {
                 let subnet = choose_subnet(subnet, number)?;
                 let name = name.map_or_else(|| interface.clone(), str::to_owned);
-                let instance = Instance { name, interface, subnet, _number_lock: lock, _name_lock: name_lock };
+                let instance = Self { name, interface, subnet, _number_lock: lock, _name_lock: name_lock };
                 return Ok((instance, setting_up));
             }
         }
@@ -67,7 +67,7 @@ impl Instance {
     }
 
     /// Reserves one more number and network for a further card. The caller holds what [`reserve`](Instance::reserve) has given.
-    pub fn reserve_another() -> Result<Instance> {
+    pub(crate) fn reserve_another() -> Result<Self> {
         let (folder, netlink) = (run_folder(), Netlink::open()?);
         for number in 0..INSTANCES_MAX {
             let interface = format!("nic{number}");
@@ -75,27 +75,21 @@ impl Instance {
                 && let Some(lock) = Lock::try_take(folder.join(format!("{interface}.lock")))?
             {
                 let subnet = choose_subnet(None, number)?;
-                return Ok(Instance {
-                    name: interface.clone(),
-                    interface,
-                    subnet,
-                    _number_lock: lock,
-                    _name_lock: None,
-                });
+                return Ok(Self { name: interface.clone(), interface, subnet, _number_lock: lock, _name_lock: None });
             }
         }
         bail!("{INSTANCES_MAX} nicaches run on this machine already")
     }
 
     /// Path of the control socket.
-    pub fn socket_path(&self) -> PathBuf {
+    pub(crate) fn socket_path(&self) -> PathBuf {
         run_folder().join(format!("{}.sock", self.name))
     }
 }
 
 /// The name of a running nicache that has no interface. Dropping it gives it back.
 #[derive(Debug)]
-pub struct Name {
+pub(crate) struct Name {
     /// Name for `status` and the like.
     pub name: String,
     _lock: Lock,
@@ -103,7 +97,7 @@ pub struct Name {
 
 impl Name {
     /// Reserves a name, or the first free one of a family: nfs0, nfs1, ...
-    pub fn reserve(name: Option<&str>, family: &str) -> Result<Name> {
+    pub(crate) fn reserve(name: Option<&str>, family: &str) -> Result<Self> {
         let folder = run_folder();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
@@ -117,7 +111,7 @@ impl Name {
         };
         for name in names {
             if let Some(lock) = Lock::try_take(folder.join(format!("{name}.lock")))? {
-                return Ok(Name { name, _lock: lock });
+                return Ok(Self { name, _lock: lock });
             }
         }
         match name {
@@ -127,29 +121,29 @@ impl Name {
     }
 
     /// Path of the control socket.
-    pub fn socket_path(&self) -> PathBuf {
+    pub(crate) fn socket_path(&self) -> PathBuf {
         run_folder().join(format!("{}.sock", self.name))
     }
 }
 
 /// A file locked by this process, removed at the end.
 #[derive(Debug)]
-pub struct Lock {
+pub(crate) struct Lock {
     path: PathBuf,
     _file: File,
 }
 
 impl Lock {
-    fn try_take(path: PathBuf) -> Result<Option<Lock>> {
+    fn try_take(path: PathBuf) -> Result<Option<Self>> {
         Self::take(path, FlockOperation::NonBlockingLockExclusive)
     }
 
-    fn wait(path: PathBuf) -> Result<Lock> {
+    fn wait(path: PathBuf) -> Result<Self> {
         let taken = Self::take(path, FlockOperation::LockExclusive)?;
         taken.context("a lock was not granted")
     }
 
-    fn take(path: PathBuf, how: FlockOperation) -> Result<Option<Lock>> {
+    fn take(path: PathBuf, how: FlockOperation) -> Result<Option<Self>> {
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -162,7 +156,7 @@ impl Lock {
             }
             // The one that held it may have removed it meanwhile; then the lock is on a file that nobody else can find.
             if same_file(&file, &path) {
-                return Ok(Some(Lock { path, _file: file }));
+                return Ok(Some(Self { path, _file: file }));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 /// Where somebody listens for TCP in the calling thread's network namespace, on one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listening {
+pub(super) enum Listening {
     /// Nobody.
     No,
     /// Only on the loopback address, out of the clients' reach.
@@ -14,7 +14,7 @@ pub enum Listening {
 }
 
 /// Looks for a listener on `port` that `server` reaches.
-pub fn look(port: u16, server: Ipv4Addr) -> Listening {
+pub(super) fn look(port: u16, server: Ipv4Addr) -> Listening {
     let table = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     let v4 = listeners(&table("tcp"), port);
     let v6 = listeners(&table("tcp6"), port);

@@ -15,7 +15,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// A network namespace.
 #[derive(Debug)]
-pub struct Namespace {
+pub(crate) struct Namespace {
     jobs: mpsc::Sender<Job>,
     /// Opened before a watcher is there, which takes everything that happens inside for the server's doing.
     file: File,
@@ -24,7 +24,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// Makes it, empty.
-    pub fn create() -> Result<Namespace> {
+    pub(crate) fn create() -> Result<Self> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let (made, result) = mpsc::channel();
         let body = move || {
@@ -39,21 +39,21 @@ impl Namespace {
         let (inode, file) = result.recv()?.context(
             "cannot make a network namespace for the server: this needs root with CAP_SYS_ADMIN and a kernel with CONFIG_NET_NS",
         )?;
-        Ok(Namespace { jobs, file, inode })
+        Ok(Self { jobs, file, inode })
     }
 
     /// Inode number of the network namespace, by which the watcher knows the server.
-    pub fn inode(&self) -> u64 {
+    pub(crate) fn inode(&self) -> u64 {
         self.inode
     }
 
     /// A file of the network namespace. While it is open, the kernel gives no other one its number.
-    pub fn file(&self) -> BorrowedFd<'_> {
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
     /// Runs `job` inside and waits for its result.
-    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = mpsc::channel();
         let job = Box::new(move || {
             let _ = done.send(job());

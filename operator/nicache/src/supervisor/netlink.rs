@@ -60,22 +60,22 @@ const IFA_F_NODAD: u8 = 2;
 
 /// A connection to the kernel's routing tables.
 #[derive(Debug)]
-pub struct Netlink {
+pub(crate) struct Netlink {
     socket: OwnedFd,
     sequence: u32,
 }
 
 impl Netlink {
     /// Opens one in the calling thread's network namespace.
-    pub fn open() -> io::Result<Netlink> {
+    pub(crate) fn open() -> io::Result<Self> {
         let socket =
             rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, NETLINK_ROUTE)?;
         rustix::net::connect(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(Netlink { socket, sequence: 0 })
+        Ok(Self { socket, sequence: 0 })
     }
 
     /// Index of an interface, `None` if there is none of this name.
-    pub fn index(&self, name: &str) -> io::Result<Option<u32>> {
+    pub(crate) fn index(&self, name: &str) -> io::Result<Option<u32>> {
         match rustix::net::netdevice::name_to_index(&self.socket, name) {
             Ok(index) => Ok(Some(index)),
             Err(rustix::io::Errno::NODEV) => Ok(None),
@@ -84,12 +84,12 @@ impl Netlink {
     }
 
     /// Bytes of an IP packet on an interface at most.
-    pub fn mtu(&self, name: &str) -> io::Result<u32> {
+    pub(crate) fn mtu(&self, name: &str) -> io::Result<u32> {
         nicache_port::mtu(&self.socket, name).map(|mtu| u32::try_from(mtu).unwrap_or(0))
     }
 
     /// Makes a pair of interfaces: `name` here, `peer` in another namespace.
-    pub fn add_veth(&mut self, name: &str, peer: &str, namespace: &impl AsFd) -> io::Result<()> {
+    pub(crate) fn add_veth(&mut self, name: &str, peer: &str, namespace: &impl AsFd) -> io::Result<()> {
         let text = |name: &str| [name.as_bytes(), &[0]].concat();
         let mut there = Message::part();
         there.put(&[0; IFINFO_BYTES]).attribute(IFLA_IFNAME, &text(peer));
@@ -103,7 +103,7 @@ impl Netlink {
     }
 
     /// Gives an interface a MAC address.
-    pub fn set_mac(&mut self, index: u32, mac: [u8; 6]) -> io::Result<()> {
+    pub(crate) fn set_mac(&mut self, index: u32, mac: [u8; 6]) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWLINK, 0);
         message.put(&[0; 4]).put(&index.to_ne_bytes()).put(&[0; 8]);
         message.attribute(IFLA_ADDRESS, &mac);
@@ -111,7 +111,7 @@ impl Netlink {
     }
 
     /// Lets so many frames wait in an interface's queue.
-    pub fn set_queue(&mut self, index: u32, frames: u32) -> io::Result<()> {
+    pub(crate) fn set_queue(&mut self, index: u32, frames: u32) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWLINK, 0);
         message.put(&[0; 4]).put(&index.to_ne_bytes()).put(&[0; 8]);
         message.attribute(IFLA_TXQLEN, &frames.to_ne_bytes());
@@ -119,7 +119,7 @@ impl Netlink {
     }
 
     /// Brings an interface up, setting its MTU (bytes) if given.
-    pub fn up(&mut self, index: u32, mtu: Option<u32>) -> io::Result<()> {
+    pub(crate) fn up(&mut self, index: u32, mtu: Option<u32>) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWLINK, 0);
         // ifinfomsg: family, padding, type (u16), index (i32), flags, change mask.
         message.put(&[0; 4]).put(&index.to_ne_bytes()).put(&IFF_UP.to_ne_bytes()).put(&IFF_UP.to_ne_bytes());
@@ -130,7 +130,7 @@ impl Netlink {
     }
 
     /// Gives an interface an address.
-    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    pub(crate) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
         // ifaddrmsg: family, prefix length, flags, scope (0: universe), index.
         let flags = if address.is_ipv6() { IFA_F_NODAD } else { 0 };
@@ -141,7 +141,7 @@ impl Netlink {
     }
 
     /// Sets the default route of the gateway's version of IP, in a table of its own if that is given.
-    pub fn add_default_route(&mut self, index: u32, gateway: IpAddr, table: Option<u32>) -> io::Result<()> {
+    pub(crate) fn add_default_route(&mut self, index: u32, gateway: IpAddr, table: Option<u32>) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL);
         // rtmsg: family, destination and source prefix lengths, tos, table, protocol, scope, type, flags (u32).
         message.put(&[family(gateway), 0, 0, 0, RT_TABLE_MAIN, RTPROT_BOOT, 0, RTN_UNICAST]).put(&[0; 4]);
@@ -153,7 +153,7 @@ impl Netlink {
     }
 
     /// What is sent from this address takes the routes of that table.
-    pub fn add_source_rule(&mut self, source: IpAddr, table: u32) -> io::Result<()> {
+    pub(crate) fn add_source_rule(&mut self, source: IpAddr, table: u32) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL);
         let bits = if source.is_ipv4() { 32 } else { 128 };
         // fib_rule_hdr: family, destination and source prefix lengths, tos, table, two reserved, action, flags (u32).
@@ -163,7 +163,7 @@ impl Netlink {
     }
 
     /// The number that this namespace gives to the one in which the other end of a veth is; `None` if that is here, or there is none.
-    pub fn peer_namespace(&mut self, name: &str) -> io::Result<Option<i32>> {
+    pub(crate) fn peer_namespace(&mut self, name: &str) -> io::Result<Option<i32>> {
         let index =
             self.index(name)?.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {name}")))?;
         let mut message = Message::new(RTM_GETLINK, 0);
@@ -173,7 +173,7 @@ impl Netlink {
     }
 
     /// The number that this namespace gives to another one; `None` if it has none.
-    pub fn namespace_number(&mut self, namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    pub(crate) fn namespace_number(&mut self, namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
         let mut message = Message::new(RTM_GETNSID, 0);
         // rtgenmsg: family, padded.
         message.put(&[0; 4]);
@@ -249,25 +249,25 @@ struct Message {
 }
 
 impl Message {
-    fn new(kind: u16, flags: u16) -> Message {
+    fn new(kind: u16, flags: u16) -> Self {
         let mut bytes = vec![0; 16];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
         bytes[6..8].copy_from_slice(&(flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
-        Message { bytes }
+        Self { bytes }
     }
 
     /// What goes into an attribute.
-    fn part() -> Message {
-        Message { bytes: Vec::new() }
+    fn part() -> Self {
+        Self { bytes: Vec::new() }
     }
 
-    fn put(&mut self, part: &[u8]) -> &mut Message {
+    fn put(&mut self, part: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(part);
         self
     }
 
     /// `value` is at most a few bytes here.
-    fn attribute(&mut self, kind: u16, value: &[u8]) -> &mut Message {
+    fn attribute(&mut self, kind: u16, value: &[u8]) -> &mut Self {
         let length = u16::try_from(4 + value.len()).expect("a short attribute");
         self.put(&length.to_ne_bytes()).put(&kind.to_ne_bytes()).put(value);
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);

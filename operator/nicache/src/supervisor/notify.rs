@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Tells it if there is one that wants to know; the message is a line such as `READY=1`.
-pub fn tell(message: &str) {
+pub(crate) fn tell(message: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&socket, message) {
         tracing::warn!("the service manager at {} cannot be told: {error}", socket.display());

@@ -13,7 +13,7 @@ const UPGRADE: Duration = Duration::from_secs(120);
 
 /// An order.
 #[derive(Debug)]
-pub enum Order {
+pub(super) enum Order {
     /// Replace the card.
     Upgrade {
         /// By a card of this program.
@@ -25,20 +25,20 @@ pub enum Order {
 
 /// The supervisor's end.
 #[derive(Debug)]
-pub struct Orders {
+pub(super) struct Orders {
     inbox: mpsc::Receiver<Order>,
     bell: Arc<OwnedFd>,
 }
 
 /// Everybody else's end.
 #[derive(Debug, Clone)]
-pub struct OrderDesk {
+pub(super) struct OrderDesk {
     outbox: mpsc::Sender<Order>,
     bell: Arc<OwnedFd>,
 }
 
 /// Both ends.
-pub fn orders() -> Result<(Orders, OrderDesk)> {
+pub(super) fn orders() -> Result<(Orders, OrderDesk)> {
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (outbox, inbox) = mpsc::channel();
     Ok((Orders { inbox, bell: Arc::clone(&bell) }, OrderDesk { outbox, bell }))
@@ -46,7 +46,7 @@ pub fn orders() -> Result<(Orders, OrderDesk)> {
 
 impl Orders {
     /// Takes one that has come.
-    pub fn take(&self) -> Option<Order> {
+    pub(super) fn take(&self) -> Option<Order> {
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
         self.inbox.try_recv().ok()
     }
@@ -61,7 +61,7 @@ impl AsFd for Orders {
 
 impl OrderDesk {
     /// Has the card replaced; the process of the new one.
-    pub fn upgrade(&self, program: PathBuf) -> Result<u32> {
+    pub(super) fn upgrade(&self, program: PathBuf) -> Result<u32> {
         let (reply, answer) = mpsc::channel();
         self.outbox.send(Order::Upgrade { program, reply }).ok().context("the supervisor is ending")?;
         let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());

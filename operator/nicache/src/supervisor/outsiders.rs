@@ -38,7 +38,7 @@ const HEADER_BYTES: &str = "0x8";
 ///
 /// # Errors
 /// No thread can be started.
-pub fn start(link: Arc<WatchLink>, server_netns: u64, units: Vec<String>, reload: bool) -> Result<()> {
+pub(super) fn start(link: Arc<WatchLink>, server_netns: u64, units: Vec<String>, reload: bool) -> Result<()> {
     let mut outsiders = Outsiders { server_netns, reload, known: HashMap::new() };
     let body = move || {
         let mut earlier = members_of(&units);
@@ -168,9 +168,9 @@ fn reload_if_idle(master: u32, server_netns: u64) -> Result<bool> {
 struct Stopped(Vec<Pid>);
 
 impl Stopped {
-    fn new(netns: u64) -> Stopped {
+    fn new(netns: u64) -> Self {
         let inside = processes_in(netns).filter_map(|process| pid(process).ok());
-        Stopped(inside.filter(|&process| kill_process(process, Signal::STOP).is_ok()).collect())
+        Self(inside.filter(|&process| kill_process(process, Signal::STOP).is_ok()).collect())
     }
 }
 

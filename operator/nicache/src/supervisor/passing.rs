@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Somebody passes frames: a thread here, or programs in the kernel. Dropping it ends the thread; afterwards nobody reads the ports.
 #[derive(Debug)]
-pub struct Passing {
+pub(super) struct Passing {
     _thread: Option<PassingThread>,
 }
 
@@ -37,12 +37,12 @@ struct PassingThread {
 
 impl Passing {
     /// Programs in the kernel do, as they see no card.
-    pub fn in_kernel() -> Passing {
-        Passing { _thread: None }
+    pub(super) fn in_kernel() -> Self {
+        Self { _thread: None }
     }
 
     /// Passes frames between the ports of each pair, that toward the clients first, from now on; but not those of connections that are `lost`.
-    pub fn start<P: Port + Send + 'static>(pairs: Vec<(P, P)>, lost: HashSet<FlowKey>) -> Result<Passing> {
+    pub(super) fn start<P: Port + Send + 'static>(pairs: Vec<(P, P)>, lost: HashSet<FlowKey>) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (stopped, rung) = (Arc::clone(&stop), Arc::clone(&bell));
@@ -52,7 +52,7 @@ impl Passing {
             }
         };
         let thread = std::thread::Builder::new().name("passing".into()).spawn(body).context("cannot start a thread")?;
-        Ok(Passing { _thread: Some(PassingThread { stop, bell, thread: Some(thread) }) })
+        Ok(Self { _thread: Some(PassingThread { stop, bell, thread: Some(thread) }) })
     }
 }
 

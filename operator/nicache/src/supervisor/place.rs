@@ -19,7 +19,7 @@ use crate::options::{Network, RunPlan, WireOptions};
 use crate::setup::PortsSetup;
 
 /// See the module's head.
-pub struct Place {
+pub(super) struct Place {
     /// The interfaces of each card, for the supervisor and for the card.
     pub cards: Vec<(CardPorts, PortsSetup)>,
     /// Each card's own client and the server, if that is reached from here.
@@ -36,15 +36,15 @@ pub struct Place {
 
 impl Place {
     /// Makes it.
-    pub fn make(plan: &RunPlan, instances: &[Instance], namespace: &Namespace) -> Result<Place> {
+    pub(super) fn make(plan: &RunPlan, instances: &[Instance], namespace: &Namespace) -> Result<Self> {
         match &plan.wire {
-            None => Place::own_networks(plan, instances, namespace),
-            Some(wire) => Place::station(plan, wire, &instances[0], namespace),
+            None => Self::own_networks(plan, instances, namespace),
+            Some(wire) => Self::station(plan, wire, &instances[0], namespace),
         }
     }
 
     /// A network for each card. The server's replies leave by the card that their addresses are behind.
-    fn own_networks(plan: &RunPlan, instances: &[Instance], namespace: &Namespace) -> Result<Place> {
+    fn own_networks(plan: &RunPlan, instances: &[Instance], namespace: &Namespace) -> Result<Self> {
         let (mut cards, mut rechecker) = (Vec::new(), Vec::new());
         for (number, instance) in (0..).zip(instances) {
             let (queues, subnet) = (plan.queues, instance.subnet);
@@ -56,7 +56,7 @@ impl Place {
         }
         let first = &instances[0];
         let interfaces = instances.iter().map(|instance| instance.interface.as_str()).collect::<Vec<_>>();
-        Ok(Place {
+        Ok(Self {
             cards,
             rechecker,
             interface: interfaces.join(", "),
@@ -66,7 +66,7 @@ impl Place {
         })
     }
 
-    fn station(plan: &RunPlan, wire: &WireOptions, instance: &Instance, namespace: &Namespace) -> Result<Place> {
+    fn station(plan: &RunPlan, wire: &WireOptions, instance: &Instance, namespace: &Namespace) -> Result<Self> {
         let mut netlink = Netlink::open()?;
         let mac = own_mac()?;
         let inside = namespace.run(|| std::fs::File::open("/proc/thread-self/ns/net"))?;
@@ -98,7 +98,7 @@ impl Place {
             IpAddr::V4(gateway) => Some(*gateway),
             IpAddr::V6(_) => None,
         });
-        Ok(Place {
+        Ok(Self {
             cards: vec![(CardPorts::Interfaces(Box::new(standing)), ports)],
             rechecker: vec![None],
             interface: wire.interface.clone(),

@@ -18,7 +18,7 @@ const LIBRARY: &str = "libnicache-preload.so";
 
 /// See the module's head. Dropping it removes everything.
 #[derive(Debug)]
-pub struct PreloadFiles {
+pub(super) struct PreloadFiles {
     /// Folder of the shared memory, empty at first.
     pub memory: PathBuf,
     /// The library's own file.
@@ -28,7 +28,7 @@ pub struct PreloadFiles {
 
 /// What a program does that loads the library.
 #[derive(Debug, Clone, Copy)]
-pub enum Part {
+pub(super) enum Part {
     /// It is one of the server's.
     Server,
     /// It changes files.
@@ -37,8 +37,8 @@ pub enum Part {
 
 impl PreloadFiles {
     /// Makes the folders, and writes the library. `name` is that of the instance.
-    pub fn create(name: &str) -> Result<PreloadFiles> {
-        let mut files = PreloadFiles { memory: PathBuf::new(), object: PathBuf::new(), folders: Vec::new() };
+    pub(super) fn create(name: &str) -> Result<Self> {
+        let mut files = Self { memory: PathBuf::new(), object: PathBuf::new(), folders: Vec::new() };
         let memory = files.folder(&MEMORY_FOLDERS, name, "memory", |_| true)?;
         files.memory = memory.join(secret()?);
         make_folder(&files.memory, 0o711)?;
@@ -52,7 +52,7 @@ impl PreloadFiles {
     }
 
     /// What a program's environment must say.
-    pub fn environment(&self, part: Part) -> Vec<(String, String)> {
+    pub(super) fn environment(&self, part: Part) -> Vec<(String, String)> {
         let part = match part {
             Part::Server => "server",
             Part::Writer => "writer",
@@ -91,7 +91,7 @@ impl Drop for PreloadFiles {
 }
 
 /// Removes what instances left behind that were killed. `is_dead` says of a name whether nobody has it.
-pub fn remove_leftovers(is_dead: impl Fn(&str) -> bool) {
+pub(super) fn remove_leftovers(is_dead: impl Fn(&str) -> bool) {
     let places = MEMORY_FOLDERS.iter().chain(&LIBRARY_FOLDERS).map(Path::new);
     for folder in places.flat_map(|place| std::fs::read_dir(place).into_iter().flatten().flatten()) {
         let file_name = folder.file_name();

@@ -10,7 +10,7 @@ use super::listening::{Listening, look};
 use super::namespace::Namespace;
 
 /// How often to look.
-pub const LOOK_EVERY: Duration = Duration::from_millis(25);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(25);
 const REMIND_AFTER: Duration = Duration::from_secs(10);
 /// How long the way to a server that listens may take to be there, before it is announced all the same.
 const WAY_MAX: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const DISCARD: u16 = 9;
 
 /// Follows a server from its start until it listens.
 #[derive(Debug)]
-pub struct Readiness {
+pub(super) struct Readiness {
     ports: Vec<u16>,
     server: Ipv4Addr,
     since: Instant,
@@ -40,14 +40,14 @@ struct Way {
 }
 
 impl Way {
-    fn to(server: Ipv4Addr) -> Way {
+    fn to(server: Ipv4Addr) -> Self {
         let open = || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
             socket.set_nonblocking(true)?;
             socket.connect(SocketAddr::from((server, DISCARD)))?;
             std::io::Result::Ok(socket)
         };
-        Way { socket: open().ok(), tried: None, is_there: false }
+        Self { socket: open().ok(), tried: None, is_there: false }
     }
 
     /// Has anything come back by now? What could not even be tried is not waited for.
@@ -69,19 +69,19 @@ impl Way {
 
 impl Readiness {
     /// For a server started just now. `ways`: those of its addresses that are reached from here, each through a card.
-    pub fn new(ports: Vec<u16>, server: Ipv4Addr, ways: impl IntoIterator<Item = Ipv4Addr>) -> Readiness {
+    pub(super) fn new(ports: Vec<u16>, server: Ipv4Addr, ways: impl IntoIterator<Item = Ipv4Addr>) -> Self {
         let ways = ways.into_iter().map(Way::to).collect();
         let since = Instant::now();
-        Readiness { ports, server, since, ready: false, reminded: false, ways, listens_since: None }
+        Self { ports, server, since, ready: false, reminded: false, ways, listens_since: None }
     }
 
     /// Whether it has ever listened.
-    pub fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.ready
     }
 
     /// Looks again. True: it listens and is reached, for the first time.
-    pub fn became_ready(&mut self, namespace: &Namespace) -> bool {
+    pub(super) fn became_ready(&mut self, namespace: &Namespace) -> bool {
         let (ports, server) = (self.ports.clone(), self.server);
         let states = namespace.run(move || ports.into_iter().map(|port| look(port, server)).collect::<Vec<_>>());
         let listens = states.contains(&Listening::Yes);

@@ -17,7 +17,7 @@ const FRESH: Duration = SAMPLE_INTERVAL.checked_div(2).expect("2 is not 0");
 
 /// Takes samples of a card in front of a server.
 #[derive(Debug)]
-pub struct Sampler {
+pub(crate) struct Sampler {
     /// What does not change.
     status: Status,
     watch_kind: &'static str,
@@ -29,21 +29,21 @@ pub struct Sampler {
 
 impl Sampler {
     /// For that card. `watch_kind`: who watches.
-    pub fn new(
+    pub(crate) fn new(
         status: Status,
         watch_kind: &'static str,
         started: Instant,
         card: Arc<Cards>,
         watch: Arc<WatchLink>,
-    ) -> Sampler {
-        Sampler { status, watch_kind, started, card, watch, last: Mutex::new(None) }
+    ) -> Self {
+        Self { status, watch_kind, started, card, watch, last: Mutex::new(None) }
     }
 
     /// A sample of about now; `hottest`: with what is used most.
     ///
     /// # Errors
     /// The card does not answer.
-    pub fn take(&self, hottest: bool) -> Result<Arc<Sample>> {
+    pub(crate) fn take(&self, hottest: bool) -> Result<Arc<Sample>> {
         let mut last = self.locked();
         if let Some((at, sample)) = &*last
             && at.elapsed() < FRESH
@@ -117,7 +117,7 @@ impl Source for Sampler {
 }
 
 /// Milliseconds since a start, and UNIX time in milliseconds.
-pub fn moment(started: Instant) -> (u64, u64) {
+pub(crate) fn moment(started: Instant) -> (u64, u64) {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     (millis(started.elapsed()), millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
 }

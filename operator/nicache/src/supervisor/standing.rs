@@ -14,7 +14,7 @@ use crate::setup::{PortsSetup, ProbeSetup};
 
 /// What is wanted.
 #[derive(Debug, Clone)]
-pub struct StandingPlan {
+pub(super) struct StandingPlan {
     /// Service ports.
     pub http_ports: Vec<u16>,
     /// Toward the clients.
@@ -33,7 +33,7 @@ pub struct StandingPlan {
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Standing {
+pub(super) struct Standing {
     /// What is wanted, as far as it works.
     plan: StandingPlan,
     /// `None` only while one is replaced by another.
@@ -42,21 +42,21 @@ pub struct Standing {
 
 impl Standing {
     /// Attaches the programs; says so where it is not as wanted.
-    pub fn make(mut plan: StandingPlan) -> Result<Standing> {
+    pub(super) fn make(mut plan: StandingPlan) -> Result<Self> {
         let steering = attach(&mut plan)?;
-        Ok(Standing { plan, steering: Some(steering) })
+        Ok(Self { plan, steering: Some(steering) })
     }
 
     /// The programs at work.
     ///
     /// # Errors
     /// If they could not be attached again.
-    pub fn steering(&self) -> Result<&Steering> {
+    pub(super) fn steering(&self) -> Result<&Steering> {
         self.steering.as_ref().context("no programs are at the interfaces")
     }
 
     /// What a card is told; with `probe` it is to send probe frames first, and gets the files for that.
-    pub fn setup(&self, probe: bool) -> PortsSetup {
+    pub(super) fn setup(&self, probe: bool) -> PortsSetup {
         let StandingPlan { wire, host, wire_rest, port, .. } = &self.plan;
         let has_driver = self.steering.as_ref().is_some_and(|steering| steering.has_driver()[0]);
         let station = if let Rest::Station(address) = *wire_rest { Some(address) } else { None };
@@ -65,12 +65,12 @@ impl Standing {
     }
 
     /// Whether L0 is to be had.
-    pub fn wants_l0(&self) -> bool {
+    pub(super) fn wants_l0(&self) -> bool {
         self.plan.l0
     }
 
     /// There is no L0 after all: what was attached for it alone is detached.
-    pub fn without_l0(&mut self) {
+    pub(super) fn without_l0(&mut self) {
         self.plan.l0 = false;
         if let Some(steering) = &mut self.steering {
             steering.drop_first();
@@ -78,7 +78,7 @@ impl Standing {
     }
 
     /// The card cannot work as it is, for this reason. Another way is tried; false: there is none left, and nothing has changed.
-    pub fn step_down(&mut self, reason: &str) -> Result<bool> {
+    pub(super) fn step_down(&mut self, reason: &str) -> Result<bool> {
         let StandingPlan { wire, port, l0, .. } = &mut self.plan;
         match port {
             CardPort::Xdp { .. } => {

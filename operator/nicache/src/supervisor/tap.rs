@@ -9,16 +9,16 @@ use super::netlink::Netlink;
 use crate::options::Subnet;
 
 /// MTU of both interfaces, in bytes.
-pub const MTU: u32 = 1500;
+pub(crate) const MTU: u32 = 1500;
 
 /// Name of the first interface in the server's network namespace.
-pub const HOST_NAME: &str = "eth0";
+pub(crate) const HOST_NAME: &str = "eth0";
 const HOST_PREFIX: &str = "eth";
 /// Routing table of the first card but one, less 1.
 const FIRST_TABLE: u32 = 1000;
 
 /// Creates the wire TAP in the calling thread's network namespace and gives it the gateway's address.
-pub fn open_wire(name: &str, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue>> {
+pub(crate) fn open_wire(name: &str, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue>> {
     let taps = open(name, queues)?;
     let mut netlink = Netlink::open()?;
     let index = bring_up(&mut netlink, name, subnet.gateway().into())?;
@@ -28,7 +28,7 @@ pub fn open_wire(name: &str, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue
 }
 
 /// Gives the wire TAP the address of the card's own client.
-pub fn add_rechecker(name: &str, subnet: Subnet) -> Result<()> {
+pub(crate) fn add_rechecker(name: &str, subnet: Subnet) -> Result<()> {
     let mut netlink = Netlink::open()?;
     let index = netlink.index(name)?.with_context(|| format!("the interface {name} is gone"))?;
     netlink
@@ -38,7 +38,7 @@ pub fn add_rechecker(name: &str, subnet: Subnet) -> Result<()> {
 
 /// Creates a host TAP in the calling thread's network namespace: the server's address, and loopback up. The default route is that of the first one; what is sent from another one's
 /// address takes its own.
-pub fn open_host(number: u32, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue>> {
+pub(crate) fn open_host(number: u32, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue>> {
     let name = format!("{HOST_PREFIX}{number}");
     let taps = open(&name, queues)?;
     let mut netlink = Netlink::open()?;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Between two looks of somebody who waits.
-pub const LOOK_EVERY: Duration = Duration::from_millis(70);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(70);
 /// A look that comes later than this no longer counts: then the whole machine stood still.
 const STEP_MAX: Duration = Duration::from_millis(140);
 /// Less than this on a CPU is what a process does that only waits.
@@ -28,11 +28,11 @@ struct Thread {
 
 /// All threads of a process at one moment; none if it is gone, or the kernel does not keep these books.
 #[derive(Debug, Clone, Default)]
-pub struct Vitals(HashMap<u32, Thread>);
+pub(super) struct Vitals(HashMap<u32, Thread>);
 
 impl Vitals {
     /// Of all processes with these numbers, as they are now.
-    pub fn read(processes: &[u32]) -> Vitals {
+    pub(super) fn read(processes: &[u32]) -> Self {
         // Whoever looks runs, and waits for nothing but what it looks for.
         let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let tasks = processes.iter().filter_map(|process| std::fs::read_dir(format!("/proc/{process}/task")).ok());
@@ -41,12 +41,12 @@ impl Vitals {
             let read = |name| std::fs::read_to_string(entry.path().join(name)).ok();
             Some((number, parse(&read("stat")?, &read("schedstat")?)?))
         };
-        Vitals(tasks.flatten().flatten().filter_map(look).collect())
+        Self(tasks.flatten().flatten().filter_map(look).collect())
     }
 
     /// How much of `elapsed` since `before` counts against a process whose threads were so then, and are so now. One thread without what it needs
     /// may be what all others wait for.
-    fn counted(&self, before: &Vitals, elapsed: Duration) -> Duration {
+    fn counted(&self, before: &Self, elapsed: Duration) -> Duration {
         let counted = |(number, now): (&u32, &Thread)| {
             let before = before.0.get(number)?;
             if now.faults > before.faults {
@@ -80,7 +80,7 @@ fn parse(stat: &str, schedstat: &str) -> Option<Thread> {
 
 /// For how long a process has stood still: what counts, in steps.
 #[derive(Debug)]
-pub struct Stillness {
+pub(super) struct Stillness {
     still: Duration,
     since: Instant,
     last: Vitals,
@@ -88,17 +88,17 @@ pub struct Stillness {
 
 impl Stillness {
     /// From `now` on, when the process was so.
-    pub fn new(now: Instant, vitals: Vitals) -> Stillness {
-        Stillness { still: Duration::ZERO, since: now, last: vitals }
+    pub(super) fn new(now: Instant, vitals: Vitals) -> Self {
+        Self { still: Duration::ZERO, since: now, last: vitals }
     }
 
     /// It has done something: what counted until now no longer does.
-    pub fn forgive(&mut self) {
+    pub(super) fn forgive(&mut self) {
         self.still = Duration::ZERO;
     }
 
     /// It still says nothing, and is so. All that counts.
-    pub fn step(&mut self, now: Instant, vitals: Vitals) -> Duration {
+    pub(super) fn step(&mut self, now: Instant, vitals: Vitals) -> Duration {
         let elapsed = now.saturating_duration_since(self.since);
         // What is on the books of a longer step is for all of it.
         let counted = vitals.counted(&self.last, elapsed);
@@ -110,7 +110,7 @@ impl Stillness {
 
 /// Waits for a process as long as it does not stand still.
 #[derive(Debug)]
-pub struct Patience {
+pub(super) struct Patience {
     processes: [u32; 2],
     limit: Duration,
     stillness: Stillness,
@@ -120,19 +120,19 @@ pub struct Patience {
 
 impl Patience {
     /// For at most `limit` of standing still. This process counts, too: it may be the one that is late.
-    pub fn with(process: u32, limit: Duration) -> Patience {
+    pub(super) fn with(process: u32, limit: Duration) -> Self {
         let processes = [process, std::process::id()];
         let stillness = Stillness::new(Instant::now(), Vitals::read(&processes));
-        Patience { processes, limit, stillness, worked: None }
+        Self { processes, limit, stillness, worked: None }
     }
 
     /// A process that uses its CPU is not standing still, either: for one whose work the caller knows to have an end, or limits in another way.
-    pub fn while_it_works(self) -> Patience {
-        Patience { worked: Some(Duration::ZERO), ..self }
+    pub(super) fn while_it_works(self) -> Self {
+        Self { worked: Some(Duration::ZERO), ..self }
     }
 
     /// To be called every [`LOOK_EVERY`] or so. Is it over?
-    pub fn is_over(&mut self) -> bool {
+    pub(super) fn is_over(&mut self) -> bool {
         if let Some(worked) = &mut self.worked {
             let ran = ran(self.processes[0]);
             if ran > *worked + WORK {

@@ -12,14 +12,14 @@ use crate::setup::{receive_message, send_message};
 
 /// Asks the watcher, and knows whether there is one.
 #[derive(Debug)]
-pub struct WatchLink {
+pub(crate) struct WatchLink {
     link: Mutex<Link>,
     watching: Mutex<Watching>,
 }
 
 /// Who watches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Watching {
+pub(crate) struct Watching {
     /// Process number of the watcher; 0: there is none.
     pub pid: u32,
     /// Why nothing is watched, if so.
@@ -30,7 +30,7 @@ pub struct Watching {
 
 impl Watching {
     /// What the line that a service is there says of it; empty if everything is watched.
-    pub fn reservation(&self) -> &'static str {
+    pub(crate) fn reservation(&self) -> &'static str {
         match (&self.unavailable, self.lacks.as_slice()) {
             (Some(_), _) => "; nothing is cached yet, see the warning",
             (None, [_, ..]) => "; less is cached than could be, see the warning",
@@ -49,22 +49,22 @@ struct Link {
 
 impl WatchLink {
     /// A link to no watcher yet.
-    pub fn new(watching: Watching) -> WatchLink {
-        WatchLink { link: Mutex::new(Link { socket: None, is_late: false }), watching: Mutex::new(watching) }
+    pub(crate) fn new(watching: Watching) -> Self {
+        Self { link: Mutex::new(Link { socket: None, is_late: false }), watching: Mutex::new(watching) }
     }
 
     /// Takes over the socket of a watcher that has sent its report.
-    pub fn connect(&self, socket: OwnedFd) {
+    pub(crate) fn connect(&self, socket: OwnedFd) {
         *self.locked() = Link { socket: Some(socket), is_late: false };
     }
 
     /// Who watches now.
-    pub fn set_watching(&self, watching: Watching) {
+    pub(crate) fn set_watching(&self, watching: Watching) {
         *self.watching.lock().expect("no holder of this lock panics") = watching;
     }
 
     /// Who watches.
-    pub fn watching(&self) -> Watching {
+    pub(crate) fn watching(&self) -> Watching {
         self.watching.lock().expect("no holder of this lock panics").clone()
     }
 
@@ -73,7 +73,7 @@ impl WatchLink {
     ///
     /// # Errors
     /// The watcher does not answer in time, has gone, or is not there yet.
-    pub fn ask(&self, question: &ToWatch, limit: Duration) -> Result<FromWatch> {
+    pub(crate) fn ask(&self, question: &ToWatch, limit: Duration) -> Result<FromWatch> {
         let mut link = self.locked();
         if link.is_late {
             link.receive(limit)?;
@@ -86,7 +86,7 @@ impl WatchLink {
     ///
     /// # Errors
     /// The watcher is gone, or not there yet, or has not taken out what it was told before.
-    pub fn tell(&self, message: &ToWatch, files: &[BorrowedFd<'_>]) -> Result<()> {
+    pub(crate) fn tell(&self, message: &ToWatch, files: &[BorrowedFd<'_>]) -> Result<()> {
         send_message(self.locked().socket()?, message, files)
     }
 

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct WatchUnit {
+pub(super) struct WatchUnit {
     setup: WatchSetup,
     link: Arc<WatchLink>,
     state: State,
@@ -67,10 +67,10 @@ enum State {
 
 impl WatchUnit {
     /// Starts a watcher, without waiting for it. The link tells who watches from now on. `server_is_started`: the server runs already.
-    pub fn start(setup: WatchSetup, link: Arc<WatchLink>, server_is_started: bool) -> Result<WatchUnit> {
+    pub(super) fn start(setup: WatchSetup, link: Arc<WatchLink>, server_is_started: bool) -> Result<Self> {
         let child = spawn(&setup)?;
         let state = State::Starting { child, since: Instant::now() };
-        let unit = WatchUnit {
+        let unit = Self {
             setup,
             link,
             state,
@@ -86,9 +86,9 @@ impl WatchUnit {
     }
 
     /// Nobody watches, and nobody will.
-    pub fn nobody(setup: WatchSetup, reason: String, link: Arc<WatchLink>) -> WatchUnit {
+    pub(super) fn nobody(setup: WatchSetup, reason: String, link: Arc<WatchLink>) -> Self {
         tracing::warn!("nothing is cached, every request goes to the server: {reason}");
-        let unit = WatchUnit {
+        let unit = Self {
             setup,
             link,
             state: State::Over,
@@ -104,7 +104,7 @@ impl WatchUnit {
     }
 
     /// Waits until the watcher watches or has failed, as long as it is on its way and not for ever.
-    pub fn wait(&mut self) -> Result<()> {
+    pub(super) fn wait(&mut self) -> Result<()> {
         let State::Starting { child, since } = &self.state else { return Ok(()) };
         let mut patience = Patience::with(child.pid(), STILL).while_it_works();
         while !wait_readable(child.channel.as_fd(), LOOK_EVERY)? {
@@ -120,23 +120,23 @@ impl WatchUnit {
     }
 
     /// The server is about to be started: whoever begins to watch later has not seen what it read first.
-    pub fn note_server_start(&mut self) {
+    pub(super) fn note_server_start(&mut self) {
         self.server_is_started = true;
     }
 
     /// Files of the kernel witness; none before there is one. In the order of [`WatchReport::files`].
-    pub fn witness(&self) -> &Arc<Vec<OwnedFd>> {
+    pub(super) fn witness(&self) -> &Arc<Vec<OwnedFd>> {
         &self.witness
     }
 
     /// Has the watcher serve a card, of whose socket this is the watcher's end. False: not yet, try again.
-    pub fn serve_card(&self, socket: BorrowedFd<'_>) -> bool {
+    pub(super) fn serve_card(&self, socket: BorrowedFd<'_>) -> bool {
         let message = ToWatch::ServeCard { server_is_older: self.server_is_older };
         matches!(self.state, State::Watching { .. }) && self.link.tell(&message, &[socket]).is_ok()
     }
 
     /// Readable when something has happened that [`handle`](WatchUnit::handle) is for.
-    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
             State::Starting { child, .. } => Some(child.channel.as_fd()),
             State::Watching { child } => Some(child.as_fd()),
@@ -145,7 +145,7 @@ impl WatchUnit {
     }
 
     /// When [`handle`](WatchUnit::handle) wants to be called at the latest.
-    pub fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         match &self.state {
             State::Waiting { until } => Some(*until),
             _ => None,
@@ -153,7 +153,7 @@ impl WatchUnit {
     }
 
     /// Looks after the watcher; does not wait for anything.
-    pub fn handle(&mut self, now: Instant) -> Result<()> {
+    pub(super) fn handle(&mut self, now: Instant) -> Result<()> {
         match &mut self.state {
             State::Starting { child, .. } => {
                 if wait_readable(child.channel.as_fd(), Duration::ZERO)? {
@@ -230,7 +230,7 @@ impl WatchUnit {
     }
 
     /// What `status` and others say of it.
-    pub fn watching(&self) -> Watching {
+    pub(super) fn watching(&self) -> Watching {
         self.link.watching()
     }
 

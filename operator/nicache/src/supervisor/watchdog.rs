@@ -24,13 +24,13 @@ const TELL_AFTER: Duration = Duration::from_secs(5);
 
 /// Watches one card process; dropping it ends that.
 #[derive(Debug)]
-pub struct Watchdog {
+pub(super) struct Watchdog {
     _stop: mpsc::Sender<()>,
 }
 
 impl Watchdog {
     /// Watches the card behind `link`, whose process `pidfd` names.
-    pub fn start(link: Arc<CardLink>, pidfd: OwnedFd) -> Result<Watchdog> {
+    pub(super) fn start(link: Arc<CardLink>, pidfd: OwnedFd) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
         let process = link.pid();
         let body = move || {
@@ -52,7 +52,7 @@ impl Watchdog {
             }
         };
         std::thread::Builder::new().name("watchdog".into()).spawn(body)?;
-        Ok(Watchdog { _stop: stop })
+        Ok(Self { _stop: stop })
     }
 }
 

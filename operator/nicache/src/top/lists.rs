@@ -16,7 +16,7 @@ const SIDE_BY_SIDE: u16 = 76;
 const CARDS_NARROW: u16 = 70;
 
 /// Draws as many of them as there is room for.
-pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     if area.width < SIDE_BY_SIDE {
         return draw_one(frame, area, model, model.list);
     }

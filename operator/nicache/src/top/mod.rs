@@ -15,7 +15,7 @@ mod model;
 mod plain;
 mod screen;
 mod source;
-pub mod text;
+pub(crate) mod text;
 mod view;
 
 use std::io::IsTerminal;
@@ -30,7 +30,7 @@ use crate::cli::TopArgs;
 const INTERVAL_MS_MIN: u64 = 100;
 
 /// Shows it until the end.
-pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &TopArgs) -> Result<ExitCode> {
     if arguments.interval.0 < INTERVAL_MS_MIN {
         bail!("--interval: at least {INTERVAL_MS_MIN}ms");
     }

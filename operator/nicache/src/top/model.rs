@@ -7,9 +7,9 @@ use nicache_admin::{CardSample, Change, HotObject, Sample, per_second};
 use crate::words;
 
 /// Intervals that are remembered for the small curves.
-pub const PAST_MAX: usize = 512;
+pub(super) const PAST_MAX: usize = 512;
 /// Beginnings of names of counters that count reasons, and what such a reason keeps from happening.
-pub const REASONS: [(&str, &str); 4] = [
+pub(super) const REASONS: [(&str, &str); 4] = [
     ("bypass_", "passes"),
     ("fill_refused_", "not kept: watcher"),
     ("fill_not_shared_", "not kept: private"),
@@ -18,7 +18,7 @@ pub const REASONS: [(&str, &str); 4] = [
 
 /// A key that means something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub(super) enum Key {
     /// q, Esc, Ctrl-C.
     Quit,
     /// p, space.
@@ -39,7 +39,7 @@ pub enum Key {
 
 /// A list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum List {
+pub(super) enum List {
     /// The hottest objects.
     #[default]
     Objects,
@@ -51,12 +51,12 @@ pub enum List {
 
 impl List {
     /// All, from left to right.
-    pub const ALL: [List; 3] = [List::Objects, List::Reasons, List::Cards];
+    pub(super) const ALL: [Self; 3] = [Self::Objects, Self::Reasons, Self::Cards];
 }
 
 /// By what the objects are sorted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Order {
+pub(super) enum Order {
     /// Hits per second.
     #[default]
     Rate,
@@ -70,28 +70,28 @@ pub enum Order {
 
 impl Order {
     /// For the head of the list.
-    pub const fn label(self) -> &'static str {
+    pub(super) const fn label(self) -> &'static str {
         match self {
-            Order::Rate => "hits/s",
-            Order::Bytes => "bytes/s",
-            Order::Size => "size",
-            Order::Name => "name",
+            Self::Rate => "hits/s",
+            Self::Bytes => "bytes/s",
+            Self::Size => "size",
+            Self::Name => "name",
         }
     }
 
-    const fn next(self) -> Order {
+    const fn next(self) -> Self {
         match self {
-            Order::Rate => Order::Bytes,
-            Order::Bytes => Order::Size,
-            Order::Size => Order::Name,
-            Order::Name => Order::Rate,
+            Self::Rate => Self::Bytes,
+            Self::Bytes => Self::Size,
+            Self::Size => Self::Name,
+            Self::Name => Self::Rate,
         }
     }
 }
 
 /// A reason and how often it was one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reason {
+pub(super) struct Reason {
     /// The reason.
     pub name: String,
     /// What it keeps from happening.
@@ -106,7 +106,7 @@ pub struct Reason {
 
 /// Everything that a drawing depends on.
 #[derive(Debug, Default)]
-pub struct Model {
+pub(super) struct Model {
     /// The newest sample.
     pub now: Option<Sample>,
     /// The one before it, of the same nicache.
@@ -131,7 +131,7 @@ pub struct Model {
 
 impl Model {
     /// Takes a sample, or why there is none.
-    pub fn handle_sample(&mut self, sample: Result<Sample, String>) {
+    pub(super) fn handle_sample(&mut self, sample: Result<Sample, String>) {
         let sample = match sample {
             Ok(sample) => sample,
             Err(error) => {
@@ -169,7 +169,7 @@ impl Model {
     }
 
     /// Does what a key means.
-    pub fn handle_key(&mut self, key: Key) {
+    pub(super) fn handle_key(&mut self, key: Key) {
         if std::mem::take(&mut self.has_help) {
             return;
         }
@@ -194,17 +194,17 @@ impl Model {
     }
 
     /// Is it over?
-    pub fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
     /// Place of the chosen line of a list.
-    pub fn selected(&self, list: List) -> usize {
+    pub(super) fn selected(&self, list: List) -> usize {
         self.selected[list as usize]
     }
 
     /// The hottest objects, as they are sorted.
-    pub fn objects(&self) -> Vec<&HotObject> {
+    pub(super) fn objects(&self) -> Vec<&HotObject> {
         let mut objects: Vec<&HotObject> = self.now.iter().flat_map(|sample| sample.hottest.iter().flatten()).collect();
         match self.order {
             Order::Rate => objects.sort_by(|a, b| b.hits_per_s.total_cmp(&a.hits_per_s)),
@@ -216,7 +216,7 @@ impl Model {
     }
 
     /// Reasons that there were, those of the last interval first.
-    pub fn reasons(&self) -> Vec<Reason> {
+    pub(super) fn reasons(&self) -> Vec<Reason> {
         let Some(now) = &self.now else { return Vec::new() };
         let mut reasons = Vec::new();
         for (prefix, kind) in REASONS {
@@ -233,7 +233,7 @@ impl Model {
     }
 
     /// The cards, and what they have done in the last interval.
-    pub fn cards(&self) -> Vec<(&CardSample, Option<Change>)> {
+    pub(super) fn cards(&self) -> Vec<(&CardSample, Option<Change>)> {
         let cards = self.now.iter().flat_map(|sample| &sample.cards);
         let seconds = self.change.as_ref().map_or(0.0, |change| change.seconds);
         let change = |card: &CardSample| {
@@ -257,7 +257,7 @@ impl Model {
 
 /// Bytes that an object has sent per second.
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-pub fn bytes_per_s(object: &HotObject) -> f64 {
+pub(super) fn bytes_per_s(object: &HotObject) -> f64 {
     object.hits_per_s * object.body_bytes as f64
 }
 

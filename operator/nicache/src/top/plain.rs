@@ -19,7 +19,7 @@ const LINES_MAX: usize = 10;
 ///
 /// # Errors
 /// No nicache answers (any more).
-pub fn run(name: Option<&str>, interval: Duration, once: bool, json: bool) -> Result<ExitCode> {
+pub(super) fn run(name: Option<&str>, interval: Duration, once: bool, json: bool) -> Result<ExitCode> {
     let samples = source::start(name, interval)?;
     let mut model = Model::default();
     for sample in samples {

@@ -17,7 +17,7 @@ use super::{source, view};
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Draws until a key or a signal ends it.
-pub fn run(name: Option<&str>, interval: Duration) -> Result<ExitCode> {
+pub(super) fn run(name: Option<&str>, interval: Duration) -> Result<ExitCode> {
     // A name that is wrong is told as any other command would.
     source::take(name)?;
     let ended = Arc::new(AtomicBool::new(false));
@@ -63,10 +63,10 @@ pub fn run(name: Option<&str>, interval: Duration) -> Result<ExitCode> {
 struct Screen;
 
 impl Screen {
-    fn open() -> Result<Screen> {
+    fn open() -> Result<Self> {
         // Also has a panic leave the terminal as it was.
         ratatui::try_init().context("this terminal cannot be drawn on")?;
-        Ok(Screen)
+        Ok(Self)
     }
 }
 

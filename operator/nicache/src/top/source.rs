@@ -12,7 +12,7 @@ use crate::control::{Request, Response, ask, unexpected};
 ///
 /// # Errors
 /// None runs, several do, or it does not answer.
-pub fn take(name: Option<&str>) -> Result<Sample> {
+pub(super) fn take(name: Option<&str>) -> Result<Sample> {
     match ask(name, &Request::Sample)? {
         Response::Sample(sample) => Ok(*sample),
         _ => Err(unexpected()),
@@ -20,7 +20,7 @@ pub fn take(name: Option<&str>) -> Result<Sample> {
 }
 
 /// A sample, or why there is none, every `interval` until nobody listens. The first comes at once.
-pub fn start(name: Option<&str>, interval: Duration) -> Result<Receiver<Result<Box<Sample>, String>>> {
+pub(super) fn start(name: Option<&str>, interval: Duration) -> Result<Receiver<Result<Box<Sample>, String>>> {
     // One that is not looked at is not followed by others.
     let (sender, samples) = mpsc::sync_channel(1);
     let name = name.map(str::to_owned);

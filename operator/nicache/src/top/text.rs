@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A rate: `0`, `0.3`, `12`, `4 321`, `101 k`.
-pub fn rate(value: f64) -> String {
+pub(crate) fn rate(value: f64) -> String {
     match value {
         v if v < 0.05 => "0".to_owned(),
         v if v < 9.95 => format!("{v:.1}"),
@@ -13,7 +13,7 @@ pub fn rate(value: f64) -> String {
 }
 
 /// Bytes per second, or bytes: `0 B`, `12.3 kB`, `101 MB`.
-pub fn bytes(value: f64) -> String {
+pub(crate) fn bytes(value: f64) -> String {
     scaled(value, &["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
@@ -28,12 +28,12 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
 }
 
 /// A share: `92.8 %`, `–` if there is none.
-pub fn percent(share: Option<f64>) -> String {
+pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
 /// A time: `12 s`, `3 min 5 s`, `2 d 4 h`.
-pub fn span(time: Duration) -> String {
+pub(crate) fn span(time: Duration) -> String {
     let mut rest = time.as_secs();
     let mut parts = Vec::new();
     for (length, unit) in [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")] {
@@ -48,7 +48,7 @@ pub fn span(time: Duration) -> String {
 
 /// A text that clients or files chose, so that a terminal shows it and obeys nothing in it: control characters, and those that turn the
 /// direction of writing or are not seen, are written as their numbers.
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let is_odd = |c: char| {
         c.is_control()
             || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')

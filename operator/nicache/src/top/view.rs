@@ -35,7 +35,7 @@ Any of these keys closes this.";
 const LIST_LINES_MIN: u16 = 3;
 
 /// Draws it.
-pub fn draw(frame: &mut Frame<'_>, model: &Model) {
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let area = frame.area();
     if area.is_empty() {
         return;

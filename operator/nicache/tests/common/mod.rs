@@ -3,7 +3,7 @@
 //! The calling thread of a test moves into a namespace of its own, so tests run at once without seeing each other. They need root.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-pub mod options;
+pub(crate) mod options;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,38 +14,39 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 #[allow(unused_imports, reason = "each test file uses a part of this")]
-pub use nicache_namespaces::{enter_private as private_network, inside};
+pub(crate) use nicache_namespaces::{enter_private as private_network, inside};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// The program. Tests of `nicache-lab` have it beside that, where `cargo build -p nicache` (or a build of all) puts it.
-pub const NICACHE: &str = match (option_env!("CARGO_BIN_EXE_nicache"), option_env!("CARGO_BIN_EXE_nicache-lab")) {
+pub(crate) const NICACHE: &str = match (option_env!("CARGO_BIN_EXE_nicache"), option_env!("CARGO_BIN_EXE_nicache-lab"))
+{
     (Some(own), _) => own,
     (None, Some(lab)) => lab.split_at(lab.len() - "-lab".len()).0,
     (None, None) => panic!("a test of nicache or of nicache-lab"),
 };
-pub const START_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// What takes moments takes no longer on a machine that is busy: only what hangs does.
-pub const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// Runs `ip` with these arguments in the thread's namespace.
-pub fn ip(arguments: &str) {
+pub(crate) fn ip(arguments: &str) {
     nicache_namespaces::ip(arguments);
 }
 
 /// An nginx configuration: port 80 and port 8081 serve `site`, and every reply names the client as the server sees it.
-pub struct Site {
+pub(crate) struct Site {
     pub folder: TempDir,
 }
 
 impl Site {
-    pub fn new() -> Site {
+    pub(crate) fn new() -> Self {
         Self::with("", "listen 8081; root @ROOT@/site; add_header X-Client $remote_addr always;")
     }
 
     /// With directives for the `http` block and for the server on port 80. `@ROOT@` stands for the test's folder.
-    pub fn with(http: &str, server: &str) -> Site {
+    pub(crate) fn with(http: &str, server: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("nicache-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let root = folder.path().display();
@@ -65,10 +66,10 @@ impl Site {
         );
         let configuration = configuration.replace("@ROOT@", &root.to_string());
         std::fs::write(folder.path().join("nginx.conf"), configuration).unwrap();
-        Site { folder }
+        Self { folder }
     }
 
-    pub fn command(&self) -> Vec<String> {
+    pub(crate) fn command(&self) -> Vec<String> {
         let folder = self.folder.path().to_str().unwrap().to_owned();
         let configuration = format!("{folder}/nginx.conf");
         ["nginx", "-p", &folder, "-c", &configuration, "-g", "daemon off;"].map(str::to_owned).to_vec()
@@ -76,7 +77,7 @@ impl Site {
 }
 
 /// A `nicache run` that is ready. Dropping it kills it.
-pub struct Nicache {
+pub(crate) struct Nicache {
     pub process: Child,
     /// The `status` of the ready event.
     pub status: Value,
@@ -85,12 +86,12 @@ pub struct Nicache {
 }
 
 impl Nicache {
-    pub fn start(arguments: &[&str], server: &[String]) -> Nicache {
+    pub(crate) fn start(arguments: &[&str], server: &[String]) -> Self {
         Self::start_with(arguments, server, |_| {})
     }
 
     /// Starts it and waits until it is ready; panics with its log if it fails.
-    pub fn start_with(arguments: &[&str], server: &[String], adjust: impl FnOnce(&mut Command)) -> Nicache {
+    pub(crate) fn start_with(arguments: &[&str], server: &[String], adjust: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(NICACHE);
         command.args(["run", "--json"]).args(arguments);
         if !server.is_empty() {
@@ -101,13 +102,13 @@ impl Nicache {
     }
 
     /// A `nicache attach` that is ready.
-    pub fn attach(arguments: &[&str]) -> Nicache {
+    pub(crate) fn attach(arguments: &[&str]) -> Self {
         let mut command = Command::new(NICACHE);
         command.args(["attach", "--json"]).args(arguments);
         Self::launch(command)
     }
 
-    fn launch(mut command: Command) -> Nicache {
+    fn launch(mut command: Command) -> Self {
         let mut process =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nicache");
         let (lines, log) = mpsc::channel();
@@ -118,7 +119,7 @@ impl Nicache {
         // The server's own output comes between.
         let events = stdout.lines().map_while(Result::ok).filter(|line| line.starts_with("{\"event\""));
         std::thread::spawn(move || events.for_each(|line| drop(first.send(line))));
-        let mut nicache = Nicache { process, status: Value::Null, log, seen: Vec::new() };
+        let mut nicache = Self { process, status: Value::Null, log, seen: Vec::new() };
         match ready.recv_timeout(START_TIMEOUT) {
             Ok(line) => {
                 let event: Value = serde_json::from_str(&line).unwrap();
@@ -130,20 +131,20 @@ impl Nicache {
         nicache
     }
 
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.status["name"].as_str().unwrap()
     }
 
-    pub fn server(&self) -> Ipv4Addr {
+    pub(crate) fn server(&self) -> Ipv4Addr {
         self.status["server_address"].as_str().unwrap().parse().unwrap()
     }
 
-    pub fn pid(&self, of: &str) -> u64 {
+    pub(crate) fn pid(&self, of: &str) -> u64 {
         self.status[of].as_u64().unwrap()
     }
 
     /// Everything logged so far.
-    pub fn log_text(&mut self) -> String {
+    pub(crate) fn log_text(&mut self) -> String {
         let until = Instant::now() + Duration::from_secs(2);
         while let Ok(line) = self.log.recv_timeout(Duration::from_millis(200)) {
             self.seen.push(line);
@@ -154,22 +155,22 @@ impl Nicache {
         self.seen.join("\n")
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(u64::from(self.process.id()), signal);
     }
 
-    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         within(limit, || self.process.try_wait().unwrap())
     }
 
     /// All processes of this nicache, the server's workers included.
-    pub fn processes(&self) -> BTreeSet<u64> {
+    pub(crate) fn processes(&self) -> BTreeSet<u64> {
         family(self.process.id().into())
     }
 }
 
 /// A process and all its descendants.
-pub fn family(pid: u64) -> BTreeSet<u64> {
+pub(crate) fn family(pid: u64) -> BTreeSet<u64> {
     let mut all = BTreeSet::new();
     collect_family(pid, &mut all);
     all
@@ -195,18 +196,18 @@ fn collect_family(pid: u64, all: &mut BTreeSet<u64>) {
     }
 }
 
-pub fn kill(pid: u64, signal: Signal) {
+pub(crate) fn kill(pid: u64, signal: Signal) {
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
 }
 
 /// Whether a process runs; one that is dead but not yet collected by its new parent does not.
-pub fn is_running(pid: u64) -> bool {
+pub(crate) fn is_running(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Polls until `look` gives something.
-pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {
         if let Some(found) = look() {
@@ -220,7 +221,7 @@ pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option
 }
 
 /// Waits for the end of all `processes`, of the interface and of the translation table in the thread's namespace.
-pub fn assert_all_gone(processes: &BTreeSet<u64>) {
+pub(crate) fn assert_all_gone(processes: &BTreeSet<u64>) {
     let left = || -> Vec<String> {
         let mut left: Vec<String> =
             processes.iter().filter(|pid| is_running(**pid)).map(|pid| describe(*pid)).collect();
@@ -240,7 +241,7 @@ fn describe(pid: u64) -> String {
 }
 
 /// Standard output of a program that must succeed.
-pub fn output(program: &str, arguments: &[&str]) -> String {
+pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {} {error}", output.status);
@@ -248,19 +249,19 @@ pub fn output(program: &str, arguments: &[&str]) -> String {
 }
 
 /// Body fetched by curl from the thread's namespace.
-pub fn curl(url: &str) -> String {
+pub(crate) fn curl(url: &str) -> String {
     output("curl", &["-sS", "-m", "10", "--fail", url])
 }
 
 /// The client address that the server saw, by the test site's own header.
-pub fn seen_client(url: &str) -> String {
+pub(crate) fn seen_client(url: &str) -> String {
     let head = output("curl", &["-sS", "-m", "10", "-D", "-", "-o", "/dev/null", url]);
     let line = head.lines().find_map(|line| line.strip_prefix("X-Client: "));
     line.unwrap_or_else(|| panic!("no X-Client in {head}")).trim().to_owned()
 }
 
 /// Sends a line, reads all there is.
-pub fn exchange(address: SocketAddr, text: &str) -> String {
+pub(crate) fn exchange(address: SocketAddr, text: &str) -> String {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     stream.write_all(text.as_bytes()).unwrap();
@@ -271,23 +272,23 @@ pub fn exchange(address: SocketAddr, text: &str) -> String {
 }
 
 /// What `status --json` says of a running nicache.
-pub fn status(name: &str) -> Value {
+pub(crate) fn status(name: &str) -> Value {
     let output = command(&["status", "--json", "--name", name]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// A `nicache` command that ends by itself.
-pub fn command(arguments: &[&str]) -> Output {
+pub(crate) fn command(arguments: &[&str]) -> Output {
     Command::new(NICACHE).args(arguments).stdin(Stdio::null()).output().expect("nicache")
 }
 
 /// Asserts that `nicache run` with these arguments fails, saying all of `phrases`.
-pub fn assert_fails(arguments: &[&str], phrases: &[&str]) {
+pub(crate) fn assert_fails(arguments: &[&str], phrases: &[&str]) {
     assert_fails_with(arguments, phrases, |_| {});
 }
 
-pub fn assert_fails_with(arguments: &[&str], phrases: &[&str], adjust: impl FnOnce(&mut Command)) {
+pub(crate) fn assert_fails_with(arguments: &[&str], phrases: &[&str], adjust: impl FnOnce(&mut Command)) {
     let mut command = Command::new(NICACHE);
     command.arg("run").args(arguments).stdin(Stdio::null());
     adjust(&mut command);
@@ -302,6 +303,6 @@ pub fn assert_fails_with(arguments: &[&str], phrases: &[&str], adjust: impl FnOn
 }
 
 /// Whether a file exists, waited for.
-pub fn exists_within(path: &Path, limit: Duration) -> bool {
+pub(crate) fn exists_within(path: &Path, limit: Duration) -> bool {
     within(limit, || path.exists().then_some(())).is_some()
 }

@@ -10,7 +10,7 @@ const RECORD_ROUTE: &[u8] = &[7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const PADDING: &[u8] = &[0, 0, 1, 4, 0, 0, 0, 0];
 
 /// Asks on one connection again and again, each of whose packets has the options: the bodies.
-pub fn ask_with_options(server: IpAddr, requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub(crate) fn ask_with_options(server: IpAddr, requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let (level, name, options) = match server {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_OPTIONS, RECORD_ROUTE),
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS, PADDING),
@@ -26,7 +26,7 @@ pub fn ask_with_options(server: IpAddr, requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// The body of a reply with a length.
-pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
+pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
     stream.write_all(request).unwrap();
     let mut reply = Vec::new();
     loop {

@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::common::{NICACHE, Nicache, Site};
 
 /// nginx whose document root is the replay's, and which tells what request it worked on.
-pub fn replay_site(http: &str) -> Site {
+pub(crate) fn replay_site(http: &str) -> Site {
     // Errors are a part of the replay, and logging them to the console is not.
     let http = format!("error_log @ROOT@/error.log crit; {http}");
     Site::with(&http, "root @ROOT@/replay; add_header X-Robots-Tag $http_user_agent always;")
 }
 
 /// Starts `nicache replay` for these.
-pub fn start_replay(site: &Site, nicache: &Nicache, arguments: &[&str]) -> Child {
+pub(crate) fn start_replay(site: &Site, nicache: &Nicache, arguments: &[&str]) -> Child {
     let url = format!("http://{}/", nicache.server());
     Command::new(NICACHE)
         .args(["replay", "--json", "--name", nicache.name(), "--url", &url, "--site"])
@@ -28,7 +28,7 @@ pub fn start_replay(site: &Site, nicache: &Nicache, arguments: &[&str]) -> Child
 }
 
 /// Its report.
-pub fn report_of(replay: Child) -> Value {
+pub(crate) fn report_of(replay: Child) -> Value {
     let output = replay.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -36,13 +36,13 @@ pub fn report_of(replay: Child) -> Value {
 }
 
 /// A number in a report.
-pub fn number(report: &Value, name: &str) -> u64 {
+pub(crate) fn number(report: &Value, name: &str) -> u64 {
     let field = name.split('.').fold(report, |value, key| &value[key]);
     field.as_u64().unwrap_or(0)
 }
 
 /// No reply was older than a finished write, of several versions, or wrong.
-pub fn assert_coherent(report: &Value) {
+pub(crate) fn assert_coherent(report: &Value) {
     for wrong in ["stale", "torn", "corrupt"] {
         assert_eq!(number(report, wrong), 0, "{wrong}: {report:#}");
     }

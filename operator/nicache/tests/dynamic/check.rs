@@ -18,12 +18,12 @@ const WATCHED: Duration = Duration::from_millis(1500);
 
 /// Runs cases one after the other, and fails at the end if any of them did.
 #[derive(Default)]
-pub struct Cases {
+pub(crate) struct Cases {
     failed: Vec<String>,
 }
 
 impl Cases {
-    pub fn run(&mut self, name: &str, case: impl FnOnce()) {
+    pub(crate) fn run(&mut self, name: &str, case: impl FnOnce()) {
         // To look at one alone.
         if std::env::var("NICACHE_CASE").is_ok_and(|only| !name.contains(&only)) {
             return;
@@ -36,7 +36,7 @@ impl Cases {
         }
     }
 
-    pub fn end(self, stage: &mut Stage) {
+    pub(crate) fn end(self, stage: &mut Stage) {
         if let Some(path) = std::env::var_os("NICACHE_TEST_LOG") {
             std::fs::write(path, stage.nicache.log_text()).unwrap();
         }
@@ -55,7 +55,7 @@ impl Cases {
 
 impl Stage {
     /// Requests a page until it is served from the card, and returns what it shows.
-    pub fn warm(&self, path: &str) -> String {
+    pub(crate) fn warm(&self, path: &str) -> String {
         self.try_warm(path, PATIENCE).unwrap_or_else(|| {
             let status = common::status(self.nicache.name());
             let counters = status["counters"].as_object().unwrap();
@@ -68,12 +68,12 @@ impl Stage {
     }
 
     /// The same, if it is served from the card within `limit`.
-    pub fn try_warm(&self, path: &str, limit: Duration) -> Option<String> {
+    pub(crate) fn try_warm(&self, path: &str, limit: Duration) -> Option<String> {
         self.try_warm_by(path, "hits_dynamic", limit)
     }
 
     /// Requests a page or a file until it is served from the card, which this counter says.
-    pub fn warm_by(&self, path: &str, counter: &str) -> String {
+    pub(crate) fn warm_by(&self, path: &str, counter: &str) -> String {
         let warmed = self.try_warm_by(path, counter, PATIENCE);
         warmed.unwrap_or_else(|| panic!("{path} is never kept, it shows `{}`", self.get(path)))
     }
@@ -94,7 +94,7 @@ impl Stage {
     }
 
     /// Sees the page kept, and not looked at again after each `question`.
-    pub fn expect_quiet(&self, path: &str, question: impl Fn()) {
+    pub(crate) fn expect_quiet(&self, path: &str, question: impl Fn()) {
         const QUESTIONS: u64 = 30;
         // Other tests' databases and mounts make it suspect, too, but not always.
         const ATTEMPTS: usize = 5;
@@ -115,11 +115,11 @@ impl Stage {
     }
 
     /// The very next reply and all that follow for a while show `new`, and the card takes part again.
-    pub fn expect(&self, path: &str, new: &str) {
+    pub(crate) fn expect(&self, path: &str, new: &str) {
         self.expect_all(path, |reply| reply.contains(new), new);
     }
 
-    pub fn expect_all(&self, path: &str, right: impl Fn(&str) -> bool + Sync, what: &str) {
+    pub(crate) fn expect_all(&self, path: &str, right: impl Fn(&str) -> bool + Sync, what: &str) {
         let begun = Instant::now();
         let mut client = self.client();
         let first = client.get(path).unwrap().text();
@@ -142,7 +142,7 @@ impl Stage {
     }
 
     /// Makes a change of a page that may be kept or not, and sees that it shows `new` at once. Was it kept?
-    pub fn change_of_any(&self, path: &str, new: &str, change: impl FnOnce()) -> bool {
+    pub(crate) fn change_of_any(&self, path: &str, new: &str, change: impl FnOnce()) -> bool {
         const LONG_ENOUGH: Duration = Duration::from_millis(1500);
         let is_kept = self.try_warm(path, LONG_ENOUGH).is_some();
         let old = self.get(path);
@@ -153,7 +153,7 @@ impl Stage {
     }
 
     /// Sees the page kept, then makes a change, after which it shows `new` at once.
-    pub fn change(&self, path: &str, new: &str, change: impl FnOnce()) {
+    pub(crate) fn change(&self, path: &str, new: &str, change: impl FnOnce()) {
         let old = self.warm(path);
         assert!(!old.contains(new), "{path} shows `{new}` before the change: `{old}`");
         change();

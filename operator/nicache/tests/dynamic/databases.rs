@@ -46,7 +46,7 @@ fn changes_of_rows() {
 }
 
 /// The same on another stage.
-pub fn changes_of_rows_of(mut stage: Stage) {
+pub(crate) fn changes_of_rows_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("update by the shell", || {
         let url = table(&stage, "plain", "");
@@ -226,7 +226,7 @@ fn changes_by_other_things() {
 }
 
 /// The same on another stage.
-pub fn changes_by_other_things_of(mut stage: Stage) {
+pub(crate) fn changes_by_other_things_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("view, trigger, cascade, procedure", || {
         table(&stage, "base", "");
@@ -331,7 +331,7 @@ fn functions_that_write() {
 }
 
 /// The same on another stage.
-pub fn functions_that_write_of(mut stage: Stage) {
+pub(crate) fn functions_that_write_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("a function called by SELECT", || {
         let url = table(&stage, "called", "");
@@ -432,7 +432,7 @@ struct Primary {
 
 impl Primary {
     /// In the network namespace of the stage's server.
-    fn start(stage: &Stage) -> Primary {
+    fn start(stage: &Stage) -> Self {
         let folder = tempfile::Builder::new().prefix("nicache-primary-").tempdir_in("/var/lib").unwrap();
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder.path(), everybody).unwrap();
@@ -449,7 +449,7 @@ impl Primary {
         command.arg("--innodb-buffer-pool-size=16M").arg("--open-files-limit=512");
         command.arg(format!("--socket={}", folder.path().join("sock").display()));
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let primary = Primary { folder, process };
+        let primary = Self { folder, process };
         stage.wait_until(|| primary.try_sql("SELECT 1").is_some());
         primary
     }

@@ -12,27 +12,27 @@ use crate::common::{NICACHE, family, ip, is_running, kill, output, within};
 use crate::stage::Shell;
 
 /// This machine's address, and the other's.
-pub const NEAR: &str = "10.55.0.1";
-pub const FAR: &str = "10.55.0.2";
+pub(crate) const NEAR: &str = "10.55.0.1";
+pub(crate) const FAR: &str = "10.55.0.2";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     MariaDb,
     Postgres,
 }
 
 impl Kind {
     fn protocol(self) -> &'static str {
-        if self == Kind::MariaDb { "mysql" } else { "postgres" }
+        if self == Self::MariaDb { "mysql" } else { "postgres" }
     }
 
     fn port(self) -> u16 {
-        if self == Kind::MariaDb { 3306 } else { 5432 }
+        if self == Self::MariaDb { 3306 } else { 5432 }
     }
 }
 
 /// Everything on the other machine. Dropping it ends it.
-pub struct Far {
+pub(crate) struct Far {
     kind: Kind,
     /// Holds the namespace.
     holder: Child,
@@ -49,7 +49,7 @@ pub struct Far {
 
 impl Far {
     /// From a thread in the web machine's namespace. With `on_bus`, what the relay says goes over NATS.
-    pub fn start(kind: Kind, on_bus: bool) -> Far {
+    pub(crate) fn start(kind: Kind, on_bus: bool) -> Self {
         let keys = tempfile::tempdir().unwrap();
         let key = keys.path().join("key");
         std::fs::write(&key, "5a".repeat(32)).unwrap();
@@ -70,7 +70,7 @@ impl Far {
         let site = application.prepare_with(&Settings::default()).unwrap();
         let folder = site.folder().to_owned();
         let (database, relay, nats, site) = (None, None, None, Some(site));
-        let mut far = Far { kind, holder, database, relay, nats, on_bus, site, folder, key, _keys: keys };
+        let mut far = Self { kind, holder, database, relay, nats, on_bus, site, folder, key, _keys: keys };
         for arguments in ["link set lo up", &format!("address add {FAR}/24 dev far"), "link set far up"] {
             let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split_ascii_whitespace()).collect();
             assert!(far.inside(&words).status().unwrap().success(), "{arguments}");
@@ -84,14 +84,14 @@ impl Far {
     }
 
     /// A command on the other machine.
-    pub fn inside(&self, words: &[&str]) -> Command {
+    pub(crate) fn inside(&self, words: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).args(words).stdin(Stdio::null());
         command
     }
 
     /// The value of `--remote-database` with this way to what the relay says.
-    pub fn option(&self, way: &str) -> String {
+    pub(crate) fn option(&self, way: &str) -> String {
         format!("{}://{FAR}:{},{way},key={}", self.kind.protocol(), self.kind.port(), self.key.display())
     }
 
@@ -132,7 +132,7 @@ impl Far {
         }
     }
 
-    pub fn start_relay(&mut self) {
+    pub(crate) fn start_relay(&mut self) {
         let port = self.kind.port();
         let (listen, cards) = (format!("{FAR}:{port}"), format!("{FAR}:7400"));
         let (database, key) = (format!("127.0.0.1:{port}"), self.key.display().to_string());
@@ -158,7 +158,7 @@ impl Far {
         assert!(within(Duration::from_secs(20), is_there).is_some(), "the relay is not there");
     }
 
-    pub fn start_nats(&mut self) {
+    pub(crate) fn start_nats(&mut self) {
         let store = self.folder.join("nats").display().to_string();
         let words = ["nats-server", "-a", FAR, "-p", "4222", "-js", "-sd", &store, "-l", "/dev/null"];
         self.nats = Some(self.inside(&words).spawn().unwrap());
@@ -167,35 +167,35 @@ impl Far {
     }
 
     /// The bus's process.
-    pub fn nats(&self) -> u64 {
+    pub(crate) fn nats(&self) -> u64 {
         self.nats.as_ref().unwrap().id().into()
     }
 
-    pub fn kill_nats(&mut self) {
+    pub(crate) fn kill_nats(&mut self) {
         let mut nats = self.nats.take().unwrap();
         nats.kill().unwrap();
         nats.wait().unwrap();
     }
 
     /// Where what the relay says comes from.
-    pub fn events_port(&self) -> u16 {
+    pub(crate) fn events_port(&self) -> u16 {
         if self.on_bus { 4222 } else { 7400 }
     }
 
     /// The relay's process.
-    pub fn relay(&self) -> u64 {
+    pub(crate) fn relay(&self) -> u64 {
         // nsenter becomes what it starts.
         self.relay.as_ref().unwrap().id().into()
     }
 
-    pub fn kill_relay(&mut self) {
+    pub(crate) fn kill_relay(&mut self) {
         let mut relay = self.relay.take().unwrap();
         relay.kill().unwrap();
         relay.wait().unwrap();
     }
 
     /// Statements past the relay, as the database's owner.
-    pub fn direct(&self, sql: &str) -> Result<String, String> {
+    pub(crate) fn direct(&self, sql: &str) -> Result<String, String> {
         let run = self.folder.join("run").display().to_string();
         let socket = format!("--socket={run}/mariadb.sock");
         let words = match self.kind {
@@ -206,11 +206,11 @@ impl Far {
     }
 
     /// Statements through the relay, from this machine.
-    pub fn sql(&self, sql: &str) -> String {
+    pub(crate) fn sql(&self, sql: &str) -> String {
         self.try_sql(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    pub fn try_sql(&self, sql: &str) -> Result<String, String> {
+    pub(crate) fn try_sql(&self, sql: &str) -> Result<String, String> {
         let mut command = match self.kind {
             Kind::MariaDb => mariadb(),
             Kind::Postgres => psql(),
@@ -220,12 +220,12 @@ impl Far {
     }
 
     /// A client of MariaDB that stays connected through the relay.
-    pub fn shell(&self) -> Shell {
+    pub(crate) fn shell(&self) -> Shell {
         Shell::new(mariadb(), "SELECT 'said';")
     }
 
     /// Statements through the relay, whose end nobody waits for.
-    pub fn try_sql_in_background(&self, sql: &str) {
+    pub(crate) fn try_sql_in_background(&self, sql: &str) {
         let mut command = mariadb();
         let command = command.args(["--execute", sql]).stdin(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -233,12 +233,12 @@ impl Far {
     }
 
     /// The cable is cut, or whole again.
-    pub fn cable(&self, whole: bool) {
+    pub(crate) fn cable(&self, whole: bool) {
         ip(if whole { "link set near up" } else { "link set near down" });
     }
 
     /// What is said between the relay and the card gets lost on the way (or does no more); statements go on.
-    pub fn cut_events(&self, cut: bool) {
+    pub(crate) fn cut_events(&self, cut: bool) {
         if cut {
             let port = self.events_port();
             let rules = format!(
@@ -253,7 +253,7 @@ impl Far {
 }
 
 /// A client of MariaDB through the relay.
-pub fn mariadb() -> Command {
+pub(crate) fn mariadb() -> Command {
     let mut command = Command::new("mariadb");
     command.args([
         "--no-defaults",
@@ -268,7 +268,7 @@ pub fn mariadb() -> Command {
 }
 
 /// The same of PostgreSQL.
-pub fn psql() -> Command {
+pub(crate) fn psql() -> Command {
     let mut command = Command::new("psql");
     command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1"]);
     command.args(["--username=postgres", "--dbname=site", "--host", FAR]);

@@ -28,7 +28,7 @@ fn what_a_script_reads() {
 }
 
 /// Every way by which any program may change a file.
-pub fn what_a_script_reads_of(mut stage: Stage) -> Stage {
+pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
     let mut cases = Cases::default();
     let data = stage.path("data").display().to_string();
     cases.run("in place", || {
@@ -256,7 +256,7 @@ fn where_links_lead() {
 }
 
 /// The same with another setup.
-pub fn where_links_lead_of(setup: Setup) {
+pub(crate) fn where_links_lead_of(setup: Setup) {
     // Otherwise PHP itself remembers for two minutes where links lead.
     let setup = Setup { php: &["realpath_cache_size=0", "opcache.revalidate_path=1"], ..setup };
     let mut stage = Stage::start(&setup, |_| {});
@@ -298,7 +298,7 @@ fn where_php_itself_is_late() {
 }
 
 /// The same with another setup.
-pub fn where_php_itself_is_late_of(setup: Setup) {
+pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
     // `opcache.revalidate_freq` is 2, in whole seconds that must be over.
     const REVALIDATE: Duration = Duration::from_secs(3);
     const SLACK: Duration = Duration::from_millis(800);

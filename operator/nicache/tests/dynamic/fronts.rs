@@ -9,15 +9,15 @@ use crate::common::{ip, within};
 use crate::stage::Stage;
 
 /// The port where a server waits for headers of the PROXY protocol.
-pub const PROXY_PORT: u16 = 8082;
+pub(crate) const PROXY_PORT: u16 = 8082;
 /// In the server's `server` block.
-pub const NGINX: &str = "listen 8082 proxy_protocol; set_real_ip_from 0.0.0.0/0; real_ip_header proxy_protocol;";
+pub(crate) const NGINX: &str = "listen 8082 proxy_protocol; set_real_ip_from 0.0.0.0/0; real_ip_header proxy_protocol;";
 /// The address from which HAProxy connects: that of another machine, as far as the server can tell. The others connect from the machine's own.
-pub const ELSEWHERE: &str = "198.18.255.1";
+pub(crate) const ELSEWHERE: &str = "198.18.255.1";
 
 /// A proxy and where it listens, with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Front {
+pub(crate) enum Front {
     Caddy = 8441,
     Haproxy = 8442,
     Nginx = 8443,
@@ -30,15 +30,15 @@ pub enum Front {
 }
 
 impl Front {
-    pub const ALL: [Front; 8] = [
-        Front::Caddy,
-        Front::Haproxy,
-        Front::Nginx,
-        Front::HitchV2,
-        Front::HaproxyV1,
-        Front::HaproxyV2,
-        Front::NginxV1,
-        Front::NginxPlain,
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Caddy,
+        Self::Haproxy,
+        Self::Nginx,
+        Self::HitchV2,
+        Self::HaproxyV1,
+        Self::HaproxyV2,
+        Self::NginxV1,
+        Self::NginxPlain,
     ];
 }
 
@@ -150,13 +150,13 @@ quiet = on
 ";
 
 /// All of them, running. They end with this.
-pub struct Fronts {
+pub(crate) struct Fronts {
     programs: Vec<Child>,
     folder: PathBuf,
 }
 
 impl Fronts {
-    pub fn start(stage: &Stage) -> Fronts {
+    pub(crate) fn start(stage: &Stage) -> Self {
         ip("route add local 198.18.0.0/16 dev lo");
         let folder = stage.path("fronts");
         fs::create_dir(&folder).unwrap();
@@ -200,7 +200,7 @@ impl Fronts {
             program.env("XDG_CONFIG_HOME", &root).stdout(log.try_clone().unwrap()).stderr(log.try_clone().unwrap());
             program.spawn().unwrap_or_else(|error| panic!("{}: {error}", command[0]))
         });
-        let fronts = Fronts { programs: programs.collect(), folder };
+        let fronts = Self { programs: programs.collect(), folder };
         for front in Front::ALL {
             let is_there = || std::net::TcpStream::connect(("127.0.0.1", front as u16)).ok();
             assert!(within(Duration::from_secs(20), is_there).is_some(), "{front:?}: {}", fronts.log());
@@ -208,7 +208,7 @@ impl Fronts {
         fronts
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 }

@@ -7,7 +7,7 @@ use crate::machine::process;
 use crate::stage::{Setup, Stage};
 
 /// Every page may be a minute old as far as nobody can see, so that nothing but what happens here ends one.
-pub const LONG: &[&str] = &["--path=pattern = '*', recheck = '1m'"];
+pub(crate) const LONG: &[&str] = &["--path=pattern = '*', recheck = '1m'"];
 
 /// Runs a shell script in the mount namespace of the server.
 fn in_mounts_of_server(stage: &Stage, script: &str) {
@@ -17,7 +17,7 @@ fn in_mounts_of_server(stage: &Stage, script: &str) {
 }
 
 /// Sees that the page is answered by the card although this happens before each request.
-pub fn stays(stage: &Stage, path: &str, counter: &str, happens: impl Fn()) {
+pub(crate) fn stays(stage: &Stage, path: &str, counter: &str, happens: impl Fn()) {
     const TIMES: u64 = 8;
     stage.warm_by(path, counter);
     let before = stage.counter(counter);

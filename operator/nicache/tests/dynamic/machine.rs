@@ -12,19 +12,19 @@ use crate::common::{kill, within};
 use crate::stage::{Database, Setup, Stage};
 
 /// Has PHP-FPM begin anew.
-pub fn reload_php(stage: &Stage) {
+pub(crate) fn reload_php(stage: &Stage) {
     kill(process(stage, "php-fpm: master"), Signal::USR2);
 }
 
 /// The first process of the site whose command line begins with `name`.
-pub fn process(stage: &Stage, name: &str) -> u64 {
+pub(crate) fn process(stage: &Stage, name: &str) -> u64 {
     let is_it =
         |pid: &&u64| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name));
     *stage.nicache.processes().iter().find(is_it).unwrap_or_else(|| panic!("no process {name}"))
 }
 
 /// Readers and a writer of one page; every reply must show a version that was current at some time from its request to its end.
-pub fn under_load(
+pub(crate) fn under_load(
     stage: &Stage,
     url: &str,
     duration: Duration,
@@ -347,7 +347,7 @@ fn the_watcher_is_killed() {
 }
 
 /// The same on another stage.
-pub fn the_watcher_is_killed_of(stage: Stage) {
+pub(crate) fn the_watcher_is_killed_of(stage: Stage) {
     stage.warm("/file.php");
     let watcher = stage.nicache.pid("watch_pid");
     let mut killed = false;

@@ -310,14 +310,14 @@ struct Unit {
 }
 
 impl Unit {
-    fn new(name: &str) -> Unit {
+    fn new(name: &str) -> Self {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let mut groups = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let root =
             groups.find(|words| words[2] == "cgroup2").expect("control groups of version 2 are mounted")[1].to_owned();
         let folder = Path::new(&root).join(name);
         std::fs::create_dir(&folder).unwrap();
-        Unit { folder, below: "", process: None }
+        Self { folder, below: "", process: None }
     }
 
     fn name(&self) -> String {

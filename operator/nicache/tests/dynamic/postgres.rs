@@ -48,7 +48,7 @@ fn changes() {
 }
 
 /// The same on another stage.
-pub fn changes_of(mut stage: Stage) {
+pub(crate) fn changes_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("psql", || {
         let url = table(&stage, "plain");
@@ -129,7 +129,7 @@ fn functions_that_write() {
 }
 
 /// The same on another stage.
-pub fn functions_that_write_of(mut stage: Stage) {
+pub(crate) fn functions_that_write_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("a function that was made by a client which is gone when the watcher looks", || {
         let url = table(&stage, "gone");

@@ -43,7 +43,7 @@ fn visitors() {
 }
 
 /// The same with another setup.
-pub fn visitors_of(setup: &Setup) {
+pub(crate) fn visitors_of(setup: &Setup) {
     let mut stage = stage_with(setup);
     let mut cases = Cases::default();
     cases.run("a page for all is kept for visitors, too", || {
@@ -177,7 +177,7 @@ fn headers_that_the_server_does_not_name() {
 }
 
 /// The same with another setup.
-pub fn headers_that_the_server_does_not_name_of(setup: &Setup) {
+pub(crate) fn headers_that_the_server_does_not_name_of(setup: &Setup) {
     let mut stage = stage_with(setup);
     let mut cases = Cases::default();
     let cases_of = [

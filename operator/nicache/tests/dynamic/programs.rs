@@ -120,7 +120,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(configuration: &str, words: &[&str]) -> Server {
+    fn start(configuration: &str, words: &[&str]) -> Self {
         private_network();
         let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -139,7 +139,7 @@ impl Server {
         let file = folder.path().join("server.conf");
         std::fs::write(&file, configuration.replace("@FOLDER@", &root)).unwrap();
         let words: Vec<String> = words.iter().map(|word| word.replace("@FILE@", file.to_str().unwrap())).collect();
-        let mut server = Server { nicache: Nicache::start(LONG, &words), folder };
+        let mut server = Self { nicache: Nicache::start(LONG, &words), folder };
         let is_ready = || Client::new(server.address()).get("/file.html").ok().filter(|reply| reply.status == 200);
         let is_there = within(Duration::from_secs(15), is_ready).is_some();
         assert!(is_there, "{}", server.nicache.log_text());

@@ -29,7 +29,7 @@ const REVALIDATE: u32 = 2;
 const DIGITS: usize = 24;
 
 /// An edit as a closure.
-pub struct Way {
+pub(crate) struct Way {
     name: &'static str,
     kind: &'static str,
     edit: Box<dyn FnMut(u64) -> Result<(), EditError> + Send>,
@@ -49,7 +49,7 @@ impl Editor for Way {
     }
 }
 
-pub fn way(
+pub(crate) fn way(
     name: &'static str,
     kind: &'static str,
     edit: impl FnMut(u64) -> Result<(), EditError> + Send + 'static,
@@ -64,8 +64,8 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(stage: &Stage, with_database: bool) -> Scene {
-        let mut scene = Scene { pages: Vec::new(), ways: Vec::new() };
+    fn new(stage: &Stage, with_database: bool) -> Self {
+        let mut scene = Self { pages: Vec::new(), ways: Vec::new() };
         let data = stage.path("data");
         scene.add_files(stage, &data);
         if with_database {
@@ -215,12 +215,12 @@ struct Silent {
 }
 
 impl Silent {
-    fn start(stage: &Stage) -> Silent {
+    fn start(stage: &Stage) -> Self {
         let mut command = stage.mariadb();
         let mut process =
             command.args(["-v", "-v", "-v"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
-        Silent { process, input, output }
+        Self { process, input, output }
     }
 
     fn run(&mut self, text: &str) -> Result<(), EditError> {
@@ -250,12 +250,12 @@ struct Mapping(*mut u8);
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    fn new(path: &Path) -> Mapping {
+    fn new(path: &Path) -> Self {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
-        Mapping(unsafe { mmap(std::ptr::null_mut(), DIGITS, access, MapFlags::SHARED, file, 0) }.unwrap().cast())
+        Self(unsafe { mmap(std::ptr::null_mut(), DIGITS, access, MapFlags::SHARED, file, 0) }.unwrap().cast())
     }
 
     /// By one store, so that nobody reads a part of it.
@@ -275,14 +275,14 @@ impl Drop for Mapping {
 }
 
 /// Runs a plan and shows what happened.
-pub fn carry_out(plan: Plan) -> Report {
+pub(crate) fn carry_out(plan: Plan) -> Report {
     let report = prove(plan, |_| {}).unwrap();
     println!("{report}");
     report
 }
 
 /// Edits of files and rows on a stage with MariaDB.
-pub fn files_and_rows(stage: &Stage) -> Plan {
+pub(crate) fn files_and_rows(stage: &Stage) -> Plan {
     Scene::new(stage, true).plan(stage, &["file", "row"])
 }
 
@@ -534,7 +534,7 @@ fn deployment(without: Option<Rule>) -> (Stage, Plan) {
 }
 
 /// The process of ours that a PID file names.
-pub fn outer_pid(processes: &std::collections::BTreeSet<u64>, number: &str) -> Option<u64> {
+pub(crate) fn outer_pid(processes: &std::collections::BTreeSet<u64>, number: &str) -> Option<u64> {
     number.parse().ok().filter(|pid| processes.contains(pid))
 }
 

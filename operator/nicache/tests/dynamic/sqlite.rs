@@ -101,7 +101,7 @@ fn opened_to_write() {
 }
 
 /// The same on another stage.
-pub fn changes_of(mut stage: Stage) {
+pub(crate) fn changes_of(mut stage: Stage) {
     let mut cases = Cases::default();
     for mode in ["DELETE", "TRUNCATE", "PERSIST"] {
         cases.run(mode, || {

@@ -20,14 +20,14 @@ use crate::far::{self, FAR, Far, Kind};
 use crate::ground::own_mounts;
 
 /// The server's clock and what else nobody sees may be this old.
-pub const T: Duration = Duration::from_secs(1);
+pub(crate) const T: Duration = Duration::from_secs(1);
 
 /// Preparing a database takes both processors for a while.
 static PREPARING: Mutex<()> = Mutex::new(());
 
 /// Which database runs beside the web server.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Database {
+pub(crate) enum Database {
     None,
     MariaDb,
     Postgres,
@@ -35,14 +35,14 @@ pub enum Database {
 
 /// Who watches.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Watch {
+pub(crate) enum Watch {
     Kernel,
     /// What the test's own process changes is not seen, so that a [`Stage`] changes things by programs that are followed.
     Preload,
 }
 
 /// How a stage is set up.
-pub struct Setup {
+pub(crate) struct Setup {
     pub watch: Watch,
     pub database: Database,
     /// The database is on another machine, and a relay stands in front of it.
@@ -73,8 +73,8 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    fn default() -> Setup {
-        Setup {
+    fn default() -> Self {
+        Self {
             watch: Watch::Kernel,
             database: Database::None,
             relay: false,
@@ -107,7 +107,7 @@ struct Overlay {
 }
 
 impl Overlay {
-    fn mount(files: &[(String, String)]) -> Overlay {
+    fn mount(files: &[(String, String)]) -> Self {
         let folder = temporary();
         let [lower, upper, work, merged] = ["lower", "upper", "work", "merged"].map(|name| folder.path().join(name));
         for path in [&lower, &upper, &work, &merged] {
@@ -125,7 +125,7 @@ impl Overlay {
         let options = CString::new(options).unwrap();
         own_mounts();
         mount("overlay", &merged, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
-        Overlay { merged, _folder: folder }
+        Self { merged, _folder: folder }
     }
 }
 
@@ -136,7 +136,7 @@ impl Drop for Overlay {
 }
 
 /// A running site. Dropping it ends everything and removes its folder.
-pub struct Stage {
+pub(crate) struct Stage {
     pub nicache: Nicache,
     pub folder: PathBuf,
     held: Option<Folder>,
@@ -152,17 +152,17 @@ pub struct Stage {
 
 impl Stage {
     /// Starts it in a network of its own.
-    pub fn start(setup: &Setup, prepare: impl FnOnce(&Path)) -> Stage {
+    pub(crate) fn start(setup: &Setup, prepare: impl FnOnce(&Path)) -> Self {
         private_network();
         let far = setup.relay.then(|| {
             let kind = if setup.database == Database::MariaDb { Kind::MariaDb } else { Kind::Postgres };
             Far::start(kind, false)
         });
-        Stage::start_here(setup, far, prepare)
+        Self::start_here(setup, far, prepare)
     }
 
     /// The same in the network of the calling thread, with a database elsewhere that is there already.
-    pub fn start_here(setup: &Setup, far: Option<Far>, prepare: impl FnOnce(&Path)) -> Stage {
+    pub(crate) fn start_here(setup: &Setup, far: Option<Far>, prepare: impl FnOnce(&Path)) -> Self {
         let held = folder_for(setup);
         let folder = match &held {
             Folder::Plain(folder) => folder.path().to_owned(),
@@ -242,7 +242,7 @@ impl Stage {
             }
         });
         let (hand, followed, php) = (None, Vec::new(), php_outside);
-        let mut stage = Stage { nicache, folder, held: Some(held), outside, php, far, hand, followed };
+        let mut stage = Self { nicache, folder, held: Some(held), outside, php, far, hand, followed };
         if setup.watch == Watch::Preload {
             let said = common::output(common::NICACHE, &["follow", "--print", "--name", stage.nicache.name()]);
             let variables = said.split_ascii_whitespace().filter_map(|word| word.split_once('='));
@@ -266,7 +266,7 @@ impl Stage {
     }
 
     /// Ends a PHP-FPM that is outside and starts it again, as the machine's service manager does.
-    pub fn restart_php(&mut self) {
+    pub(crate) fn restart_php(&mut self) {
         let (child, words) = self.php.as_mut().expect("PHP-FPM is outside");
         common::kill(u64::from(child.id()), rustix::process::Signal::TERM);
         child.wait().unwrap();
@@ -274,7 +274,7 @@ impl Stage {
     }
 
     /// Waits for something that is certain to come.
-    pub fn wait_until(&self, mut is_there: impl FnMut() -> bool) {
+    pub(crate) fn wait_until(&self, mut is_there: impl FnMut() -> bool) {
         assert!(within(Duration::from_secs(30), || is_there().then_some(())).is_some(), "it does not come");
     }
 
@@ -282,20 +282,20 @@ impl Stage {
         assert!(within(Duration::from_secs(30), || ready().then_some(())).is_some(), "the database is not there");
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from((self.nicache.server(), 80))
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(self.address())
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
     /// Writes a file in place.
-    pub fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         match &self.hand {
             None => std::fs::write(self.path(name), text).unwrap(),
             Some(_) => {
@@ -307,7 +307,7 @@ impl Stage {
 
     /// Writes a file below the document root. `@FOLDER@` stands for the site's folder; `@HOST@`, `@SOCKET@`, `@DSN@` and `@PG@` for the
     /// way to the database, as `mysqli`, PDO and `pg_connect` want it.
-    pub fn script(&self, name: &str, text: &str) {
+    pub(crate) fn script(&self, name: &str, text: &str) {
         let run = self.path("run").display().to_string();
         let (host, socket, dsn, pg) = match &self.far {
             Some(_) => (FAR.to_owned(), "null".to_owned(), format!("host={FAR}"), format!("{FAR} sslmode=disable")),
@@ -322,14 +322,14 @@ impl Stage {
     }
 
     /// Puts a new file in the place of another.
-    pub fn replace(&self, name: &str, text: &str) {
+    pub(crate) fn replace(&self, name: &str, text: &str) {
         let new = format!("{name}.new");
         self.write(&new, text);
         self.rename(&new, name);
     }
 
     /// Renames a file or a folder.
-    pub fn rename(&self, old: &str, new: &str) {
+    pub(crate) fn rename(&self, old: &str, new: &str) {
         let (old, new) = (self.path(old), self.path(new));
         match &self.hand {
             None => std::fs::rename(old, new).unwrap(),
@@ -338,7 +338,7 @@ impl Stage {
     }
 
     /// Removes a file.
-    pub fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         match &self.hand {
             None => std::fs::remove_file(self.path(name)).unwrap(),
             Some(_) => self.shell(&format!("rm {}", self.path(name).display())),
@@ -346,7 +346,7 @@ impl Stage {
     }
 
     /// Makes a folder, and those on the way to it.
-    pub fn make_folder(&self, name: &str) {
+    pub(crate) fn make_folder(&self, name: &str) {
         match &self.hand {
             None => std::fs::create_dir_all(self.path(name)).unwrap(),
             Some(_) => self.shell(&format!("mkdir -p {}", self.path(name).display())),
@@ -354,7 +354,7 @@ impl Stage {
     }
 
     /// Runs a shell script whose changes are seen.
-    pub fn shell(&self, script: &str) {
+    pub(crate) fn shell(&self, script: &str) {
         match &self.hand {
             Some(hand) => drop(hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner).run(script)),
             None => {
@@ -365,54 +365,54 @@ impl Stage {
     }
 
     /// A program whose changes are seen.
-    pub fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.envs(self.followed.iter().map(|(name, value)| (name, value)));
         command
     }
 
-    pub fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         let status = common::status(self.nicache.name());
         status["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {status:#}"))
     }
 
     /// All counters of the card, by their names in `nicache status --json`.
-    pub fn counters(&self) -> BTreeMap<String, u64> {
+    pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
         let status = common::status(self.nicache.name());
         let counters = status["counters"].as_object().unwrap_or_else(|| panic!("no counters in {status:#}"));
         counters.iter().filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
     }
 
     /// What the server itself says: a request that the card lets pass, and whose reply it does not keep.
-    pub fn direct(&self, path: &str) -> String {
+    pub(crate) fn direct(&self, path: &str) -> String {
         self.client().request("GET", path, &[("X-Direct", "1")], b"").unwrap().text()
     }
 
-    pub fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         self.client().get(path).unwrap().text()
     }
 
     /// Runs statements by the `mariadb` client as root.
-    pub fn sql(&self, text: &str) -> String {
+    pub(crate) fn sql(&self, text: &str) -> String {
         self.try_sql(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     /// The same with further options of the client.
-    pub fn sql_with(&self, options: &[&str], text: &str) -> String {
+    pub(crate) fn sql_with(&self, options: &[&str], text: &str) -> String {
         run(self.mariadb().args(options).args(["--execute", text])).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    pub fn try_sql(&self, text: &str) -> Result<String, String> {
+    pub(crate) fn try_sql(&self, text: &str) -> Result<String, String> {
         run(self.mariadb().args(["--execute", text]))
     }
 
     /// A client of the database that can be given further options.
-    pub fn mariadb(&self) -> Command {
+    pub(crate) fn mariadb(&self) -> Command {
         self.far.as_ref().map_or_else(|| mariadb(&self.folder), |_| far::mariadb())
     }
 
     /// Runs statements by the `psql` client.
-    pub fn psql(&self, text: &str) -> String {
+    pub(crate) fn psql(&self, text: &str) -> String {
         self.try_psql(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
@@ -431,12 +431,12 @@ impl Stage {
     }
 
     /// A `mariadb` that stays connected.
-    pub fn mariadb_shell(&self) -> Shell {
+    pub(crate) fn mariadb_shell(&self) -> Shell {
         Shell::new(self.mariadb(), "SELECT 'said';")
     }
 
     /// A `psql` that stays connected.
-    pub fn psql_shell(&self) -> Shell {
+    pub(crate) fn psql_shell(&self) -> Shell {
         Shell::new(self.postgres(), "\\echo said")
     }
 }
@@ -518,7 +518,7 @@ fn run(command: &mut Command) -> Result<String, String> {
 }
 
 /// A database client with a connection that stays.
-pub struct Shell {
+pub(crate) struct Shell {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -527,21 +527,21 @@ pub struct Shell {
 
 impl Shell {
     /// Connected to the database in a site's folder.
-    pub fn mariadb(folder: &Path) -> Shell {
-        Shell::new(mariadb(folder), "SELECT 'said';")
+    pub(crate) fn mariadb(folder: &Path) -> Self {
+        Self::new(mariadb(folder), "SELECT 'said';")
     }
 
     /// `echo` is a statement that says `said`.
-    pub fn new(mut command: Command, echo: &'static str) -> Shell {
+    pub(crate) fn new(mut command: Command, echo: &'static str) -> Self {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
-        let mut shell = Shell { process, input, output, echo };
+        let mut shell = Self { process, input, output, echo };
         shell.run("");
         shell
     }
 
     /// Runs statements, and returns when they are done.
-    pub fn run(&mut self, text: &str) -> String {
+    pub(crate) fn run(&mut self, text: &str) -> String {
         self.send(text);
         writeln!(self.input, "{}", self.echo).unwrap();
         let mut said = String::new();
@@ -557,7 +557,7 @@ impl Shell {
     }
 
     /// Has statements run, and does not wait.
-    pub fn send(&mut self, text: &str) {
+    pub(crate) fn send(&mut self, text: &str) {
         writeln!(self.input, "{text}").unwrap();
         self.input.flush().unwrap();
     }

@@ -54,7 +54,7 @@ fn clocks_and_chance() {
 }
 
 /// The same with another setup.
-pub fn clocks_and_chance_of(setup: &Setup) {
+pub(crate) fn clocks_and_chance_of(setup: &Setup) {
     let mut stage = Stage::start(setup, |_| {});
     let mut cases = Cases::default();
     let sql = "$db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@);";
@@ -132,7 +132,7 @@ fn another_server() {
 }
 
 /// The same with another setup.
-pub fn another_server_of(setup: Setup) {
+pub(crate) fn another_server_of(setup: Setup) {
     let nginx = "location = /other { return 404; } location /backend/ { alias @FOLDER@/backend/; }";
     // A page that asks for another one takes two of them, and as many pages may be made at once as there are clients.
     let mut stage = Stage::start(&Setup { nginx, workers: 8, ..setup }, |folder| {
@@ -194,8 +194,8 @@ pub fn another_server_of(setup: Setup) {
 struct Program(Child);
 
 impl Program {
-    fn start(words: &[&str]) -> Program {
-        Program(Command::new(words[0]).args(&words[1..]).stdout(Stdio::null()).spawn().unwrap())
+    fn start(words: &[&str]) -> Self {
+        Self(Command::new(words[0]).args(&words[1..]).stdout(Stdio::null()).spawn().unwrap())
     }
 }
 
@@ -274,7 +274,7 @@ fn what_requests_do_is_done() {
 }
 
 /// The same with another setup.
-pub fn what_requests_do_is_done_of(setup: &Setup) {
+pub(crate) fn what_requests_do_is_done_of(setup: &Setup) {
     let mut stage = Stage::start(setup, |_| {});
     let mut cases = Cases::default();
     stage

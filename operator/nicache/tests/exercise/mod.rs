@@ -16,7 +16,7 @@ use crate::options::{
 use crate::setup::{CardSetup, CompanionFailure, ServerSetup, WatchReport, WatchSetup};
 
 /// A configuration file of `nicache run` and `nicache attach`.
-pub fn configuration(bytes: &[u8]) {
+pub(super) fn configuration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut options: RunOptions = match toml::from_str(&text) {
         Ok(options) => options,
@@ -59,7 +59,7 @@ fn check_plan(plan: &RunPlan) {
 }
 
 /// The value of a flag: a byte that says of which, and its text.
-pub fn value(bytes: &[u8]) {
+pub(super) fn value(bytes: &[u8]) {
     let Some((&which, text)) = bytes.split_first() else { return };
     let text = &*String::from_utf8_lossy(text);
     match which % 11 {
@@ -110,7 +110,7 @@ fn bus_model(text: &str) {
 }
 
 /// What a child process is given at its start, or says: a byte that says which message, and its JSON.
-pub fn setup(bytes: &[u8]) {
+pub(super) fn setup(bytes: &[u8]) {
     let Some((&which, json)) = bytes.split_first() else { return };
     match which % 5 {
         0 => message::<CardSetup>(json),

@@ -11,14 +11,14 @@ use super::common::{Nicache, Site, command, private_network, status};
 const ROUNDS: usize = 40;
 
 /// A server with files, and nicache around it.
-pub struct Stage {
+pub(crate) struct Stage {
     pub site: Site,
     pub nicache: Nicache,
 }
 
 /// A reply as it came.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub head: String,
     pub body: Vec<u8>,
 }
@@ -31,17 +31,17 @@ impl std::fmt::Debug for Reply {
 }
 
 impl Reply {
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         self.head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
     }
 
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
         fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// Without dates of the moment, and with one boundary for all.
-    pub fn plain(mut self) -> Reply {
+    pub(crate) fn plain(mut self) -> Self {
         if let Some(boundary) = self.field("content-type").and_then(|kind| kind.split("boundary=").nth(1)) {
             let boundary = boundary.to_owned();
             self.head = self.head.replace(&boundary, &"b".repeat(boundary.len()));
@@ -68,23 +68,23 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 
 impl Stage {
     /// nginx with these directives for the `http` block and for its server.
-    pub fn nginx(options: &[&str], http: &str, server: &str) -> Stage {
+    pub(crate) fn nginx(options: &[&str], http: &str, server: &str) -> Self {
         private_network();
         let http = format!("types {{ text/html html; text/plain txt; application/octet-stream bin; }} {http}");
         let site = Site::with(&http, &format!("root @ROOT@/site; {server}"));
-        Stage::files(&site);
+        Self::files(&site);
         let nicache = Nicache::start(options, &site.command());
-        Stage { site, nicache }
+        Self { site, nicache }
     }
 
     /// Apache with these directives. `None`: it is not installed.
-    pub fn apache(options: &[&str], directives: &str) -> Option<Stage> {
+    pub(crate) fn apache(options: &[&str], directives: &str) -> Option<Self> {
         if !is_there("apache2") {
             return None;
         }
         private_network();
         let site = Site::new();
-        Stage::files(&site);
+        Self::files(&site);
         let root = site.folder.path().display().to_string();
         let modules = "/usr/lib/apache2/modules";
         let configuration = format!(
@@ -98,22 +98,22 @@ impl Stage {
         std::fs::write(&file, configuration).unwrap();
         let server = ["apache2", "-f", file.to_str().unwrap(), "-DFOREGROUND"].map(str::to_owned);
         let nicache = Nicache::start(options, &server);
-        Some(Stage { site, nicache })
+        Some(Self { site, nicache })
     }
 
     /// Node with a script. `None`: it is not installed.
-    pub fn node(options: &[&str], script: &str) -> Option<Stage> {
+    pub(crate) fn node(options: &[&str], script: &str) -> Option<Self> {
         if !is_there("node") {
             return None;
         }
         private_network();
         let site = Site::new();
-        Stage::files(&site);
+        Self::files(&site);
         let file = site.folder.path().join("server.js");
         let root = site.folder.path().join("site");
         std::fs::write(&file, script.replace("@ROOT@", root.to_str().unwrap())).unwrap();
         let nicache = Nicache::start(options, &["node".to_owned(), file.to_str().unwrap().to_owned()]);
-        Some(Stage { site, nicache })
+        Some(Self { site, nicache })
     }
 
     fn files(site: &Site) {
@@ -125,31 +125,31 @@ impl Stage {
         }
     }
 
-    pub fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.site.folder.path().join("site").join(name)
     }
 
-    pub fn connect(&self) -> Connection {
+    pub(crate) fn connect(&self) -> Connection {
         let stream = TcpStream::connect((self.nicache.server(), 80)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         Connection { stream: BufReader::new(stream) }
     }
 
     /// One request on a connection of its own. `fields` end each with a line break.
-    pub fn ask(&self, method: &str, path: &str, fields: &str) -> Reply {
+    pub(crate) fn ask(&self, method: &str, path: &str, fields: &str) -> Reply {
         self.connect().ask(&format!("{method} {path} HTTP/1.1\r\nHost: files\r\n{fields}\r\n"))
     }
 
-    pub fn bypass(&self, state: &str) {
+    pub(crate) fn bypass(&self, state: &str) {
         assert!(command(&["bypass", state, "--name", self.nicache.name()]).status.success());
     }
 
-    pub fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         status(self.nicache.name())["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
     }
 
     /// What the server itself answers.
-    pub fn direct(&self, method: &str, path: &str, fields: &str) -> Reply {
+    pub(crate) fn direct(&self, method: &str, path: &str, fields: &str) -> Reply {
         self.bypass("on");
         let reply = self.ask(method, path, fields).plain();
         self.bypass("off");
@@ -157,7 +157,7 @@ impl Stage {
     }
 
     /// Asks through the card until there was a hit, if one is `due`, and otherwise a few times; every reply must be the server's own.
-    pub fn same(&self, method: &str, path: &str, fields: &str, due: bool) -> Reply {
+    pub(crate) fn same(&self, method: &str, path: &str, fields: &str, due: bool) -> Reply {
         let direct = self.direct(method, path, fields);
         let mut hits = 0;
         for round in 0..ROUNDS {
@@ -191,23 +191,23 @@ fn plain_fields(fields: &str) -> String {
 }
 
 /// A connection that goes on.
-pub struct Connection {
+pub(crate) struct Connection {
     pub stream: BufReader<TcpStream>,
 }
 
 impl Connection {
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
     /// Sends a request, and reads its reply.
-    pub fn ask(&mut self, request: &str) -> Reply {
+    pub(crate) fn ask(&mut self, request: &str) -> Reply {
         self.send(request.as_bytes());
         self.reply(request.starts_with("HEAD"))
     }
 
     /// Reads one reply, interim or final.
-    pub fn reply(&mut self, is_head: bool) -> Reply {
+    pub(crate) fn reply(&mut self, is_head: bool) -> Reply {
         let mut head = String::new();
         loop {
             let mut line = String::new();
@@ -252,7 +252,7 @@ impl Connection {
 }
 
 /// Text without pattern.
-pub fn text(len: usize) -> Vec<u8> {
+pub(crate) fn text(len: usize) -> Vec<u8> {
     let mut state = len as u64 | 1;
     let next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -262,7 +262,7 @@ pub fn text(len: usize) -> Vec<u8> {
 }
 
 /// Is the program there? If not, says so; tools/setup installs all of them.
-pub fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
     let there = path.split(':').any(|folder| Path::new(folder).join(program).exists());
     if !there {

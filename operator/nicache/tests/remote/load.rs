@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// What has been seen.
 #[derive(Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub replies: u64,
     /// Requests that the server could not answer.
     pub failed: u64,
@@ -20,7 +20,7 @@ pub struct Seen {
 }
 
 /// `write` sets the version, tries until it is done, and gives up when told to; it returns whether the change is done.
-pub fn under_load(
+pub(crate) fn under_load(
     address: SocketAddr,
     url: &str,
     duration: Duration,

@@ -16,7 +16,7 @@ fn start() -> Pair {
 }
 
 /// Makes tables and pages.
-pub fn prepare(pair: Pair) -> Pair {
+pub(crate) fn prepare(pair: Pair) -> Pair {
     pair.far.sql("CREATE TABLE versions (id INT PRIMARY KEY, version INT); INSERT INTO versions VALUES (1, 0)");
     pair.far.sql("CREATE TABLE others (id INT PRIMARY KEY, version INT); INSERT INTO others VALUES (1, 0)");
     let script =
@@ -30,12 +30,12 @@ pub fn prepare(pair: Pair) -> Pair {
     pair
 }
 
-pub fn update(far: &Far, version: usize) -> bool {
+pub(crate) fn update(far: &Far, version: usize) -> bool {
     far.try_sql(&format!("UPDATE versions SET version = {version} WHERE id = 1")).is_ok()
 }
 
 /// Runs the load; what is to happen happens at its times. Afterwards everything is as before.
-pub fn with(pair: &Pair, duration: Duration, mut steps: Vec<(f64, &mut dyn FnMut())>) -> Seen {
+pub(crate) fn with(pair: &Pair, duration: Duration, mut steps: Vec<(f64, &mut dyn FnMut())>) -> Seen {
     pair.far.sql("UPDATE versions SET version = 0");
     pair.stage.warm("/table.php");
     let before = pair.stage.counter("hits_dynamic");

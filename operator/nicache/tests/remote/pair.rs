@@ -6,7 +6,7 @@ use crate::slow::Slow;
 use crate::stage::{Setup, Stage, Watch};
 
 /// A web machine whose pages come from a database on another one.
-pub struct Pair {
+pub(crate) struct Pair {
     pub stage: Stage,
     pub far: Far,
     /// Between the two, for what the relay says.
@@ -14,12 +14,12 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn start(kind: Kind) -> Pair {
-        Pair::start_with(kind, false, Watch::Kernel)
+    pub(crate) fn start(kind: Kind) -> Self {
+        Self::start_with(kind, false, Watch::Kernel)
     }
 
     /// `on_bus`: what the relay says goes over NATS.
-    pub fn start_with(kind: Kind, on_bus: bool, watch: Watch) -> Pair {
+    pub(crate) fn start_with(kind: Kind, on_bus: bool, watch: Watch) -> Self {
         private_network();
         let far = Far::start(kind, on_bus);
         let slow = Slow::start(&format!("{NEAR}:7401"), format!("{FAR}:{}", far.events_port()));
@@ -27,6 +27,6 @@ impl Pair {
         let option: &'static str = Box::leak(far.option(&way).into_boxed_str());
         let options: &'static [&'static str] = Box::leak(Box::new(["--remote-database", option]));
         let stage = Stage::start_here(&Setup { options, watch, ..Setup::default() }, None, |_| {});
-        Pair { stage, far, slow }
+        Self { stage, far, slow }
     }
 }

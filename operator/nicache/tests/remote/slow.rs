@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 /// Accepts at one address and connects to another, from the namespace of the thread that makes it.
 #[derive(Clone)]
-pub struct Slow {
+pub(crate) struct Slow {
     milliseconds: Arc<AtomicU64>,
 }
 
 impl Slow {
-    pub fn start(listen: &str, target: String) -> Slow {
-        let slow = Slow { milliseconds: Arc::default() };
+    pub(crate) fn start(listen: &str, target: String) -> Self {
+        let slow = Self { milliseconds: Arc::default() };
         let (listener, other) = (TcpListener::bind(listen).unwrap(), slow.clone());
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -30,7 +30,7 @@ impl Slow {
         slow
     }
 
-    pub fn set(&self, milliseconds: u64) {
+    pub(crate) fn set(&self, milliseconds: u64) {
         self.milliseconds.store(milliseconds, Ordering::SeqCst);
     }
 

@@ -132,12 +132,12 @@ fn files_on(kind: &str) {
 struct Mapping(*mut u8);
 
 impl Mapping {
-    fn of(path: &std::path::Path) -> Mapping {
+    fn of(path: &std::path::Path) -> Self {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, which nothing else in this process knows of.
-        Mapping(unsafe { mmap(std::ptr::null_mut(), 4096, access, MapFlags::SHARED, &file, 0) }.unwrap().cast())
+        Self(unsafe { mmap(std::ptr::null_mut(), 4096, access, MapFlags::SHARED, &file, 0) }.unwrap().cast())
     }
 
     fn store(&self, text: &[u8]) {

@@ -15,24 +15,24 @@ use crate::common::{
 };
 
 /// What a test waits for at most.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A running `nicache forward`. Dropping it kills it.
-pub struct Forwarding {
+pub(crate) struct Forwarding {
     process: Child,
     ready: Value,
     lines: mpsc::Receiver<String>,
 }
 
 impl Forwarding {
-    pub fn start(arguments: &[&str]) -> Forwarding {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(NICACHE);
         command.args(["forward", "--json"]).args(arguments);
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("nicache");
         let (told, lines) = mpsc::channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(|line| drop(told.send(line))));
-        let mut forwarding = Forwarding { process, ready: Value::Null, lines };
+        let mut forwarding = Self { process, ready: Value::Null, lines };
         forwarding.ready = forwarding.line().expect("it is ready");
         assert_eq!(forwarding.ready["event"], "ready");
         forwarding
@@ -42,11 +42,11 @@ impl Forwarding {
         self.lines.recv_timeout(START_TIMEOUT).ok().map(|line| serde_json::from_str(&line).unwrap())
     }
 
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.ready["status"]["name"].as_str().unwrap().to_owned()
     }
 
-    pub fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         // One that is just started again does not answer yet.
         let ask = || {
             let output = command(&["status", "--json", "--name", &self.name()]);
@@ -55,7 +55,7 @@ impl Forwarding {
         within(LIMIT, ask).expect("a status")
     }
 
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let processes = family(self.process.id().into());
         kill(self.process.id().into(), Signal::INT);
         let ended = within(SOON, || self.process.try_wait().unwrap());

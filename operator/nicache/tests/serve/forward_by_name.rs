@@ -86,7 +86,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn build() -> Stage {
+    fn build() -> Self {
         private_network();
         let (client, servers) = (Namespace::create().unwrap(), Namespace::create().unwrap());
         for (namespace, end) in [(&client, "left"), (&servers, "right")] {
@@ -137,7 +137,7 @@ impl Stage {
             "{said}"
         );
         let forwarding = Forwarding::start(&["--config", path.to_str().unwrap()]);
-        Stage { client, servers, _nginx: nginx, folder, forwarding }
+        Self { client, servers, _nginx: nginx, folder, forwarding }
     }
 
     /// What curl gets. `url` has the name that is resolved to the service.

@@ -29,7 +29,7 @@ struct Nfs {
 }
 
 impl Nfs {
-    fn start(arguments: &[&str]) -> Nfs {
+    fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(NICACHE);
         command
             .args(["nfs", "--json"])
@@ -49,7 +49,7 @@ impl Nfs {
         // Nobody reads what it logs, and it must not wait for that.
         let mut log = child.stderr.take().unwrap();
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Nfs { child, lines, serving }
+        Self { child, lines, serving }
     }
 
     fn name(&self) -> &str {

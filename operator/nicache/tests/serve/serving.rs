@@ -15,14 +15,14 @@ use tempfile::TempDir;
 use crate::common::{NICACHE, START_TIMEOUT, family, kill, private_network, status};
 
 /// A folder on disk that everybody may read.
-pub fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::Builder::new().prefix("nicache-serve-").tempdir_in("/var/tmp").unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     folder
 }
 
 /// Bytes that differ at every place.
-pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -32,7 +32,7 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Dropping it kills it.
-pub struct Serving {
+pub(crate) struct Serving {
     process: Child,
     /// The `status` of the ready event.
     pub status: Value,
@@ -41,7 +41,7 @@ pub struct Serving {
 
 impl Serving {
     /// In a network namespace of the test's own.
-    pub fn start(root: &Path, arguments: &[&str]) -> Serving {
+    pub(crate) fn start(root: &Path, arguments: &[&str]) -> Self {
         private_network();
         let mut command = Command::new(NICACHE);
         command.args(["serve", "--json"]).args(arguments).arg(root);
@@ -53,7 +53,7 @@ impl Serving {
         let (first, ready) = mpsc::channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(|line| drop(first.send(line))));
-        let mut serving = Serving { process, status: Value::Null, log };
+        let mut serving = Self { process, status: Value::Null, log };
         match ready.recv_timeout(START_TIMEOUT) {
             Ok(line) => {
                 let event: Value = serde_json::from_str(&line).unwrap();
@@ -65,7 +65,7 @@ impl Serving {
         serving
     }
 
-    pub fn log_text(&self) -> String {
+    pub(crate) fn log_text(&self) -> String {
         let mut lines = Vec::new();
         while let Ok(line) = self.log.recv_timeout(Duration::from_millis(200)) {
             lines.push(line);
@@ -73,31 +73,31 @@ impl Serving {
         lines.join("\n")
     }
 
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.status["name"].as_str().unwrap()
     }
 
     /// With the slash.
-    pub fn url(&self, card: usize) -> String {
+    pub(crate) fn url(&self, card: usize) -> String {
         self.status["urls"][card].as_str().unwrap().to_owned()
     }
 
-    pub fn address(&self, card: usize) -> SocketAddr {
+    pub(crate) fn address(&self, card: usize) -> SocketAddr {
         let url = self.url(card);
         format!("{}:80", url.trim_start_matches("http://").trim_end_matches('/')).parse().unwrap()
     }
 
-    pub fn now(&self) -> Value {
+    pub(crate) fn now(&self) -> Value {
         status(self.name())
     }
 
     /// A counter of the host.
-    pub fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         self.now()["report"]["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
     }
 
     /// Ends it as Ctrl-C does, and returns its processes and whether it ended well.
-    pub fn stop(mut self) -> (std::collections::BTreeSet<u64>, bool) {
+    pub(crate) fn stop(mut self) -> (std::collections::BTreeSet<u64>, bool) {
         let processes = family(self.process.id().into());
         kill(self.process.id().into(), Signal::INT);
         let ended = crate::common::within(Duration::from_secs(10), || self.process.try_wait().unwrap());
@@ -114,38 +114,38 @@ impl Drop for Serving {
 
 /// A reply in pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
 impl Reply {
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
         lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
     }
 }
 
 /// A connection that stays open.
-pub struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     read: Vec<u8>,
 }
 
 impl Client {
-    pub fn open(address: SocketAddr) -> Client {
+    pub(crate) fn open(address: SocketAddr) -> Self {
         Self::try_open(address).unwrap()
     }
 
-    pub fn try_open(address: SocketAddr) -> std::io::Result<Client> {
+    pub(crate) fn try_open(address: SocketAddr) -> std::io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         stream.set_nodelay(true)?;
-        Ok(Client { stream, read: Vec::new() })
+        Ok(Self { stream, read: Vec::new() })
     }
 
-    pub fn send(&mut self, text: &str) -> std::io::Result<()> {
+    pub(crate) fn send(&mut self, text: &str) -> std::io::Result<()> {
         self.stream.write_all(text.as_bytes())
     }
 
@@ -161,7 +161,7 @@ impl Client {
     }
 
     /// The next reply; one without a length ends with its head.
-    pub fn receive(&mut self, is_head: bool) -> std::io::Result<Reply> {
+    pub(crate) fn receive(&mut self, is_head: bool) -> std::io::Result<Reply> {
         let end = loop {
             match self.read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 Some(at) => break at + 4,
@@ -182,7 +182,7 @@ impl Client {
     }
 
     /// The next bytes.
-    pub fn take(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
         while self.read.len() < len {
             self.more().unwrap();
         }
@@ -190,24 +190,24 @@ impl Client {
     }
 
     /// What comes until the other side closes.
-    pub fn rest(&mut self) -> std::io::Result<Vec<u8>> {
+    pub(crate) fn rest(&mut self) -> std::io::Result<Vec<u8>> {
         let mut rest = std::mem::take(&mut self.read);
         self.stream.read_to_end(&mut rest)?;
         Ok(rest)
     }
 
-    pub fn try_get(&mut self, path: &str, fields: &str) -> std::io::Result<Reply> {
+    pub(crate) fn try_get(&mut self, path: &str, fields: &str) -> std::io::Result<Reply> {
         self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"))?;
         self.receive(false)
     }
 
-    pub fn get(&mut self, path: &str, fields: &str) -> Reply {
+    pub(crate) fn get(&mut self, path: &str, fields: &str) -> Reply {
         self.try_get(path, fields).unwrap_or_else(|error| panic!("GET {path}: {error}"))
     }
 }
 
 /// A folder with a file.
-pub fn with_file(name: &str, content: &[u8]) -> (TempDir, PathBuf) {
+pub(crate) fn with_file(name: &str, content: &[u8]) -> (TempDir, PathBuf) {
     let folder = folder();
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();

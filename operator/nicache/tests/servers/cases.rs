@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(400);
 const REASONS: [&str; 5] = ["bypass_", "fill_refused_", "fill_not_shared_", "fill_aborted_", "misses_"];
 
 /// A request; in `fields`, `@TAG@` and `@DATE@` stand for the validators of the resource.
-pub struct Case {
+pub(crate) struct Case {
     /// Its row in docs/servers.md.
     pub name: &'static str,
     method: &'static str,
@@ -30,7 +30,7 @@ const fn case(name: &'static str, path: &'static str, fields: &'static str) -> C
     Case { name, method: "GET", path, version: "1.1", fields, content: "" }
 }
 
-pub const CASES: [Case; 38] = [
+pub(crate) const CASES: [Case; 38] = [
     case("small file", "/small.txt", ""),
     case("large file", "/large.bin", ""),
     case("empty file", "/empty.txt", ""),
@@ -79,7 +79,7 @@ fn grown(now: &Counters, before: &Counters, kinds: &[&str]) -> Vec<String> {
 
 impl Case {
     fn request(&self, validators: &Reply) -> Vec<u8> {
-        let Case { method, path, version, content, .. } = self;
+        let Self { method, path, version, content, .. } = self;
         // A server without tags is asked with one that it cannot know.
         let fields = self.fields.replace("@TAG@", validators.field("etag").unwrap_or("\"none\""));
         let mut fields = fields.replace("@DATE@", validators.field("last-modified").unwrap_or("-"));
@@ -132,7 +132,7 @@ impl Case {
 }
 
 /// All requests, each as its own, then several on a connection.
-pub fn check(stage: &Stage) {
+pub(crate) fn check(stage: &Stage) {
     let seen: Vec<Outcome> = CASES.iter().map(|case| case.check(stage)).collect();
     on_one_connection(stage);
     super::table::compare(&seen);

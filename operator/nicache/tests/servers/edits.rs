@@ -120,7 +120,7 @@ fn write_by_link(file: &Path) {
 }
 
 /// Asks until there was a hit. Was there?
-pub fn warm(stage: &Stage, request: &[u8]) -> bool {
+pub(crate) fn warm(stage: &Stage, request: &[u8]) -> bool {
     // A server that remembers what it has looked up does so again in a second or two.
     let patient = if stage.traits.keeps_files { WARMING_PATIENT } else { 0 };
     (0..WARMING + patient).any(|round| {
@@ -135,7 +135,7 @@ pub fn warm(stage: &Stage, request: &[u8]) -> bool {
 }
 
 /// Each edit of a file of its own, after it was asked for through the card.
-pub fn check(stage: &Stage) {
+pub(crate) fn check(stage: &Stage) {
     let mut kept = Vec::new();
     for (number, edit) in EDITS.iter().enumerate() {
         let folder = format!("edits/{number}");
@@ -179,7 +179,7 @@ impl Edit {
 }
 
 /// After SIGHUP, replies are of the new configuration, whose mark is the field X-Frame-Options: with one that is not usual the reply would be a computed one.
-pub fn reload(stage: &Stage, edit: impl FnOnce()) {
+pub(crate) fn reload(stage: &Stage, edit: impl FnOnce()) {
     let request = get("/small.txt", "");
     assert!(warm(stage, &request), "no hit: {:?}", stage.counters());
     edit();

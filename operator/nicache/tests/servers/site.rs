@@ -8,34 +8,34 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 /// 1 January 2020: servers call the tags of files weak, or do not answer conditions, that have just changed.
-pub fn long_ago() -> SystemTime {
+pub(crate) fn long_ago() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_577_836_800)
 }
 
 /// A folder with a document root `site`, a server's configuration and its logs beside it.
-pub struct Folder(TempDir);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
-    pub fn new() -> Folder {
+    pub(crate) fn new() -> Self {
         // Witnesses are for ext4, which /tmp need not be.
-        let folder = Folder(tempfile::Builder::new().prefix("nicache-servers-").tempdir_in("/var/tmp").unwrap());
+        let folder = Self(tempfile::Builder::new().prefix("nicache-servers-").tempdir_in("/var/tmp").unwrap());
         std::fs::set_permissions(folder.0.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::create_dir(folder.root()).unwrap();
         folder.fill();
         folder
     }
 
-    pub fn root(&self) -> PathBuf {
+    pub(crate) fn root(&self) -> PathBuf {
         self.0.path().join("site")
     }
 
     /// A file of the site.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root().join(name)
     }
 
     /// Writes a file beside the site; `@FOLDER@` stands for the folder. Its path.
-    pub fn write(&self, name: &str, text: &str) -> String {
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let file = self.0.path().join(name);
         std::fs::write(&file, text.replace("@FOLDER@", self.0.path().to_str().unwrap())).unwrap();
         file.to_str().unwrap().to_owned()
@@ -60,19 +60,19 @@ impl Folder {
     }
 
     /// Writes a file that seems to have been there for long.
-    pub fn put(&self, name: &str, content: &[u8]) {
+    pub(crate) fn put(&self, name: &str, content: &[u8]) {
         std::fs::write(self.path(name), content).unwrap();
         date(&self.path(name), long_ago());
     }
 }
 
 /// Sets when a file was last changed.
-pub fn date(path: &Path, modified: SystemTime) {
+pub(crate) fn date(path: &Path, modified: SystemTime) {
     std::fs::File::open(path).unwrap().set_modified(modified).unwrap();
 }
 
 /// Text without pattern.
-pub fn letters(len: usize) -> Vec<u8> {
+pub(crate) fn letters(len: usize) -> Vec<u8> {
     let mut state = len as u64 | 1;
     let next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -12,18 +12,18 @@ use super::common::{Nicache, inside, private_network, status};
 use super::site::Folder;
 use super::wire::{Connection, Reply};
 
-pub type Counters = BTreeMap<String, u64>;
+pub(crate) type Counters = BTreeMap<String, u64>;
 
 /// What a server does by itself that a test must know.
 #[derive(Clone, Copy, Default)]
-pub struct Traits {
+pub(crate) struct Traits {
     /// It may itself give a file's old state for a while.
     pub keeps_files: bool,
     /// It may read files of everybody, whatever their mode.
     pub is_root: bool,
 }
 
-pub struct Stage {
+pub(crate) struct Stage {
     pub folder: Folder,
     pub nicache: Nicache,
     /// Its column in docs/servers.md.
@@ -33,23 +33,23 @@ pub struct Stage {
 
 impl Stage {
     /// `command` writes the server's configuration into the folder.
-    pub fn new(
+    pub(crate) fn new(
         name: &'static str,
         traits: Traits,
         options: &[&str],
         command: impl FnOnce(&Folder) -> Vec<String>,
-    ) -> Stage {
-        Stage::without(None, name, traits, options, command)
+    ) -> Self {
+        Self::without(None, name, traits, options, command)
     }
 
     /// With a rule of coherence turned off.
-    pub fn without(
+    pub(crate) fn without(
         rule: Option<Rule>,
         name: &'static str,
         traits: Traits,
         options: &[&str],
         command: impl FnOnce(&Folder) -> Vec<String>,
-    ) -> Stage {
+    ) -> Self {
         private_network();
         let folder = Folder::new();
         let command = command(&folder);
@@ -58,30 +58,30 @@ impl Stage {
                 nicache.env(RULE_OFF, rule.label());
             }
         });
-        Stage { folder, nicache, name, traits }
+        Self { folder, nicache, name, traits }
     }
 
     /// A connection through the card.
-    pub fn through(&self) -> Connection {
+    pub(crate) fn through(&self) -> Connection {
         Connection::new(TcpStream::connect((self.nicache.server(), 80)).unwrap())
     }
 
     /// A connection inside the server's namespace. No frame of it passes the card.
-    pub fn beside(&self) -> Connection {
+    pub(crate) fn beside(&self) -> Connection {
         Connection::new(inside(self.nicache.pid("server_pid"), || TcpStream::connect("127.0.0.1:80").unwrap()))
     }
 
     /// One request on a connection of its own.
-    pub fn ask(&self, request: &[u8]) -> Reply {
+    pub(crate) fn ask(&self, request: &[u8]) -> Reply {
         exchange(self.through(), request)
     }
 
-    pub fn ask_beside(&self, request: &[u8]) -> Reply {
+    pub(crate) fn ask_beside(&self, request: &[u8]) -> Reply {
         exchange(self.beside(), request)
     }
 
     /// The head of the reply to a request that asks for the connection's end, beside the card; empty if the server gives none, as while it starts anew.
-    pub fn head_beside(&self, request: &[u8]) -> String {
+    pub(crate) fn head_beside(&self, request: &[u8]) -> String {
         let mut reply = Vec::new();
         let asked =
             inside(self.nicache.pid("server_pid"), || TcpStream::connect("127.0.0.1:80")).and_then(|mut stream| {
@@ -93,18 +93,18 @@ impl Stage {
         String::from_utf8_lossy(&reply).split("\r\n\r\n").next().unwrap_or_default().to_owned()
     }
 
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         let status = status(self.nicache.name());
         let counters = status["counters"].as_object().unwrap();
         counters.iter().filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))).collect()
     }
 
-    pub fn hits(&self) -> u64 {
+    pub(crate) fn hits(&self) -> u64 {
         self.counters()["hits"]
     }
 
     /// Time for the last reply to be judged, so that the next request may be a hit.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -115,12 +115,12 @@ fn exchange(mut connection: Connection, request: &[u8]) -> Reply {
 }
 
 /// A GET of the present HTTP with these fields, each with its line break.
-pub fn get(path: &str, fields: &str) -> Vec<u8> {
+pub(crate) fn get(path: &str, fields: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: files\r\n{fields}\r\n").into_bytes()
 }
 
 /// Is the program there? If not, says so; tools/setup installs all of them.
-pub fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
     let there = path.split(':').any(|folder| Path::new(folder).join(program).exists());
     if !there {

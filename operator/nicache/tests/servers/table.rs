@@ -8,7 +8,7 @@ const HIT: &str = "hit";
 const AT_TIMES: &str = "at times";
 
 /// What became of a case.
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub server: &'static str,
     pub case: &'static str,
     pub hit: bool,
@@ -35,7 +35,7 @@ fn cells() -> BTreeMap<(String, String), String> {
 }
 
 /// Fails with all differences between the document and what was seen.
-pub fn compare(seen: &[Outcome]) {
+pub(crate) fn compare(seen: &[Outcome]) {
     let cells = cells();
     let mut differences = String::new();
     for outcome in seen {
@@ -51,7 +51,7 @@ pub fn compare(seen: &[Outcome]) {
 }
 
 /// Fails if fewer edits than most have met a kept reply of a server whose files are hits, or any where none are.
-pub fn compare_edits(server: &str, kept: usize, edits: usize) {
+pub(crate) fn compare_edits(server: &str, kept: usize, edits: usize) {
     let small = cells().get(&(server.to_owned(), "small file".to_owned())).cloned().unwrap_or_default();
     // A file that is not there is a hit for some servers only, and other processes may purge what was stored.
     let due = if small == HIT { edits * 2 / 3 } else { 0 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A reply as it came; chunks of the body are joined.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub head: String,
     pub body: Vec<u8>,
 }
@@ -19,17 +19,17 @@ impl std::fmt::Debug for Reply {
 }
 
 impl Reply {
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         self.head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
     }
 
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
         fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// Without the date of the moment, what is left of a connection (Apache counts its requests), and the choice of a boundary.
-    pub fn plain(mut self) -> Reply {
+    pub(crate) fn plain(mut self) -> Self {
         if let Some(boundary) = self.field("content-type").and_then(|kind| kind.split("boundary=").nth(1)) {
             let boundary = boundary.trim().to_owned();
             self.head = self.head.replace(&boundary, &"b".repeat(boundary.len()));
@@ -50,23 +50,23 @@ impl Reply {
 }
 
 /// A connection that goes on.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream) -> Connection {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
-        Connection { stream: BufReader::new(stream) }
+        Self { stream: BufReader::new(stream) }
     }
 
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
     /// Reads one reply.
-    pub fn reply(&mut self, is_head: bool) -> Reply {
+    pub(crate) fn reply(&mut self, is_head: bool) -> Reply {
         let mut reply = Reply { head: self.lines(), body: Vec::new() };
         let status = reply.status();
         if is_head || status < 200 || status == 204 || status == 304 {

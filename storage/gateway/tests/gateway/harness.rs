@@ -15,10 +15,10 @@ use nicache_nfs::HandleKey;
 use nicache_nfs::caller::{Caller, User};
 use nicache_target::{Target, TargetOptions};
 
-pub const UNIT_BYTES: u64 = 256 << 20;
+pub(crate) const UNIT_BYTES: u64 = 256 << 20;
 
 /// Whether this machine cannot run it; says why.
-pub fn skipped() -> bool {
+pub(crate) fn skipped() -> bool {
     let missing = nicache_gateway::Demo::missing();
     if let Some(missing) = missing {
         println!("skipped: there is no {missing}");
@@ -27,24 +27,24 @@ pub fn skipped() -> bool {
 }
 
 /// A target over a sparse file. The thread is in its network from here on.
-pub struct Unit {
+pub(crate) struct Unit {
     pub target: Target,
     pub image: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Unit {
-    pub fn new() -> Unit {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("unit");
         File::create(&image).unwrap().set_len(UNIT_BYTES).unwrap();
         let target = Target::start(&image, &TargetOptions::default()).unwrap();
         target.enter().unwrap();
-        Unit { target, image, _folder: folder }
+        Self { target, image, _folder: folder }
     }
 
     /// `e2fsck -fn` (N4), and no tag in any block (N1).
-    pub fn assert_clean(&self, tag: Option<&[u8]>) {
+    pub(crate) fn assert_clean(&self, tag: Option<&[u8]>) {
         let output = Command::new("e2fsck").args(["-f", "-n"]).arg(&self.image).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         let Some(tag) = tag else { return };
@@ -58,12 +58,12 @@ impl Unit {
     }
 }
 
-pub fn config(url: &str, copy: CopyMode, mkfs: bool, exports: &[&str]) -> GatewayConfig {
+pub(crate) fn config(url: &str, copy: CopyMode, mkfs: bool, exports: &[&str]) -> GatewayConfig {
     let lun: Arc<dyn Lun> = Arc::new(IscsiLun::open(&url.parse().unwrap(), &IscsiOptions::default()).unwrap());
     config_for(lun, copy, mkfs, exports)
 }
 
-pub fn config_for(lun: Arc<dyn Lun>, copy: CopyMode, mkfs: bool, exports: &[&str]) -> GatewayConfig {
+pub(crate) fn config_for(lun: Arc<dyn Lun>, copy: CopyMode, mkfs: bool, exports: &[&str]) -> GatewayConfig {
     let mut supervisor = Command::new(std::env::current_exe().unwrap());
     supervisor.args(["supervisor_process", "--exact"]).env("NICACHE_SUPERVISOR", "1").stdout(Stdio::null());
     GatewayConfig {
@@ -82,18 +82,18 @@ pub fn config_for(lun: Arc<dyn Lun>, copy: CopyMode, mkfs: bool, exports: &[&str
     }
 }
 
-pub const OPEN: &str = "/data *(rw,no_root_squash,insecure)";
+pub(crate) const OPEN: &str = "/data *(rw,no_root_squash,insecure)";
 
-pub fn start(url: &str, copy: CopyMode, mkfs: bool) -> Gateway {
+pub(crate) fn start(url: &str, copy: CopyMode, mkfs: bool) -> Gateway {
     Gateway::start(config(url, copy, mkfs, &[OPEN])).unwrap()
 }
 
-pub fn caller(address: SocketAddr) -> Caller {
+pub(crate) fn caller(address: SocketAddr) -> Caller {
     Caller::connect(address, User::default(), Duration::from_secs(120)).unwrap()
 }
 
 /// What a program of libnfs prints; it must succeed.
-pub fn libnfs(program: &str, gateway: SocketAddr, path: &str, other: Option<&Path>, is_to: bool) -> Vec<u8> {
+pub(crate) fn libnfs(program: &str, gateway: SocketAddr, path: &str, other: Option<&Path>, is_to: bool) -> Vec<u8> {
     let port = gateway.port();
     let url = format!("nfs://127.0.0.1{path}?nfsport={port}&mountport={port}");
     let mut command = Command::new(program);
@@ -112,12 +112,12 @@ pub fn libnfs(program: &str, gateway: SocketAddr, path: &str, other: Option<&Pat
 }
 
 /// Bytes that say which file, version and place they are of: 8 bytes each.
-pub fn pattern(file: u32, version: u16, len: usize) -> Vec<u8> {
+pub(crate) fn pattern(file: u32, version: u16, len: usize) -> Vec<u8> {
     let word = |at: usize| ((at as u64 / 8) << 40 | u64::from(version) << 24 | u64::from(file)).to_le_bytes();
     (0..len).map(|at| word(at)[at % 8]).collect()
 }
 
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");

@@ -3,7 +3,7 @@
 use nicache_initiator::{Sense, TargetUrl, Verdict, judge, parse_capacity, parse_reserved};
 
 /// The address of a unit: what parses prints and parses again.
-pub fn url(bytes: &[u8]) {
+pub(crate) fn url(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(url) = text.parse::<TargetUrl>() {
         let again: TargetUrl = url.to_string().parse().expect("what is printed parses");
@@ -13,7 +13,7 @@ pub fn url(bytes: &[u8]) {
 }
 
 /// A target's answer: no failure is taken for success.
-pub fn sense(bytes: &[u8]) {
+pub(crate) fn sense(bytes: &[u8]) {
     let Some((status, rest)) = bytes.split_first_chunk::<4>() else { return };
     let [key, high, low, ..] = *rest else { return };
     let status = i32::from_le_bytes(*status);
@@ -23,7 +23,7 @@ pub fn sense(bytes: &[u8]) {
 }
 
 /// What a target answers about a unit: its size, or its reservation. The first byte says which.
-pub fn response(bytes: &[u8]) {
+pub(crate) fn response(bytes: &[u8]) {
     let Some((which, data)) = bytes.split_first() else { return };
     if which % 2 == 0 {
         if let Ok(capacity) = parse_capacity(data) {

@@ -6,7 +6,7 @@ use nicache_ncache::{BlockContent, KEY_BYTES, Keyring};
 const SECRETS: [u8; 48] = *b"tag of 16 bytes!and 32 bytes of a MAC's key.....";
 
 /// A block that comes to the device: only what was sealed here opens, byte for byte.
-pub fn block(bytes: &[u8]) {
+pub(crate) fn block(bytes: &[u8]) {
     let keyring = Keyring::from_secrets(&SECRETS);
     match keyring.open(bytes) {
         BlockContent::Literal => assert!(bytes.len() < KEY_BYTES || !bytes.starts_with(keyring.tag())),

@@ -19,7 +19,7 @@ use crate::xdr::put;
 
 /// A call on its way through a procedure.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// What all share.
     pub service: &'a Service,
     /// The thread that executes it.

@@ -46,7 +46,7 @@ fn records(stream: &[u8], step: usize) -> (Records, Option<RecordError>) {
 }
 
 /// The first byte says how much is received at a time.
-pub fn record(bytes: &[u8]) {
+pub(crate) fn record(bytes: &[u8]) {
     let Some((&step, stream)) = bytes.split_first() else { return };
     let whole = records(stream, usize::MAX);
     assert_eq!(records(stream, usize::from(step) + 1), whole);
@@ -68,7 +68,7 @@ fn answer(head: &[u8]) {
 }
 
 /// A call with any head.
-pub fn credential(bytes: &[u8]) {
+pub(crate) fn credential(bytes: &[u8]) {
     let mut head = vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0x86, 0xa3, 0, 0, 0, 3, 0, 0, 0, 1];
     head.extend_from_slice(bytes);
     answer(&head);
@@ -78,7 +78,7 @@ pub fn credential(bytes: &[u8]) {
 }
 
 /// The first byte is the procedure's number.
-pub fn arguments(bytes: &[u8]) {
+pub(crate) fn arguments(bytes: &[u8]) {
     let Some((&number, bytes)) = bytes.split_first() else { return };
     let Some(procedure) = Procedure::from_number(u32::from(number) % 22) else { return };
     check(procedure, bytes);

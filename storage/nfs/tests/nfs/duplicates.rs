@@ -14,7 +14,7 @@ use nicache_payload::{Extent, FileId, Payload, Stability};
 use crate::world::*;
 
 /// Payload whose writes wait until they may go on.
-pub struct Gate {
+pub(crate) struct Gate {
     inner: Arc<dyn Payload>,
     pub writes: AtomicUsize,
     is_open: Mutex<bool>,
@@ -22,7 +22,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn new(is_open: bool) -> Arc<Self> {
+    pub(crate) fn new(is_open: bool) -> Arc<Self> {
         Arc::new(Self {
             inner: original(),
             writes: AtomicUsize::new(0),
@@ -31,7 +31,7 @@ impl Gate {
         })
     }
 
-    pub fn set(&self, is_open: bool) {
+    pub(crate) fn set(&self, is_open: bool) {
         *self.is_open.lock().unwrap() = is_open;
         self.opened.notify_all();
     }

@@ -17,39 +17,39 @@ use nicache_nfs::protocol::{MOUNT, NFS, Procedure, Program};
 use nicache_nfs::{ChunkPool, ClientRule, ExportConfig, HandleKey, Network, Original, Server, ServerConfig, Squash};
 use nicache_payload::Payload;
 
-pub use nfs3_types::nfs3::nfsstat3 as Stat;
+pub(crate) use nfs3_types::nfs3::nfsstat3 as Stat;
 
 /// A rule for everybody: root is root, from any port.
-pub fn open_rule() -> ClientRule {
+pub(crate) fn open_rule() -> ClientRule {
     let all: Network = "0.0.0.0/0".parse().unwrap();
     ClientRule { squash: Squash::None, needs_reserved_port: false, ..ClientRule::new(all) }
 }
 
-pub fn export(name: &str, path: &Path, rule: ClientRule) -> ExportConfig {
+pub(crate) fn export(name: &str, path: &Path, rule: ClientRule) -> ExportConfig {
     ExportConfig { name: name.into(), path: path.into(), is_detached_root: false, clients: vec![rule], is_sync: false }
 }
 
-pub fn config(exports: Vec<ExportConfig>) -> ServerConfig {
+pub(crate) fn config(exports: Vec<ExportConfig>) -> ServerConfig {
     ServerConfig { workers: 4, ..ServerConfig::new(exports, "127.0.0.1:0".parse().unwrap(), HandleKey::new([9; 32])) }
 }
 
-pub fn original() -> Arc<dyn Payload> {
+pub(crate) fn original() -> Arc<dyn Payload> {
     Arc::new(Original::new(ChunkPool::new(16 << 20)))
 }
 
 /// One export, `/export`, of a folder that goes away at the end.
-pub struct World {
+pub(crate) struct World {
     pub server: Server,
     pub path: PathBuf,
     folder: tempfile::TempDir,
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(open_rule(), original())
     }
 
-    pub fn with(rule: ClientRule, payload: Arc<dyn Payload>) -> Self {
+    pub(crate) fn with(rule: ClientRule, payload: Arc<dyn Payload>) -> Self {
         let folder = folder();
         let path = folder.path().join("export");
         fs::create_dir(&path).unwrap();
@@ -59,7 +59,7 @@ impl World {
     }
 
     /// Ends the server and starts another one on the same directory.
-    pub fn restart(self, key: [u8; 32]) -> Self {
+    pub(crate) fn restart(self, key: [u8; 32]) -> Self {
         let Self { server, path, folder } = self;
         drop(server);
         let config =
@@ -67,12 +67,12 @@ impl World {
         Self { server: Server::start(config, original()).unwrap(), path, folder }
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::connect(self.server.addresses()[0])
     }
 
     /// A client and the export's root.
-    pub fn mounted(&self) -> (Client, nfs_fh3) {
+    pub(crate) fn mounted(&self) -> (Client, nfs_fh3) {
         let mut client = self.client();
         let root = client.mount("/export").unwrap();
         (client, root)
@@ -80,13 +80,13 @@ impl World {
 }
 
 /// A folder that everybody may look into.
-pub fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     let folder = tempfile::Builder::new().prefix("nicache-nfs-").tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     folder
 }
 
-pub fn user(uid: u32, gid: u32, gids: &[u32]) -> opaque_auth<'static> {
+pub(crate) fn user(uid: u32, gid: u32, gids: &[u32]) -> opaque_auth<'static> {
     opaque_auth::auth_unix(&auth_unix {
         stamp: 1,
         machinename: Opaque::owned(b"client".to_vec()),
@@ -98,23 +98,23 @@ pub fn user(uid: u32, gid: u32, gids: &[u32]) -> opaque_auth<'static> {
 
 static XID: AtomicU32 = AtomicU32::new(1000);
 
-pub fn next_xid() -> u32 {
+pub(crate) fn next_xid() -> u32 {
     XID.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A connection with a credential.
-pub struct Client {
+pub(crate) struct Client {
     pub stream: TcpStream,
     pub credential: opaque_auth<'static>,
 }
 
 impl Client {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).unwrap())
     }
 
     /// From a port below 1024.
-    pub fn connect_reserved(address: SocketAddr) -> Self {
+    pub(crate) fn connect_reserved(address: SocketAddr) -> Self {
         use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
         for port in (600..1024).rev() {
             let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -132,23 +132,23 @@ impl Client {
         Self { stream, credential: user(0, 0, &[]) }
     }
 
-    pub fn act_as(&mut self, uid: u32, gid: u32, gids: &[u32]) {
+    pub(crate) fn act_as(&mut self, uid: u32, gid: u32, gids: &[u32]) {
         self.credential = user(uid, gid, gids);
     }
 
     /// A call's record.
-    pub fn record(&self, program: Program, procedure: u32, xid: u32, arguments: &[u8]) -> Vec<u8> {
+    pub(crate) fn record(&self, program: Program, procedure: u32, xid: u32, arguments: &[u8]) -> Vec<u8> {
         record(program, procedure, xid, &self.credential, arguments)
     }
 
-    pub fn send(&mut self, record: &[u8]) {
+    pub(crate) fn send(&mut self, record: &[u8]) {
         let mut out = (0x8000_0000 | record.len() as u32).to_be_bytes().to_vec();
         out.extend_from_slice(record);
         self.stream.write_all(&out).unwrap();
     }
 
     /// A reply's record; `None` if the server has ended the connection.
-    pub fn receive(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn receive(&mut self) -> Option<Vec<u8>> {
         let mut mark = [0; 4];
         match self.stream.read_exact(&mut mark) {
             Ok(()) => {}
@@ -163,14 +163,14 @@ impl Client {
     }
 
     /// The results of the reply to call `xid`.
-    pub fn results(&mut self, xid: u32) -> Vec<u8> {
+    pub(crate) fn results(&mut self, xid: u32) -> Vec<u8> {
         let reply = self.receive().expect("a reply");
         let words: Vec<u32> = reply[..24].chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
         assert_eq!(words, [xid, 1, 0, 0, 0, 0], "an accepted reply to call {xid}");
         reply[24..].to_vec()
     }
 
-    pub fn call_program<A: Pack, R: Unpack>(&mut self, program: Program, procedure: u32, arguments: &A) -> R {
+    pub(crate) fn call_program<A: Pack, R: Unpack>(&mut self, program: Program, procedure: u32, arguments: &A) -> R {
         let xid = next_xid();
         let record = self.record(program, procedure, xid, &packed(arguments));
         self.send(&record);
@@ -180,11 +180,11 @@ impl Client {
         value
     }
 
-    pub fn call<A: Pack, R: Unpack>(&mut self, procedure: Procedure, arguments: &A) -> R {
+    pub(crate) fn call<A: Pack, R: Unpack>(&mut self, procedure: Procedure, arguments: &A) -> R {
         self.call_program(NFS, procedure as u32, arguments)
     }
 
-    pub fn mount(&mut self, path: &str) -> Result<nfs_fh3, u32> {
+    pub(crate) fn mount(&mut self, path: &str) -> Result<nfs_fh3, u32> {
         let path = dirpath(Opaque::owned(path.as_bytes().to_vec()));
         match self.call_program::<_, mountres3<'_>>(MOUNT, mount::MOUNT_PROGRAM::MOUNTPROC3_MNT as u32, &path) {
             mountres3::Ok(mountres3_ok { fhandle, auth_flavors }) => {
@@ -195,39 +195,44 @@ impl Client {
         }
     }
 
-    pub fn null(&mut self) {
+    pub(crate) fn null(&mut self) {
         self.call::<_, Void>(Procedure::Null, &Void);
     }
 
-    pub fn getattr(&mut self, object: &nfs_fh3) -> Result<fattr3, Stat> {
+    pub(crate) fn getattr(&mut self, object: &nfs_fh3) -> Result<fattr3, Stat> {
         let reply: GETATTR3res = self.call(Procedure::GetAttr, &GETATTR3args { object: object.clone() });
         result(reply).map(|ok| ok.obj_attributes)
     }
 
-    pub fn setattr(&mut self, object: &nfs_fh3, new_attributes: sattr3, guard: sattrguard3) -> Result<wcc_data, Stat> {
+    pub(crate) fn setattr(
+        &mut self,
+        object: &nfs_fh3,
+        new_attributes: sattr3,
+        guard: sattrguard3,
+    ) -> Result<wcc_data, Stat> {
         let arguments = SETATTR3args { object: object.clone(), new_attributes, guard };
         let reply: SETATTR3res = self.call(Procedure::SetAttr, &arguments);
         result(reply).map(|ok| ok.obj_wcc)
     }
 
-    pub fn lookup(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<nfs_fh3, Stat> {
+    pub(crate) fn lookup(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<nfs_fh3, Stat> {
         let reply: LOOKUP3res = self.call(Procedure::Lookup, &LOOKUP3args { what: place(directory, name) });
         let ok = result(reply)?;
         assert!(ok.obj_attributes.is_some() && ok.dir_attributes.is_some());
         Ok(ok.object)
     }
 
-    pub fn access(&mut self, object: &nfs_fh3, access: u32) -> Result<u32, Stat> {
+    pub(crate) fn access(&mut self, object: &nfs_fh3, access: u32) -> Result<u32, Stat> {
         let reply: ACCESS3res = self.call(Procedure::Access, &ACCESS3args { object: object.clone(), access });
         result(reply).map(|ok| ok.access)
     }
 
-    pub fn readlink(&mut self, symlink: &nfs_fh3) -> Result<Vec<u8>, Stat> {
+    pub(crate) fn readlink(&mut self, symlink: &nfs_fh3) -> Result<Vec<u8>, Stat> {
         let reply: READLINK3res<'static> = self.call(Procedure::ReadLink, &READLINK3args { symlink: symlink.clone() });
         result(reply).map(|ok| ok.data.0.to_vec())
     }
 
-    pub fn read(&mut self, file: &nfs_fh3, offset: u64, count: u32) -> Result<(Vec<u8>, bool), Stat> {
+    pub(crate) fn read(&mut self, file: &nfs_fh3, offset: u64, count: u32) -> Result<(Vec<u8>, bool), Stat> {
         let arguments = READ3args { file: file.clone(), offset, count };
         let reply: READ3res<'static> = self.call(Procedure::Read, &arguments);
         let ok = result(reply)?;
@@ -236,7 +241,13 @@ impl Client {
         Ok((ok.data.to_vec(), ok.eof))
     }
 
-    pub fn write(&mut self, file: &nfs_fh3, offset: u64, data: &[u8], stable: stable_how) -> Result<WRITE3resok, Stat> {
+    pub(crate) fn write(
+        &mut self,
+        file: &nfs_fh3,
+        offset: u64,
+        data: &[u8],
+        stable: stable_how,
+    ) -> Result<WRITE3resok, Stat> {
         let arguments =
             WRITE3args { file: file.clone(), offset, count: data.len() as u32, stable, data: Opaque::borrowed(data) };
         let reply: WRITE3res = self.call(Procedure::Write, &arguments);
@@ -246,12 +257,17 @@ impl Client {
         Ok(ok)
     }
 
-    pub fn commit(&mut self, file: &nfs_fh3) -> Result<COMMIT3resok, Stat> {
+    pub(crate) fn commit(&mut self, file: &nfs_fh3) -> Result<COMMIT3resok, Stat> {
         let reply: COMMIT3res = self.call(Procedure::Commit, &COMMIT3args { file: file.clone(), offset: 0, count: 0 });
         result(reply)
     }
 
-    pub fn create(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>, how: createhow3) -> Result<nfs_fh3, Stat> {
+    pub(crate) fn create(
+        &mut self,
+        directory: &nfs_fh3,
+        name: impl AsRef<[u8]>,
+        how: createhow3,
+    ) -> Result<nfs_fh3, Stat> {
         let reply: CREATE3res = self.call(Procedure::Create, &CREATE3args { where_: place(directory, name), how });
         let ok = result(reply)?;
         assert!(ok.obj_attributes.is_some());
@@ -259,16 +275,26 @@ impl Client {
     }
 
     /// A file with mode 0644 that is not there yet.
-    pub fn make_file(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> nfs_fh3 {
+    pub(crate) fn make_file(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> nfs_fh3 {
         self.create(directory, name, createhow3::GUARDED(mode(0o644))).unwrap()
     }
 
-    pub fn mkdir(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>, attributes: sattr3) -> Result<nfs_fh3, Stat> {
+    pub(crate) fn mkdir(
+        &mut self,
+        directory: &nfs_fh3,
+        name: impl AsRef<[u8]>,
+        attributes: sattr3,
+    ) -> Result<nfs_fh3, Stat> {
         let reply: MKDIR3res = self.call(Procedure::MkDir, &MKDIR3args { where_: place(directory, name), attributes });
         Ok(result(reply)?.obj.unwrap())
     }
 
-    pub fn symlink(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>, text: &[u8]) -> Result<nfs_fh3, Stat> {
+    pub(crate) fn symlink(
+        &mut self,
+        directory: &nfs_fh3,
+        name: impl AsRef<[u8]>,
+        text: &[u8],
+    ) -> Result<nfs_fh3, Stat> {
         let symlink =
             symlinkdata3 { symlink_attributes: sattr3::default(), symlink_data: nfspath3(Opaque::borrowed(text)) };
         let reply: SYMLINK3res =
@@ -276,34 +302,39 @@ impl Client {
         Ok(result(reply)?.obj.unwrap())
     }
 
-    pub fn mknod(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>, what: mknoddata3) -> Result<nfs_fh3, Stat> {
+    pub(crate) fn mknod(
+        &mut self,
+        directory: &nfs_fh3,
+        name: impl AsRef<[u8]>,
+        what: mknoddata3,
+    ) -> Result<nfs_fh3, Stat> {
         let reply: MKNOD3res = self.call(Procedure::MkNod, &MKNOD3args { where_: place(directory, name), what });
         Ok(result(reply)?.obj.unwrap())
     }
 
-    pub fn remove(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<wcc_data, Stat> {
+    pub(crate) fn remove(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<wcc_data, Stat> {
         let reply: REMOVE3res = self.call(Procedure::Remove, &REMOVE3args { object: place(directory, name) });
         result(reply).map(|ok| ok.dir_wcc)
     }
 
-    pub fn rmdir(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<wcc_data, Stat> {
+    pub(crate) fn rmdir(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<wcc_data, Stat> {
         let reply: RMDIR3res = self.call(Procedure::RmDir, &RMDIR3args { object: place(directory, name) });
         result(reply).map(|ok| ok.dir_wcc)
     }
 
-    pub fn rename(&mut self, from: (&nfs_fh3, &[u8]), to: (&nfs_fh3, &[u8])) -> Result<(), Stat> {
+    pub(crate) fn rename(&mut self, from: (&nfs_fh3, &[u8]), to: (&nfs_fh3, &[u8])) -> Result<(), Stat> {
         let reply: RENAME3res =
             self.call(Procedure::Rename, &RENAME3args { from: place(from.0, from.1), to: place(to.0, to.1) });
         result(reply).map(|_| ())
     }
 
-    pub fn link(&mut self, file: &nfs_fh3, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<(), Stat> {
+    pub(crate) fn link(&mut self, file: &nfs_fh3, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<(), Stat> {
         let reply: LINK3res =
             self.call(Procedure::Link, &LINK3args { file: file.clone(), link: place(directory, name) });
         result(reply).map(|_| ())
     }
 
-    pub fn readdir(
+    pub(crate) fn readdir(
         &mut self,
         dir: &nfs_fh3,
         cookie: u64,
@@ -315,7 +346,7 @@ impl Client {
         result(reply)
     }
 
-    pub fn readdirplus(
+    pub(crate) fn readdirplus(
         &mut self,
         dir: &nfs_fh3,
         cookie: u64,
@@ -329,7 +360,7 @@ impl Client {
     }
 
     /// All names but `.` and `..`, by READDIR.
-    pub fn names(&mut self, dir: &nfs_fh3) -> Result<Vec<Vec<u8>>, Stat> {
+    pub(crate) fn names(&mut self, dir: &nfs_fh3) -> Result<Vec<Vec<u8>>, Stat> {
         let (mut cookie, mut verifier, mut names) = (0, cookieverf3::default(), Vec::new());
         loop {
             let page = self.readdir(dir, cookie, verifier, 4096)?;
@@ -346,7 +377,13 @@ impl Client {
     }
 }
 
-pub fn record(program: Program, procedure: u32, xid: u32, credential: &opaque_auth<'_>, arguments: &[u8]) -> Vec<u8> {
+pub(crate) fn record(
+    program: Program,
+    procedure: u32,
+    xid: u32,
+    credential: &opaque_auth<'_>,
+    arguments: &[u8],
+) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [xid, 0, 2, program.number, program.version, procedure] {
         out.extend_from_slice(&word.to_be_bytes());
@@ -357,33 +394,33 @@ pub fn record(program: Program, procedure: u32, xid: u32, credential: &opaque_au
     out
 }
 
-pub fn packed(value: &impl Pack) -> Vec<u8> {
+pub(crate) fn packed(value: &impl Pack) -> Vec<u8> {
     let mut out = Vec::new();
     value.pack(&mut out).unwrap();
     out
 }
 
-pub fn result<T, E>(reply: Nfs3Result<T, E>) -> Result<T, Stat> {
+pub(crate) fn result<T, E>(reply: Nfs3Result<T, E>) -> Result<T, Stat> {
     match reply {
         Nfs3Result::Ok(ok) => Ok(ok),
         Nfs3Result::Err((status, _)) => Err(status),
     }
 }
 
-pub fn place(directory: &nfs_fh3, name: impl AsRef<[u8]>) -> diropargs3<'static> {
+pub(crate) fn place(directory: &nfs_fh3, name: impl AsRef<[u8]>) -> diropargs3<'static> {
     diropargs3 { dir: directory.clone(), name: name.as_ref().to_vec().into() }
 }
 
-pub fn mode(mode: u32) -> sattr3 {
+pub(crate) fn mode(mode: u32) -> sattr3 {
     sattr3 { mode: Nfs3Option::Some(mode), ..sattr3::default() }
 }
 
-pub fn size(size: u64) -> sattr3 {
+pub(crate) fn size(size: u64) -> sattr3 {
     sattr3 { size: Nfs3Option::Some(size), ..sattr3::default() }
 }
 
 /// Waits until something is so, because another thread makes it so.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if is_so() {
             return;

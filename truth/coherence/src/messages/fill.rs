@@ -144,7 +144,7 @@ impl<'a> FillRequest<'a> {
     ///
     /// # Errors
     /// The datagram is none that [`FillRequest::encode`] could have written.
-    pub fn decode(bytes: &'a [u8]) -> Result<FillRequest<'a>, DecodeError> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (head, target) = split_head::<REQUEST_HEAD_BYTES>(bytes, Kind::FillRequest)?;
         let target_len = usize::from(u16::from_le_bytes([head[2], head[3]]));
         if target_len > TARGET_BYTES_MAX || target.len() != target_len {
@@ -190,8 +190,8 @@ impl<'a> FillRequest<'a> {
 
 impl FillVerdict {
     /// A verdict that refuses.
-    pub const fn refused(id: u64, reason: RefusalReason) -> FillVerdict {
-        FillVerdict { id, verdict: Verdict::Refused(reason) }
+    pub const fn refused(id: u64, reason: RefusalReason) -> Self {
+        Self { id, verdict: Verdict::Refused(reason) }
     }
 
     /// Writes the message and returns the part of `out` to send.
@@ -218,7 +218,7 @@ impl FillVerdict {
     /// # Errors
     /// The datagram is none that [`FillVerdict::encode`] could have written: among others, a stored reply whose
     /// sources lack [`SourceSlot::EVERYTHING`] or repeat one.
-    pub fn decode(bytes: &[u8]) -> Result<FillVerdict, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (head, slots) = split_head::<VERDICT_HEAD_BYTES>(bytes, Kind::FillVerdict)?;
         let count = usize::from(head[2]);
         if slots.len() != SLOT_BYTES * count {
@@ -234,7 +234,7 @@ impl FillVerdict {
         if head[3] != 0 {
             let reason = RefusalReason::from_code(head[3]).ok_or(DecodeError::Field)?;
             let verdict = if class == Class::Dynamic { Verdict::Outdated(reason) } else { Verdict::Refused(reason) };
-            return if count == 0 && record.0 == 0 { Ok(FillVerdict { id, verdict }) } else { Err(DecodeError::Field) };
+            return if count == 0 && record.0 == 0 { Ok(Self { id, verdict }) } else { Err(DecodeError::Field) };
         }
         let (words, _) = slots.as_chunks::<SLOT_BYTES>();
         let mut slots = words.iter().map(|word| SourceSlot(u32::from_le_bytes(*word)));
@@ -248,7 +248,7 @@ impl FillVerdict {
         if sources.as_slice().len() != count {
             return Err(DecodeError::Field);
         }
-        Ok(FillVerdict { id, verdict: Verdict::Stored { class, sources, record, previous_unchanged } })
+        Ok(Self { id, verdict: Verdict::Stored { class, sources, record, previous_unchanged } })
     }
 }
 

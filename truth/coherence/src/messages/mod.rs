@@ -68,7 +68,7 @@ impl<'a> Question<'a> {
     ///
     /// # Errors
     /// The datagram is no question.
-    pub fn decode(bytes: &'a [u8]) -> Result<Question<'a>, DecodeError> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&kind) if kind == Kind::ReinstateRequest as u8 => {
                 ReinstateRequest::decode(bytes).map(Question::Reinstate)
@@ -83,7 +83,7 @@ impl Answer {
     ///
     /// # Errors
     /// The datagram is no answer.
-    pub fn decode(bytes: &[u8]) -> Result<Answer, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&kind) if kind == Kind::ReinstateVerdict as u8 => {
                 ReinstateVerdict::decode(bytes).map(Answer::Reinstate)
@@ -95,8 +95,8 @@ impl Answer {
     /// The number that the card gave the question.
     pub fn id_mut(&mut self) -> &mut u64 {
         match self {
-            Answer::Fill(verdict) => &mut verdict.id,
-            Answer::Reinstate(verdict) => &mut verdict.id,
+            Self::Fill(verdict) => &mut verdict.id,
+            Self::Reinstate(verdict) => &mut verdict.id,
         }
     }
 }

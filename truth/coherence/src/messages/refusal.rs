@@ -42,46 +42,46 @@ pub enum RefusalReason {
 
 impl RefusalReason {
     /// All reasons, in order of their codes.
-    pub const ALL: [RefusalReason; 17] = [
-        RefusalReason::NoMatchingFile,
-        RefusalReason::NotLookedUp,
-        RefusalReason::OpenForWriting,
-        RefusalReason::Changed,
-        RefusalReason::TooManySources,
-        RefusalReason::UnwatchedFilesystem,
-        RefusalReason::EventsLost,
-        RefusalReason::ModifiedMismatch,
-        RefusalReason::EmptyBody,
-        RefusalReason::Io,
-        RefusalReason::Wrote,
-        RefusalReason::UnwatchedPeer,
-        RefusalReason::Dirty,
-        RefusalReason::TooManyRetained,
-        RefusalReason::DatabaseUnclear,
-        RefusalReason::ServerOlder,
-        RefusalReason::Decided,
+    pub const ALL: [Self; 17] = [
+        Self::NoMatchingFile,
+        Self::NotLookedUp,
+        Self::OpenForWriting,
+        Self::Changed,
+        Self::TooManySources,
+        Self::UnwatchedFilesystem,
+        Self::EventsLost,
+        Self::ModifiedMismatch,
+        Self::EmptyBody,
+        Self::Io,
+        Self::Wrote,
+        Self::UnwatchedPeer,
+        Self::Dirty,
+        Self::TooManyRetained,
+        Self::DatabaseUnclear,
+        Self::ServerOlder,
+        Self::Decided,
     ];
 
     /// Name for metrics and logs.
     pub const fn label(self) -> &'static str {
         match self {
-            RefusalReason::NoMatchingFile => "no_matching_file",
-            RefusalReason::NotLookedUp => "not_looked_up",
-            RefusalReason::OpenForWriting => "open_for_writing",
-            RefusalReason::Changed => "changed",
-            RefusalReason::TooManySources => "too_many_sources",
-            RefusalReason::UnwatchedFilesystem => "unwatched_filesystem",
-            RefusalReason::EventsLost => "events_lost",
-            RefusalReason::ModifiedMismatch => "modified_mismatch",
-            RefusalReason::EmptyBody => "empty_body",
-            RefusalReason::Io => "io",
-            RefusalReason::Wrote => "wrote",
-            RefusalReason::UnwatchedPeer => "unwatched_peer",
-            RefusalReason::Dirty => "dirty",
-            RefusalReason::TooManyRetained => "too_many_retained",
-            RefusalReason::DatabaseUnclear => "database_unclear",
-            RefusalReason::ServerOlder => "server_older",
-            RefusalReason::Decided => "decided",
+            Self::NoMatchingFile => "no_matching_file",
+            Self::NotLookedUp => "not_looked_up",
+            Self::OpenForWriting => "open_for_writing",
+            Self::Changed => "changed",
+            Self::TooManySources => "too_many_sources",
+            Self::UnwatchedFilesystem => "unwatched_filesystem",
+            Self::EventsLost => "events_lost",
+            Self::ModifiedMismatch => "modified_mismatch",
+            Self::EmptyBody => "empty_body",
+            Self::Io => "io",
+            Self::Wrote => "wrote",
+            Self::UnwatchedPeer => "unwatched_peer",
+            Self::Dirty => "dirty",
+            Self::TooManyRetained => "too_many_retained",
+            Self::DatabaseUnclear => "database_unclear",
+            Self::ServerOlder => "server_older",
+            Self::Decided => "decided",
         }
     }
 
@@ -90,8 +90,8 @@ impl RefusalReason {
         self as usize - 1
     }
 
-    pub(super) fn from_code(code: u8) -> Option<RefusalReason> {
-        RefusalReason::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    pub(super) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 }
 

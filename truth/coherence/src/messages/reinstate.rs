@@ -62,7 +62,7 @@ impl ReinstateRequest {
     ///
     /// # Errors
     /// The datagram is none that [`ReinstateRequest::encode`] could have written.
-    pub fn decode(bytes: &[u8]) -> Result<ReinstateRequest, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (head, rest) = split_head::<REINSTATE_REQUEST_BYTES>(bytes, Kind::ReinstateRequest)?;
         if !rest.is_empty() {
             return Err(DecodeError::Length);
@@ -70,7 +70,7 @@ impl ReinstateRequest {
         if head[2..8] != [0; 6] {
             return Err(DecodeError::Field);
         }
-        Ok(ReinstateRequest {
+        Ok(Self {
             id: word_at(head, 8),
             record: RecordNumber(word_at(head, 16)),
             since: Stamp(word_at(head, 24)),
@@ -92,7 +92,7 @@ impl ReinstateVerdict {
     ///
     /// # Errors
     /// The datagram is none that [`ReinstateVerdict::encode`] could have written.
-    pub fn decode(bytes: &[u8]) -> Result<ReinstateVerdict, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (head, rest) = split_head::<REINSTATE_VERDICT_BYTES>(bytes, Kind::ReinstateVerdict)?;
         if !rest.is_empty() {
             return Err(DecodeError::Length);
@@ -106,7 +106,7 @@ impl ReinstateVerdict {
         if head[3..8] != [0; 5] {
             return Err(DecodeError::Field);
         }
-        Ok(ReinstateVerdict { id: word_at(head, 8), outcome })
+        Ok(Self { id: word_at(head, 8), outcome })
     }
 }
 

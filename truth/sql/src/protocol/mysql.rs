@@ -87,8 +87,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new() -> Connection {
-        Connection {
+    pub(crate) fn new() -> Self {
+        Self {
             phase: Phase::Handshake,
             capabilities: 0,
             header: Vec::new(),
@@ -115,24 +115,22 @@ impl Connection {
         }
         *self = match self.phase {
             // Whether it is encrypted or compressed is not known.
-            Phase::Handshake | Phase::Authentication => {
-                Connection { phase: Phase::Opaque(Reason::Gap), ..Connection::new() }
-            }
-            _ => Connection {
+            Phase::Handshake | Phase::Authentication => Self { phase: Phase::Opaque(Reason::Gap), ..Self::new() },
+            _ => Self {
                 phase: Phase::Lost { reason: Reason::Gap, answered: false },
                 capabilities: self.capabilities,
-                ..Connection::new()
+                ..Self::new()
             },
         };
     }
 
     /// A connection whose beginning was not seen.
-    pub(crate) fn in_the_middle() -> Connection {
-        Connection {
+    pub(crate) fn in_the_middle() -> Self {
+        Self {
             phase: Phase::Lost { reason: Reason::Gap, answered: false },
             // Whether the client may send attributes is not known.
             capabilities: QUERY_ATTRIBUTES,
-            ..Connection::new()
+            ..Self::new()
         }
     }
 
@@ -272,7 +270,7 @@ impl Connection {
     }
 
     fn opaque(&mut self, reason: Reason, emit: &mut dyn FnMut(Command)) {
-        *self = Connection { phase: Phase::Opaque(reason), ..Connection::new() };
+        *self = Self { phase: Phase::Opaque(reason), ..Self::new() };
         emit(Command::Everything(reason));
     }
 

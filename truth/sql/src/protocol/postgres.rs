@@ -60,8 +60,8 @@ struct Messages {
 }
 
 impl Connection {
-    pub(crate) fn new() -> Connection {
-        Connection {
+    pub(crate) fn new() -> Self {
+        Self {
             phase: Phase::Startup,
             header: Vec::new(),
             payload: Vec::new(),
@@ -80,7 +80,7 @@ impl Connection {
     /// Where a message begins cannot be found again: clients may send ahead of replies.
     pub(crate) fn lose(&mut self) {
         if !matches!(self.phase, Phase::Opaque(_)) {
-            *self = Connection { phase: Phase::Opaque(Reason::Gap), ..Connection::new() };
+            *self = Self { phase: Phase::Opaque(Reason::Gap), ..Self::new() };
         }
     }
 
@@ -134,7 +134,7 @@ impl Connection {
     }
 
     fn opaque(&mut self, reason: Reason) {
-        *self = Connection { phase: Phase::Opaque(reason), ..Connection::new() };
+        *self = Self { phase: Phase::Opaque(reason), ..Self::new() };
     }
 
     fn begin(&mut self, emit: &mut dyn FnMut(Command)) {

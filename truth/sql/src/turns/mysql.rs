@@ -129,8 +129,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub(super) fn new() -> Turns {
-        Turns {
+    pub(super) fn new() -> Self {
+        Self {
             phase: Phase::Greeting,
             client: Packets::default(),
             server: Packets::default(),
@@ -148,7 +148,7 @@ impl Turns {
     }
 
     fn lose(&mut self) {
-        *self = Turns { phase: Phase::Lost, ..Turns::new() };
+        *self = Self { phase: Phase::Lost, ..Self::new() };
     }
 
     pub(super) fn handle_client(&mut self, bytes: &[u8]) -> bool {

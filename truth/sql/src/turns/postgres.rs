@@ -76,8 +76,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub(super) fn new() -> Turns {
-        Turns {
+    pub(super) fn new() -> Self {
+        Self {
             phase: Phase::Startup,
             startup: Vec::new(),
             client: Messages::default(),
@@ -96,7 +96,7 @@ impl Turns {
     }
 
     fn lose(&mut self) {
-        *self = Turns { phase: Phase::Lost, ..Turns::new() };
+        *self = Self { phase: Phase::Lost, ..Self::new() };
     }
 
     pub(super) fn handle_client(&mut self, mut bytes: &[u8]) -> bool {

@@ -5,13 +5,13 @@
 
 use nicache_sql::*;
 
-pub fn defaults() -> Defaults {
+pub(crate) fn defaults() -> Defaults {
     Defaults { autocommit: true, usual_lexing: true, read_uncommitted: false, usual_language: true }
 }
 
 /// The events of a connection whose bytes come in the given pieces, without repetitions: what nothing is known of is
 /// said for each piece anew.
-pub fn events<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Event> {
+pub(crate) fn events<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Event> {
     let mut session = Session::new(dialect, Some(defaults()));
     let mut events: Vec<Event> = Vec::new();
     for piece in pieces {
@@ -29,7 +29,7 @@ pub fn events<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) 
     events
 }
 
-pub fn stream(dialect: Dialect, bytes: &[u8]) {
+pub(crate) fn stream(dialect: Dialect, bytes: &[u8]) {
     let whole = events(dialect, [bytes]);
     let single = events(dialect, bytes.chunks(1));
     assert_eq!(whole, single);
@@ -48,16 +48,16 @@ pub fn stream(dialect: Dialect, bytes: &[u8]) {
     let _ = is_certain_read(dialect, bytes);
 }
 
-pub fn mysql(bytes: &[u8]) {
+pub(crate) fn mysql(bytes: &[u8]) {
     stream(Dialect::MySql, bytes);
 }
 
-pub fn postgres(bytes: &[u8]) {
+pub(crate) fn postgres(bytes: &[u8]) {
     stream(Dialect::Postgres, bytes);
 }
 
 /// Both directions of a connection: a byte that says who speaks (the highest bit: the server) and how long, and as many bytes, and so on.
-pub fn turns(dialect: Dialect, bytes: &[u8]) {
+pub(crate) fn turns(dialect: Dialect, bytes: &[u8]) {
     let (mut whole, mut single) = (Turns::new(dialect), Turns::new(dialect));
     let mut rest = bytes;
     while let Some((&head, behind)) = rest.split_first() {
@@ -75,15 +75,15 @@ pub fn turns(dialect: Dialect, bytes: &[u8]) {
     }
 }
 
-pub fn turns_of_mysql(bytes: &[u8]) {
+pub(crate) fn turns_of_mysql(bytes: &[u8]) {
     turns(Dialect::MySql, bytes);
 }
 
-pub fn turns_of_postgres(bytes: &[u8]) {
+pub(crate) fn turns_of_postgres(bytes: &[u8]) {
     turns(Dialect::Postgres, bytes);
 }
 
-pub fn statement(bytes: &[u8]) {
+pub(crate) fn statement(bytes: &[u8]) {
     for dialect in [Dialect::MySql, Dialect::Postgres] {
         let statements = parse(dialect, bytes);
         assert!(!statements.is_empty());
@@ -99,7 +99,7 @@ pub fn statement(bytes: &[u8]) {
     }
 }
 
-pub fn catalogue(bytes: &[u8]) {
+pub(crate) fn catalogue(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for dialect in [Dialect::MySql, Dialect::Postgres] {
         let Ok(catalogue) = Catalogue::parse(dialect, &text) else { continue };

@@ -22,8 +22,8 @@ struct Heard {
 }
 
 impl Heard {
-    fn listen(server: &Server, catalogue: &Catalogue, connections: &[Vec<Sent>]) -> Heard {
-        let mut heard = Heard::default();
+    fn listen(server: &Server, catalogue: &Catalogue, connections: &[Vec<Sent>]) -> Self {
+        let mut heard = Self::default();
         for connection in connections {
             let mut session = Session::new(server.dialect, Some(catalogue.defaults()));
             let mut answered = true;
@@ -109,10 +109,10 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(server: Server, proxy: &str) -> Bench {
+    fn new(server: Server, proxy: &str) -> Self {
         let proxy = Proxy::start(server.other_socket(proxy), &server.socket());
-        let catalogue = Bench::fetch(&server);
-        Bench { server, proxy, catalogue }
+        let catalogue = Self::fetch(&server);
+        Self { server, proxy, catalogue }
     }
 
     fn fetch(server: &Server) -> Catalogue {
@@ -121,7 +121,7 @@ impl Bench {
     }
 
     /// Runs something against the proxy; whatever changed must have been announced.
-    fn run(&self, what: &str, client: impl FnOnce(&Bench)) -> Heard {
+    fn run(&self, what: &str, client: impl FnOnce(&Self)) -> Heard {
         let before = digests(&self.server);
         client(self);
         let heard = Heard::listen(&self.server, &self.catalogue, &self.proxy.take());

@@ -9,14 +9,14 @@ use std::thread::JoinHandle;
 
 /// What was sent on one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub(crate) enum Sent {
     Client(Vec<u8>),
     Server(Vec<u8>),
 }
 
 type Connections = Arc<Mutex<Vec<Vec<Sent>>>>;
 
-pub struct Proxy {
+pub(crate) struct Proxy {
     pub socket: PathBuf,
     connections: Connections,
     pumps: Arc<Mutex<Vec<JoinHandle<()>>>>,
@@ -35,7 +35,7 @@ fn pump(mut from: UnixStream, mut to: UnixStream, keep: impl Fn(Vec<u8>)) {
 }
 
 impl Proxy {
-    pub fn start(socket: PathBuf, server: &Path) -> Proxy {
+    pub(crate) fn start(socket: PathBuf, server: &Path) -> Self {
         let listener = UnixListener::bind(&socket).unwrap();
         let connections: Connections = Arc::default();
         let pumps: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
@@ -62,11 +62,11 @@ impl Proxy {
                 }
             }
         });
-        Proxy { socket, connections, pumps }
+        Self { socket, connections, pumps }
     }
 
     /// What was sent since the last call. The clients have ended.
-    pub fn take(&self) -> Vec<Vec<Sent>> {
+    pub(crate) fn take(&self) -> Vec<Vec<Sent>> {
         let pumps: Vec<_> = self.pumps.lock().unwrap().drain(..).collect();
         for pump in pumps {
             pump.join().unwrap();

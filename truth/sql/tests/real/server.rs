@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nicache_sql::Dialect;
 use tempfile::TempDir;
 
-pub struct Server {
+pub(crate) struct Server {
     pub dialect: Dialect,
     child: Child,
     directory: TempDir,
@@ -38,7 +38,7 @@ fn user(name: &str) -> (u32, u32) {
 }
 
 impl Server {
-    pub fn mariadb() -> Server {
+    pub(crate) fn mariadb() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         run(
@@ -60,12 +60,12 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .expect("mariadbd");
-        let server = Server { dialect: Dialect::MySql, child, directory };
+        let server = Self { dialect: Dialect::MySql, child, directory };
         server.wait();
         server
     }
 
-    pub fn postgres() -> Server {
+    pub(crate) fn postgres() -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let home = directory.path().join("home");
@@ -103,13 +103,13 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .expect("postgres");
-        let server = Server { dialect: Dialect::Postgres, child, directory };
+        let server = Self { dialect: Dialect::Postgres, child, directory };
         server.wait();
         server
     }
 
     /// The server's own socket.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         match self.dialect {
             Dialect::MySql => self.directory.path().join("server"),
             Dialect::Postgres => self.directory.path().join("home/.s.PGSQL.5432"),
@@ -117,7 +117,7 @@ impl Server {
     }
 
     /// A path for another socket with a directory of its own.
-    pub fn other_socket(&self, name: &str) -> PathBuf {
+    pub(crate) fn other_socket(&self, name: &str) -> PathBuf {
         let directory = self.directory.path().join(name);
         std::fs::create_dir(&directory).unwrap();
         directory.join(self.socket().file_name().unwrap())
@@ -132,7 +132,7 @@ impl Server {
     }
 
     /// What the server's own client prints for some statements, or its complaint.
-    pub fn try_ask(&self, database: &str, sql: &str, socket: &Path) -> Result<String, String> {
+    pub(crate) fn try_ask(&self, database: &str, sql: &str, socket: &Path) -> Result<String, String> {
         let mut command = match self.dialect {
             Dialect::MySql => {
                 let mut command = Command::new("mariadb");
@@ -168,7 +168,7 @@ impl Server {
         }
     }
 
-    pub fn ask(&self, database: &str, sql: &str) -> String {
+    pub(crate) fn ask(&self, database: &str, sql: &str) -> String {
         self.try_ask(database, sql, &self.socket()).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 }

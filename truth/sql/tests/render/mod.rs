@@ -28,7 +28,7 @@ fn table(used: &TableUse) -> String {
     name
 }
 
-pub fn statement(statement: &Statement) -> String {
+pub(crate) fn statement(statement: &Statement) -> String {
     let mut line = match &statement.class {
         Class::Read => String::new(),
         Class::Write => String::new(),
@@ -56,7 +56,7 @@ pub fn statement(statement: &Statement) -> String {
     line.trim().to_owned()
 }
 
-pub fn text(dialect: Dialect, text: &str) -> String {
+pub(crate) fn text(dialect: Dialect, text: &str) -> String {
     let all: Vec<String> = parse(dialect, text.as_bytes()).iter().map(statement).collect();
     all.join(" ; ")
 }

@@ -20,14 +20,14 @@ const PARAMS_BYTES_MAX: usize = 65_536;
 
 /// What a request says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// The web server's client: `REMOTE_ADDR` and `REMOTE_PORT`. None if they are missing, there twice, or of this machine.
     pub client: Option<SocketAddrV4>,
 }
 
 /// What the bytes bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// A request begins.
     Begun,
     /// Its parameters are complete.
@@ -38,7 +38,7 @@ pub enum Step {
 
 /// One connection.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub(crate) struct Stream {
     header: Vec<u8>,
     /// Of the record under way: what is still to come.
     content: usize,
@@ -54,17 +54,17 @@ pub struct Stream {
 
 impl Stream {
     /// A connection that was there before.
-    pub fn lost() -> Stream {
-        Stream { lost: true, ..Stream::default() }
+    pub(crate) fn lost() -> Self {
+        Self { lost: true, ..Self::default() }
     }
 
     /// The request under way is over.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.id = None;
     }
 
     /// `len` bytes have been read; `bytes` is empty if they are missing.
-    pub fn feed(&mut self, bytes: &[u8], len: usize, mut tell: impl FnMut(Step)) {
+    pub(crate) fn feed(&mut self, bytes: &[u8], len: usize, mut tell: impl FnMut(Step)) {
         if self.lost {
             return;
         }

@@ -31,14 +31,14 @@ struct Program {
 
 /// See the module's head.
 #[derive(Debug, Default)]
-pub struct Offspring {
+pub(crate) struct Offspring {
     programs: HashMap<u32, Program>,
     readings: usize,
 }
 
 impl Offspring {
     /// A process was started at the behest of another, which takes requests.
-    pub fn add(&mut self, child: u32, starter: u32, started_ns: u64) {
+    pub(crate) fn add(&mut self, child: u32, starter: u32, started_ns: u64) {
         self.forget(child);
         if self.programs.len() < OFFSPRING_MAX {
             self.programs.insert(child, Program { starter, started_ns, ..Program::default() });
@@ -46,14 +46,14 @@ impl Offspring {
     }
 
     /// It has ended. Was it known?
-    pub fn forget(&mut self, process: u32) -> bool {
+    pub(crate) fn forget(&mut self, process: u32) -> bool {
         let program = self.programs.remove(&process);
         self.readings -= program.as_ref().map_or(0, |program| program.readings.len());
         program.is_some()
     }
 
     /// Puts by that a program has read a file. False: there is no room, or it is none of these.
-    pub fn put_by(&mut self, event: &LookupEvent) -> bool {
+    pub(crate) fn put_by(&mut self, event: &LookupEvent) -> bool {
         let Some(program) = self.programs.get_mut(&event.tgid).filter(|_| self.readings < READINGS_MAX) else {
             return false;
         };
@@ -65,7 +65,7 @@ impl Offspring {
     }
 
     /// What was put by of programs that were started before this moment and may still be there.
-    pub fn take_readings_of(&mut self, started_before_ns: u64) -> Vec<LookupEvent> {
+    pub(crate) fn take_readings_of(&mut self, started_before_ns: u64) -> Vec<LookupEvent> {
         if self.readings == 0 {
             return Vec::new();
         }
@@ -76,19 +76,19 @@ impl Offspring {
     }
 
     /// The program takes requests itself from now on. What was put by of it.
-    pub fn promote(&mut self, process: u32) -> Vec<LookupEvent> {
+    pub(crate) fn promote(&mut self, process: u32) -> Vec<LookupEvent> {
         let Some(program) = self.programs.remove(&process) else { return Vec::new() };
         self.readings -= program.readings.len();
         program.readings
     }
 
     /// Events have been lost: what a folder's descriptor stands for may be another.
-    pub fn forget_folders(&mut self) {
+    pub(crate) fn forget_folders(&mut self) {
         self.programs.values_mut().for_each(|program| program.folders.clear());
     }
 
     /// Says for whom it was done. A path below a folder that the program has opened is noted as one below the folder's own.
-    pub fn mark(&mut self, event: &mut LookupEvent) {
+    pub(crate) fn mark(&mut self, event: &mut LookupEvent) {
         let Some(program) = self.programs.get_mut(&event.tgid) else { return };
         event.starter = program.starter;
         if !matches!(event.kind, EventKind::Lookup | EventKind::Removed | EventKind::Moved) {

@@ -63,7 +63,7 @@ type Place = (u64, u16);
 
 /// Who listens at the ports of loopback interfaces, as it was found last. Whoever still has the socket still listens.
 #[derive(Debug, Default)]
-pub struct Listeners {
+pub(crate) struct Listeners {
     owners: HashMap<Place, Owner>,
     /// Ports at which nobody of the server listens, and when to look again. To look through all processes takes a while.
     strangers: HashMap<Place, u64>,
@@ -101,7 +101,7 @@ impl Listeners {
         if sockets.is_empty() {
             return None;
         }
-        let found = Listeners::find(place.0, &sockets);
+        let found = Self::find(place.0, &sockets);
         if self.owners.len() + self.strangers.len() >= LISTENERS_MAX {
             (self.owners, self.strangers) = (HashMap::new(), HashMap::new());
         }
@@ -155,7 +155,7 @@ fn network_of(process: u32) -> Option<u64> {
 
 /// Remembers what is known of processes; for one batch of questions, since process numbers are used again.
 #[derive(Debug)]
-pub struct Peers<'a> {
+pub(crate) struct Peers<'a> {
     listeners: &'a mut Listeners,
     server_netns: u32,
     databases: Option<DatabaseProcesses>,
@@ -170,7 +170,7 @@ pub struct Peers<'a> {
 
 /// What a peer of the server is, if what comes from it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub(crate) enum Known {
     /// Part of the application.
     Application,
     /// A database server on this machine.
@@ -226,18 +226,18 @@ enum Kind {
 
 impl<'a> Peers<'a> {
     /// Nothing known yet of the processes in the network namespace with this inode number.
-    pub fn new(
+    pub(crate) fn new(
         server_netns: u32,
         databases: Option<DatabaseProcesses>,
         remotes: Vec<SocketAddrV4>,
         listeners: &'a mut Listeners,
-    ) -> Peers<'a> {
+    ) -> Self {
         let (processes, networks, ports) = Default::default();
         Peers { listeners, server_netns, databases, remotes, processes, networks, ports, members: None }
     }
 
     /// Takes these for parts of the application, wherever they are.
-    pub fn with_members(mut self, members: Option<Members>, outsiders: &'a mut Outsiders) -> Peers<'a> {
+    pub(crate) fn with_members(mut self, members: Option<Members>, outsiders: &'a mut Outsiders) -> Self {
         self.members = members.map(|members| (members, outsiders));
         self
     }
@@ -246,7 +246,7 @@ impl<'a> Peers<'a> {
     ///
     /// # Errors
     /// [`RefusalReason::UnwatchedPeer`].
-    pub fn check(&mut self, event: &LookupEvent, sent: Sent) -> Result<Known, RefusalReason> {
+    pub(crate) fn check(&mut self, event: &LookupEvent, sent: Sent) -> Result<Known, RefusalReason> {
         let peer = sent.to;
         let is_fine = match peer {
             // To itself: a signal between threads.
@@ -284,7 +284,7 @@ impl<'a> Peers<'a> {
 
     /// Did this sending go to somebody who has asked the application, at a port where it listens? Then what comes from there is a question, not an
     /// answer: a client of another service, or of HTTPS.
-    pub fn is_reply(&mut self, event: &LookupEvent, sent: Sent) -> bool {
+    pub(crate) fn is_reply(&mut self, event: &LookupEvent, sent: Sent) -> bool {
         sent.port != 0 && self.known_at(event, sent.port) == Some(Known::Application)
     }
 
@@ -369,7 +369,7 @@ impl<'a> Peers<'a> {
     }
 
     /// May a client of a database be the server? It may have ended since.
-    pub fn may_be_server(&mut self, client: u32) -> bool {
+    pub(crate) fn may_be_server(&mut self, client: u32) -> bool {
         client == 0 || matches!(self.kind(client), Kind::Application | Kind::Unknown)
     }
 

@@ -35,15 +35,15 @@ impl Session for nicache_sql::Session {
         catalogue: Option<&Catalogue>,
         on_event: &mut dyn FnMut(Event),
     ) {
-        nicache_sql::Session::handle_client(self, bytes, texts, catalogue, &mut |event| on_event(event));
+        Self::handle_client(self, bytes, texts, catalogue, &mut |event| on_event(event));
     }
 
     fn handle_server(&mut self, bytes: &[u8]) {
-        nicache_sql::Session::handle_server(self, bytes);
+        Self::handle_server(self, bytes);
     }
 
     fn handle_gap(&mut self, on_event: &mut dyn FnMut(Event)) {
-        nicache_sql::Session::handle_gap(self, &mut |event| on_event(event));
+        Self::handle_gap(self, &mut |event| on_event(event));
     }
 }
 

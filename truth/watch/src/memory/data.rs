@@ -14,10 +14,10 @@ pub struct DataFolders {
 
 impl DataFolders {
     /// `folders`: absolute paths; everything in them is meant, at any depth.
-    pub fn new(folders: &[PathBuf]) -> DataFolders {
+    pub fn new(folders: &[PathBuf]) -> Self {
         // Without double and final slashes, and with one at the end.
         let slashed = |path: &PathBuf| path.components().collect::<PathBuf>().join("").as_os_str().as_bytes().into();
-        DataFolders { folders: folders.iter().map(slashed).collect() }
+        Self { folders: folders.iter().map(slashed).collect() }
     }
 
     /// Is the look-up one in such a folder, by the whole path that the program used?

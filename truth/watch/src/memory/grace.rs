@@ -26,7 +26,7 @@ const NEWER_MAX: usize = 64;
 
 /// How long requests take.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub(crate) struct Pace {
     since_ns: u64,
     longest_ns: u64,
     /// Of the time before that.
@@ -35,7 +35,7 @@ pub struct Pace {
 
 impl Pace {
     /// A request took from one moment to the other.
-    pub fn observe(&mut self, forwarded_ns: u64, finished_ns: u64) {
+    pub(crate) fn observe(&mut self, forwarded_ns: u64, finished_ns: u64) {
         if finished_ns >= self.since_ns.saturating_add(LATE_NS) {
             (self.since_ns, self.before_ns, self.longest_ns) = (finished_ns, self.longest_ns, 0);
         }
@@ -50,7 +50,7 @@ impl Pace {
 
 /// When processes have ended what they were at.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends<'a> {
+pub(crate) struct Ends<'a> {
     /// The requests of processes that work on one at a time.
     pub attribution: &'a Attribution,
     /// For those of others.
@@ -72,7 +72,7 @@ impl Ends<'_> {
 
 /// A process has opened the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Which one.
     pub process: u32,
     /// When (CLOCK_MONOTONIC).
@@ -81,7 +81,7 @@ pub struct Reading {
 
 /// The grace period of one file.
 #[derive(Clone, Debug, Default)]
-pub struct Grace {
+pub(crate) struct Grace {
     /// Who has opened it and may not have ended.
     under_way: Vec<Reading>,
     /// Those of them who have done so before a change.
@@ -96,7 +96,7 @@ pub struct Grace {
 
 impl Grace {
     /// The server has opened the file; `is_changed`: it had changed since the last time.
-    pub fn read(&mut self, reading: Reading, is_changed: bool, ends: Ends<'_>) {
+    pub(crate) fn read(&mut self, reading: Reading, is_changed: bool, ends: Ends<'_>) {
         self.under_way.retain(|earlier| ends.of(*earlier).is_none_or(|ns| ns > reading.time_ns));
         if is_changed {
             for &earlier in &self.under_way {
@@ -115,7 +115,7 @@ impl Grace {
     }
 
     /// The file has another inode from now on: what was read is older than all that will be.
-    pub fn inherit(&mut self, mut earlier: Grace) {
+    pub(crate) fn inherit(&mut self, mut earlier: Self) {
         if !self.is_pending && self.under_way.is_empty() {
             return *self = earlier;
         }
@@ -132,7 +132,7 @@ impl Grace {
     }
 
     /// Requests that were forwarded from this moment on show the file as it was opened last. `None`: not yet.
-    pub fn over_ns(&mut self, ends: Ends<'_>) -> Option<u64> {
+    pub(crate) fn over_ns(&mut self, ends: Ends<'_>) -> Option<u64> {
         if !self.is_pending {
             return Some(self.over_ns);
         }
@@ -185,9 +185,9 @@ mod tests {
     }
 
     impl Scene {
-        fn new() -> Scene {
+        fn new() -> Self {
             let mut scene =
-                Scene { attribution: Attribution::default(), pace: Pace::default(), grace: Grace::default() };
+                Self { attribution: Attribution::default(), pace: Pace::default(), grace: Grace::default() };
             for process in [SLOW, QUICK] {
                 scene.tell(process, 0, EventKind::Request(step(process, RequestStep::Connection)), b"");
             }

@@ -25,10 +25,10 @@ const UNVERIFIED_MAX: usize = 4096;
 /// Processes that may be asked where paths start. Of several one is likely to be there.
 const ASKABLE_MAX: usize = 8;
 /// Files followed at most. With more of them no dynamic reply is kept.
-pub const RETAINED_MAX: usize = 65_536;
+pub(crate) const RETAINED_MAX: usize = 65_536;
 /// A server that has not read a changed file for this long is taken to have no use for it any more; what it still keeps of it is
 /// bounded by the age of dynamic entries.
-pub const DIRTY_NS_MAX: u64 = 60_000_000_000;
+pub(crate) const DIRTY_NS_MAX: u64 = 60_000_000_000;
 /// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data that it does not keep, if the same process has also read
 /// it as often although it was what it had read before, [`REREAD_NS`] ago or more; or, while somebody has it open for writing, the latter alone.
 /// What is compiled from a file is read once per change, or twice in a row; but a file that was changed a moment ago is read for each request, because PHP does not
@@ -127,13 +127,13 @@ struct Layered {
 }
 
 impl Layered {
-    fn new(walk: &Walk, node: &Node, opening: &LookupEvent, table: &RevisionTable) -> Option<Layered> {
+    fn new(walk: &Walk, node: &Node, opening: &LookupEvent, table: &RevisionTable) -> Option<Self> {
         let slots: BTreeSet<SourceSlot> = walk.slots.iter().copied().collect();
         for &slot in &slots {
             table.track(slot);
         }
         let file = node.layers().first().map(|file| (file.identity, file.changed_ns))?;
-        Some(Layered { slots: slots.into_iter().collect(), file, opening: opening.clone() })
+        Some(Self { slots: slots.into_iter().collect(), file, opening: opening.clone() })
     }
 }
 
@@ -200,7 +200,7 @@ impl File {
 
 /// See the module's head.
 #[derive(Debug, Default)]
-pub struct Retained {
+pub(crate) struct Retained {
     files: HashMap<Key, File>,
     /// What a path led to, and the clock when the server last found nothing there.
     paths: HashMap<Box<[u8]>, (Key, Stamp)>,
@@ -228,14 +228,14 @@ struct Key {
 }
 
 impl Key {
-    fn new(identity: Identity, opening: &LookupEvent) -> Key {
-        Key { identity, path: opening.on_overlay.then(|| opening.path.clone()) }
+    fn new(identity: Identity, opening: &LookupEvent) -> Self {
+        Self { identity, path: opening.on_overlay.then(|| opening.path.clone()) }
     }
 }
 
 impl Retained {
     /// Takes note of what the server did.
-    pub fn observe(&mut self, event: &LookupEvent, table: &RevisionTable, ends: Ends<'_>) {
+    pub(crate) fn observe(&mut self, event: &LookupEvent, table: &RevisionTable, ends: Ends<'_>) {
         if !Rule::Retained.holds() {
             return;
         }
@@ -325,7 +325,7 @@ impl Retained {
 
     /// Makes dirty what the server has opened by a path that leads elsewhere by now. `resolver` remembers nothing from before: it waits for whoever is
     /// changing names, so what has its witness has its effect.
-    pub fn verify(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
+    pub(crate) fn verify(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
         for (key, event) in std::mem::take(&mut self.unverified) {
             let identity = key.identity;
             // What has its stamp by now and not its time gets another stamp, of this clock or a later one.
@@ -390,7 +390,7 @@ impl Retained {
 
     /// Something has been mounted, or is no longer. Files whose paths lead elsewhere now have changed: the server may have the old ones in its memory.
     /// `resolver` remembers nothing from before.
-    pub fn see_mounts(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
+    pub(crate) fn see_mounts(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
         let Some(asked) = self.askable.iter().find(|asked| resolver.root_of(asked).is_ok()) else {
             if !self.files.is_empty() {
                 table.record_change(SourceSlot::EVERYTHING);
@@ -422,12 +422,12 @@ impl Retained {
     }
 
     /// Are there openings to [verify](Retained::verify)?
-    pub fn has_new(&self) -> bool {
+    pub(crate) fn has_new(&self) -> bool {
         !self.unverified.is_empty()
     }
 
     /// Is there anything to verify?
-    pub fn has_unverified(&self) -> bool {
+    pub(crate) fn has_unverified(&self) -> bool {
         self.has_new() || self.files.values().any(|file| file.is_to_be_seen)
     }
 
@@ -525,7 +525,7 @@ impl Retained {
     }
 
     /// A process has ended that nobody asks for anything: what it alone had in its memory is nowhere.
-    pub fn forget_reader(&mut self, process: u32) {
+    pub(crate) fn forget_reader(&mut self, process: u32) {
         let paths = &mut self.paths;
         self.files.retain(|_, file| {
             let is_gone = file.opener == Some(process);
@@ -537,28 +537,28 @@ impl Retained {
     }
 
     /// Has the server read a changed file after [`DIRTY_NS_MAX`]? What was kept meanwhile may be of what it had before. True once.
-    pub fn take_renewed(&mut self) -> bool {
+    pub(crate) fn take_renewed(&mut self) -> bool {
         std::mem::take(&mut self.renewed)
     }
 
     /// Files followed.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.files.len()
     }
 
     /// May the server have this file in its memory?
-    pub fn has(&self, identity: Identity) -> bool {
+    pub(crate) fn has(&self, identity: Identity) -> bool {
         self.files.keys().any(|key| key.identity == identity)
     }
 
     /// Are there more files than can be followed?
-    pub fn has_overflowed(&self) -> bool {
+    pub(crate) fn has_overflowed(&self) -> bool {
         self.overflowed
     }
 
     /// Has a file changed that the server has not read since, or was what it had read before still of use when a request was forwarded to it, whatever
     /// another request had it read meanwhile?
-    pub fn is_dirty(&mut self, table: &RevisionTable, ends: Ends<'_>, forwarded_ns: u64, now_ns: u64) -> bool {
+    pub(crate) fn is_dirty(&mut self, table: &RevisionTable, ends: Ends<'_>, forwarded_ns: u64, now_ns: u64) -> bool {
         let mut dirty = false;
         if !Rule::Dirty.holds() {
             return false;
@@ -596,7 +596,7 @@ impl Retained {
 
     /// Is any file changed since the clock was `since` that the server had read before `read_before_ns`? What it read only later is
     /// not in a reply that was ready before.
-    pub fn has_changed(&mut self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
+    pub(crate) fn has_changed(&mut self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
         for (key, file) in &mut self.files {
             let stamp = file.stamp(key.identity, table);
             if stamp < since || file.first_opened_ns > read_before_ns || file.is_volatile() {
@@ -916,7 +916,7 @@ mod tests {
     }
 
     impl OnOverlay {
-        fn new() -> OnOverlay {
+        fn new() -> Self {
             crate::ground::own_mounts();
             let folder = tempfile::tempdir_in("/var/tmp").unwrap();
             for name in ["lower", "upper", "work", "merged"] {
@@ -929,7 +929,7 @@ mod tests {
             let flags = rustix::mount::MountFlags::empty();
             rustix::mount::mount("overlay", folder.path().join("merged"), "overlay", flags, Some(options.as_c_str()))
                 .unwrap();
-            OnOverlay { folder, table: RevisionTable::on_heap() }
+            Self { folder, table: RevisionTable::on_heap() }
         }
 
         fn path(&self, name: &str) -> std::path::PathBuf {

@@ -28,12 +28,12 @@ pub struct SessionFiles {
 
 impl SessionFiles {
     /// `patterns`: absolute paths, or the beginnings of such in one folder with a final `*`.
-    pub fn new(patterns: &[PathBuf]) -> SessionFiles {
+    pub fn new(patterns: &[PathBuf]) -> Self {
         let pattern = |path: &PathBuf| {
             let text = path.as_os_str().as_bytes();
             text.strip_suffix(b"*").map_or_else(|| Pattern::File(text.into()), |stem| Pattern::Prefix(stem.into()))
         };
-        SessionFiles { patterns: patterns.iter().map(pattern).collect(), files: HashSet::new() }
+        Self { patterns: patterns.iter().map(pattern).collect(), files: HashSet::new() }
     }
 
     /// Events have been lost: the number of one that was removed may be another file's by now.

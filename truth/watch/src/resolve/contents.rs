@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// # Errors
 /// [`RefusalReason::OpenForWriting`], [`RefusalReason::Changed`] if it is not as long as it was, or
 /// [`RefusalReason::Io`].
-pub fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH_BYTES], RefusalReason> {
+pub(crate) fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH_BYTES], RefusalReason> {
     let file = settle(node)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; CHUNK_BYTES.min(node.size as usize + 1)];
@@ -59,7 +59,7 @@ pub fn settle(node: &Node) -> Result<OwnedFd, RefusalReason> {
 ///
 /// # Errors
 /// [`RefusalReason::Io`].
-pub fn settle_with_writers(node: &Node) -> Result<OwnedFd, RefusalReason> {
+pub(crate) fn settle_with_writers(node: &Node) -> Result<OwnedFd, RefusalReason> {
     let file = node.open().map_err(|_| RefusalReason::Io)?;
     wait_for_changes(file.as_fd()).map_err(|_| RefusalReason::Io)?;
     Ok(file)

@@ -67,7 +67,7 @@ pub struct Node {
     /// It is in the upper layer of the overlay that it is a part of.
     is_upper: bool,
     /// On an overlay: what it is in the layers, the uppermost first. Of a file the first alone, which it is.
-    layers: Vec<Node>,
+    layers: Vec<Self>,
     /// Another layer has that name, too.
     is_in_several: bool,
 }
@@ -108,7 +108,7 @@ impl Node {
     }
 
     /// On an overlay: what it is in the layers.
-    pub fn layers(&self) -> &[Node] {
+    pub fn layers(&self) -> &[Self] {
         &self.layers
     }
 
@@ -160,7 +160,7 @@ impl Node {
 }
 
 /// Where absolute paths start: directory and mount.
-pub type Root = (Identity, u64);
+pub(crate) type Root = (Identity, u64);
 
 /// Mode bits, owner and group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,8 +183,8 @@ pub struct Passage {
 
 impl Permissions {
     /// Mode bits as in `stat`, and user and group of the owner.
-    pub(crate) fn new(mode: u16, (uid, gid): (u32, u32)) -> Permissions {
-        Permissions { mode, uid, gid }
+    pub(crate) fn new(mode: u16, (uid, gid): (u32, u32)) -> Self {
+        Self { mode, uid, gid }
     }
 
     /// Do the mode bits give this to owner, group and others alike?
@@ -241,7 +241,7 @@ enum Origin {
 
 /// Where a process's paths start.
 #[derive(Clone, Debug)]
-pub struct Base {
+pub(crate) struct Base {
     root: Rc<Node>,
     start: Rc<Node>,
 }
@@ -273,8 +273,8 @@ fn io_refused(_: impl Into<io::Error>) -> RefusalReason {
 
 impl Resolver {
     /// A resolver that remembers nothing yet.
-    pub fn new(coverage: Coverage) -> Resolver {
-        Resolver {
+    pub fn new(coverage: Coverage) -> Self {
+        Self {
             coverage,
             bases: HashMap::new(),
             directories: HashMap::new(),
@@ -688,8 +688,8 @@ struct Components {
 }
 
 impl Components {
-    fn new(path: &[u8]) -> Components {
-        let mut components = Components { rest: Vec::with_capacity(16), wants_directory: path.ends_with(b"/") };
+    fn new(path: &[u8]) -> Self {
+        let mut components = Self { rest: Vec::with_capacity(16), wants_directory: path.ends_with(b"/") };
         components.prepend(path);
         components
     }

@@ -56,10 +56,10 @@ struct Answer {
 }
 
 /// Asks a database on another machine for its structure, by name (PostgreSQL); may take seconds.
-pub type Source = Arc<dyn Fn(Option<&str>) -> io::Result<String> + Send + Sync>;
+pub(crate) type Source = Arc<dyn Fn(Option<&str>) -> io::Result<String> + Send + Sync>;
 
 /// See the module's head.
-pub struct Catalogues {
+pub(crate) struct Catalogues {
     /// Where to ask, if not the servers on this machine.
     source: Option<Source>,
     states: HashMap<Place, State>,
@@ -73,9 +73,9 @@ pub struct Catalogues {
 
 impl Catalogues {
     /// Nothing is known yet.
-    pub fn new() -> Catalogues {
+    pub(crate) fn new() -> Self {
         let (sender, answers) = channel();
-        Catalogues {
+        Self {
             source: None,
             states: HashMap::new(),
             answers,
@@ -87,12 +87,12 @@ impl Catalogues {
     }
 
     /// Nothing is known yet of a database on another machine.
-    pub fn elsewhere(source: Source) -> Catalogues {
-        Catalogues { source: Some(source), ..Catalogues::new() }
+    pub(crate) fn elsewhere(source: Source) -> Self {
+        Self { source: Some(source), ..Self::new() }
     }
 
     /// The structure of a place, if it is known; else it will be asked for.
-    pub fn get(&mut self, place: &Place, now_ns: u64) -> Option<Arc<Catalogue>> {
+    pub(crate) fn get(&mut self, place: &Place, now_ns: u64) -> Option<Arc<Catalogue>> {
         if !self.states.contains_key(place) {
             if self.states.len() >= CATALOGUES_MAX {
                 return None;
@@ -103,12 +103,12 @@ impl Catalogues {
     }
 
     /// May a SELECT on this server change something? Yes, unless all that was asked about is known and has neither functions nor sequences.
-    pub fn select_may_write(&self, server: u32) -> bool {
+    pub(crate) fn select_may_write(&self, server: u32) -> bool {
         self.may(server, Catalogue::select_may_write)
     }
 
     /// The same of one that names no sequence's function.
-    pub fn functions_may_write(&self, server: u32) -> bool {
+    pub(crate) fn functions_may_write(&self, server: u32) -> bool {
         self.may(server, Catalogue::functions_may_write)
     }
 
@@ -118,36 +118,36 @@ impl Catalogues {
     }
 
     /// May something inside the server change tables without a statement: events, a replica's applier? Yes, unless it is known that nothing does.
-    pub fn may_have_hidden_writers(&self, server: u32) -> bool {
+    pub(crate) fn may_have_hidden_writers(&self, server: u32) -> bool {
         let mut known = self.states.iter().filter(|(place, _)| place.server == server).peekable();
         known.peek().is_none() || known.any(|(_, state)| state.has_hidden_writers != Some(false))
     }
 
     /// Has a server got such since the last call?
-    pub fn take_hidden_writers(&mut self) -> bool {
+    pub(crate) fn take_hidden_writers(&mut self) -> bool {
         std::mem::take(&mut self.got_hidden_writers)
     }
 
     /// The settings that sessions begin with, as last known.
-    pub fn defaults(&mut self, place: &Place, now_ns: u64) -> Option<Defaults> {
+    pub(crate) fn defaults(&mut self, place: &Place, now_ns: u64) -> Option<Defaults> {
         self.get(place, now_ns);
         self.states.get(place).and_then(|state| state.defaults)
     }
 
     /// Is it one of the clients that were started here to ask?
-    pub fn is_own_client(&self, process: u32) -> bool {
+    pub(crate) fn is_own_client(&self, process: u32) -> bool {
         process != 0 && self.clients.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
     }
 
     /// Is it a client that another nicache has started to ask? Two of them would have each other ask again and again.
-    pub fn is_others_client(process: u32, kind: &dyn Database) -> bool {
+    pub(crate) fn is_others_client(process: u32, kind: &dyn Database) -> bool {
         let arguments = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
         arguments.split(|&byte| byte == 0).any(|argument| argument == kind.structure_query().as_bytes())
     }
 
     /// The structure of something on this server is about to change, or has; with `settings`, maybe also what sessions begin with, and with `writers`
     /// what changes tables by itself.
-    pub fn handle_change(&mut self, server: u32, settings: bool, writers: bool, now_ns: u64) {
+    pub(crate) fn handle_change(&mut self, server: u32, settings: bool, writers: bool, now_ns: u64) {
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
             state.catalogue = None;
             if settings {
@@ -162,7 +162,7 @@ impl Catalogues {
     }
 
     /// The structure of something on this server may have changed, but probably has not: asks again soon.
-    pub fn refresh(&mut self, server: u32, now_ns: u64) {
+    pub(crate) fn refresh(&mut self, server: u32, now_ns: u64) {
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
             let soon = now_ns + SETTLING_NS;
             state.ask_at_ns = Some(state.ask_at_ns.map_or(soon, |at| at.min(soon)));
@@ -170,12 +170,12 @@ impl Catalogues {
     }
 
     /// A server has ended.
-    pub fn forget(&mut self, server: u32) {
+    pub(crate) fn forget(&mut self, server: u32) {
         self.states.retain(|place, _| place.server != server);
     }
 
     /// Takes answers, and asks where it is time to.
-    pub fn handle_time(&mut self, now_ns: u64) {
+    pub(crate) fn handle_time(&mut self, now_ns: u64) {
         while let Ok(answer) = self.answers.try_recv() {
             let Some(state) = self.states.get_mut(&answer.place) else { continue };
             state.asked = false;

@@ -80,14 +80,14 @@ const LOOK_NS_MAX: u64 = 320_000_000;
 
 /// A connection that is closed, by the inode of the server's socket, and the time of its last event.
 #[derive(Clone, Copy, Debug)]
-pub struct Closed {
+pub(crate) struct Closed {
     name: u64,
     last_ns: u64,
 }
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Databases {
+pub(crate) struct Databases {
     /// These are not the databases of this machine, but one of another.
     elsewhere: Option<Elsewhere>,
     connections: HashMap<u64, Connection>,
@@ -118,8 +118,8 @@ pub struct Databases {
 
 impl Databases {
     /// Nothing read or changed yet. `begun_before`: connections (by the inode of the server's socket) that exist already.
-    pub fn new(begun_before: HashSet<u64>, server_netns: u32) -> Databases {
-        Databases {
+    pub(crate) fn new(begun_before: HashSet<u64>, server_netns: u32) -> Self {
+        Self {
             elsewhere: None,
             has_forgotten: false,
             is_beginning: false,
@@ -141,13 +141,13 @@ impl Databases {
     }
 
     /// Takes what these ask for what the server asks.
-    pub fn follow_members(&mut self, members: &Members) {
+    pub(crate) fn follow_members(&mut self, members: &Members) {
         self.members = Some(members.clone());
     }
 
     /// A database on another machine, of which nothing is known yet. `server` is the number of no process.
-    pub fn elsewhere(server: Server, kind: &'static dyn Database, source: Source) -> Databases {
-        let mut databases = Databases::new(HashSet::new(), 0);
+    pub(crate) fn elsewhere(server: Server, kind: &'static dyn Database, source: Source) -> Self {
+        let mut databases = Self::new(HashSet::new(), 0);
         databases.catalogues = Catalogues::elsewhere(source);
         databases.elsewhere = Some(Elsewhere { server, kind, opened: HashSet::new() });
         databases.used.insert(server);
@@ -155,7 +155,7 @@ impl Databases {
     }
 
     /// A database on another machine: nothing is known of its connections, and its structure may be another.
-    pub fn begin_anew(&mut self, now_ns: u64, clock: Stamp) {
+    pub(crate) fn begin_anew(&mut self, now_ns: u64, clock: Stamp) {
         let Some(elsewhere) = &mut self.elsewhere else { return };
         elsewhere.opened.clear();
         let (server, kind) = (elsewhere.server, elsewhere.kind);
@@ -170,12 +170,12 @@ impl Databases {
     }
 
     /// What was read and changed before is not known any more; what is in doubt goes on to be.
-    pub fn begin_memory(&mut self, now_ns: u64, clock: Stamp) {
+    pub(crate) fn begin_memory(&mut self, now_ns: u64, clock: Stamp) {
         self.journal.begin(now_ns, clock);
     }
 
     /// A connection begins.
-    pub fn handle_opened(&mut self, name: u64) {
+    pub(crate) fn handle_opened(&mut self, name: u64) {
         if let Some(elsewhere) = &mut self.elsewhere
             && elsewhere.opened.len() < CONNECTIONS_MAX
         {
@@ -184,7 +184,7 @@ impl Databases {
     }
 
     /// On a connection whose beginning was not seen something is under way.
-    pub fn hold(&mut self, event: &LookupEvent, sql: SqlEvent) {
+    pub(crate) fn hold(&mut self, event: &LookupEvent, sql: SqlEvent) {
         if self.connection(event, sql, 0).is_some() {
             self.note_change(event, sql.connection, 0, [Access::EVERYTHING].into());
         } else {
@@ -194,12 +194,12 @@ impl Databases {
     }
 
     /// Is something in doubt that was asked on the connection?
-    pub fn is_in_doubt(&self, name: u64) -> bool {
+    pub(crate) fn is_in_doubt(&self, name: u64) -> bool {
         self.connections.get(&name).is_some_and(|connection| !connection.in_doubt.is_empty())
     }
 
     /// Takes note of what happened on a connection.
-    pub fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
+    pub(crate) fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
         self.now_ns = event.time_ns;
         if let SqlStep::Received { client, .. } = sql.what
             && (self.catalogues.is_own_client(client) || self.is_asker(sql, client))
@@ -264,12 +264,12 @@ impl Databases {
     }
 
     /// A process of a database server has crashed, and the server may begin anew: what it had in memory alone is gone. Which server it was is not known.
-    pub fn handle_crash(&mut self, clock: Stamp) {
+    pub(crate) fn handle_crash(&mut self, clock: Stamp) {
         self.journal.forget_contents([], clock);
     }
 
     /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
-    pub fn handle_gone(&mut self, event: &LookupEvent) {
+    pub(crate) fn handle_gone(&mut self, event: &LookupEvent) {
         let server = event.ret as u32;
         let gone: Vec<u64> =
             self.connections.iter().filter(|(_, other)| other.server == server).map(|(&name, _)| name).collect();
@@ -474,7 +474,7 @@ impl Databases {
 
     /// Events have been lost: the end of a process may be among them, or a change of the structure. What statements were among them the kernel
     /// makes known by itself, see `ebpf/sql.h`.
-    pub fn handle_lost(&mut self, now_ns: u64) {
+    pub(crate) fn handle_lost(&mut self, now_ns: u64) {
         self.known.clear();
         for &server in &self.used {
             self.catalogues.handle_change(server, true, true, now_ns);
@@ -483,7 +483,7 @@ impl Databases {
 
     /// A database server has been started, at this clock. What those had that have ended may be others' now; those that are running have their files for
     /// themselves.
-    pub fn handle_started(&mut self, server: u32, kind: &'static dyn Database, now_ns: u64, clock: Stamp) {
+    pub(crate) fn handle_started(&mut self, server: u32, kind: &'static dyn Database, now_ns: u64, clock: Stamp) {
         self.journal.forget_contents(self.used.iter().copied().filter(|&running| running != server), clock);
         // One of PostgreSQL has no connection yet that would name a database.
         self.known.forget_server(server);
@@ -504,17 +504,17 @@ impl Databases {
     }
 
     /// Has something changed since the last call that the kernel took for a mere question? Then cards are to be told.
-    pub fn take_unseen_change(&mut self) -> bool {
+    pub(crate) fn take_unseen_change(&mut self) -> bool {
         std::mem::take(&mut self.unseen_change)
     }
 
     /// May a SELECT on a server that is used change something although it names no sequence's function?
-    pub fn functions_may_write(&self) -> bool {
+    pub(crate) fn functions_may_write(&self) -> bool {
         self.used.iter().any(|&server| self.catalogues.functions_may_write(server))
     }
 
     /// May a SELECT on a server that is used change something?
-    pub fn select_may_write(&self) -> bool {
+    pub(crate) fn select_may_write(&self) -> bool {
         self.used.iter().any(|&server| self.catalogues.select_may_write(server))
     }
 
@@ -527,7 +527,7 @@ impl Databases {
     }
 
     /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
-    pub fn handle_time(&mut self, now_ns: u64) {
+    pub(crate) fn handle_time(&mut self, now_ns: u64) {
         self.catalogues.handle_time(now_ns);
         // What was kept before is to be looked at again.
         self.unseen_change |= self.catalogues.take_hidden_writers();
@@ -536,7 +536,7 @@ impl Databases {
     /// Connections that are there no more although something is in doubt on them. A server may close one without asking it for more, and the
     /// kernel's witness does not see that: the last message on TLS, which may have been anything. To be told to [`Databases::end_closed`] when all events
     /// up to now have been observed.
-    pub fn find_closed(&mut self, now_ns: u64) -> Vec<Closed> {
+    pub(crate) fn find_closed(&mut self, now_ns: u64) -> Vec<Closed> {
         if self.elsewhere.is_some() || now_ns < self.look_at_ns {
             return Vec::new();
         }
@@ -563,7 +563,7 @@ impl Databases {
     }
 
     /// Forgets these connections, unless there was something on them that had not been observed when they were found.
-    pub fn end_closed(&mut self, closed: &[Closed], clock: Stamp) {
+    pub(crate) fn end_closed(&mut self, closed: &[Closed], clock: Stamp) {
         for Closed { name, last_ns } in closed {
             if self.connections.get(name).is_some_and(|connection| connection.last_ns == *last_ns) {
                 self.forget(*name, clock);
@@ -636,7 +636,7 @@ impl Databases {
     }
 
     /// Was anything received between the two moments that can be remembered?
-    pub fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
+    pub(crate) fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
         self.journal.has_received(from_ns, to_ns)
     }
 
@@ -644,7 +644,7 @@ impl Databases {
     ///
     /// # Errors
     /// It cannot be told, or is not what is committed.
-    pub fn reads(
+    pub(crate) fn reads(
         &self,
         from_ns: u64,
         to_ns: u64,
@@ -654,17 +654,17 @@ impl Databases {
     }
 
     /// Did a client that may have done it for the request ask for anything between the two moments?
-    pub fn was_asked(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+    pub(crate) fn was_asked(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
         self.journal.was_asked(from_ns, to_ns, is_of_request)
     }
 
     /// Did a client that may have done it for the request change anything between the two moments?
-    pub fn has_written(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+    pub(crate) fn has_written(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
         self.journal.has_written(from_ns, to_ns, is_of_request)
     }
 
     /// May anything of it have changed since the clock was `since`?
-    pub fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
+    pub(crate) fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
         // What was read of others is asked of them.
         let is_here = |server: Server| server == 0 || self.used.contains(&server);
         reads.iter().any(|(server, _)| is_here(*server) && self.may_have_hidden_writers(*server))

@@ -16,7 +16,7 @@ const CHANGES_MAX: usize = 16_384;
 const READS_MAX: usize = 65_536;
 
 /// The first process of a database server, or a number that no process has for one on another machine; 0: unknown, which may be any.
-pub type Server = u32;
+pub(crate) type Server = u32;
 
 /// What a statement has read.
 #[derive(Debug)]
@@ -64,31 +64,31 @@ pub(super) struct Journal {
 
 impl Journal {
     /// What was read and changed before is not known any more; what is in doubt goes on to be.
-    pub fn begin(&mut self, now_ns: u64, clock: Stamp) {
+    pub(super) fn begin(&mut self, now_ns: u64, clock: Stamp) {
         self.reads.clear();
         self.reads_since_ns = now_ns;
         self.remembers_since = Stamp(clock.0 + 1);
     }
 
     /// Forgets what was changed; nobody has numbers of it any more.
-    pub fn clear_changes(&mut self) {
+    pub(super) fn clear_changes(&mut self) {
         self.changes.clear();
     }
 
     /// Something is in doubt that is never over.
-    pub fn doubt_everything(&mut self) {
+    pub(super) fn doubt_everything(&mut self) {
         self.remembers_since = Stamp(u64::MAX);
     }
 
     /// A database server begins anew: what it had in memory alone is gone, and its files may be others. It may be any that was known by another number,
     /// but none of those that are `running` meanwhile.
-    pub fn forget_contents(&mut self, running: impl IntoIterator<Item = Server>, clock: Stamp) {
+    pub(super) fn forget_contents(&mut self, running: impl IntoIterator<Item = Server>, clock: Stamp) {
         self.ran_on = running.into_iter().map(|server| (server, self.contents_of(server))).collect();
         self.contents_since = self.contents_since.max(Stamp(clock.0 + 1));
     }
 
     /// Did another server begin while this one was running?
-    pub fn has_run_on(&self, server: Server) -> bool {
+    pub(super) fn has_run_on(&self, server: Server) -> bool {
         self.ran_on.contains_key(&server)
     }
 
@@ -97,7 +97,7 @@ impl Journal {
     }
 
     /// Notes what is read at this moment.
-    pub fn push_read(&mut self, read: Read) {
+    pub(super) fn push_read(&mut self, read: Read) {
         let now_ns = read.time_ns;
         self.reads.push_back(read);
         while self.reads.len() > READS_MAX
@@ -110,7 +110,7 @@ impl Journal {
     }
 
     /// Notes a change that is in doubt from this time and clock on. Returns its number.
-    pub fn push_change(
+    pub(super) fn push_change(
         &mut self,
         now_ns: u64,
         clock: Stamp,
@@ -131,7 +131,7 @@ impl Journal {
     }
 
     /// The change is done.
-    pub fn settle(&mut self, number: u64, clock: Stamp) {
+    pub(super) fn settle(&mut self, number: u64, clock: Stamp) {
         let at = number.checked_sub(self.first).and_then(|at| self.changes.get_mut(at as usize));
         if let Some(change) = at {
             change.done = Some(clock);
@@ -139,7 +139,7 @@ impl Journal {
     }
 
     /// Was anything received between the two moments that can be remembered?
-    pub fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
+    pub(super) fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
         self.reads.iter().rev().take_while(|read| read.time_ns >= from_ns).any(|read| read.time_ns <= to_ns)
     }
 
@@ -148,7 +148,7 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be told, or is not what is committed.
-    pub fn reads(
+    pub(super) fn reads(
         &self,
         from_ns: u64,
         to_ns: u64,
@@ -176,7 +176,7 @@ impl Journal {
     }
 
     /// Did a client that may have done it for the request ask for anything between the two moments?
-    pub fn was_asked(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+    pub(super) fn was_asked(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
         self.reads_during(from_ns, to_ns).any(|read| is_of_request(read.client, read.time_ns))
     }
 
@@ -186,7 +186,12 @@ impl Journal {
     }
 
     /// Did a client that may have done it for the request change anything between the two moments?
-    pub fn has_written(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+    pub(super) fn has_written(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        mut is_of_request: impl FnMut(u32, u64) -> bool,
+    ) -> bool {
         let during = |change: &&Change| (from_ns..=to_ns).contains(&change.time_ns);
         self.changes
             .iter()
@@ -197,7 +202,7 @@ impl Journal {
     }
 
     /// May anything of it have changed since the clock was `since`?
-    pub fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
+    pub(super) fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
         if reads.is_empty() {
             return false;
         }

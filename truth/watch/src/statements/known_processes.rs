@@ -15,7 +15,7 @@ struct Server {
 
 /// See the module's head.
 #[derive(Debug, Default)]
-pub struct KnownProcesses {
+pub(crate) struct KnownProcesses {
     /// Processes of database servers, whose end is told.
     servers: HashMap<u32, Server>,
     /// Clients in the server's network namespace. Another process by the same number would at most make a database one that is used.
@@ -34,17 +34,17 @@ impl KnownProcesses {
     }
 
     /// The first process of the database server that a process belongs to.
-    pub fn first_process(&mut self, process: u32, netns: u32) -> Option<u32> {
+    pub(crate) fn first_process(&mut self, process: u32, netns: u32) -> Option<u32> {
         self.server(process, netns).first
     }
 
     /// Does the process of a database server run in this network namespace?
-    pub fn is_server_inside(&mut self, process: u32, netns: u32) -> bool {
+    pub(crate) fn is_server_inside(&mut self, process: u32, netns: u32) -> bool {
         self.server(process, netns).is_inside
     }
 
     /// Does a client run in this network namespace?
-    pub fn is_client_inside(&mut self, process: u32, netns: u32) -> bool {
+    pub(crate) fn is_client_inside(&mut self, process: u32, netns: u32) -> bool {
         if self.clients_inside.contains(&process) {
             return true;
         }
@@ -54,7 +54,7 @@ impl KnownProcesses {
     }
 
     /// Has somebody else started the client to ask for the structure? `look` finds out.
-    pub fn is_asker(&mut self, process: u32, look: impl FnOnce() -> bool) -> bool {
+    pub(crate) fn is_asker(&mut self, process: u32, look: impl FnOnce() -> bool) -> bool {
         if self.ordinary_clients.contains(&process) {
             return false;
         }
@@ -64,13 +64,13 @@ impl KnownProcesses {
     }
 
     /// A database server's process has ended.
-    pub fn forget_server(&mut self, process: u32) {
+    pub(crate) fn forget_server(&mut self, process: u32) {
         self.servers.remove(&process);
     }
 
     /// Ends may have gone unseen.
-    pub fn clear(&mut self) {
-        *self = KnownProcesses::default();
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
     }
 }
 

@@ -65,7 +65,7 @@ struct State {
 
 impl RemoteDatabase {
     /// The database that the server reaches at `address`. `index` is another for each.
-    pub fn new(address: SocketAddrV4, dialect: Dialect, index: u32, table: Arc<RevisionTable>) -> RemoteDatabase {
+    pub fn new(address: SocketAddrV4, dialect: Dialect, index: u32, table: Arc<RevisionTable>) -> Self {
         // No process has a number that high.
         let server = u32::MAX - index;
         let kind = kinds::by_dialect(dialect);
@@ -73,7 +73,7 @@ impl RemoteDatabase {
         let source = Arc::clone(&questions);
         let databases = Databases::elsewhere(server, kind, Arc::new(move |name| source.ask(name)));
         let state = State { databases, validity: Validity::default(), counters: RemoteCounters::default() };
-        RemoteDatabase { address, kind, server, table, state: Mutex::new(state), questions }
+        Self { address, kind, server, table, state: Mutex::new(state), questions }
     }
 
     /// Where the server finds it.

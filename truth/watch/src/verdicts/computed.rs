@@ -263,7 +263,7 @@ struct Scratch<'a> {
 }
 
 impl<'a> Scratch<'a> {
-    fn find(events: &[&'a LookupEvent]) -> Scratch<'a> {
+    fn find(events: &[&'a LookupEvent]) -> Self {
         let mut scratch = Scratch { contents: HashSet::new(), paths: HashSet::new() };
         for event in events.iter().filter(|event| event.kind == EventKind::Lookup) {
             if event.open_flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL

@@ -31,9 +31,9 @@ impl Use {
     /// The name for people and programs.
     pub const fn label(self) -> &'static str {
         match self {
-            Use::Read => "read",
-            Use::Missing => "missing",
-            Use::Listed => "listed",
+            Self::Read => "read",
+            Self::Missing => "missing",
+            Self::Listed => "listed",
         }
     }
 }

@@ -12,11 +12,11 @@ use crate::statements::journal::Server;
 use crate::witnesses::event::LookupEvent;
 
 /// Bytes that all records take at most, about; older ones are forgotten, and their entries not reinstated.
-pub const RECORDS_BYTES_MAX: usize = 32 << 20;
+pub(crate) const RECORDS_BYTES_MAX: usize = 32 << 20;
 
 /// Look-ups and what they lead to; several replies to one request may share them.
 #[derive(Clone, Debug, Default)]
-pub struct Looked {
+pub(crate) struct Looked {
     /// The server's look-ups.
     pub events: Vec<LookupEvent>,
     /// Where their absolute paths start; `None` if that differs.
@@ -37,8 +37,8 @@ pub struct Looked {
 
 impl Looked {
     /// What a survey has found.
-    pub(crate) fn new(survey: Survey<'_>, root: Option<Root>, looked_ns: u64) -> Looked {
-        Looked {
+    pub(crate) fn new(survey: Survey<'_>, root: Option<Root>, looked_ns: u64) -> Self {
+        Self {
             looked_ns,
             change_times: survey.change_times(),
             events: survey.kept.into_iter().cloned().collect(),
@@ -62,7 +62,7 @@ impl Looked {
 
 /// What one entry depends on, and how that was found.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub(crate) struct Record {
     /// What kind of reply it is.
     pub class: Class,
     /// The clock before the look-ups were done again.
@@ -79,13 +79,13 @@ impl Record {
     /// Bytes that are this record's alone.
     fn bytes(&self) -> usize {
         let looked = if Arc::strong_count(&self.looked) == 1 { self.looked.bytes() } else { 0 };
-        size_of::<Record>() + looked + self.reads.len() * 2 * size_of::<(Server, Access)>()
+        size_of::<Self>() + looked + self.reads.len() * 2 * size_of::<(Server, Access)>()
     }
 }
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Records {
+pub(crate) struct Records {
     /// With the bytes that each was counted for.
     records: VecDeque<(Record, usize)>,
     /// Number before that of the oldest.
@@ -95,12 +95,12 @@ pub struct Records {
 
 impl Records {
     /// None yet; the first one will have the number after `before`. Different watchers of one card must not use the same numbers.
-    pub fn new(before: u64) -> Records {
-        Records { records: VecDeque::new(), forgotten: before, bytes: 0 }
+    pub(crate) fn new(before: u64) -> Self {
+        Self { records: VecDeque::new(), forgotten: before, bytes: 0 }
     }
 
     /// Remembers one more.
-    pub fn push(&mut self, record: Record) -> RecordNumber {
+    pub(crate) fn push(&mut self, record: Record) -> RecordNumber {
         let bytes = record.bytes();
         self.bytes += bytes;
         self.records.push_back((record, bytes));
@@ -119,12 +119,12 @@ impl Records {
     }
 
     /// All that are remembered, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = (RecordNumber, &Record)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RecordNumber, &Record)> {
         (self.forgotten + 1..).map(RecordNumber).zip(self.records.iter().map(|(record, _)| record))
     }
 
     /// The record of that number, unless it was forgotten.
-    pub fn get(&self, number: RecordNumber) -> Option<&Record> {
+    pub(crate) fn get(&self, number: RecordNumber) -> Option<&Record> {
         let index = number.0.checked_sub(self.forgotten + 1)?;
         self.records.get(usize::try_from(index).ok()?).map(|(record, _)| record)
     }

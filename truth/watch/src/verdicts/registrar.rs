@@ -112,10 +112,10 @@ pub struct Registrar {
 
 impl Registrar {
     /// A registrar that judges fills forwarded from now on.
-    pub fn new(table: Arc<RevisionTable>, witness: Box<dyn Witness>) -> Registrar {
+    pub fn new(table: Arc<RevisionTable>, witness: Box<dyn Witness>) -> Self {
         let now_ns = now_ns();
         let history = History::new(now_ns);
-        Registrar {
+        Self {
             table,
             witness,
             history,

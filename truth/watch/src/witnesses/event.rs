@@ -326,7 +326,7 @@ impl LookupEvent {
     }
 
     /// Reads a record; `None` if it is none that `ebpf/witness.bpf.c` or `preload/report.c` writes.
-    pub fn decode(record: &[u8]) -> Option<LookupEvent> {
+    pub fn decode(record: &[u8]) -> Option<Self> {
         let head = record.get(..HEAD_BYTES)?;
         let u16_at = |at: usize| head[at..].first_chunk().map(|bytes| u16::from_ne_bytes(*bytes));
         let u32_at = |at: usize| head[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
@@ -338,7 +338,7 @@ impl LookupEvent {
         };
         let path_len = path_len(head)?;
         let (changed_ns, stillness) = split_changed_ns(u64_at(offset_of!(Head, changed_ns))?);
-        Some(LookupEvent {
+        Some(Self {
             time_ns: u64_at(offset_of!(Head, time_ns))?,
             clock: Stamp(u64_at(offset_of!(Head, clock))?),
             ret: u64_at(offset_of!(Head, ret))? as i64,
@@ -424,13 +424,13 @@ impl LookupEvent {
 
 impl LookupEvent {
     /// Bytes on a connection of a database on another machine.
-    pub(crate) fn elsewhere(time_ns: u64, clock: Stamp, sql: SqlEvent, bytes: &[u8]) -> LookupEvent {
-        LookupEvent { clock, kind: EventKind::Sql(sql), path: bytes.into(), ..LookupEvent::blank(time_ns) }
+    pub(crate) fn elsewhere(time_ns: u64, clock: Stamp, sql: SqlEvent, bytes: &[u8]) -> Self {
+        Self { clock, kind: EventKind::Sql(sql), path: bytes.into(), ..Self::blank(time_ns) }
     }
 
     /// An empty path was looked up by no process.
-    pub(crate) fn blank(time_ns: u64) -> LookupEvent {
-        LookupEvent {
+    pub(crate) fn blank(time_ns: u64) -> Self {
+        Self {
             time_ns,
             clock: Stamp(0),
             ret: 0,

@@ -12,7 +12,7 @@ pub const HISTORY_EVENTS_MAX: usize = 65_536;
 
 /// See the module's head.
 #[derive(Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     events: VecDeque<LookupEvent>,
     /// Everything that happened after this is here.
     complete_after_ns: u64,
@@ -26,13 +26,13 @@ const DIRECTORIES_MAX: usize = 4096;
 
 impl History {
     /// An empty history that claims to be complete after `now_ns`.
-    pub fn new(now_ns: u64) -> History {
-        History { events: VecDeque::with_capacity(1024), complete_after_ns: now_ns, ..History::default() }
+    pub(crate) fn new(now_ns: u64) -> Self {
+        Self { events: VecDeque::with_capacity(1024), complete_after_ns: now_ns, ..Self::default() }
     }
 
     /// Adds an event. Events come nearly in order: two processors may reserve room and read the clock the other way
     /// round.
-    pub fn push(&mut self, mut event: LookupEvent) {
+    pub(crate) fn push(&mut self, mut event: LookupEvent) {
         self.hidden |= event.kind == EventKind::Hidden;
         self.follow_directory(&mut event);
         let newest_ns = self.events.back().map_or(0, |last| last.time_ns).max(event.time_ns);
@@ -77,7 +77,7 @@ impl History {
     }
 
     /// A process has started another, which is where it is itself.
-    pub fn handle_started(&mut self, parent: u32, child: u32) {
+    pub(crate) fn handle_started(&mut self, parent: u32, child: u32) {
         let Some(directory) = self.directories.get(&parent).cloned() else { return };
         if self.directories.len() >= DIRECTORIES_MAX {
             self.hidden = true;
@@ -87,32 +87,32 @@ impl History {
     }
 
     /// The process has ended: another may have its number.
-    pub fn forget_process(&mut self, tgid: u32) {
+    pub(crate) fn forget_process(&mut self, tgid: u32) {
         self.directories.remove(&tgid);
     }
 
     /// Events have been lost: any process that was seen to move may be elsewhere by now.
-    pub fn forget_directories(&mut self) {
+    pub(crate) fn forget_directories(&mut self) {
         self.directories.values_mut().for_each(|directory| *directory = None);
     }
 
     /// Are all look-ups since `time_ns` here?
-    pub fn covers(&self, time_ns: u64) -> bool {
+    pub(crate) fn covers(&self, time_ns: u64) -> bool {
         time_ns > self.complete_after_ns
     }
 
     /// From now on the server can look things up unseen.
-    pub fn hide(&mut self) {
+    pub(crate) fn hide(&mut self) {
         self.hidden = true;
     }
 
     /// Can the server look things up unseen (io_uring, 32-bit system calls, file handles)? Once true, for good.
-    pub fn is_hidden(&self) -> bool {
+    pub(crate) fn is_hidden(&self) -> bool {
         self.hidden
     }
 
     /// Events from `time_ns` on, oldest first.
-    pub fn since(&self, time_ns: u64) -> impl Iterator<Item = &LookupEvent> {
+    pub(crate) fn since(&self, time_ns: u64) -> impl Iterator<Item = &LookupEvent> {
         let start = self.events.partition_point(|event| event.time_ns < time_ns);
         self.events.range(start..)
     }

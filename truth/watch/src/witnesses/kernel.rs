@@ -157,7 +157,7 @@ impl KernelWatcher {
     ///
     /// # Errors
     /// See [`WatchError`]. Nothing stays behind.
-    pub fn load(server_netns: u32) -> Result<KernelWatcher, WatchError> {
+    pub fn load(server_netns: u32) -> Result<Self, WatchError> {
         check_capabilities()?;
         let mut kernel = Kernel::read(ASSUMPTIONS)?;
         let findings = kernel.findings(ASSUMPTIONS);
@@ -306,23 +306,23 @@ enum AttachError {
 
 impl From<libbpf_rs::Error> for AttachError {
     fn from(error: libbpf_rs::Error) -> Self {
-        AttachError::Libbpf(error)
+        Self::Libbpf(error)
     }
 }
 
 impl From<io::Error> for AttachError {
     fn from(error: io::Error) -> Self {
-        AttachError::Io(error)
+        Self::Io(error)
     }
 }
 
 impl fmt::Display for AttachError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AttachError::Lacking(what) => write!(formatter, "{}", what.join("; ")),
-            AttachError::Libbpf(error) => write!(formatter, "{error}"),
-            AttachError::Io(error) => write!(formatter, "{error}"),
-            AttachError::Absent(name) => write!(formatter, "{name} is not in the program"),
+            Self::Lacking(what) => write!(formatter, "{}", what.join("; ")),
+            Self::Libbpf(error) => write!(formatter, "{error}"),
+            Self::Io(error) => write!(formatter, "{error}"),
+            Self::Absent(name) => write!(formatter, "{name} is not in the program"),
         }
     }
 }
@@ -330,14 +330,14 @@ impl fmt::Display for AttachError {
 impl AttachError {
     fn into_watch_error(self, log: String) -> WatchError {
         match self {
-            AttachError::Lacking(what) => WatchError::Lacking(what),
-            AttachError::Io(error) => WatchError::Io(error),
-            AttachError::Absent(name) => WatchError::Refused(format!("{name} is not in the program")),
+            Self::Lacking(what) => WatchError::Lacking(what),
+            Self::Io(error) => WatchError::Io(error),
+            Self::Absent(name) => WatchError::Refused(format!("{name} is not in the program")),
             // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the process.
-            AttachError::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") => {
+            Self::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") => {
                 WatchError::NoPrivilege(error.to_string())
             }
-            AttachError::Libbpf(error) => WatchError::Refused(format!("{error:#}\n{log}")),
+            Self::Libbpf(error) => WatchError::Refused(format!("{error:#}\n{log}")),
         }
     }
 }

@@ -69,14 +69,14 @@ fn key_of(name: &MemberName) -> Option<[u8; 8 + NAME_BYTES]> {
 
 /// Programs that the server has asked, that would be members if they had begun after their names were given.
 #[derive(Debug, Default)]
-pub struct Outsiders {
+pub(crate) struct Outsiders {
     processes: BTreeSet<u32>,
 }
 
 impl Outsiders {
     /// The server has asked this process, which is outside its network and no member. PHP-FPM is the server's, whoever has started it: from its next start on
     /// it is a member.
-    pub fn observe(&mut self, process: u32, members: &Members) {
+    pub(crate) fn observe(&mut self, process: u32, members: &Members) {
         if self.processes.contains(&process) {
             return;
         }
@@ -94,7 +94,7 @@ impl Outsiders {
     }
 
     /// Those that still run as they were, for somebody who may tell them to begin anew.
-    pub fn take(&mut self, members: &Members) -> Vec<u32> {
+    pub(crate) fn take(&mut self, members: &Members) -> Vec<u32> {
         self.processes.retain(|&process| !members.contains(process) && is_there(process));
         self.processes.iter().copied().collect()
     }

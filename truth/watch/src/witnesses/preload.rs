@@ -55,14 +55,14 @@ impl PreloadMemory {
     ///
     /// # Errors
     /// What the system says.
-    pub fn create(folder: &Path, server_netns: u32) -> io::Result<PreloadMemory> {
+    pub fn create(folder: &Path, server_netns: u32) -> io::Result<Self> {
         let file = |name: &str| {
             let file = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name))?;
             // Programs of the server run as other users.
             file.set_permissions(std::fs::Permissions::from_mode(0o666))?;
             io::Result::Ok(file)
         };
-        let memory = PreloadMemory {
+        let memory = Self {
             control: file("control")?,
             revisions: file("revisions")?,
             ring: file("ring")?,

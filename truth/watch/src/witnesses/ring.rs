@@ -42,7 +42,7 @@ impl LookupRing {
     ///
     /// # Errors
     /// What `mmap` says, `EINVAL` if it is not a ring of [`RING_BYTES`].
-    pub fn map(ring: BorrowedFd<'_>) -> io::Result<LookupRing> {
+    pub fn map(ring: BorrowedFd<'_>) -> io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let page_bytes = rustix::param::page_size();
         let null = std::ptr::null_mut();
@@ -55,7 +55,7 @@ impl LookupRing {
             unsafe { mmap(null, readable_bytes, ProtFlags::READ, MapFlags::SHARED, ring, page_bytes as u64) };
         let producer = producer.inspect_err(|_| unmap(consumer.cast(), page_bytes))?;
         match (NonNull::new(consumer.cast()), NonNull::new(producer.cast())) {
-            (Some(consumer), Some(producer)) => Ok(LookupRing { consumer, producer, page_bytes }),
+            (Some(consumer), Some(producer)) => Ok(Self { consumer, producer, page_bytes }),
             _ => Err(io::Error::other("mmap returned address 0")),
         }
     }

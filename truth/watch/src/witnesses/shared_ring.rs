@@ -52,7 +52,7 @@ impl SharedRing {
     ///
     /// # Errors
     /// What the system says.
-    pub fn create(file: &File) -> io::Result<SharedRing> {
+    pub fn create(file: &File) -> io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         file.set_len(SHARED_RING_BYTES as u64)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -60,7 +60,7 @@ impl SharedRing {
         let memory =
             unsafe { mmap(std::ptr::null_mut(), SHARED_RING_BYTES, protection, MapFlags::SHARED, file.as_fd(), 0) }?;
         let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        let ring = SharedRing { memory: Memory(memory), next: 0, awaited_since_ns: None };
+        let ring = Self { memory: Memory(memory), next: 0, awaited_since_ns: None };
         for number in 0..CELLS {
             ring.memory.state(number).store(number << 1, Ordering::SeqCst);
         }

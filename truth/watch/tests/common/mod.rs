@@ -15,7 +15,7 @@ use nicache_namespaces::Namespace;
 use tempfile::TempDir;
 
 /// A fresh directory on ext4, removed at the end.
-pub fn directory_on_ext4() -> TempDir {
+pub(crate) fn directory_on_ext4() -> TempDir {
     let bases = [PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from("/var/tmp")];
     for base in bases {
         if rustix::fs::statfs(&base).is_ok_and(|fs| fs.f_type as u64 == 0xef53) {
@@ -26,45 +26,45 @@ pub fn directory_on_ext4() -> TempDir {
 }
 
 /// Slot of what a path leads to, links at the end not followed.
-pub fn slot(path: &Path) -> SourceSlot {
+pub(crate) fn slot(path: &Path) -> SourceSlot {
     let stat = fs::symlink_metadata(path).unwrap();
     let dev = stat.dev();
     SourceSlot::of_device_inode(rustix::fs::major(dev), rustix::fs::minor(dev), stat.ino())
 }
 
 /// A thread in a network namespace of its own: the kernel's witnesses take it for the server.
-pub struct ServerThread {
+pub(crate) struct ServerThread {
     namespace: Namespace,
     pub netns: u32,
 }
 
 impl ServerThread {
-    pub fn start() -> ServerThread {
+    pub(crate) fn start() -> Self {
         let namespace = Namespace::new().expect("these tests make network namespaces: run them as root");
-        ServerThread { netns: namespace.inode(), namespace }
+        Self { netns: namespace.inode(), namespace }
     }
 
     /// Runs `job` on the server's thread and returns its result.
-    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         self.namespace.run(job)
     }
 }
 
 /// Whose root and working directory a thread has.
 #[derive(Clone, Copy)]
-pub enum Directories {
+pub(crate) enum Directories {
     OfTheProcess,
     Own,
 }
 
 /// A process in a network namespace of its own, which reads each file by a thread that ends afterwards.
-pub struct ServerProcess {
+pub(crate) struct ServerProcess {
     process: Child,
     pub netns: u32,
 }
 
 impl ServerProcess {
-    pub fn start() -> ServerProcess {
+    pub(crate) fn start() -> Self {
         const PROGRAM: &str = r#"
 import ctypes, sys, threading
 CLONE_FS = 0x200
@@ -89,13 +89,13 @@ for line in sys.stdin:
         }
         let process = command.spawn().unwrap();
         let netns = fs::metadata(format!("/proc/{}/ns/net", process.id())).unwrap().ino() as u32;
-        let mut server = ServerProcess { process, netns };
+        let mut server = Self { process, netns };
         assert_eq!(server.line(), "up");
         server
     }
 
     /// What a thread read from `path`, on one line. It has ended when this returns.
-    pub fn serve_by_a_thread_that_ends(&mut self, path: &Path, directories: Directories) -> Vec<u8> {
+    pub(crate) fn serve_by_a_thread_that_ends(&mut self, path: &Path, directories: Directories) -> Vec<u8> {
         let directories = match directories {
             Directories::OfTheProcess => "common",
             Directories::Own => "own",
@@ -125,7 +125,7 @@ impl Drop for ServerProcess {
 }
 
 /// Waits until a thread is gone: it can be joined a moment before the kernel takes its number away.
-pub fn wait_for_its_end(pid: u32, tid: i32) {
+pub(crate) fn wait_for_its_end(pid: u32, tid: i32) {
     while fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok() {
         std::thread::sleep(Duration::from_millis(1));
     }

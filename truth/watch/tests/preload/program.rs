@@ -39,13 +39,13 @@ fn programs() -> &'static Path {
 }
 
 /// Names of all cases.
-pub fn cases() -> Vec<String> {
+pub(crate) fn cases() -> Vec<String> {
     let output = Command::new(programs().join("calls")).output().unwrap();
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// Shared memory, and whoever reads it.
-pub struct Memory {
+pub(crate) struct Memory {
     pub table: RevisionTable,
     pub witness: PreloadWitness,
     memory: PreloadMemory,
@@ -53,33 +53,33 @@ pub struct Memory {
 }
 
 impl Memory {
-    pub fn new() -> Memory {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let memory = PreloadMemory::create(folder.path(), netns_of_this_thread()).unwrap();
         let witness = memory.witness().unwrap();
-        Memory { table: memory.table().unwrap(), witness, memory, _folder: folder }
+        Self { table: memory.table().unwrap(), witness, memory, _folder: folder }
     }
 
-    pub fn events(&mut self) -> Vec<LookupEvent> {
+    pub(crate) fn events(&mut self) -> Vec<LookupEvent> {
         let mut events = Vec::new();
         assert_eq!(self.witness.drain(&mut |event| events.push(event)), Drained::All);
         events
     }
 
     /// What a program needs that is to have the library.
-    pub fn give_to(&self, command: &mut Command, part: &str) {
+    pub(crate) fn give_to(&self, command: &mut Command, part: &str) {
         command.env("LD_PRELOAD", programs().join("library.so"));
         command.env(PRELOAD_VARIABLE, format!("{part}:{}", self.memory.folder().display()));
     }
 }
 
 /// A folder with what the calls are about.
-pub struct Folder {
+pub(crate) struct Folder {
     folder: TempDir,
 }
 
 impl Folder {
-    pub fn new() -> Folder {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let path = |name: &str| folder.path().join(name);
         for name in ["file", "other"] {
@@ -98,15 +98,15 @@ impl Folder {
         for name in ["static", "deep.so"] {
             std::fs::copy(programs().join(name), path(name)).unwrap();
         }
-        Folder { folder }
+        Self { folder }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Runs a case; what it printed, and the clock from which on its changes count.
-    pub fn run(&self, case: &str, memory: Option<(&Memory, &str)>) -> (String, Stamp) {
+    pub(crate) fn run(&self, case: &str, memory: Option<(&Memory, &str)>) -> (String, Stamp) {
         let mut command = Command::new(programs().join("calls"));
         command.arg(case).current_dir(&self.folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -24,7 +24,7 @@ struct Overlay {
 }
 
 impl Overlay {
-    fn new(ground: &Path, more: &str) -> Overlay {
+    fn new(ground: &Path, more: &str) -> Self {
         let [lower, middle, upper, work, merged] =
             ["lo:wer", "middle", "upper", "work", "merged"].map(|name| ground.join(name));
         for folder in [&lower, &middle, &upper, &work, &merged] {
@@ -39,7 +39,7 @@ impl Overlay {
         );
         let options = CString::new(options).unwrap();
         mount("overlay", &merged, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
-        Overlay { lower, middle, upper, merged }
+        Self { lower, middle, upper, merged }
     }
 }
 

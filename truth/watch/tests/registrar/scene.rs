@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::common::{ServerThread, directory_on_ext4, slot};
 
 /// A server, its files, and a registrar that follows it.
-pub struct Scene<S = ServerThread> {
+pub(crate) struct Scene<S = ServerThread> {
     pub root: TempDir,
     pub server: S,
     pub table: Arc<RevisionTable>,
@@ -21,20 +21,20 @@ pub struct Scene<S = ServerThread> {
 }
 
 /// A request that was forwarded.
-pub struct Forwarded {
+pub(crate) struct Forwarded {
     pub stamp: Stamp,
     pub lost: u64,
     pub at_ns: u64,
 }
 
 impl Scene {
-    pub fn new() -> Scene {
+    pub(crate) fn new() -> Self {
         let server = ServerThread::start();
         let netns = server.netns;
-        Scene::of(server, netns)
+        Self::of(server, netns)
     }
 
-    pub fn fill_once(&mut self, path: &Path) -> Verdict {
+    pub(crate) fn fill_once(&mut self, path: &Path) -> Verdict {
         let forwarded = self.forward();
         let body = self.serve(path);
         let modified = fs::metadata(path).unwrap().mtime() as u64;
@@ -42,11 +42,11 @@ impl Scene {
     }
 
     /// The same until nothing changes meanwhile: other tests make directories beside this one's.
-    pub fn fill(&mut self, path: &Path) -> Verdict {
+    pub(crate) fn fill(&mut self, path: &Path) -> Verdict {
         self.settled(|scene| scene.fill_once(path))
     }
 
-    pub fn serve(&self, path: &Path) -> Vec<u8> {
+    pub(crate) fn serve(&self, path: &Path) -> Vec<u8> {
         let path = path.to_owned();
         self.server.run(move || fs::read(path).unwrap())
     }
@@ -54,23 +54,23 @@ impl Scene {
 
 impl<S> Scene<S> {
     /// With a server whose network namespace this is.
-    pub fn of(server: S, netns: u32) -> Scene<S> {
+    pub(crate) fn of(server: S, netns: u32) -> Self {
         let root = directory_on_ext4();
         let watcher = KernelWatcher::load(netns).unwrap();
         assert!(watcher.coverage().ext4, "missing: {:?}", watcher.coverage().missing);
         let table = Arc::new(watcher.table().unwrap());
         let witness = Box::new(watcher.witness().unwrap());
         let registrar = Registrar::new(table.clone(), witness);
-        Scene { root, server, table, registrar, _watcher: watcher }
+        Self { root, server, table, registrar, _watcher: watcher }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
     /// A file whose first reading has passed, which sets the access time: only calls that do nothing but read are known not to count as a change
     /// by that. The times are only as fine as the kernel's tick.
-    pub fn write(&self, name: &str, body: &[u8]) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, body: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, body).unwrap();
@@ -84,11 +84,11 @@ impl<S> Scene<S> {
         }
     }
 
-    pub fn forward(&self) -> Forwarded {
+    pub(crate) fn forward(&self) -> Forwarded {
         Forwarded { stamp: self.table.advance_clock(), lost: self.table.lost(), at_ns: now_ns() }
     }
 
-    pub fn judge(&mut self, forwarded: &Forwarded, body: &[u8], last_modified: Option<u64>) -> Verdict {
+    pub(crate) fn judge(&mut self, forwarded: &Forwarded, body: &[u8], last_modified: Option<u64>) -> Verdict {
         let request = FillRequest {
             id: 7,
             stamp: forwarded.stamp,
@@ -112,7 +112,7 @@ impl<S> Scene<S> {
     }
 
     /// Forwards, lets the server look up and read `path`, and judges what it read.
-    pub fn settled(&mut self, mut attempt: impl FnMut(&mut Self) -> Verdict) -> Verdict {
+    pub(crate) fn settled(&mut self, mut attempt: impl FnMut(&mut Self) -> Verdict) -> Verdict {
         for _ in 0..50 {
             let verdict = attempt(self);
             if verdict != Verdict::Refused(RefusalReason::Changed) {
@@ -125,7 +125,7 @@ impl<S> Scene<S> {
 }
 
 #[track_caller]
-pub fn assert_stored(verdict: &Verdict, expected: &[SourceSlot]) {
+pub(crate) fn assert_stored(verdict: &Verdict, expected: &[SourceSlot]) {
     let Verdict::Stored { sources, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!(sources.as_slice()[0], SourceSlot::EVERYTHING);
     for slot in expected {
@@ -134,11 +134,11 @@ pub fn assert_stored(verdict: &Verdict, expected: &[SourceSlot]) {
 }
 
 #[track_caller]
-pub fn assert_refused(verdict: &Verdict, reason: RefusalReason) {
+pub(crate) fn assert_refused(verdict: &Verdict, reason: RefusalReason) {
     assert_eq!(*verdict, Verdict::Refused(reason));
 }
 
 /// Every directory from the root down to the path, and the path itself.
-pub fn chain(path: &Path) -> Vec<SourceSlot> {
+pub(crate) fn chain(path: &Path) -> Vec<SourceSlot> {
     path.ancestors().map(slot).collect()
 }

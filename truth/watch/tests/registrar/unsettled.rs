@@ -115,10 +115,10 @@ struct UnseenWriter {
 }
 
 impl UnseenWriter {
-    fn new() -> UnseenWriter {
+    fn new() -> Self {
         let ring = IoUring::new(8).unwrap();
         ring.submitter().register_files_sparse(1).unwrap();
-        UnseenWriter { ring }
+        Self { ring }
     }
 
     fn write(&mut self, path: &CString, bytes: &[u8]) {

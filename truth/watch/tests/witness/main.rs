@@ -56,13 +56,13 @@ struct Site {
 }
 
 impl Site {
-    fn new() -> Site {
+    fn new() -> Self {
         let root = directory_on_ext4();
         let directory = root.path().join("site");
         fs::create_dir(&directory).unwrap();
         let page = directory.join("page");
         fs::write(&page, vec![b'a'; 20_000]).unwrap();
-        Site { _root: root, directory, page }
+        Self { _root: root, directory, page }
     }
 
     /// What an entry made of the page depends on here.

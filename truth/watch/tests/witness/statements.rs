@@ -38,7 +38,7 @@ struct Database {
 }
 
 impl Database {
-    fn start() -> Database {
+    fn start() -> Self {
         let reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
         let (watcher, table) = watcher();
         let folder = directory_on_ext4();
@@ -55,7 +55,7 @@ impl Database {
             .unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let ring = LookupRing::map(watcher.ring_fd()).unwrap();
-        let mut database = Database { _reader: reader, stream, connection, ring, table, process, _program: folder };
+        let mut database = Self { _reader: reader, stream, connection, ring, table, process, _program: folder };
         database.hear(9);
         // Who the client is; the first command has number 0.
         database.send(1, b"handshake");

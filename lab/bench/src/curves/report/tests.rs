@@ -23,7 +23,7 @@ fn time(us: f64) -> TimeSummary {
 }
 
 /// Subjects that follow what is offered up to a capacity, and are slower beyond; two rounds that differ by a reply in each window.
-pub fn report() -> Report {
+pub(crate) fn report() -> Report {
     let mut samples = Vec::new();
     for (number, subject) in SUBJECTS.into_iter().enumerate() {
         let capacity = 20_000 * (number as u32 + 1);

@@ -6,7 +6,7 @@ use clap::Args;
 use nicache_bench::curves::Spacing;
 
 /// Below the arguments' help.
-pub const EXAMPLES: &str = "Examples:
+pub(super) const EXAMPLES: &str = "Examples:
   sudo nicache bench curves --quick
   sudo nicache bench curves --save curves.json --figure curves.svg
   sudo nicache bench curves --only \"1 B, card, hits\" --rates 5000,10000,20000,40000 --seconds 10
@@ -16,7 +16,7 @@ Needs root, two CPUs, a quiet machine and nginx; takes about 35 minutes in full,
 
 /// Arguments of `bench curves`.
 #[derive(Debug, Args)]
-pub struct BenchCurvesArgs {
+pub(crate) struct BenchCurvesArgs {
     /// Print the result as JSON, every single measurement included
     #[arg(long)]
     pub json: bool,

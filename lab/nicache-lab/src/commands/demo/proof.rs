@@ -15,7 +15,7 @@ const HASTE: Duration = Duration::from_secs(2);
 /// What is to be read and changed, for so long; so many edits per second in all. Each edit is made once before, so that every page has
 /// its marker.
 #[expect(clippy::cast_precision_loss, reason = "a handful of subjects")]
-pub fn plan(
+pub(super) fn plan(
     site: &Site,
     server: SocketAddr,
     duration: Duration,

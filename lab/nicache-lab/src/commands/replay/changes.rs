@@ -22,7 +22,7 @@ const CLIENTS_DEFAULT: u32 = 8;
 const CLIENTS_MAX: u32 = 1024;
 
 /// Replays a log and prints what came of it.
-pub fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode> {
     let clients = arguments.clients.unwrap_or(CLIENTS_DEFAULT);
     if clients > CLIENTS_MAX {
         bail!("clients: each has a thread, so at most {CLIENTS_MAX}; with --target there can be more");

@@ -6,7 +6,7 @@ use nicache::control::{Counters, Request, Response, ask};
 use nicache_replay::Trace;
 
 /// Prints what a log has.
-pub fn show_trace(trace: &Trace) {
+pub(crate) fn show_trace(trace: &Trace) {
     let counts = trace.counts;
     println!(
         "trace      {} requests of {} clients for {} files of {:.1} MB together; of them {} were answered by 304, {} by 206",
@@ -31,7 +31,7 @@ pub fn show_trace(trace: &Trace) {
 }
 
 /// The counters of a running nicache: the one of this name, or the only one.
-pub fn counters(name: Option<&str>) -> Option<Counters> {
+pub(super) fn counters(name: Option<&str>) -> Option<Counters> {
     match ask(name, &Request::Status) {
         Ok(Response::Status(status)) => Some(status.counters),
         _ => None,
@@ -39,7 +39,7 @@ pub fn counters(name: Option<&str>) -> Option<Counters> {
 }
 
 /// Prints what a card did.
-pub fn show_card(card: &BTreeMap<String, u64>) {
+pub(super) fn show_card(card: &BTreeMap<String, u64>) {
     let of = |name: &str| card.get(name).copied().unwrap_or(0);
     println!(
         "card       {} hits, {} misses, {} bypasses, {} fills ({} stored), {} purges, {} reinstated, {} evictions, {} retransmissions",

@@ -22,7 +22,7 @@ const CLIENTS_OPEN_LOOP: u32 = 1024;
 const FILES_BESIDE: u64 = 256;
 
 /// Replays a log and prints what came of it.
-pub fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode> {
     let demand = match (arguments.speed.speed, arguments.rate) {
         (Some(speed), _) => Demand::Log { speed },
         (None, Some(rate)) => Demand::Rate { sessions_per_second: rate },

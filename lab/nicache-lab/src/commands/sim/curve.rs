@@ -30,7 +30,7 @@ const PER_DOUBLING: u32 = 4;
 const DOUBLINGS: u32 = 10;
 
 /// Plays the trace back.
-pub fn execute(arguments: &SimCurveArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &SimCurveArgs) -> Result<ExitCode> {
     let lru = [Choice::from(PolicyName::Lru)];
     if let Some(objects_max) = arguments.sample
         && arguments.caches.choices(&lru) == lru
@@ -87,14 +87,14 @@ pub fn execute(arguments: &SimCurveArgs) -> Result<ExitCode> {
 }
 
 /// The figure of the same caches without variants.
-pub fn figure_without(mut figure: nicache_report::Figure) -> nicache_report::Figure {
+pub(crate) fn figure_without(mut figure: nicache_report::Figure) -> nicache_report::Figure {
     figure.id += "-without-variants";
     figure.title += ", without variants";
     figure
 }
 
 /// The share of the requests that are for targets with variants, in words.
-pub fn varying_share(loaded: &Loaded) -> String {
+pub(crate) fn varying_share(loaded: &Loaded) -> String {
     let share = |of: u64| figures::show_share(loaded.totals.varying as f64 / of.max(1) as f64);
     match loaded.workload.sampled {
         Some(_) => format!("{} of the requests that the sample follows", share(loaded.workload.accesses.len() as u64)),
@@ -103,7 +103,7 @@ pub fn varying_share(loaded: &Loaded) -> String {
 }
 
 /// What variants are, and what follows without them.
-pub fn without_variants(loaded: &Loaded) -> String {
+pub(crate) fn without_variants(loaded: &Loaded) -> String {
     format!(
         "{} are for targets ({} in all) that have replies in several codings or sizes that come back: one file sent packed \
          and plain, for example. Each of these variants is an object of its own. With --variants none, as below, a target is one object: its \
@@ -114,13 +114,13 @@ pub fn without_variants(loaded: &Loaded) -> String {
 }
 
 /// Plays a workload back against the caches that were asked for.
-pub fn play(workload: &Workload, options: &CacheOptions, choices: &[Choice]) -> Vec<Curve> {
+pub(crate) fn play(workload: &Workload, options: &CacheOptions, choices: &[Choice]) -> Vec<Curve> {
     let sizes = options.sizes.as_ref().map_or_else(|| default_sizes(workload), |sizes| sizes.0.clone());
     play_at(workload, options, choices, sizes)
 }
 
 /// The same at these sizes.
-pub fn play_at(workload: &Workload, options: &CacheOptions, choices: &[Choice], sizes: Vec<Size>) -> Vec<Curve> {
+pub(crate) fn play_at(workload: &Workload, options: &CacheOptions, choices: &[Choice], sizes: Vec<Size>) -> Vec<Curve> {
     let parts = match options.cards {
         1 => None,
         cards => Some(split(workload, usize::from(cards), options.split.into())),
@@ -161,7 +161,7 @@ fn facts(loaded: &Loaded) -> Vec<Fact> {
 }
 
 /// The memory that loading took.
-pub fn memory_fact(loaded: &Loaded) -> Fact {
+pub(crate) fn memory_fact(loaded: &Loaded) -> Fact {
     let each = |count: usize| Unit::Bytes.format((loaded.memory as f64 / count.max(1) as f64).round());
     let (requests, objects) = (loaded.workload.accesses.len(), loaded.workload.objects as usize);
     let held = format!("{} for each request held, or {} for each object", each(requests), each(objects));
@@ -191,7 +191,7 @@ fn paragraphs(loaded: &Loaded, options: &CacheOptions) -> Vec<String> {
 }
 
 /// What a trace has, as a table.
-pub fn totals_table(totals: &Totals) -> nicache_report::Table {
+pub(crate) fn totals_table(totals: &Totals) -> nicache_report::Table {
     use nicache_report::{Cell, Column, Row, Table};
     let share = |count: u64| Cell::from(100.0 * count as f64 / totals.requests.max(1) as f64);
     let row = |name: &str, count: u64| Row::new([Cell::from(name), Cell::from(count as f64), share(count)]);

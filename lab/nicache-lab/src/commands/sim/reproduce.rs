@@ -16,7 +16,7 @@ use crate::study::output;
 use named::load_each;
 
 /// Repeats a study.
-pub fn execute(arguments: &SimReproduceArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &SimReproduceArgs) -> Result<ExitCode> {
     let (report, json) = match arguments.study {
         StudyOption::KimFig3 => kim_fig3::reproduce(&load_each(&arguments.traces, UnitOption::Blocks, Room::Bytes)?),
         StudyOption::BosFig4 => {

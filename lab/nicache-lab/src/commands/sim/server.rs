@@ -27,7 +27,7 @@ struct Run {
 }
 
 /// Runs each configuration with each seed.
-pub fn execute(arguments: &SimServerArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &SimServerArgs) -> Result<ExitCode> {
     if arguments.list {
         Config::names().for_each(|name| println!("{name}"));
         return Ok(ExitCode::SUCCESS);

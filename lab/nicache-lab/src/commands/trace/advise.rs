@@ -40,7 +40,7 @@ struct Sensitivity {
 }
 
 /// Weighs, and says what to take.
-pub fn execute(arguments: &TraceAdviseArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &TraceAdviseArgs) -> Result<ExitCode> {
     let (loaded, summary) = input::load_and_count(&arguments.trace, &arguments.workload, arguments.sample)?;
     let choices = arguments.caches.choices(&DEFAULT.map(Choice::from));
     let curves = play(&loaded.workload, &arguments.caches, &choices);

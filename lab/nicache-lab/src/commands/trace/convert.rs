@@ -13,7 +13,7 @@ use crate::cli::TraceConvertArgs;
 use crate::study::input;
 
 /// Reads and writes.
-pub fn execute(arguments: &TraceConvertArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &TraceConvertArgs) -> Result<ExitCode> {
     let failed = || format!("cannot write {}", arguments.output.display());
     let written = match arguments.to {
         Format::OracleGeneral => {

@@ -17,7 +17,7 @@ use crate::study::{figures, input, output};
 const REUSE: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.99];
 
 /// Counts, and shows what there is.
-pub fn execute(arguments: &TraceInfoArgs) -> Result<ExitCode> {
+pub(super) fn execute(arguments: &TraceInfoArgs) -> Result<ExitCode> {
     let (loaded, summary) = input::load_and_count(&arguments.trace, &arguments.workload, arguments.sample)?;
     let lru = reuse_curve(&loaded);
     let reuse = reuse(&lru);

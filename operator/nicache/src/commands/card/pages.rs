@@ -16,7 +16,7 @@ use crate::inquiry::{
 use crate::page::PageName;
 
 /// Drops the entries of these pages, or all.
-pub fn purge(shards: &Shards, which: Option<PageName>) -> Result<Answer> {
+pub(super) fn purge(shards: &Shards, which: Option<PageName>) -> Result<Answer> {
     let mut entries = 0;
     for shard in shards {
         let which = which.clone();
@@ -28,10 +28,10 @@ pub fn purge(shards: &Shards, which: Option<PageName>) -> Result<Answer> {
     Ok(Answer::Purged { entries })
 }
 
-pub type Chosen = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
+pub(super) type Chosen = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
 
 /// The entries that are meant, at most [`ENTRIES_MAX`], and how many there are.
-pub fn entries_where(shards: &Shards, chosen: Chosen) -> Result<(Vec<EntryReport>, u64)> {
+pub(super) fn entries_where(shards: &Shards, chosen: Chosen) -> Result<(Vec<EntryReport>, u64)> {
     let (mut entries, mut count) = (Vec::new(), 0);
     for (number, shard) in shards.iter().enumerate() {
         let (room, chosen) = (ENTRIES_MAX - entries.len(), Arc::clone(&chosen));
@@ -61,7 +61,7 @@ fn entry_report(shard: usize, view: EntryView, now: Time) -> EntryReport {
 }
 
 /// What there is of a page, and what these requests would meet.
-pub fn describe(shards: &Shards, page: PageName, requests: Vec<AskedRequest>) -> Result<Answer> {
+pub(super) fn describe(shards: &Shards, page: PageName, requests: Vec<AskedRequest>) -> Result<Answer> {
     let mut report = PageReport::default();
     let wanted = page.clone();
     let chosen = Arc::new(move |entry: &Entry| wanted.matches(&entry.host, &entry.target, entry.request()));

@@ -33,13 +33,13 @@ struct FaultReport {
 }
 
 impl From<Fault> for FaultReport {
-    fn from(fault: Fault) -> FaultReport {
-        FaultReport { line: fault.line, key: fault.key, what: fault.what }
+    fn from(fault: Fault) -> Self {
+        Self { line: fault.line, key: fault.key, what: fault.what }
     }
 }
 
 /// Says it. The status is 1 if there are faults.
-pub fn execute(file: &Path, json: bool) -> Result<ExitCode> {
+pub(super) fn execute(file: &Path, json: bool) -> Result<ExitCode> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("cannot read the configuration file {}", file.display()))?;
     let report = check(file, &text);

@@ -14,7 +14,7 @@ use crate::control::{Request, Response};
 use crate::supervisor::sampler::moment;
 
 /// A gateway until it is closed.
-pub struct Serving {
+pub(super) struct Serving {
     gateway: Mutex<Option<Gateway>>,
     name: String,
     admin: Option<SocketAddr>,
@@ -23,30 +23,30 @@ pub struct Serving {
 
 impl Serving {
     /// For a gateway of that name.
-    pub fn new(gateway: Gateway, name: String, admin: Option<SocketAddr>) -> Serving {
-        Serving { gateway: Mutex::new(Some(gateway)), name, admin, started: Instant::now() }
+    pub(super) fn new(gateway: Gateway, name: String, admin: Option<SocketAddr>) -> Self {
+        Self { gateway: Mutex::new(Some(gateway)), name, admin, started: Instant::now() }
     }
 
     /// What it has done so far.
-    pub fn figures(&self) -> Result<Figures> {
+    pub(super) fn figures(&self) -> Result<Figures> {
         let figures = self.gateway().as_ref().map(Gateway::figures).context("it is ending")?;
         let admin = self.admin.map(|address| address.to_string());
         Ok(Figures { name: self.name.clone(), pid: std::process::id(), admin, ..figures })
     }
 
     /// Why it should end, if it should.
-    pub fn trouble(&self) -> Option<String> {
+    pub(super) fn trouble(&self) -> Option<String> {
         self.gateway().as_ref().and_then(Gateway::trouble)
     }
 
     /// Ends it in order.
-    pub fn close(&self) -> Result<(), GatewayError> {
+    pub(super) fn close(&self) -> Result<(), GatewayError> {
         let gateway = self.gateway().take();
         gateway.map_or(Ok(()), Gateway::close)
     }
 
     /// Answers a command.
-    pub fn answer(&self, request: &Request) -> Result<Response> {
+    pub(super) fn answer(&self, request: &Request) -> Result<Response> {
         match request {
             Request::Status => Ok(Response::Nfs(Box::new(self.figures()?))),
             Request::Sample => Ok(Response::Sample(Box::new(self.sample_of(self.figures()?)))),

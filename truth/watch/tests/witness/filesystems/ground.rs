@@ -18,14 +18,14 @@ const FLAGS_OFFSET: usize = 8 + 52;
 const IMAGE_BYTES: u64 = 1 << 30;
 
 /// Moves the calling thread to a mount namespace of its own.
-pub fn own_mounts() {
+pub(crate) fn own_mounts() {
     // SAFETY: this thread alone moves, and holds no files that it shares.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
 }
 
 /// Mounts an empty file system of this type on an empty directory, in a mount namespace of the calling thread's own.
-pub fn mount_own(kind: &str, point: &Path) {
+pub(crate) fn mount_own(kind: &str, point: &Path) {
     own_mounts();
     if kind == "tmpfs" {
         return mount("tmpfs", point, "tmpfs", MountFlags::empty(), None).unwrap();

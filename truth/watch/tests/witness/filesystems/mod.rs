@@ -43,10 +43,10 @@ struct Judge {
 }
 
 impl Judge {
-    fn new(mount: &Path) -> Judge {
+    fn new(mount: &Path) -> Self {
         let coverage = watcher().0.coverage().clone();
         let above = walk(&coverage, mount.parent().unwrap());
-        Judge { coverage, above: above.slots.into_iter().collect(), worst: None, rounds: 0 }
+        Self { coverage, above: above.slots.into_iter().collect(), worst: None, rounds: 0 }
     }
 
     /// Does `change`, which changes what `page` is, and judges it.

@@ -17,7 +17,7 @@ const PAGE_BYTES: usize = 20_000;
 const BLOCK: u64 = 4096;
 
 /// `site/page` and a few more files.
-pub struct Site {
+pub(super) struct Site {
     pub directory: PathBuf,
     pub page: PathBuf,
     /// In the same directory, of the same length, with other bytes.
@@ -27,8 +27,8 @@ pub struct Site {
 }
 
 impl Site {
-    pub fn new(mount: &Path, name: &str) -> io::Result<Site> {
-        let site = Site::at(mount, name);
+    pub(super) fn new(mount: &Path, name: &str) -> io::Result<Self> {
+        let site = Self::at(mount, name);
         fs::create_dir_all(&site.directory)?;
         fs::create_dir_all(&site.elsewhere)?;
         fs::write(&site.page, vec![b'a'; PAGE_BYTES])?;
@@ -37,11 +37,11 @@ impl Site {
     }
 
     /// One that is there already.
-    pub fn at(mount: &Path, name: &str) -> Site {
+    pub(super) fn at(mount: &Path, name: &str) -> Self {
         let root = mount.join(name.replace([' ', '/'], "-"));
         let (directory, elsewhere) = (root.join("site"), root.join("elsewhere"));
         let (page, other) = (directory.join("page"), directory.join("other"));
-        Site { directory, page, other, elsewhere }
+        Self { directory, page, other, elsewhere }
     }
 
     fn open(&self) -> io::Result<File> {
@@ -50,9 +50,9 @@ impl Site {
 }
 
 /// Does a change of what the path is, and judges it.
-pub type See<'a> = dyn FnMut(&Path, &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> + 'a;
+pub(super) type See<'a> = dyn FnMut(&Path, &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> + 'a;
 
-pub struct Writer {
+pub(super) struct Writer {
     pub name: &'static str,
     /// The one file system that has it.
     pub only: Option<&'static str>,
@@ -67,7 +67,7 @@ const fn on(only: &'static str, name: &'static str, run: fn(&Site, &mut See<'_>)
     Writer { name, only: Some(only), run }
 }
 
-pub const WRITERS: &[Writer] = &[
+pub(super) const WRITERS: &[Writer] = &[
     on_all("open, write, close", open_write_close),
     on_all("pwrite", pwrite),
     on_all("write that extends, writev", extend),

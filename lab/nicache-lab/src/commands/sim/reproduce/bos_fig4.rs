@@ -8,7 +8,7 @@ use super::named::Named;
 use crate::study::figures;
 
 /// Bytes of a slot (section 3.3.1).
-pub const SLOT_BYTES: u32 = 1600;
+pub(super) const SLOT_BYTES: u32 = 1600;
 /// Slots of the figure.
 const LEAST: u64 = 1 << 10;
 const MOST: u64 = 1 << 19;
@@ -23,7 +23,7 @@ const PAPER: [(&str, &str, &str); 6] = [
 ];
 
 /// Plays the traces back.
-pub fn reproduce(traces: &[Named]) -> (Report, Value) {
+pub(super) fn reproduce(traces: &[Named]) -> (Report, Value) {
     let policies = [PolicyName::Popularity, PolicyName::Lru, PolicyName::Belady].map(Choice::from);
     let slots: Vec<Size> = sizes_between(Size(LEAST), Size(MOST), 1);
     let bytes: Vec<Size> = slots.iter().map(|slots| Size(slots.0 * u64::from(SLOT_BYTES))).collect();

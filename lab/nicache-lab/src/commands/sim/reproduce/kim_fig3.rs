@@ -28,7 +28,7 @@ const PAPER: [(&str, &str, &str); 5] = [
 const PARTS: [f64; 5] = [0.125, 0.25, 0.5, 0.75, 1.0];
 
 /// Plays the traces back.
-pub fn reproduce(traces: &[Named]) -> (Report, Value) {
+pub(super) fn reproduce(traces: &[Named]) -> (Report, Value) {
     let studies: Vec<Study> = traces.iter().map(Study::of).collect();
     let mut sections = vec![Section {
         title: "Content that stays off the bus".to_owned(),
@@ -90,7 +90,7 @@ struct Study {
 }
 
 impl Study {
-    fn of(trace: &Named) -> Study {
+    fn of(trace: &Named) -> Self {
         let workload = &trace.workload;
         let sizes = sizes_between(LEAST, MOST, 4);
         let play = |parts: &[Workload], policy: PolicyName, sizes: &[Size]| {
@@ -103,7 +103,7 @@ impl Study {
         };
         let second_half = Workload { warm_up: workload.accesses.len() / 2, ..workload.clone() };
         let everything = play(std::slice::from_ref(&second_half), PolicyName::Lru, &[Size(u64::MAX / 2)]);
-        Study {
+        Self {
             name: trace.name.clone(),
             one: play(whole, PolicyName::Lru, &sizes),
             two: play(&split(workload, 2, SplitBy::Requests), PolicyName::Lru, &sizes),

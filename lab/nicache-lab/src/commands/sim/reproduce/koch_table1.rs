@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::study::progress;
 
 /// Simulates the table.
-pub fn reproduce(repetitions: u32) -> Result<(Report, Value)> {
+pub(super) fn reproduce(repetitions: u32) -> Result<(Report, Value)> {
     let bar = progress::bar("simulating", Some(PAPER.len() as u64 * u64::from(repetitions)));
     let rows = table1::reproduce(repetitions, &|done, _| bar.set_position(done as u64))?;
     bar.finish_and_clear();

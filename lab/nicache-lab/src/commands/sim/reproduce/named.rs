@@ -11,13 +11,13 @@ use crate::options::study::{
 use crate::study::input;
 
 /// A trace of its own.
-pub struct Named {
+pub(super) struct Named {
     pub name: String,
     pub workload: Workload,
 }
 
 /// Each request is one for a whole object that never changes, as in both papers.
-pub fn load_each(traces: &[PathBuf], unit: UnitOption, room: Room) -> Result<Vec<Named>> {
+pub(super) fn load_each(traces: &[PathBuf], unit: UnitOption, room: Room) -> Result<Vec<Named>> {
     let load = |path: &PathBuf| {
         let options = TraceOptions { traces: vec![path.clone()], format: None, first: None, static_only: false };
         let workload = WorkloadOptions {
