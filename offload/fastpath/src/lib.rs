@@ -12,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+mod error;
 mod layout;
 mod link;
 mod maps;
@@ -19,5 +20,6 @@ mod programs;
 #[cfg(test)]
 mod tests;
 
+pub use error::FastPathError;
 pub use maps::{Handles, Maps};
-pub use programs::{FastPathError, Programs};
+pub use programs::Programs;

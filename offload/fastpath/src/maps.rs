@@ -8,8 +8,8 @@ use nicache_forward::fast_path::{Arrival, FastPath, Numbers, Passed, Way};
 use nicache_tcp::Time;
 use serde::{Deserialize, Serialize};
 
+use crate::error::FastPathError;
 use crate::layout::{self, Interface, LAYOUT, NUMBERS_BYTES, PASSED_BYTES};
-use crate::programs::FastPathError;
 
 /// The kernel's numbers of the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

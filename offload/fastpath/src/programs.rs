@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{MapCore, ObjectBuilder, PrintLevel};
 
+use crate::error::FastPathError;
 use crate::link::Ingress;
 use crate::maps::Handles;
 
@@ -15,35 +16,6 @@ use crate::maps::Handles;
 struct Aligned<T: ?Sized>(T);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o")));
-
-/// Why there is no fast path. The forwarder does all of its work without one.
-#[derive(Debug, thiserror::Error)]
-pub enum FastPathError {
-    /// The kernel refuses a program.
-    #[error("the kernel refused a program of the fast path: {0}")]
-    Refused(String),
-    /// A program cannot be at an interface.
-    #[error("the program for interface number {interface} cannot be attached: {error}")]
-    Attach {
-        /// The interface's number.
-        interface: u32,
-        /// What the system says.
-        #[source]
-        error: io::Error,
-    },
-    /// The supervisor has loaded programs of another nicache.
-    #[error("the programs at the interfaces are of another version of nicache: start `nicache forward` anew")]
-    Layout,
-    /// A system call failed, with what was being done.
-    #[error("{step}: {error}")]
-    Io {
-        /// What was being done.
-        step: &'static str,
-        /// What the system says.
-        #[source]
-        error: io::Error,
-    },
-}
 
 /// The programs, until this is dropped.
 #[derive(Debug)]

@@ -7,12 +7,14 @@ mod plan;
 mod values;
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 pub use file::File;
 pub use plan::{Check, CheckWay, Interfaced, Plan};
 pub use values::{Kept, Socket, Span};
 
+/// Source ports of the health checks, which no connection through the forwarder gets.
+pub const OWN_PORTS: RangeInclusive<u16> = 900..=999;
 /// Bytes of a file at most: it is handed to a process in one message.
 pub const FILE_BYTES_MAX: usize = 96 * 1024;
 

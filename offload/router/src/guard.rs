@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::config::OWN_PORTS;
 use crate::config::Plan;
-use crate::health::OWN_PORTS;
 
 /// Messages of ICMPv6 that neighbours send (RFC 4861).
 const DISCOVERY: &str = "icmpv6 type { 133, 134, 135, 136, 137 } accept; ";

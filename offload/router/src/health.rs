@@ -7,7 +7,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -17,10 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::config::{Check, CheckWay};
+use crate::config::{Check, CheckWay, OWN_PORTS};
 
-/// Source ports of checks.
-pub const OWN_PORTS: RangeInclusive<u16> = 900..=999;
 /// Bytes of an answer that are looked at.
 const ANSWER_BYTES_MAX: usize = 512;
 

@@ -25,8 +25,7 @@ use super::file::{
     ActionText, ByText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText, ServiceText,
 };
 use super::values::{Address, Kept, Named, Ports, Socket, Transport, Word};
-use super::{ConfigError, parse};
-use crate::health::OWN_PORTS;
+use super::{ConfigError, OWN_PORTS, parse};
 use crate::kernel::Link;
 
 /// Memory of the card for payload, unless the file says otherwise.

@@ -6,7 +6,8 @@
 //! place.rs      where the interfaces are: this namespace, or that of the demo
 //! process.rs    the forwarder process (offload/router, offload/forward); the card process is that of `serve`, at packet sockets
 //! messages.rs   what they tell each other
-//! orders.rs     the control socket
+//! control.rs    the control socket
+//! orders.rs     what is asked there, on its way to the forwarder and back
 //! status.rs     what `nicache status` shows
 //! sampler.rs    what viewers show
 //! show.rs       what the demo prints
@@ -15,6 +16,7 @@
 //! The supervisor has everything that must outlive a card or a forwarder: the memory for connections, what health checks found, the guard's rules. Whoever ends is started again with
 //! a new attachment, which the other side is given, too.
 
+mod control;
 mod kernel_path;
 pub(crate) mod messages;
 mod orders;
@@ -60,9 +62,10 @@ use crate::supervisor::children::{Child, OWN_PROGRAM, Role, describe};
 use crate::supervisor::end::Signals;
 use crate::supervisor::instance::{Instance, Lock};
 use crate::supervisor::{check_privilege, first_word, notify};
+use control::ControlServer;
 use kernel_path::KernelPath;
 use messages::{ForwarderSetup, FromForwarder, Question, ToForwarder};
-use orders::{Asked, ControlServer, Order, Orders};
+use orders::{Asked, Order, Orders};
 use place::Place;
 use sampler::Sampler;
 use show::Show;

@@ -26,7 +26,7 @@
 //! all are the fill's own. *Lost events, a process number used again*: forgotten at once ([`Attribution::clear`], the kernel's word that a
 //! process has ended).
 //!
-//! What a request left in memory that processes share is not seen by this, and was not before: `retained.rs` has the files that anybody has
+//! What a request left in memory that processes share is not seen by this, and was not before: `retained/` has the files that anybody has
 //! read, and the age of dynamic entries bounds the rest.
 
 use std::collections::{HashMap, HashSet, VecDeque};
