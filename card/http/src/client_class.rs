@@ -230,7 +230,7 @@ fn language(value: &[u8], words: &mut Words) {
 /// What the card adds to `User-Agent` in its own requests.
 pub(crate) const OWN_MARK: &str = concat!(" nicache/", env!("CARGO_PKG_VERSION"));
 
-fn without_own_mark(value: &[u8]) -> &[u8] {
+pub(crate) fn without_own_mark(value: &[u8]) -> &[u8] {
     value.strip_suffix(OWN_MARK.as_bytes()).unwrap_or(value)
 }
 

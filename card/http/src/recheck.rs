@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::client_class::OWN_MARK;
+use crate::client_class::{OWN_MARK, without_own_mark};
 use crate::key::KeyConfig;
 use crate::own_value::{own_address, own_value};
 use crate::protocol::Method;
@@ -58,7 +58,12 @@ pub fn with_class_headers(bare: &[u8], lines: &[u8], seed: u64) -> Box<[u8]> {
     let mut out = fields.to_vec();
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         let Some(name) = name_of(line).filter(|name| !has(name)) else { continue };
-        let Some(value) = line.strip_suffix(b"\r\n") else { continue };
+        let Some(mut value) = line.strip_suffix(b"\r\n") else { continue };
+        let is_agent = name == b"user-agent";
+        if is_agent {
+            // Once is enough: with a second one it would be another class.
+            value = without_own_mark(value);
+        }
         match own_value(&name, value[(name.len() + 1).min(value.len())..].trim_ascii(), seed) {
             Some(own) => {
                 out.extend_from_slice(&value[..name.len()]);
@@ -67,7 +72,7 @@ pub fn with_class_headers(bare: &[u8], lines: &[u8], seed: u64) -> Box<[u8]> {
             }
             None => out.extend_from_slice(value),
         }
-        if name == b"user-agent" {
+        if is_agent {
             out.extend_from_slice(OWN_MARK.as_bytes());
         }
         out.extend_from_slice(b"\r\n");
@@ -101,12 +106,14 @@ mod tests {
         }
         let own = with_class_headers(&bare, b"User-Agent: Thing 2\r\nAccept-Language: de\r\n", 1);
         assert_eq!(key(&own, &keys), key(head, &keys));
-        let text = String::from_utf8(own.into()).unwrap();
+        let text = String::from_utf8(own.to_vec()).unwrap();
         assert!(
             text.contains(&format!("User-Agent: Thing 2{OWN_MARK}\r\n"))
                 && text.ends_with("Accept-Language: de\r\n\r\n"),
             "{text}"
         );
+        let marked = format!("User-Agent: Thing 2{OWN_MARK}\r\nAccept-Language: de\r\n");
+        assert_eq!(with_class_headers(&bare, marked.as_bytes(), 1), own, "the card's name is there once");
     }
 
     #[test]

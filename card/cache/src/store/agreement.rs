@@ -21,6 +21,7 @@ use nicache_http::{ClientClass, Key, Trait};
 use nicache_tcp::Time;
 
 use super::credit::Credit;
+use super::life::Life;
 use super::remembered::Remembered;
 use super::seen::{Seen, Traits};
 use super::site_classes::SiteClasses;
@@ -43,12 +44,12 @@ const USUAL_STEP: Duration = Duration::from_millis(1);
 /// A lapsed entry is not asked for again for so long.
 const REVIVAL: Duration = Duration::from_secs(5);
 
-/// What the last pause counts for in the usual one, as 1/n; and the longest that counts.
-const PAUSE_WEIGHT: u32 = 4;
+/// What the last time counts for in the usual one, as 1/n; and the longest that counts.
+const LAST_WEIGHT: u32 = 4;
 const NIGHT: Duration = Duration::from_secs(1800);
 
-/// As good as never, for a test.
-const NEVER: Duration = Duration::from_secs(86_400);
+/// As good as never.
+pub(super) const NEVER: Duration = Duration::from_secs(86_400);
 
 /// One execution of a request by the server.
 #[derive(Clone, Debug)]
@@ -105,6 +106,8 @@ pub(super) struct Age {
     pub(super) used: Time,
     /// How long it usually is since somebody had got it before; as good as never, if nobody had.
     pub(super) pause: Duration,
+    /// How long it is right after a change.
+    pub(super) life: Life,
     pub(super) credit: Credit,
     /// Who has got it from the server.
     pub(super) seen: Seen,
@@ -112,9 +115,9 @@ pub(super) struct Age {
     pub(super) usual: Duration,
 }
 
-/// The pause between two visitors, as it usually is: the last one has a quarter's weight, and a night hardly more.
-fn usual_pause(usual: Duration, last: Duration) -> Duration {
-    if usual == NEVER { last } else { (usual * (PAUSE_WEIGHT - 1) + last.min(NIGHT)) / PAUSE_WEIGHT }
+/// A time that differs each time, a pause or a life, as it usually is: the last one has a quarter's weight, and a night hardly more.
+pub(super) fn usual_time(usual: Duration, last: Duration) -> Duration {
+    if usual == NEVER { last } else { (usual * (LAST_WEIGHT - 1) + last.min(NIGHT)) / LAST_WEIGHT }
 }
 
 /// A class that was answered so many T ago is asked for again.
@@ -134,6 +137,8 @@ pub(super) struct Past {
     pub(super) usual: Option<Duration>,
     /// When somebody last got it, and how long after the one before.
     pub(super) used: Option<(Time, Duration)>,
+    /// How long it is right after a change.
+    pub(super) life: Life,
 }
 
 impl Past {
@@ -146,6 +151,7 @@ impl Past {
             seen: Seen::default(),
             usual: None,
             used: None,
+            life: Life::new(execution.forwarded),
         }
     }
 }
@@ -161,7 +167,7 @@ impl Age {
         let (used, pause) = match past.used {
             // The card is nobody who comes again.
             Some(before) if execution.by.by == Executor::Card => before,
-            Some((before, pause)) => (execution.forwarded, usual_pause(pause, execution.forwarded.since(before))),
+            Some((before, pause)) => (execution.forwarded, usual_time(pause, execution.forwarded.since(before))),
             None => (execution.forwarded, NEVER),
         };
         let lead = (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
@@ -178,6 +184,7 @@ impl Age {
             vain: 0,
             used,
             pause,
+            life: past.life,
             credit: past.credit,
             seen,
             usual,
@@ -197,8 +204,13 @@ impl Age {
 
     /// What is known of the page, if the server says the same now.
     pub(super) fn past(&self) -> Past {
-        let Self { by, same_since, credit, usual, used, pause, .. } = *self;
-        Past { by, same_since, credit, seen: self.seen.clone(), usual: Some(usual), used: Some((used, pause)) }
+        let Self { by, same_since, credit, usual, used, pause, life, .. } = *self;
+        Past { by, same_since, credit, seen: self.seen.clone(), usual: Some(usual), used: Some((used, pause)), life }
+    }
+
+    /// The part of the site's visitors, in thousandths, to whom the card's next request for it may bring the answer; `after_change`: nobody has it.
+    pub(super) fn share_of_turn(&self, site_classes: &SiteClasses, after_change: bool, now: Time) -> u64 {
+        self.seen.share_of_turn(site_classes, after_change, now)
     }
 
     /// The class that the card asks as next, if it can ask.
@@ -221,7 +233,7 @@ impl Age {
     /// or if there is hardly time enough.
     #[inline]
     pub(super) fn is_recheck_due(&mut self, now: Time) -> bool {
-        self.pause = usual_pause(self.pause, now.since(std::mem::replace(&mut self.used, now)));
+        self.pause = usual_time(self.pause, now.since(std::mem::replace(&mut self.used, now)));
         let is_last = now + self.pause >= self.expires && self.pause < self.earned;
         (now >= self.recheck_at || is_last) && self.asked.is_none() && self.recheck.is_some()
     }
@@ -383,7 +395,8 @@ impl Candidates {
             seen.note(known.class, known.same_since, known.by.by == Executor::Card);
         }
         let Candidate { by, same_since, credit, usual, .. } = *known;
-        let past = Past { by, same_since, credit, seen, usual: Some(usual), used: None };
+        let life = Life::new(execution.forwarded);
+        let past = Past { by, same_since, credit, seen, usual: Some(usual), used: None, life };
         self.candidates.forget(key);
         Opinion::Agreed { sameness, past }
     }

@@ -10,10 +10,12 @@
 //!
 //! And a page that is only about to be too old is asked for if visitors come more often than it has to be.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use nicache_tcp::Time;
 
+use super::agreement::Age;
 use super::entry::{Entry, EntryId};
 use super::index::Store;
 use super::standing::Standing;
@@ -25,8 +27,14 @@ use crate::recheck::Recheck;
 pub const LOOK_AHEAD: Duration = Duration::from_millis(250);
 /// Places looked at in one.
 const PLACES: u32 = 1024;
-/// Requests and questions to the watcher that come of one.
+/// Requests that come of one.
 const ASKED_MAX: usize = 8;
+/// Questions to the watcher that come of one.
+const SUSPECTS_AT_ONCE: usize = 8;
+/// A request is worth it if so many visitors of the page, in thousandths, are expected before its next change, and so many of them are of the classes that it
+/// is made as.
+const VISITORS_MIN: u64 = 600;
+const OF_CLASS_MIN: u64 = 333;
 /// A visitor is expected for so many times as long as the pause between the last two.
 const PAUSES: u32 = 3;
 /// Pages with longer pauses are not looked after.
@@ -42,27 +50,30 @@ impl Store {
     /// Looks at some entries, other ones each time: what has changed is found suspect, and for what has lapsed the server is asked by `ask`.
     pub fn look_ahead(&mut self, now: Time, counters: &mut Counters, mut ask: impl FnMut(Recheck, &mut Counters)) {
         self.now = now;
-        let mut asked = 0;
+        let (mut suspects, mut worth_asking) = (0, Vec::new());
         for _ in 0..PLACES.min(self.places_used) {
             let index = self.looked_at;
             self.looked_at = (index + 1) % self.places_used;
             let id = EntryId { index, generation: self.places[index as usize].generation };
             match self.ahead(id, now) {
-                Step::Nothing => continue,
+                Step::Nothing => {}
                 Step::Suspect => {
                     if !self.suspect(id) {
                         self.purge(id, counters);
                     }
-                }
-                Step::Ask => {
-                    if let Some(recheck) = self.ask_ahead(id, now) {
-                        ask(recheck, counters);
+                    suspects += 1;
+                    if suspects >= SUSPECTS_AT_ONCE {
+                        break;
                     }
                 }
+                Step::Ask { visitors } => worth_asking.push((Reverse(visitors), id)),
             }
-            asked += 1;
-            if asked >= ASKED_MAX {
-                break;
+        }
+        // Where there is not credit enough for all, it is for those who bring most.
+        worth_asking.sort_unstable_by_key(|(visitors, _)| *visitors);
+        for (_, id) in worth_asking.into_iter().take(ASKED_MAX) {
+            if let Some(recheck) = self.ask_ahead(id, now) {
+                ask(recheck, counters);
             }
         }
     }
@@ -83,18 +94,23 @@ impl Store {
         match entry.standing {
             Standing::Good if self.has_changed_by_request(entry) => Step::Nothing,
             Standing::Good if self.is_over(entry, now + self.lead(entry)) => {
-                if age.pause < age.earned || age.credit.is_ample() { Step::Ask } else { Step::Nothing }
+                let is_used = age.pause < age.earned || age.credit.is_ample();
+                if is_used { age.ask_for(age.life.left(now), 1000) } else { Step::Nothing }
             }
             Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => {
                 // The last one is for when the page lapses.
                 let is_ample = age.credit.is_ample() || self.common.may_spend(age.usual);
                 let is_for_classes = || age.seen.has_lost() || age.seen.lacks(self.site_classes.of(&entry.host), now);
-                if is_ample && is_for_classes() { Step::Ask } else { Step::Nothing }
+                if is_ample && is_for_classes() {
+                    age.ask_for(age.life.left(now), age.share_of_turn(self.site_classes.of(&entry.host), false, now))
+                } else {
+                    Step::Nothing
+                }
             }
             Standing::Good if !entry.is_dynamic() => Step::Nothing,
             Standing::Good if self.suspects_to_ask() < SUSPECTS_MAX / 2 => Step::Suspect,
             Standing::Lapsed if now >= entry.lapsed + rest && self.is_left_alone(&entry.key, now).is_none() => {
-                Step::Ask
+                age.ask_for(age.life.whole(), age.share_of_turn(self.site_classes.of(&entry.host), true, now))
             }
             _ => Step::Nothing,
         }
@@ -117,10 +133,22 @@ impl Store {
     }
 }
 
+impl Age {
+    /// The server is asked if enough of this share of the visitors, in thousandths, are expected to find an answer that lives so long.
+    fn ask_for(&self, lives: Duration, share: u64) -> Step {
+        let (lives, pause) = (lives.as_millis() as u64, self.pause.as_millis() as u64);
+        let all = lives.saturating_mul(1000) / pause.max(1);
+        let visitors = all.saturating_mul(share) / 1000;
+        if all >= VISITORS_MIN && visitors >= OF_CLASS_MIN { Step::Ask { visitors } } else { Step::Nothing }
+    }
+}
+
 enum Step {
     Nothing,
     /// A source has changed, and nobody has asked for it since.
     Suspect,
-    /// The server is to be asked.
-    Ask,
+    /// The server is to be asked: so many visitors, in thousandths, will find it answered.
+    Ask {
+        visitors: u64,
+    },
 }

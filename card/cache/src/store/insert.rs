@@ -273,7 +273,7 @@ impl Store {
             return Ok(());
         };
         // Something has changed: who had got the answer before may get another one now.
-        let past = Past { seen: Seen::default(), ..past };
+        let past = Past { seen: Seen::default(), life: past.life.begun(execution.forwarded), ..past };
         let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
         let epoch = self.revisions.epoch();
         let id = self.place(new.saying(sameness), age, epoch, counters)?;
@@ -323,7 +323,7 @@ impl Store {
         if is_same_memory && self.is_unexplained(known, execution) {
             past
         } else {
-            Past { seen: past.seen.lose(), ..past }
+            Past { seen: past.seen.lose(), life: past.life.begun(execution.forwarded), ..past }
         }
     }
 

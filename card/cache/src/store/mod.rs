@@ -16,6 +16,7 @@ mod index;
 mod insert;
 mod learn;
 mod learned;
+mod life;
 mod pages;
 mod reinstate;
 mod remembered;

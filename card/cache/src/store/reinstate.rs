@@ -118,7 +118,10 @@ impl Store {
         }
         let now = self.now;
         match self.get_mut(id) {
-            Some(entry) if entry.is_dynamic() => (entry.standing, entry.lapsed) = (Standing::Lapsed, now),
+            Some(entry) if entry.is_dynamic() => {
+                (entry.standing, entry.lapsed) = (Standing::Lapsed, now);
+                entry.age.life.note_change(now);
+            }
             _ => self.remove(id, Removal::Purged),
         }
     }

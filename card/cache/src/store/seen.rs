@@ -1,5 +1,7 @@
 //! The classes of clients to whom the server has given an entry's answer, and when last: only these get it from the card (docs/coherence.md).
 
+use std::cmp::Reverse;
+
 use nicache_http::{ClientClass, Trait};
 use nicache_tcp::Time;
 
@@ -136,8 +138,22 @@ impl Seen {
         !blamed.is_empty()
     }
 
-    /// In each trait the class that nobody has asked as for longest, those first that have lost the answer, and then those that come to the site and never
-    /// had it: the card does now.
+    /// The part of the site's visitors, in thousandths, who are of the classes that the card asks as [next](Seen::take_turn). `after_change`: it has asked as
+    /// none yet.
+    pub(super) fn share_of_turn(&self, site_classes: &SiteClasses, after_change: bool, now: Time) -> u64 {
+        let share = |of: Trait| {
+            let share_of = |known: &Answered| site_classes.share(of, known.class, now);
+            let answered = self.answered[of as usize].iter();
+            let asked = |known: &&Answered| after_change || known.known == Known::Lost;
+            let lacking = || self.lacking(of, site_classes, now).map(|class| site_classes.share(of, class, now));
+            // Where everybody has the answer, nothing is in the way.
+            answered.filter(asked).map(share_of).max().or_else(lacking).unwrap_or(1000)
+        };
+        Trait::ALL.into_iter().map(share).min().unwrap_or(1000)
+    }
+
+    /// In each trait the class that nobody has asked as for longest; before that those that have lost the answer, most of whom come first, and then those
+    /// that come to the site and never had it: the card does now.
     pub(super) fn take_turn(&mut self, site_classes: &SiteClasses, now: Time) -> ClientClass {
         let mut class = ClientClass::default();
         for of in Trait::ALL {
@@ -151,8 +167,11 @@ impl Seen {
             }
             // What the card is told may say nothing for that class: then its time stays.
             let others = self.answered[of as usize].iter_mut().filter(|known| known.known != Known::Asked);
-            if let Some(known) = others.min_by_key(|known| (known.known == Known::Answered, known.at.max(known.asked)))
-            {
+            let rank = |known: &&mut Answered| {
+                let share = if has_lost { site_classes.share(of, known.class, now) } else { 0 };
+                (known.known == Known::Answered, Reverse(share), known.at.max(known.asked))
+            };
+            if let Some(known) = others.min_by_key(rank) {
                 known.asked = now;
                 if known.known == Known::Lost {
                     known.known = Known::Asked;

@@ -54,6 +54,14 @@ impl SiteClasses {
         }
     }
 
+    /// The part of those who come that is of this class, in thousandths, by whom the server has given a page; all of them, if nothing is known.
+    pub(super) fn share(&self, of: Trait, class: u32, now: Time) -> u64 {
+        let visits = |known_class: &SiteClass| u64::from(known_class.visits);
+        let coming = || self.of[of as usize].iter().filter(|known_class| known_class.comes(now));
+        let his = coming().find(|known_class| known_class.class == class).map_or(1, visits);
+        1000 * his / coming().map(visits).sum::<u64>().max(his)
+    }
+
     /// The classes that come, in one trait.
     pub(super) fn of(&self, of: Trait, now: Time) -> impl Iterator<Item = u32> {
         self.of[of as usize]

@@ -1,9 +1,10 @@
 //! Small sites, by the virtual clock: how many of their visitors the card answers, and what that costs the server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nicache_cache::AgeBounds;
-use nicache_coherence::{Class, Reinstatement};
+use nicache_coherence::{Class, RefusalReason, Reinstatement};
 use nicache_tcp::Time;
 
 use crate::script::{SOURCE, Script, Serve};
@@ -57,10 +58,17 @@ struct Site {
     takes: Duration,
     begun: Time,
     changes: bool,
+    /// For how long the note is good that the program keeps, if it keeps one: the first execution after that writes a new one.
+    note: Option<Duration>,
+    noted: Time,
+    /// All visitors have one address.
+    is_proxied: bool,
     /// This page is refused to those of whose request this is a part.
     refuses: Option<(&'static str, &'static str)>,
     minutes: u64,
     all: Count,
+    /// Executions for each page.
+    of_page: [u32; PAGES as usize],
 }
 
 impl Site {
@@ -68,7 +76,20 @@ impl Site {
         let script = Script::with_ages(Class::Dynamic, AgeBounds::default());
         *script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
         let begun = script.now;
-        Self { script, chance: Chance(7), takes, begun, changes, refuses: None, minutes: 0, all: Count::default() }
+        Self {
+            script,
+            chance: Chance(7),
+            takes,
+            begun,
+            changes,
+            note: None,
+            noted: begun,
+            is_proxied: false,
+            refuses: None,
+            minutes: 0,
+            all: Count::default(),
+            of_page: [0; _],
+        }
     }
 
     /// Somebody visits some page.
@@ -80,8 +101,9 @@ impl Site {
     /// A client of this kind visits a page: whether it gets it, and from the card.
     fn visit_as(&mut self, kind: usize, number: u8, page: u64) -> (bool, bool) {
         let request = format!("GET /page/{page} HTTP/1.1\r\nHost: a\r\n{}\r\n", CLIENTS[kind]);
+        let address = if self.is_proxied { 1 } else { number };
         let (reply, is_hit) =
-            self.with_server(|script, serve| script.visit([10, 0, 1, number], request.as_bytes(), serve));
+            self.with_server(|script, serve| script.visit([10, 0, 1, address], request.as_bytes(), serve));
         self.all.visits += 1;
         self.all.hits += u32::from(is_hit);
         (reply.starts_with(b"HTTP/1.1 200 "), is_hit)
@@ -89,10 +111,23 @@ impl Site {
 
     fn with_server<T>(&mut self, act: impl FnOnce(&mut Script, &mut Serve<'_>) -> T) -> T {
         let (takes, executions, refuses) = (self.takes, &mut self.all.executions, self.refuses);
-        let mut serve = |_: Time, head: &[u8]| {
+        let of_page = &mut self.of_page;
+        let (note, noted) = (self.note, &mut self.noted);
+        let (table, refused) = (Arc::clone(&self.script.table), Arc::clone(&self.script.refused));
+        let mut serve = |now: Time, head: &[u8]| {
             *executions += 1;
+            let writes = note.is_some_and(|note| now >= *noted + note);
+            if writes {
+                *noted = now;
+                table.record_change(SOURCE);
+            }
+            *refused.lock().expect("one thread") = writes.then_some(RefusalReason::Wrote);
             let head = String::from_utf8_lossy(head);
+            assert!(head.matches(" nicache/").count() <= 1, "another class than was meant: {head}");
             let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            if let Some(count) = path.rsplit('/').next().and_then(|page| of_page.get_mut(page.parse::<usize>().ok()?)) {
+                *count += 1;
+            }
             let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
             let is_refused = refuses.is_some_and(|(page, who)| path == page && head.contains(who));
             let status = if is_refused { "403 Forbidden" } else { "200 OK" };
@@ -164,4 +199,41 @@ fn the_first_of_a_kind_finds_the_page_answered_unless_he_is_refused() {
         let asked = site.all.executions - executions;
         assert!((4 * u32::from(is_refused)..=4 * u32::from(is_refused) + 1).contains(&asked), "{refuses:?}: {asked}");
     }
+}
+
+/// What WordPress does: every page reads a note that is good for a minute, and the first execution after that writes a new one. All visitors have one address,
+/// as behind a proxy. What hits have saved before is not used up on pages that hardly anybody comes to.
+#[test]
+fn a_note_that_is_written_anew_each_minute_costs_few_hits() {
+    let mut site = Site::new(Duration::from_millis(45), false);
+    (site.note, site.is_proxied) = (Some(Duration::from_secs(60)), true);
+    site.go_on(Duration::from_millis(500), 400);
+    let slow = site.go_on(Duration::from_secs(1), 150);
+    let fast = site.go_on(Duration::from_millis(100), 600);
+    let slower = site.go_on(Duration::from_secs(1), 600);
+    for (count, least) in [(slow, 80), (fast, 95), (slower, 80)] {
+        let is_cheap = count.executions <= count.visits + count.visits / 20;
+        assert!(count.share() >= least && is_cheap, "{} % {count:?}, {slow:?} {fast:?} {slower:?}", count.share());
+    }
+}
+
+/// A page that changes more often than somebody comes to it is not asked for after each change, though others could pay for that.
+#[test]
+fn a_page_that_changes_before_anybody_comes_costs_no_more_than_its_visitors() {
+    let mut site = Site::new(Duration::from_millis(30), false);
+    for second in 0..600 {
+        if second % 7 == 0 {
+            site.script.table.record_change(SOURCE);
+        }
+        site.visit_as(0, second as u8, 0);
+        if second % 20 == 10 {
+            site.visit_as(0, second as u8, 1);
+        }
+        for _ in 0..18 {
+            site.script.poll_once_after(Duration::from_millis(50));
+            site.with_server(Script::answer_card);
+        }
+    }
+    assert!(site.all.share() >= 70, "{:?}", site.all);
+    assert!(site.of_page[1] <= 30 + 4, "{:?}", site.of_page);
 }
