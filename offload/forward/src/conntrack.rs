@@ -387,11 +387,16 @@ impl<T> Conntrack<T> {
             _ => return Judged::Outside,
         }
         connection.touched = now;
-        let phase = connection.phase() as usize;
-        if self.lists.list_of(id.0) != Some(phase) {
+        let (mut phase, listed) = (connection.phase(), self.lists.list_of(id.0));
+        // A reset that an end did not believe may lead back to where nobody has answered. If there is no room, the connection goes as one that was reset.
+        let comes_back = phase == Phase::Opening && listed != Some(Phase::Opening as usize);
+        if comes_back && self.lists.len(Phase::Opening as usize) >= self.limits.opening {
+            phase = Phase::Reset;
+        }
+        if listed != Some(phase as usize) {
             self.change(id.0);
         }
-        self.lists.push(phase, id.0);
+        self.lists.push(phase as usize, id.0);
         Judged::Inside
     }
 

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use nicache_tcp::checksum::{add, finish, sum};
 use nicache_tcp::frame::{ETHERNET_BYTES, Mac, Tags};
 
-use crate::view::{ICMPV6, View};
+use crate::view::{ICMPV6, Transport, View};
 
 const ARP_BYTES: usize = 28;
 const ARP_ETHERNET_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
@@ -82,10 +82,11 @@ pub fn parse_discovery(frame: &[u8], view: &View) -> Option<Message> {
     Some(Message { is_question, told, target: IpAddr::V6(target) })
 }
 
-/// Whether a packet is of Neighbor Discovery, and so for us alone.
+/// Whether a packet is of Neighbor Discovery, and so for us alone. What a later fragment begins with is not the kind of its message.
 pub fn is_discovery(frame: &[u8], view: &View) -> bool {
     view.protocol == ICMPV6
         && view.source.is_ipv6()
+        && view.transport != Transport::Later
         && frame.get(view.transport_at).is_some_and(|kind| (133..=137).contains(kind))
 }
 

@@ -274,6 +274,34 @@ proptest! {
     }
 }
 
+/// Resets that were not believed do not make more connections that nobody has answered than there may be, and others begin.
+#[test]
+fn connections_that_come_back_from_a_reset_take_no_room() {
+    let mut world = World::new(|config| config.limits = LIMITS);
+    let reset: Vec<_> = (0..10)
+        .map(|port| {
+            let seen = world.try_leave(&tcp(0, 4000 + port, SYN, 100, 0)).unwrap().from();
+            world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
+            world.try_enter(&tcp_back(seen, RST | ACK, 501, 101)).unwrap();
+            seen
+        })
+        .collect();
+    let opening = |world: &World| world.forwarder.connections().count(Phase::Opening);
+    assert_eq!(opening(&world), 0);
+    for port in 0..16 {
+        world.try_leave(&tcp(1, 4000 + port, SYN, 100, 0)).unwrap();
+    }
+    for seen in &reset {
+        world.try_enter(&tcp_back(*seen, ACK, 501, 101)).unwrap();
+        assert_eq!(opening(&world), 16);
+    }
+    // The oldest one makes room for it.
+    let seen = open(&mut world, 5000);
+    goes_on(&mut world, 5000, seen);
+    // And who was reset is heard if there is room.
+    goes_on(&mut world, 4009, reset[9]);
+}
+
 /// A service outside, for the clients inside.
 fn service(protocol: Protocol, weights: [u16; 2]) -> ServiceConfig {
     let back_end =

@@ -71,6 +71,20 @@ fn answer(frame: &[u8], like: &Recipe, payload: Vec<u8>) -> Recipe {
     }
 }
 
+/// What a later fragment begins with is not the kind of a message: here it looks like a question for a neighbor.
+#[test]
+fn a_later_fragment_is_not_neighbor_discovery() {
+    for kind in 133..=137 {
+        let mut world = World::new(|_| {});
+        let recipe = Recipe::new(protocol(2, true), (address(CLIENTS[2]), 7), (address(SERVERS[2]), 1));
+        let recipe = Recipe { payload: vec![kind; 300], ..recipe };
+        for frame in recipe.fragments(40, 99) {
+            let (interface, ..) = world.handle(&frame, INSIDE, Offload::default()).unwrap();
+            assert_eq!(interface, usize::from(OUTSIDE), "{kind}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 

@@ -129,7 +129,7 @@ mod switch {
     use super::Rule;
 
     #[inline(always)]
-    pub fn off() -> Option<Rule> {
+    pub(super) fn off() -> Option<Rule> {
         None
     }
 }

@@ -200,7 +200,11 @@ fn udp(source: IpAddr, from: u16, destination: IpAddr, to: u16, payload: &[u8]) 
     frame.extend([0, 0]);
     frame.extend(payload);
     let pseudo = add(add(sum(&source.octets()), sum(&destination.octets())), add(17, len));
-    let field = finish(add(pseudo, sum(&frame[34..])));
+    // A sum of 0 is sent as its other form: 0 says that there is none (RFC 768).
+    let field = match finish(add(pseudo, sum(&frame[34..]))) {
+        0 => 0xffff,
+        field => field,
+    };
     frame[40..42].copy_from_slice(&field.to_be_bytes());
     frame
 }

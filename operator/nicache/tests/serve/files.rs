@@ -1,7 +1,6 @@
 //! Changes of files, and files that cannot be kept.
 
 use std::io::Write;
-use std::time::Duration;
 
 use crate::common::command;
 use crate::serving::{Client, Serving, bytes, folder, with_file};
@@ -39,8 +38,8 @@ fn a_reply_is_of_one_version() {
     let mut client = Client::open(serving.address(0));
     for version in 1..8u8 {
         client.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        // Some of it is on its way.
-        std::thread::sleep(Duration::from_millis(20));
+        // Some of it is on its way: the server has chosen a version.
+        client.wait().unwrap();
         if version % 2 == 0 {
             std::fs::write(&path, vec![b'0' + version; len]).unwrap();
         } else {

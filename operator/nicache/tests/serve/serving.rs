@@ -149,6 +149,11 @@ impl Client {
         self.stream.write_all(text.as_bytes())
     }
 
+    /// Waits until the next reply has begun to come.
+    pub(crate) fn wait(&mut self) -> std::io::Result<()> {
+        if self.read.is_empty() { self.more() } else { Ok(()) }
+    }
+
     fn more(&mut self) -> std::io::Result<()> {
         let mut some = [0; 65_536];
         match self.stream.read(&mut some)? {
