@@ -376,7 +376,8 @@ impl View {
         self.ports = (u16_at(tcp, 0), u16_at(tcp, 2));
         let seq = Seq(u32::from_be_bytes(array(tcp, 4)));
         if is_quoted && tcp.len() < TCP_BYTES {
-            self.headers_end += UDP_BYTES;
+            // All that is there: the checksum may be.
+            self.headers_end += tcp.len();
             let flags = Flags::default();
             self.transport =
                 Transport::Tcp(TcpView { seq, ack: Seq(0), flags, window: 0, scale: None, payload_len: 0 });

@@ -71,6 +71,29 @@ fn answer(frame: &[u8], like: &Recipe, payload: Vec<u8>) -> Recipe {
     }
 }
 
+/// A quote may end anywhere in a TCP header: what is there of it is as the client sent it, the checksum, too, if it is whole.
+#[test]
+fn quotes_end_anywhere() {
+    for of_tcp in 8..24 {
+        let mut world = World::new(|_| {});
+        let recipe = Recipe::new(TCP, (address(CLIENTS[0]), 4000), (address(SERVERS[0]), 80));
+        let left =
+            completed(&world.leaves(&recipe), Offload { checksum: shifted(recipe.offload().checksum), gso: None });
+        let error = Recipe {
+            tags: vec![TAG],
+            to_mac: [2, 0, 0, 0, 1, OUTSIDE],
+            ..Recipe::error(Seen::of(&left).destination, &left, 20 + of_tcp, (3, 3), 1400)
+        };
+        let (_, came, offload) = world.handle(&error.raw_frame(), OUTSIDE, Offload::default()).unwrap();
+        let seen = verify(&came, offload).unwrap();
+        let sent = Recipe { hops: recipe.hops - 1, is_partial: false, ..recipe }.frame();
+        let quote = &came[seen.transport_at + 8..];
+        // Half of a checksum is left as it is.
+        let compared = if of_tcp == 17 { quote.len() - 1 } else { quote.len() };
+        assert_eq!(quote[..compared], sent[14..14 + compared], "{of_tcp}");
+    }
+}
+
 /// What a later fragment begins with is not the kind of a message: here it looks like a question for a neighbor.
 #[test]
 fn a_later_fragment_is_not_neighbor_discovery() {
