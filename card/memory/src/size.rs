@@ -12,7 +12,7 @@ pub struct Size(pub u64);
 
 /// A text that is no size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no size; write 512K, 64M or 2G")]
+#[error("invalid size `{0}`: use 512K, 64M or 2G")]
 pub struct SizeError(String);
 
 impl FromStr for Size {

@@ -73,7 +73,7 @@ impl FromStr for Application {
     fn from_str(text: &str) -> Result<Self, String> {
         let all = Self::ALL.map(Self::name).join(", ");
         let found = Self::ALL.into_iter().find(|application| application.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no application; one of {all}"))
+        found.ok_or_else(|| format!("unknown application `{text}`: use one of {all}"))
     }
 }
 

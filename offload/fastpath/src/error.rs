@@ -1,8 +1,8 @@
-//! Why there is no fast path.
+//! Why the fast path cannot be used.
 
 use std::io;
 
-/// Why there is no fast path. The forwarder does all of its work without one.
+/// Why the fast path cannot be used. The forwarder does all of its work without it.
 #[derive(Debug, thiserror::Error)]
 pub enum FastPathError {
     /// The kernel refuses a program.

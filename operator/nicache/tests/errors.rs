@@ -107,7 +107,7 @@ fn wrong_settings() {
     let path = file.to_str().unwrap();
     assert_fails(&["--config", path], &["unknown field `memroy`", path]);
     assert_fails(&["--config", "/no/such/file"], &["cannot read the configuration file /no/such/file"]);
-    assert_fails(&["--memory", "many"], &["`many` is no size"]);
+    assert_fails(&["--memory", "many"], &["invalid size `many`"]);
     assert_fails(&["--publish", "80"], &["`80` is not ADDR:PORT"]);
     assert_fails(&["--access-log", "/no/such/log", "--", "true"], &["cannot open the access log /no/such/log"]);
     assert_fails(&["--pcap", "/no/such/file", "--", "true"], &["cannot create the capture file"]);
@@ -124,7 +124,7 @@ fn a_configuration_file_is_checked() {
     };
     let (status, text) = check("memroy = '1G'\nqueues = 2\nmemory = 'many'\nserver = ['no-such-server']\n", &[]);
     assert_eq!(status, Some(1), "{text}");
-    for part in ["line 1: memroy: ", "is it `memory`?", "line 3: memory: `many` is no size", "2 faults"] {
+    for part in ["line 1: memroy: ", "is it `memory`?", "line 3: memory: invalid size `many`", "2 faults"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let (status, text) = check("server = ['no-such-server']\n", &["--json"]);

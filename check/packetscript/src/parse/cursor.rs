@@ -108,7 +108,7 @@ impl<'a> Cursor<'a> {
         decimal(digits, scale_ns)
             .filter(|ns| *ns <= 86_400_000_000_000)
             .map(Duration::from_nanos)
-            .ok_or_else(|| format!("`{digits}{unit}` is no time, e.g. 0.2 or 200ms, up to a day"))
+            .ok_or_else(|| format!("invalid time `{digits}{unit}`: use 0.2 or 200ms, up to a day"))
     }
 
     /// Digits with at most one point, which is not that of `..`.

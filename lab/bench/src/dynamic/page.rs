@@ -105,7 +105,7 @@ impl std::str::FromStr for Page {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let all = Self::ALL.map(Self::name).join(", ");
-        Self::ALL.into_iter().find(|page| page.name() == text).ok_or(format!("`{text}` is no page; one of {all}"))
+        Self::ALL.into_iter().find(|page| page.name() == text).ok_or(format!("unknown page `{text}`: use one of {all}"))
     }
 }
 

@@ -189,7 +189,7 @@ impl FromStr for RoomOption {
             ("bytes", _) => Ok(Self(Room::Bytes)),
             ("one", _) => Ok(Self(Room::One)),
             (_, Some(Ok(bytes))) if bytes > 0 => Ok(Self(Room::Slots(bytes))),
-            _ => Err(format!("`{text}` is no room; write bytes, slots:1600 or one")),
+            _ => Err(format!("invalid room `{text}`: use a number of bytes, slots:1600 or one")),
         }
     }
 }
