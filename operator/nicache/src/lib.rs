@@ -41,6 +41,7 @@ mod share;
 mod stranger_report;
 mod supervisor;
 mod top;
+mod vitals;
 mod words;
 
 pub use commands::why_not_kept;

@@ -6,18 +6,20 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::Scene;
+use crate::vitals::{LOOK_EVERY, Patience};
 
 /// Where destinations are translated (`dstnat`).
 const DESTINATION_PRIORITY: i32 = -100;
 
-const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long nft may stand still before it has answered.
+const STILL: Duration = Duration::from_secs(5);
 
 /// A running `nft` that owns the table. Dropping it removes the table.
 #[derive(Debug)]
@@ -78,10 +80,16 @@ impl Nft {
     /// Asks for the table; `nft` handles lines in order, so either an error or the table comes.
     fn confirm(&mut self, output: &mpsc::Receiver<String>, table: &str) -> Result<()> {
         self.command(&format!("list table {table}"))?;
-        let deadline = Instant::now() + START_TIMEOUT;
+        let mut patience = Patience::with(self.process.id(), STILL).while_it_works();
         loop {
-            let line = output.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-            let line = line.map_err(|_| anyhow!("nft did not say whether the rules are in force"))?;
+            let line = match output.recv_timeout(LOOK_EVERY) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) if !patience.is_over() => continue,
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("nft has not said for {} s whether the rules are in force", STILL.as_secs())
+                }
+                Err(RecvTimeoutError::Disconnected) => bail!("nft ended before it said whether the rules are in force"),
+            };
             // What it is given it may say again, all in one line.
             if line.starts_with(&format!("table {table} {{")) && !line.contains("type ") {
                 return Ok(());

@@ -23,16 +23,15 @@ use nicache_xdp::{Connection, ProbeFiles, SteeringFiles};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::card_link::CardLink;
-use super::children::{Child, OWN_PROGRAM, Role, describe, wait_readable};
-use super::first_word;
+use super::children::{Child, OWN_PROGRAM, Role, describe, first_word, wait_readable};
 use super::passing::Passing;
 use super::standing::Standing;
-use super::vitals::{LOOK_EVERY, Patience};
 use super::watch_unit::WatchUnit;
 use super::watchdog::Watchdog;
 use crate::control::{FromCard, ToCard, misfit};
 use crate::engine::{ledger_bytes, orphans};
 use crate::setup::{CardSetup, PortsSetup, receive_message, send_message};
+use crate::vitals::{LOOK_EVERY, Patience};
 
 /// How long a card may stand still while it makes its memory ready; many gigabytes take seconds.
 const START: Duration = Duration::from_secs(120);

@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+
+use crate::setup::receive_message;
+use crate::vitals::{LOOK_EVERY, Patience};
 
 /// This very program, even if its file has been replaced.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -170,5 +173,29 @@ pub(crate) fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("ended with status {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended".to_owned(),
+    }
+}
+
+/// Waits for the first message of a child, as long as that does not stand still for `limit`.
+pub(crate) fn first_word<T: serde::de::DeserializeOwned>(
+    child: &mut Child,
+    limit: Duration,
+) -> Result<(T, Vec<OwnedFd>)> {
+    let title = child.role.title();
+    let mut patience = Patience::with(child.pid(), limit);
+    while !wait_readable(child.channel.as_fd(), LOOK_EVERY)? {
+        if patience.is_over() {
+            bail!("{title} did not start, and stood still for {} s", limit.as_secs());
+        }
+    }
+    match receive_message(&child.channel)? {
+        Some(message) => Ok(message),
+        None => {
+            let status = child.wait(Duration::from_secs(1))?;
+            bail!(
+                "{title} {} at its start; its own message is above",
+                status.map_or_else(|| "closed its socket".into(), describe)
+            )
+        }
     }
 }

@@ -7,13 +7,12 @@
 //! The supervisor does it at its end. If it is killed, the *guard* does, a process that waits for nothing else. It does not have nicache's
 //! name, for whoever kills everything of that name means the server, too, and somebody has to be left to do it.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rustix::process::{Signal, kill_process};
 
-use super::children::{Child, Role, wait_readable};
+use super::children::{Child, Role, first_word};
 use super::namespace::Namespace;
 use crate::processes::{pid, processes_in};
 use crate::setup::{GuardSetup, send_message};
@@ -22,7 +21,7 @@ use crate::setup::{GuardSetup, send_message};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// How long the guard may take to start.
+/// How long the guard may stand still at its start.
 const START: Duration = Duration::from_secs(20);
 
 /// Ends what is left of the server when it is dropped.
@@ -35,15 +34,11 @@ pub(crate) struct Guard {
 impl Guard {
     /// Before the server is started.
     pub(crate) fn start(namespace: &Namespace) -> Result<Self> {
-        let process = Child::start(Role::Guard)?;
+        let mut process = Child::start(Role::Guard)?;
         let server_netns = namespace.inode();
         // It has the file open, too, so that the number stays this namespace's.
         send_message(&process.channel, &GuardSetup { server_netns }, &[namespace.file()])?;
-        if !wait_readable(process.channel.as_fd(), START)? {
-            anyhow::bail!("{} did not start within {} s", process.role.title(), START.as_secs());
-        }
-        crate::setup::receive_message::<GuardSetup>(&process.channel)?
-            .context("the process that ends what is left of the server ended at its start")?;
+        first_word::<GuardSetup>(&mut process, START)?;
         Ok(Self { server_netns, _process: process })
     }
 }

@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::children::{Child, Role, describe, wait_readable};
-use super::vitals::{LOOK_EVERY, Patience};
 use super::watch_link::{WatchLink, Watching};
 use crate::inquiry::ToWatch;
 use crate::setup::{WatchReport, WatchSetup, receive_message, send_message};
+use crate::vitals::{LOOK_EVERY, Patience};
 
 /// A server is started without a watcher that has taken so long although it works, or has stood still for so long.
 const WAIT: Duration = Duration::from_secs(20);

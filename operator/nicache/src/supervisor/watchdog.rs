@@ -1,4 +1,4 @@
-//! Notices a card that lives and does nothing: it is asked all the time, and killed if it does not answer although it could ([`vitals`](super::vitals)). What is done about a dead
+//! Notices a card that lives and does nothing: it is asked all the time, and killed if it does not answer although it could ([`vitals`](crate::vitals)). What is done about a dead
 //! card is another's business ([`card_unit`](super::card_unit)).
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,8 +10,8 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use super::card_link::CardLink;
 use super::children::wait_readable;
-use super::vitals::{LOOK_EVERY, Patience};
 use crate::control::{Answer, Question};
+use crate::vitals::{LOOK_EVERY, Patience};
 
 /// Between two questions.
 const EVERY: Duration = Duration::from_millis(100);

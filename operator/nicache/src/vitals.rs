@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Between two looks of somebody who waits.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(70);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(70);
 /// A look that comes later than this no longer counts: then the whole machine stood still.
 const STEP_MAX: Duration = Duration::from_millis(140);
 /// Less than this on a CPU is what a process does that only waits.
@@ -28,11 +28,11 @@ struct Thread {
 
 /// All threads of a process at one moment; none if it is gone, or the kernel does not keep these books.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Vitals(HashMap<u32, Thread>);
+pub(crate) struct Vitals(HashMap<u32, Thread>);
 
 impl Vitals {
     /// Of all processes with these numbers, as they are now.
-    pub(super) fn read(processes: &[u32]) -> Self {
+    pub(crate) fn read(processes: &[u32]) -> Self {
         // Whoever looks runs, and waits for nothing but what it looks for.
         let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let tasks = processes.iter().filter_map(|process| std::fs::read_dir(format!("/proc/{process}/task")).ok());
@@ -80,7 +80,7 @@ fn parse(stat: &str, schedstat: &str) -> Option<Thread> {
 
 /// For how long a process has stood still: what counts, in steps.
 #[derive(Debug)]
-pub(super) struct Stillness {
+pub(crate) struct Stillness {
     still: Duration,
     since: Instant,
     last: Vitals,
@@ -88,17 +88,17 @@ pub(super) struct Stillness {
 
 impl Stillness {
     /// From `now` on, when the process was so.
-    pub(super) fn new(now: Instant, vitals: Vitals) -> Self {
+    pub(crate) fn new(now: Instant, vitals: Vitals) -> Self {
         Self { still: Duration::ZERO, since: now, last: vitals }
     }
 
     /// It has done something: what counted until now no longer does.
-    pub(super) fn forgive(&mut self) {
+    pub(crate) fn forgive(&mut self) {
         self.still = Duration::ZERO;
     }
 
     /// It still says nothing, and is so. All that counts.
-    pub(super) fn step(&mut self, now: Instant, vitals: Vitals) -> Duration {
+    pub(crate) fn step(&mut self, now: Instant, vitals: Vitals) -> Duration {
         let elapsed = now.saturating_duration_since(self.since);
         // What is on the books of a longer step is for all of it.
         let counted = vitals.counted(&self.last, elapsed);
@@ -110,7 +110,7 @@ impl Stillness {
 
 /// Waits for a process as long as it does not stand still.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     processes: [u32; 2],
     limit: Duration,
     stillness: Stillness,
@@ -120,19 +120,19 @@ pub(super) struct Patience {
 
 impl Patience {
     /// For at most `limit` of standing still. This process counts, too: it may be the one that is late.
-    pub(super) fn with(process: u32, limit: Duration) -> Self {
+    pub(crate) fn with(process: u32, limit: Duration) -> Self {
         let processes = [process, std::process::id()];
         let stillness = Stillness::new(Instant::now(), Vitals::read(&processes));
         Self { processes, limit, stillness, worked: None }
     }
 
     /// A process that uses its CPU is not standing still, either: for one whose work the caller knows to have an end, or limits in another way.
-    pub(super) fn while_it_works(self) -> Self {
+    pub(crate) fn while_it_works(self) -> Self {
         Self { worked: Some(Duration::ZERO), ..self }
     }
 
     /// To be called every [`LOOK_EVERY`] or so. Is it over?
-    pub(super) fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         if let Some(worked) = &mut self.worked {
             let ran = ran(self.processes[0]);
             if ran > *worked + WORK {
