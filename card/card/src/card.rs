@@ -287,10 +287,15 @@ impl<W: Port, H: Port> Card<W, H> {
         self.lease
     }
 
-    /// From now on this table says what is valid, in place of one whose lease never held, under which nothing was stored. False: something was, and nothing has
-    /// changed.
-    pub fn begin_watched(&mut self, revisions: Arc<RevisionTable>) -> bool {
-        self.fills.in_use() == 0 && self.store.begin_watched(revisions)
+    /// From now on this table says what is valid, and the watcher on this `link` what may be stored, in place of those before, which nobody goes on with. Nothing that
+    /// was stored until now is served again, and no reply that is on its way is stored. Connections go on.
+    pub fn begin_watched(&mut self, revisions: Arc<RevisionTable>, link: Box<dyn CoherenceLink + Send>) {
+        self.fills.give_up_all(&mut self.store, &mut self.counters.cache);
+        self.waiters.handle_answer();
+        self.questions = Questions::new(link);
+        self.store.begin_watched(revisions);
+        self.lease = false;
+        self.revoke_l0();
     }
 
     /// Turns the cache off or on. Entries stay, checked as ever.

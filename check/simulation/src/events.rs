@@ -82,6 +82,7 @@ pub const KINDS: &[&str] = &[
     "vary_hits",
     "waits_collapsed",
     "watcher_deaths",
+    "watchers_replaced",
     "writes",
     "writes_by_rename",
     "writes_during_reply",

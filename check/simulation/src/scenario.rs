@@ -153,6 +153,7 @@ impl Scenario {
         let watcher = WatcherPlan {
             delay_ns_max: random.pick(&[0, 50_000, 2 * MS, 50 * MS]),
             refuse_percent: if calm { 0 } else { random.pick(&[0, 5]) },
+            is_replaced: watcher_deaths.iter().any(|(from, _)| from % 2 == 1),
             deaths: watcher_deaths,
             losses,
         };

@@ -23,6 +23,8 @@ pub(crate) struct WatcherPlan {
     pub refuse_percent: u64,
     /// From when to when it is dead.
     pub deaths: Vec<(u64, u64)>,
+    /// Who watches then is another one.
+    pub is_replaced: bool,
     /// When look-up events are lost.
     pub losses: Vec<u64>,
 }
@@ -155,6 +157,10 @@ pub(crate) struct Watcher {
     judgements: Vec<Judgement>,
     /// What entries were judged by; number 1 first.
     records: Vec<Found>,
+    /// Another watcher has taken its place, which the card has yet to hear of.
+    is_new: bool,
+    /// How often that was so.
+    pub replacements: u64,
     /// Deaths so far.
     pub deaths: u64,
     /// Times at which events were lost.
@@ -185,6 +191,8 @@ impl Watcher {
             covers_since_ns: 0,
             judgements: Vec::new(),
             records: Vec::new(),
+            is_new: false,
+            replacements: 0,
             deaths: 0,
             lost_ns: Vec::new(),
             lapses: Vec::new(),
@@ -215,6 +223,9 @@ impl Watcher {
         }
         if was_dead && !dead {
             self.covers_since_ns = now_ns;
+            if self.plan.is_replaced {
+                self.begin_anew();
+            }
         }
         self.renew_lease(now_ns, dead);
         self.lose_events(now_ns);
@@ -235,6 +246,21 @@ impl Watcher {
         for judgement in due {
             self.advance(judgement.step, now_ns);
         }
+    }
+
+    /// From now on it is another one, with a table and a socket of its own, that knows of no entry.
+    fn begin_anew(&mut self) {
+        self.table = RevisionTable::on_heap();
+        self.table.renew_lease(self.lease_until_ns);
+        self.link = WatcherLink::default();
+        self.records.clear();
+        self.is_new = true;
+        self.replacements += 1;
+    }
+
+    /// What the card needs of a watcher that has taken another one's place, if one just has.
+    pub(crate) fn take_new(&mut self) -> Option<(Arc<RevisionTable>, WatcherLink)> {
+        std::mem::take(&mut self.is_new).then(|| (Arc::clone(&self.table), self.link.clone()))
     }
 
     fn renew_lease(&mut self, now_ns: u64, dead: bool) {

@@ -194,6 +194,11 @@ impl World {
         let now_ns = self.now_ns;
         self.writers.poll(now_ns);
         self.watcher.poll(now_ns);
+        if let Some((table, link)) = self.watcher.take_new() {
+            self.writers.record_in(&table);
+            self.card.begin_watched(Arc::clone(&table), Box::new(link));
+            self.table = table;
+        }
         self.oracle.lapses.clone_from(&self.watcher.lapses);
         self.oracle.lapses.extend(self.watcher.open_lapse(now_ns));
         self.oracle.lost_ns.clone_from(&self.watcher.lost_ns);
@@ -455,6 +460,7 @@ impl World {
         events.add("writes_during_reply", server.changed_during_reply);
         events.add("sequence_wraps_host", self.server.machine.station.wraps);
         events.add("watcher_deaths", self.watcher.deaths);
+        events.add("watchers_replaced", self.watcher.replacements);
         events.add("lookup_events_lost", self.watcher.lost_ns.len() as u64);
         events.add("writes", self.writers.writes.0);
         events.add("writes_by_rename", self.writers.writes.1);

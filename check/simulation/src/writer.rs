@@ -105,6 +105,11 @@ impl Writers {
         }
     }
 
+    /// The witness is another one from now on.
+    pub(crate) fn record_in(&mut self, table: &Arc<RevisionTable>) {
+        self.table = Arc::clone(table);
+    }
+
     fn witness(&self, slots: &[SourceSlot]) {
         for &slot in slots {
             self.table.record_change(slot);

@@ -64,8 +64,8 @@ pub enum ToCard {
     BeginAfter,
     /// Another card takes the frames from now on. Attached: the other ends of these sockets. This one ends when its connections have.
     Yield,
-    /// The server's files are watched from now on, which they were not at the start. Attached: the files of the kernel witness
-    /// ([`WatchReport::files`](crate::setup::WatchReport::files)). The watcher is at the other end of the socket that came with the setup.
+    /// The server's files are watched from now on, which they were not at the start, or by another watcher, which knows nothing of what the card has. Attached: a socket to the
+    /// watcher, then the files of the kernel witness ([`WatchReport::files`](crate::setup::WatchReport::files)).
     Watched,
     /// Flush files and end with status 0.
     Stop,

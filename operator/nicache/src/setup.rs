@@ -30,8 +30,8 @@ pub(crate) const FILES_MAX: usize = 200;
 /// How long the server, and the programs beside it, may take to end by themselves.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// Setup of the card. Attached, in this order: the files of its ports ([`PortsSetup`]), the socket to the watcher
-/// (`SOCK_SEQPACKET`), the ledger of connections ([`crate::engine::SharedLedger`]), then `witness_files` files of the kernel witness as the watcher reported them ([`WatchReport::files`]).
+/// Setup of the card. Attached, in this order: the files of its ports ([`PortsSetup`]), the ledger of connections ([`crate::engine::SharedLedger`]), and if there are any `witness_files`, a socket to
+/// the watcher (`SOCK_SEQPACKET`) and so many files of the kernel witness, as the watcher reported them ([`WatchReport::files`]).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CardSetup {
     /// Form of log lines.

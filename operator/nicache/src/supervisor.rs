@@ -31,17 +31,15 @@ mod ready;
 pub(crate) mod sampler;
 mod standing;
 pub(crate) mod tap;
-mod vitals;
 mod watch_link;
 mod watch_unit;
 mod watchdog;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use nicache_admin::AdminServer;
@@ -55,12 +53,12 @@ use crate::inquiry::DatabaseReport;
 use crate::live::Live;
 use crate::options::{ReloadPhp, RunPlan, WatchKind};
 use crate::publish::{self, Published};
-use crate::setup::{CardSetup, PortsSetup, ServerSetup, WatchSetup, receive_message, send_message};
+use crate::setup::{CardSetup, PortsSetup, ServerSetup, WatchSetup, send_message};
 use crate::{logs, share};
 use card_link::CardLink;
 use card_unit::{CardFiles, CardUnit};
 use cards::Cards;
-use children::{Child, Role, describe, wait_readable};
+use children::{Child, Role};
 use control_server::ControlServer;
 use end::Signals;
 use guard::Guard;
@@ -71,7 +69,6 @@ use place::Place;
 use preload_files::{Part, PreloadFiles};
 use ready::Readiness;
 use sampler::Sampler;
-use vitals::{LOOK_EVERY, Patience};
 use watch_link::{WatchLink, Watching};
 use watch_unit::WatchUnit;
 
@@ -424,28 +421,4 @@ fn start_server(
     let setup = ServerSetup { argv: argv.to_vec(), with: with.to_vec(), environment };
     send_message(&server.channel, &setup, &[])?;
     Ok(server)
-}
-
-/// Waits for the first message of a child, as long as that does not stand still for `limit`.
-pub(crate) fn first_word<T: serde::de::DeserializeOwned>(
-    child: &mut Child,
-    limit: Duration,
-) -> Result<(T, Vec<OwnedFd>)> {
-    let title = child.role.title();
-    let mut patience = Patience::with(child.pid(), limit);
-    while !wait_readable(child.channel.as_fd(), LOOK_EVERY)? {
-        if patience.is_over() {
-            bail!("{title} did not start, and stood still for {} s", limit.as_secs());
-        }
-    }
-    match receive_message(&child.channel)? {
-        Some(message) => Ok(message),
-        None => {
-            let status = child.wait(Duration::from_secs(1))?;
-            bail!(
-                "{title} {} at its start; its own message is above",
-                status.map_or_else(|| "closed its socket".into(), describe)
-            )
-        }
-    }
 }

@@ -118,31 +118,95 @@ fn under_load_nothing_is_stale() {
     }
 }
 
+/// Somebody watches again, and not who did before.
+fn wait_for_another_watcher(nicache: &Nicache, pid: u64) -> u64 {
+    let other = || {
+        let status = status(nicache.name());
+        let other = status["watch_pid"].as_u64().filter(|&other| other != 0 && other != pid)?;
+        status["watch_unavailable"].is_null().then_some(other)
+    };
+    within(PATIENCE, other).unwrap_or_else(|| panic!("no other watcher: {}", status(nicache.name())))
+}
+
+/// The card goes on, its connections too; what it had is not served again, and what nobody saw change least of all.
 #[test]
-fn without_the_watcher_everything_passes() {
+fn a_watcher_that_ends_is_replaced() {
+    for handshake in ["pass-through", "card"] {
+        private_network();
+        let site = Site::with("", "root @ROOT@/site; keepalive_timeout 600s;");
+        let mut nicache = Nicache::start(&["--handshake", handshake], &site.command());
+        let server = nicache.server();
+        let (url, other) = (format!("http://{server}/page.html"), format!("http://{server}/other.html"));
+        let file = |name: &str| site.folder.path().join("site").join(name);
+        std::fs::write(file("other.html"), "other").unwrap();
+        wait_for_hits(&nicache, &url, "hello from nginx\n");
+        wait_for_hits(&nicache, &other, "other");
+        let before = status(nicache.name());
+        let mut kept: Vec<Connection> = (0..4).map(|_| Connection::open(server)).collect();
+        kept.iter_mut().for_each(|connection| assert_eq!(connection.get(17), "hello from nginx\n"));
+        let mut watcher = nicache.pid("watch_pid");
+        for round in 0..3 {
+            kill(watcher, Signal::KILL);
+            // Nobody sees this.
+            std::fs::write(file("other.html"), format!("other {round}")).unwrap();
+            for step in 0..20 {
+                let text = format!("round {round}, {step:6}\n");
+                std::fs::write(file("page.html"), &text).unwrap();
+                assert_eq!(try_curl(&url), Some(text.clone()));
+                let connection = &mut kept[step % 4];
+                assert_eq!(connection.get(text.len()), text);
+            }
+            watcher = wait_for_another_watcher(&nicache, watcher);
+            assert_eq!(try_curl(&other), Some(format!("other {round}")));
+            wait_for_hits(&nicache, &url, &format!("round {round}, {:6}\n", 19));
+            wait_for_hits(&nicache, &other, &format!("other {round}"));
+            for step in 20..40 {
+                let text = format!("round {round}, {step:6}\n");
+                std::fs::write(file("page.html"), &text).unwrap();
+                assert_eq!(try_curl(&url), Some(text.clone()));
+                assert_eq!(kept[step % 4].get(text.len()), text);
+            }
+        }
+        let after = status(nicache.name());
+        for same in ["card_pid", "card_restarts", "server_pid"] {
+            assert_eq!(after[same], before[same], "{same}");
+        }
+        assert!(nicache.log_text().contains("another watcher watches"));
+        // A card that takes the place of this one has the last watcher, too.
+        let pid = after["card_pid"].as_u64().unwrap();
+        kill(pid, Signal::KILL);
+        wait_for_another(&nicache, pid);
+        wait_for_hits(&nicache, &other, "other 2");
+        nicache.signal(Signal::INT);
+        assert!(nicache.wait(SOON).expect("it ends").success(), "{}", nicache.log_text());
+    }
+}
+
+/// The library in the server's programs goes on in the memory of the first one.
+#[test]
+fn without_the_watcher_of_a_preloaded_server_everything_passes() {
     private_network();
     let site = Site::with("", "root @ROOT@/site;");
-    let mut nicache = Nicache::start(&[], &site.command());
+    let mut nicache = Nicache::start(&["--watch", "preload"], &site.command());
     let url = format!("http://{}/page.html", nicache.server());
     wait_for_hits(&nicache, &url, "hello from nginx\n");
     kill(nicache.pid("watch_pid"), Signal::KILL);
-    for round in 0..20 {
-        let text = format!("round {round}\n");
-        std::fs::write(site.folder.path().join("site/page.html"), &text).unwrap();
-        assert_eq!(try_curl(&url), Some(text));
-        std::thread::sleep(Duration::from_millis(50));
-    }
     let expired = within(PATIENCE, || {
         try_curl(&url)?;
         (counter(&nicache, "bypass_lease") > 0).then_some(())
     });
     assert!(expired.is_some(), "{}", status(nicache.name()));
+    for round in 0..20 {
+        let text = format!("round {round}\n");
+        std::fs::write(site.folder.path().join("site/page.html"), &text).unwrap();
+        assert_eq!(try_curl(&url), Some(text));
+    }
     // A card that takes the place of this one does no better, and no worse.
     let pid = status(nicache.name())["card_pid"].as_u64().unwrap();
     kill(pid, Signal::KILL);
     wait_for_another(&nicache, pid);
     assert_eq!(try_curl(&url), Some("round 19\n".into()));
-    assert!(nicache.log_text().contains("nothing is cached any more"));
+    assert!(nicache.log_text().contains("nothing is cached any longer"));
 }
 
 /// One connection, kept open.

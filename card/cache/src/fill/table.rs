@@ -145,6 +145,21 @@ impl Fills {
         }
     }
 
+    /// Gives up all fills, because nobody will say anything of them any longer.
+    pub fn give_up_all(&mut self, store: &mut Store, counters: &mut Counters) {
+        for index in 0..self.fills.len() as u32 {
+            let fill = &self.fills[index as usize];
+            if fill.state != State::Free {
+                let id = FillId { index, generation: fill.generation };
+                counters.count_abort(FillAbort::NoVerdict);
+                self.note(id, Outcome::Aborted(FillAbort::NoVerdict));
+                self.free(id, store);
+            }
+        }
+        self.whole.clear();
+        self.asked = 0;
+    }
+
     /// The key that the reply would be kept by.
     pub fn key_of(&mut self, id: FillId) -> Option<Key> {
         self.get(id).map(|fill| fill.key)

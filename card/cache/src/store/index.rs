@@ -122,13 +122,13 @@ impl Store {
         &self.revisions
     }
 
-    /// Another table from now on, if nothing is stored. False: something is, and its stamps are of this one.
-    pub fn begin_watched(&mut self, revisions: Arc<RevisionTable>) -> bool {
-        let is_empty = self.places.iter().all(|place| place.entry.is_none());
-        if is_empty {
-            self.revisions = revisions;
-        }
-        is_empty
+    /// Another table from now on. Everything whose stamps are of the one before is forgotten; what is known of paths, clients and headers stays. Call without a fill under way.
+    pub fn begin_watched(&mut self, revisions: Arc<RevisionTable>) {
+        self.remove_where(|_| true);
+        self.suspects = Suspects::new();
+        self.candidates = Candidates::new();
+        self.revocations += 1;
+        self.revisions = revisions;
     }
 
     /// The memory behind the entries.

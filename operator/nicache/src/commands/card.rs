@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nicache_bus::Window;
-use nicache_cache::{Entry, PathSettings, Paths, Store};
+use nicache_cache::{Entry, NoWatcher, PathSettings, Paths, Store};
 use nicache_card::{AccessRecord as Hit, Card, CardConfig, Handshake};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
@@ -24,8 +24,8 @@ use crate::control::{
 };
 use crate::engine::{
     AnyPort, FirstPlace, Hottest, KernelL0, L0_SHARDS_MAX, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort,
-    Shards, SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, merge, monotonic, older_cards, report,
-    wait_for,
+    Shards, SharedLedger, Sign, Verdicts, Waker, WatcherLink, Yielding, card_sample, merge, monotonic, older_cards,
+    report, wait_for,
 };
 use crate::logs;
 use crate::options::HandshakeKind;
@@ -50,8 +50,8 @@ pub(super) fn execute() -> Result<ExitCode> {
         Err(error) if wants_probe(&setup.ports) => return unfit(socket, &error),
         opened => opened?,
     };
-    let watcher = files.next().context("no socket to the watcher came with the setup")?;
     let ledger = files.next().context("no ledger came with the setup")?;
+    let watcher = files.next();
     // The maps first, then the links, which only need to stay open.
     let mut witness: Vec<OwnedFd> = files.collect();
     let secret = secret()?;
@@ -75,7 +75,13 @@ pub(super) fn execute() -> Result<ExitCode> {
     let mut watched = !witness.is_empty();
     // Without a witness: a table whose lease is never renewed, so nothing is stored or served.
     let table = if watched { revision_table(&witness)? } else { RevisionTable::on_heap() };
-    let mut prepared = prepare_shards(&setup, pairs, steering, watcher, &table, secret)?;
+    let wakers = (0..pairs.len()).map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
+    let verdicts = Verdicts::start(wakers.clone())?;
+    let mut prepared = prepare_shards(&setup, pairs, steering, &wakers, &table, secret)?;
+    let links = watcher.map_or_else(Vec::new, |watcher| verdicts.connect(watcher));
+    for (link, prepared) in links.into_iter().zip(&mut prepared) {
+        prepared.card.begin_watched(Arc::clone(&table), Box::new(link));
+    }
     for (l0, prepared) in l0.into_iter().zip(&mut prepared) {
         prepared.card.set_l0(Box::new(l0));
     }
@@ -118,11 +124,13 @@ pub(super) fn execute() -> Result<ExitCode> {
         match message {
             ToCard::Begin | ToCard::BeginAfter => {}
             ToCard::Watched => {
-                if !watched {
-                    begin_watched(&shards, &files)?;
-                    watched = true;
-                    witness.extend(files);
-                }
+                let mut files = files.into_iter();
+                let watcher = files.next().context("no socket to the watcher came")?;
+                let another: Vec<OwnedFd> = files.collect();
+                begin_watched(&shards, &another, verdicts.connect(watcher))?;
+                witness.clear();
+                witness.extend(another);
+                watched = true;
             }
             ToCard::Yield => {
                 yielding.begin(&shards, files)?;
@@ -162,14 +170,12 @@ fn revision_table(witness: &[OwnedFd]) -> Result<Arc<RevisionTable>> {
     Ok(Arc::new(RevisionTable::map(control.as_fd(), revisions.as_fd())?))
 }
 
-/// Has all shards, which have no witness and have therefore stored nothing, store and serve what this one vouches for.
-fn begin_watched(shards: &[Shard<ShardPort, ShardPort>], witness: &[OwnedFd]) -> Result<()> {
+/// Has all shards store and serve what this witness and its watcher vouch for, and nothing else.
+fn begin_watched(shards: &[Shard<ShardPort, ShardPort>], witness: &[OwnedFd], links: Vec<WatcherLink>) -> Result<()> {
     let table = revision_table(witness)?;
-    for shard in shards {
+    for (shard, link) in shards.iter().zip(links) {
         let table = Arc::clone(&table);
-        if !shard.ask_patiently(|card| card.begin_watched(table))? {
-            bail!("the card had something stored before it was watched");
-        }
+        shard.ask_patiently(|card| card.begin_watched(table, Box::new(link)))?;
     }
     Ok(())
 }
@@ -204,20 +210,18 @@ fn prepare_shards(
     setup: &CardSetup,
     pairs: Vec<(AnyPort, AnyPort)>,
     steering: Vec<Option<ReceiveSteering>>,
-    watcher: OwnedFd,
+    wakers: &[Waker],
     table: &Arc<RevisionTable>,
     secret: [u8; 16],
 ) -> Result<Vec<Prepared>> {
     let queues = pairs.len();
-    let wakers = (0..queues).map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
-    let links = WatcherLink::start(watcher, wakers.clone())?;
     let memory_bytes = usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
     let rechecker = match setup.rechecker {
         Some((own, server)) => Some(Rechecker::start(own, server).context("starting the card's own client")?),
         None => None,
     };
     let mut shards = Vec::new();
-    for (number, (((wire, host), steering), link)) in pairs.into_iter().zip(steering).zip(links).enumerate() {
+    for (number, ((wire, host), steering)) in pairs.into_iter().zip(steering).enumerate() {
         let config = card_config(setup, memory_bytes, secret)?;
         let memory = CardMemory::new(memory_bytes, HugePages::Try)
             .with_context(|| format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory"))?;
@@ -226,7 +230,7 @@ fn prepare_shards(
         let policy = new_policy(setup.policy, memory_bytes as u64, config.entries as u32, seed);
         let store = Store::new(memory, policy, Arc::clone(table), config.entries);
         let (wire, host) = (Divertible::new(wire), Divertible::new(host));
-        let card = Card::new(wire, host, config, store, Box::new(link), monotonic());
+        let card = Card::new(wire, host, config, store, Box::new(NoWatcher), monotonic());
         let (rechecker, waker) = (rechecker.clone(), wakers[number].clone());
         let connections = setup.clients.connections;
         shards.push(Prepared { number, connections, card, steering, rechecker, waker });

@@ -1,4 +1,4 @@
-//! The card's way to the watcher: one socket for all shards, whose answers a reader thread hands out.
+//! The card's way to the watcher: one socket for all shards, whose answers a reader thread hands out. A watcher that takes another one's place has another socket.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -22,18 +22,39 @@ pub(crate) struct WatcherLink {
     answers: Receiver<Answer>,
 }
 
-impl WatcherLink {
-    /// Links for `wakers.len()` shards over one socket. When the watcher hangs up, no verdict comes any more.
-    pub(crate) fn start(socket: OwnedFd, wakers: Vec<Waker>) -> Result<Vec<Self>> {
+/// The thread that hands out what watchers answer.
+pub(crate) struct Verdicts {
+    shards: u64,
+    sockets: Sender<Talk>,
+}
+
+/// A socket to a watcher, and where what comes from it goes, by shard.
+struct Talk {
+    socket: Arc<OwnedFd>,
+    senders: Vec<Sender<Answer>>,
+}
+
+impl Verdicts {
+    /// Starts the thread, which waits for the first watcher.
+    pub(crate) fn start(wakers: Vec<Waker>) -> Result<Self> {
+        let (sockets, talks) = channel::<Talk>();
+        let shards = wakers.len() as u64;
+        let body = move || talks.iter().for_each(|talk| hand_out(&talk, &wakers));
+        std::thread::Builder::new().name("verdicts".into()).spawn(body)?;
+        Ok(Self { shards, sockets })
+    }
+
+    /// Links for all shards over one socket, whose answers are handed out once the watcher before has hung up. When this one does, no verdict comes any longer.
+    pub(crate) fn connect(&self, socket: OwnedFd) -> Vec<WatcherLink> {
         let socket = Arc::new(socket);
-        let (senders, links): (Vec<_>, Vec<_>) = (0..wakers.len() as u64)
-            .map(|shard| {
-                let (sender, answers) = channel();
-                (sender, Self { socket: Arc::clone(&socket), shard, answers })
-            })
-            .unzip();
-        std::thread::Builder::new().name("verdicts".into()).spawn(move || hand_out(&socket, &senders, &wakers))?;
-        Ok(links)
+        let link = |shard| {
+            let (sender, answers) = channel();
+            (sender, WatcherLink { socket: Arc::clone(&socket), shard, answers })
+        };
+        let (senders, links) = (0..self.shards).map(link).unzip();
+        // Fails only if the thread has ended, and the process with it.
+        let _ = self.sockets.send(Talk { socket: Arc::clone(&socket), senders });
+        links
     }
 }
 
@@ -66,7 +87,8 @@ impl WatcherLink {
     }
 }
 
-fn hand_out(socket: &OwnedFd, senders: &[Sender<Answer>], wakers: &[Waker]) {
+fn hand_out(talk: &Talk, wakers: &[Waker]) {
+    let Talk { socket, senders } = talk;
     let mut buffer = [0; MESSAGE_BYTES_MAX + 1];
     loop {
         let len = match recv(socket, &mut buffer[..], RecvFlags::empty()) {
@@ -87,10 +109,10 @@ fn hand_out(socket: &OwnedFd, senders: &[Sender<Answer>], wakers: &[Waker]) {
                 }
             }
             Err(error) => {
-                tracing::error!("the watcher sent something odd, nothing is stored any more: {error}");
+                tracing::error!("the watcher sent something odd, nothing of it is stored any longer: {error}");
                 return;
             }
         }
     }
-    tracing::warn!("the watcher is gone: nothing is served from card memory any more");
+    tracing::warn!("the watcher is gone: nothing is served from card memory until another one watches");
 }

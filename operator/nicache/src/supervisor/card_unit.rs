@@ -173,12 +173,12 @@ enum State {
 }
 
 /// How far a card and the watcher have got with each other.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Bond {
-    /// The watcher's end of the socket between both, until it has it.
+    /// What the card has of the watcher; none: it has never heard of one.
+    witness: Arc<Vec<OwnedFd>>,
+    /// That watcher's end of the socket between both, until it has it.
     socket: Option<OwnedFd>,
-    /// The card has the files of the witness.
-    has_witness: bool,
 }
 
 impl CardUnit {
@@ -262,25 +262,25 @@ impl CardUnit {
             State::Waiting { until, .. } => Some(*until),
         };
         let successor = self.successor.as_ref().map(|_| soon(LOOK_EVERY));
-        let is_watched = !self.files.witness.is_empty();
-        let is_bond_due = is_watched && matches!(self.state, State::Serving { .. }) && !self.bond.is_complete();
+        let is_bond_due = matches!(self.state, State::Serving { .. }) && !self.bond.is_complete(&self.files.witness);
         state.into_iter().chain(successor).chain(is_bond_due.then(|| soon(AGAIN))).min()
     }
 
     /// Brings card and watcher together, as far as both are there: to be called whenever one of them may have come.
     pub(super) fn join(&mut self, watch: &WatchUnit) {
-        if self.files.witness.is_empty() && !watch.witness().is_empty() {
+        if !Arc::ptr_eq(&self.files.witness, watch.witness()) {
             self.files.witness = Arc::clone(watch.witness());
             self.setup.witness_files = self.files.witness.len();
         }
         if let Some(successor) = &mut self.successor {
             successor.bond.tell_watcher(watch);
         }
+        let is_told = match &self.state {
+            State::Serving { card, .. } => self.bond.tell_card(card, &self.files.witness),
+            State::Starting { .. } | State::Waiting { .. } => false,
+        };
         self.bond.tell_watcher(watch);
-        if let State::Serving { card, .. } = &self.state
-            && self.bond.tell_card(card, &self.files.witness)
-            && self.setup.l0
-        {
+        if is_told && self.setup.l0 {
             tracing::warn!(
                 "hits are not answered in the kernel, as this card was there before the watcher: `nicache upgrade` starts one for which they are"
             );
@@ -486,34 +486,53 @@ fn serving(card: Child, link: &Arc<CardLink>) -> Result<State> {
 }
 
 impl Bond {
-    fn is_complete(&self) -> bool {
-        self.socket.is_none() && self.has_witness
+    /// Both have all they need of each other, and `witness` is that of the last watcher.
+    fn is_complete(&self, witness: &Arc<Vec<OwnedFd>>) -> bool {
+        Arc::ptr_eq(&self.witness, witness) && self.socket.is_none()
     }
 
     /// Gives the watcher its end, if it is there and can take it.
     fn tell_watcher(&mut self, watch: &WatchUnit) {
-        if self.socket.as_ref().is_some_and(|socket| watch.serve_card(socket.as_fd())) {
+        // Another one would write changes where this card does not look.
+        if Arc::ptr_eq(&self.witness, watch.witness())
+            && self.socket.as_ref().is_some_and(|socket| watch.serve_card(socket.as_fd()))
+        {
             self.socket = None;
         }
     }
 
-    /// Gives a card at work the witness that it lacks, if there is one by now and it can take it. True: just now.
-    fn tell_card(&mut self, card: &Child, witness: &[OwnedFd]) -> bool {
-        if self.has_witness || witness.is_empty() {
+    /// Gives a card at work what it lacks of the last watcher, if it can take it. True: just now.
+    fn tell_card(&mut self, card: &Child, witness: &Arc<Vec<OwnedFd>>) -> bool {
+        if Arc::ptr_eq(&self.witness, witness) {
             return false;
         }
-        let files: Vec<BorrowedFd<'_>> = witness.iter().map(AsFd::as_fd).collect();
-        self.has_witness = send_message(&card.channel, &ToCard::Watched, &files).is_ok();
-        self.has_witness
+        let Ok((bond, card_side)) = Self::with(witness) else { return false };
+        let files: Vec<BorrowedFd<'_>> = card_side.iter().chain(witness.iter()).map(AsFd::as_fd).collect();
+        let is_told = send_message(&card.channel, &ToCard::Watched, &files).is_ok();
+        if is_told {
+            *self = bond;
+        }
+        is_told
+    }
+
+    /// A bond with the watcher whose witness this is, if there is one, and the card's end of their socket.
+    fn with(witness: &Arc<Vec<OwnedFd>>) -> Result<(Self, Option<OwnedFd>)> {
+        let witness = Arc::clone(witness);
+        if witness.is_empty() {
+            return Ok((Self { witness, socket: None }, None));
+        }
+        let (card, watcher) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Self { witness, socket: Some(watcher) }, Some(card)))
     }
 }
 
 /// Starts a card's process and gives it what it needs.
 fn spawn(program: &Path, setup: &CardSetup, files: &CardFiles, ledger: &Window) -> Result<(Child, Bond)> {
-    let (card_side, watch_side) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let (bond, card_side) = Bond::with(&files.witness)?;
     let card = Child::start_program(program, Role::Card)?;
-    let others = [card_side.as_fd(), ledger.file()].into_iter().chain(files.witness.iter().map(AsFd::as_fd));
-    let attached: Vec<BorrowedFd<'_>> = files.ports.files(&setup.ports)?.into_iter().chain(others).collect();
+    let own = files.ports.files(&setup.ports)?.into_iter().chain([ledger.file()]);
+    let attached: Vec<BorrowedFd<'_>> =
+        own.chain(card_side.iter().chain(files.witness.iter()).map(AsFd::as_fd)).collect();
     send_message(&card.channel, setup, &attached)?;
-    Ok((card, Bond { socket: Some(watch_side), has_witness: !files.witness.is_empty() }))
+    Ok((card, bond))
 }

@@ -1,17 +1,18 @@
 //! The watcher as the supervisor has it: its process, and what is done until it watches.
 //!
 //! ```text
-//!            its report                      ends
-//!  Starting ────────────▶ Watching ─────────────────────────────▶ Over
-//!     ▲  │ ends, or cannot watch
-//!     │  ▼
-//!    Waiting
+//!            its report
+//!  Starting ────────────▶ Watching        Over (nobody watches, and nobody will)
+//!     ▲  │ ends, or        │ ends
+//!     │  ▼ cannot watch    │
+//!    Waiting ◀─────────────┘
 //! ```
 //!
 //! Nobody but a cache needs a watcher. So a server is not kept waiting for one for long, and none is ended for want of one: requests pass, and cards are told when it watches. How long it may take
 //! is not limited: what takes its programs a moment on most machines takes a minute on some.
 //!
-//! One that has watched and ends is not started again ([`Over`](State::Over)): what it knew of entries has gone with it.
+//! One that has watched takes what it knew of the cards' entries with it at its end. The next one has a witness of its own, and cards begin anew with it. What the server has read before is not known to it: it vouches for files, not for computed pages. With `--watch preload` it
+//! could not even do that, because the library in the server's programs goes on in the memory of the first one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -31,6 +32,10 @@ const STILL: Duration = Duration::from_secs(3);
 /// Longest pause before a watcher is started again; the first is as long as [`PAUSE`].
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(1);
+/// Within this time cards have closed the files of a watcher that has ended.
+const CLOSING: Duration = Duration::from_secs(30);
+/// After a watcher that has watched for so long, the next one is started as the first one was.
+const STEADY: Duration = Duration::from_secs(60);
 
 /// See the module's head.
 #[derive(Debug)]
@@ -43,7 +48,7 @@ pub(super) struct WatchUnit {
     failed: Option<String>,
     /// See [`WatchReport::lacks`].
     lacks: Vec<String>,
-    /// Files of the kernel witness; empty before there is one. They keep it alive even if the watcher is killed.
+    /// Files of the last watcher's kernel witness; empty before there is one. They keep it alive even if the watcher is killed.
     witness: Arc<Vec<OwnedFd>>,
     /// The server was started before this witness was there.
     server_is_older: bool,
@@ -60,7 +65,7 @@ impl Drop for WatchUnit {
 #[derive(Debug)]
 enum State {
     Starting { child: Child, since: Instant },
-    Watching { child: Child },
+    Watching { child: Child, since: Instant },
     Waiting { until: Instant },
     Over,
 }
@@ -124,7 +129,7 @@ impl WatchUnit {
         self.server_is_started = true;
     }
 
-    /// Files of the kernel witness; none before there is one. In the order of [`WatchReport::files`].
+    /// Files of the last watcher's kernel witness; none before there is one. In the order of [`WatchReport::files`].
     pub(super) fn witness(&self) -> &Arc<Vec<OwnedFd>> {
         &self.witness
     }
@@ -139,7 +144,7 @@ impl WatchUnit {
     pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
             State::Starting { child, .. } => Some(child.channel.as_fd()),
-            State::Watching { child } => Some(child.as_fd()),
+            State::Watching { child, .. } => Some(child.as_fd()),
             State::Waiting { .. } | State::Over => None,
         }
     }
@@ -160,15 +165,12 @@ impl WatchUnit {
                     self.hear(now);
                 }
             }
-            State::Watching { child } => {
-                if let Some(status) = child.try_wait()? {
-                    let what = format!("the watcher {}", describe(status));
-                    tracing::error!(
-                        "{what}: nothing is cached any more, every request goes to the server, until nicache is started again"
-                    );
-                    (self.state, self.failed) = (State::Over, Some(what));
-                    self.publish();
+            State::Watching { child, since } => {
+                let Some(status) = child.try_wait()? else { return Ok(()) };
+                if now.duration_since(*since) > STEADY {
+                    self.failures = 0;
                 }
+                self.end(format!("the watcher {}", describe(status)), now);
             }
             State::Waiting { until } if now >= *until => match spawn(&self.setup) {
                 Ok(child) => {
@@ -187,10 +189,17 @@ impl WatchUnit {
         let State::Starting { child, since } = std::mem::replace(&mut self.state, State::Over) else { return };
         match first_report(child, &self.link) {
             Ok((child, lacks, files)) => {
-                (self.witness, self.lacks) = (Arc::new(files), lacks);
+                let is_another = !self.witness.is_empty();
+                retire(std::mem::replace(&mut self.witness, Arc::new(files)));
+                self.lacks = lacks;
                 self.server_is_older = self.server_is_started;
-                (self.failures, self.failed) = (0, None);
-                if self.server_is_started && self.setup.preload.is_some() {
+                self.failed = None;
+                if is_another {
+                    tracing::warn!(
+                        "another watcher watches: files are cached again; dynamic pages are not until nicache is started again, because what \
+                         the server has read before is not known"
+                    );
+                } else if self.server_is_started && self.setup.preload.is_some() {
                     tracing::warn!(
                         "the watcher is ready after {} s, too late for a server that was started without --watch preload's library's memory: \
                          nothing is cached until nicache is started again",
@@ -198,21 +207,46 @@ impl WatchUnit {
                     );
                 } else if self.server_is_started {
                     tracing::warn!(
-                        "the watcher is ready after {} s: files are cached from now on; dynamic pages are not until nicache is started again, as \
+                        "the watcher is ready after {} s: files are cached from now on; dynamic pages are not until nicache is started again, because \
                          what the server has read before is not known",
                         since.elapsed().as_secs()
                     );
                 }
-                self.state = State::Watching { child };
+                self.state = State::Watching { child, since: Instant::now() };
                 self.publish();
             }
             Err(error) => self.fail(format!("{error:#}"), now),
         }
     }
 
-    fn fail(&mut self, reason: String, now: Instant) {
+    /// One that has watched has ended.
+    fn end(&mut self, what: String, now: Instant) {
+        if self.setup.preload.is_some() {
+            tracing::error!(
+                "{what}: nothing is cached any longer, every request goes to the server, until nicache is started again"
+            );
+            self.state = State::Over;
+        } else {
+            let pause = self.pause();
+            tracing::error!(
+                "{what}: nothing is cached, every request goes to the server, until another one watches; it is started in {} s",
+                pause.as_secs()
+            );
+            self.state = State::Waiting { until: now + pause };
+        }
+        self.failed = Some(what);
+        self.publish();
+    }
+
+    /// Until the next start.
+    fn pause(&mut self) -> Duration {
         let pause = PAUSE.saturating_mul(1 << self.failures.min(16)).min(PAUSE_MAX);
         self.failures += 1;
+        pause
+    }
+
+    fn fail(&mut self, reason: String, now: Instant) {
+        let pause = self.pause();
         if self.failed.as_ref() == Some(&reason) {
             tracing::info!(
                 "the watcher could not be started for the same reason; the next try is in {} s",
@@ -237,12 +271,25 @@ impl WatchUnit {
     fn publish(&self) {
         let starting = || "not watched yet: the watcher is being started".to_owned();
         let (pid, unavailable) = match &self.state {
-            State::Watching { child } => (child.pid(), None),
+            State::Watching { child, .. } => (child.pid(), None),
             State::Starting { child, .. } => (child.pid(), Some(self.failed.clone().unwrap_or_else(starting))),
             State::Waiting { .. } | State::Over => (0, Some(self.failed.clone().unwrap_or_else(starting))),
         };
         self.link.set_watching(Watching { pid, unavailable, lacks: self.lacks.clone() });
     }
+}
+
+/// Closes the files of a witness that is no longer used, once cards have closed theirs: whoever closes the last file of a program waits until the kernel has detached it, and there are dozens.
+fn retire(witness: Arc<Vec<OwnedFd>>) {
+    if witness.is_empty() {
+        return;
+    }
+    let close = move || {
+        std::thread::sleep(CLOSING);
+        drop(witness);
+    };
+    // Without a thread they are closed here, which only takes longer.
+    let _ = std::thread::Builder::new().name("closing".into()).spawn(close);
 }
 
 fn spawn(setup: &WatchSetup) -> Result<Child> {
