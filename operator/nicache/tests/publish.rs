@@ -207,3 +207,44 @@ fn shared_ports_are_the_hosts() {
     let large = "x".repeat(1 << 20);
     assert_eq!(inside(server, move || exchange(address, &large)).len(), 1 << 20);
 }
+
+/// A folder with an `nft` that does this first, and PATH with it in front.
+fn before_nft(folder: &std::path::Path, first: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = std::env::var("PATH").unwrap();
+    let script = folder.join("nft");
+    std::fs::write(&script, format!("#!/bin/sh\n{first}\nPATH='{path}' exec nft \"$@\"\n")).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{path}", folder.display())
+}
+
+/// On a slow machine nft works for a while before it answers.
+#[test]
+fn an_nft_that_works_is_waited_for() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site;");
+    let folder = tempfile::tempdir().unwrap();
+    let path = before_nft(
+        folder.path(),
+        "while [ $(awk '{ print $14 }' /proc/$$/stat) -lt 700 ]; do i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; done",
+    );
+    let nicache = Nicache::start_with(&["--publish", "127.0.0.1:8080"], &site.command(), |command| {
+        command.env("PATH", path);
+    });
+    assert_eq!(curl("http://127.0.0.1:8080/page.html"), "hello from nginx\n");
+    drop(nicache);
+}
+
+#[test]
+fn without_an_answer_of_nft_a_relay_publishes() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site;");
+    let folder = tempfile::tempdir().unwrap();
+    let path = before_nft(folder.path(), "exec sleep 60");
+    let mut nicache = Nicache::start_with(&["--publish", "127.0.0.1:8080"], &site.command(), |command| {
+        command.env("PATH", path);
+    });
+    assert_eq!(curl("http://127.0.0.1:8080/page.html"), "hello from nginx\n");
+    let log = nicache.log_text();
+    assert!(log.contains("nft has not said for 5 s whether the rules are in force"), "{log}");
+}
