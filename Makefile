@@ -2,7 +2,7 @@
 # make demo   build nicache and nicache-lab and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
 # make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
 # make test-kernels  the main jobs on the stock kernels of Debian, each in a virtual machine (an hour without KVM)
-# make lint   formatting, links of the documentation, clippy, and licenses where cargo-deny is installed; warnings are errors
+# make lint   formatting, links and words of the documentation, clippy, and licenses where cargo-deny is installed; warnings are errors
 # make doc    the crates' documentation, in target/doc; warnings are errors
 # make bench  all benchmarks: nicache against nginx, Apache, Varnish and HAProxy, static and dynamic (two and a half hours; ARGS=--quick for a
 #             look), simulations (CACHESIM=libCacheSim's program to compare), the card alone, and parts of it
@@ -50,6 +50,7 @@ format:
 
 links:
 	@tools/links
+	@tools/words
 
 doc:
 	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet $(CARGO_FLAGS)

@@ -11,7 +11,7 @@ pub enum Miss {
     Uri,
     /// There may have been other variants.
     Vary,
-    /// What was there may not be served any more.
+    /// What was there may not be served any longer.
     Stale,
 }
 

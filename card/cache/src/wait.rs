@@ -26,7 +26,7 @@ use crate::outcomes::Outcome;
 /// Longest wait for a reply of the server, unless others leave just then; and longest in any case.
 const REPLY_MAX: Duration = Duration::from_secs(3);
 const REPLY_EVER: Duration = Duration::from_secs(6);
-/// Longest wait for a reply that is no entry yet and may never be one.
+/// Longest wait for a reply that is not an entry yet and may never be one.
 const FIRST_MAX: Duration = Duration::from_millis(250);
 /// Longest wait for the watcher, which needs a small part of this if it is not busy.
 const VERDICT_MAX: Duration = Duration::from_millis(20);
@@ -156,7 +156,7 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         self.let_through = first.map(|first| LetThrough { first, last: Some((id, now)) });
     }
 
-    /// The connection, which has waited since then, does not wait any more.
+    /// The connection, which has waited since then, does not wait any longer.
     pub fn leave(&mut self, id: &Id, since: Time, now: Time) {
         if now >= since + REPLY_MAX {
             self.left = now;

@@ -115,7 +115,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// A reply is acknowledged, or nobody waits for it any more.
+    /// A reply is acknowledged, or nobody waits for it any longer.
     pub(crate) fn forget_reply(&mut self, reply: &Reply) {
         self.store.unpin(reply.entry);
         if reply.kind == ReplyKind::Parts {

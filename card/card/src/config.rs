@@ -61,7 +61,7 @@ pub struct CardConfig {
     pub prediction: bool,
 }
 
-/// How long clients may take their time. The defaults are generous: a mobile client in a tunnel is no attacker.
+/// How long clients may take their time. The defaults are generous: a mobile client in a tunnel is not an attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Readers of replies from card memory.

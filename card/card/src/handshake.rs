@@ -293,7 +293,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if head.ack != flow.out_next {
             if head.seq.ge(flow.rcv_nxt) && head.seq.lt(flow.rcv_nxt + REQUEST_WINDOW_BYTES) {
-                // The SYN was an old duplicate of one that the host has answered, on a connection that the card does not track any more.
+                // The SYN was an old duplicate of one that the host has answered, on a connection that the card does not track any longer.
                 self.pass_to_host(frame, request_frame_bytes(frame, tcp, false));
                 return Keep::No;
             }

@@ -274,7 +274,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Where the reply ends is not known any more.
+    /// Where the reply ends is not known any longer.
     fn break_off_reply(&mut self, flow: &mut Flow) {
         flow.reply = ReplyTracking::Idle;
         self.end_unsafe_request(flow);

@@ -105,7 +105,7 @@ impl<W: Port, H: Port> Card<W, H> {
         true
     }
 
-    /// Tells L0 if anything that is published must not be given any more.
+    /// Tells L0 if anything that is published must not be given any longer.
     #[inline]
     pub(crate) fn sync_l0(&mut self) {
         if let Some(first) = &mut self.first_level {

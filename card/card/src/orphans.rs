@@ -16,7 +16,7 @@ const SUM_AT: usize = RECORD_BYTES - 1;
 
 /// Where records are written. Each flow has a place of its own.
 pub trait Ledger: Send {
-    /// Writes the record of a place below the number of flows; all 0: there is none any more.
+    /// Writes the record of a place below the number of flows; all 0: there is none any longer.
     fn write(&mut self, place: u32, record: &[u8; RECORD_BYTES]);
 }
 

@@ -1,6 +1,6 @@
 //! Cache-Control of a reply (RFC 9111 section 5.2.2).
 //!
-//! The card is no HTTP cache: an entry lives as long as its sources stay unchanged, whatever the directives say about
+//! The card is not an HTTP cache: an entry lives as long as its sources stay unchanged, whatever the directives say about
 //! age. They matter for two things: `private` and `no-store` forbid sharing, and `max-age` explains Expires.
 
 use crate::head::list;

@@ -1,5 +1,5 @@
 //! Host (RFC 9110 section 7.2, RFC 3986 section 3.2.2), narrowed to what servers agree about: nginx refuses names with empty labels, Apache those
-//! whose last label begins with a digit, which are no addresses, and ports that are none.
+//! whose last label begins with a digit, which are not addresses, and ports that are none.
 
 use core::net::Ipv6Addr;
 use core::str::FromStr;

@@ -98,7 +98,7 @@ impl KeyConfig {
     /// look at it and do not say so.
     ///
     /// # Errors
-    /// The name is no token, too long, or one too many.
+    /// The name is not a token, too long, or one too many.
     pub fn separate_by(mut self, name: &str) -> Result<Self, NotShared> {
         self.separating.add(name.as_bytes())?;
         Ok(self)

@@ -20,7 +20,7 @@ pub const PREFIX_BYTES_MIN: usize = 4;
 /// Most bytes of prefix and suffix each.
 pub const LITERAL_BYTES_MAX: usize = 128;
 
-/// Why a text is no mask.
+/// Why a text is not a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaskError {
     /// Not exactly one `*`.

@@ -13,7 +13,7 @@ pub const PATTERNS_MAX: usize = 64;
 /// Longest pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// It can match no path.

@@ -29,7 +29,7 @@ reasons! {
         OddWhitespace => "odd_whitespace",
         /// A method other than GET and HEAD.
         Method => "method",
-        /// CONNECT: what follows is no HTTP (RFC 9110 section 9.3.6).
+        /// CONNECT: what follows is not HTTP (RFC 9110 section 9.3.6).
         Connect => "connect",
         /// The target is in absolute form (RFC 9112 section 3.2.2).
         TargetAbsolute => "target_absolute",
@@ -139,7 +139,7 @@ reasons! {
         BareLineBreak => "bare_line_break",
         /// A status outside 100 to 599.
         Status => "status",
-        /// 101: what follows is no HTTP (RFC 9110 section 15.2.2).
+        /// 101: what follows is not HTTP (RFC 9110 section 15.2.2).
         SwitchingProtocols => "switching_protocols",
         /// Content-Length repeated, a list, or not plain digits, or on a reply that must not have it (RFC 9110
         /// section 8.6).

@@ -14,7 +14,7 @@ use crate::request::{HeaderScratch, RequestOutcome, parse_request};
 use crate::signs::keyed_value;
 use crate::vary::VaryNames;
 
-/// The head of the card's own request for what `head` asks for, which says nothing about who asks. `None` if `head` is no GET that may be answered from card
+/// The head of the card's own request for what `head` asks for, which says nothing about who asks. `None` if `head` is not a GET that may be answered from card
 /// memory.
 pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig) -> Option<Box<[u8]>> {
     let mut scratch = HeaderScratch::new();

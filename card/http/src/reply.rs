@@ -91,7 +91,7 @@ pub struct ReplyHead<'a> {
 
 impl ReplyHead<'_> {
     /// May the reply be repeated to others if it turns out that the server says the same, head and all, to two clients? Then a header
-    /// that a server of files would not send is no obstacle.
+    /// that a server of files would not send is not an obstacle.
     pub fn shareable_if_agreed(&self) -> Result<(), NotShared> {
         match self.shareable {
             Err(NotShared::UnusualHeader) => Ok(()),

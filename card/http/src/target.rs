@@ -1,5 +1,5 @@
 //! The request target (RFC 9112 section 3.2): only origin form is a candidate for a hit, and it is taken as it is
-//! spelled. Percent-encoding and dot segments are not normalised: another spelling is another key. What some servers refuse is no candidate: percent signs
+//! spelled. Percent-encoding and dot segments are not normalised: another spelling is another key. What some servers refuse is not a candidate: percent signs
 //! that encode nothing (nginx, Apache, Go), an encoded NUL, and dot segments that lead above the root (nginx, Apache).
 
 use crate::reason::BypassReason;

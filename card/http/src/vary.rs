@@ -41,7 +41,7 @@ impl VaryNames {
         usize::from(self.count)
     }
 
-    /// Adds a name unless it is there already or counts always. Errors: the name is no token, too long, or one too many.
+    /// Adds a name unless it is there already or counts always. Errors: the name is not a token, too long, or one too many.
     pub(crate) fn add(&mut self, name: &[u8]) -> Result<(), NotShared> {
         if !is_token(name) {
             return Err(NotShared::VaryOdd);

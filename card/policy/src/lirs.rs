@@ -153,7 +153,7 @@ impl Lirs {
         Self::with_config(&LirsConfig::new(bytes_max, objects_max))
     }
 
-    /// Allocates everything. Settings out of their bounds are brought into them; what is no number counts as the
+    /// Allocates everything. Settings out of their bounds are brought into them; what is not a number counts as the
     /// default.
     pub fn with_config(config: &LirsConfig) -> Self {
         let bytes_max = config.bytes_max;

@@ -84,7 +84,7 @@ impl Lrfu {
         Self::with_config(&LrfuConfig::new(bytes_max, objects_max))
     }
 
-    /// Allocates everything. A lambda out of its bounds is brought into them; what is no number counts as the default.
+    /// Allocates everything. A lambda out of its bounds is brought into them; what is not a number counts as the default.
     pub fn with_config(config: &LrfuConfig) -> Self {
         let table = Table::new(config.objects_max as usize);
         let lambda = if config.lambda.is_nan() { 0.001 } else { config.lambda.clamp(0.0, 1.0) };

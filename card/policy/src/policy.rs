@@ -68,7 +68,7 @@ pub struct Incoming {
 
 /// The policy can follow no more objects: evict one and try again, or do not store the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("the policy can follow no more objects")]
+#[error("the policy cannot follow further objects")]
 pub struct TableFull;
 
 /// What a policy holds, for metrics and tests.
@@ -134,7 +134,7 @@ pub trait Policy: Send {
     /// The object is an entry now, or (if it was one) has a new size. On an error the cache must not keep it.
     fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull>;
 
-    /// The object is no entry any more, or was refused.
+    /// The object is not an entry any more, or was refused.
     fn handle_remove(&mut self, key: Key, removal: Removal);
 
     /// The inserted object to evict next, for the sake of `incoming` or (None) at any price. It stays inserted until

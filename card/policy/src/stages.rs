@@ -176,7 +176,7 @@ impl Stages {
     }
 }
 
-/// A share of a number of bytes or objects, rounded down; shares are within 0..=1, and what is no number is 0.
+/// A share of a number of bytes or objects, rounded down; shares are within 0..=1, and what is not a number is 0.
 pub(crate) fn share_of(whole: u64, share: f64) -> u64 {
     (whole as f64 * share.clamp(0.0, 1.0)) as u64
 }

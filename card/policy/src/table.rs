@@ -88,7 +88,7 @@ impl<T: Default + Clone> Table<T> {
         Some(Place(at))
     }
 
-    /// Takes a value out. It must not be in a list any more.
+    /// Takes a value out. It must not be in a list any longer.
     pub fn remove(&mut self, place: Place) -> T {
         let bucket = self.bucket(self.nodes[place.0 as usize].key);
         let after = self.nodes[place.0 as usize].next;

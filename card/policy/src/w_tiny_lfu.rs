@@ -137,7 +137,7 @@ impl WTinyLfu {
         Self::with_config(&WTinyLfuConfig::new(bytes_max, objects_max))
     }
 
-    /// Allocates everything. Settings out of their bounds are brought into them; what is no number counts as 0.
+    /// Allocates everything. Settings out of their bounds are brought into them; what is not a number counts as 0.
     pub fn with_config(config: &WTinyLfuConfig) -> Self {
         let table = Table::new(config.objects_max as usize);
         let memory = Limit { objects: table.capacity(), bytes: config.bytes_max };

@@ -203,7 +203,7 @@ impl PacketSocket {
     /// What costs a system call, now and then.
     fn look(&mut self) -> io::Result<()> {
         self.overflowed += ring::take_drops(&self.fd)?;
-        // That the interface has gone down is no error, frames come again when it is up; but the socket polls readable until it has
+        // That the interface has gone down is not an error, frames come again when it is up; but the socket polls readable until it has
         // told. It may also be gone for good.
         let _ = rustix::net::sockopt::socket_error(&self.fd)?;
         self.is_gone = options::bound(&self.fd)?.interface <= 0;
@@ -278,7 +278,7 @@ impl PacketSocket {
     }
 }
 
-/// Of a frame that is no super-frame, on an interface with this MTU.
+/// Of a frame that is not a super-frame, on an interface with this MTU.
 fn frame_bytes_max(mtu: usize) -> usize {
     FRAME_BYTES_MAX.min(mtu + ETHERNET_HEADER_BYTES)
 }

@@ -95,7 +95,7 @@ impl Segments {
     /// Checks the headers of a super-frame.
     ///
     /// # Errors
-    /// [`SendError::Invalid`] if it is no super-frame, or its headers are not what the metadata say, or longer than
+    /// [`SendError::Invalid`] if it is not a super-frame, or its headers are not what the metadata say, or longer than
     /// [`HEADER_BYTES_MAX`]; [`SendError::TooLong`] if it is longer than a buffer.
     pub fn new(parts: &[IoSlice<'_>], offload: &Offload) -> Result<Self, SendError> {
         let (Some(gso), Checksum::Partial { start, offset }) = (offload.gso, offload.checksum) else {

@@ -67,7 +67,7 @@ fn add_u32(bytes: &mut [u8], at: usize, delta: u32) {
 }
 
 /// Applies `change` to the header at the start of `tcp`, which needs to hold the header with its
-/// options (payload may follow and is not touched). Bytes that are no header are left alone.
+/// options (payload may follow and is not touched). Bytes that are not header are left alone.
 ///
 /// With `checksum_complete` the checksum field covers the header and is updated; otherwise it
 /// holds a pseudo-header sum (virtio NEEDS_CSUM), which no field changed here enters.

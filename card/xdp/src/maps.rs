@@ -28,7 +28,7 @@ pub(crate) fn set<const K: usize, const V: usize>(map: BorrowedFd<'_>, key: [u8;
     check(result)
 }
 
-/// Removes an entry; that there was none is no error.
+/// Removes an entry; that there was none is not an error.
 pub(crate) fn remove<const K: usize>(map: BorrowedFd<'_>, key: [u8; K]) -> io::Result<()> {
     // SAFETY: the key lives during the call and is as long as those of the map.
     let result = unsafe { libbpf_sys::bpf_map_delete_elem(map.as_raw_fd(), key.as_ptr().cast()) };

@@ -211,7 +211,7 @@ impl Steering {
         })
     }
 
-    /// From now on the connections of this service do not go to the card any more.
+    /// From now on the connections of this service do not go to the card any longer.
     ///
     /// # Errors
     /// What the kernel says.

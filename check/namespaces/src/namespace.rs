@@ -24,7 +24,7 @@ impl Namespace {
         let (started, start) = channel();
         let thread = std::thread::spawn(move || {
             let entered = enter_new().map(|()| inode());
-            // Fails only if nobody waits any more.
+            // Fails only if nobody waits any longer.
             let _ = started.send(entered);
             inbox.iter().for_each(|job| job());
         });

@@ -391,7 +391,8 @@ impl Client {
                     break;
                 }
                 Parsed::Broken(what) => {
-                    let text = format!("I2: reply to #{} of {peer:x?} is no HTTP at {now_ns} ns: {what}", asked.number);
+                    let text =
+                        format!("I2: reply to #{} of {peer:x?} is not HTTP at {now_ns} ns: {what}", asked.number);
                     self.log.borrow_mut().violation(text);
                     session.stage = Stage::Done;
                     socket.abort();

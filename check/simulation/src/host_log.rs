@@ -42,7 +42,7 @@ pub struct HostLog {
     pub requests: HashMap<u64, SentRequest>,
     /// Serial of the reply by request.
     pub answered: HashMap<u64, usize>,
-    /// What clients sent that is no request, by client.
+    /// What clients sent that is not a request, by client.
     pub garbage: HashMap<Peer, Vec<u8>>,
     /// When the host sent FIN or RST to a client.
     pub ends: HashMap<Peer, Vec<u64>>,

@@ -190,7 +190,7 @@ pub(crate) fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, r
     let text = if asked.garbage {
         asked.expect = Expect::Anything;
         asked.head = false;
-        String::from("\u{1}this is no request\r\n\r\n")
+        String::from("\u{1}this is not a request\r\n\r\n")
     } else {
         format!("{method} {path} {version}\r\nHost: sim.test\r\nUser-Agent: r{number}\r\n{keep}{fields}\r\n{body}")
     };

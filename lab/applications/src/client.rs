@@ -22,7 +22,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The body as text, with what is no UTF-8 replaced.
+    /// The body as text, with what is not UTF-8 replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

@@ -1,7 +1,7 @@
 //! The private folder of a site.
 //!
 //! It is below `/var/lib`, on a disk almost everywhere: nicache watches no tmpfs. What programs make and remove all the time (sockets, temporary
-//! files, databases) is in folders of its own, away from what the web server shows, so that it is no change of a directory on the way to a page.
+//! files, databases) is in folders of its own, away from what the web server shows, so that it is not a change of a directory on the way to a page.
 
 use std::fs::File;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -23,7 +23,7 @@ pub(crate) fn server(url: &str) -> Result<Server> {
     let full = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
     let address = full
         .to_socket_addrs()
-        .with_context(|| format!("url: `{host}` is no address"))?
+        .with_context(|| format!("url: `{host}` is not an address"))?
         .find(SocketAddr::is_ipv4)
         .with_context(|| format!("url: `{host}` has no IPv4 address"))?;
     Ok(Server { host: host.to_owned(), address })

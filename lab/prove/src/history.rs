@@ -39,7 +39,7 @@ pub struct Possible {
 pub enum Verdict {
     /// The version was there at some moment of the reply's time.
     Current,
-    /// It was not there any more.
+    /// It was not there any longer.
     Stale {
         /// Nanoseconds from the end of the edit that replaced it to the sending of the request.
         by_ns: u64,
@@ -53,7 +53,7 @@ pub enum Verdict {
 pub struct History {
     edits: VecDeque<Edit>,
     edits_max: usize,
-    /// Edits that are not kept any more.
+    /// Edits that are not kept any longer.
     forgotten: u64,
 }
 

@@ -29,8 +29,8 @@ enum Search {
 /// Why a text describes no marker.
 #[derive(Debug, thiserror::Error)]
 pub enum MarkerError {
-    /// It is no regular expression.
-    #[error("the marker `{0}` is no regular expression: {1}")]
+    /// It is not a regular expression.
+    #[error("the marker `{0}` is not a regular expression: {1}")]
     Syntax(String, regex::Error),
     /// There is nothing to say which part is the number.
     #[error(r"the marker `{0}` has no group for the number; write something like `version=(\d+)`")]

@@ -117,7 +117,7 @@ pub struct Plan {
     pub clock: Marker,
     /// How far a time that the server prints may be from its execution, besides.
     pub clock_slack: Duration,
-    /// Statuses besides 200 that are no violation.
+    /// Statuses besides 200 that are not violations.
     pub statuses: Vec<u16>,
     /// Version of the first edit; `None`: one more than the pages show.
     pub first_version: Option<u64>,

@@ -18,7 +18,7 @@ pub(crate) struct Response<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// What is no reply.
+/// What is not a reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResponseError {
     #[error("a reply whose end is in doubt: {0}")]

@@ -46,7 +46,7 @@ pub enum ReplayError {
     /// Nobody answers.
     #[error("no connection to {0}: {1}")]
     Connect(SocketAddr, io::Error),
-    /// A file could not be changed as intended, so nothing is known about it any more.
+    /// A file could not be changed as intended, so nothing is known about it any longer.
     #[error("a writer failed ({method} of {path}): {source}")]
     Write {
         /// What was tried.

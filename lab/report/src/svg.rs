@@ -49,7 +49,7 @@ pub enum PngError {
         magnification: f32,
     },
     /// The drawing could not be read back.
-    #[error("the drawing is no SVG that can be rendered: {0}")]
+    #[error("the drawing is not an SVG that can be rendered: {0}")]
     Svg(#[from] usvg::Error),
     /// The picture could not be compressed.
     #[error("the picture could not be written as PNG: {0}")]

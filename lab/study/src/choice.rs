@@ -126,7 +126,7 @@ impl Serialize for Choice {
     }
 }
 
-/// A name that is no policy's.
+/// A name that is not a policy's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// There is no such policy.

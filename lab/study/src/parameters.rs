@@ -93,7 +93,7 @@ impl Hash for Parameters {
     }
 }
 
-/// A text that is no setting of a policy.
+/// A text that is not a setting of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
     /// The policy has none of this name.

@@ -5,7 +5,7 @@ use crate::workload::{objects_max, sampled_memory};
 use crate::{Choice, GROUPS, Objective, Size, SplitBy, Workload, split};
 
 /// Half of the 95 % interval of a share that a cache of this size answers, 0 to 1, where a sample of the objects says it: from the spread
-/// of [`GROUPS`] parts of the sample, each with its part of the memory. 0 if it is no sample.
+/// of [`GROUPS`] parts of the sample, each with its part of the memory. 0 if it is not a sample.
 pub fn spread(workload: &Workload, choice: Choice, size: Size, objective: Objective) -> f64 {
     let Some(sampled) = workload.sampled else { return 0.0 };
     let groups = GROUPS as f64;

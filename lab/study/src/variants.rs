@@ -26,7 +26,7 @@ const NONE: u32 = u32::MAX;
 
 /// Low bits of a note: the coding.
 const CODING_BITS: u8 = 7;
-/// The record told the size of the whole object, or a part of it: its bytes are no size of an object.
+/// The record told the size of the whole object, or a part of it: its bytes are not the size of an object.
 const BLOCK_LIKE: u8 = 8;
 
 /// What is kept of a record beside its access.

@@ -33,7 +33,7 @@ pub enum Defect {
     #[error("no status")]
     Status,
     /// A size or an offset is not a number.
-    #[error("a size or offset that is no number")]
+    #[error("a size or offset that is not a number")]
     Size,
     /// No JSON, or no object.
     #[error("no JSON object")]
@@ -62,7 +62,7 @@ pub struct BadRecord {
 pub struct BadRecords {
     /// How many.
     pub count: u64,
-    /// Those of them that a server writes there, too, and that are no requests ([`Defect::NoRequest`]).
+    /// Those of them that a server writes there, too, and that are not requests ([`Defect::NoRequest`]).
     pub no_requests: u64,
     /// The first of them, at most [`BadRecords::FIRST_MAX`].
     pub first: Vec<BadRecord>,

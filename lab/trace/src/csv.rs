@@ -32,7 +32,7 @@ pub(crate) struct Parser {
 pub(crate) fn header_of(line: &[u8]) -> Option<(Columns, u8)> {
     SEPARATORS.into_iter().find_map(|separator| {
         let names = || Values { rest: Some(line), separator };
-        // A line of data is no line of names.
+        // A line of data is not a line of names.
         let is_named = names().all(|name| !name.is_empty() && number_of(&name).is_none());
         let owned: Vec<Cow<'_, [u8]>> = names().collect();
         let columns = Columns::of_header(owned.iter().map(|name| &**name)).filter(|_| is_named)?;

@@ -36,7 +36,7 @@
 //! less than 1 MiB beside what a packing's window takes, whatever the input. Content that cannot be understood is counted
 //! and skipped; only the input itself can fail.
 //!
-//! What is no trace is refused ([`ReadError::NoTrace`]): programs and scripts always, anything else whose format is not given
+//! What is not a trace is refused ([`ReadError::NoTrace`]): programs and scripts always, anything else whose format is not given
 //! and does not show.
 //!
 //! Deliberately absent: packings other than gzip and zstd.

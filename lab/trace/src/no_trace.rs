@@ -1,8 +1,8 @@
-//! What is no trace, by its first bytes: programs, and other files that are known.
+//! What is not a trace, by its first bytes: programs, and other files that are known.
 
 use std::fmt;
 
-/// What a file is that is no trace.
+/// What a file is that is not a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTrace {
     /// A program in machine code.
@@ -35,10 +35,10 @@ impl fmt::Display for NoTrace {
     }
 }
 
-/// What begins so is no trace, whatever its format is said to be.
+/// What begins so is not a trace, whatever its format is said to be.
 const PROGRAMS: [(&[u8], NoTrace); 3] =
     [(b"\x7fELF", NoTrace::Program), (b"#!", NoTrace::Script), (b"\xca\xfe\xba\xbe", NoTrace::Program)];
-/// What begins so is no trace whose format can be recognised.
+/// What begins so is not a trace whose format can be recognised.
 const KNOWN: [(&[u8], &str); 10] = [
     (b"\xfd7zXZ\0", "packed by xz, which is not unpacked here: use `xzcat FILE | nicache ... -`"),
     (b"BZh", "packed by bzip2, which is not unpacked here: use `bzcat FILE | nicache ... -`"),

@@ -53,8 +53,8 @@ pub enum ReadError {
         /// Why.
         source: io::Error,
     },
-    /// What there is, is no trace.
-    #[error("it is no trace: it is {0}")]
+    /// What there is, is not a trace.
+    #[error("it is not a trace: it is {0}")]
     NoTrace(NoTrace),
 }
 

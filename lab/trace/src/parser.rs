@@ -81,7 +81,7 @@ impl LineParser {
         }
     }
 
-    /// A trimmed line that is no comment; what was asked for is put into `target`, which is empty.
+    /// A trimmed line that is not a comment; what was asked for is put into `target`, which is empty.
     pub(crate) fn parse(&mut self, line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
         match self {
             Self::Common(parser) => parser.parse(line, target),

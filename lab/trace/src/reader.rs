@@ -35,7 +35,7 @@ impl Reader<'static> {
     /// and so is the format unless it is given.
     ///
     /// # Errors
-    /// [`ReadError`], if it cannot be opened, its first bytes cannot be read, or it is no trace.
+    /// [`ReadError`], if it cannot be opened, its first bytes cannot be read, or it is not a trace.
     pub fn open(path: &Path, format: Option<Format>) -> Result<Self, ReadError> {
         Reader::of(Source::open(path)?, format)
     }
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
     /// Reads a trace from anything, packed or not, in large pieces. [`Reader::size`] is not known.
     ///
     /// # Errors
-    /// [`ReadError`], if its first bytes cannot be read, or it is no trace.
+    /// [`ReadError`], if its first bytes cannot be read, or it is not a trace.
     pub fn new(input: impl Read + Send + 'a, format: Option<Format>) -> Result<Self, ReadError> {
         Reader::of(Source::new(input)?, format)
     }

@@ -1,6 +1,6 @@
 //! Which format a trace has, by its first bytes.
 //!
-//! Advice from a file that is no trace is worse than an error, so a format is taken only if most of the beginning is good for it, and
+//! Advice from a file that is not a trace is worse than an error, so a format is taken only if most of the beginning is good for it, and
 //! what must be so in it is: times that go on, next accesses that are what they say.
 
 use std::collections::HashMap;

@@ -232,7 +232,7 @@ fn files_of_a_system_are_refused() {
 }
 
 proptest::proptest! {
-    /// Random bytes are no trace, whether there are zeros among them or not.
+    /// Random bytes are not a trace, whether there are zeros among them or not.
     #[test]
     fn noise_is_refused(bytes in proptest::collection::vec(proptest::num::u8::ANY, 200..4000), start in proptest::num::u8::ANY) {
         let bytes = [&[start], &bytes[..]].concat();

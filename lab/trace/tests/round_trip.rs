@@ -58,7 +58,7 @@ proptest! {
         if !records.is_empty() {
             prop_assert_eq!(read(&written, None).1, Format::Tsv);
         }
-        // Once read, nothing is lost any more.
+        // Once read, nothing is lost any longer.
         let mut writer = TsvWriter::new(Vec::new()).unwrap();
         for (record, target) in &back {
             writer.write(record, target).unwrap();

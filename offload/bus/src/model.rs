@@ -70,7 +70,7 @@ impl FromStr for BusModel {
             return Ok(*model);
         }
         let names = Self::NAMED.map(|(name, _)| name).join(", ");
-        let odd = || format!("`{text}` is no bus: {names}, or Mbit/s,burst=BYTES,overhead=BYTES");
+        let odd = || format!("`{text}` is not a bus: {names}, or Mbit/s,burst=BYTES,overhead=BYTES");
         let mut words = text.split(',');
         let megabits: f64 = words.next().and_then(|word| word.parse().ok()).ok_or_else(odd)?;
         if !(megabits.is_finite() && megabits >= 1.0) {

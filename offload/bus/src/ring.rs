@@ -113,7 +113,7 @@ impl<M: RingMemory> Producer<M> {
     /// Of a ring that nobody has used.
     ///
     /// # Panics
-    /// If `entries` is no power of two.
+    /// If `entries` is not a power of two.
     pub fn new(memory: M, entries: usize) -> Self {
         assert!(entries.is_power_of_two(), "a ring of {entries} entries");
         Self { memory, entries: entries as u64, next: 0, published: 0, released: 0 }
@@ -202,7 +202,7 @@ impl<M: RingMemory> Consumer<M> {
     /// Of a ring that nobody has used.
     ///
     /// # Panics
-    /// If `entries` is no power of two.
+    /// If `entries` is not a power of two.
     pub fn new(memory: M, entries: usize) -> Self {
         assert!(entries.is_power_of_two(), "a ring of {entries} entries");
         Self { memory, entries: entries as u64, next: 0, released: 0, published: 0 }

@@ -118,7 +118,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Fills a buffer with what comes next. `None`: it is no buffer, or what it says cannot be.
+    /// Fills a buffer with what comes next. `None`: it is not a buffer, or what it says cannot be.
     fn fill(&mut self, post: &Post) -> Option<Received> {
         let rest = &self.data[self.at..];
         let is_first = self.at == 0;

@@ -111,7 +111,7 @@ pub struct TcpTrack {
 }
 
 impl TcpTrack {
-    /// From a first segment, in the original direction. One that is no SYN belongs to a connection that is older than what is known of it.
+    /// From a first segment, in the original direction. One that is not a SYN belongs to a connection that is older than what is known of it.
     pub fn new(segment: &TcpView) -> Self {
         let end = segment.seq + segment.numbers();
         let window = u32::from(segment.window).max(1);

@@ -42,9 +42,9 @@ nicache_counters::counters! {
         misses as "block_misses": "Blocks that were not, whatever the reason.",
         inserted as "blocks_inserted": "Blocks put into the cache.",
         evicted as "blocks_evicted": "Blocks that had to go for others.",
-        invalidated as "blocks_invalidated": "Blocks forgotten since their file had changed.",
+        invalidated as "blocks_invalidated": "Blocks forgotten because their file had changed.",
         updated as "blocks_updated": "Blocks that were replaced by what their file has become.",
-        excluded as "blocks_excluded": "Blocks forgotten since their page went.",
+        excluded as "blocks_excluded": "Blocks forgotten because their page went.",
         refused as "blocks_refused": "Blocks that were not put into the cache: the policy did not want them, or what would have had to go was in use.",
     }
 }

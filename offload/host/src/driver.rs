@@ -235,7 +235,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The card is gone: nothing is under way any more.
+    /// The card is gone: nothing is under way any longer.
     pub fn abandon(&mut self, pages: &mut PageCache) {
         self.under_way.drain(..).for_each(|(_, mbuf)| pages.unpin_all(&mbuf));
         self.directory.clear();

@@ -4,7 +4,7 @@ use nicache_bus::BusClass;
 
 use crate::block::{BLOCK_BYTES, Block, FileNumber, PageNumber, Revision};
 
-/// Who gets the memory back when nobody needs it any more.
+/// Who gets the memory back when nobody needs it any longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Nobody: it stays.

@@ -204,7 +204,7 @@ impl PageCache {
         buffer.page_parts().for_each(|part| self.unpin(part.page));
     }
 
-    /// The block is not to be found any more. True: it was there.
+    /// The block is not to be found any longer. True: it was there.
     pub fn forget(&mut self, block: Block) -> bool {
         let Some(frame) = self.index.remove(&block) else { return false };
         let found = &mut self.frames[frame as usize];

@@ -47,7 +47,7 @@ impl Places {
         }
     }
 
-    /// Nobody needs the place any more.
+    /// Nobody needs the place any longer.
     pub fn free(&mut self, place: u32) {
         debug_assert!(!self.free.contains(&place), "place {place} is free already");
         self.free.push(place);

@@ -116,7 +116,7 @@ impl Keep {
     /// # Errors
     /// It is none, or what the system says.
     pub fn map(file: OwnedFd) -> io::Result<Self> {
-        let odd = || io::Error::new(io::ErrorKind::InvalidData, "this is no memory for connections");
+        let odd = || io::Error::new(io::ErrorKind::InvalidData, "this is not a memory for connections");
         let window = Window::map(file)?;
         if window.bytes() < TABLES_AT || window.word(0).load(Ordering::Acquire) != MAGIC {
             return Err(odd());

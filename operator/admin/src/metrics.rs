@@ -51,14 +51,14 @@ const BY_REASON: [(&str, &str, &str); 5] = [
     (
         "fill_refused_",
         "nicache_fills_refused",
-        "Replies that are not kept since the watcher cannot vouch for them, by reason.",
+        "Replies that are not kept because the watcher cannot vouch for them, by reason.",
     ),
     (
         "fill_not_shared_",
         "nicache_fills_not_shared",
-        "Replies that are not kept since they are not for everybody, by reason.",
+        "Replies that are not kept because they are not for everybody, by reason.",
     ),
-    ("fill_aborted_", "nicache_fills_aborted", "Replies that are not kept since the card gave up, by reason."),
+    ("fill_aborted_", "nicache_fills_aborted", "Replies that are not kept because the card gave up, by reason."),
 ];
 /// Counters of a sample that are told of each card.
 const OF_CARDS: [&str; 2] = ["bus_to_host_", "bus_from_host_"];
@@ -126,7 +126,7 @@ const CARD_FAMILIES: [OfCard; 12] = [
     ("nicache_memory_bytes", Kind::Gauge, "Card memory.", |card| card.memory_bytes),
     ("nicache_flows_active", Kind::Gauge, "Connections that the card follows at the moment.", |card| card.flows),
     ("nicache_evictions", Kind::Counter, "Entries that have gone to make room.", |card| card.evictions),
-    ("nicache_purges", Kind::Counter, "Entries that have gone since something changed.", |card| card.purges),
+    ("nicache_purges", Kind::Counter, "Entries that have gone because something changed.", |card| card.purges),
     ("nicache_waits", Kind::Counter, "Requests that waited for another one's reply or for the watcher.", |card| {
         card.waits
     }),

@@ -64,7 +64,7 @@ impl AccessLog {
         let is_taken = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Job::Reopen { file, done }).is_ok());
         if !is_taken || is_done.recv_timeout(PATIENCE).is_err() {
             bail!(
-                "the access log {} is not written any more, so it is not opened anew: is the disk full, or the reader of a pipe asleep?",
+                "the access log {} is no longer written, so it is not opened anew: is the disk full, or the reader of a pipe asleep?",
                 self.path.display()
             );
         }
@@ -198,7 +198,7 @@ fn timestamp(unix_s: u64) -> String {
     format!("{day}/{month}/{year}:{time} +0000")
 }
 
-/// Quotes, backslashes and everything that is no printable ASCII become `\xHH`, so that a client cannot forge a line.
+/// Quotes, backslashes and everything that is not a printable ASCII become `\xHH`, so that a client cannot forge a line.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for byte in text.bytes() {

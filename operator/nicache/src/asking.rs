@@ -76,7 +76,7 @@ impl AskedRequest {
     /// Nothing but what `fields` say.
     ///
     /// # Errors
-    /// One of them is no header field, in words.
+    /// One of them is not a header field, in words.
     pub fn of_fields(page: &PageName, fields: &[String], is_http10: bool) -> Result<Self> {
         for field in fields {
             let name = field.split_once(':').map(|(name, _)| name);

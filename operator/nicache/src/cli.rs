@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Watch what a running nicache does: rates, hottest objects, what crosses the bus
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
-    /// Say what the card has of a page (its class, what it depends on, for how long) or `nicache nfs` of a file, and why it has no more
+    /// Say what the card has of a page (its class, what it depends on, for how long) or `nicache nfs` of a file, and why it does not have the rest
     #[command(after_help = WHY_EXAMPLES)]
     Why(WhyArgs),
     /// Say which pages a change of a file, a directory or a table would purge

@@ -46,7 +46,7 @@ impl Demo {
             std::fs::write(site.join(name), content)?;
         }
         std::fs::write(site.join("large.txt"), large_file())?;
-        let root = folder.path().to_str().context("the path of the demonstration site is no text")?;
+        let root = folder.path().to_str().context("the path of the demonstration site is not valid UTF-8")?;
         let configuration = NGINX_CONF.replace("@ROOT@", root).replace("@PORT@", &port.to_string());
         std::fs::write(folder.path().join("nginx.conf"), configuration)?;
         Ok(Self { folder })

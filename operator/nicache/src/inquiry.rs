@@ -198,7 +198,7 @@ pub struct DatabaseReport {
     pub events: u64,
     /// Of these, statements that may change something.
     pub changes: u64,
-    /// How often all its pages were voided because the relay could not vouch for them any more.
+    /// How often all its pages were voided because the relay could not vouch for them any longer.
     pub voided: u64,
 }
 

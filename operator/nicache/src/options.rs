@@ -311,7 +311,7 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin: Option<AdminAddress>,
 
-    /// Let --admin be at an address that is no loopback one: whoever reaches it sees which pages are asked for, and how the server is
+    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees which pages are asked for, and how the server is
     /// run
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -152,7 +152,7 @@ fn reserve(address: SocketAddr) -> Result<OwnedFd> {
     if address.is_ipv6() {
         rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
     }
-    // Connections of an earlier run in TIME_WAIT are no obstacle; a listener is.
+    // Connections of an earlier run in TIME_WAIT are not an obstacle; a listener is.
     rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
     let bound = rustix::net::bind(&socket, &address).and_then(|()| rustix::net::listen(&socket, 128));
     bound.map_err(|error| taken(address, &error.into()))?;

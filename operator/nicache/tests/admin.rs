@@ -172,7 +172,7 @@ fn it_is_for_this_machine_unless_that_is_said_twice() {
     };
     let arguments = with("0.0.0.0:9090");
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    assert_fails(&arguments, &["0.0.0.0:9090 is no loopback address", "--admin-anyone"]);
+    assert_fails(&arguments, &["0.0.0.0:9090 is not a loopback address", "--admin-anyone"]);
     assert_fails(&["--admin", "somewhere"], &["neither a port nor ADDR:PORT"]);
     let nicache = Nicache::start(&["--admin", "0.0.0.0:9191", "--admin-anyone"], &command);
     let gateway = nicache.status["gateway"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! `nicache run` end to end with a real nginx: everything that is no hit must be as without the card.
+//! `nicache run` end to end with a real nginx: everything that is not a hit must be as without the card.
 #![allow(unsafe_code)]
 
 mod common;

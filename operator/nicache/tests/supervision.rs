@@ -529,7 +529,7 @@ fn files_of_others_are_hits_under_a_service_manager() {
     std::os::unix::fs::chown(&page, Some(33), Some(33)).unwrap();
     std::fs::set_permissions(&page, Permissions::from_mode(0o604)).unwrap();
     let leave = move || {
-        // What the kernel does not know is no capability.
+        // What the kernel does not know is not a capability.
         for capability in (0..64u32).filter(|capability| bound >> capability & 1 == 0) {
             // SAFETY: the call takes numbers only.
             unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };

@@ -1,4 +1,4 @@
-//! A loop device over a file, by its system calls: it clears itself when nobody uses it any more.
+//! A loop device over a file, by its system calls: it clears itself when nobody uses it any longer.
 //!
 //! Read first: loop(4).
 
@@ -106,7 +106,7 @@ impl LoopDevice {
         if fs::read_to_string(format!("{folder}/loop/dio"))?.trim() != "1" {
             return Err(io::Error::other(format!("{} does not do direct I/O", self.path)));
         }
-        // A page must not change while it is read by the server: half of one key and half of another is no key.
+        // A page must not change while it is read by the server: half of one key and half of another is not a key.
         let stable = format!("{folder}/queue/stable_writes");
         fs::write(&stable, "1").map_err(|error| io::Error::new(error.kind(), format!("{stable}: {error}")))?;
         if fs::read_to_string(&stable)?.trim() != "1" {

@@ -44,7 +44,7 @@ struct Fiemap {
     extents: [FiemapExtent; EXTENTS_PER_CALL],
 }
 
-/// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`, of which the extents are no part.
+/// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`, of which the extents are not a part.
 const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
 /// Write dirty pages first, so that the answer is final.
 const FIEMAP_FLAG_SYNC: u32 = 1;

@@ -134,7 +134,7 @@ impl Claim {
 
     /// The key for a new session.
     pub(crate) fn next_key(&mut self) -> ReservationKey {
-        // Zero is no key.
+        // Zero is not a key.
         self.incarnation = self.incarnation.wrapping_add(1).max(1);
         ReservationKey(u64::from(self.options.identity) << 32 | u64::from(self.incarnation))
     }

@@ -53,7 +53,7 @@ impl Answerer<'_> {
         self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends the reply to a request, unless another one is to answer. An error if it is no call, so that there is nothing to reply to.
+    /// Appends the reply to a request, unless another one is to answer. An error if it is not a call, so that there is nothing to reply to.
     pub(crate) fn answer(&mut self, record: Record, origin: Origin<'_>, replies: &mut Replies) -> Result<(), Garbage> {
         let call = Call::read(&record.head)?;
         if record.copied_bytes > 0 {

@@ -28,7 +28,7 @@ pub struct Metrics {
     pub other_calls: u64,
     /// Calls that were refused before a procedure saw them: unknown program, bad credential, arguments that are none.
     pub refused_calls: u64,
-    /// Records that are no calls, or too long. Each ends its connection.
+    /// Records that are not calls, or too long. Each ends its connection.
     pub bad_records: u64,
     /// Calls that were answered with what they were answered before.
     pub repeated_calls: u64,

@@ -31,7 +31,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Reads the head of a call. What is no call cannot be answered.
+    /// Reads the head of a call. What is not a call cannot be answered.
     pub fn read(record: &'a [u8]) -> Result<Self, Garbage> {
         let mut reader = Reader::new(record);
         let xid = reader.u32()?;

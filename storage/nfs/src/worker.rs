@@ -242,7 +242,7 @@ impl<'a> Worker<'a> {
         };
         let origin = Origin { peer: connection.peer, rules: &connection.rules, connection: Some(connection) };
         if answerer.answer(record, origin, &mut self.replies).is_err() {
-            debug!(peer = %connection.peer, "connection ended: a record that is no call");
+            debug!(peer = %connection.peer, "connection ended: a record that is not a call");
             lock(metrics).bad_records += 1;
             self.shared.forget(connection);
         }

@@ -58,7 +58,7 @@ impl SourceSlot {
         Self::of_inode(major << 20 | minor, ino)
     }
 
-    /// Slot of something that is no inode, by a uniformly spread hash of its name; never one of the named ones.
+    /// Slot of something that is not an inode, by a uniformly spread hash of its name; never one of the named ones.
     pub const fn of_hash(hash: u64) -> Self {
         let slot = (hash >> (64 - SLOT_BITS)) as u32;
         if slot < Self::RESERVED { Self(slot + Self::RESERVED) } else { Self(slot) }

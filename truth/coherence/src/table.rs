@@ -181,7 +181,7 @@ impl RevisionTable {
         self.control(ControlWord::ServerNetns).store(u64::from(inum), Ordering::SeqCst);
     }
 
-    /// From now on what the server sends from these ports goes to its clients, and is no question to anybody. The first four count;
+    /// From now on what the server sends from these ports goes to its clients, and is not a question to anybody. The first four count;
     /// what goes out from a further one is taken for a question, which is safe.
     pub fn set_service_ports(&self, ports: &[u16]) {
         let word = ports.iter().take(4).rev().fold(0, |word, &port| word << 16 | u64::from(port));

@@ -151,7 +151,7 @@ impl Types {
 
 impl Drop for Types {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and nobody refers to it any more.
+        // SAFETY: it is ours, and nobody refers to it any longer.
         unsafe { libbpf_sys::btf__free(self.0.as_ptr()) }
     }
 }

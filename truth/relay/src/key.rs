@@ -19,7 +19,7 @@ impl Key {
     /// Reads a key from a file of 64 hexadecimal digits that nobody but its owner may read.
     ///
     /// # Errors
-    /// It cannot be read, others may read it, or it is no key; the text says what to do.
+    /// It cannot be read, others may read it, or it is not a key; the text says what to do.
     pub fn read(path: &Path) -> io::Result<Self> {
         let wrong = |what: &str| io::Error::other(format!("{}: {what}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;

@@ -33,7 +33,7 @@ const AGAIN: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often it is looked whether the stream is still there.
 const STREAM: Duration = Duration::from_secs(1);
-/// What nobody has fetched for so long is of no use any more.
+/// What nobody has fetched for so long is of no use any longer.
 const AGE: Duration = Duration::from_secs(60);
 const STREAM_BYTES_MAX: i64 = 64 << 20;
 const BATCH_MAX: usize = 256;

@@ -232,7 +232,7 @@ impl Publisher {
                 card.lease_until_ns = Some(now_ns.saturating_add(lease_ns));
                 card.plain = plain;
                 card.renewal = renewal;
-                // An older answer is of no use any more.
+                // An older answer is of no use any longer.
                 card.control.retain(|waiting| !matches!(waiting, ToCard::Renewed { .. }));
                 card.control.push_back(ToCard::Renewed { run, renewal, published: next - 1, lease_ns });
             }

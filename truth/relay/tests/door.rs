@@ -186,7 +186,7 @@ fn what_was_recorded_or_altered_is_refused() {
     send(&mut sender, &ToRelay::Hello { card: 3, attempt: 1, resume: None });
     receive(&mut receiver, |message| matches!(message, ToCard::Welcome { .. }));
     let greetings = relay.hub.counters().0.greetings;
-    // Said once more, it is no greeting.
+    // Said once more, it is not a greeting.
     let recorded = said.lock().unwrap().clone();
     let mut stream = relay.connect();
     stream.write_all(&recorded).unwrap();

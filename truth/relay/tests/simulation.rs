@@ -312,7 +312,7 @@ impl World {
                 self.relay = None;
                 self.relay_back_at = self.now + self.rng.u64(2..500) * MS;
                 self.sessions = vec![None; HOSTS];
-                // What the database has got it goes on with; nobody is told any more.
+                // What the database has got it goes on with; nobody is told any longer.
                 self.statements.retain(|statement| matches!(statement.stage, Stage::Executes(_)));
             }
             6 => self.delay = [2, 20, 200, 1500][self.rng.usize(0..4)] * MS,

@@ -141,7 +141,7 @@ fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
     }
     let text = match core::str::from_utf8(text) {
         Ok(text) => text.into(),
-        // Bytes that are no UTF-8 stand for themselves; no certain name or value contains them.
+        // Bytes that are not UTF-8 stand for themselves; no certain name or value contains them.
         Err(_) => Cow::Owned(
             text.iter()
                 .map(|b| if b.is_ascii() { *b as char } else { char::REPLACEMENT_CHARACTER })

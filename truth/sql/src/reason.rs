@@ -5,7 +5,7 @@ use nicache_reasons::reasons;
 reasons! {
     /// Why a statement, or a whole connection, touches everything.
     Reason {
-        /// The text is no SQL that the parser understands.
+        /// The text is not SQL that the parser understands.
         Unparsable => "unparsable",
         /// The text is longer than [`crate::STATEMENT_BYTES_MAX`], or more deeply nested than is safe to walk.
         TooLarge => "too_large",

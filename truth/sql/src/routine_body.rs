@@ -59,7 +59,7 @@ fn writes(before: &[Token], from: &[Token]) -> bool {
             let is_setting = before.ends_with(&[Token::Byte(b'@'), Token::Byte(b'@')]) && is(1, b'.');
             !is_setting || !matches!(from.get(2), Some(Token::Word(_))) || is(3, b'=') || is(3, b':')
         }
-        // What the server measures of itself is no table.
+        // What the server measures of itself is not a table.
         "update" => !(says(1, "performance_schema") && is(2, b'.') && says(4, "set")),
         word => WRITERS.contains(&word),
     }

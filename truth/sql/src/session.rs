@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    /// Nothing is known of the session's settings any more.
+    /// Nothing is known of the session's settings any longer.
     fn lose(&mut self) {
         self.transaction.lose();
         self.usual_lexing = false;

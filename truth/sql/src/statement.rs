@@ -74,7 +74,7 @@ pub struct TableUse {
 /// Which rows that are there already an INSERT may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upsert {
-    /// None, or it is no INSERT.
+    /// None, or it is not an INSERT.
     No,
     /// One that equals the new row in any unique key (REPLACE, ON DUPLICATE KEY UPDATE). The columns are those that
     /// the statement gives.

@@ -168,7 +168,7 @@ fn temporary(dialect: Dialect, words: &Words) -> Class {
 }
 
 fn postgres_housekeeping(first: &str, words: &Words) -> Statement {
-    // EXPLAIN's elder brother in MariaDB, ANALYZE SELECT …, is no PostgreSQL; an index function may run in VACUUM, but
+    // EXPLAIN's elder brother in MariaDB, ANALYZE SELECT …, is not PostgreSQL's; an index function may run in VACUUM, but
     // what it changes is nobody's page.
     let settings = match first {
         "reset" | "discard" => vec![

@@ -2,7 +2,7 @@
 //!
 //! A statement may fail, and be skipped, and a transaction may end without a word (a deadlock in MySQL), and none of
 //! that is seen here. So a change is announced with its statement *and* at every moment at which it may become
-//! visible later, until it is certain that no transaction holds it any more. Being wrong about BEGIN then costs an
+//! visible later, until it is certain that no transaction holds it any longer. Being wrong about BEGIN then costs an
 //! announcement, never a missed change.
 
 use crate::key::Access;

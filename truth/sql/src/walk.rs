@@ -456,7 +456,7 @@ impl Visitor for Walk {
                 self.reads(name, rows)
             }
             TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
-                // ONLY (t) is no function.
+                // ONLY (t) is not a function.
                 self.table_name(name).map_or_else(ControlFlow::Break, |_| self.function(name, None))
             }
             TableFactor::Derived { .. }

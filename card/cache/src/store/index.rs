@@ -101,7 +101,7 @@ impl Store {
         self.revisions.record_change(source_of(resource));
     }
 
-    /// Nothing that was published before may be given any more.
+    /// Nothing that was published before may be given any longer.
     pub fn revoke_published(&mut self) {
         self.revocations += 1;
     }

@@ -65,7 +65,7 @@ impl<N: Name, T> Remembered<N, T> {
         at
     }
 
-    /// Nothing is known of it any more. Its place is taken by another one in turn.
+    /// Nothing is known of it any longer. Its place is taken by another one in turn.
     pub(super) fn forget(&mut self, name: &N) {
         if let Some(at) = self.place_of(name) {
             self.unlink(at);

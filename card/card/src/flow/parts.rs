@@ -43,7 +43,7 @@ impl PartSets {
         &self.sets[usize::from(id.0)]
     }
 
-    /// Nobody needs them any more.
+    /// Nobody needs them any longer.
     pub(crate) fn give(&mut self, id: PartsId) {
         self.free.push(id.0);
     }

@@ -48,7 +48,7 @@ pub(super) struct Change {
     pub is_summed: bool,
 }
 
-/// Which checks do not hold any more.
+/// Which checks do not hold any longer.
 #[derive(Debug, Default)]
 pub(super) struct Lies {
     /// Headers of the host were changed: any of its bytes may be anywhere.
@@ -88,7 +88,7 @@ pub(super) struct Traffic {
     pub ends: Vec<HostEnd>,
     /// The server.
     pub server: Server,
-    /// What cannot be checked any more.
+    /// What cannot be checked any longer.
     pub lies: Lies,
     /// Of the next frames to clients and to the host, those whose bit is set are lost.
     pub losses: [u32; 2],

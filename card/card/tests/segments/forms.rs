@@ -174,7 +174,7 @@ fn what_may_be_content_or_a_request_is_not_answered() {
     let before = script.card.counters().hits;
     assert!(exchange(&mut script, Script::request(), b"").0, "it passes");
     assert_eq!(script.card.counters().hits, before);
-    // With the host's word, the content is no request, and what follows is.
+    // With the host's word, the content is not a request, and what follows is.
     script.open_another();
     let mut script = Script::with_stored(&body());
     assert!(exchange(&mut script, put.as_bytes(), b"HTTP/1.1 100 Continue\r\n\r\n").0);

@@ -205,7 +205,7 @@ fn a_proxy_of_the_same_machine() {
     let mut site = Site::new(says);
     for number in 0..300 {
         let fields = site.fields("X-Forwarded-Proto: https\r\n");
-        // A port that is no port of the card's.
+        // A port that is not a port of the card's.
         let (body, is_hit) = site.ask(OWN, &fields);
         assert_eq!(body.as_deref(), Some("links by https"));
         assert!(is_hit || number < 5, "{number}");

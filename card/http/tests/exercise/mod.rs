@@ -331,7 +331,7 @@ fn several_parts(parts: &[ByteRange], len: u64) {
              Content-Type: multipart/byteranges; boundary=x\r\nContent-Length: {}\r\n\r\n",
             body.len() as u64 + content
         );
-        // More content than a length may say is no reply.
+        // More content than a length may say is not a reply.
         let ReplyOutcome::Complete(reply) = parse_reply(head.as_bytes(), Method::Get) else { return };
         let asked = PartsAsked::new(parts, len);
         let kind = reply.content_type.expect("a type");

@@ -88,7 +88,7 @@ fn every_policy_misses_as_often_as_the_table_says() {
     for row in rows() {
         let (requests, objects) = traces.of(&row);
         let size = row.size;
-        // In bytes, the number of objects is no limit, nor is that of ghosts, which is a share of it.
+        // In bytes, the number of objects is not a limit, nor is that of ghosts, which is a share of it.
         let objects_max = if row.unit == "objects" { size as u32 } else { 2 * objects };
         let misses = match row.policy {
             "fifo" => run(&row, requests, Fifo::new(size, objects_max)),

@@ -68,7 +68,7 @@ impl Traces {
             keys.dedup();
             (requests, keys.len() as u32)
         });
-        // In bytes, the number of objects is no limit.
+        // In bytes, the number of objects is not a limit.
         let objects_max = if row.unit == "objects" { row.size as u32 } else { 2 * *objects };
         (requests, objects_max)
     }

@@ -36,7 +36,7 @@ pub(super) fn receive_batch(
         parts.push(libc::iovec { iov_base: space.as_mut_ptr().cast::<c_void>(), iov_len: space.len() });
         control.push([0; CONTROL_WORDS]);
     }
-    // The lists are full and do not move any more.
+    // The lists are full and do not move any longer.
     for (part, control) in parts.iter_mut().zip(control.iter_mut()) {
         // SAFETY: plain data, of which zeros are valid (pointers are null, lengths 0); it may have private padding members.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };

@@ -160,7 +160,7 @@ impl L0 {
     /// wanted, 1 to [`SHARDS_MAX`].
     ///
     /// # Errors
-    /// [`SteeringError`], for example if the kernel has no tcx (before Linux 6.6), or `control` is no BPF array. Then nothing is left behind.
+    /// [`SteeringError`], for example if the kernel has no tcx (before Linux 6.6), or `control` is not a BPF array. Then nothing is left behind.
     pub fn attach_egress(
         interface: &str,
         control: BorrowedFd<'_>,

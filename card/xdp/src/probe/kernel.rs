@@ -128,7 +128,7 @@ pub(super) fn sent(interface: &str) -> io::Result<[u64; 2]> {
     numbers.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{interface} is gone")))
 }
 
-/// The interfaces that a bond is made of; none if it is no bond.
+/// The interfaces that a bond is made of; none if it is not a bond.
 pub(super) fn slaves_of(interface: &str) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/thread-self/net/bonding/{interface}")).unwrap_or_default();
     text.lines().filter_map(|line| line.strip_prefix("Slave Interface: ")).map(str::to_owned).collect()

@@ -166,7 +166,7 @@ fn nothing_is_left_of_a_supervisor_that_is_killed() {
         let next = attach(&scene.card, INLINE, INLINE).unwrap();
         scene.card.run(move || drop(next));
     }
-    // Nobody redirects any more.
+    // Nobody redirects any longer.
     arrived(&mut server);
     send(&mut client, &cases(false)[0].frame);
     std::thread::sleep(Duration::from_millis(20));

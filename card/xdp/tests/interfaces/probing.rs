@@ -105,7 +105,7 @@ fn what_passes_is_lost() {
     assert!(matches!(&found, Err(ProbeError::Cut { to, .. }) if to == "host"), "{found:?}");
 }
 
-/// A lack of carrier, or of anybody who answers, is no failure.
+/// A lack of carrier, or of anybody who answers, is not a failure.
 #[test]
 fn a_network_that_is_silent_or_gone() {
     let Some(scene) = scene() else { return };

@@ -67,7 +67,7 @@ struct Served {
     responder: Responder,
     /// The client has closed.
     is_read_out: bool,
-    /// Nothing is sent any more.
+    /// Nothing is sent any longer.
     is_shut: bool,
 }
 

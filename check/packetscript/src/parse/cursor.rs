@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
             "" | "s" => 1_000_000_000,
             "ms" => 1_000_000,
             "us" => 1_000,
-            _ => return Err(format!("`{unit}` is no unit of time: s, ms or us")),
+            _ => return Err(format!("`{unit}` is not a unit of time: s, ms or us")),
         };
         decimal(digits, scale_ns)
             .filter(|ns| *ns <= 86_400_000_000_000)

@@ -46,7 +46,7 @@ pub(super) fn read(line: &str) -> Result<(When, Option<Event>), Reason> {
             }
             word => {
                 return Err(format!(
-                    "`{word}` is no event: < to send, > to expect, may >, may any >, no packet for, any order {{, server, flood"
+                    "`{word}` is not an event: < to send, > to expect, may >, may any >, no packet for, any order {{, server, flood"
                 ));
             }
         }

@@ -45,7 +45,9 @@ fn one(cursor: &mut Cursor<'_>) -> Result<OptionSpec, Reason> {
             let kind = cursor.number("an option's kind")?;
             OptionSpec::Other { kind, data: hex(cursor.word())? }
         }
-        word => return Err(format!("`{word}` is no option: mss, wscale, sackOK, sack, TS, nop, eol, option or ...")),
+        word => {
+            return Err(format!("`{word}` is not an option: mss, wscale, sackOK, sack, TS, nop, eol, option or ..."));
+        }
     })
 }
 

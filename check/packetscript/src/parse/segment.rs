@@ -75,7 +75,7 @@ fn codepoint(name: &str) -> Result<Ecn, Reason> {
     [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce]
         .into_iter()
         .find(|ecn| ecn.name() == name)
-        .ok_or_else(|| format!("`{name}` is no ECN codepoint: noecn, ect0, ect1 or ce"))
+        .ok_or_else(|| format!("`{name}` is not an ECN codepoint: noecn, ect0, ect1 or ce"))
 }
 
 fn flags(word: &str) -> Result<Option<FlagSpec>, Reason> {
@@ -88,7 +88,7 @@ fn flags(word: &str) -> Result<Option<FlagSpec>, Reason> {
     let mut bits = 0;
     for letter in word.chars() {
         let bit = FLAG_LETTERS.iter().position(|known| *known == letter);
-        bits |= 1 << bit.ok_or_else(|| format!("`{letter}` in `{word}` is no flag: S F R P . U E W"))?;
+        bits |= 1 << bit.ok_or_else(|| format!("`{letter}` in `{word}` is not a flag: S F R P . U E W"))?;
     }
     Ok(Some(FlagSpec { bits }))
 }

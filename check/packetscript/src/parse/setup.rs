@@ -27,7 +27,7 @@ pub(super) fn read(setup: &mut Setup, line: &str) -> Result<bool, Reason> {
                 setup.card.passes_handshake = match cursor.word() {
                     "card" => false,
                     "pass-through" => true,
-                    word => return Err(format!("`{word}` is no handshake: card or pass-through")),
+                    word => return Err(format!("`{word}` is not a handshake: card or pass-through")),
                 }
             }
             "misses" => setup.card.misses = true,
@@ -77,7 +77,7 @@ fn path(cursor: &mut Cursor<'_>) -> Result<String, Reason> {
     if path.starts_with('/') && path.len() <= 32 && path.chars().all(plain) && !path.contains("..") {
         Ok(path.to_owned())
     } else {
-        Err(format!("`{path}` is no path: /, letters, digits, - _ and ., 32 at most"))
+        Err(format!("`{path}` is not a path: /, letters, digits, - _ and ., 32 at most"))
     }
 }
 
@@ -87,7 +87,7 @@ fn requests(cursor: &mut Cursor<'_>) -> Result<Vec<Request>, Reason> {
         let method = match cursor.word() {
             "GET" => Method::Get,
             "POST" => Method::Post,
-            word => return Err(format!("`{word}` is no method here: GET or POST")),
+            word => return Err(format!("`{word}` is not a method here: GET or POST")),
         };
         let path = path(cursor)?;
         cursor.expect("in")?;
@@ -120,7 +120,7 @@ fn linux(setup: &mut Setup, cursor: &mut Cursor<'_>) -> Result<(), Reason> {
             let name = cursor.word();
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
             if name.is_empty() || !name.chars().all(plain) {
-                return Err(format!("`{name}` is no name below net.ipv4"));
+                return Err(format!("`{name}` is not a name below net.ipv4"));
             }
             let value = cursor.take_while(|c| c.is_ascii_digit() || c == '-' || c == ' ').trim();
             if value.is_empty() {

@@ -13,7 +13,7 @@ const FIELDS_MAX: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Wrong {
     /// No head of HTTP, or an endless one.
-    #[error("what came is no head of HTTP")]
+    #[error("what came is not a head of HTTP")]
     Head,
     /// Another status than 200.
     #[error("a reply has status {0}")]
@@ -39,7 +39,7 @@ impl ReplyReader {
     /// Takes bytes of a reply whose body must have `body_bytes`. True: it is whole.
     ///
     /// # Errors
-    /// [`Wrong`]; then the connection is of no use any more.
+    /// [`Wrong`]; then the connection is of no use any longer.
     pub(super) fn take(&mut self, bytes: &[u8], body_bytes: u64) -> Result<bool, Wrong> {
         let (left, body) = match self.body_left {
             Some(left) => (left, bytes),

@@ -51,7 +51,7 @@ pub struct Setting {
     pub load_before: f64,
     /// Whether that was too much for figures that mean something.
     pub busy: bool,
-    /// Measurements that were made again, since too many requests were no hits.
+    /// Measurements that were made again, since too many requests were not hits.
     pub repeated: u32,
 }
 
@@ -287,7 +287,7 @@ impl Report {
         }
         if setting.repeated > 0 {
             let _ =
-                writeln!(text, "{} measurements were made again, since the card had too few hits.", setting.repeated);
+                writeln!(text, "{} measurements were made again, because the card had too few hits.", setting.repeated);
         }
         for sample in self.samples.iter().filter(|sample| sample.hits.is_some_and(|hits| hits < HITS_MIN)) {
             let (subject, object, load) = (sample.subject.label(), size_label(sample.bytes), sample.load.label());

@@ -53,7 +53,7 @@ impl Site {
         &self.logs
     }
 
-    /// The last line that nginx wrote into its log, for messages: it knows why a reply was no success.
+    /// The last line that nginx wrote into its log, for messages: it knows why a reply was not a success.
     pub(super) fn last_words(&self) -> Option<String> {
         let log = std::fs::read(self.folder().join("log/nginx.log")).ok()?;
         String::from_utf8_lossy(&log).lines().next_back().map(str::to_owned)

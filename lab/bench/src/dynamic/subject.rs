@@ -137,7 +137,7 @@ pub(super) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Databases shall have no clients any more.
+        // Databases shall have no clients any longer.
         while self.processes.pop().is_some() {}
     }
 }
@@ -179,7 +179,7 @@ impl Running {
 
     fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
-        let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
+        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
         argv.extend(["run", "--json", "--name", &name, "--recheck", "1s"].map(str::to_owned));
         argv.push(format!("--config={}", site.configuration().display()));
         for program in site.with() {

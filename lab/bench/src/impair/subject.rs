@@ -114,7 +114,7 @@ impl Running {
     ) -> Result<Self> {
         let name = format!("impair-{}-{subject:?}", std::process::id()).to_lowercase();
         let handshake = if subject == Subject::Card { "card" } else { "pass-through" };
-        let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
+        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
         argv.extend(["run", "--json", "--name", &name, "--handshake", handshake, "--"].map(str::to_owned));
         argv.extend(site.nginx(&format!("{subject:?}").to_lowercase())?);
         let log = site.folder().join(format!("{name}.log"));

@@ -40,7 +40,7 @@ impl Fetched {
 /// Fetches a file of so many bytes from `port`. The time runs from the request, so that what the client's own timers do in the handshake is not in it.
 ///
 /// # Errors
-/// No connection, or a reply that is no success.
+/// No connection, or a reply that is not a success.
 pub(super) fn fetch(client: &Namespace, server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Result<Fetched> {
     client.lend(move || {
         bind_to(CLIENT_CPU)?;
@@ -118,7 +118,7 @@ fn fetch_here(server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Res
         if body_at.is_none() {
             body_at = received.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4);
             ensure!(body_at.is_some() || received.len() < HEAD_BYTES_MAX, "no end of the reply's head");
-            ensure!(received.len() < 12 || &received[9..12] == b"200", "the reply is no success");
+            ensure!(received.len() < 12 || &received[9..12] == b"200", "the reply is not a success");
         }
     }
     let time = begun.elapsed();

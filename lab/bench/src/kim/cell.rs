@@ -90,14 +90,14 @@ pub(super) fn measure(
     });
     let name = format!("kim-{}", std::process::id());
     let (cards, memory) = (setup.cards.to_string(), setup.memory_bytes.to_string());
-    let program = nicache.to_str().context("the path of this program is no text")?;
+    let program = nicache.to_str().context("the path of this program is not valid UTF-8")?;
     let mut argv = vec![program, "serve", "--json", "--name", &name, "--cards", &cards, "--memory", &memory];
     argv.extend(["--page-cache", PAGE_CACHE]);
     if setup.is_modelled {
         // The paper's cards do not cut packets.
         argv.extend(["--bus", MODEL, "--segmentation", "host"]);
     }
-    argv.push(site.to_str().context("the folder's path is no text")?);
+    argv.push(site.to_str().context("the folder's path is not valid UTF-8")?);
     let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
     let log = site.with_file_name("nicache.log");
     let mut process = Process::start(&client, SERVER_CPU, Enclosure::None, &argv, &log)?;

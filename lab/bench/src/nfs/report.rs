@@ -196,7 +196,7 @@ impl Report {
 /// # Errors
 /// It is not there, or none.
 pub fn read_report(path: &Path) -> Result<Report> {
-    serde_json::from_slice(&std::fs::read(path)?).context("this is no result of bench nfs")
+    serde_json::from_slice(&std::fs::read(path)?).context("this is not a result of bench nfs")
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub struct CaseReport {
     pub workers: u32,
     /// Requests that were answered.
     pub answered: usize,
-    /// Those of them that were no success; they count nowhere else.
+    /// Those of them that were not successes; they count nowhere else.
     pub failed: usize,
     /// Those whose execution was known; the others got the union.
     pub identified: usize,
@@ -106,7 +106,7 @@ impl Point {
 /// It is not there, or none.
 pub fn read_report(path: &Path) -> Result<Report> {
     let text = std::fs::read_to_string(path)?;
-    serde_json::from_str(&text).context("this is no result of bench sets")
+    serde_json::from_str(&text).context("this is not a result of bench sets")
 }
 
 impl Setting {

@@ -91,7 +91,7 @@ impl Generator {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Ends the attack: nothing is sent or answered any more. What was counted.
+    /// Ends the attack: nothing is sent or answered any longer. What was counted.
     ///
     /// # Errors
     /// The interface was gone before.

@@ -48,7 +48,7 @@ impl Ground {
     pub(super) fn start(site: &Site, nicache: &FilePath, options: &[String], cpu: usize) -> Result<(Self, Wire)> {
         let (client, middle) = (Namespace::create()?, Namespace::create()?);
         let name = format!("siege-{}", std::process::id());
-        let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
+        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
         argv.extend(["run", "--json", "--name", &name].map(str::to_owned));
         argv.extend(options.iter().cloned());
         argv.push("--".to_owned());

@@ -166,5 +166,5 @@ impl Report {
 /// It cannot be read, or is none.
 pub fn read_report(path: &Path) -> Result<Report> {
     let text = std::fs::read_to_string(path)?;
-    serde_json::from_str(&text).context("it is no result of bench sim")
+    serde_json::from_str(&text).context("it is not a result of bench sim")
 }

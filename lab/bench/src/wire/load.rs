@@ -59,7 +59,7 @@ impl Totals {
             self.write,
             self.timeout
         );
-        ensure!(self.status == 0, "{} replies were no success", self.status);
+        ensure!(self.status == 0, "{} replies were not successful", self.status);
         ensure!(self.requests > 0, "not one request was answered");
         ensure!(
             self.bytes >= self.requests * body_bytes,
@@ -155,7 +155,11 @@ fn read_reply(stream: &mut impl Read) -> Result<(String, Vec<u8>)> {
         }
         ensure!(!head.is_empty() || bytes.len() <= HEAD_BYTES_MAX, "a reply head without end");
     }
-    ensure!(head.starts_with("HTTP/1.1 200 "), "the reply is no success: {}", head.lines().next().unwrap_or_default());
+    ensure!(
+        head.starts_with("HTTP/1.1 200 "),
+        "the reply is not a success: {}",
+        head.lines().next().unwrap_or_default()
+    );
     let body = bytes.split_off(wanted - content_length(&head).unwrap_or(0));
     Ok((head, body))
 }

@@ -214,7 +214,7 @@ impl Report {
         if setting.repeated > 0 {
             let _ = writeln!(
                 text,
-                "{} measurements were made again, since the card did not answer all requests.",
+                "{} measurements were made again, because the card did not answer all requests.",
                 setting.repeated
             );
         }

@@ -234,7 +234,7 @@ impl Running {
 
     fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
-        let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
+        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
         argv.extend(["run", "--json", "--name", &name].map(str::to_owned));
         argv.extend(subject.card_options().into_iter().map(str::to_owned));
         if subject != Subject::CardHitL0 && subject != Subject::CardHitVeth {
@@ -273,7 +273,7 @@ impl Running {
 
     fn start_floor(client: Namespace, object: &Object, site: &Site, cpus: Cpus) -> Result<Self> {
         let own = std::env::current_exe().context("cannot find this program's own file")?;
-        let mut argv = vec![own.to_str().context("the path of this program is no text")?.to_owned()];
+        let mut argv = vec![own.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
         argv.extend(["bench", "floor", &object.bytes.to_string()].map(str::to_owned));
         let mut process = Process::start(&client, cpus, Enclosure::None, &argv, &site.folder().join("floor.log"))?;
         if first_line(&mut process).is_none() {
@@ -290,7 +290,7 @@ impl Running {
 
     fn start_serve(client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
-        let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
+        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
         argv.extend(["serve", "--json", "--name", &name].map(str::to_owned));
         argv.push(site.files().display().to_string());
         let mut process = Process::start(&client, cpus, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
@@ -434,7 +434,7 @@ impl Running {
         Ok(Some(serde_json::from_str(&text)?))
     }
 
-    /// What the card says about requests that were no hits.
+    /// What the card says about requests that were not hits.
     fn reasons(&self) -> String {
         let Ok(Some(status)) = self.status() else { return "nothing known".to_owned() };
         let counters = status["counters"].as_object().cloned().unwrap_or_default();

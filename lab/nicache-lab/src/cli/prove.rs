@@ -105,7 +105,7 @@ pub(crate) struct ProveArgs {
     /// A reply that takes longer is a violation
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub timeout: Milliseconds,
-    /// Status besides 200 that is no violation. Repeatable
+    /// Status besides 200 that is not a violation. Repeatable
     #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(100..=599))]
     pub allow_status: Vec<u16>,
     /// Version of the first edit [default: one more than the pages show]

@@ -29,7 +29,7 @@ const NOTHING_PROVEN: u8 = 2;
 /// Growth of the card's counters, by name.
 type Grown = BTreeMap<String, u64>;
 
-/// Reads while commands edit, and prints what came of it. A run that could not be is no proof either.
+/// Reads while commands edit, and prints what came of it. A run that could not be is not proof either.
 pub(super) fn execute(arguments: &ProveArgs) -> ExitCode {
     run(arguments).unwrap_or_else(|error| {
         logs::clear_live_line();
@@ -289,7 +289,7 @@ fn pages(arguments: &ProveArgs) -> Result<Vec<Page>> {
     let mut pages: Vec<Page> = Vec::new();
     for target in &arguments.pages {
         if !target.starts_with('/') || target.contains(|other: char| other.is_ascii_whitespace() || other == '#') {
-            bail!("pages: `{target}` is no path that begins with / and that a client would request");
+            bail!("pages: `{target}` is not a path that begins with / and that a client would request");
         }
         if pages.iter().any(|page| page.target == *target) {
             bail!("pages: {target} is given twice");

@@ -40,7 +40,7 @@ pub(crate) struct WorkloadOptions {
     #[arg(long, value_name = "ROOM", default_value = "bytes", help_heading = "Workload")]
     pub room: RoomOption,
 
-    /// What a logged reply is: what was sent, so that a 304 is no object; or a request for the whole object, as where a log is replayed
+    /// What a logged reply is: what was sent, so that a 304 is not an object; or a request for the whole object, as where a log is replayed
     #[arg(long, value_enum, value_name = "KIND", default_value = "as-logged", help_heading = "Workload")]
     pub replies: RepliesOption,
 
@@ -197,7 +197,7 @@ impl FromStr for RoomOption {
 fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
     let share = number.map(|percent| percent / 100.0).filter(|share| (0.0..1.0).contains(share));
-    share.ok_or_else(|| format!("`{text}` is no part of a trace; write 10%"))
+    share.ok_or_else(|| format!("`{text}` is not a part of a trace; write 10%"))
 }
 
 /// See [`Unit`].

@@ -60,7 +60,7 @@ fn programs_are_no_traces() {
     let step = programs.len().div_ceil(40).max(1);
     for program in programs.iter().step_by(step).chain([&PathBuf::from("/bin/sh")]) {
         let error = fails_with("trace advise", Some(program.clone()));
-        assert!(error.contains("it is no trace: it is "), "{}: {error}", program.display());
+        assert!(error.contains("it is not a trace: it is "), "{}: {error}", program.display());
     }
     let folder = tempfile::tempdir().unwrap();
     let site = folder.path().join("site");

@@ -42,7 +42,7 @@ fn advice_is_a_sentence_that_a_card_can_follow() {
     let sentence = advice["sentences"][0].as_str().unwrap();
     assert!(sentence.contains(": a hit rate of ") && sentence.contains("the knee is at "), "{sentence}");
     let compared = advice["sentences"][1].as_str().unwrap();
-    assert!(compared.contains("Belady, which knows the future but is no bound here"), "{compared}");
+    assert!(compared.contains("Belady, which knows the future but is not a bound here"), "{compared}");
     assert!(compared.contains("of no policy can be above "), "{compared}");
     let size = advice["advice"]["size"].as_u64().unwrap();
     assert!(size.is_power_of_two() && advice["advice"]["knee"].as_u64().unwrap() <= size);

@@ -19,7 +19,7 @@ const OUT_BYTES: usize = 16 * 1024;
 /// What to do with the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Make a connection; the old one, if any, is of no use any more.
+    /// Make a connection; the old one, if any, is of no use any longer.
     Connect,
     /// Send [`Conversation::poll_bytes`].
     Send,
@@ -153,7 +153,7 @@ impl Conversation {
     /// Takes bytes that were received, and counts the replies that end in them.
     ///
     /// # Errors
-    /// [`Fault`]; the connection is of no use any more.
+    /// [`Fault`]; the connection is of no use any longer.
     pub(super) fn handle_received(
         &mut self,
         mut bytes: &[u8],

@@ -436,7 +436,7 @@ fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Why no session was begun any more.
+/// Why no session was begun any longer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begun {
     /// That is enough for one turn.

@@ -43,7 +43,7 @@ pub(super) enum Wrong {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum HeadError {
     /// No head of HTTP.
-    #[error("what came is no head of HTTP")]
+    #[error("what came is not a head of HTTP")]
     Syntax,
     /// A head longer than is read.
     #[error("a head has more than {HEAD_BYTES_MAX} bytes")]

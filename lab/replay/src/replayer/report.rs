@@ -21,7 +21,7 @@ pub(super) enum ErrorKind {
     Reset,
     /// Nothing came for too long.
     Timeout,
-    /// What came is no reply, or one without a length.
+    /// What came is not a reply, or one without a length.
     Head,
     /// Another status than 200.
     Status,
@@ -40,7 +40,7 @@ pub struct ErrorCounts {
     pub reset: u64,
     /// Nothing came for too long.
     pub timeout: u64,
-    /// What came is no reply, or one without a length.
+    /// What came is not a reply, or one without a length.
     pub head: u64,
     /// Another status than 200.
     pub status: u64,

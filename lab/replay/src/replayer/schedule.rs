@@ -33,7 +33,7 @@ pub(super) enum Next {
     },
     /// Nothing before this time.
     At(u64),
-    /// Nothing any more.
+    /// Nothing any longer.
     Over,
 }
 

@@ -30,7 +30,7 @@ fn server(trace: &Trace, fault: Fault) -> ServerAddress {
         for connection in listener.incoming() {
             let files = files.clone();
             std::thread::spawn(move || {
-                // A client that goes away is no failure of the test.
+                // A client that goes away is not a failure of the test.
                 let _ = serve(&mut connection?, &files, fault);
                 std::io::Result::Ok(())
             });

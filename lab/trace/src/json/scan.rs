@@ -8,7 +8,7 @@ use memchr::memchr2;
 /// Containers in containers that are walked over.
 const DEPTH_MAX: u32 = 64;
 
-/// Something that is no container.
+/// Something that is not a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scalar<'a> {
     /// What is between quotes, with its escapes.
@@ -154,7 +154,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next byte that is no space.
+    /// The next byte that is not space.
     fn peek(&mut self) -> Option<u8> {
         loop {
             let byte = *self.bytes.get(self.at)?;

@@ -253,7 +253,7 @@ impl Forwarder {
         note.and_then(|note| note.switched).map_or_else(Splice::default, |switched| switched.splice)
     }
 
-    /// Sends what may be sent of the first bytes. When all are acknowledged, nothing is kept any more.
+    /// Sends what may be sent of the first bytes. When all are acknowledged, nothing is kept any longer.
     fn drain(&mut self, place: u32, now: Time) {
         let splice = self.splice_of(place);
         loop {

@@ -34,7 +34,7 @@ pub enum Gone {
     Evicted,
     /// Its file has changed.
     Outdated,
-    /// Nobody will want it any more.
+    /// Nobody will want it any longer.
     Used,
 }
 

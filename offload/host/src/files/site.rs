@@ -104,7 +104,7 @@ nicache_counters::counters! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct SiteCounters {
         remembered as "paths_remembered": "Paths that were known.",
-        compared as "paths_compared": "Paths that were known, and compared since something had changed.",
+        compared as "paths_compared": "Paths that were known, and compared because something had changed.",
         looked_up as "paths_looked_up": "Paths that were looked up in the file system.",
         changed as "files_changed": "Files that had changed.",
         not_kept as "files_not_kept": "Files that are read for each reply.",

@@ -159,7 +159,7 @@ impl Output {
         }
     }
 
-    /// Nothing of it is sent any more. Buffers are handed out.
+    /// Nothing of it is sent any longer. Buffers are handed out.
     pub(super) fn clear(&mut self, pages: &mut PageCache, mut free: impl FnMut(&mut PageCache, Mbuf)) {
         for item in self.items.drain(..) {
             match item {

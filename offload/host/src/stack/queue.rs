@@ -62,7 +62,7 @@ impl SendQueue {
         len - left
     }
 
-    /// Everything before `una` is acknowledged: hands out the buffers that nobody needs any more.
+    /// Everything before `una` is acknowledged: hands out the buffers that nobody needs any longer.
     pub fn release(&mut self, una: Seq, mut free: impl FnMut(Mbuf)) {
         while let Some(first) = self.buffers.front()
             && (self.start + first.len()).le(una)

@@ -229,7 +229,7 @@ impl Client {
     /// The next reply of a conversation, if it is there as a whole.
     ///
     /// # Panics
-    /// If it is no reply.
+    /// If it is not a reply.
     pub(crate) fn next_reply(&mut self, id: ConversationId) -> Option<Reply> {
         let conversation = &mut self.conversations[id.0];
         let bytes = &conversation.received[conversation.parsed..];

@@ -34,7 +34,7 @@ use sampler::Sampler;
 pub enum AdminError {
     /// It would be open to others.
     #[error(
-        "{0} is no loopback address, and whoever reaches it sees everything without a password: use 127.0.0.1 (and a tunnel or a proxy that \
+        "{0} is not a loopback address, and whoever reaches it sees everything without a password: use 127.0.0.1 (and a tunnel or a proxy that \
          asks for one), or add --admin-anyone if that is meant"
     )]
     NotLoopback(SocketAddr),

@@ -199,7 +199,7 @@ impl Prepared {
         self.card.adopt(ledger.take().into_iter(), monotonic());
         self.card.keep_ledger(Box::new(ledger));
         let failed = |error| {
-            tracing::error!("the card cannot forward frames any more: {error}");
+            tracing::error!("the card can no longer forward frames: {error}");
             std::process::exit(1);
         };
         Shard::start(self.number, self.card, self.steering, self.rechecker, sign, self.waker, failed)

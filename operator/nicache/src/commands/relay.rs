@@ -100,7 +100,7 @@ fn client(arguments: &RelayArgs) -> Result<Vec<String>> {
     if let Some(command) = &arguments.client {
         return match shlex::split(command) {
             Some(words) if !words.is_empty() => Ok(words),
-            _ => bail!("client: `{command}` is no command"),
+            _ => bail!("client: `{command}` is not a command"),
         };
     }
     let (host, port) = (arguments.database.ip().to_string(), arguments.database.port().to_string());

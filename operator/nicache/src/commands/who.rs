@@ -43,7 +43,7 @@ fn source(text: &str) -> Result<String> {
         return Ok(text.to_owned());
     }
     let path = std::path::absolute(text).with_context(|| format!("`{text}`"))?;
-    path.into_os_string().into_string().ok().with_context(|| format!("`{text}` is no UTF-8"))
+    path.into_os_string().into_string().ok().with_context(|| format!("`{text}` is not valid UTF-8"))
 }
 
 #[cfg(test)]

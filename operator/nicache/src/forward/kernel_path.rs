@@ -20,7 +20,7 @@ pub(super) enum KernelPath {
 }
 
 impl KernelPath {
-    /// As the arguments say. A kernel that has none is no error: the card forwards everything then.
+    /// As the arguments say. A kernel that has none is not an error: the card forwards everything then.
     pub(super) fn start(arguments: &ForwardArgs, plan: &Plan, place: &Place) -> Self {
         let default = if arguments.demo { FastPathArg::Off } else { FastPathArg::Auto };
         if arguments.fast_path.unwrap_or(default) == FastPathArg::Off {

@@ -33,7 +33,7 @@ impl FromStr for Span {
         let value = units.into_iter().find_map(parse).filter(|value| (100..=SPAN_MAX).contains(value));
         value
             .map(|ms| Self(Duration::from_millis(ms)))
-            .ok_or_else(|| format!("`{text}` is no time between 100ms and 24h; write 500ms, 90s, 2m or 2h"))
+            .ok_or_else(|| format!("`{text}` is not a time between 100ms and 24h; write 500ms, 90s, 2m or 2h"))
     }
 }
 

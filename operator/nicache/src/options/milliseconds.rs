@@ -24,7 +24,7 @@ impl FromStr for Milliseconds {
         value
             .filter(|&value| value <= 3_600_000)
             .map(Milliseconds)
-            .ok_or_else(|| format!("`{text}` is no time of up to an hour; write 0, 500ms, 1s or 2m"))
+            .ok_or_else(|| format!("`{text}` is not a time of up to an hour; write 0, 500ms, 1s or 2m"))
     }
 }
 

@@ -24,7 +24,7 @@ impl FromStr for Network {
             (prefix <= most && !address.is_unspecified()).then_some(Self { address, prefix })
         };
         parse().ok_or_else(|| {
-            format!("`{text}` is no address with a prefix; write for example 192.0.2.10/24 or 2001:db8::10/64")
+            format!("`{text}` is not an address with a prefix; write for example 192.0.2.10/24 or 2001:db8::10/64")
         })
     }
 }
@@ -103,7 +103,7 @@ impl FromStr for Subnet {
             Some(network) if u32::from(network) & 3 == 0 && !network.is_loopback() && !network.is_multicast() => {
                 Ok(Self { network })
             }
-            _ => Err(format!("`{text}` is no /30 network; write for example 10.77.0.0/30")),
+            _ => Err(format!("`{text}` is not a /30 network; write for example 10.77.0.0/30")),
         }
     }
 }

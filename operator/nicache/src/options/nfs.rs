@@ -133,7 +133,7 @@ pub(crate) struct NfsOptions {
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub admin: Option<AdminAddress>,
 
-    /// Let --admin be at an address that is no loopback one: whoever reaches it sees how the server is run
+    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the server is run
     #[arg(long, requires = "admin")]
     pub admin_anyone: bool,
 

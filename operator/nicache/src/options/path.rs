@@ -126,7 +126,7 @@ impl PathOptions {
         }
         for header in &self.mask_headers {
             if !is_token(header) || header.contains('*') {
-                bail!("path `{name}`: mask-headers: `{header}` is no name of a header");
+                bail!("path `{name}`: mask-headers: `{header}` is not a name of a header");
             }
             if NEVER_MASKED.iter().any(|never| header.eq_ignore_ascii_case(never)) {
                 bail!(
@@ -136,7 +136,7 @@ impl PathOptions {
         }
         for cookie in &self.drop_set_cookie {
             if cookie.starts_with('@') {
-                bail!("path `{name}`: drop-set-cookie: `{cookie}` is no name of a cookie");
+                bail!("path `{name}`: drop-set-cookie: `{cookie}` is not a name of a cookie");
             }
         }
         for (key, names) in [("drop-set-cookie", &self.drop_set_cookie), ("ignore-cookie", &self.ignore_cookie)] {
@@ -198,7 +198,7 @@ pub(super) fn check_cookie(cookie: &str) -> std::result::Result<(), String> {
     if is_token(stem) && !stem.contains('*') {
         return Ok(());
     }
-    Err(format!("`{cookie}` is no name of a cookie, nor the beginning of one with a final `*`"))
+    Err(format!("`{cookie}` is not a name of a cookie, nor the beginning of one with a final `*`"))
 }
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ impl RunOptions {
             bail!("admin-anyone: says who may look at --admin, which is not there");
         }
         if plan.http_ports.contains(&0) || plan.share.contains(&0) {
-            bail!("http-port, share: 0 is no port");
+            bail!("http-port, share: 0 is not a port");
         }
         if !(1..=CARDS_MAX).contains(&plan.cards) {
             bail!("cards: between 1 and {CARDS_MAX}");
@@ -255,7 +255,7 @@ impl RunOptions {
         let mut keys = KeyConfig::new([0; 16]);
         for header in &plan.vary {
             let separated = keys.separate_by(header).ok();
-            keys = separated.with_context(|| format!("vary: `{header}` is no name of a header, or one too many"))?;
+            keys = separated.with_context(|| format!("vary: `{header}` is not a name of a header, or one too many"))?;
         }
         for header in &plan.ignore_headers {
             let stem = header.strip_suffix('*').unwrap_or(header);
@@ -268,7 +268,7 @@ impl RunOptions {
         }
         if let Some(odd) = plan.session_files.iter().find(|file| !is_session_pattern(file)) {
             bail!(
-                "session-files: `{}` is no absolute path, nor the beginning of file names in a folder with a final `*`",
+                "session-files: `{}` is not an absolute path, nor the beginning of file names in a folder with a final `*`",
                 odd.display()
             );
         }

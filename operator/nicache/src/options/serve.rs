@@ -67,7 +67,7 @@ pub(crate) struct ServeOptions {
     pub list: bool,
 
     /// Serve something live: a FIFO, whose bytes go to all viewers of /NAME (by default that of the FIFO) as they come, or a playlist of
-    /// the folder (FILE.m3u8), whose segments leave the card's memory when it names them no more. Repeatable
+    /// the folder (FILE.m3u8), whose segments leave the card's memory when it no longer names them. Repeatable
     #[arg(long, value_name = "[/NAME=]FILE")]
     pub live: Vec<LiveOption>,
 
@@ -84,7 +84,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub admin: Option<AdminAddress>,
 
-    /// Let --admin be at an address that is no loopback one: whoever reaches it sees how the server is run
+    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the server is run
     #[arg(long, requires = "admin")]
     pub admin_anyone: bool,
 

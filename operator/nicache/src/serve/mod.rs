@@ -76,7 +76,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     let root = std::path::absolute(&options.root)?;
     match std::fs::metadata(&root) {
         Ok(found) if found.is_dir() => {}
-        Ok(_) => bail!("{} is no folder: name the folder whose files are to be served", root.display()),
+        Ok(_) => bail!("{} is not a folder: name the folder whose files are to be served", root.display()),
         Err(error) => bail!("{}: {error}", root.display()),
     }
     let signals = Signals::catch()?;

@@ -105,7 +105,9 @@ impl Name {
         let _setting_up = Lock::wait(folder.join("setup.lock"))?;
         remove_leftovers(&folder);
         let names: Vec<String> = match name {
-            Some(name) if name.contains('/') || name.is_empty() => bail!("`{name}` is no name: choose one without /"),
+            Some(name) if name.contains('/') || name.is_empty() => {
+                bail!("`{name}` is not a name: choose one without /")
+            }
             Some(name) => vec![name.to_owned()],
             None => (0..INSTANCES_MAX).map(|number| format!("{family}{number}")).collect(),
         };

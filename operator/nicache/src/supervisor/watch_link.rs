@@ -43,7 +43,7 @@ impl Watching {
 struct Link {
     /// `None`: nobody answers.
     socket: Option<OwnedFd>,
-    /// An answer that came too late is still to come, or there: it is nobody's any more.
+    /// An answer that came too late is still to come, or there: it is nobody's any longer.
     is_late: bool,
 }
 

@@ -291,7 +291,7 @@ mod tests {
         assert!(model.change.is_none() && model.past.is_empty());
         model.handle_sample(Ok(sample(3000, 500)));
         assert_eq!(model.change.as_ref().map(|change| change.hits_per_s), Some(200.0));
-        // The same one again is no interval of no time.
+        // The same one again is not an interval of no time.
         model.handle_sample(Ok(sample(3000, 500)));
         assert_eq!((model.past.len(), model.change.as_ref().unwrap().seconds), (1, 2.0));
         model.handle_sample(Ok(Sample { pid: 2, ..sample(5000, 7) }));

@@ -1,4 +1,4 @@
-//! Requests at the same time: what one of them reads is no reason to void the page of another, if it is certain whose it is.
+//! Requests at the same time: what one of them reads is not a reason to void the page of another, if it is certain whose it is.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -51,7 +51,7 @@ pub(crate) fn changes_of_rows_of(mut stage: Stage) {
     cases.run("update by the shell", || {
         let url = table(&stage, "plain", "");
         stage.change(&url, "new", || drop(stage.sql("UPDATE plain SET text = 'new' WHERE id = 1")));
-        // Another row is no reason to lose the page for good.
+        // Another row is not a reason to lose the page for good.
         stage.sql("UPDATE plain SET text = 'another' WHERE id = 2");
         stage.warm(&url);
     });

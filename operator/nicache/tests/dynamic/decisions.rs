@@ -112,7 +112,7 @@ fn files_that_something_else_decides_about() {
     cases.end(&mut stage);
 }
 
-/// What clients of another port get is no question that the server asks, and nothing that decides for others.
+/// What clients of another port get is not a question that the server asks, and nothing that decides for others.
 #[test]
 fn clients_of_another_service() {
     let setup = Setup { nginx: "listen 8081; listen [::]:8081;", ..Setup::default() };

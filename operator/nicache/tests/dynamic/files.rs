@@ -201,7 +201,7 @@ fn what_stays_open(stage: &Stage, cases: &mut Cases) {
             unsafe { std::ptr::copy_nonoverlapping(letters.as_ptr(), at, 3) };
             stage.expect(&url, std::str::from_utf8(letters).unwrap());
         }
-        // SAFETY: the whole mapping, not used any more.
+        // SAFETY: the whole mapping, not used any longer.
         unsafe { munmap(at.cast(), 4096) }.unwrap();
         stage.change(&url, "new", || stage.write("data/mapped", "new"));
     });

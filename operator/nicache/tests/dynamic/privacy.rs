@@ -134,7 +134,7 @@ pub(crate) fn visitors_of(setup: &Setup) {
     cases.end(&mut stage);
 }
 
-/// One visitor's session is no reason to keep no page for the others.
+/// One visitor's session is not a reason to keep no page for the others.
 #[test]
 fn a_session_beside_other_pages() {
     let mut stage = stage();

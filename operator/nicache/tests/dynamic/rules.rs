@@ -269,7 +269,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length, and nothing refers to it any more.
+        // SAFETY: the mapping was made with this length, and nothing refers to it any longer.
         let _ = unsafe { rustix::mm::munmap(self.0.cast(), DIGITS) };
     }
 }

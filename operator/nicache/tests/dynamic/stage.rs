@@ -62,7 +62,7 @@ pub(crate) struct Setup {
     pub tls: bool,
     /// The database is started again when it ends.
     pub respawn: bool,
-    /// The database is no program of the run, and there before it.
+    /// The database is not a program of the run, and there before it.
     pub outside: bool,
     /// So is PHP-FPM.
     pub php_outside: bool,

@@ -147,7 +147,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the whole mapping, not used any more.
+        // SAFETY: the whole mapping, not used any longer.
         unsafe { rustix::mm::munmap(self.0.cast(), 4096) }.unwrap();
     }
 }
@@ -222,7 +222,7 @@ fn mistakes_are_explained() {
     std::fs::write(&file, "").unwrap();
     for (arguments, phrase) in [
         (vec!["/no/such/folder"], "/no/such/folder"),
-        (vec![file.to_str().unwrap()], "is no folder"),
+        (vec![file.to_str().unwrap()], "is not a folder"),
         (vec![root, "--bus", "isa"], "pcie-gen4-x8"),
         (vec![root, "--live", file.to_str().unwrap()], "mkfifo"),
         (vec![root, "--live", "/var/tmp/other.m3u8"], "lies in the folder"),

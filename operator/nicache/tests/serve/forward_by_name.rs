@@ -171,7 +171,7 @@ fn names_lead_to_their_servers() {
     ] {
         assert_eq!(who(url), format!("{server} 198.51.100.2"), "{url}");
     }
-    // A name that nobody has, and something that is no TLS.
+    // A name that nobody has, and something that is not TLS.
     let unknown = stage.curl("https://nobody.example/who", &[]);
     assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("reset"), "{unknown:?}");
     let is_reset = stage.client.run(|| {

@@ -238,7 +238,7 @@ fn nothing_outside_of_the_folder() {
     for path in ["/inside", "/out-and-in", "/absolute-inside/file", "/sub/deep/../file", "/./sub//file"] {
         assert_eq!(client.get(path, "").body, b"public", "{path}");
     }
-    // What was public and is not any more.
+    // What was public and is not any longer.
     std::fs::set_permissions(root.join("sub/file"), PermissionsExt::from_mode(0o640)).unwrap();
     assert_eq!(client.get("/inside", "").status, 403);
     std::fs::set_permissions(root.join("sub/file"), PermissionsExt::from_mode(0o644)).unwrap();

@@ -37,7 +37,7 @@ pub struct FillRequest<'a> {
     pub last_modified: Option<u64>,
     /// Does the head look like one of a server of files?
     pub may_be_static: bool,
-    /// Are replies that are no file wanted?
+    /// Are replies that are not a file wanted?
     pub may_be_dynamic: bool,
     /// An earlier reply to the same request, and its stamp: have its sources changed since?
     pub previous: Option<(RecordNumber, Stamp)>,

@@ -67,7 +67,7 @@ impl<'a> Question<'a> {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// The datagram is no question.
+    /// The datagram is not a question.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&kind) if kind == Kind::ReinstateRequest as u8 => {
@@ -82,7 +82,7 @@ impl Answer {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// The datagram is no answer.
+    /// The datagram is not an answer.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&kind) if kind == Kind::ReinstateVerdict as u8 => {

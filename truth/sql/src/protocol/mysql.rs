@@ -34,7 +34,7 @@ enum Phase {
     /// Its answers until the first command.
     Authentication,
     Commands,
-    /// Nothing is understood any more.
+    /// Nothing is understood any longer.
     Opaque(Reason),
     /// Bytes were missed; `answered` if the server has sent something since the last that was received.
     Lost {

@@ -171,7 +171,7 @@ impl Turns {
         if self.phase != Phase::Lost {
             self.client = packets;
         }
-        // A command whose header has come is not about the client any more.
+        // A command whose header has come is not about the client any longer.
         is_identity && self.phase == Phase::Authentication && !(self.client.in_packet && self.client.sequence == 0)
     }
 
@@ -423,7 +423,7 @@ mod tests {
         assert!(!turns.is_over());
         turns.handle_server(&packet(1, OK));
         assert!(turns.is_over());
-        // Progress is no error.
+        // Progress is not an error.
         turns.handle_client(&packet(0, b"\x03ALTER TABLE t ADD b INT"));
         turns.handle_server(&packet(1, b"\xff\xff\xff\x01"));
         assert!(!turns.is_over());

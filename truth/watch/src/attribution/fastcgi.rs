@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Begun,
     /// Its parameters are complete.
     Known(Request),
-    /// Two requests at once, or bytes that are no FastCGI. Nothing more comes of this stream.
+    /// Two requests at once, or bytes that are not FastCGI. Nothing more comes of this stream.
     Lost,
 }
 

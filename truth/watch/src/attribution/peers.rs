@@ -432,7 +432,7 @@ mod tests {
             assert!(peers.check(&event, Sent { port: 1, ..reply }).is_err());
             assert!(peers.check(&event, Sent { port: 0, ..reply }).is_err());
         }
-        // Nobody is there any more.
+        // Nobody is there any longer.
         drop(listener);
         let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
         assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))).is_err());

@@ -21,7 +21,7 @@
 //!
 //! Interleavings. *Worker reuse*: a process ends one request and begins another: each has its interval. *Connections that stay open*: each
 //! request begins with its own record. *A client that goes away*: no end is told; the next connection ends it. *A request that starts a program*:
-//! the child is no process that takes requests, and what it does counts for everybody; its start voids what is under way (rule 4). *Two
+//! the child is not a process that takes requests, and what it does counts for everybody; its start voids what is under way (rule 4). *Two
 //! requests at once on one connection*: the stream is lost, neither is known. *Several executions for one client* (server-side includes):
 //! all are the fill's own. *Lost events, a process number used again*: forgotten at once ([`Attribution::clear`], the kernel's word that a
 //! process has ended).

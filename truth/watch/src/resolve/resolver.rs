@@ -78,7 +78,7 @@ impl Node {
         self.watched
     }
 
-    /// /dev/null, zero, full, random, urandom: what comes out of them is no source of anything.
+    /// /dev/null, zero, full, random, urandom: what comes out of them is not a source of anything.
     pub fn is_harmless_device(&self) -> bool {
         self.kind == FileType::CharacterDevice && self.rdev.0 == 1 && matches!(self.rdev.1, 3 | 5 | 7 | 8 | 9)
     }
@@ -135,10 +135,10 @@ impl Node {
 }
 
 impl Node {
-    /// Names in the directory; those of folders end in a slash. What is no UTF-8 is left out.
+    /// Names in the directory; those of folders end in a slash. What is not UTF-8 is left out.
     ///
     /// # Errors
-    /// What the system says: it is no directory, or not to be read.
+    /// What the system says: it is not a directory, or not to be read.
     pub fn list(&self) -> io::Result<Vec<String>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME | OFlags::CLOEXEC;
         let listing = rustix::fs::openat(&self.fd, c".", flags, Mode::empty())?;
@@ -344,7 +344,7 @@ impl Resolver {
             Some(at) => {
                 let (above, name) = prefix.split_at(at + 1);
                 let above = self.directory(origin, base, above)?;
-                // A slash after a slash is no component, and not the root.
+                // A slash after a slash is not a component, and not the root.
                 if name == b"/" { above } else { self.step(base, above, name, false)? }
             }
             None => {

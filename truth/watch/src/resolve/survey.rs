@@ -83,7 +83,7 @@ pub(crate) struct Candidate {
 pub(crate) struct Survey<'a> {
     /// Slots of the entry.
     pub(crate) sources: BTreeSet<SourceSlot>,
-    /// Those of them that are no directory in which something was looked up.
+    /// Those of them that are not directories in which something was looked up.
     pub(crate) fixed: BTreeSet<SourceSlot>,
     /// Those that are, and who may search them.
     pub(crate) directories: BTreeSet<Passage>,

@@ -224,7 +224,7 @@ impl Catalogues {
                         Some(source) => fetch_elsewhere(&place, &source),
                         None => fetch(&place, &clients),
                     };
-                    // Fails only if nobody wants to know any more.
+                    // Fails only if nobody wants to know any longer.
                     let _ = sender.send(Answer { place, generation, outcome });
                 };
                 if std::thread::Builder::new().name("catalogue".into()).spawn(fetch).is_err() {

@@ -390,7 +390,7 @@ impl Databases {
     }
 
     /// Makes room: of the connections on which nothing is in doubt, forgets the half that was silent for longest. What one of them was in the
-    /// middle of is not known any more.
+    /// middle of is not known any longer.
     fn forget_old_ones(&mut self) {
         let done = self.connections.values().filter(|connection| connection.in_doubt.is_empty());
         let mut times_ns: Vec<u64> = done.map(|connection| connection.last_ns).collect();

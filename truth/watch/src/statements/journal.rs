@@ -70,7 +70,7 @@ impl Journal {
         self.remembers_since = Stamp(clock.0 + 1);
     }
 
-    /// Forgets what was changed; nobody has numbers of it any more.
+    /// Forgets what was changed; nobody has numbers of it any longer.
     pub(super) fn clear_changes(&mut self) {
         self.changes.clear();
     }

@@ -39,7 +39,7 @@ pub struct RemoteCounters {
     pub events: u64,
     /// Of these, statements that may change something.
     pub changes: u64,
-    /// Times that everything that rests on the database was voided as the relay could not vouch for it any more.
+    /// Times that everything that rests on the database was voided as the relay could not vouch for it any longer.
     pub voided: u64,
     /// 1 while pages that ask the database may be kept.
     pub in_step: u64,
@@ -238,7 +238,7 @@ impl Follower for RemoteDatabase {
 
     fn answer(&self, ask: u64, answer: Result<Vec<u8>, String>) {
         if let Some(waiting) = self.questions.lock().waiting.remove(&ask) {
-            // Fails only if nobody waits any more.
+            // Fails only if nobody waits any longer.
             let _ = waiting.send(answer);
         }
     }

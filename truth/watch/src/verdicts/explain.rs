@@ -157,7 +157,7 @@ fn name_of(event: &LookupEvent) -> String {
     }
 }
 
-/// Is it the path itself, or a look-up of something below it when it is no directory?
+/// Is it the path itself, or a look-up of something below it when it is not a directory?
 fn is_at(event: &LookupEvent, name: &[u8]) -> bool {
     event.path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || event.ret < 0 && rest.starts_with(b"/"))
 }

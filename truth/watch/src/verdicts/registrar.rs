@@ -213,7 +213,7 @@ impl Registrar {
         self.table.set_strict_sql(self.databases.functions_may_write(), None);
     }
 
-    /// Ends the lease at once: nobody vouches any more.
+    /// Ends the lease at once: nobody vouches any longer.
     pub fn end_lease(&mut self) {
         self.table.renew_lease(0);
     }
@@ -525,7 +525,7 @@ impl Registrar {
         Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })
     }
 
-    /// What does a reply depend on that is no file? Once it is certain that the server has only asked for what it said, a change since makes it outdated.
+    /// What does a reply depend on that is not a file? Once it is certain that the server has only asked for what it said, a change since makes it outdated.
     fn judge_computed(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
         if self.files_only {
             return Err(RefusalReason::ServerOlder);

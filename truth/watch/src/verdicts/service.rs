@@ -76,9 +76,7 @@ fn serve(
             Ok(Card::There) => true,
             Ok(Card::Gone) => false,
             Err(error) => {
-                tracing::error!(
-                    "a card sent what no card sends, or its socket broke; it is not served any more: {error}"
-                );
+                tracing::error!("a card sent what no card sends, or its socket broke; it is no longer served: {error}");
                 false
             }
         });

@@ -67,7 +67,7 @@ fn a_thread_that_has_ended_looked_up_as_its_process_does() {
     });
     assert_stored(&verdict, &chain(&page));
 
-    // One with directories of its own cannot be asked for them any more.
+    // One with directories of its own cannot be asked for them any longer.
     let verdict = scene.settled(|scene| {
         let forwarded = scene.forward();
         let body = scene.server.serve_by_a_thread_that_ends(&page, Directories::Own);
@@ -307,7 +307,7 @@ fn a_file_open_for_writing_or_mapped_writable_is_refused() {
     let address = unsafe { mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, &writer, 0) }.unwrap();
     drop(writer);
     assert_refused(&scene.fill(&page), RefusalReason::OpenForWriting);
-    // SAFETY: mapped above and not used any more.
+    // SAFETY: mapped above and not used any longer.
     unsafe { munmap(address, 4096) }.unwrap();
     assert_stored(&scene.fill(&page), &[slot(&page)]);
 }

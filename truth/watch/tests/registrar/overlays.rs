@@ -107,7 +107,7 @@ fn a_server_in_a_container_is_followed_into_the_layers() {
                 rustix::mm::mmap(std::ptr::null_mut(), 5, access, rustix::mm::MapFlags::SHARED, file, 0).unwrap()
             };
             assert_refused(&scene.fill_inside(&overlay.merged, "/site/page"), RefusalReason::OpenForWriting);
-            // SAFETY: nobody uses it any more.
+            // SAFETY: nobody uses it any longer.
             unsafe { rustix::mm::munmap(memory, 5) }.unwrap();
             assert_stored(&scene.fill_inside(&overlay.merged, "/site/page"), &[slot(&above)]);
         });

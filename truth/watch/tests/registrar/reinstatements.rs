@@ -153,7 +153,7 @@ fn a_listed_directory_may_not_change() {
     assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
 }
 
-/// Reading moves the access time, which is no change once the change time is known; the next change is one all the same.
+/// Reading moves the access time, which is not a change once the change time is known; the next change is one all the same.
 #[test]
 fn a_change_of_an_inode_whose_change_time_has_settled_is_seen() {
     let mut scene = Scene::new();

@@ -243,7 +243,7 @@ fn a_store_to_a_clean_page_of_a_shared_mapping() {
         // SAFETY: the mapping is page-aligned and 4096 bytes long.
         unsafe { rustix::mm::msync(address, 4096, MsyncFlags::SYNC) }.unwrap();
     }
-    // SAFETY: mapped above and not used any more.
+    // SAFETY: mapped above and not used any longer.
     unsafe { rustix::mm::munmap(address, 4096) }.unwrap();
 }
 
@@ -470,7 +470,7 @@ fn mapping_for_writing_through_int_0x80() {
         assert!(!(-4095..=0).contains(&(address as i32)), "mmap: {address}");
         assert_eq!((call(91, address, 4096), call(6, fd, 0)), (0, 0));
     }
-    // SAFETY: mapped above and not used any more.
+    // SAFETY: mapped above and not used any longer.
     unsafe { rustix::mm::munmap(low, 4096) }.unwrap();
 }
 

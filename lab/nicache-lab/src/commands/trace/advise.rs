@@ -195,7 +195,7 @@ impl Told<'_> {
             (belady, bound) => {
                 if let Some(belady) = belady {
                     let shown = self.show(objective, &belady);
-                    compared.push(format!("of Belady, which knows the future but is no bound here, is {shown}"));
+                    compared.push(format!("of Belady, which knows the future but is not a bound here, is {shown}"));
                 }
                 if let Some(bound) = bound {
                     compared.push(format!("of no policy can be above {} (PFOO-L)", self.show(objective, &bound)));

@@ -53,7 +53,7 @@ fn records(workload: &Workload) -> impl Iterator<Item = Record> {
     workload.accesses.iter().enumerate().map(|(at, access)| Record {
         time_us: u64::from(workload.seconds.get(at).copied().unwrap_or(0)) * 1_000_000,
         client: u64::from(workload.clients.get(at).copied().unwrap_or(0)),
-        // 0 is no object to some readers.
+        // 0 is not an object to some readers.
         object: u64::from(access.object()) + 1,
         bytes: Some(workload.room.of(access.bytes())),
         ..Record::default()

@@ -77,7 +77,7 @@ impl Database for Postgres {
         let (folder, name) = (socket.parent(), socket.file_name().and_then(|name| name.to_str()));
         let port = name.and_then(|name| name.strip_prefix(".s.PGSQL."));
         let (Some(folder), Some(port)) = (folder, port) else {
-            return Err(io::Error::other(format!("{} is no socket of PostgreSQL", socket.display())));
+            return Err(io::Error::other(format!("{} is not a socket of PostgreSQL", socket.display())));
         };
         let owner = std::fs::metadata(format!("/proc/{}", place.server))?;
         let database = place.database.as_deref().unwrap_or(FIRST_DATABASE);

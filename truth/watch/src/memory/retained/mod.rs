@@ -68,7 +68,7 @@ pub(crate) struct Retained {
     /// Whether the files of a device are made up as they are read.
     generated: HashMap<u32, bool>,
     overflowed: bool,
-    /// A file has been read that was not waited for any more.
+    /// A file has been read that was not waited for any longer.
     renewed: bool,
     /// Openings after which the path may have led elsewhere, with nobody to tell.
     unverified: Vec<(Key, LookupEvent)>,

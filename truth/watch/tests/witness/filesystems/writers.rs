@@ -306,7 +306,7 @@ fn map_file(file: &File) -> io::Result<*mut c_void> {
 }
 
 fn unmap(address: *mut c_void) -> io::Result<()> {
-    // SAFETY: mapped by `map_file`, and not used any more.
+    // SAFETY: mapped by `map_file`, and not used any longer.
     Ok(unsafe { rustix::mm::munmap(address, BLOCK as usize) }?)
 }
 

@@ -18,7 +18,7 @@ const PAPER: [(&str, &str, &str); 6] = [
     ("cs-term", "most", "65 %"),
     ("cs-quiet (2.8 million requests)", "most", "40 %"),
     ("ClarkNet, EPA", "", "\"very high indeed\": good locality, small files"),
-    ("all", "beyond 2^17 slots (200 MB)", "hardly any more; 25 to 50 MB may be enough"),
+    ("all", "beyond 2^17 slots (200 MB)", "hardly any longer; 25 to 50 MB may be enough"),
     ("cs-quiet, cs-term", "512 k slots", "54 % and 89 % of the bytes"),
 ];
 
@@ -36,7 +36,7 @@ pub(super) fn reproduce(traces: &[Named]) -> (Report, Value) {
         paragraphs: vec![
             "Popularity over time with hysteresis (alpha 0.75, periods of 30 s), which admits an object when it is asked for the second time; \
              points: LRU; dashed: Belady, a policy that knows the future and evicts what is asked for again last. With objects of several sizes \
-             that is no bound. Hits are of the requests that can come from a cache, as in the paper."
+             that is not a bound. Hits are of the requests that can come from a cache, as in the paper."
                 .to_owned(),
         ],
         figures: vec![figure(&studies, Objective::Requests), figure(&studies, Objective::Bytes)],
