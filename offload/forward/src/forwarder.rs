@@ -21,6 +21,7 @@ use nicache_tcp::Time;
 use nicache_tcp::checksum::{same, sum};
 use nicache_tcp::frame::Tags;
 
+use crate::allowance::Allowance;
 use crate::config::Config;
 use crate::conntrack::{ConnectionId, Conntrack};
 use crate::counters::{Counters, Drop};
@@ -32,7 +33,7 @@ use crate::icmp::{self, Complaint};
 use crate::interface::Interface;
 use crate::nat::{MappingError, MappingId, Nat};
 use crate::neighbours::Neighbours;
-use crate::onward::{COMPLAINTS_AT_ONCE, Change};
+use crate::onward::{COMPLAINTS, Change};
 use crate::routes::{Route, Routes};
 use crate::rules::{Rule, Ruled, Rules};
 use crate::services::{Chosen, Health, Services};
@@ -123,8 +124,7 @@ pub struct Forwarder {
     pub(crate) owned: HashSet<IpAddr, FixedState>,
     left_alone: Vec<(Protocol, RangeInclusive<u16>)>,
     pub(crate) questions: ArrayVec<(usize, solicitation::Frame), QUESTIONS_MAX>,
-    pub(crate) complaints: u64,
-    pub(crate) complaints_at: Time,
+    pub(crate) complaints: Allowance,
     pub(crate) fast: Option<Entering>,
     /// Connections of services by name that have no back end yet; nothing, if there is no such service.
     pub(crate) switch: Option<Box<Switch>>,
@@ -170,8 +170,7 @@ impl Forwarder {
             groups,
             owned,
             questions: ArrayVec::new(),
-            complaints: COMPLAINTS_AT_ONCE,
-            complaints_at: now,
+            complaints: COMPLAINTS,
             fast: None,
             switch,
             is_whole: false,

@@ -7,6 +7,7 @@ use nicache_tcp::checksum::sum;
 use nicache_tcp::frame::ETHERNET_BYTES;
 use nicache_tcp::{Rewrite, Time, rewrite};
 
+use crate::allowance::Allowance;
 use crate::counters::Drop;
 use crate::cutting;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Outgoing};
@@ -19,8 +20,7 @@ use crate::tuple::Tuple;
 use crate::view::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, View};
 
 /// Complaints per second, and at once (RFC 1812 section 4.3.2.8).
-const COMPLAINTS_PER_S: u64 = 1000;
-pub(crate) const COMPLAINTS_AT_ONCE: u64 = 50;
+pub(crate) const COMPLAINTS: Allowance = Allowance::new(1000, 50);
 
 /// What is changed in a packet.
 pub(crate) enum Change<'a> {
@@ -147,16 +147,10 @@ impl Forwarder {
         let Some(source) = interface.address_for(view.source).filter(|_| icmp::may_complain(frame, view)) else {
             return Err(why);
         };
-        let gained = now.since(self.complaints_at).as_nanos() * u128::from(COMPLAINTS_PER_S) / 1_000_000_000;
-        if gained > 0 {
-            self.complaints = (self.complaints + gained as u64).min(COMPLAINTS_AT_ONCE);
-            self.complaints_at = now;
-        }
-        if self.complaints == 0 {
+        if !self.complaints.take(now) {
             self.counters.errors_held_back += 1;
             return Err(why);
         }
-        self.complaints -= 1;
         self.counters.dropped[why as usize] += 1;
         head.clear();
         let error = icmp::complain(complaint, frame, view, source, interface.mac);

@@ -43,6 +43,7 @@ use nicache_tcp::syn_pressure::SynPressure;
 use nicache_tcp::timestamps::TsClock;
 use nicache_tcp::{Sender, Seq, Splice, SynOptions, Time, Wheel};
 
+use crate::allowance::Allowance;
 use crate::conntrack::ConnectionId;
 use crate::lists::Lists;
 use crate::tuple::Tuple;
@@ -63,6 +64,10 @@ const HALF_OPEN_TIME: Duration = Duration::from_secs(10);
 pub const LOOK_TIME: Duration = Duration::from_secs(10);
 /// After so long without an answer a back end is asked again, and given up at the end (RFC 6298: 1 s, doubled).
 const SYN_TIMES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// Resets per second, and at once: for segments of connections that nobody knows, which anybody can send.
+const STRAY_RESETS: Allowance = Allowance::new(1000, 200);
+/// The same for connections that end here, each of which was begun with a handshake. A flood of the others takes nothing from them.
+const ENDING_RESETS: Allowance = Allowance::new(1000, 200);
 /// Shift of windows toward clients: up to 16 MiB.
 const SCALE: u8 = 8;
 
@@ -159,6 +164,8 @@ pub(crate) struct Switch {
     /// Bytes that are kept.
     bytes: usize,
     own: VecDeque<(usize, Vec<u8>)>,
+    stray_resets: Allowance,
+    ending_resets: Allowance,
     /// Services one of whose back ends does not use timestamps, so that clients are not offered them.
     unstamped: Vec<u16>,
 }
@@ -198,6 +205,8 @@ impl Switch {
             isn_key: IsnKey(key),
             bytes: 0,
             own: VecDeque::new(),
+            stray_resets: STRAY_RESETS,
+            ending_resets: ENDING_RESETS,
             unstamped: Vec::new(),
         }
     }
