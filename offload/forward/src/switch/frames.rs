@@ -15,7 +15,7 @@ use crate::interface::Interface;
 use crate::tuple::Tuple;
 
 /// Bytes of payload of a segment of ours at most: it is sent as a head.
-pub(super) const OWN_BYTES_MAX: u32 = (HEAD_BYTES_MAX - HEADERS_BYTES_MAX) as u32 / 8 * 8;
+pub(super) const OWN_BYTES_MAX: u16 = (HEAD_BYTES_MAX - HEADERS_BYTES_MAX) as u16 / 8 * 8;
 
 /// A whole frame by an interface.
 pub(super) fn frame(interface: &Interface, to: Mac, tuple: &Tuple, repr: HeadRepr, payload: &[u8]) -> Vec<u8> {

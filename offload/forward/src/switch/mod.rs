@@ -100,6 +100,8 @@ enum Step {
 #[derive(Debug)]
 struct Drain {
     sender: Sender,
+    /// Payload of a segment at most.
+    segment_bytes: u16,
     /// The number of the first one.
     start: Seq,
     /// What is acknowledged of the back end's bytes.

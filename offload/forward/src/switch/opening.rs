@@ -1,5 +1,6 @@
 //! From the name to the back end's acknowledgment of the first bytes.
 
+use nicache_tcp::handshake::{MSS_DEFAULT_V4, MSS_DEFAULT_V6, MSS_MIN, TIMESTAMPS_BYTES};
 use nicache_tcp::splice::window_field;
 use nicache_tcp::{
     AckInfo, Flags, HeadRepr, PeerLimits, Rewrite, SegmentHead, Sender, SenderConfig, Splice, SynOptions, Time,
@@ -180,10 +181,9 @@ impl Forwarder {
             host_scale: scales.map_or(0, |(_, theirs)| theirs),
             host_peer_scale: scales.map_or(0, |(ours, _)| ours),
         };
-        let mss = u32::from(options.mss.unwrap_or(536)).clamp(48, OWN_BYTES_MAX)
-            - if asked.timestamps.is_some() { 12 } else { 0 };
+        let segment_bytes = segment_bytes(&options, packet.view.source.is_ipv6(), asked.timestamps.is_some());
         let peer = PeerLimits {
-            mss: mss as u16,
+            mss: segment_bytes,
             window_scale: splice.host_scale,
             sack: asked.sack_permitted && options.sack_permitted,
             timestamps: asked.timestamps.is_some(),
@@ -204,7 +204,7 @@ impl Forwarder {
         if let Some(note) = self.conntrack.note_mut(id) {
             note.switched = Some(Switched { splice, place: Some(place) });
         }
-        let drain = Box::new(Drain { sender, start, ack, tsval });
+        let drain = Box::new(Drain { sender, segment_bytes, start, ack, tsval });
         self.switch().step(place, Step::Draining { id, drain }, now);
         self.drain(place, now);
         Ok(Decision::Taken)
@@ -263,7 +263,8 @@ impl Forwarder {
             if drain.sender.all_acked() {
                 return self.finish_waiting(place, id);
             }
-            let Some(transmit) = drain.sender.poll_transmit(now, OWN_BYTES_MAX) else {
+            // Nobody further on cuts what is longer than a segment.
+            let Some(transmit) = drain.sender.poll_transmit(now, drain.segment_bytes.into()) else {
                 let due = drain.sender.next_timeout().unwrap_or(now + SYN_TIMES[0]);
                 waiting.due = due;
                 self.switch().wheel.arm(place, due);
@@ -272,11 +273,12 @@ impl Forwarder {
             let at = transmit.seq.since(drain.start) as usize;
             let Some(payload) = waiting.bytes.get(at..at + transmit.len as usize) else { return };
             let payload = payload.to_vec();
+            let is_last = transmit.seq + transmit.len == drain.sender.end();
             let window = u32::from(waiting.window) << splice.client_scale;
             let repr = HeadRepr {
                 seq: transmit.seq,
                 ack: drain.ack,
-                flags: Flags::ACK | Flags::PSH,
+                flags: if is_last { Flags::ACK | Flags::PSH } else { Flags::ACK },
                 window: window_field(window, splice.host_peer_scale),
                 timestamps: waiting.options.timestamps.map(|_| Timestamps { val: waiting.tsval, ecr: drain.tsval }),
                 ..HeadRepr::default()
@@ -378,6 +380,13 @@ impl Forwarder {
     pub fn waiting(&self) -> impl Iterator<Item = (Tuple, super::WaitingView)> + '_ {
         self.switch.as_deref().into_iter().flat_map(|switch| switch.views())
     }
+}
+
+/// Payload of a segment to who has answered with these options, at most (RFC 9293 section 3.7.1, RFC 6691).
+fn segment_bytes(answer: &SynOptions, is_v6: bool, has_timestamps: bool) -> u16 {
+    let default = if is_v6 { MSS_DEFAULT_V6 } else { MSS_DEFAULT_V4 };
+    let mss = answer.mss.unwrap_or(default).max(MSS_MIN);
+    (mss - if has_timestamps { TIMESTAMPS_BYTES } else { 0 }).min(OWN_BYTES_MAX)
 }
 
 /// The client's window as it stands in a SYN (RFC 7323 section 2.2).

@@ -13,6 +13,7 @@ use nicache_forward::{Config, Decision, Drop, Head, Incoming, Moment};
 use nicache_port::Offload;
 use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Packet, Tags, write_headers};
 use nicache_tcp::{Flags, HeadRepr, SegmentHead, Seq, SynOptions, Timestamps, checksum};
+use proptest::prelude::*;
 
 use crate::packets::verify;
 use crate::world::{CLIENTS, INSIDE, OUTSIDE, SERVERS, TAG, World, address};
@@ -182,9 +183,18 @@ fn linux() -> SynOptions {
 
 /// A ClientHello for a name, in one record.
 fn hello(name: &str) -> Vec<u8> {
+    long_hello(name, 0)
+}
+
+/// The same with so many bytes more.
+fn long_hello(name: &str, more: u16) -> Vec<u8> {
     let part = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     let list = part(&[&[0][..], &part(name.as_bytes())].concat());
-    let extensions = [&[0, 0][..], &part(&list)].concat();
+    let padding = match more {
+        0 => Vec::new(),
+        more => [&[0, 21][..], &part(&vec![0; usize::from(more)])].concat(),
+    };
+    let extensions = [&[0, 0][..], &part(&list), &padding].concat();
     let body = [&[3, 3][..], &[7; 32], &[0], &part(&[0x13, 1]), &[1, 0], &part(&extensions)].concat();
     let message = [&[1, 0][..], &part(&body)].concat();
     [&[22, 3, 1][..], &part(&message)].concat()
@@ -492,4 +502,78 @@ fn a_flood_of_refusals() {
     }
     assert_eq!(switching.wait(LOOK_TIME + Duration::from_secs(1)).len(), 200);
     assert_eq!((switching.counter("switch_late"), switching.counter("resets_held_back")), (1000, 800));
+}
+
+proptest! {
+    /// However a client cuts its first bytes, a back end gets them in segments that it takes (RFC 9293 section 3.7.1, RFC 6691), whatever is lost of them.
+    #[test]
+    fn first_bytes_in_segments_that_a_back_end_takes(
+        more in 0u16..12_000,
+        cut in prop_oneof![1usize..40, 40usize..1500, 1500usize..9000],
+        mss in prop_oneof![Just(None), (48u16..600).prop_map(Some), (600u16..9000).prop_map(Some)],
+        has_stamps in any::<bool>(),
+        window in 1u16..,
+        // Which ones of all. More of them, and it is given up after two minutes.
+        lost in proptest::collection::btree_set(0usize..40, 0..6),
+    ) {
+        let mut switching = Switching::new(service(By::Sni, false, true));
+        let asked = linux();
+        let asked = SynOptions { timestamps: asked.timestamps.filter(|_| has_stamps), ..asked };
+        let ours = switching.handshake(asked);
+        let hello = long_hello("shop.example", more);
+        let first = Seq(CLIENT) + 1;
+        let stamped = |repr: HeadRepr| HeadRepr { timestamps: repr.timestamps.filter(|_| has_stamps), ..repr };
+        let mut said = Vec::new();
+        for (number, part) in hello.chunks(cut).enumerate() {
+            let seq = first + (number * cut) as u32;
+            said.extend(switching.client(stamped(data(seq, ours, 500)), part).unwrap());
+        }
+        let syn = said.into_iter().find(|out| out.tcp.flags == SYN).unwrap();
+        let theirs = Timestamps { val: 90_000, ecr: 510 };
+        let answer = HeadRepr {
+            seq: Seq(SERVER),
+            ack: syn.tcp.seq + 1,
+            flags: SYN | ACK,
+            window,
+            syn_options: Some(SynOptions { mss, timestamps: has_stamps.then_some(theirs), ..linux() }),
+            ..HeadRepr::default()
+        };
+        let longest = usize::from(mss.unwrap_or(536)) - if has_stamps { 12 } else { 0 };
+        let mut sent = switching.server(&syn, answer, &[]).unwrap();
+        let mut count = 0;
+        let mut got = vec![None; hello.len()];
+        for turn in 0.. {
+            prop_assert!(turn < 3000, "it does not come to an end");
+            let mut is_news = false;
+            for out in std::mem::take(&mut sent) {
+                let at = out.tcp.seq.since(first) as usize;
+                prop_assert_eq!(out.interface, usize::from(OUTSIDE));
+                prop_assert!((1..=longest).contains(&out.payload.len()), "{} bytes, {longest} at most", out.payload.len());
+                prop_assert_eq!(&out.payload[..], &hello[at..at + out.payload.len()]);
+                prop_assert_eq!(out.tcp.flags.psh(), at + out.payload.len() == hello.len());
+                prop_assert_eq!(out.tcp.timestamps.is_some(), has_stamps);
+                count += 1;
+                if lost.contains(&(count - 1)) {
+                    continue;
+                }
+                is_news = true;
+                for (place, byte) in got[at..].iter_mut().zip(&out.payload) {
+                    *place = Some(*byte);
+                }
+            }
+            let whole = got.iter().take_while(|byte| byte.is_some()).count();
+            if is_news {
+                let ack = stamped(data(Seq(SERVER) + 1, first + whole as u32, 8000));
+                let all = switching.server(&syn, ack, &[]).unwrap();
+                sent.extend(all.into_iter().filter(|out| out.interface == usize::from(OUTSIDE)));
+            }
+            if whole == hello.len() {
+                break;
+            }
+            if sent.is_empty() {
+                sent = switching.wait(Duration::from_millis(100));
+            }
+        }
+        prop_assert_eq!((switching.counter("switch_spliced"), switching.world.forwarder.waiting_counts()), (1, [0; 3]));
+    }
 }
