@@ -119,7 +119,7 @@ nicache_counters::counters! {
         switch_no_back_end: "Connections reset because no back end with their name is up, or none can be reached.",
         switch_refused: "Connections reset because their back end refused them.",
         switch_silent: "Connections reset because their back end did not answer.",
-        switch_unstamped: "Connections reset because their back end does not use timestamps; later ones of the service do without.",
+        switch_unstamped: "Connections whose client uses timestamps and whose back end does not; later ones of the service do without.",
         switch_pushed_out: "Connections reset while they waited for their name, because there were too many.",
         switch_stray: "Segments of unknown connections for services by name that were answered with a reset.",
         resets_held_back: "Resets of ours that were not sent, because there were too many.",

@@ -28,7 +28,6 @@ pub(super) enum Ending {
     NoBackEnd,
     Refused,
     Silent,
-    Unstamped,
     PushedOut,
 }
 
@@ -310,7 +309,6 @@ impl Forwarder {
             Ending::NoBackEnd => &mut counters.switch_no_back_end,
             Ending::Refused => &mut counters.switch_refused,
             Ending::Silent => &mut counters.switch_silent,
-            Ending::Unstamped => &mut counters.switch_unstamped,
             Ending::PushedOut => &mut counters.switch_pushed_out,
         } += 1;
     }

@@ -59,8 +59,9 @@ impl Forwarder {
     pub(super) fn offer(&mut self, service: u16, is_v6: bool) -> Limits {
         // The back end is not known yet: no segment is longer than any link takes.
         let mtu = self.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0).min(65_535);
-        let timestamps = !self.switch().unstamped.contains(&service);
         let mss = (mtu as u16).saturating_sub(if is_v6 { 60 } else { 40 });
+        let learned = &self.switch().learned;
+        let (timestamps, mss) = (learned.offers_timestamps(service), learned.mss(service, mss));
         Limits { mss, window_scale: Some(SCALE), sack: true, timestamps, ecn: false, v6: is_v6 }
     }
 

@@ -22,12 +22,16 @@
 //! | `frames` | segments of our own |
 //! | `client` | from a SYN to the name |
 //! | `opening` | from the name to the back end's last acknowledgment of the first bytes |
+//! | `stamps` | options that the client uses and the back end does not |
+//! | `learned` | what back ends have said, for what the next clients are offered |
 //!
 //! Deliberately absent: urgent data, TCP Fast Open, ECN, a client's FIN before the back end has answered (it comes again).
 
 mod client;
 mod frames;
+mod learned;
 mod opening;
+mod stamps;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -43,6 +47,9 @@ use nicache_tcp::syn_pressure::SynPressure;
 use nicache_tcp::timestamps::TsClock;
 use nicache_tcp::{Sender, Seq, Splice, SynOptions, Time, Wheel};
 
+use self::learned::AllLearned;
+pub use self::stamps::Lacks;
+pub(crate) use self::stamps::{Echo, Spliced};
 use crate::allowance::Allowance;
 use crate::conntrack::ConnectionId;
 use crate::lists::Lists;
@@ -76,6 +83,9 @@ const SCALE: u8 = 8;
 pub struct Switched {
     /// How its segments are changed.
     pub splice: Splice,
+    /// What its back end does without.
+    pub lacks: Lacks,
+    pub(crate) echo: Echo,
     /// Its place among those that wait, as long as its first bytes are not acknowledged.
     pub(crate) place: Option<u32>,
 }
@@ -106,8 +116,8 @@ struct Drain {
     start: Seq,
     /// What is acknowledged of the back end's bytes.
     ack: Seq,
-    /// The back end's last timestamp.
-    tsval: u32,
+    /// The back end's last timestamp, if it uses them.
+    tsval: Option<u32>,
 }
 
 impl Step {
@@ -168,8 +178,7 @@ pub(crate) struct Switch {
     own: VecDeque<(usize, Vec<u8>)>,
     stray_resets: Allowance,
     ending_resets: Allowance,
-    /// Services one of whose back ends does not use timestamps, so that clients are not offered them.
-    unstamped: Vec<u16>,
+    learned: AllLearned,
 }
 
 impl fmt::Debug for Switch {
@@ -209,7 +218,7 @@ impl Switch {
             own: VecDeque::new(),
             stray_resets: STRAY_RESETS,
             ending_resets: ENDING_RESETS,
-            unstamped: Vec::new(),
+            learned: AllLearned::default(),
         }
     }
 
