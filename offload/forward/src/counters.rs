@@ -40,11 +40,13 @@ pub enum Drop {
     StrayError,
     /// It does not fit a connection whose back end is not chosen yet.
     Switch,
+    /// It would be answered with a reset, and there have been too many of those.
+    ResetLimit,
 }
 
 impl Drop {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Interface,
         Self::NotOurs,
         Self::Malformed,
@@ -63,6 +65,7 @@ impl Drop {
         Self::Fragment,
         Self::StrayError,
         Self::Switch,
+        Self::ResetLimit,
     ];
 
     /// For tables and metrics.
@@ -86,6 +89,7 @@ impl Drop {
             Self::Fragment => "fragment",
             Self::StrayError => "stray_error",
             Self::Switch => "switch",
+            Self::ResetLimit => "reset_limit",
         }
     }
 }
@@ -115,9 +119,10 @@ nicache_counters::counters! {
         switch_no_back_end: "Connections reset because no back end with their name is up, or none can be reached.",
         switch_refused: "Connections reset because their back end refused them.",
         switch_silent: "Connections reset because their back end did not answer.",
-        switch_unstamped: "Connections reset because their back end does not use timestamps; later ones of the service do without.",
+        switch_unstamped: "Connections whose client uses timestamps and whose back end does not; later ones of the service do without.",
         switch_pushed_out: "Connections reset while they waited for their name, because there were too many.",
         switch_stray: "Segments of unknown connections for services by name that were answered with a reset.",
+        resets_held_back: "Resets of ours that were not sent, because there were too many.",
     }
     beside {
         /// Packets not passed on, in the order of [`Drop::ALL`].

@@ -20,7 +20,9 @@ use nicache_port::{Checksum, Offload};
 use nicache_tcp::Time;
 use nicache_tcp::checksum::{same, sum};
 use nicache_tcp::frame::Tags;
+use nicache_tcp::handshake::TIMESTAMPS_BYTES;
 
+use crate::allowance::Allowance;
 use crate::config::Config;
 use crate::conntrack::{ConnectionId, Conntrack};
 use crate::counters::{Counters, Drop};
@@ -32,7 +34,7 @@ use crate::icmp::{self, Complaint};
 use crate::interface::Interface;
 use crate::nat::{MappingError, MappingId, Nat};
 use crate::neighbours::Neighbours;
-use crate::onward::{COMPLAINTS_AT_ONCE, Change};
+use crate::onward::{COMPLAINTS, Change};
 use crate::routes::{Route, Routes};
 use crate::rules::{Rule, Ruled, Rules};
 use crate::services::{Chosen, Health, Services};
@@ -123,8 +125,7 @@ pub struct Forwarder {
     pub(crate) owned: HashSet<IpAddr, FixedState>,
     left_alone: Vec<(Protocol, RangeInclusive<u16>)>,
     pub(crate) questions: ArrayVec<(usize, solicitation::Frame), QUESTIONS_MAX>,
-    pub(crate) complaints: u64,
-    pub(crate) complaints_at: Time,
+    pub(crate) complaints: Allowance,
     pub(crate) fast: Option<Entering>,
     /// Connections of services by name that have no back end yet; nothing, if there is no such service.
     pub(crate) switch: Option<Box<Switch>>,
@@ -170,8 +171,7 @@ impl Forwarder {
             groups,
             owned,
             questions: ArrayVec::new(),
-            complaints: COMPLAINTS_AT_ONCE,
-            complaints_at: now,
+            complaints: COMPLAINTS,
             fast: None,
             switch,
             is_whole: false,
@@ -502,6 +502,9 @@ impl Forwarder {
                     Judged::Inside => {
                         self.tell_fast_path(id, moment.now);
                         self.end_drain_of_reset(id);
+                        if let Some(change) = &rewrite {
+                            self.follow_stamps(id, direction, packet, &change.numbers, moment.now);
+                        }
                     }
                     Judged::Outside => self.counters.outside += 1,
                     Judged::Begins => {
@@ -569,8 +572,12 @@ impl Forwarder {
         // A client quotes numbers that its back end does not know.
         let moved = connection.note.switched.map_or(0, |switched| switched.splice.out_delta.wrapping_neg());
         let seq_delta = if direction == Direction::Original { moved } else { 0 };
+        // What it is about was longer than what its back end had sent.
+        let lacks = connection.note.switched.is_some_and(|switched| switched.lacks.timestamps);
+        let mtu_less = if lacks && direction == Direction::Original { TIMESTAMPS_BYTES } else { 0 };
         self.counters.errors += 1;
-        let change = Change::Error { inner: &inner, source, destination: quote.source.address, quote, seq_delta };
+        let destination = quote.source.address;
+        let change = Change::Error { inner: &inner, source, destination, quote, seq_delta, mtu_less };
         self.forward(packet, &change, head, now)
     }
 

@@ -15,6 +15,9 @@ use crate::view::{ICMP, ICMPV6, IcmpError, Transport, View, ViewError};
 const ICMP_BYTES: usize = 8;
 /// Bytes of a packet with an error of IPv4 at most (RFC 1812 section 4.3.2.3).
 const ERROR_BYTES_MAX_V4: usize = 576;
+/// What each link takes (RFC 791 section 3.2, RFC 8200 section 5).
+const MTU_MIN_V4: u16 = 68;
+const MTU_MIN_V6: u16 = 1280;
 /// Hops that are left to errors of ours.
 const HOPS: u8 = 64;
 /// Bytes of a frame with an error of ours at most: of the packet it quotes what is at hand.
@@ -52,6 +55,22 @@ pub fn translate_error(
     if view.source.is_ipv6() {
         change_icmp(bytes, view, addresses.0, addresses.1);
     }
+}
+
+/// Makes the path MTU that an error tells shorter, for a sender whose packets become longer here.
+pub fn shorten_path(bytes: &mut [u8], view: &View, less: u16) {
+    let Transport::Error(IcmpError::TooBig { .. }) = view.transport else { return };
+    // The lower half of the field alone has what a link takes (RFC 1191 section 4, RFC 4443 section 3.2).
+    let at = view.transport_at + 6;
+    let Some(field) = bytes.get_mut(at..at + 2) else { return };
+    let (old, least) = (sum(field), if view.source.is_ipv6() { MTU_MIN_V6 } else { MTU_MIN_V4 });
+    // 0: its router knows nothing of path MTUs.
+    if old <= least {
+        return;
+    }
+    let new = (old - less.min(old)).max(least);
+    field.copy_from_slice(&new.to_be_bytes());
+    change_icmp(bytes, view, old, new);
 }
 
 /// What we say about a packet that we do not pass on.

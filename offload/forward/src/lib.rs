@@ -9,6 +9,7 @@
 //! | [`tcp_track`], [`conntrack`] | connections of others | RFC 5382, RFC 7857 |
 //! | [`ports`], [`nat`] | inside addresses behind outside ones | RFC 4787 |
 //! | [`icmp`] | errors translated, and our own | RFC 5508, RFC 1812 |
+//! | [`allowance`] | how many errors and resets of our own | RFC 1812 section 4.3.2.8 |
 //! | [`fragments`], `cutting` | later fragments, and packets cut into some | RFC 791 |
 //! | [`maglev`], [`services`] | one address for many back ends | Eisenbud et al. 2016 |
 //! | [`first_bytes`], [`names`], [`switch`] | a back end by the name that a client asks for | RFC 6066 section 3, RFC 9293 section 3.10 |
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]
 
+pub mod allowance;
 pub mod backend;
 mod begin;
 pub mod bus;

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use nicache_port::{Checksum, Offload};
 use nicache_tcp::checksum::sum;
 use nicache_tcp::frame::ETHERNET_BYTES;
-use nicache_tcp::{Rewrite, Time, rewrite};
+use nicache_tcp::{Time, rewrite};
 
+use crate::allowance::Allowance;
 use crate::counters::Drop;
 use crate::cutting;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Outgoing};
@@ -15,19 +16,19 @@ use crate::icmp::{self, Complaint};
 use crate::rewrite::{decrement_hops, readdress, translate};
 use crate::routes::Route;
 use crate::solicitation;
+use crate::switch::Spliced;
 use crate::tuple::Tuple;
 use crate::view::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, View};
 
 /// Complaints per second, and at once (RFC 1812 section 4.3.2.8).
-const COMPLAINTS_PER_S: u64 = 1000;
-pub(crate) const COMPLAINTS_AT_ONCE: u64 = 50;
+pub(crate) const COMPLAINTS: Allowance = Allowance::new(1000, 50);
 
 /// What is changed in a packet.
 pub(crate) enum Change<'a> {
     Nothing,
     Ends(Tuple),
-    /// Its ends, and numbers of TCP.
-    Spliced(Tuple, Rewrite),
+    /// Its ends, numbers of TCP, and perhaps its options.
+    Spliced(Tuple, Spliced),
     Addresses(IpAddr, IpAddr),
     Error {
         inner: &'a View,
@@ -35,6 +36,7 @@ pub(crate) enum Change<'a> {
         destination: IpAddr,
         quote: Tuple,
         seq_delta: u32,
+        mtu_less: u16,
     },
 }
 
@@ -69,11 +71,16 @@ impl Forwarder {
             Some(gso) => usize::from(gso.header_len).saturating_sub(view.network_at) + usize::from(gso.size),
             None => view.packet_len(),
         };
+        let growth = match change {
+            Change::Spliced(_, Spliced { options: Some(options), .. }) => options.growth,
+            _ => 0,
+        };
+        let len = len + growth;
         let mtu = out.mtu;
         let is_too_long = len > mtu as usize;
         let may_cut = || packet.offload.gso.is_none() && cutting::may_cut(&packet.frame[view.network_at..]);
         if is_too_long && !may_cut() {
-            return self.complain(Complaint::TooBig(mtu), packet, Drop::TooBig, head, now);
+            return self.complain(Complaint::TooBig(mtu - growth as u32), packet, Drop::TooBig, head, now);
         }
         let Some(mac) = self.resolve(&route, destination, now) else { return Ok(Decision::Wait) };
         let out = &self.interfaces[route.interface];
@@ -81,7 +88,7 @@ impl Forwarder {
             Change::Error { inner, .. } => inner.headers_end.min(view.end),
             _ => view.headers_end,
         };
-        if consumed - view.network_at + ETHERNET_BYTES + out.tags.len() > HEAD_BYTES_MAX
+        if consumed - view.network_at + growth + ETHERNET_BYTES + out.tags.len() > HEAD_BYTES_MAX
             || consumed > packet.frame.len()
         {
             return Err(Drop::Malformed);
@@ -102,19 +109,30 @@ impl Forwarder {
             Change::Addresses(source, destination) => {
                 readdress(head, &moved, *source, *destination);
             }
-            Change::Spliced(tuple, change) => {
+            Change::Spliced(tuple, Spliced { numbers, options }) => {
                 translate(head, &moved, tuple, packet.is_partial());
-                rewrite(&mut head[moved.transport_at..], change, !packet.is_partial());
+                rewrite(&mut head[moved.transport_at..], numbers, !packet.is_partial());
+                if let Some(options) = options
+                    && !options.write(head, &moved, packet.is_partial())
+                {
+                    return Err(Drop::TooBig);
+                }
             }
-            Change::Error { inner, source, destination, quote, seq_delta } => {
+            Change::Error { inner, source, destination, quote, seq_delta, mtu_less } => {
                 let inner = inner.moved(inner.network_at - view.network_at + network_at);
                 icmp::translate_error(head, &moved, &inner, (*source, *destination), quote);
                 if *seq_delta != 0 {
                     quote_moved(head, &moved, inner.transport_at + 4, *seq_delta);
                 }
+                if *mtu_less != 0 {
+                    icmp::shorten_path(head, &moved, *mtu_less);
+                }
             }
         }
-        let offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
+        let mut offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
+        if let Some(gso) = &mut offload.gso {
+            gso.header_len += growth as u16;
+        }
         let whole = Outgoing { interface: route.interface, rest: consumed..view.end, offload };
         Ok(if is_too_long { Decision::Cut { whole, network_at, mtu } } else { Decision::Forward(whole) })
     }
@@ -147,16 +165,10 @@ impl Forwarder {
         let Some(source) = interface.address_for(view.source).filter(|_| icmp::may_complain(frame, view)) else {
             return Err(why);
         };
-        let gained = now.since(self.complaints_at).as_nanos() * u128::from(COMPLAINTS_PER_S) / 1_000_000_000;
-        if gained > 0 {
-            self.complaints = (self.complaints + gained as u64).min(COMPLAINTS_AT_ONCE);
-            self.complaints_at = now;
-        }
-        if self.complaints == 0 {
+        if !self.complaints.take(now) {
             self.counters.errors_held_back += 1;
             return Err(why);
         }
-        self.complaints -= 1;
         self.counters.dropped[why as usize] += 1;
         head.clear();
         let error = icmp::complain(complaint, frame, view, source, interface.mac);

@@ -11,7 +11,7 @@ use crate::conntrack::{ConnectionId, Phase};
 use crate::forwarder::{Forwarder, Note};
 use crate::rules::Ruled;
 use crate::services::Chosen;
-use crate::switch::Switched;
+use crate::switch::{Echo, Lacks, Switched};
 use crate::tcp_track::{Direction, TcpState};
 use crate::tuple::{Endpoint, Tuple};
 
@@ -38,6 +38,8 @@ pub struct Saved {
     pub bytes: [u64; 2],
     /// Its back end was chosen by name: how its segments are changed.
     pub splice: Option<Splice>,
+    /// What that back end does without.
+    pub lacks: Lacks,
 }
 
 impl Forwarder {
@@ -70,6 +72,7 @@ impl Forwarder {
             packets: note.packets,
             bytes: note.bytes,
             splice: note.switched.map(|switched| switched.splice),
+            lacks: note.switched.map_or_else(Lacks::default, |switched| switched.lacks),
         })
     }
 
@@ -111,7 +114,12 @@ impl Forwarder {
             packets: saved.packets,
             bytes: saved.bytes,
             entered: None,
-            switched: saved.splice.map(|splice| Switched { splice, place: None }),
+            switched: saved.splice.map(|splice| Switched {
+                splice,
+                lacks: saved.lacks,
+                echo: Echo::default(),
+                place: None,
+            }),
         };
         if self.conntrack.restore(original, outgoing, saved.state, note, now).is_none() {
             source.into_iter().for_each(|mapping| self.nat.release(mapping));

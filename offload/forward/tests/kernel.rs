@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 
 use namespaces::{Namespace, nginx};
 use nicache_forward::copying::Copying;
+use nicache_forward::first_bytes::By;
 use nicache_forward::interface::Interface;
+use nicache_forward::names::Names;
 use nicache_forward::nat::{External, Filtering};
-use nicache_forward::services::{BackEnd, ServiceConfig};
+use nicache_forward::services::{BackEnd, ByName, ServiceConfig};
 use nicache_forward::tuple::{Endpoint, Protocol};
 use nicache_forward::{Config, Drop as Dropped, Forwarder};
 use nicache_port::{PacketConfig, PacketSocket};
@@ -237,4 +239,59 @@ fn one_address_for_three_back_ends() {
     println!("{:?} {:?}", copying.forwarder().counters(), copying.counters());
     assert_eq!((copying.counters().send_failed, copying.forwarder().counters().outside), (0, 0));
     assert_eq!(copying.forwarder().counters().begun, 62);
+}
+
+/// A back end by name whose kernel does without timestamps, SACK or window scaling, or begins to: what its client was promised is kept.
+#[test]
+fn a_back_end_that_does_without_options() {
+    let Some(world) = World::new() else { return };
+    let service = |vip: &str, back_end: &str, through: usize| ServiceConfig {
+        protocol: Protocol::Tcp,
+        address: Endpoint::new(address(vip), 80),
+        back_ends: vec![BackEnd { endpoint: Endpoint::new(address(back_end), 80), weight: 1 }],
+        masquerade: Some(through),
+        by_name: Some(ByName { by: By::Host, names: Names::new(&[vec![]]).unwrap(), proxy_protocol: false }),
+    };
+    let file = world.file(6 << 20);
+    let _nginx = nginx(&world.server, world.folder.path(), "one", "192.0.2.11:80; listen [fd02::11]:80");
+    let set = |name: &str, is_on: bool| {
+        let value = if is_on { "1" } else { "0" };
+        let path = format!("/proc/sys/net/ipv4/tcp_{name}");
+        world.server.run(move || std::fs::write(path, value).unwrap());
+    };
+    for kind in 0..8u8 {
+        let [stamps, sack, scaling] = [0, 1, 2].map(|bit| kind & 1 << bit != 0);
+        // One of which nothing is known, and one whose back end has had timestamps until now.
+        for had_stamps in if stamps { &[false][..] } else { &[false, true] } {
+            let mut config = world.config();
+            config.externals = ["192.0.2.1", "fd02::1"]
+                .map(|text| External { address: address(text), ports: 1024..=65_535, filtering: Filtering::default() })
+                .into();
+            config.services = vec![service("10.1.0.100", "192.0.2.11", 0), service("fd01::100", "fd02::11", 1)];
+            let running = world.start(config);
+            let mut count = 0;
+            for vip in ["10.1.0.100", "[fd01::100]"] {
+                let ask = |stamps: bool| {
+                    for (name, is_on) in [("timestamps", stamps), ("sack", sack), ("window_scaling", scaling)] {
+                        set(name, is_on);
+                    }
+                    // The second one is after what the first one has taught.
+                    for _ in 0..2 {
+                        assert!(world.curl(&format!("http://{vip}/file")) == file, "{vip}: the file arrived otherwise");
+                    }
+                };
+                if *had_stamps {
+                    ask(true);
+                    count += 2;
+                }
+                ask(stamps);
+                count += 2;
+            }
+            let counters = *running.stop().forwarder().counters();
+            let unstamped = if stamps { 0 } else { 2 };
+            // None had to be tried again.
+            let seen = (counters.switch_accepted, counters.switch_spliced, counters.switch_unstamped);
+            assert_eq!(seen, (count, count, unstamped), "{kind}: {counters:?}");
+        }
+    }
 }

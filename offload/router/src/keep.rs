@@ -21,6 +21,7 @@ use nicache_bus::Window;
 use nicache_forward::Forwarder;
 use nicache_forward::conntrack::ConnectionId;
 use nicache_forward::saved::Saved;
+use nicache_forward::switch::Lacks;
 use nicache_forward::tcp_track::TcpState;
 use nicache_forward::tuple::{Endpoint, Protocol, Tuple};
 use nicache_tcp::{Splice, Time};
@@ -63,6 +64,13 @@ struct Record {
 struct Moved {
     deltas: [u32; 3],
     scales: [u8; 4],
+}
+
+/// What stands behind that, if the back end does without something. One that does not was written without it, also by an earlier version.
+#[derive(Debug, Serialize, Deserialize)]
+struct Without {
+    timestamps: bool,
+    sack: bool,
 }
 
 impl From<Splice> for Moved {
@@ -248,6 +256,10 @@ fn encode(saved: &Saved) -> Vec<u8> {
     let mut bytes = postcard::to_allocvec(&record).unwrap_or_default();
     if let Some(splice) = saved.splice {
         bytes.extend(postcard::to_allocvec(&Moved::from(splice)).unwrap_or_default());
+        if saved.lacks != Lacks::default() {
+            let Lacks { timestamps, sack } = saved.lacks;
+            bytes.extend(postcard::to_allocvec(&Without { timestamps, sack }).unwrap_or_default());
+        }
     }
     if bytes.len() <= COPY_BYTES - HEAD_BYTES { bytes } else { Vec::new() }
 }
@@ -255,9 +267,19 @@ fn encode(saved: &Saved) -> Vec<u8> {
 /// A connection from the bytes that it was written as. `None`: they are none.
 pub fn decode(bytes: &[u8]) -> Option<Saved> {
     let (record, rest): (Record, &[u8]) = postcard::take_from_bytes(bytes).ok()?;
-    let splice = match rest {
-        [] => None,
-        moved => Some(Splice::from(postcard::from_bytes::<Moved>(moved).ok()?)),
+    let (splice, rest) = match rest {
+        [] => (None, rest),
+        moved => {
+            let (moved, rest) = postcard::take_from_bytes::<Moved>(moved).ok()?;
+            (Some(Splice::from(moved)), rest)
+        }
+    };
+    let lacks = match rest {
+        [] => Lacks::default(),
+        without => {
+            let Without { timestamps, sack } = postcard::from_bytes(without).ok()?;
+            Lacks { timestamps, sack }
+        }
     };
     let protocol = *PROTOCOLS.get(usize::from(record.protocol))?;
     let [a, b, c, d] = record.ends.map(Endpoint::from);
@@ -276,6 +298,7 @@ pub fn decode(bytes: &[u8]) -> Option<Saved> {
         packets: record.packets,
         bytes: record.bytes,
         splice,
+        lacks,
     })
 }
 
@@ -305,6 +328,7 @@ mod tests {
                 host_scale: 14,
                 host_peer_scale: 14,
             }),
+            lacks: Lacks { timestamps: true, sack: true },
         }
     }
 
@@ -313,8 +337,10 @@ mod tests {
         let bytes = encode(&saved(65_535));
         assert!(!bytes.is_empty());
         assert_eq!(decode(&bytes), Some(saved(65_535)));
-        let plain = Saved { splice: None, ..saved(7) };
-        assert_eq!(decode(&encode(&plain)), Some(plain));
+        let lacking_nothing = Saved { lacks: Lacks::default(), ..saved(7) };
+        for other in [lacking_nothing, Saved { splice: None, ..lacking_nothing }] {
+            assert_eq!(decode(&encode(&other)), Some(other));
+        }
         for len in 0..bytes.len() {
             let _ = decode(&bytes[..len]);
         }

@@ -192,7 +192,7 @@ const OWN: [Counter; 17] = [
 ];
 
 /// Counters of connections of services by name that were reset, and why that was.
-const RESETS: [(&str, &str); 9] = [
+const RESETS: [(&str, &str); 8] = [
     ("switch_malformed", "malformed"),
     ("switch_too_long", "too long"),
     ("switch_late", "late"),
@@ -200,7 +200,6 @@ const RESETS: [(&str, &str); 9] = [
     ("switch_no_back_end", "no back end up"),
     ("switch_refused", "refused"),
     ("switch_silent", "no answer"),
-    ("switch_unstamped", "no timestamps"),
     ("switch_pushed_out", "pushed out"),
 ];
 

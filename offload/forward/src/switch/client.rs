@@ -28,7 +28,6 @@ pub(super) enum Ending {
     NoBackEnd,
     Refused,
     Silent,
-    Unstamped,
     PushedOut,
 }
 
@@ -60,7 +59,7 @@ impl Forwarder {
             }
             None => match self.open_cookie(packet, tuple, service, &tcp, moment.now) {
                 Some(place) => self.handle_client(place, packet, &tcp, payload, head, moment),
-                None => Ok(self.answer_stray(packet, &tcp, head)),
+                None => self.answer_stray(packet, &tcp, head, moment.now),
             },
         }
     }
@@ -268,7 +267,7 @@ impl Forwarder {
         }
     }
 
-    /// The connection ends, and the answer to this packet says so.
+    /// The connection ends, and the answer to this packet says so. If there were too many of those, its next segment is one of an unknown connection.
     pub(super) fn refuse(
         &mut self,
         place: u32,
@@ -281,6 +280,7 @@ impl Forwarder {
         let repr = self.switch().get(place).map(|waiting| waiting.segment(Flags::RST, now));
         self.forget_waiting(place, now);
         match repr {
+            Some(_) if !self.may_reset(now) => Decision::Drop(Drop::ResetLimit),
             Some(repr) => self.answer(packet, head, HeadRepr { timestamps: None, ..repr }),
             None => Decision::Taken,
         }
@@ -292,7 +292,7 @@ impl Forwarder {
         let switch = self.switch();
         if let Some(waiting) = switch.places[place as usize].take() {
             if !matches!(waiting.step, Step::HalfOpen) {
-                self.tell_client(&waiting, Flags::RST, now);
+                self.reset_client(&waiting, now);
             }
             self.switch().places[place as usize] = Some(waiting);
         }
@@ -309,7 +309,6 @@ impl Forwarder {
             Ending::NoBackEnd => &mut counters.switch_no_back_end,
             Ending::Refused => &mut counters.switch_refused,
             Ending::Silent => &mut counters.switch_silent,
-            Ending::Unstamped => &mut counters.switch_unstamped,
             Ending::PushedOut => &mut counters.switch_pushed_out,
         } += 1;
     }

@@ -8,13 +8,14 @@ use nicache_tcp::wire::CHECKSUM_OFFSET;
 use nicache_tcp::{Flags, HeadRepr, SegmentHead, Time, Timestamps};
 
 use super::{SCALE, Switch, Waiting};
+use crate::counters::Drop;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head};
 use crate::forwarder::{Forwarder, Packet};
 use crate::interface::Interface;
 use crate::tuple::Tuple;
 
 /// Bytes of payload of a segment of ours at most: it is sent as a head.
-pub(super) const OWN_BYTES_MAX: u32 = (HEAD_BYTES_MAX - HEADERS_BYTES_MAX) as u32 / 8 * 8;
+pub(super) const OWN_BYTES_MAX: u16 = (HEAD_BYTES_MAX - HEADERS_BYTES_MAX) as u16 / 8 * 8;
 
 /// A whole frame by an interface.
 pub(super) fn frame(interface: &Interface, to: Mac, tuple: &Tuple, repr: HeadRepr, payload: &[u8]) -> Vec<u8> {
@@ -58,8 +59,9 @@ impl Forwarder {
     pub(super) fn offer(&mut self, service: u16, is_v6: bool) -> Limits {
         // The back end is not known yet: no segment is longer than any link takes.
         let mtu = self.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0).min(65_535);
-        let timestamps = !self.switch().unstamped.contains(&service);
         let mss = (mtu as u16).saturating_sub(if is_v6 { 60 } else { 40 });
+        let learned = &self.switch().learned;
+        let (timestamps, mss) = (learned.offers_timestamps(service), learned.mss(service, mss));
         Limits { mss, window_scale: Some(SCALE), sack: true, timestamps, ecn: false, v6: is_v6 }
     }
 
@@ -75,7 +77,17 @@ impl Forwarder {
     }
 
     /// A segment that belongs to nothing (RFC 9293 section 3.10.7.1).
-    pub(super) fn answer_stray(&mut self, packet: &Packet<'_>, tcp: &SegmentHead, head: &mut Head) -> Decision {
+    pub(super) fn answer_stray(
+        &mut self,
+        packet: &Packet<'_>,
+        tcp: &SegmentHead,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        if !self.switch().stray_resets.take(now) {
+            self.counters.resets_held_back += 1;
+            return Err(Drop::ResetLimit);
+        }
         self.counters.switch_stray += 1;
         let len = packet.view.end - packet.view.transport_at - tcp.header_len;
         let repr = if tcp.flags.ack() {
@@ -84,13 +96,23 @@ impl Forwarder {
             let ack = tcp.seq + tcp.segment_len(len as u32);
             HeadRepr { ack, flags: Flags::RST | Flags::ACK, ..HeadRepr::default() }
         };
-        self.answer(packet, head, repr)
+        Ok(self.answer(packet, head, repr))
     }
 
-    /// Says something to the client without having been asked.
-    pub(super) fn tell_client(&mut self, waiting: &Waiting, flags: Flags, now: Time) {
+    /// Whether a client may be told that its connection ends here.
+    pub(super) fn may_reset(&mut self, now: Time) -> bool {
+        let may = self.switch().ending_resets.take(now);
+        self.counters.resets_held_back += u64::from(!may);
+        may
+    }
+
+    /// Tells a client that its connection ends, without having been asked.
+    pub(super) fn reset_client(&mut self, waiting: &Waiting, now: Time) {
+        if !self.may_reset(now) {
+            return;
+        }
         let interface = waiting.interface;
-        let repr = waiting.segment(flags, now);
+        let repr = HeadRepr { timestamps: None, ..waiting.segment(Flags::RST, now) };
         let frame = frame(&self.interfaces[interface], waiting.mac, &waiting.tuple.reversed(), repr, &[]);
         self.switch().queue(interface, frame);
     }

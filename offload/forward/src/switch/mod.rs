@@ -22,12 +22,16 @@
 //! | `frames` | segments of our own |
 //! | `client` | from a SYN to the name |
 //! | `opening` | from the name to the back end's last acknowledgment of the first bytes |
+//! | `stamps` | options that the client uses and the back end does not |
+//! | `learned` | what back ends have said, for what the next clients are offered |
 //!
 //! Deliberately absent: urgent data, TCP Fast Open, ECN, a client's FIN before the back end has answered (it comes again).
 
 mod client;
 mod frames;
+mod learned;
 mod opening;
+mod stamps;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -43,6 +47,10 @@ use nicache_tcp::syn_pressure::SynPressure;
 use nicache_tcp::timestamps::TsClock;
 use nicache_tcp::{Sender, Seq, Splice, SynOptions, Time, Wheel};
 
+use self::learned::AllLearned;
+pub use self::stamps::Lacks;
+pub(crate) use self::stamps::{Echo, Spliced};
+use crate::allowance::Allowance;
 use crate::conntrack::ConnectionId;
 use crate::lists::Lists;
 use crate::tuple::Tuple;
@@ -63,6 +71,10 @@ const HALF_OPEN_TIME: Duration = Duration::from_secs(10);
 pub const LOOK_TIME: Duration = Duration::from_secs(10);
 /// After so long without an answer a back end is asked again, and given up at the end (RFC 6298: 1 s, doubled).
 const SYN_TIMES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// Resets per second, and at once: for segments of connections that nobody knows, which anybody can send.
+const STRAY_RESETS: Allowance = Allowance::new(1000, 200);
+/// The same for connections that end here, each of which was begun with a handshake. A flood of the others takes nothing from them.
+const ENDING_RESETS: Allowance = Allowance::new(1000, 200);
 /// Shift of windows toward clients: up to 16 MiB.
 const SCALE: u8 = 8;
 
@@ -71,6 +83,9 @@ const SCALE: u8 = 8;
 pub struct Switched {
     /// How its segments are changed.
     pub splice: Splice,
+    /// What its back end does without.
+    pub lacks: Lacks,
+    pub(crate) echo: Echo,
     /// Its place among those that wait, as long as its first bytes are not acknowledged.
     pub(crate) place: Option<u32>,
 }
@@ -95,12 +110,14 @@ enum Step {
 #[derive(Debug)]
 struct Drain {
     sender: Sender,
+    /// Payload of a segment at most.
+    segment_bytes: u16,
     /// The number of the first one.
     start: Seq,
     /// What is acknowledged of the back end's bytes.
     ack: Seq,
-    /// The back end's last timestamp.
-    tsval: u32,
+    /// The back end's last timestamp, if it uses them.
+    tsval: Option<u32>,
 }
 
 impl Step {
@@ -159,8 +176,9 @@ pub(crate) struct Switch {
     /// Bytes that are kept.
     bytes: usize,
     own: VecDeque<(usize, Vec<u8>)>,
-    /// Services one of whose back ends does not use timestamps, so that clients are not offered them.
-    unstamped: Vec<u16>,
+    stray_resets: Allowance,
+    ending_resets: Allowance,
+    learned: AllLearned,
 }
 
 impl fmt::Debug for Switch {
@@ -198,7 +216,9 @@ impl Switch {
             isn_key: IsnKey(key),
             bytes: 0,
             own: VecDeque::new(),
-            unstamped: Vec::new(),
+            stray_resets: STRAY_RESETS,
+            ending_resets: ENDING_RESETS,
+            learned: AllLearned::default(),
         }
     }
 

@@ -1,14 +1,16 @@
 //! From the name to the back end's acknowledgment of the first bytes.
 
+use nicache_tcp::handshake::TIMESTAMPS_BYTES;
 use nicache_tcp::splice::window_field;
 use nicache_tcp::{
-    AckInfo, Flags, HeadRepr, PeerLimits, Rewrite, SegmentHead, Sender, SenderConfig, Splice, SynOptions, Time,
-    TimeoutOutcome, Timestamps,
+    AckInfo, Flags, HeadRepr, PeerLimits, SegmentHead, Sender, SenderConfig, Splice, SynOptions, Time, TimeoutOutcome,
+    Timestamps,
 };
 
 use super::client::{Ending, right_segment};
 use super::frames::OWN_BYTES_MAX;
-use super::{Drain, SYN_TIMES, Step, Switched, Waiting};
+use super::learned::mss_of;
+use super::{Drain, Echo, Lacks, SYN_TIMES, Spliced, Step, Switched, Waiting};
 use crate::conntrack::{ConnectionId, Phase};
 use crate::counters::Drop;
 use crate::decision::{Decision, Head, Moment};
@@ -53,7 +55,12 @@ impl Forwarder {
         let Ok(Begun::Connection(id)) = begun else { return Err(Ending::NoBackEnd) };
         self.counters.switch_chosen += 1;
         if let Some(note) = self.conntrack.note_mut(id) {
-            note.switched = Some(Switched { splice: Splice::default(), place: Some(place) });
+            note.switched = Some(Switched {
+                splice: Splice::default(),
+                lacks: Lacks::default(),
+                echo: Echo::default(),
+                place: Some(place),
+            });
         }
         self.switch().step(place, Step::Connecting { id, syns: 0 }, now);
         self.ask_back_end(place, now);
@@ -69,6 +76,9 @@ impl Forwarder {
             timestamps: waiting.options.timestamps.map(|_| Timestamps { val: waiting.tsval, ecr: 0 }),
             ..waiting.options
         };
+        let service = waiting.service;
+        let options = self.switch().learned.question(service, options);
+        let Some(waiting) = self.switch().get(place) else { return };
         let repr = HeadRepr {
             seq: waiting.receiver.nxt() - waiting.bytes.len() as u32 - 1,
             flags: Flags::SYN,
@@ -93,7 +103,7 @@ impl Forwarder {
         switched: Switched,
         head: &mut Head,
         moment: Moment,
-    ) -> Result<Result<(Rewrite, View), Decision>, Drop> {
+    ) -> Result<Result<(Spliced, View), Decision>, Drop> {
         if let Some(place) = switched.place
             && let Some(waiting) = self.switch().get(place)
             && matches!(waiting.step, Step::Connecting { .. })
@@ -110,7 +120,7 @@ impl Forwarder {
         let tcp = nicache_tcp::parse(bytes).map_err(|_| Drop::Malformed)?;
         let Transport::Tcp(segment) = packet.view.transport else { return Err(Drop::Malformed) };
         let splice = switched.splice;
-        let (rewrite, seen) = match direction {
+        let (mut numbers, seen) = match direction {
             Direction::Original => {
                 let acked = splice.out_to_host(tcp.ack);
                 let rewrite = splice.to_host(&tcp, acked - BASE_BEHIND);
@@ -128,10 +138,15 @@ impl Forwarder {
                 (splice.to_client(&tcp, told), segment)
             }
         };
+        let options = switched.restamp(direction, &tcp, &mut numbers, moment.now);
+        if packet.view.fragment.is_some() && options.is_some_and(|options| options.growth > 0) {
+            // The places of the other fragments would be wrong.
+            return Err(Drop::Switch);
+        }
         if let Some(place) = switched.place {
             self.follow_drain(place, direction, &tcp, segment.payload_len, moment.now);
         }
-        Ok(Ok((rewrite, View { transport: Transport::Tcp(seen), ..packet.view })))
+        Ok(Ok((Spliced { numbers, options }, View { transport: Transport::Tcp(seen), ..packet.view })))
     }
 
     /// The back end's answer to a SYN.
@@ -153,43 +168,37 @@ impl Forwarder {
             return Ok(Decision::Taken);
         }
         let Some(options) = tcp.syn_options.filter(|_| tcp.flags.syn()) else { return Err(Drop::Switch) };
+        let (asked, service, is_v6) = (waiting.options, waiting.service, packet.view.source.is_ipv6());
+        let lacks = Lacks::of(&asked, &options);
+        self.counters.switch_unstamped += u64::from(lacks.timestamps);
+        self.switch().learned.handle_answer(service, &asked, &options, is_v6);
         let waiting = self.switch().get(place).ok_or(Drop::Switch)?;
-        let (asked, scale) = (waiting.options, waiting.scale);
-        if asked.timestamps.is_some() && options.timestamps.is_none() {
-            // The client has to be told otherwise from the beginning (RFC 7323 section 3.2).
-            let service = waiting.service;
-            let switch = self.switch();
-            if !switch.unstamped.contains(&service) {
-                switch.unstamped.push(service);
-            }
-            let reset = HeadRepr { seq: start, flags: Flags::RST, ..HeadRepr::default() };
-            if let Some(tuple) = self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original)) {
-                self.tell_back_end(&tuple, reset, &[], now);
-            }
-            self.end_waiting(place, Ending::Unstamped, now);
-            return Ok(Decision::Taken);
-        }
-        let tsval = options.timestamps.map_or(0, |stamps| stamps.val);
+        let tsval = options.timestamps.filter(|_| asked.timestamps.is_some()).map(|stamps| stamps.val);
+        let scale = waiting.scale;
         let scales = asked.window_scale.zip(options.window_scale);
         let splice = Splice {
             out_delta: waiting.ours.0.wrapping_sub(tcp.seq.0),
             in_delta: 0,
-            ts_delta: asked.timestamps.map_or(0, |_| waiting.clock.delta_from(tsval, now)),
+            ts_delta: match (asked.timestamps, tsval) {
+                (None, _) => 0,
+                (Some(_), Some(tsval)) => waiting.clock.delta_from(tsval, now),
+                (Some(_), None) => waiting.clock.at(Time::ZERO),
+            },
             client_scale: asked.window_scale.unwrap_or(0),
             card_scale: scale,
             host_scale: scales.map_or(0, |(_, theirs)| theirs),
             host_peer_scale: scales.map_or(0, |(ours, _)| ours),
         };
-        let mss = u32::from(options.mss.unwrap_or(536)).clamp(48, OWN_BYTES_MAX)
-            - if asked.timestamps.is_some() { 12 } else { 0 };
+        let segment_bytes = segment_bytes(&options, is_v6, tsval.is_some());
         let peer = PeerLimits {
-            mss: mss as u16,
+            mss: segment_bytes,
             window_scale: splice.host_scale,
             sack: asked.sack_permitted && options.sack_permitted,
-            timestamps: asked.timestamps.is_some(),
+            timestamps: tsval.is_some(),
             ecn: false,
         };
         let total = waiting.bytes.len() as u32;
+        let echo = Echo::new(waiting.tsval, waiting.receiver.nxt(), now);
         let window = window_field(u32::from(waiting.window) << splice.client_scale, splice.host_peer_scale);
         let mut sender = Sender::new(&SenderConfig::default(), start, peer, u32::from(tcp.window), now);
         sender.enqueue(total);
@@ -202,9 +211,9 @@ impl Forwarder {
             self.conntrack.handle(id, Direction::Original, &View { transport, ..packet.view }, now);
         }
         if let Some(note) = self.conntrack.note_mut(id) {
-            note.switched = Some(Switched { splice, place: Some(place) });
+            note.switched = Some(Switched { splice, lacks, echo, place: Some(place) });
         }
-        let drain = Box::new(Drain { sender, start, ack, tsval });
+        let drain = Box::new(Drain { sender, segment_bytes, start, ack, tsval });
         self.switch().step(place, Step::Draining { id, drain }, now);
         self.drain(place, now);
         Ok(Decision::Taken)
@@ -224,7 +233,7 @@ impl Forwarder {
                 }
             }
             Direction::Reply => {
-                drain.tsval = tcp.timestamps.map_or(drain.tsval, |stamps| stamps.val);
+                drain.tsval = drain.tsval.map(|last| tcp.timestamps.map_or(last, |stamps| stamps.val));
                 if tcp.flags.ack() && !tcp.flags.rst() {
                     // It may have acknowledged more: what the client has sent behind the first bytes.
                     let ack = if tcp.ack.gt(drain.sender.end()) { drain.sender.end() } else { tcp.ack };
@@ -263,7 +272,8 @@ impl Forwarder {
             if drain.sender.all_acked() {
                 return self.finish_waiting(place, id);
             }
-            let Some(transmit) = drain.sender.poll_transmit(now, OWN_BYTES_MAX) else {
+            // Nobody further on cuts what is longer than a segment.
+            let Some(transmit) = drain.sender.poll_transmit(now, drain.segment_bytes.into()) else {
                 let due = drain.sender.next_timeout().unwrap_or(now + SYN_TIMES[0]);
                 waiting.due = due;
                 self.switch().wheel.arm(place, due);
@@ -272,13 +282,14 @@ impl Forwarder {
             let at = transmit.seq.since(drain.start) as usize;
             let Some(payload) = waiting.bytes.get(at..at + transmit.len as usize) else { return };
             let payload = payload.to_vec();
+            let is_last = transmit.seq + transmit.len == drain.sender.end();
             let window = u32::from(waiting.window) << splice.client_scale;
             let repr = HeadRepr {
                 seq: transmit.seq,
                 ack: drain.ack,
-                flags: Flags::ACK | Flags::PSH,
+                flags: if is_last { Flags::ACK | Flags::PSH } else { Flags::ACK },
                 window: window_field(window, splice.host_peer_scale),
-                timestamps: waiting.options.timestamps.map(|_| Timestamps { val: waiting.tsval, ecr: drain.tsval }),
+                timestamps: drain.tsval.map(|tsval| Timestamps { val: waiting.tsval, ecr: tsval }),
                 ..HeadRepr::default()
             };
             let Some(tuple) = self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original)) else {
@@ -378,6 +389,11 @@ impl Forwarder {
     pub fn waiting(&self) -> impl Iterator<Item = (Tuple, super::WaitingView)> + '_ {
         self.switch.as_deref().into_iter().flat_map(|switch| switch.views())
     }
+}
+
+/// Payload of a segment to who has answered with these options, at most (RFC 9293 section 3.7.1, RFC 6691).
+fn segment_bytes(answer: &SynOptions, is_v6: bool, has_timestamps: bool) -> u16 {
+    (mss_of(answer, is_v6) - if has_timestamps { TIMESTAMPS_BYTES } else { 0 }).min(OWN_BYTES_MAX)
 }
 
 /// The client's window as it stands in a SYN (RFC 7323 section 2.2).

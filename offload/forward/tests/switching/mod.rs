@@ -13,6 +13,7 @@ use nicache_forward::{Config, Decision, Drop, Head, Incoming, Moment};
 use nicache_port::Offload;
 use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Packet, Tags, write_headers};
 use nicache_tcp::{Flags, HeadRepr, SegmentHead, Seq, SynOptions, Timestamps, checksum};
+use proptest::prelude::*;
 
 use crate::packets::verify;
 use crate::world::{CLIENTS, INSIDE, OUTSIDE, SERVERS, TAG, World, address};
@@ -182,9 +183,18 @@ fn linux() -> SynOptions {
 
 /// A ClientHello for a name, in one record.
 fn hello(name: &str) -> Vec<u8> {
+    long_hello(name, 0)
+}
+
+/// The same with so many bytes more.
+fn long_hello(name: &str, more: u16) -> Vec<u8> {
     let part = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     let list = part(&[&[0][..], &part(name.as_bytes())].concat());
-    let extensions = [&[0, 0][..], &part(&list)].concat();
+    let padding = match more {
+        0 => Vec::new(),
+        more => [&[0, 21][..], &part(&vec![0; usize::from(more)])].concat(),
+    };
+    let extensions = [&[0, 0][..], &part(&list), &padding].concat();
     let body = [&[3, 3][..], &[7; 32], &[0], &part(&[0x13, 1]), &[1, 0], &part(&extensions)].concat();
     let message = [&[1, 0][..], &part(&body)].concat();
     [&[22, 3, 1][..], &part(&message)].concat()
@@ -217,7 +227,8 @@ fn a_connection_by_name() {
         assert_eq!((syn.tcp.seq, syn.tcp.flags), (Seq(CLIENT) - front, SYN));
         assert_eq!(syn.tcp.window, u16::try_from(500 << 7).unwrap());
         let asked = syn.tcp.syn_options.unwrap();
-        assert_eq!((asked.mss, asked.window_scale, asked.sack_permitted), (Some(1460), Some(7), true));
+        // As long as it may do without timestamps, there is to be room for those that are put in.
+        assert_eq!((asked.mss, asked.window_scale, asked.sack_permitted), (Some(1448), Some(7), true));
 
         // The back end scales its windows otherwise, and has another clock.
         let theirs =
@@ -370,25 +381,6 @@ fn connections_that_are_reset() {
         let name = if is_silent { "switch_silent" } else { "switch_refused" };
         assert_eq!((switching.counter(name), switching.world.forwarder.connections().len()), (1, 0));
     }
-    // One without timestamps: the client begins again, and is not offered them.
-    let mut switching = Switching::new(service(By::Sni, false, true));
-    let ours = switching.handshake(linux());
-    let syn = switching.client(data(first, ours, 500), &hello("shop.example")).unwrap().pop().unwrap();
-    let plain = SynOptions { timestamps: None, ..linux() };
-    let answer = HeadRepr {
-        seq: Seq(SERVER),
-        ack: syn.tcp.seq + 1,
-        flags: SYN | ACK,
-        window: 9,
-        syn_options: Some(plain),
-        ..HeadRepr::default()
-    };
-    let told = switching.server(&syn, answer, &[]).unwrap();
-    assert_eq!(told.iter().filter(|segment| segment.tcp.flags.rst()).count(), 2, "both sides: {told:?}");
-    switching.port += 1;
-    let again =
-        HeadRepr { seq: Seq(CLIENT), flags: SYN, window: 64_000, syn_options: Some(linux()), ..HeadRepr::default() };
-    assert_eq!(switching.client(again, &[]).unwrap()[0].tcp.timestamps, None);
 }
 
 /// A flood of SYNs leaves nothing, and who answers his cookie comes through (RFC 4987 section 3.6).
@@ -423,4 +415,351 @@ fn a_flood_of_syns() {
     // Those that nobody completes are forgotten without a word.
     assert!(switching.wait(Duration::from_secs(11)).iter().all(|segment| segment.interface == usize::from(OUTSIDE)));
     assert_eq!(switching.world.forwarder.waiting_counts()[0], 0);
+}
+
+/// Whoever sends segments of connections that nobody knows is answered, but not as often as he likes; and who is refused meanwhile is told.
+#[test]
+fn a_flood_of_strays() {
+    let mut switching = Switching::new(service(By::Sni, false, false));
+    let first = Seq(CLIENT) + 1;
+    // How many of so many are answered.
+    let flood = |switching: &mut Switching, count: u32| {
+        let mut resets = 0;
+        for number in 0..count {
+            switching.port = 1 + (number % 4000) as u16;
+            let flags = [ACK, FIN, ACK | FIN, Flags::default()][number as usize % 4];
+            match switching.client(HeadRepr { flags, ..data(Seq(number), Seq(9), 500) }, b"x") {
+                Ok(all) => {
+                    assert!(all.len() == 1 && all[0].tcp.flags.rst(), "{all:?}");
+                    resets += 1;
+                }
+                Err(why) => assert_eq!(why, Drop::ResetLimit),
+            }
+        }
+        resets
+    };
+    assert_eq!(flood(&mut switching, 5000), 200);
+    switching.port = 50_000;
+    let ours = switching.handshake(linux());
+    let refused = switching.client(data(first, ours, 500), &hello("nobody.example")).unwrap().remove(0);
+    assert!(refused.tcp.flags.rst(), "{refused:?}");
+    // Over ten seconds they are a thousand in each.
+    let mut sum = 0u64;
+    for _ in 0..100 {
+        switching.wait(Duration::from_millis(100));
+        sum += flood(&mut switching, 300);
+    }
+    assert_eq!(sum, 100 * 100);
+    assert_eq!(switching.counter("switch_stray"), 200 + sum);
+    let held_back = 5000 + 30_000 - 200 - sum;
+    assert_eq!(switching.counter("resets_held_back"), held_back);
+    assert_eq!(switching.world.forwarder.counters().dropped_for(Drop::ResetLimit), held_back);
+    // A while later, one is answered as ever.
+    switching.wait(Duration::from_secs(1));
+    assert_eq!(flood(&mut switching, 1), 1);
+}
+
+/// Connections that are refused by the thousand are not all told, and their next segments are those of unknown ones.
+#[test]
+fn a_flood_of_refusals() {
+    let mut switching = Switching::new(service(By::Sni, false, false));
+    let (first, hello) = (Seq(CLIENT) + 1, hello("nobody.example"));
+    let mut told = 0;
+    for port in 1..=1000 {
+        switching.port = port;
+        let ours = switching.handshake(linux());
+        match switching.client(data(first, ours, 500), &hello) {
+            Ok(all) => told += u32::from(all[0].tcp.flags.rst()),
+            Err(why) => assert_eq!(why, Drop::ResetLimit),
+        }
+    }
+    assert_eq!((told, switching.counter("switch_unknown_name")), (200, 1000));
+    assert_eq!(switching.world.forwarder.waiting_counts(), [0; 3]);
+    assert!(switching.client(data(first, Seq(7), 500), &hello).unwrap()[0].tcp.flags.rst(), "it comes again");
+    // Those that wait in vain end all at once.
+    let mut switching = Switching::new(service(By::Sni, false, false));
+    for port in 1..=1000 {
+        switching.port = port;
+        switching.handshake(linux());
+    }
+    assert_eq!(switching.wait(LOOK_TIME + Duration::from_secs(1)).len(), 200);
+    assert_eq!((switching.counter("switch_late"), switching.counter("resets_held_back")), (1000, 800));
+}
+
+proptest! {
+    /// However a client cuts its first bytes, a back end gets them in segments that it takes (RFC 9293 section 3.7.1, RFC 6691), whatever is lost of them.
+    #[test]
+    fn first_bytes_in_segments_that_a_back_end_takes(
+        more in 0u16..12_000,
+        cut in prop_oneof![1usize..40, 40usize..1500, 1500usize..9000],
+        mss in prop_oneof![Just(None), (48u16..600).prop_map(Some), (600u16..9000).prop_map(Some)],
+        has_stamps in any::<bool>(),
+        window in 1u16..,
+        // Which ones of all. More of them, and it is given up after two minutes.
+        lost in proptest::collection::btree_set(0usize..40, 0..6),
+    ) {
+        let mut switching = Switching::new(service(By::Sni, false, true));
+        let asked = linux();
+        let asked = SynOptions { timestamps: asked.timestamps.filter(|_| has_stamps), ..asked };
+        let ours = switching.handshake(asked);
+        let hello = long_hello("shop.example", more);
+        let first = Seq(CLIENT) + 1;
+        let stamped = |repr: HeadRepr| HeadRepr { timestamps: repr.timestamps.filter(|_| has_stamps), ..repr };
+        let mut said = Vec::new();
+        for (number, part) in hello.chunks(cut).enumerate() {
+            let seq = first + (number * cut) as u32;
+            said.extend(switching.client(stamped(data(seq, ours, 500)), part).unwrap());
+        }
+        let syn = said.into_iter().find(|out| out.tcp.flags == SYN).unwrap();
+        let theirs = Timestamps { val: 90_000, ecr: 510 };
+        let answer = HeadRepr {
+            seq: Seq(SERVER),
+            ack: syn.tcp.seq + 1,
+            flags: SYN | ACK,
+            window,
+            syn_options: Some(SynOptions { mss, timestamps: has_stamps.then_some(theirs), ..linux() }),
+            ..HeadRepr::default()
+        };
+        let longest = usize::from(mss.unwrap_or(536)) - if has_stamps { 12 } else { 0 };
+        let mut sent = switching.server(&syn, answer, &[]).unwrap();
+        let mut count = 0;
+        let mut got = vec![None; hello.len()];
+        for turn in 0.. {
+            prop_assert!(turn < 3000, "it does not come to an end");
+            let mut is_news = false;
+            for out in std::mem::take(&mut sent) {
+                let at = out.tcp.seq.since(first) as usize;
+                prop_assert_eq!(out.interface, usize::from(OUTSIDE));
+                prop_assert!((1..=longest).contains(&out.payload.len()), "{} bytes, {longest} at most", out.payload.len());
+                prop_assert_eq!(&out.payload[..], &hello[at..at + out.payload.len()]);
+                prop_assert_eq!(out.tcp.flags.psh(), at + out.payload.len() == hello.len());
+                prop_assert_eq!(out.tcp.timestamps.is_some(), has_stamps);
+                count += 1;
+                if lost.contains(&(count - 1)) {
+                    continue;
+                }
+                is_news = true;
+                for (place, byte) in got[at..].iter_mut().zip(&out.payload) {
+                    *place = Some(*byte);
+                }
+            }
+            let whole = got.iter().take_while(|byte| byte.is_some()).count();
+            if is_news {
+                let ack = stamped(data(Seq(SERVER) + 1, first + whole as u32, 8000));
+                let all = switching.server(&syn, ack, &[]).unwrap();
+                sent.extend(all.into_iter().filter(|out| out.interface == usize::from(OUTSIDE)));
+            }
+            if whole == hello.len() {
+                break;
+            }
+            if sent.is_empty() {
+                sent = switching.wait(Duration::from_millis(100));
+            }
+        }
+        prop_assert_eq!((switching.counter("switch_spliced"), switching.world.forwarder.waiting_counts()), (1, [0; 3]));
+    }
+}
+
+/// What an end agrees to.
+fn options() -> impl Strategy<Value = SynOptions> {
+    let mss = prop_oneof![Just(None), (536u16..1460).prop_map(Some)];
+    (mss, proptest::option::of(0u8..15), any::<bool>(), any::<bool>()).prop_map(|(mss, window_scale, sack, stamps)| {
+        let timestamps = stamps.then_some(Timestamps { val: 500, ecr: 0 });
+        SynOptions { mss, window_scale, sack_permitted: sack, timestamps, ecn: false }
+    })
+}
+
+/// A connection of a client that offers `asked`, up to the back end's answer to the SYN. Returns the SYN and our number.
+fn switched(switching: &mut Switching, asked: SynOptions, theirs: SynOptions) -> (Out, Seq) {
+    let ours = switching.handshake(asked);
+    let stamps = asked.timestamps.map(|_| Timestamps { val: 510, ecr: 9 });
+    let first = HeadRepr { timestamps: stamps, ..data(Seq(CLIENT) + 1, ours, 500) };
+    let syn = switching.client(first, &hello("shop.example")).unwrap().pop().unwrap();
+    let options = syn.tcp.syn_options.unwrap();
+    // Nobody agrees to what he was not asked for.
+    let agreed = SynOptions {
+        window_scale: theirs.window_scale.filter(|_| options.window_scale.is_some()),
+        sack_permitted: theirs.sack_permitted && options.sack_permitted,
+        timestamps: theirs
+            .timestamps
+            .zip(options.timestamps)
+            .map(|(_, asked)| Timestamps { val: 90_000, ecr: asked.val }),
+        ..theirs
+    };
+    let answer = HeadRepr {
+        seq: Seq(SERVER),
+        ack: syn.tcp.seq + 1,
+        flags: SYN | ACK,
+        window: 60_000,
+        syn_options: Some(agreed),
+        ..HeadRepr::default()
+    };
+    switching.server(&syn, answer, &[]).unwrap();
+    (syn, ours)
+}
+
+proptest! {
+    /// Whatever a client and its back end agree to, each sees what it has agreed to and no more, and all bytes arrive (RFC 7323, RFC 2018).
+    #[test]
+    fn ends_that_do_not_agree(
+        asked in options(),
+        theirs in options(),
+        is_taken_over in any::<bool>(),
+        steps in proptest::collection::vec((any::<bool>(), 0usize..1400, 0u64..3000, 1u16.., any::<bool>()), 1..30),
+    ) {
+        let mut switching = Switching::new(service(By::Sni, false, true));
+        let (syn, ours) = switched(&mut switching, asked, theirs);
+        let client_stamps = asked.timestamps.is_some();
+        let server_stamps = client_stamps && theirs.timestamps.is_some();
+        let sack = asked.sack_permitted && theirs.sack_permitted;
+        let scales = asked.window_scale.zip(theirs.window_scale);
+        let client_scale = asked.window_scale.unwrap_or(0);
+        let (server_scale, seen_scale) = scales.map_or((0, 0), |(asked, theirs)| (theirs, asked));
+        let card_scale = if asked.window_scale.is_some() { 8 } else { 0 };
+        let mut client = Seq(CLIENT) + 1 + hello("shop.example").len() as u32;
+        let mut server = Seq(SERVER) + 1;
+        let server_clock = |switching: &Switching| 90_000 + (switching.world.now.0 / 1_000_000) as u32 - 1_000_000;
+        let ack = HeadRepr {
+            timestamps: server_stamps.then_some(Timestamps { val: 90_000, ecr: 510 }),
+            ..data(server, client, 60_000 >> server_scale)
+        };
+        let passed = switching.server(&syn, ack, &[]).unwrap().remove(0);
+        prop_assert_eq!(passed.tcp.timestamps.is_some(), client_stamps);
+        prop_assert_eq!(switching.counter("switch_spliced"), 1);
+        prop_assert_eq!(switching.counter("switch_unstamped"), u64::from(client_stamps && !server_stamps));
+        let mut last = passed.tcp.timestamps.map_or(0, |stamps| stamps.val);
+        let (mut told, mut acked) = (510, Some(client));
+        if is_taken_over {
+            let id = ConnectionId(switching.world.forwarder.connections().iter().next().unwrap().0.0);
+            let saved: Saved = switching.world.forwarder.save(id).unwrap();
+            let mut next = Switching::new(service(By::Sni, false, true));
+            next.world.now = switching.world.now;
+            prop_assert!(next.world.forwarder.restore(&saved, next.world.now));
+            switching = next;
+            // From the client's next segment on, it is echoed.
+            (told, acked) = (if server_stamps { 510 } else { 0 }, None);
+        }
+        let mut ends = server - SERVER;
+        let mut value = 600;
+        for (is_client, len, pause, window, has_gap) in steps {
+            switching.wait(Duration::from_millis(pause));
+            let payload: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let mut blocks = nicache_tcp::SackBlocks::EMPTY;
+            if is_client {
+                value += 1 + pause as u32;
+                if has_gap && asked.sack_permitted {
+                    blocks.push(ours + ends.0, ours + (ends.0 + 9));
+                }
+                let repr = HeadRepr {
+                    timestamps: client_stamps.then_some(Timestamps { val: value, ecr: last }),
+                    sack: blocks,
+                    ..data(client, ours + (server - (SERVER + 1)).0, window)
+                };
+                let out = switching.client(repr, &payload).unwrap().remove(0);
+                // RFC 7323 section 4.3: the timestamp of what was the next one to be acknowledged.
+                if server_stamps || acked.is_none_or(|acked| client == acked) {
+                    told = value;
+                }
+                prop_assert_eq!((out.tcp.seq, out.tcp.ack, &out.payload), (client, server, &payload));
+                prop_assert_eq!(out.tcp.timestamps.is_some(), server_stamps);
+                if let Some(stamps) = out.tcp.timestamps {
+                    prop_assert_eq!(stamps.val, value);
+                }
+                prop_assert_eq!(!out.tcp.sack.is_empty(), !blocks.is_empty() && sack);
+                let (granted, shown) = (u64::from(window) << client_scale, u64::from(out.tcp.window) << seen_scale);
+                prop_assert!(shown <= granted && (granted - shown < 1 << seen_scale || out.tcp.window == u16::MAX));
+                client += len as u32;
+            } else {
+                if has_gap && sack {
+                    for number in 0..4 - usize::from(server_stamps) as u32 {
+                        blocks.push(client + 100 * number, client + (100 * number + 9));
+                    }
+                }
+                let stamps = Timestamps { val: server_clock(&switching), ecr: told };
+                let repr =
+                    HeadRepr { timestamps: server_stamps.then_some(stamps), sack: blocks, ..data(server, client, window) };
+                let out = switching.server(&syn, repr, &payload).unwrap().remove(0);
+                prop_assert_eq!((out.tcp.ack, &out.payload), (client, &payload));
+                prop_assert_eq!(out.tcp.seq, ours + (server - (SERVER + 1)).0);
+                prop_assert_eq!(out.tcp.timestamps.is_some(), client_stamps);
+                if let Some(stamps) = out.tcp.timestamps {
+                    prop_assert!(stamps.val.wrapping_sub(last) <= 3000 * 30, "{} after {last}", stamps.val);
+                    prop_assert!(stamps.ecr == told, "{stamps:?}, not {told}");
+                    last = stamps.val;
+                }
+                let most = if client_stamps { 3 } else { 4 };
+                prop_assert_eq!(out.tcp.sack.as_slice(), &blocks.as_slice()[..blocks.len().min(most)]);
+                let (granted, shown) = (u64::from(window) << server_scale, u64::from(out.tcp.window) << card_scale);
+                prop_assert!(shown <= granted && (granted - shown < 1 << card_scale || out.tcp.window == u16::MAX));
+                acked = Some(client);
+                server += len as u32;
+                ends = server - SERVER;
+            }
+        }
+        // A reset passes.
+        let reset = switching.server(&syn, HeadRepr { seq: server, flags: RST, ..HeadRepr::default() }, &[]).unwrap();
+        prop_assert!(reset[0].tcp.flags.rst() && reset[0].tcp.timestamps.is_none());
+        prop_assert_eq!(reset[0].tcp.seq, ours + (server - (SERVER + 1)).0);
+    }
+}
+
+/// What one back end has said counts for the clients that come later, and a segment that would be too long with timestamps is not sent.
+#[test]
+fn what_back_ends_have_said() {
+    let mut switching = Switching::new(service(By::Sni, false, true));
+    let asked_of = |switching: &mut Switching| {
+        switching.port += 1;
+        let syn = HeadRepr { seq: Seq(CLIENT), flags: SYN, syn_options: Some(linux()), ..HeadRepr::default() };
+        switching.client(syn, &[]).unwrap().remove(0).tcp.syn_options.unwrap()
+    };
+    assert_eq!(asked_of(&mut switching).mss, Some(1460));
+    let (syn, _) = switched(&mut switching, linux(), SynOptions { mss: Some(1460), ..linux() });
+    assert_eq!(syn.tcp.syn_options.unwrap().mss, Some(1448));
+    switching.port += 1;
+    // One has timestamps, so the next one is not expected to do without. It does.
+    let theirs = SynOptions { mss: Some(1200), timestamps: None, ..linux() };
+    let ours = switching.handshake(linux());
+    let first = data(Seq(CLIENT) + 1, ours, 500);
+    let syn = switching.client(first, &hello("shop.example")).unwrap().pop().unwrap();
+    assert_eq!(syn.tcp.syn_options.unwrap().mss, Some(1460));
+    let answer = HeadRepr {
+        seq: Seq(SERVER),
+        ack: syn.tcp.seq + 1,
+        flags: SYN | ACK,
+        window: 60_000,
+        syn_options: Some(theirs),
+        ..HeadRepr::default()
+    };
+    let sent = switching.server(&syn, answer, &[]).unwrap();
+    assert!(sent.iter().all(|out| out.tcp.timestamps.is_none() && out.interface == usize::from(OUTSIDE)), "{sent:?}");
+    let end = Seq(CLIENT) + 1 + hello("shop.example").len() as u32;
+    let plain = HeadRepr { timestamps: None, ..data(Seq(SERVER) + 1, end, 4000) };
+    switching.server(&syn, plain, &[]).unwrap();
+    // 1500 bytes, which would become 1512: it is told of a path of 1488, and what fits that is passed on.
+    let frame = |len: usize| {
+        let from = syn.destination.0.to_string();
+        frame_of(false, (&from, 443), (&syn.source.0.to_string(), syn.source.1), plain, &vec![7; len])
+    };
+    let (interface, told, _) = switching.world.handle(&frame(1460), OUTSIDE, Offload::default()).unwrap();
+    let seen = verify(&told, Offload::default()).unwrap();
+    let message = &told[seen.transport_at..];
+    assert_eq!((interface, message[0], message[1]), (usize::from(OUTSIDE), 3, 4));
+    assert_eq!(u16::from_be_bytes([message[6], message[7]]), 1488);
+    let (interface, passed, _) = switching.world.handle(&frame(1448), OUTSIDE, Offload::default()).unwrap();
+    assert_eq!((interface, passed.len()), (usize::from(INSIDE), 14 + 1500));
+    // A router on the client's side takes 1400: the back end may send 12 less.
+    let error = router_error(&passed, 1400);
+    let (interface, error, _) = switching.world.handle(&error, INSIDE, Offload::default()).unwrap();
+    let seen = verify(&error, Offload::default()).unwrap();
+    let at = seen.transport_at + 6;
+    assert_eq!((interface, u16::from_be_bytes([error[at], error[at + 1]])), (usize::from(OUTSIDE), 1388));
+    // Later ones are not offered timestamps, nor longer segments than that one takes.
+    let offered = asked_of(&mut switching);
+    assert_eq!((offered.timestamps, offered.mss), (None, Some(1200)));
+}
+
+/// What a router says that has a frame of ours, and a next link that takes less.
+fn router_error(frame: &[u8], mtu: u16) -> Vec<u8> {
+    let recipe = crate::packets::Recipe::error(address(CLIENTS[1]), frame, 200, (3, 4), mtu);
+    recipe.raw_frame()
 }
