@@ -109,7 +109,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         (&["replay", log, target, "--clients", "2", "--replayers", "3"], &["replayers", "connection"]),
         (&["replay", log, "--clients", "2000"], &["clients", "--target"]),
         (&["replay", log, target], &["no connection to 127.0.0.1:9"]),
-        (&["replay", cut.to_str().unwrap(), target], &["no trace", "binary file", "name its format"]),
+        (&["replay", cut.to_str().unwrap(), target], &["not a trace", "binary file", "name its format"]),
         (&["replay", log, target, "--format", "tsv"], &["no request", "tabs"]),
         (&["trace", "site", "/no/such/log", "/no/such/folder"], &["/no/such/log"]),
     ] {

@@ -403,7 +403,7 @@ mod tests {
             assert!(error(&["--client", wrong]).contains("client"), "{wrong}");
         }
         assert!(error(&["--within", "/x=1s"]).contains("none of the pages"));
-        assert!(error(&["--within", "/=soon"]).contains("no time"));
+        assert!(error(&["--within", "/=soon"]).contains("not a time"));
         assert!(error(&["--server-lag", "b=1s"]).contains("there is a"));
         assert!(error(&["--header", "x"]).contains("NAME: VALUE"));
         assert!(error(&["--edits-per-second=-1"]).contains("edits-per-second"));

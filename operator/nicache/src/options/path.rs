@@ -257,9 +257,9 @@ mod tests {
             ("pattern = '/', masks = ['abcd']", "exactly one `*`"),
             ("pattern = '/', masks = ['a*']", "at least 4 bytes"),
             ("pattern = '/', mask-headers = ['Content-Length']", "cannot be masked"),
-            ("pattern = '/', mask-headers = ['a b']", "no name of a header"),
-            ("pattern = '/', drop-set-cookie = ['']", "no name of a cookie"),
-            ("pattern = '/', ignore-cookie = ['a*b']", "no name of a cookie"),
+            ("pattern = '/', mask-headers = ['a b']", "not a name of a header"),
+            ("pattern = '/', drop-set-cookie = ['']", "not a name of a cookie"),
+            ("pattern = '/', ignore-cookie = ['a*b']", "not a name of a cookie"),
             ("pattern = '/', host = 'a/b'", "a host is"),
         ] {
             let error = check_one(bad).unwrap_err();
