@@ -5,7 +5,7 @@ use nicache_tcp::cookie_keys::COOKIE_LIFE;
 use nicache_tcp::handshake::{Limits, answer};
 use nicache_tcp::receiver::{Accept, Receiver};
 use nicache_tcp::splice::window_field;
-use nicache_tcp::timestamps::TsClock;
+use nicache_tcp::timestamps::{Paws, TsClock};
 use nicache_tcp::{Flags, HeadRepr, SegmentHead, Seq, SynOptions, Time, frame, isn, rst};
 
 use super::{
@@ -183,6 +183,7 @@ impl Forwarder {
         if tcp.flags.rst() {
             return match rst::judge(tcp.seq, waiting.receiver.nxt(), waiting.receiver.window()) {
                 rst::Verdict::Accept => {
+                    self.tell_of_end(place, now);
                     self.forget_waiting(place, now);
                     Ok(Decision::Taken)
                 }
@@ -209,9 +210,10 @@ impl Forwarder {
         if !tcp.flags.ack() || tcp.ack != waiting.ours + 1 {
             return Err(Drop::Switch);
         }
+        let acked = waiting.receiver.nxt();
         let taken = waiting.receiver.handle_data(tcp.seq, payload.len() as u32, false);
         if let (Accept::InOrder { .. } | Accept::Duplicate, Some(stamps)) = (taken, tcp.timestamps) {
-            waiting.tsval = stamps.val;
+            waiting.recent.update(stamps, tcp.seq, acked, now);
         }
         let mut is_new = false;
         if let Accept::InOrder { skip, take, .. } = taken {
@@ -296,6 +298,10 @@ impl Forwarder {
             }
             self.switch().places[place as usize] = Some(waiting);
         }
+        // Who has refused it knows.
+        if ending != Ending::Refused {
+            self.tell_of_end(place, now);
+        }
         self.forget_waiting(place, now);
     }
 
@@ -359,7 +365,7 @@ fn waiting(
         scale: agreed.our_scale,
         clock,
         receiver: Receiver::new(theirs + 1, LOOK_BYTES_MAX),
-        tsval: options.timestamps.map_or(0, |stamps| stamps.val),
+        recent: Paws::new(options.timestamps.map_or(0, |stamps| stamps.val), now),
         window: 0,
         bytes: Vec::new(),
     })

@@ -7,7 +7,7 @@ use nicache_tcp::splice::window_field;
 use nicache_tcp::wire::CHECKSUM_OFFSET;
 use nicache_tcp::{Flags, HeadRepr, SegmentHead, Time, Timestamps};
 
-use super::{SCALE, Switch, Waiting};
+use super::{SCALE, Step, Switch, Waiting};
 use crate::counters::Drop;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head};
 use crate::forwarder::{Forwarder, Packet};
@@ -44,7 +44,10 @@ impl Waiting {
             ack: self.receiver.nxt(),
             flags: flags | Flags::ACK,
             window: window_field(self.receiver.window(), self.scale),
-            timestamps: self.options.timestamps.map(|_| Timestamps { val: self.clock.at(now), ecr: self.tsval }),
+            timestamps: self
+                .options
+                .timestamps
+                .map(|_| Timestamps { val: self.clock.at(now), ecr: self.recent.recent() }),
             ..HeadRepr::default()
         }
     }
@@ -112,7 +115,13 @@ impl Forwarder {
             return;
         }
         let interface = waiting.interface;
-        let repr = HeadRepr { timestamps: None, ..waiting.segment(Flags::RST, now) };
+        let mut repr = HeadRepr { timestamps: None, ..waiting.segment(Flags::RST, now) };
+        if let Step::Draining { id, drain } = &waiting.step
+            && let Some(switched) = self.conntrack.get(*id).and_then(|connection| connection.note.switched)
+        {
+            // Its back end may have said something: behind what the client has of that.
+            repr.seq = switched.splice.out_to_client(drain.ack);
+        }
         let frame = frame(&self.interfaces[interface], waiting.mac, &waiting.tuple.reversed(), repr, &[]);
         self.switch().queue(interface, frame);
     }

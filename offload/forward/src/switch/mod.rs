@@ -44,7 +44,7 @@ use nicache_tcp::frame::{FlowKey, Mac};
 use nicache_tcp::isn::IsnKey;
 use nicache_tcp::receiver::Receiver;
 use nicache_tcp::syn_pressure::SynPressure;
-use nicache_tcp::timestamps::TsClock;
+use nicache_tcp::timestamps::{Paws, TsClock};
 use nicache_tcp::{Sender, Seq, Splice, SynOptions, Time, Wheel};
 
 use self::learned::AllLearned;
@@ -154,8 +154,8 @@ struct Waiting {
     scale: u8,
     clock: TsClock,
     receiver: Receiver,
-    /// Its last timestamp and window.
-    tsval: u32,
+    /// Its last timestamp.
+    recent: Paws,
     window: u16,
     /// Its first bytes, behind the PROXY header from [`Step::Connecting`] on.
     bytes: Vec<u8>,

@@ -73,7 +73,7 @@ impl Forwarder {
         let Step::Connecting { id, syns } = waiting.step else { return };
         let Some(wait) = SYN_TIMES.get(syns).copied() else { return self.end_waiting(place, Ending::Silent, now) };
         let options = SynOptions {
-            timestamps: waiting.options.timestamps.map(|_| Timestamps { val: waiting.tsval, ecr: 0 }),
+            timestamps: waiting.options.timestamps.map(|_| Timestamps { val: waiting.recent.recent(), ecr: 0 }),
             ..waiting.options
         };
         let service = waiting.service;
@@ -113,12 +113,16 @@ impl Forwarder {
                     let (tuple, service) = (waiting.tuple, waiting.service);
                     self.handle_waiting(packet, &tuple, service, head, moment).map(Err)
                 }
-                Direction::Reply => self.handle_back_end(place, id, packet, moment.now).map(Err),
+                Direction::Reply => self.handle_back_end(place, id, packet, head, moment.now).map(Err),
             };
         }
         let bytes = &packet.frame[packet.view.transport_at..packet.view.headers_end];
         let tcp = nicache_tcp::parse(bytes).map_err(|_| Drop::Malformed)?;
         let Transport::Tcp(segment) = packet.view.transport else { return Err(Drop::Malformed) };
+        if direction == Direction::Reply && tcp.flags.syn() {
+            // The answer to our SYN, again: the client has had one of ours.
+            return Err(Drop::Switch);
+        }
         let splice = switched.splice;
         let (mut numbers, seen) = match direction {
             Direction::Original => {
@@ -155,13 +159,18 @@ impl Forwarder {
         place: u32,
         id: ConnectionId,
         packet: &Packet<'_>,
+        head: &mut Head,
         now: Time,
     ) -> Result<Decision, Drop> {
         let tcp = right_segment(packet)?;
         let Some(waiting) = self.switch().get(place) else { return Err(Drop::Switch) };
         let start = waiting.receiver.nxt() - waiting.bytes.len() as u32;
-        if !tcp.flags.ack() || tcp.ack != start {
+        if !tcp.flags.ack() || tcp.flags.rst() && tcp.ack != start {
             return Err(Drop::Switch);
+        }
+        if tcp.ack != start {
+            // It has an older connection between the same ends (RFC 9293 section 3.10.7.3).
+            return self.answer_stray(packet, &tcp, head, now);
         }
         if tcp.flags.rst() {
             self.end_waiting(place, Ending::Refused, now);
@@ -198,7 +207,7 @@ impl Forwarder {
             ecn: false,
         };
         let total = waiting.bytes.len() as u32;
-        let echo = Echo::new(waiting.tsval, waiting.receiver.nxt(), now);
+        let echo = Echo::new(waiting.recent, waiting.receiver.nxt());
         let window = window_field(u32::from(waiting.window) << splice.client_scale, splice.host_peer_scale);
         let mut sender = Sender::new(&SenderConfig::default(), start, peer, u32::from(tcp.window), now);
         sender.enqueue(total);
@@ -226,7 +235,9 @@ impl Forwarder {
         let Step::Draining { drain, .. } = &mut waiting.step else { return };
         match direction {
             Direction::Original => {
-                waiting.tsval = tcp.timestamps.map_or(waiting.tsval, |stamps| stamps.val);
+                if let Some(stamps) = tcp.timestamps {
+                    waiting.recent.update(stamps, tcp.seq, tcp.seq, now);
+                }
                 waiting.window = tcp.window;
                 if tcp.flags.ack() && splice.out_to_host(tcp.ack).gt(drain.ack) {
                     drain.ack = splice.out_to_host(tcp.ack);
@@ -289,7 +300,7 @@ impl Forwarder {
                 ack: drain.ack,
                 flags: if is_last { Flags::ACK | Flags::PSH } else { Flags::ACK },
                 window: window_field(window, splice.host_peer_scale),
-                timestamps: drain.tsval.map(|tsval| Timestamps { val: waiting.tsval, ecr: tsval }),
+                timestamps: drain.tsval.map(|ecr| Timestamps { val: waiting.recent.recent(), ecr }),
                 ..HeadRepr::default()
             };
             let Some(tuple) = self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original)) else {
@@ -309,27 +320,31 @@ impl Forwarder {
         self.counters.switch_spliced += 1;
     }
 
-    /// A connection that waits is no more; so is the one with its back end, which is told.
+    /// The back end of a connection that ends may have heard of it. A reset counts at the number that it expects (RFC 5961 section 3.2).
+    pub(super) fn tell_of_end(&mut self, place: u32, now: Time) {
+        let Some(waiting) = self.switch().get(place) else { return };
+        let start = waiting.receiver.nxt() - waiting.bytes.len() as u32;
+        let (id, repr) = match &waiting.step {
+            Step::Connecting { id, .. } => (*id, HeadRepr { seq: start, flags: Flags::RST, ..HeadRepr::default() }),
+            Step::Draining { id, drain } => {
+                let (seq, ack, flags) = (drain.sender.una(), drain.ack, Flags::RST | Flags::ACK);
+                (*id, HeadRepr { seq, ack, flags, ..HeadRepr::default() })
+            }
+            Step::HalfOpen | Step::Looking => return,
+        };
+        if let Some(tuple) = self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original)) {
+            self.tell_back_end(&tuple, repr, &[], now);
+        }
+    }
+
+    /// A connection that waits is no more; so is the one with its back end.
     pub(super) fn forget_waiting(&mut self, place: u32, now: Time) {
         let Some(waiting) = self.switch().remove(place) else { return };
-        let (id, ack) = match &waiting.step {
-            Step::Connecting { id, .. } => (*id, None),
-            Step::Draining { id, drain } => (*id, Some(drain.ack)),
-            _ => return,
-        };
-        let tuple = self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original));
+        let (Step::Connecting { id, .. } | Step::Draining { id, .. }) = waiting.step else { return };
         if let Some(note) = self.conntrack.note_mut(id) {
             note.switched = None;
         }
         self.end(id, now);
-        let (Some(tuple), Some(ack)) = (tuple, ack) else { return };
-        let seq = waiting.receiver.nxt();
-        self.tell_back_end(
-            &tuple,
-            HeadRepr { seq, ack, flags: Flags::RST | Flags::ACK, ..HeadRepr::default() },
-            &[],
-            now,
-        );
     }
 
     /// Of a connection that was reset, nothing is kept.

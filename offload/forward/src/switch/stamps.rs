@@ -57,9 +57,9 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// Of a client that was told of `acked`, and whose last timestamp is `tsval`.
-    pub(super) fn new(tsval: u32, acked: Seq, now: Time) -> Self {
-        Self { recent: Some(Paws::new(tsval, now)), acked: Some(acked) }
+    /// Of a client with this last timestamp, that was told of `acked`.
+    pub(super) fn new(recent: Paws, acked: Seq) -> Self {
+        Self { recent: Some(recent), acked: Some(acked) }
     }
 
     fn handle_client(&mut self, stamps: Timestamps, seq: Seq, now: Time) {
