@@ -17,8 +17,8 @@ fn the_corpus_is_replayed() {
 fn what_is_wrong_is_said() {
     let events = "+0 < S 0:0(0)\n";
     for (text, line, words) in [
-        ("", 1, "there is not an event"),
-        ("\n\n// nothing\n", 3, "there is not an event"),
+        ("", 1, "there is no event"),
+        ("\n\n// nothing\n", 3, "there is no event"),
         ("object x 100\n", 1, "`x` is not a path"),
         ("object /x 10\n", 1, "a reply has"),
         ("stream GET /x in 5\n", 1, "the head of this request has"),
