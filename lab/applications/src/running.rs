@@ -75,7 +75,7 @@ fn shown(reply: Result<crate::client::Reply>) -> String {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The server first, so that databases have no clients any longer.
+        // The server first: then databases no longer have clients.
         while let Some(mut program) = self.programs.pop() {
             stop(&mut program);
         }

@@ -124,7 +124,7 @@ enum Step {
     Response,
     HeaderOrLocation,
     CardMemoryRead,
-    /// After the response: there is no request any longer.
+    /// After the response: there is no longer a request.
     CardMemoryWrite,
 }
 

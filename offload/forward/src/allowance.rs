@@ -47,10 +47,10 @@ mod tests {
         let mut allowance = Allowance::new(1000, 50);
         let begin = Time::from_millis(5_000);
         assert_eq!((0..200).filter(|_| allowance.take(begin)).count(), 50);
-        // Ten seconds of 20,000 a second, at times that are no multiple of a token's.
+        // Ten seconds of 20,000 a second, at times that are not multiples of a token's.
         let taken = (0..200_000).filter(|n| allowance.take(begin + Duration::from_nanos(50_000 * n + 17))).count();
         assert!((9_998..=10_000).contains(&taken), "{taken}");
-        // Who is quiet for longer has no more than the burst.
+        // After a longer pause there is only the burst.
         let later = begin + Duration::from_secs(3_600);
         assert_eq!((0..200).filter(|_| allowance.take(later)).count(), 50);
     }

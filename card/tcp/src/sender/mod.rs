@@ -112,7 +112,7 @@ pub struct AckInfo {
     pub sack: SackBlocks,
     /// TSecr as ticks of the card's clock: [`crate::timestamps::TsClock::ticks`] of the received value.
     pub ts_ecr: Option<u32>,
-    /// The segment carries payload, SYN or FIN, so that it is not a duplicate acknowledgment (RFC 5681 section 2).
+    /// The segment carries payload, SYN or FIN, so it is not a duplicate acknowledgment (RFC 5681 section 2).
     pub carries_data: bool,
     /// The segment has ECE: a router has marked what we sent (RFC 3168 section 6.1.2).
     pub ece: bool,

@@ -51,7 +51,7 @@ pub struct Setting {
     pub load_before: f64,
     /// Whether that was too much for figures that mean something.
     pub busy: bool,
-    /// Measurements that were made again, since too many requests were not hits.
+    /// Measurements that were made again because too many requests were not hits.
     pub repeated: u32,
 }
 

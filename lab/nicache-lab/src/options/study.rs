@@ -40,7 +40,7 @@ pub(crate) struct WorkloadOptions {
     #[arg(long, value_name = "ROOM", default_value = "bytes", help_heading = "Workload")]
     pub room: RoomOption,
 
-    /// What a logged reply is: what was sent, so that a 304 is not an object; or a request for the whole object, as where a log is replayed
+    /// What a logged reply is: what was sent (a 304 is not an object); or a request for the whole object, as where a log is replayed
     #[arg(long, value_enum, value_name = "KIND", default_value = "as-logged", help_heading = "Workload")]
     pub replies: RepliesOption,
 
