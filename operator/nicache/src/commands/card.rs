@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nicache_bus::Window;
-use nicache_cache::{Entry, NoWatcher, PathSettings, Paths, Store};
+use nicache_cache::{CoherenceLink, Entry, NoWatcher, PathSettings, Paths, Store};
 use nicache_card::{AccessRecord as Hit, Card, CardConfig, Handshake};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
@@ -77,11 +77,11 @@ pub(super) fn execute() -> Result<ExitCode> {
     let table = if watched { revision_table(&witness)? } else { RevisionTable::on_heap() };
     let wakers = (0..pairs.len()).map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
     let verdicts = Verdicts::start(wakers.clone())?;
-    let mut prepared = prepare_shards(&setup, pairs, steering, &wakers, &table, secret)?;
-    let links = watcher.map_or_else(Vec::new, |watcher| verdicts.connect(watcher));
-    for (link, prepared) in links.into_iter().zip(&mut prepared) {
-        prepared.card.begin_watched(Arc::clone(&table), Box::new(link));
-    }
+    let links: Vec<Link> = match watcher {
+        Some(watcher) => verdicts.connect(watcher).into_iter().map(|link| Box::new(link) as Link).collect(),
+        None => wakers.iter().map(|_| Box::new(NoWatcher) as Link).collect(),
+    };
+    let mut prepared = prepare_shards(&setup, pairs, steering, links, &wakers, &table, secret)?;
     for (l0, prepared) in l0.into_iter().zip(&mut prepared) {
         prepared.card.set_l0(Box::new(l0));
     }
@@ -180,6 +180,9 @@ fn begin_watched(shards: &[Shard<ShardPort, ShardPort>], witness: &[OwnedFd], li
     Ok(())
 }
 
+/// A shard's way to the watcher.
+type Link = Box<dyn CoherenceLink + Send>;
+
 /// A shard that takes no frames yet.
 struct Prepared {
     number: usize,
@@ -210,6 +213,7 @@ fn prepare_shards(
     setup: &CardSetup,
     pairs: Vec<(AnyPort, AnyPort)>,
     steering: Vec<Option<ReceiveSteering>>,
+    links: Vec<Link>,
     wakers: &[Waker],
     table: &Arc<RevisionTable>,
     secret: [u8; 16],
@@ -221,7 +225,7 @@ fn prepare_shards(
         None => None,
     };
     let mut shards = Vec::new();
-    for (number, ((wire, host), steering)) in pairs.into_iter().zip(steering).enumerate() {
+    for (number, (((wire, host), steering), link)) in pairs.into_iter().zip(steering).zip(links).enumerate() {
         let config = card_config(setup, memory_bytes, secret)?;
         let memory = CardMemory::new(memory_bytes, HugePages::Try)
             .with_context(|| format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory"))?;
@@ -230,7 +234,7 @@ fn prepare_shards(
         let policy = new_policy(setup.policy, memory_bytes as u64, config.entries as u32, seed);
         let store = Store::new(memory, policy, Arc::clone(table), config.entries);
         let (wire, host) = (Divertible::new(wire), Divertible::new(host));
-        let card = Card::new(wire, host, config, store, Box::new(NoWatcher), monotonic());
+        let card = Card::new(wire, host, config, store, link, monotonic());
         let (rechecker, waker) = (rechecker.clone(), wakers[number].clone());
         let connections = setup.clients.connections;
         shards.push(Prepared { number, connections, card, steering, rechecker, waker });
