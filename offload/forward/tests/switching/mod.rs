@@ -205,6 +205,18 @@ fn data(seq: Seq, ack: Seq, window: u16) -> HeadRepr {
 }
 
 /// From the SYN to the end, by way of another forwarder: every number on either side is what that side expects.
+/// A back end's answer to the SYN of a connection.
+fn syn_ack(syn: &Out, options: SynOptions) -> HeadRepr {
+    HeadRepr {
+        seq: Seq(SERVER),
+        ack: syn.tcp.seq + 1,
+        flags: SYN | ACK,
+        window: 60_000,
+        syn_options: Some(options),
+        ..HeadRepr::default()
+    }
+}
+
 #[test]
 fn a_connection_by_name() {
     for is_told in [false, true] {
@@ -233,14 +245,7 @@ fn a_connection_by_name() {
         // The back end scales its windows otherwise, and has another clock.
         let theirs =
             SynOptions { window_scale: Some(3), timestamps: Some(Timestamps { val: 90_000, ecr: 510 }), ..linux() };
-        let answer = HeadRepr {
-            seq: Seq(SERVER),
-            ack: syn.tcp.seq + 1,
-            flags: SYN | ACK,
-            window: 60_000,
-            syn_options: Some(theirs),
-            ..HeadRepr::default()
-        };
+        let answer = syn_ack(&syn, theirs);
         let sent = switching.server(&syn, answer, &[]).unwrap();
         let bytes: Vec<u8> = sent.iter().flat_map(|segment| segment.payload.clone()).collect();
         assert_eq!(bytes[front as usize..], hello);
@@ -592,14 +597,7 @@ fn switched(switching: &mut Switching, asked: SynOptions, theirs: SynOptions) ->
             .map(|(_, asked)| Timestamps { val: 90_000, ecr: asked.val }),
         ..theirs
     };
-    let answer = HeadRepr {
-        seq: Seq(SERVER),
-        ack: syn.tcp.seq + 1,
-        flags: SYN | ACK,
-        window: 60_000,
-        syn_options: Some(agreed),
-        ..HeadRepr::default()
-    };
+    let answer = syn_ack(&syn, agreed);
     switching.server(&syn, answer, &[]).unwrap();
     (syn, ours)
 }
@@ -728,14 +726,7 @@ fn what_back_ends_have_said() {
     let first = data(Seq(CLIENT) + 1, ours, 500);
     let syn = switching.client(first, &hello("shop.example")).unwrap().pop().unwrap();
     assert_eq!(syn.tcp.syn_options.unwrap().mss, Some(1460));
-    let answer = HeadRepr {
-        seq: Seq(SERVER),
-        ack: syn.tcp.seq + 1,
-        flags: SYN | ACK,
-        window: 60_000,
-        syn_options: Some(theirs),
-        ..HeadRepr::default()
-    };
+    let answer = syn_ack(&syn, theirs);
     let sent = switching.server(&syn, answer, &[]).unwrap();
     assert!(sent.iter().all(|out| out.tcp.timestamps.is_none() && out.interface == usize::from(OUTSIDE)), "{sent:?}");
     let end = Seq(CLIENT) + 1 + hello("shop.example").len() as u32;
@@ -861,14 +852,7 @@ fn a_late_segment_does_not_turn_back_the_clock() {
     let syn = switching.client(at(first + 20, 620), &hello[20..]).unwrap().pop().unwrap();
     assert_eq!(syn.tcp.timestamps.unwrap().val, 620);
     let theirs = SynOptions { timestamps: Some(Timestamps { val: 90_000, ecr: 620 }), ..linux() };
-    let answer = HeadRepr {
-        seq: Seq(SERVER),
-        ack: syn.tcp.seq + 1,
-        flags: SYN | ACK,
-        window: 60_000,
-        syn_options: Some(theirs),
-        ..HeadRepr::default()
-    };
+    let answer = syn_ack(&syn, theirs);
     switching.server(&syn, answer, &[]).unwrap();
     switching.client(at(first, 560), &hello[..10]).unwrap();
     let again = switching.wait(Duration::from_secs(2));
