@@ -52,6 +52,8 @@ SELECT CONCAT_WS('\t', 'setting', 'sql_mode', HEX(@@GLOBAL.sql_mode))
 UNION ALL
 SELECT CONCAT_WS('\t', 'setting', 'hidden_writers', HEX(IF(
     (@@GLOBAL.event_scheduler = 'ON' AND EXISTS (SELECT 1 FROM information_schema.EVENTS WHERE STATUS = 'ENABLED'))
-    OR EXISTS (SELECT 1 FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Slave%'), '1', '0')))
+    OR EXISTS (SELECT 1 FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Slave%')
+    OR EXISTS (SELECT 1 FROM information_schema.GLOBAL_VARIABLES
+        WHERE VARIABLE_NAME = 'WSREP_PROVIDER' AND VARIABLE_VALUE NOT IN ('', 'none')), '1', '0')))
 UNION ALL
 SELECT 'end'

@@ -53,6 +53,12 @@ SELECT 'setting' || E'\tstandard_conforming_strings\t'
     || encode(convert_to(current_setting('standard_conforming_strings'), 'UTF8'), 'hex')
 UNION ALL
 SELECT 'setting' || E'\thidden_writers\t' || encode(CASE WHEN pg_catalog.pg_is_in_recovery()
-    OR EXISTS (SELECT 1 FROM pg_catalog.pg_stat_subscription WHERE pid IS NOT NULL) THEN '1' ELSE '0' END::bytea, 'hex')
+    OR EXISTS (SELECT 1 FROM pg_catalog.pg_stat_subscription WHERE pid IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM pg_catalog.pg_subscription WHERE subenabled)
+    OR EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity WHERE backend_type NOT IN ('client backend', 'parallel worker',
+        'autovacuum launcher', 'autovacuum worker', 'logical replication launcher', 'background writer', 'checkpointer',
+        'archiver', 'startup', 'walreceiver', 'walsender', 'walwriter', 'walsummarizer', 'slotsync worker', 'io worker',
+        'autoprewarm leader', 'autoprewarm worker'))
+    THEN '1' ELSE '0' END::bytea, 'hex')
 UNION ALL
 SELECT 'end'

@@ -333,6 +333,37 @@ INSERT INTO counters VALUES (1, 0); INSERT INTO s.counters VALUES (1, 0); INSERT
 INSERT INTO posts (title) VALUES ('first'), ('second'); INSERT INTO comments (post, body) VALUES (1, 'a');
 ";
 
+/// What other nodes of a cluster have committed is applied without a client.
+#[test]
+fn a_node_of_a_cluster_has_hidden_writers() {
+    let server = Server::mariadb_of_a_cluster();
+    server.ask("", "CREATE DATABASE app");
+    assert!(Bench::fetch(&server).has_hidden_writers());
+}
+
+/// A subscription that cannot reach its publisher has no process most of the time, and goes on by itself when it can.
+#[test]
+fn a_subscription_is_a_hidden_writer_while_it_is_down() {
+    let server = Server::postgres();
+    server.ask("", "CREATE DATABASE app");
+    assert!(!Bench::fetch(&server).has_hidden_writers());
+    let sql = "CREATE SUBSCRIPTION news CONNECTION 'host=/nowhere dbname=app' PUBLICATION news \
+               WITH (connect = false, slot_name = 'news')";
+    server.ask("app", sql);
+    assert!(!Bench::fetch(&server).has_hidden_writers(), "it is not enabled");
+    server.ask("app", "ALTER SUBSCRIPTION news ENABLE");
+    for _ in 0..5 {
+        assert!(Bench::fetch(&server).has_hidden_writers());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    server.ask("app", "ALTER SUBSCRIPTION news DISABLE");
+    let has_ended = || !Bench::fetch(&server).has_hidden_writers();
+    assert!((0..100).any(|_| has_ended() || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        false
+    }));
+}
+
 #[test]
 fn postgres() {
     let server = Server::postgres();

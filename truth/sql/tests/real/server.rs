@@ -1,6 +1,7 @@
 //! Private servers in a temporary directory, ended with the test whatever its outcome.
 
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,24 @@ fn user(name: &str) -> (u32, u32) {
 
 impl Server {
     pub(crate) fn mariadb() -> Self {
+        Self::mariadb_with(&[])
+    }
+
+    /// The only node of a cluster, which others may join.
+    pub(crate) fn mariadb_of_a_cluster() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self::mariadb_with(&[
+            "--wsrep-on=ON",
+            "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+            "--wsrep-cluster-address=gcomm://",
+            "--wsrep-sst-method=rsync",
+            "--binlog-format=ROW",
+            &format!("--wsrep-node-address=127.0.0.1:{port}"),
+            &format!("--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{port};gcache.size=1M"),
+        ])
+    }
+
+    fn mariadb_with(options: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         run(
@@ -55,6 +74,7 @@ impl Server {
             .args([format!("--datadir={}", data.display()), format!("--socket={}", path("server"))])
             .args([format!("--pid-file={}", path("pid")), format!("--log-error={}", path("log"))])
             .args(["--innodb-buffer-pool-size=16M", "--max-allowed-packet=64M", "--innodb-flush-log-at-trx-commit=0"])
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

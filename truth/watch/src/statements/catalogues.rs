@@ -190,7 +190,7 @@ impl Catalogues {
                     if has_writers && state.has_hidden_writers != Some(true) {
                         self.got_hidden_writers = true;
                         tracing::warn!(
-                            "a database changes tables by itself (events, or what it replicates): pages that read it are not kept"
+                            "a database changes tables by itself (events, replication, a cluster, a background worker): pages that read it are not kept"
                         );
                     }
                     state.has_hidden_writers = Some(has_writers);
