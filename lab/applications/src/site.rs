@@ -18,11 +18,13 @@ pub struct Settings {
     pub workers: u32,
     /// `opcache.revalidate_freq` in seconds: how long PHP may go on running the old text of a file that has changed.
     pub opcache_revalidate_freq: u32,
+    /// Whether the site gets a second database where the application has an edit for it: one whose changes the first applies as its replica.
+    pub primary: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { port: 80, url_host: "localhost".to_owned(), workers: 4, opcache_revalidate_freq: 2 }
+        Self { port: 80, url_host: "localhost".to_owned(), workers: 4, opcache_revalidate_freq: 2, primary: false }
     }
 }
 

@@ -11,6 +11,8 @@ use crate::program::{mariadb::MariaDb, nginx, php};
 use crate::site::{Audience, Page, Settings, Site};
 
 const ITEMS: u32 = 20;
+/// In the network of the site, whose own database has no port.
+const PRIMARY_PORT: u16 = 3306;
 
 macro_rules! scripts {
     ($($name:literal),* $(,)?) => {
@@ -47,6 +49,7 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
          INSERT INTO items VALUES {};",
         rows.join(", ")
     ))?;
+    let primary = if settings.primary { Some(make_primary(&folder, &database)?) } else { None };
     MariaDb::finish(server)?;
 
     for (name, text) in SCRIPTS {
@@ -74,7 +77,8 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     folder.subfolder("upstream", "root")?;
     let answer = MarkedFile::create(folder.join("upstream/answer.txt"), "The other server says @VERSION@\n")?;
 
-    let with = vec![database.command(), php::fpm(&folder, settings)?];
+    let mut with = vec![database.command(), php::fpm(&folder, settings)?];
+    with.extend(primary.iter().map(MariaDb::command));
     let other = format!(
         "server {{
         listen 127.0.0.1:{upstream_port};
@@ -95,6 +99,7 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
         by_sql("sql-update-list", "/list.php", "This is item 7.</td><td>", &database, 7),
     ];
     edits.push(by_event("/item.php?id=1", "<p>", &database, 1));
+    edits.extend(primary.as_ref().map(|primary| by_replica("/item.php?id=1", "<p>", &database, primary, 1)));
     edits.push(by_sql("sql-update-told", "/told.php", "<p>", &database, 3));
     edits.push(by_decision(&folder, &database));
     edits.extend(php::script_edits(
@@ -147,9 +152,31 @@ fn by_sql(name: &'static str, page: &str, words: &str, database: &MariaDb, id: u
     })
 }
 
+/// Another database, with as much of the table as is changed there.
+fn make_primary(folder: &Folder, replica: &MariaDb) -> Result<MariaDb> {
+    let (primary, server) = MariaDb::create_primary(folder, PRIMARY_PORT)?;
+    primary.execute(
+        "CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL) ENGINE=InnoDB; INSERT INTO items VALUES (1, 0);",
+    )?;
+    replica.apply(&primary)?;
+    MariaDb::finish(server)?;
+    Ok(primary)
+}
+
+/// The table is changed by the database itself, which applies what another one did; it is no replica afterwards.
+fn by_replica(page: &str, words: &str, database: &MariaDb, primary: &MariaDb, id: u32) -> Edit {
+    let (database, primary) = (database.clone(), primary.clone());
+    Edit::new("sql-replica", page, words, move |marker| {
+        let version = Edit::number(marker);
+        database.execute_as_administrator("START SLAVE;")?;
+        primary.execute(&format!("UPDATE items SET version = {version} WHERE id = {id};"))?;
+        wait_for_version(&database, id, version)?;
+        database.execute_as_administrator("STOP SLAVE;").map(drop)
+    })
+}
+
 /// The table is changed by the database itself, whose scheduler an event waits for; it is gone afterwards.
 fn by_event(page: &str, words: &str, database: &MariaDb, id: u32) -> Edit {
-    const LONG_ENOUGH: Duration = Duration::from_secs(10);
     let database = database.clone();
     Edit::new("sql-event", page, words, move |marker| {
         let version = Edit::number(marker);
@@ -157,13 +184,18 @@ fn by_event(page: &str, words: &str, database: &MariaDb, id: u32) -> Edit {
             "SET GLOBAL event_scheduler = ON; CREATE EVENT change_{version} ON SCHEDULE AT CURRENT_TIMESTAMP \
              DO UPDATE items SET version = {version} WHERE id = {id};"
         ))?;
-        let begun = Instant::now();
-        while database.execute(&format!("SELECT version FROM items WHERE id = {id};"))?.trim() != version {
-            ensure!(begun.elapsed() < LONG_ENOUGH, "the event does not happen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
+        wait_for_version(&database, id, version)
     })
+}
+
+fn wait_for_version(database: &MariaDb, id: u32, version: &str) -> Result<()> {
+    const LONG_ENOUGH: Duration = Duration::from_secs(10);
+    let begun = Instant::now();
+    while database.execute(&format!("SELECT version FROM items WHERE id = {id};"))?.trim() != version {
+        ensure!(begun.elapsed() < LONG_ENOUGH, "row {id} does not become version {version}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 fn decided(marker: &str) -> String {

@@ -1,4 +1,4 @@
-//! A private MariaDB: its own data folder, a Unix socket, no network.
+//! A private MariaDB: its own data folder, a Unix socket, no network; and another one whose changes it can be told to apply.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,21 +16,54 @@ pub(crate) const PACKAGES: [&str; 2] = ["mariadb-server-core", "mariadb-client-c
 const USER: &str = "www-data";
 /// Locked memory for that is limited, for all servers of a user together.
 const NO_AIO: &str = "--skip-innodb-use-native-aio";
+const NO_NETWORK: &str = "--skip-networking";
 /// Name of database, user and password alike.
 pub(crate) const NAME: &str = "site";
+
+/// Name and password of the user as whom a replica reads a primary's log.
+const APPLIER: &str = "applier";
 
 /// A database in a site's folder.
 #[derive(Debug, Clone)]
 pub(crate) struct MariaDb {
     folder: PathBuf,
+    /// What its files in the folder begin with.
+    prefix: &'static str,
+    /// Where a replica reaches it, on the loopback interface of the server's network namespace.
+    port: Option<u16>,
 }
 
 impl MariaDb {
     /// Makes an empty database and starts its server for the time of the preparation.
     pub(crate) fn create(folder: &Folder) -> Result<(Self, Service)> {
-        folder.subfolder("db", USER)?;
+        Self { folder: folder.path().to_owned(), prefix: "db", port: None }.make(folder)
+    }
+
+    /// The same for one whose changes the site's own can apply ([`Self::apply`]): from now on it keeps them in a log.
+    pub(crate) fn create_primary(folder: &Folder, port: u16) -> Result<(Self, Service)> {
+        let (primary, server) =
+            Self { folder: folder.path().to_owned(), prefix: "primary", port: Some(port) }.make(folder)?;
+        primary.execute_as_administrator(&format!(
+            "CREATE USER '{APPLIER}'@'127.0.0.1' IDENTIFIED BY '{APPLIER}'; GRANT REPLICATION SLAVE ON *.* TO '{APPLIER}'@'127.0.0.1';"
+        ))?;
+        Ok((primary, server))
+    }
+
+    /// From now on the primary's changes can be applied here: those that come after this, and only while `START SLAVE` is in force.
+    pub(crate) fn apply(&self, primary: &Self) -> Result<()> {
+        let port = primary.port.context("no replica reaches a database without a port")?;
+        primary.execute_as_administrator("RESET MASTER;")?;
+        let sql = format!(
+            "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, \
+             MASTER_USER = '{APPLIER}', MASTER_PASSWORD = '{APPLIER}', MASTER_CONNECT_RETRY = 1;"
+        );
+        self.execute_as_administrator(&sql).map(drop)
+    }
+
+    fn make(self, folder: &Folder) -> Result<(Self, Service)> {
+        folder.subfolder(self.prefix, USER)?;
         // Each server removes what looks like its own leftovers in its folder of temporary files, so that is shared with no other.
-        let temporary = folder.subfolder("db-tmp", USER)?;
+        let temporary = folder.subfolder(&format!("{}-tmp", self.prefix), USER)?;
         succeed(
             Command::new("mariadb-install-db")
                 .args(["--no-defaults", "--skip-test-db"])
@@ -38,20 +71,22 @@ impl MariaDb {
                 .arg(NO_AIO)
                 .arg(format!("--tmpdir={}", temporary.display()))
                 .arg(format!("--user={USER}"))
-                .arg(format!("--datadir={}", folder.text("db"))),
+                .arg(format!("--datadir={}", folder.text(self.prefix))),
         )
         .context("cannot make a database")?;
-        let database = Self { folder: folder.path().to_owned() };
-        let mut server = Service::start(&database.command())?;
-        server.wait_until(|| UnixStream::connect(database.socket()).is_ok())?;
-        database.execute_in(
+        // Its port belongs to the network that the site will have.
+        let mut command = self.command();
+        command.push(NO_NETWORK.to_owned());
+        let mut server = Service::start(&command)?;
+        server.wait_until(|| UnixStream::connect(self.socket()).is_ok())?;
+        self.execute_in(
             "mysql",
             &format!(
                 "CREATE DATABASE {NAME} CHARACTER SET utf8mb4; CREATE USER '{NAME}'@'localhost' IDENTIFIED BY '{NAME}'; \
                  GRANT ALL ON {NAME}.* TO '{NAME}'@'localhost';"
             ),
         )?;
-        Ok((database, server))
+        Ok((self, server))
     }
 
     /// Ends the server of the preparation.
@@ -61,16 +96,14 @@ impl MariaDb {
 
     /// The server.
     pub(crate) fn command(&self) -> Vec<String> {
-        let path = |name: &str| self.folder.join(name).display().to_string();
+        let path = |rest: &str| self.folder.join(format!("{}{rest}", self.prefix)).display().to_string();
         let option = |name: &str, value: String| format!("--{name}={value}");
-        let options = [
-            option("datadir", path("db")),
-            option("socket", path("run/mariadb.sock")),
-            option("pid-file", path("run/mariadb.pid")),
-            option("log-error", path("db/error.log")),
-            option("tmpdir", path("db-tmp")),
-            "--skip-networking".to_owned(),
-            "--skip-log-bin".to_owned(),
+        let mut options = vec![
+            option("datadir", path("")),
+            option("socket", self.socket().display().to_string()),
+            option("pid-file", path("/server.pid")),
+            option("log-error", path("/error.log")),
+            option("tmpdir", path("-tmp")),
             NO_AIO.to_owned(),
             "--innodb-buffer-pool-size=64M".to_owned(),
             // The limit of the machine may be lower than what it would ask for.
@@ -79,6 +112,17 @@ impl MariaDb {
             "--max-connections=100".to_owned(),
             "--character-set-server=utf8mb4".to_owned(),
         ];
+        match self.port {
+            None => {
+                options.extend([NO_NETWORK, "--skip-log-bin", "--server-id=2", "--skip-slave-start"].map(str::to_owned))
+            }
+            Some(port) => options.extend([
+                "--bind-address=127.0.0.1".to_owned(),
+                option("port", port.to_string()),
+                "--skip-name-resolve".to_owned(),
+                "--log-bin=changes".to_owned(),
+            ]),
+        }
         let mut argv = vec!["mariadbd", "--no-defaults"];
         argv.extend(options.iter().map(String::as_str));
         as_user(USER, &argv)
@@ -86,7 +130,7 @@ impl MariaDb {
 
     /// Where it listens.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.join("run/mariadb.sock")
+        self.folder.join("run").join(if self.port.is_none() { "mariadb.sock" } else { "primary.sock" })
     }
 
     /// Runs statements as the site's user, by the `mariadb` client.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nicache_applications::{Application, Client, Site};
+use nicache_applications::{Application, Client, Settings, Site};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -40,7 +40,8 @@ pub(super) fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
     let application = arguments.application;
     install(application)?;
     say(arguments, &format!("preparing {application}: {}", application.description()));
-    let site = application.prepare(PORT, "localhost")?;
+    let settings = Settings { port: PORT, primary: arguments.prove.is_some(), ..Settings::default() };
+    let site = application.prepare_with(&settings)?;
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&asked))?;
