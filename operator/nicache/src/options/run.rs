@@ -3,41 +3,17 @@
 //! A flag and its key in the file have the same name; a flag beats the file; a list given by flags replaces the file's
 //! list. Doc comments are the help text, so they are written for the user. What comes of them is in `plan.rs`.
 
-mod admin;
-mod clients;
-mod kinds;
-mod milliseconds;
-mod network;
-mod nfs;
-mod path;
-mod plan;
-mod publish;
-mod rechecks;
-mod remote_database;
-mod serve;
-
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use nicache_memory::Size;
-
-pub(crate) use crate::policy::PolicyKind;
-
-pub(crate) use admin::{AdminAddress, reach};
-pub(crate) use clients::{ClientLimits, Span};
-pub(crate) use kinds::{HandshakeKind, LogFormat, PortKind, ReloadPhp, WatchKind};
-pub use milliseconds::Milliseconds;
-pub(crate) use network::{Network, Subnet};
-pub(crate) use nfs::{NFS_EXAMPLES, NfsOptions};
-pub(crate) use path::PathOptions;
-pub(crate) use plan::{AttachPlan, RunPlan, WireOptions};
-pub(crate) use publish::Publish;
-pub(crate) use rechecks::Rechecks;
-pub(crate) use remote_database::{BusAddress, Protocol, Relay, RemoteDatabase};
-pub(crate) use serve::{CoherenceKind, LiveOption, RouteKind, SegmentationKind, ServeOptions};
+use super::span::Span;
+use super::{
+    AdminAddress, HandshakeKind, LogFormat, Milliseconds, Network, PathOptions, PolicyKind, PortKind, Publish,
+    ReloadPhp, RemoteDatabase, Size, Subnet, WatchKind,
+};
 
 /// Least memory a card can work with.
 pub(crate) const MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -46,11 +22,6 @@ pub(crate) const QUEUES_MAX: u16 = 64;
 
 /// Most cards of one nicache.
 pub(crate) const CARDS_MAX: u16 = 8;
-
-/// How old what nobody can see may be, unless the operator says otherwise.
-pub(crate) const RECHECK_DEFAULT: Milliseconds = Milliseconds(1000);
-/// T as it is earned, at most.
-pub(crate) const RECHECK_MAX_DEFAULT: Milliseconds = Milliseconds(60_000);
 
 /// Heading of the options for clients in the help.
 const CLIENTS: &str = "Clients that take their time, docs/siege.md";
@@ -342,24 +313,6 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub server: Vec<String>,
 }
-
-/// Serde by way of `FromStr` and `Display`, so that the file's spelling is the flag's.
-macro_rules! serde_as_text {
-    ($($kind:ty),*) => {$(
-        impl Serialize for $kind {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-        impl<'de> Deserialize<'de> for $kind {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$kind, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    )*};
-}
-serde_as_text!(AdminAddress, Milliseconds, Network, Publish, RemoteDatabase, Span, Subnet);
 
 #[cfg(test)]
 mod tests {
