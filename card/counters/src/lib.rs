@@ -98,6 +98,12 @@ macro_rules! counters {
                 ];
                 Self::COUNTERS.iter().zip(values)
             }
+
+            /// Adds the counters of another. What stands beside these is left as it is.
+            #[allow(dead_code, reason = "not all lists are summed up")]
+            $vis fn add_each(&mut self, other: &Self) {
+                $(self.$field += other.$field;)*
+            }
         }
     };
 }
@@ -144,6 +150,13 @@ mod tests {
             "last": "The last of many.", |some| some.many[1];
             "all": "All of many.", |some| some.many.iter().sum();
         }
+    }
+
+    #[test]
+    fn counters_add_up_and_nothing_else() {
+        let mut all = Some { one: 1, two: 2, many: [3, 4] };
+        all.add_each(&Some { one: 10, two: 20, many: [30, 40] });
+        assert_eq!((all.one, all.two, all.many), (11, 22, [3, 4]));
     }
 
     #[test]

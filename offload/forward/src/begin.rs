@@ -3,8 +3,10 @@
 use crate::conntrack::{ConnectionId, InsertError};
 use crate::counters::Drop;
 use crate::decision::Moment;
-use crate::forwarder::{Begun, Forwarder, Note, Packet};
+use crate::forwarder::Forwarder;
 use crate::nat::{MappingError, MappingId};
+use crate::note::Note;
+use crate::packet::Packet;
 use crate::rules::Ruled;
 use crate::services::Chosen;
 use crate::tcp_track;
@@ -15,6 +17,24 @@ use crate::view::Transport;
 const TRIES: u32 = 8;
 /// Connections that are over and make room for one that needs a port.
 const PORTS_RECLAIMED_MAX: usize = 8;
+
+/// What a packet begins.
+pub(crate) enum Begun {
+    /// A connection.
+    Connection(ConnectionId),
+    /// Nothing: it is passed on as it is.
+    Untracked,
+    /// It goes to all of a group.
+    Group(usize),
+    /// It asks us for an echo.
+    Echo,
+    /// It is for a service whose back end is chosen by name.
+    ByName(usize),
+    /// It is for a service that nobody serves.
+    Nobody,
+    /// There is no way to its destination.
+    NoRoute,
+}
 
 /// Where a packet leads.
 struct Lead {
@@ -46,7 +66,7 @@ impl Forwarder {
         let service = self.services.find(tuple.protocol, destination);
         if service.is_none()
             && self.nat.find_external(tuple.protocol, destination).is_none()
-            && self.owned.contains(&destination.address)
+            && self.links.owned.contains(&destination.address)
         {
             let is_echo = matches!(packet.view.transport, Transport::Query { is_request: true });
             if self.is_left_alone(tuple) {
@@ -92,10 +112,10 @@ impl Forwarder {
                 }
                 None => self.lead(packet, tuple)?,
             };
-            let Some(route) = self.routes.find(lead.to.address) else { return Ok(Begun::NoRoute) };
+            let Some(route) = self.links.routes.find(lead.to.address) else { return Ok(Begun::NoRoute) };
             let is_moved = lead.to != destination;
             let through = lead.masquerade.or_else(|| match route.interface == packet.interface {
-                false => self.nat.choose(&self.interfaces[route.interface].masquerade, tuple.source.address),
+                false => self.nat.choose(&self.links.interfaces[route.interface].masquerade, tuple.source.address),
                 // Who is reached by the interface that it came from would answer past us (hairpin, RFC 4787 section 6).
                 true => self.nat.external_of(destination.address).filter(|_| is_moved),
             });
@@ -128,7 +148,7 @@ impl Forwarder {
         let Some(mapping) = self.nat.find_external(tuple.protocol, tuple.destination) else {
             return Ok(Lead { to: tuple.destination, chosen: None, mapping: None, masquerade: None });
         };
-        let is_from_inside = self.interfaces[packet.interface].masquerade.is_empty();
+        let is_from_inside = self.links.interfaces[packet.interface].masquerade.is_empty();
         if !is_from_inside && !self.nat.is_open(mapping) {
             return Err(Drop::NoConnection);
         }

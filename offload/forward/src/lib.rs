@@ -15,9 +15,10 @@
 //! | [`first_bytes`], [`names`], [`switch`] | a back end by the name that a client asks for | RFC 6066 section 3, RFC 9293 section 3.10 |
 //! | [`fan_out`] | one datagram to many | module head |
 //! | [`rules`] | what may pass | module head |
-//! | [`prefix`], [`routes`], [`neighbours`], [`solicitation`], [`interface`] | the next hop | RFC 1812, RFC 826, RFC 4861 |
-//! | [`forwarder`] | all of it, for one packet | module head |
-//! | [`fast_path`] | connections that others forward, and what is known of them meanwhile | module head |
+//! | [`prefix`], [`routes`], [`neighbours`], [`solicitation`], [`interface`], [`links`] | the next hop | RFC 1812, RFC 826, RFC 4861 |
+//! | `handling`, `begin`, `onward` | all of it, for one packet | module head |
+//! | [`forwarder`], [`note`] | what is kept for that, in all and for a connection | module head |
+//! | [`fast_path`], `entering` | connections that others forward, and what is known of them meanwhile | module head |
 //! | [`saved`] | connections for a forwarder that takes over | module head |
 //! | [`copying`] | whole frames between ports | module head |
 //!
@@ -37,21 +38,26 @@ pub mod counters;
 mod cutting;
 pub mod decision;
 pub mod engine;
+mod entering;
 pub mod fan_out;
 pub mod fast_path;
 pub mod first_bytes;
 pub mod forwarder;
 pub mod fragments;
 mod frame;
+mod handling;
 pub mod icmp;
 pub mod interface;
+pub mod links;
 mod lists;
 pub mod maglev;
 pub mod modes;
 pub mod names;
 pub mod nat;
 pub mod neighbours;
+pub mod note;
 mod onward;
+mod packet;
 pub mod pcache;
 pub mod ports;
 pub mod prefix;

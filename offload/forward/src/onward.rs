@@ -7,21 +7,17 @@ use nicache_tcp::checksum::sum;
 use nicache_tcp::frame::ETHERNET_BYTES;
 use nicache_tcp::{Time, rewrite};
 
-use crate::allowance::Allowance;
-use crate::counters::Drop;
+use crate::counters::{Counters, Drop};
 use crate::cutting;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Outgoing};
-use crate::forwarder::{Forwarder, Packet};
 use crate::icmp::{self, Complaint};
+use crate::interface::Interface;
+use crate::links::Links;
+use crate::packet::Packet;
 use crate::rewrite::{decrement_hops, readdress, translate};
-use crate::routes::Route;
-use crate::solicitation;
 use crate::switch::Spliced;
 use crate::tuple::Tuple;
 use crate::view::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, View};
-
-/// Complaints per second, and at once (RFC 1812 section 4.3.2.8).
-pub(crate) const COMPLAINTS: Allowance = Allowance::new(1000, 50);
 
 /// What is changed in a packet.
 pub(crate) enum Change<'a> {
@@ -40,160 +36,142 @@ pub(crate) enum Change<'a> {
     },
 }
 
-impl Forwarder {
-    /// The last steps: hops, route, size, neighbour, and the head.
-    pub(crate) fn forward(
-        &mut self,
-        packet: &Packet<'_>,
-        change: &Change<'_>,
-        head: &mut Head,
-        now: Time,
-    ) -> Result<Decision, Drop> {
-        let view = &packet.view;
-        let (source, destination) = match change {
-            Change::Nothing => (view.source, view.destination),
-            Change::Ends(tuple) | Change::Spliced(tuple, _) => (tuple.source.address, tuple.destination.address),
-            Change::Addresses(source, destination) => (*source, *destination),
-            Change::Error { source, destination, .. } => (*source, *destination),
-        };
-        if view.hops <= 1 {
-            return self.complain(Complaint::HopsExceeded, packet, Drop::Hops, head, now);
-        }
-        let Some(route) = self.routes.find(destination).copied() else {
-            return self.complain(Complaint::NoRoute, packet, Drop::NoRoute, head, now);
-        };
-        let out = &self.interfaces[route.interface];
-        // Invariant F5: outside, only addresses that are ours.
-        if !out.masquerade.is_empty() && !self.owned.contains(&source) {
-            return Err(Drop::Untranslated);
-        }
-        let len = match packet.offload.gso {
-            Some(gso) => usize::from(gso.header_len).saturating_sub(view.network_at) + usize::from(gso.size),
-            None => view.packet_len(),
-        };
-        let growth = match change {
-            Change::Spliced(_, Spliced { options: Some(options), .. }) => options.growth,
-            _ => 0,
-        };
-        let len = len + growth;
-        let mtu = out.mtu;
-        let is_too_long = len > mtu as usize;
-        let may_cut = || packet.offload.gso.is_none() && cutting::may_cut(&packet.frame[view.network_at..]);
-        if is_too_long && !may_cut() {
-            return self.complain(Complaint::TooBig(mtu - growth as u32), packet, Drop::TooBig, head, now);
-        }
-        let Some(mac) = self.resolve(&route, destination, now) else { return Ok(Decision::Wait) };
-        let out = &self.interfaces[route.interface];
-        let consumed = match change {
-            Change::Error { inner, .. } => inner.headers_end.min(view.end),
-            _ => view.headers_end,
-        };
-        if consumed - view.network_at + growth + ETHERNET_BYTES + out.tags.len() > HEAD_BYTES_MAX
-            || consumed > packet.frame.len()
-        {
-            return Err(Drop::Malformed);
-        }
-        let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at above");
-        extend(head, &mac);
-        extend(head, &out.mac);
-        extend(head, out.tags.bytes());
-        let kind = if view.source.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
-        extend(head, &kind.to_be_bytes());
-        let network_at = head.len();
-        extend(head, &packet.frame[view.network_at..consumed]);
-        let moved = view.moved(network_at);
-        decrement_hops(head, &moved);
-        match change {
-            Change::Nothing => {}
-            Change::Ends(tuple) => translate(head, &moved, tuple, packet.is_partial()),
-            Change::Addresses(source, destination) => {
-                readdress(head, &moved, *source, *destination);
-            }
-            Change::Spliced(tuple, Spliced { numbers, options }) => {
-                translate(head, &moved, tuple, packet.is_partial());
-                rewrite(&mut head[moved.transport_at..], numbers, !packet.is_partial());
-                if let Some(options) = options
-                    && !options.write(head, &moved, packet.is_partial())
-                {
-                    return Err(Drop::TooBig);
-                }
-            }
-            Change::Error { inner, source, destination, quote, seq_delta, mtu_less } => {
-                let inner = inner.moved(inner.network_at - view.network_at + network_at);
-                icmp::translate_error(head, &moved, &inner, (*source, *destination), quote);
-                if *seq_delta != 0 {
-                    quote_moved(head, &moved, inner.transport_at + 4, *seq_delta);
-                }
-                if *mtu_less != 0 {
-                    icmp::shorten_path(head, &moved, *mtu_less);
-                }
-            }
-        }
-        let mut offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
-        if let Some(gso) = &mut offload.gso {
-            gso.header_len += growth as u16;
-        }
-        let whole = Outgoing { interface: route.interface, rest: consumed..view.end, offload };
-        Ok(if is_too_long { Decision::Cut { whole, network_at, mtu } } else { Decision::Forward(whole) })
+/// The last steps: hops, route, size, neighbour, and the head.
+pub(crate) fn forward(
+    links: &mut Links,
+    packet: &Packet<'_>,
+    change: &Change<'_>,
+    head: &mut Head,
+    counters: &mut Counters,
+    now: Time,
+) -> Result<Decision, Drop> {
+    let view = &packet.view;
+    let (source, destination) = match change {
+        Change::Nothing => (view.source, view.destination),
+        Change::Ends(tuple) | Change::Spliced(tuple, _) => (tuple.source.address, tuple.destination.address),
+        Change::Addresses(source, destination) => (*source, *destination),
+        Change::Error { source, destination, .. } => (*source, *destination),
+    };
+    if view.hops <= 1 {
+        return complain(links, (Complaint::HopsExceeded, Drop::Hops), packet, head, counters, now);
     }
+    let Some(route) = links.routes.find(destination).copied() else {
+        return complain(links, (Complaint::NoRoute, Drop::NoRoute), packet, head, counters, now);
+    };
+    if !links.may_leave(route.interface, source) {
+        return Err(Drop::Untranslated);
+    }
+    let len = match packet.offload.gso {
+        Some(gso) => usize::from(gso.header_len).saturating_sub(view.network_at) + usize::from(gso.size),
+        None => view.packet_len(),
+    };
+    let growth = match change {
+        Change::Spliced(_, Spliced { options: Some(options), .. }) => options.growth,
+        _ => 0,
+    };
+    let len = len + growth;
+    let mtu = links.interfaces[route.interface].mtu;
+    let is_too_long = len > mtu as usize;
+    let may_cut = || packet.offload.gso.is_none() && cutting::may_cut(&packet.frame[view.network_at..]);
+    if is_too_long && !may_cut() {
+        return complain(links, (Complaint::TooBig(mtu - growth as u32), Drop::TooBig), packet, head, counters, now);
+    }
+    let Some(mac) = links.resolve(&route, destination, now) else { return Ok(Decision::Wait) };
+    let out = &links.interfaces[route.interface];
+    let consumed = match change {
+        Change::Error { inner, .. } => inner.headers_end.min(view.end),
+        _ => view.headers_end,
+    };
+    if consumed - view.network_at + growth + ETHERNET_BYTES + out.tags.len() > HEAD_BYTES_MAX
+        || consumed > packet.frame.len()
+    {
+        return Err(Drop::Malformed);
+    }
+    let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at above");
+    extend(head, &mac);
+    extend(head, &out.mac);
+    extend(head, out.tags.bytes());
+    let kind = if view.source.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
+    extend(head, &kind.to_be_bytes());
+    let network_at = head.len();
+    extend(head, &packet.frame[view.network_at..consumed]);
+    let moved = view.moved(network_at);
+    decrement_hops(head, &moved);
+    match change {
+        Change::Nothing => {}
+        Change::Ends(tuple) => translate(head, &moved, tuple, packet.is_partial()),
+        Change::Addresses(source, destination) => {
+            readdress(head, &moved, *source, *destination);
+        }
+        Change::Spliced(tuple, Spliced { numbers, options }) => {
+            translate(head, &moved, tuple, packet.is_partial());
+            rewrite(&mut head[moved.transport_at..], numbers, !packet.is_partial());
+            if let Some(options) = options
+                && !options.write(head, &moved, packet.is_partial())
+            {
+                return Err(Drop::TooBig);
+            }
+        }
+        Change::Error { inner, source, destination, quote, seq_delta, mtu_less } => {
+            let inner = inner.moved(inner.network_at - view.network_at + network_at);
+            icmp::translate_error(head, &moved, &inner, (*source, *destination), quote);
+            if *seq_delta != 0 {
+                quote_moved(head, &moved, inner.transport_at + 4, *seq_delta);
+            }
+            if *mtu_less != 0 {
+                icmp::shorten_path(head, &moved, *mtu_less);
+            }
+        }
+    }
+    let mut offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
+    if let Some(gso) = &mut offload.gso {
+        gso.header_len += growth as u16;
+    }
+    let whole = Outgoing { interface: route.interface, rest: consumed..view.end, offload };
+    Ok(if is_too_long { Decision::Cut { whole, network_at, mtu } } else { Decision::Forward(whole) })
+}
 
-    /// The MAC address of the next hop, and a question for it if one is due.
-    pub(crate) fn resolve(&mut self, route: &Route, destination: IpAddr, now: Time) -> Option<[u8; 6]> {
-        let next = route.gateway.unwrap_or(destination);
-        let resolved = self.neighbours.resolve(route.interface, next, now);
-        if resolved.ask {
-            let interface = &self.interfaces[route.interface];
-            if let Some(source) = interface.address_for(next) {
-                // A question that finds no room is asked again when the next one is due.
-                let question = solicitation::ask(next, source, interface.mac, &interface.tags);
-                let _ = self.questions.try_push((route.interface, question));
-            }
-        }
-        resolved.mac
+/// The sender is told why its packet is not passed on, if it may be.
+pub(crate) fn complain(
+    links: &mut Links,
+    (complaint, why): (Complaint, Drop),
+    packet: &Packet<'_>,
+    head: &mut Head,
+    counters: &mut Counters,
+    now: Time,
+) -> Result<Decision, Drop> {
+    let Packet { frame, view, .. } = packet;
+    let interface = &links.interfaces[packet.interface];
+    let Some(source) = interface.address_for(view.source).filter(|_| icmp::may_complain(frame, view)) else {
+        return Err(why);
+    };
+    if !links.complaints.take(now) {
+        counters.errors_held_back += 1;
+        return Err(why);
     }
+    counters.dropped[why as usize] += 1;
+    head.clear();
+    let error = icmp::complain(complaint, frame, view, source, interface.mac);
+    head.try_extend_from_slice(&error).expect("the head is as long");
+    Ok(Decision::Answer { interface: packet.interface })
+}
 
-    pub(crate) fn complain(
-        &mut self,
-        complaint: Complaint,
-        packet: &Packet<'_>,
-        why: Drop,
-        head: &mut Head,
-        now: Time,
-    ) -> Result<Decision, Drop> {
-        let Packet { frame, view, .. } = packet;
-        let interface = &self.interfaces[packet.interface];
-        let Some(source) = interface.address_for(view.source).filter(|_| icmp::may_complain(frame, view)) else {
-            return Err(why);
-        };
-        if !self.complaints.take(now) {
-            self.counters.errors_held_back += 1;
-            return Err(why);
-        }
-        self.counters.dropped[why as usize] += 1;
-        head.clear();
-        let error = icmp::complain(complaint, frame, view, source, interface.mac);
-        head.try_extend_from_slice(&error).expect("the head is as long");
-        Ok(Decision::Answer { interface: packet.interface })
-    }
-
-    /// Our own answer to an echo request, whose payload goes back as it is.
-    pub(crate) fn echo(&mut self, packet: &Packet<'_>, head: &mut Head) -> Decision {
-        let Packet { frame, view, .. } = packet;
-        let interface = &self.interfaces[packet.interface];
-        let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at before");
-        extend(head, &frame[6..12]);
-        extend(head, &interface.mac);
-        extend(head, &frame[12..view.headers_end]);
-        readdress(head, view, view.destination, view.source);
-        let kind: (u8, u8) = if view.source.is_ipv6() { (128, 129) } else { (8, 0) };
-        head[view.transport_at] = kind.1;
-        icmp_kind_changed(head, view, kind);
-        Decision::Forward(Outgoing {
-            interface: packet.interface,
-            rest: view.headers_end..view.end,
-            offload: packet.offload,
-        })
-    }
+/// Our own answer to an echo request, whose payload goes back as it is.
+pub(crate) fn echo(interface: &Interface, packet: &Packet<'_>, head: &mut Head) -> Decision {
+    let Packet { frame, view, .. } = packet;
+    let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at before");
+    extend(head, &frame[6..12]);
+    extend(head, &interface.mac);
+    extend(head, &frame[12..view.headers_end]);
+    readdress(head, view, view.destination, view.source);
+    let kind: (u8, u8) = if view.source.is_ipv6() { (128, 129) } else { (8, 0) };
+    head[view.transport_at] = kind.1;
+    icmp_kind_changed(head, view, kind);
+    Decision::Forward(Outgoing {
+        interface: packet.interface,
+        rest: view.headers_end..view.end,
+        offload: packet.offload,
+    })
 }
 
 /// Moves the number of a segment that an error quotes.

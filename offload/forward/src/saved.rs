@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use nicache_tcp::{Splice, Time};
 
 use crate::conntrack::{ConnectionId, Phase};
-use crate::forwarder::{Forwarder, Note};
+use crate::forwarder::Forwarder;
+use crate::note::Note;
 use crate::rules::Ruled;
 use crate::services::Chosen;
 use crate::switch::{Echo, Lacks, Switched};
@@ -81,7 +82,7 @@ impl Forwarder {
         let Saved { original, outgoing, .. } = *saved;
         let is_v4 = [original.source, original.destination, outgoing.source, outgoing.destination]
             .map(|end: Endpoint| end.address.is_ipv4());
-        if saved.interface >= self.interfaces.len()
+        if saved.interface >= self.links.interfaces.len()
             || is_v4 != [is_v4[0]; 4]
             || original.protocol != outgoing.protocol
             || saved.through.is_none() && original.source != outgoing.source

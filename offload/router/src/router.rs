@@ -17,7 +17,7 @@ use nicache_forward::backend::Broken;
 use nicache_forward::bus::Bus;
 use nicache_forward::engine::{Engine, EngineConfig};
 use nicache_forward::fast_path::FastPath;
-use nicache_forward::forwarder::routes_of_links;
+use nicache_forward::links::routes_of_links;
 use nicache_forward::modes::Mode;
 use nicache_forward::nat::MappingError;
 use nicache_forward::routes::{Route, Routes};

@@ -613,7 +613,7 @@ mod tests {
         };
         let more = (0..200).map(|name| (format!("fill_refused_with_a_long_name_{name}"), number)).collect();
         let counters = Box::new(Counters { more, ..Counters::default() });
-        let cards = vec![card; usize::from(crate::options::QUEUES_MAX)];
+        let cards = vec![card; usize::from(crate::options::run::QUEUES_MAX)];
         let text = "\u{1}".repeat(crate::inquiry::TEXT_BYTES_MAX);
         let object = HotObject { host: text.clone(), target: text, hits_per_s: f64::MAX, ..HotObject::default() };
         let objects = vec![object; HOTTEST_MAX];

@@ -9,6 +9,7 @@
 
 mod forwarding;
 mod nft;
+mod scene;
 mod sysctl;
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,6 +22,7 @@ use crate::options::{Publish, Subnet};
 use crate::relay;
 use forwarding::{Forwarding, IpVersion};
 pub(crate) use nft::Nft;
+use scene::{Mapping, Scene};
 use sysctl::set_sysctl;
 
 /// Everything that is in force for one nicache; dropping it undoes it.
@@ -30,32 +32,6 @@ pub(crate) struct Published {
     pub nfts: Vec<Nft>,
     _reserved: Vec<OwnedFd>,
     _forwarding: Vec<Forwarding>,
-}
-
-/// One published port with its default filled in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mapping {
-    /// Where clients connect.
-    pub address: SocketAddr,
-    /// The server's port.
-    pub server_port: u16,
-}
-
-/// What the rules are made from.
-#[derive(Debug, Clone)]
-pub(crate) struct Scene<'a> {
-    /// Wire TAP.
-    pub interface: &'a str,
-    /// Network between this machine and the server.
-    pub subnet: Subnet,
-    /// Published ports.
-    pub mappings: &'a [Mapping],
-    /// Whether the server may reach other machines.
-    pub outgoing: bool,
-    /// Number of the card: its rules come after those of lower numbers.
-    pub card: usize,
-    /// Of so many connections to a published port that its rules see, one is this card's; the others are for cards that come later.
-    pub one_of: usize,
 }
 
 /// Puts everything in force that is asked for. Call it once the wire TAP is up.
@@ -88,7 +64,7 @@ pub(crate) fn start(
             // What comes from ::1 cannot leave the loopback interface, whatever it is translated to.
             for (mapping, listener) in mappings.iter().zip(&reserved) {
                 if mapping.address.is_ipv6() && accepts_loopback(mapping.address.ip()) {
-                    let server = server(networks[0].1, mapping);
+                    let server = mapping.server(networks[0].1);
                     relay::start(&format!("publish {}", mapping.address), listener.try_clone()?.into(), server)?;
                 }
             }
@@ -124,17 +100,11 @@ fn accepts_loopback(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified()
 }
 
-/// The server's port on the network between this machine and it.
-fn server(subnet: Subnet, mapping: &Mapping) -> SocketAddr {
-    let ip = if mapping.address.is_ipv4() { IpAddr::V4(subnet.server()) } else { IpAddr::V6(subnet.server6()) };
-    SocketAddr::new(ip, mapping.server_port)
-}
-
 fn relay_instead(mappings: &[Mapping], subnet: Subnet, why: &anyhow::Error) -> Result<()> {
     for mapping in mappings {
         let address = mapping.address;
         let listener = reserve(address)?.into();
-        relay::start(&format!("publish {address}"), listener, server(subnet, mapping))?;
+        relay::start(&format!("publish {address}"), listener, mapping.server(subnet))?;
         tracing::warn!(
             %address,
             "published by a relay in user space instead of address translation: the server sees {} as every client's address, \

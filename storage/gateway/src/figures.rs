@@ -99,36 +99,15 @@ nicache_counters::counters! {
     }
 }
 
-nicache_counters::counters! {
-    /// What was served by HTTP.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-    #[serde(default)]
-    pub struct WebFigures {
-        content_bytes as "http_content_bytes": "Content of files in replies by HTTP.",
-        cut as "http_cut": "Replies by HTTP that were not completed because their file changed or could not be read.",
-        connections as "http_connections": gauge "Connections of clients of HTTP.",
-        refused as "http_refused": "Connections by HTTP that were ended at once because there were too many.",
-    }
-    beside {
-        /// Where.
-        pub addresses: Vec<String>,
-        /// Requests that were answered.
-        pub requests: u64,
-        /// Replies by the hundred of their status: 2xx, 3xx, 4xx, 5xx.
-        pub statuses: [u64; 4],
-    }
-}
-
-impl WebFigures {
-    pub(crate) fn add(&mut self, address: std::net::SocketAddr, counters: &WebCounters) {
-        self.addresses.push(address.to_string());
-        self.requests += counters.requests;
-        self.statuses.iter_mut().zip(counters.statuses).for_each(|(all, one)| *all += one);
-        self.content_bytes += counters.content_bytes;
-        self.cut += counters.cut;
-        self.connections += counters.connections;
-        self.refused += counters.refused;
-    }
+/// What was served by HTTP.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WebFigures {
+    /// Where.
+    pub addresses: Vec<String>,
+    /// By all of these servers.
+    #[serde(flatten)]
+    pub counters: WebCounters,
 }
 
 nicache_counters::counters! {
@@ -261,7 +240,8 @@ impl Figures {
             self.connections
         );
         if let Some(web) = &self.web {
-            let _ = write!(line, "  HTTP {} requests {}", web.requests, mb(web.content_bytes));
+            let WebCounters { requests, content_bytes, .. } = web.counters;
+            let _ = write!(line, "  HTTP {requests} requests {}", mb(content_bytes));
         }
         if let Some(trouble) = &self.trouble {
             let _ = write!(line, "  TROUBLE: {trouble}");
@@ -293,7 +273,7 @@ impl Figures {
         }
         out.counters(self.each().chain(self.unit_commands.each()));
         if let Some(web) = &self.web {
-            out.web(web);
+            out.web(&web.counters);
         }
         out.family("nicache_nfs_blocks_total", "counter", "Blocks that READ needed, by where they were found.");
         for (place, value) in [("fho", self.hits_fho), ("lbn", self.hits_lbn), ("unit", self.misses)] {
@@ -340,7 +320,7 @@ impl Text {
         }
     }
 
-    fn web(&mut self, web: &WebFigures) {
+    fn web(&mut self, web: &WebCounters) {
         self.family(
             "nicache_nfs_http_requests_total",
             "counter",
@@ -377,13 +357,12 @@ impl fmt::Display for Figures {
             writeln!(f, "  exports {} at {}", self.exports.join(", "), self.addresses.join(", "))?;
         }
         if let Some(web) = &self.web {
-            let (sent, connections) = (mb(web.content_bytes), web.connections);
+            let (addresses, WebCounters { requests, content_bytes, connections, cut, .. }) =
+                (web.addresses.join(", "), &web.counters);
+            let sent = mb(*content_bytes);
             writeln!(
                 f,
-                "  HTTP at {}: {} requests, {sent} of content, {connections} connections, {} replies cut",
-                web.addresses.join(", "),
-                web.requests,
-                web.cut
+                "  HTTP at {addresses}: {requests} requests, {sent} of content, {connections} connections, {cut} replies cut"
             )?;
         }
         if let Some(admin) = &self.admin {
@@ -447,7 +426,10 @@ mod tests {
             read_bytes: 1000,
             hits_fho: 3,
             misses: 1,
-            web: Some(WebFigures { cut: 2, ..WebFigures::default() }),
+            web: Some(WebFigures {
+                counters: WebCounters { cut: 2, ..WebCounters::default() },
+                ..WebFigures::default()
+            }),
             ..Figures::default()
         }
     }
@@ -463,6 +445,7 @@ mod tests {
         assert_eq!(figures.operations[0].latency.at_most[..4], [1, 2, 2, 2]);
         let json = serde_json::to_string(&figures).unwrap();
         assert_eq!(serde_json::from_str::<Figures>(&json).unwrap(), figures);
+        assert!(json.contains("\"web\":{\"addresses\":[],\"content_bytes\":0,\"cut\":2,"), "{json}");
         assert!(figures.to_string().contains("READ"), "{figures}");
     }
 

@@ -322,7 +322,8 @@ impl Gateway {
         };
         for server in &self.web {
             let web = figures.web.get_or_insert_with(WebFigures::default);
-            web.add(server.address(), &server.counters());
+            web.addresses.push(server.address().to_string());
+            web.counters.add(&server.counters());
         }
         if let Some(server) = &self.server {
             let (metrics, sizes) = (server.metrics(), server.sizes());

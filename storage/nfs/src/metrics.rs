@@ -20,52 +20,31 @@ pub struct ProcedureMetrics {
     pub latency_ns: Histogram<u64>,
 }
 
-/// All of it.
-#[derive(Clone, Debug)]
-pub struct Metrics {
-    procedures: [ProcedureMetrics; Procedure::ALL.len()],
-    /// Calls of MOUNT and the port mapper.
-    pub other_calls: u64,
-    /// Calls that were refused before a procedure saw them: unknown program, bad credential, arguments that are none.
-    pub refused_calls: u64,
-    /// Records that are not calls, or too long. Each ends its connection.
-    pub bad_records: u64,
-    /// Calls that were answered with what they were answered before.
-    pub repeated_calls: u64,
-    /// Calls that came again while they were under way.
-    pub waiting_calls: u64,
-    /// Payload in replies, in bytes.
-    pub read_bytes: u64,
-    /// Payload in requests, in bytes.
-    pub written_bytes: u64,
-    /// Payload that was copied out of a receive buffer, in bytes.
-    pub copied_bytes: u64,
-    /// Connections that were accepted.
-    pub connections: u64,
-    /// Connections that were refused because there were too many.
-    pub refused_connections: u64,
-    /// How often a connection was not read from because its requests or replies were too many.
-    pub pauses: u64,
-}
-
-impl Default for Metrics {
+impl Default for ProcedureMetrics {
     fn default() -> Self {
         let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("bounds that are right");
-        let procedure = ProcedureMetrics { calls: 0, errors: 0, latency_ns };
-        Self {
-            procedures: std::array::from_fn(|_| procedure.clone()),
-            other_calls: 0,
-            refused_calls: 0,
-            bad_records: 0,
-            repeated_calls: 0,
-            waiting_calls: 0,
-            read_bytes: 0,
-            written_bytes: 0,
-            copied_bytes: 0,
-            connections: 0,
-            refused_connections: 0,
-            pauses: 0,
-        }
+        Self { calls: 0, errors: 0, latency_ns }
+    }
+}
+
+nicache_counters::counters! {
+    /// All of it.
+    #[derive(Clone, Debug, Default)]
+    pub struct Metrics {
+        other_calls: "Calls of MOUNT and the port mapper.",
+        refused_calls: "Calls that were refused before a procedure saw them: unknown program, bad credential, arguments that are none.",
+        bad_records: "Records that are not calls, or too long. Each ends its connection.",
+        repeated_calls: "Calls that were answered with what they were answered before.",
+        waiting_calls: "Calls that came again while they were under way.",
+        read_bytes: "Payload in replies, in bytes.",
+        written_bytes: "Payload in requests, in bytes.",
+        copied_bytes: "Payload that was copied out of a receive buffer, in bytes.",
+        connections: "Connections that were accepted.",
+        refused_connections: "Connections that were refused because there were too many.",
+        pauses: "How often a connection was not read from because its requests or replies were too many.",
+    }
+    beside {
+        procedures: [ProcedureMetrics; Procedure::ALL.len()],
     }
 }
 
@@ -91,16 +70,6 @@ impl Metrics {
             own.errors += other.errors;
             own.latency_ns += &other.latency_ns;
         }
-        self.other_calls += other.other_calls;
-        self.refused_calls += other.refused_calls;
-        self.bad_records += other.bad_records;
-        self.repeated_calls += other.repeated_calls;
-        self.waiting_calls += other.waiting_calls;
-        self.read_bytes += other.read_bytes;
-        self.written_bytes += other.written_bytes;
-        self.copied_bytes += other.copied_bytes;
-        self.connections += other.connections;
-        self.refused_connections += other.refused_connections;
-        self.pauses += other.pauses;
+        self.add_each(other);
     }
 }

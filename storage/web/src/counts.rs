@@ -2,23 +2,35 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 use crate::reply::Reply;
 
-/// What has happened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct WebCounters {
-    /// Requests that were answered.
-    pub requests: u64,
-    /// Replies by the hundred of their status: 2xx, 3xx, 4xx, 5xx.
-    pub statuses: [u64; 4],
-    /// Bytes of content that were sent, by reference.
-    pub content_bytes: u64,
-    /// Replies that could not be completed, because their file changed while a client took it or could not be read.
-    pub cut: u64,
-    /// Connections now.
-    pub connections: u64,
-    /// Connections that were ended at once because there were too many.
-    pub refused: u64,
+nicache_counters::counters! {
+    /// What has happened.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct WebCounters {
+        content_bytes as "http_content_bytes": "Content of files in replies by HTTP.",
+        cut as "http_cut": "Replies by HTTP that were not completed because their file changed or could not be read.",
+        connections as "http_connections": gauge "Connections of clients of HTTP.",
+        refused as "http_refused": "Connections by HTTP that were ended at once because there were too many.",
+    }
+    beside {
+        /// Requests that were answered.
+        pub requests: u64,
+        /// Replies by the hundred of their status: 2xx, 3xx, 4xx, 5xx.
+        pub statuses: [u64; 4],
+    }
+}
+
+impl WebCounters {
+    /// Adds those of another server.
+    pub fn add(&mut self, other: &Self) {
+        self.add_each(other);
+        self.requests += other.requests;
+        self.statuses.iter_mut().zip(other.statuses).for_each(|(all, one)| *all += one);
+    }
 }
 
 /// The same as they are counted.

@@ -25,6 +25,7 @@ use super::life::Life;
 use super::remembered::Remembered;
 use super::seen::{Seen, Traits};
 use super::site_classes::SiteClasses;
+use super::usual_time::{NEVER, usual_time};
 use super::who::{Executor, Who};
 use crate::digests::{Digests, Sameness};
 use crate::earned::AgeBounds;
@@ -43,13 +44,6 @@ const USUAL_STEP: Duration = Duration::from_millis(1);
 
 /// A lapsed entry is not asked for again for so long.
 const REVIVAL: Duration = Duration::from_secs(5);
-
-/// What the last time counts for in the usual one, as 1/n; and the longest that counts.
-const LAST_WEIGHT: u32 = 4;
-const NIGHT: Duration = Duration::from_secs(1800);
-
-/// As good as never.
-pub(super) const NEVER: Duration = Duration::from_secs(86_400);
 
 /// One execution of a request by the server.
 #[derive(Clone, Debug)]
@@ -113,11 +107,6 @@ pub(super) struct Age {
     pub(super) seen: Seen,
     /// What the server usually needs for it.
     pub(super) usual: Duration,
-}
-
-/// A time that differs each time, a pause or a life, as it usually is: the last one has a quarter's weight, and a night hardly more.
-pub(super) fn usual_time(usual: Duration, last: Duration) -> Duration {
-    if usual == NEVER { last } else { (usual * (LAST_WEIGHT - 1) + last.min(NIGHT)) / LAST_WEIGHT }
 }
 
 /// A class that was answered so many T ago is asked for again.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nicache_tcp::Time;
 
-use super::agreement::{NEVER, usual_time};
+use super::usual_time::{NEVER, usual_time};
 
 /// How long a page's answers live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

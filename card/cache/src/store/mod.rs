@@ -26,6 +26,7 @@ mod splits;
 mod standing;
 mod suspects;
 mod uses;
+mod usual_time;
 mod vary;
 mod who;
 mod worth;

@@ -14,7 +14,8 @@ use super::{
 use crate::counters::Drop;
 use crate::decision::{Decision, Head, Moment};
 use crate::first_bytes::name::Look;
-use crate::forwarder::{Forwarder, Packet};
+use crate::forwarder::Forwarder;
+use crate::packet::Packet;
 use crate::tuple::Tuple;
 use crate::view::Transport;
 

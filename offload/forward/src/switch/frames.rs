@@ -10,8 +10,9 @@ use nicache_tcp::{Flags, HeadRepr, SegmentHead, Time, Timestamps};
 use super::{SCALE, Step, Switch, Waiting};
 use crate::counters::Drop;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head};
-use crate::forwarder::{Forwarder, Packet};
+use crate::forwarder::Forwarder;
 use crate::interface::Interface;
+use crate::packet::Packet;
 use crate::tuple::Tuple;
 
 /// Bytes of payload of a segment of ours at most: it is sent as a head.
@@ -61,7 +62,7 @@ impl Forwarder {
     /// What we offer clients of a service.
     pub(super) fn offer(&mut self, service: u16, is_v6: bool) -> Limits {
         // The back end is not known yet: no segment is longer than any link takes.
-        let mtu = self.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0).min(65_535);
+        let mtu = self.links.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0).min(65_535);
         let mss = (mtu as u16).saturating_sub(if is_v6 { 60 } else { 40 });
         let learned = &self.switch().learned;
         let (timestamps, mss) = (learned.offers_timestamps(service), learned.mss(service, mss));
@@ -73,7 +74,7 @@ impl Forwarder {
         let mut mac = [0; 6];
         mac.copy_from_slice(&packet.frame[6..12]);
         let tuple = packet.view.tuple().map_or(Tuple::NOBODY, Tuple::reversed);
-        let frame = frame(&self.interfaces[packet.interface], mac, &tuple, repr, &[]);
+        let frame = frame(&self.links.interfaces[packet.interface], mac, &tuple, repr, &[]);
         head.clear();
         head.try_extend_from_slice(&frame).expect("headers alone");
         Decision::Answer { interface: packet.interface }
@@ -122,20 +123,19 @@ impl Forwarder {
             // Its back end may have said something: behind what the client has of that.
             repr.seq = switched.splice.out_to_client(drain.ack);
         }
-        let frame = frame(&self.interfaces[interface], waiting.mac, &waiting.tuple.reversed(), repr, &[]);
+        let frame = frame(&self.links.interfaces[interface], waiting.mac, &waiting.tuple.reversed(), repr, &[]);
         self.switch().queue(interface, frame);
     }
 
     /// Says something to a back end. False: there is no way to it at the moment; its MAC address is asked for.
     pub(super) fn tell_back_end(&mut self, tuple: &Tuple, repr: HeadRepr, payload: &[u8], now: Time) -> bool {
         let destination = tuple.destination.address;
-        let Some(route) = self.routes.find(destination).copied() else { return false };
-        // Invariant F5.
-        if !self.interfaces[route.interface].masquerade.is_empty() && !self.owned.contains(&tuple.source.address) {
+        let Some(route) = self.links.routes.find(destination).copied() else { return false };
+        if !self.links.may_leave(route.interface, tuple.source.address) {
             return false;
         }
-        let Some(mac) = self.resolve(&route, destination, now) else { return false };
-        let frame = frame(&self.interfaces[route.interface], mac, tuple, repr, payload);
+        let Some(mac) = self.links.resolve(&route, destination, now) else { return false };
+        let frame = frame(&self.links.interfaces[route.interface], mac, tuple, repr, payload);
         self.switch().queue(route.interface, frame)
     }
 }

@@ -16,9 +16,8 @@ use nicache_tcp::{
 };
 
 use super::Switched;
-use crate::conntrack::ConnectionId;
 use crate::decision::Head;
-use crate::forwarder::{Forwarder, Packet};
+use crate::packet::Packet;
 use crate::tcp_track::Direction;
 use crate::view::View;
 
@@ -111,6 +110,23 @@ impl Switched {
         let len = HeadRepr { timestamps, sack: tcp.sack, ..HeadRepr::default() }.len();
         Some(Restamp { timestamps, growth: len.saturating_sub(tcp.header_len) })
     }
+
+    /// A segment that belongs to the connection, and is passed on changed.
+    pub(crate) fn follow_stamps(&mut self, direction: Direction, packet: &Packet<'_>, change: &Rewrite, now: Time) {
+        if !self.lacks.timestamps {
+            return;
+        }
+        match (direction, change.ack) {
+            (Direction::Original, _) => {
+                let header = &packet.frame[packet.view.transport_at..packet.view.headers_end];
+                if let Ok(SegmentHead { timestamps: Some(stamps), seq, .. }) = nicache_tcp::parse(header) {
+                    self.echo.handle_client(stamps, seq, now);
+                }
+            }
+            (Direction::Reply, AckRewrite::Set(ack)) => self.echo.acked = Some(ack),
+            (Direction::Reply, AckRewrite::Add(_)) => {}
+        }
+    }
 }
 
 impl Restamp {
@@ -162,31 +178,6 @@ impl Restamp {
             head[at..at + 2].copy_from_slice(&checksum::update(field, old, new).to_be_bytes());
         }
         true
-    }
-}
-
-impl Forwarder {
-    /// A segment that belongs to a connection, and is passed on changed.
-    pub(crate) fn follow_stamps(
-        &mut self,
-        id: ConnectionId,
-        direction: Direction,
-        packet: &Packet<'_>,
-        change: &Rewrite,
-        now: Time,
-    ) {
-        let switched = self.conntrack.note_mut(id).and_then(|note| note.switched.as_mut());
-        let Some(switched) = switched.filter(|switched| switched.lacks.timestamps) else { return };
-        match (direction, change.ack) {
-            (Direction::Original, _) => {
-                let header = &packet.frame[packet.view.transport_at..packet.view.headers_end];
-                if let Ok(SegmentHead { timestamps: Some(stamps), seq, .. }) = nicache_tcp::parse(header) {
-                    switched.echo.handle_client(stamps, seq, now);
-                }
-            }
-            (Direction::Reply, AckRewrite::Set(ack)) => switched.echo.acked = Some(ack),
-            (Direction::Reply, AckRewrite::Add(_)) => {}
-        }
     }
 }
 

@@ -7,7 +7,24 @@ use nicache_study::Size;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::error::ConfigError;
 use super::values::{Address, Kept, Linked, Named, Ports, ProxyVersion, Socket, Span, Transport, Word};
+
+/// Bytes of a file at most: it is handed to a process in one message.
+pub const FILE_BYTES_MAX: usize = 96 * 1024;
+
+/// Reads a file, without a look at the machine.
+///
+/// # Errors
+/// It is not TOML, has keys that are none, or values that say nothing.
+pub fn parse(source: &str) -> Result<File, ConfigError> {
+    if source.len() > FILE_BYTES_MAX {
+        let message = format!("the file is longer than {FILE_BYTES_MAX} bytes");
+        return Err(ConfigError::at(source, 0..0, message));
+    }
+    toml::from_str(source)
+        .map_err(|error: toml::de::Error| ConfigError::at(source, error.span().unwrap_or(0..0), error.message()))
+}
 
 /// A whole file.
 #[derive(Clone, Debug, Deserialize)]

@@ -21,13 +21,15 @@ use nicache_forward::tuple::{Endpoint, Protocol};
 use nicache_tcp::frame::Tags;
 use toml::Spanned;
 
+use super::error::ConfigError;
 use super::file::{
-    ActionText, ByText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText, ServiceText,
+    ActionText, ByText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText, ServiceText, parse,
 };
 use super::values::{Address, Kept, Named, Ports, Socket, Transport, Word};
-use super::{ConfigError, OWN_PORTS, parse};
 use crate::kernel::Link;
 
+/// Source ports of the health checks, which no connection through the forwarder gets.
+pub const OWN_PORTS: RangeInclusive<u16> = 900..=999;
 /// Memory of the card for payload, unless the file says otherwise.
 const MEMORY_BYTES: u64 = 4 << 20;
 const MEMORY_BYTES_MIN: u64 = 256 << 10;

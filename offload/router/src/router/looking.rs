@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use nicache_bus::BusClass;
 use nicache_forward::Drop;
 use nicache_forward::conntrack::{Connection, Phase};
-use nicache_forward::forwarder::Note;
+use nicache_forward::note::Note;
 use nicache_forward::pcache::{EntryId, Queue};
 use nicache_forward::services::{Chosen, Health};
 use nicache_forward::tcp_track::Direction;

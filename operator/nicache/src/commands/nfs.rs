@@ -30,9 +30,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::logs;
 use crate::options::{LogFormat, NfsOptions, reach};
 use crate::serve::status::StatusServer;
-use crate::supervisor::end::Signals;
 use crate::supervisor::instance::Name;
 use crate::supervisor::notify;
+use crate::supervisor::signals::Signals;
 use serving::Serving;
 
 const DEMO_EXPORT: &str = "/demo 127.0.0.0/8(rw,no_root_squash,insecure) ::1(rw,no_root_squash,insecure)";

@@ -8,10 +8,11 @@ use nicache_admin::Reach;
 use nicache_http::KeyConfig;
 use nicache_watch::MEMBER_NAME_BYTES_MAX;
 
+use super::rechecks::{RECHECK_DEFAULT, RECHECK_MAX_DEFAULT, Rechecks};
+use super::run::{CARDS_MAX, MEMORY_BYTES_MIN, QUEUES_MAX, RunOptions};
 use super::{
-    AdminAddress, CARDS_MAX, ClientLimits, HandshakeKind, LogFormat, MEMORY_BYTES_MIN, Milliseconds, Network,
-    PathOptions, PolicyKind, PortKind, Publish, QUEUES_MAX, RECHECK_DEFAULT, RECHECK_MAX_DEFAULT, Rechecks, ReloadPhp,
-    RemoteDatabase, RunOptions, Size, Subnet, WatchKind, path, reach,
+    AdminAddress, ClientLimits, HandshakeKind, LogFormat, Milliseconds, Network, PathOptions, PolicyKind, PortKind,
+    Publish, ReloadPhp, RemoteDatabase, Size, Subnet, WatchKind, path, reach,
 };
 
 /// What `run` does, with nothing left open but what only the machine can tell.

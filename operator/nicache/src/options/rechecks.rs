@@ -3,7 +3,12 @@
 use nicache_cache::AgeBounds;
 use serde::{Deserialize, Serialize};
 
-use super::{Milliseconds, RECHECK_DEFAULT};
+use super::Milliseconds;
+
+/// How old what nobody can see may be, unless the operator says otherwise.
+pub(super) const RECHECK_DEFAULT: Milliseconds = Milliseconds(1000);
+/// T as it is earned, at most.
+pub(super) const RECHECK_MAX_DEFAULT: Milliseconds = Milliseconds(60_000);
 
 /// `recheck` and `recheck-max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::Scene;
+use super::scene::Scene;
 use crate::vitals::{LOOK_EVERY, Patience};
 
 /// Where destinations are translated (`dstnat`).
@@ -166,7 +166,7 @@ fn table(family: &str, scene: &Scene<'_>, source: &str, more: &str) -> String {
     let mine = mappings.iter().filter(|mapping| mapping.address.is_ipv4() == (family == "ip"));
     let translate = mine.fold(String::new(), |mut all, mapping| {
         let (to, port) = (destination(mapping.address.ip()), mapping.address.port());
-        let _ = write!(all, "{to} tcp dport {port} {turn}dnat to {}; ", super::server(*subnet, mapping));
+        let _ = write!(all, "{to} tcp dport {port} {turn}dnat to {}; ", mapping.server(*subnet));
         all
     });
     let chains = [
@@ -194,7 +194,7 @@ fn destination(ip: IpAddr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::publish::Mapping;
+    use crate::publish::scene::Mapping;
 
     #[test]
     fn rules_for_one_port() {

@@ -47,10 +47,11 @@ use crate::options::{LiveOption, RouteKind, ServeOptions, reach};
 use crate::publish::{self, Published};
 use crate::setup::{receive_message, send_message};
 use crate::supervisor::children::{Child, Role, describe, first_word};
-use crate::supervisor::end::Signals;
 use crate::supervisor::instance::Instance;
 use crate::supervisor::netlink::Netlink;
-use crate::supervisor::{check_privilege, notify, tap};
+use crate::supervisor::requirements::check_privilege;
+use crate::supervisor::signals::Signals;
+use crate::supervisor::{notify, tap};
 use messages::{
     CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, ToFirmware, ToHost,
     WatchedFileSystems,

@@ -1,8 +1,6 @@
 //! Waiting for the end, and the end.
 
-use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -10,12 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use super::card_unit::{CardUnit, upgrade_all};
 use super::children::{describe, wait_readable};
+use super::notify;
+use super::orders::Order;
 use super::ready::LOOK_EVERY;
-use super::{Order, Running};
+use super::running::Running;
+use super::signals::Signals;
 use crate::logs;
 use crate::publish::Nft;
 use crate::setup::{CompanionFailure, GRACE, LastWord, receive_message};
@@ -31,39 +32,6 @@ pub(crate) enum End {
     CompanionFailed(CompanionFailure),
     /// The owner of the translation rules ended.
     RulesGone,
-}
-
-/// The signals that the supervisor receives, in order.
-#[derive(Debug)]
-pub(crate) struct Signals {
-    pipes: Vec<(i32, UnixStream)>,
-}
-
-impl Signals {
-    /// Catches them from now on.
-    pub(crate) fn catch() -> Result<Self> {
-        let mut pipes = Vec::new();
-        for number in [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2] {
-            let (ours, theirs) = UnixStream::pair()?;
-            ours.set_nonblocking(true)?;
-            signal_hook::low_level::pipe::register(number, theirs)?;
-            pipes.push((number, ours));
-        }
-        Ok(Self { pipes })
-    }
-
-    /// Readable when one has arrived.
-    pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.pipes.iter().map(|(_, pipe)| pipe.as_fd())
-    }
-
-    /// Takes one that has arrived.
-    pub(crate) fn take(&self) -> Option<i32> {
-        self.pipes.iter().find_map(|(number, pipe)| {
-            let mut reader: &UnixStream = pipe;
-            matches!(reader.read(&mut [0; 64]), Ok(count) if count > 0).then_some(*number)
-        })
-    }
 }
 
 impl Running<'_> {
@@ -158,7 +126,7 @@ impl Running<'_> {
 
     /// Takes everything down and says why.
     pub(super) fn stop(&mut self, end: End, signals: &Signals) -> ExitCode {
-        super::notify::tell("STOPPING=1");
+        notify::tell("STOPPING=1");
         self.live = None;
         self.admin = None;
         let failed = match &end {

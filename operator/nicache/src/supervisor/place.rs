@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use anyhow::{Context, Result};
 use nicache_xdp::Rest;
 
+use super::card_setup::connections_lost_max;
 use super::card_unit::CardPorts;
-use super::connections_lost_max;
 use super::instance::Instance;
 use super::namespace::Namespace;
 use super::netlink::Netlink;

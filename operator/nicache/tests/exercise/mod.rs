@@ -9,9 +9,10 @@ use nicache_http::KeyConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::options::run::{CARDS_MAX, MEMORY_BYTES_MIN, QUEUES_MAX, RunOptions};
 use crate::options::{
-    AdminAddress, BusAddress, CARDS_MAX, LiveOption, MEMORY_BYTES_MIN, Milliseconds, Network, PathOptions, Publish,
-    QUEUES_MAX, RemoteDatabase, RunOptions, RunPlan, Size, Subnet,
+    AdminAddress, BusAddress, LiveOption, Milliseconds, Network, PathOptions, Publish, RemoteDatabase, RunPlan, Size,
+    Subnet,
 };
 use crate::setup::{CardSetup, CompanionFailure, ServerSetup, WatchReport, WatchSetup};
 

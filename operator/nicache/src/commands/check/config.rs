@@ -11,7 +11,7 @@ use crate::document_roots::{DocumentRoot, document_roots};
 use crate::faults::{Fault, read};
 use crate::numbers;
 use crate::options::{RunPlan, WatchKind};
-use crate::supervisor::is_in_path;
+use crate::supervisor::requirements::is_in_path;
 
 /// What is said of the file.
 #[derive(Debug, Serialize)]

@@ -1,0 +1,270 @@
+//! Connections whose packets need no look any more: which ones these are, and what is known of them while others forward them.
+//!
+//! A connection that is established in both directions is *entered* with each direction's way: ends, next hop, and until when. From then on whoever has it ([`FastPath`]) forwards what
+//! changes no state, and everything else comes here as before. What was forwarded elsewhere is *caught up with* before a packet of the connection is judged, before it would lapse, and
+//! when somebody asks.
+//!
+//! ```text
+//!  a packet of an established connection ─▶ enter ──▶ forwarded elsewhere, and counted there
+//!  FIN, RST, SYN, fragment, outside of the windows, ... ─▶ catch up ─▶ judged here ─▶ still established?  no: leave
+//!  another route, neighbour, MTU, rule, or health ─▶ void: all ways are of an old edition, and each is entered anew by its next packet
+//! ```
+//!
+//! Not entered: what a limit holds for, what has options or is a fragment, frames with two VLAN tags, connections whose numbers are changed (services by name).
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use nicache_tcp::Time;
+use nicache_tcp::frame::Tags;
+
+use crate::conntrack::{Connection, ConnectionId, Conntrack, Phase};
+use crate::fast_path::{Arrival, FastCounters, FastPath, PLACES_MAX, Passed, Way};
+use crate::note::{Entered, Note};
+use crate::packet::Packet;
+use crate::tcp_track::Direction;
+use crate::tuple::Protocol;
+
+/// Packets of a connection before it is entered, in both directions together: a short one is not worth it.
+const PACKETS_BEFORE: u64 = 6;
+/// Connections that one sweep looks at. It takes some microseconds for each.
+const SWEEP_MAX: usize = 4096;
+/// How long ways count after the last sweep: a forwarder that hangs decides nothing.
+const LEASE: Duration = Duration::from_secs(10);
+/// How long a place rests.
+const REST: Duration = Duration::from_secs(1);
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Entering {
+    path: Box<dyn FastPath>,
+    /// Whose place it is.
+    places: Box<[Option<ConnectionId>]>,
+    free: Vec<u32>,
+    /// Places that were given up, each with when it may be used again: a packet may be under way with the old one.
+    resting: VecDeque<(u32, Time)>,
+    next: usize,
+    edition: u32,
+    until: Time,
+    counters: FastCounters,
+}
+
+impl Entering {
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn new(mut path: Box<dyn FastPath>, now: Time) -> io::Result<Self> {
+        let (count, until) = (path.places().min(PLACES_MAX), now + LEASE);
+        path.keep(1, until)?;
+        Ok(Self {
+            path,
+            places: vec![None; count as usize].into_boxed_slice(),
+            free: (0..count).rev().collect(),
+            resting: VecDeque::new(),
+            next: 0,
+            edition: 1,
+            until,
+            counters: FastCounters::default(),
+        })
+    }
+
+    /// What was forwarded elsewhere, as far as it is caught up with.
+    pub(crate) fn counters(&self) -> FastCounters {
+        FastCounters { unsent: self.path.unsent(), ..self.counters }
+    }
+
+    /// The edition of all that is decided now.
+    pub(crate) fn edition(&self) -> u32 {
+        self.edition
+    }
+
+    /// The connections that are entered.
+    pub(crate) fn connections(&self) -> Vec<ConnectionId> {
+        self.places.iter().copied().flatten().collect()
+    }
+
+    /// Whether a connection is forwarded elsewhere, in both directions.
+    pub(crate) fn is_fast(&self, note: &Note) -> bool {
+        [Direction::Original, Direction::Reply].into_iter().all(|direction| self.is_entered(note, direction))
+    }
+
+    fn is_entered(&self, note: &Note, direction: Direction) -> bool {
+        let way = note.entered.and_then(|entered| entered.ways[direction as usize]);
+        way.is_some_and(|(_, edition)| edition == self.edition)
+    }
+
+    /// Whether the way of a packet is to be entered that is passed on, between interfaces with these `tags`.
+    pub(crate) fn wants(
+        &self,
+        packet: &Packet<'_>,
+        connection: &Connection<Note>,
+        direction: Direction,
+        tags: [&Tags; 2],
+    ) -> bool {
+        let note = &connection.note;
+        !self.is_entered(note, direction)
+            && note.packets.iter().sum::<u64>() >= PACKETS_BEFORE
+            && note.switched.is_none()
+            && is_plain(packet)
+            && is_established(connection)
+            && tags.into_iter().all(is_usual)
+    }
+
+    /// The place of a connection, a new one if need be. `None`: there is no room.
+    pub(crate) fn place(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>, now: Time) -> Option<u32> {
+        let connection = conntrack.get(id)?;
+        if let Some(entered) = connection.note.entered {
+            return Some(entered.place);
+        }
+        let place = self.take_place(now)?;
+        let begun = self.path.begin(place, connection.numbers());
+        if self.check(begun).is_none() {
+            self.free.push(place);
+            return None;
+        }
+        self.places[place as usize] = Some(id);
+        self.counters.connections += 1;
+        self.counters.entered += 1;
+        let entered = Entered { place, ways: [None; 2], counted: [Passed::default(); 2] };
+        conntrack.note_mut(id)?.entered = Some(entered);
+        Some(place)
+    }
+
+    /// Packets of a connection that has its [`place`](Self::place) go this way.
+    pub(crate) fn enter(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>, arrival: &Arrival, way: &Way) {
+        let Some(entered) = conntrack.note_mut(id).and_then(|note| note.entered.as_mut()) else { return };
+        let side = way.direction as usize;
+        if let Some((interface, _)) = entered.ways[side]
+            && interface != arrival.interface
+        {
+            let left = self.path.leave(&Arrival { interface, ..*arrival });
+            self.check(left);
+        }
+        let result = self.path.enter(arrival, way);
+        entered.ways[side] = self.check(result).map(|()| (arrival.interface, way.edition));
+    }
+
+    /// Something that decisions depend on is otherwise: none of those that were entered counts. False: they cannot be taken back so.
+    #[must_use]
+    pub(crate) fn void(&mut self) -> bool {
+        self.edition = self.edition.wrapping_add(1);
+        self.counters.voided += 1;
+        self.keep()
+    }
+
+    fn keep(&mut self) -> bool {
+        let kept = self.path.keep(self.edition, self.until);
+        self.check(kept).is_some()
+    }
+
+    /// Ways count for longer. Returns how many places are to be looked at now, with [`next_place`](Self::next_place).
+    pub(crate) fn begin_sweep(&mut self, now: Time) -> usize {
+        self.until = now + LEASE;
+        self.keep();
+        self.places.len().min(SWEEP_MAX)
+    }
+
+    /// Whose is the next place?
+    pub(crate) fn next_place(&mut self) -> Option<ConnectionId> {
+        let place = self.next;
+        self.next = (place + 1) % self.places.len();
+        self.places[place]
+    }
+
+    /// What was forwarded of a connection is counted, and its state follows. Returns how many packets these were.
+    pub(crate) fn catch_up(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>) -> u64 {
+        let Some(connection) = conntrack.get(id) else { return 0 };
+        let Some(entered) = connection.note.entered else { return 0 };
+        let looked = self.path.look(entered.place);
+        let Some((numbers, passed)) = self.check(looked) else { return 0 };
+        let last = passed[0].last.max(passed[1].last);
+        conntrack.catch_up(id, numbers, last);
+        let Some(note) = conntrack.note_mut(id) else { return 0 };
+        let mut all = 0;
+        for (direction, passed) in passed.iter().enumerate() {
+            let before = entered.counted[direction];
+            let packets = passed.packets.saturating_sub(before.packets);
+            let bytes = passed.bytes.saturating_sub(before.bytes);
+            note.packets[direction] += packets;
+            note.bytes[direction] += bytes;
+            self.counters.packets += packets;
+            self.counters.bytes += bytes;
+            all += packets;
+        }
+        note.entered = Some(Entered { counted: passed, ..entered });
+        all
+    }
+
+    /// After a packet of a connection was judged here: whoever forwards the others is told what it has shown, or that the connection is over.
+    pub(crate) fn tell(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>, now: Time) {
+        let Some(connection) = conntrack.get(id) else { return };
+        let Some(entered) = connection.note.entered else { return };
+        if !matches!(connection.phase(), Phase::Open | Phase::Datagrams) {
+            return self.leave(id, conntrack, now);
+        }
+        if let Some(numbers) = connection.numbers() {
+            let told = self.path.tell(entered.place, numbers);
+            self.check(told);
+        }
+    }
+
+    /// From now on a connection is forwarded here.
+    pub(crate) fn leave(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>, now: Time) {
+        let entered = conntrack.note_mut(id).and_then(|note| note.entered.take());
+        if let (Some(entered), Some(connection)) = (entered, conntrack.get(id)) {
+            self.give_up(connection, &entered, now);
+        }
+    }
+
+    /// The same for a connection that is forgotten.
+    pub(crate) fn forget(&mut self, connection: &Connection<Note>, now: Time) {
+        if let Some(entered) = &connection.note.entered {
+            self.give_up(connection, entered, now);
+        }
+    }
+
+    fn give_up(&mut self, connection: &Connection<Note>, entered: &Entered, now: Time) {
+        for direction in [Direction::Original, Direction::Reply] {
+            if let Some((interface, _)) = entered.ways[direction as usize] {
+                let arrival = Arrival { interface, tuple: connection.incoming(direction) };
+                let left = self.path.leave(&arrival);
+                self.check(left);
+            }
+        }
+        self.places[entered.place as usize] = None;
+        self.resting.push_back((entered.place, now + REST));
+        self.counters.connections -= 1;
+    }
+
+    fn take_place(&mut self, now: Time) -> Option<u32> {
+        if self.resting.front().is_some_and(|(_, until)| *until <= now) {
+            return self.resting.pop_front().map(|(place, _)| place);
+        }
+        self.free.pop()
+    }
+
+    fn check<T>(&mut self, result: io::Result<T>) -> Option<T> {
+        self.counters.failed += u64::from(result.is_err());
+        result.ok()
+    }
+}
+
+/// Neither a fragment, nor with options or extension headers of IP.
+fn is_plain(packet: &Packet<'_>) -> bool {
+    let view = &packet.view;
+    let header = if view.source.is_ipv4() { 20 } else { 40 };
+    view.fragment.is_none() && view.transport_at - view.network_at == header
+}
+
+fn is_established(connection: &Connection<Note>) -> bool {
+    match (connection.phase(), connection.incoming(Direction::Original).protocol) {
+        (Phase::Open, Protocol::Tcp) => connection.numbers().is_some(),
+        (Phase::Datagrams, Protocol::Udp) => true,
+        _ => false,
+    }
+}
+
+/// One tag of the kind that the kernel puts in and takes out, or none.
+fn is_usual(tags: &Tags) -> bool {
+    matches!(tags.bytes(), [] | [0x81, 0, _, _])
+}

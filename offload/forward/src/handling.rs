@@ -1,0 +1,413 @@
+//! Headers in, headers out: what becomes of a packet of which only the first bytes are looked at, and of what time has come for.
+//!
+//! ```text
+//!  frame ─▶ ours? ─▶ view ─┬─ connection known ─▶ rules ─▶ its state ─▶ translate ─┐
+//!                          ├─ begins one ─▶ rules ─▶ begin.rs ─────────▶ translate ─┤─▶ onward.rs: hops, route, size, neighbour ─▶ head
+//!                          ├─ error ─▶ connection of what it quotes ──▶ translate ──┤
+//!                          ├─ later fragment ─▶ where the first one went ───────────┤
+//!                          └─ anything else ────────────────────────────────────────┘
+//! ```
+
+use nicache_tcp::Time;
+use nicache_tcp::checksum::{same, sum};
+use nicache_tcp::handshake::TIMESTAMPS_BYTES;
+
+use crate::begin::Begun;
+use crate::conntrack::ConnectionId;
+use crate::counters::Drop;
+use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Incoming, Moment, Outgoing};
+use crate::fast_path::{Arrival, Way};
+use crate::forwarder::Forwarder;
+use crate::fragments::Fate;
+use crate::icmp::{self, Complaint};
+use crate::links::is_martian;
+use crate::note::Note;
+use crate::onward::{self, Change};
+use crate::packet::Packet;
+use crate::services::Health;
+use crate::solicitation;
+use crate::switch::Switch;
+use crate::tcp_track::{Direction, Judged};
+use crate::tuple::{Protocol, Tuple};
+use crate::view::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Transport, View, ViewError, network_of};
+
+/// Connections that are forgotten in one call at most.
+const LAPSED_MAX: usize = 64;
+
+impl Forwarder {
+    /// Forgets connections whose time is over, a bounded number of them. True: there may be more.
+    pub fn expire(&mut self, now: Time) -> bool {
+        let is_more = self.expire_waiting(now);
+        for _ in 0..LAPSED_MAX {
+            let Some(id) = self.conntrack.lapsed(now) else { return is_more };
+            // It may have had packets that were forwarded elsewhere.
+            if self.catch_up(id) == 0 {
+                self.end(id, now);
+            }
+        }
+        true
+    }
+
+    /// When [`expire`](Self::expire) has something to do, if nothing comes before.
+    pub fn next_due(&self) -> Option<Time> {
+        let waiting = self.switch.as_deref().and_then(Switch::next_due);
+        self.conntrack.next_due().into_iter().chain(waiting).min()
+    }
+
+    /// A frame has come in. What is to be sent begins with `head`, which is written over.
+    pub fn handle(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Decision {
+        self.counters.packets += 1;
+        head.clear();
+        let decision = self.decide(incoming, head, moment).unwrap_or_else(Decision::Drop);
+        match &decision {
+            Decision::Forward(_) | Decision::Cut { .. } => self.counters.forwarded += 1,
+            Decision::Answer { .. } => self.counters.answered += 1,
+            Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
+            Decision::Wait => self.counters.dropped[Drop::Neighbour as usize] += 1,
+            // It comes again.
+            Decision::Look => self.counters.packets -= 1,
+            Decision::Taken => self.counters.taken += 1,
+            Decision::FanOut { .. } => {}
+        }
+        decision
+    }
+
+    /// The same for a frame that [`Decision::Look`] was said of, now with all of its bytes.
+    pub fn handle_whole(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Decision {
+        self.is_whole = incoming.look.len() >= incoming.len;
+        let decision = self.handle(incoming, head, moment);
+        self.is_whole = false;
+        match decision {
+            // There are no more bytes than these.
+            Decision::Look => Decision::Drop(Drop::Switch),
+            other => other,
+        }
+    }
+
+    /// The head for one target of a group, of the same frame that [`handle`](Self::handle) was called with. A target that does not answer is told by the decision, and
+    /// delays no other.
+    pub fn fan_out(
+        &mut self,
+        incoming: &Incoming<'_>,
+        (group, target): (usize, usize),
+        head: &mut Head,
+        now: Time,
+    ) -> Decision {
+        head.clear();
+        let decision = self.decide_target(incoming, (group, target), head, now);
+        let decision = decision.unwrap_or_else(Decision::Drop);
+        match &decision {
+            Decision::Forward(_) | Decision::Cut { .. } => self.counters.forwarded += 1,
+            Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
+            _ => self.counters.dropped[Drop::Neighbour as usize] += 1,
+        }
+        decision
+    }
+
+    fn decide_target(
+        &mut self,
+        incoming: &Incoming<'_>,
+        (group, target): (usize, usize),
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        let (packet, _) = self.look(incoming)?.ok_or(Drop::NotOurs)?;
+        let group = self.groups.get(group);
+        let to = group.targets[target];
+        if packet.view.transport == Transport::Later {
+            let source = group.source.map_or(packet.view.source, |source| source.address);
+            return self.forward(&packet, &Change::Addresses(source, to.address), head, now);
+        }
+        let tuple = packet.view.tuple().ok_or(Drop::NotOurs)?;
+        let source = group.source.unwrap_or(tuple.source);
+        self.forward(&packet, &Change::Ends(Tuple { source, destination: to, ..tuple }), head, now)
+    }
+
+    /// Finds interface and packet, and whether it is for our MAC address. `None`: it is not IP.
+    fn look<'a>(&self, incoming: &Incoming<'a>) -> Result<Option<(Packet<'a>, bool)>, Drop> {
+        let Incoming { look: frame, len, port, offload } = *incoming;
+        let interface = self.links.interface_of(frame, port)?;
+        let (kind, network_at) = network_of(frame).ok_or(Drop::Malformed)?;
+        if !matches!(kind, ETHERTYPE_IPV4 | ETHERTYPE_IPV6) {
+            return Ok(None);
+        }
+        let view = View::parse(frame, network_at, len).map_err(|error| match error {
+            ViewError::SourceRoute => Drop::SourceRoute,
+            ViewError::Truncated | ViewError::Malformed | ViewError::Extensions => Drop::Malformed,
+        })?;
+        let is_v4 = view.source.is_ipv4();
+        let header_end = network_at + usize::from(frame[network_at] & 15) * 4;
+        let is_wrong = (kind == ETHERTYPE_IPV4) != is_v4
+            || is_v4 && !same(sum(&frame[network_at..header_end]), 0xffff)
+            || view.headers_end + 16 > HEAD_BYTES_MAX;
+        if is_wrong {
+            return Err(Drop::Malformed);
+        }
+        let is_to_us = frame[..6] == self.links.interfaces[interface].mac;
+        Ok(Some((Packet { frame, view, interface, offload }, is_to_us)))
+    }
+
+    fn decide(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Result<Decision, Drop> {
+        let frame = incoming.look;
+        let Some((packet, is_to_us)) = self.look(incoming)? else {
+            return self.handle_arp(frame, incoming.port, head, moment.now);
+        };
+        let view = packet.view;
+        if solicitation::is_discovery(frame, &view) {
+            let message = solicitation::parse_discovery(frame, &view).ok_or(Drop::NotOurs)?;
+            return self.handle_message(packet.interface, &message, head, moment.now);
+        }
+        let is_for_group = || {
+            let tuple = view.tuple().filter(|tuple| tuple.protocol == Protocol::Udp);
+            tuple.is_some_and(|tuple| self.groups.find(tuple.destination).is_some())
+                || view.transport == Transport::Later && view.destination.is_multicast()
+        };
+        let is_to_group = view.destination.is_multicast() && frame[0] & 1 == 1;
+        if !is_to_us && (!is_to_group || !is_for_group()) {
+            return Err(Drop::NotOurs);
+        }
+        if is_martian(view.source) || self.links.owned.contains(&view.source) {
+            return Err(Drop::Martian);
+        }
+        let decision = match view.transport {
+            Transport::Later => return self.follow(&packet, head, moment.now),
+            Transport::Error(_) => return self.handle_error(&packet, head, moment.now),
+            Transport::Other => {
+                if self.links.owned.contains(&view.destination) {
+                    return Err(Drop::NotOurs);
+                }
+                let tuple = Tuple {
+                    protocol: Protocol::Query,
+                    source: crate::tuple::Endpoint::new(view.source, 0),
+                    destination: crate::tuple::Endpoint::new(view.destination, 0),
+                };
+                let ruled = self.rules.find(&tuple, packet.interface);
+                match self.rules.passes(ruled, view.packet_len() as u64, moment.now) {
+                    true => self.forward(&packet, &Change::Nothing, head, moment.now),
+                    false => Err(Drop::Rule),
+                }
+            }
+            Transport::Tcp(_) | Transport::Udp { .. } | Transport::Query { .. } => {
+                self.handle_connection(&packet, head, moment)
+            }
+        };
+        if view.fragment.is_some() {
+            let fate = match &decision {
+                Ok(Decision::Forward(_) | Decision::Cut { .. }) => forwarded_to(head),
+                Ok(Decision::FanOut { group, .. }) => Fate::FannedOut(*group),
+                _ => Fate::Dropped,
+            };
+            self.fragments.remember(&view, packet.interface, fate, moment.now);
+        }
+        decision
+    }
+
+    fn handle_connection(&mut self, packet: &Packet<'_>, head: &mut Head, moment: Moment) -> Result<Decision, Drop> {
+        let view = &packet.view;
+        let tuple = view.tuple().ok_or(Drop::NotOurs)?;
+        let bytes = view.packet_len() as u64;
+        let mut rewrite = None;
+        let mut found = self.conntrack.find(&tuple);
+        if let Some((id, direction)) = found {
+            self.catch_up(id);
+            let Some(connection) = self.conntrack.get(id) else { return Err(Drop::NoConnection) };
+            let Note { mut ruled, chosen, switched, .. } = connection.note;
+            if !self.rules.is_current(ruled) {
+                ruled = self.rules.find(&connection.incoming(Direction::Original), connection.note.interface);
+                self.conntrack.note_mut(id).expect("it is there").ruled = ruled;
+            }
+            let leaves = direction == Direction::Original
+                && chosen.is_some_and(|chosen| self.services.must_leave(chosen, tuple.protocol, moment.now));
+            if leaves {
+                self.end(id, moment.now);
+                found = None;
+            } else {
+                if !self.is_whole && !self.rules.passes(ruled, bytes, moment.now) {
+                    return Err(Drop::Rule);
+                }
+                // As the back end sees it.
+                let mut seen = *view;
+                if let Some(switched) = switched {
+                    match self.handle_switched(packet, (id, direction), switched, head, moment)? {
+                        Ok((change, view)) => (rewrite, seen) = (Some(change), view),
+                        Err(decision) => return Ok(decision),
+                    }
+                }
+                match self.conntrack.handle(id, direction, &seen, moment.now) {
+                    Judged::Inside => {
+                        if let Some(fast) = &mut self.fast {
+                            fast.tell(id, &mut self.conntrack, moment.now);
+                        }
+                        self.end_drain_of_reset(id);
+                        if let Some(change) = &rewrite
+                            && let Some(switched) = self.conntrack.note_mut(id).and_then(|note| note.switched.as_mut())
+                        {
+                            switched.follow_stamps(direction, packet, &change.numbers, moment.now);
+                        }
+                    }
+                    Judged::Outside => self.counters.outside += 1,
+                    Judged::Begins => {
+                        self.end(id, moment.now);
+                        (found, rewrite) = (None, None);
+                    }
+                }
+            }
+        }
+        let (id, direction) = match found {
+            Some(found) => found,
+            None => match self.begin(packet, &tuple, bytes, moment)? {
+                Begun::Connection(id) => (id, Direction::Original),
+                Begun::Untracked => return self.forward(packet, &Change::Nothing, head, moment.now),
+                Begun::Group(group) => {
+                    return Ok(Decision::FanOut { group, targets: self.groups.get(group).targets.len() });
+                }
+                Begun::Echo => return Ok(onward::echo(&self.links.interfaces[packet.interface], packet, head)),
+                Begun::ByName(service) => return self.handle_waiting(packet, &tuple, service as u16, head, moment),
+                Begun::Nobody => {
+                    return self.complain(Complaint::Unreachable, packet, Drop::NoBackEnd, head, moment.now);
+                }
+                Begun::NoRoute => return self.complain(Complaint::NoRoute, packet, Drop::NoRoute, head, moment.now),
+            },
+        };
+        let connection = self.conntrack.get(id).ok_or(Drop::NoConnection)?;
+        let outgoing = connection.outgoing(direction);
+        let change = match rewrite {
+            Some(rewrite) => Change::Spliced(outgoing, rewrite),
+            None => Change::Ends(outgoing),
+        };
+        let decision = self.forward(packet, &change, head, moment.now);
+        // One that waits for its next hop comes again.
+        if decision != Ok(Decision::Wait) {
+            let note = self.conntrack.note_mut(id).ok_or(Drop::NoConnection)?;
+            note.packets[direction as usize] += 1;
+            note.bytes[direction as usize] += bytes;
+        }
+        if let Ok(Decision::Forward(out)) = &decision {
+            self.enter(packet, (id, direction), out, head, moment.now);
+        }
+        decision
+    }
+
+    /// An error goes where the packet came from that it quotes.
+    fn handle_error(&mut self, packet: &Packet<'_>, head: &mut Head, now: Time) -> Result<Decision, Drop> {
+        let view = &packet.view;
+        let inner = icmp::quoted(packet.frame, view).map_err(|_| Drop::Malformed)?;
+        let known = inner.tuple().and_then(|quoted| self.conntrack.find(&quoted.reversed()));
+        let Some((id, direction)) = known else {
+            if self.links.owned.contains(&view.destination) {
+                return Err(Drop::StrayError);
+            }
+            return self.forward(packet, &Change::Nothing, head, now);
+        };
+        let connection = self.conntrack.get(id).ok_or(Drop::StrayError)?;
+        // It was sent to whoever the quoted packet seemed to come from, or it is not about that packet.
+        if view.destination != inner.source {
+            return Err(Drop::StrayError);
+        }
+        let quote = connection.incoming(direction.other());
+        let (before, after) =
+            (connection.incoming(direction).source.address, connection.outgoing(direction).source.address);
+        let source = if view.source == before || before != after { after } else { view.source };
+        // A client quotes numbers that its back end does not know.
+        let moved = connection.note.switched.map_or(0, |switched| switched.splice.out_delta.wrapping_neg());
+        let seq_delta = if direction == Direction::Original { moved } else { 0 };
+        // What it is about was longer than what its back end had sent.
+        let lacks = connection.note.switched.is_some_and(|switched| switched.lacks.timestamps);
+        let mtu_less = if lacks && direction == Direction::Original { TIMESTAMPS_BYTES } else { 0 };
+        self.counters.errors += 1;
+        let destination = quote.source.address;
+        let change = Change::Error { inner: &inner, source, destination, quote, seq_delta, mtu_less };
+        self.forward(packet, &change, head, now)
+    }
+
+    fn follow(&mut self, packet: &Packet<'_>, head: &mut Head, now: Time) -> Result<Decision, Drop> {
+        match self.fragments.find(&packet.view, packet.interface, now) {
+            Some(Fate::Forwarded { source, destination }) => {
+                self.forward(packet, &Change::Addresses(source, destination), head, now)
+            }
+            Some(Fate::FannedOut(group)) => {
+                Ok(Decision::FanOut { group, targets: self.groups.get(group).targets.len() })
+            }
+            Some(Fate::Dropped) | None => Err(Drop::Fragment),
+        }
+    }
+
+    fn handle_arp(&mut self, frame: &[u8], port: u8, head: &mut Head, now: Time) -> Result<Decision, Drop> {
+        let interface = self.links.interface_of(frame, port)?;
+        let (kind, at) = network_of(frame).ok_or(Drop::Malformed)?;
+        if kind != ETHERTYPE_ARP {
+            return Err(Drop::NotOurs);
+        }
+        let message = solicitation::parse_arp(frame, at).ok_or(Drop::Malformed)?;
+        self.handle_message(interface, &message, head, now)
+    }
+
+    fn handle_message(
+        &mut self,
+        interface: usize,
+        message: &solicitation::Message,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        let decision = self.links.handle_message(interface, message, head, now);
+        self.follow_neighbours();
+        decision
+    }
+
+    fn forward(
+        &mut self,
+        packet: &Packet<'_>,
+        change: &Change<'_>,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        onward::forward(&mut self.links, packet, change, head, &mut self.counters, now)
+    }
+
+    fn complain(
+        &mut self,
+        complaint: Complaint,
+        packet: &Packet<'_>,
+        why: Drop,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        onward::complain(&mut self.links, (complaint, why), packet, head, &mut self.counters, now)
+    }
+
+    /// A packet of a connection is passed on. If others like it need no look, its way is entered.
+    fn enter(
+        &mut self,
+        packet: &Packet<'_>,
+        (id, direction): (ConnectionId, Direction),
+        out: &Outgoing,
+        head: &Head,
+        now: Time,
+    ) {
+        let Some(fast) = &mut self.fast else { return };
+        let Some(connection) = self.conntrack.get(id) else { return };
+        let Note { ruled, chosen, .. } = connection.note;
+        let tags = [packet.interface, out.interface].map(|interface| &self.links.interfaces[interface].tags);
+        if !fast.wants(packet, connection, direction, tags) || !self.rules.is_free(ruled) {
+            return;
+        }
+        let until = match chosen.map(|chosen| self.services.health(chosen)) {
+            Some(Health::Draining { until }) => until,
+            _ => Time::MAX,
+        };
+        let arrival = Arrival { interface: packet.interface, tuple: connection.incoming(direction) };
+        let tuple = connection.outgoing(direction);
+        let mtu = self.links.interfaces[out.interface].mtu;
+        let mut macs = [0; 12];
+        macs.copy_from_slice(&head[..12]);
+        let Some(place) = fast.place(id, &mut self.conntrack, now) else { return };
+        let way = Way { place, direction, edition: fast.edition(), interface: out.interface, tuple, macs, mtu, until };
+        fast.enter(id, &mut self.conntrack, &arrival, &way);
+    }
+}
+
+/// Where a head goes from and to.
+fn forwarded_to(head: &Head) -> Fate {
+    let view = network_of(head).and_then(|(_, at)| View::parse_quoted(head, at).ok());
+    view.map_or(Fate::Dropped, |view| Fate::Forwarded { source: view.source, destination: view.destination })
+}
