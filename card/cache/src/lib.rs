@@ -43,7 +43,7 @@ pub use questions::Questions;
 pub use recheck::{Example, Recheck, Rechecks};
 pub use store::{
     Entry, EntryId, EntryState, Executor, Found, LOOK_AHEAD, Learned, LearnedParts, LeftAlone, Lesson, LessonForm,
-    MostUsed, Store, Traits, Used, Validators, VaryRules, Who,
+    MostUsed, Proxy, Store, Traits, Used, Validators, VaryRules, Who,
 };
 pub use strangers::{StrangeName, Strangers};
 pub use wait::{Awaited, WAITERS_MAX, Wait, Waiters};

@@ -3,6 +3,7 @@
 use nicache_http::{Key, KeyConfig, ProxyVersion, Trait, VaryNames, recheck_head, trait_lines, with_class_headers};
 
 use crate::counters::Counters;
+use crate::store::Proxy;
 
 /// Requests that wait to be taken.
 const RECHECKS_MAX: usize = 256;
@@ -14,6 +15,8 @@ pub struct Recheck {
     pub port: u16,
     /// The header of the PROXY protocol that the connection begins with, if it is to.
     pub preface: Option<ProxyVersion>,
+    /// Whether it is made from the address of this machine's proxies ([`Proxy::Here`]), not from the card's own.
+    pub is_as_proxy: bool,
     /// The whole request: it has no body.
     pub head: Box<[u8]>,
 }
@@ -24,6 +27,8 @@ pub struct Example<'a> {
     pub port: u16,
     /// The header of the PROXY protocol that its connection began with, if it did.
     pub preface: Option<ProxyVersion>,
+    /// What he came through.
+    pub proxy: Proxy,
     /// The whole request.
     pub head: &'a [u8],
 }
@@ -54,12 +59,12 @@ impl Rechecks {
         keys: &KeyConfig,
         counters: &mut Counters,
     ) {
-        let Example { port, preface, head } = *example;
+        let Example { port, preface, proxy, head } = *example;
         if let Some(bare) = recheck_head(head, vary, keys) {
             let lines: Vec<u8> = Trait::ALL.into_iter().flat_map(|of| trait_lines(head, of)).collect();
             self.asked += 1;
             let head = with_class_headers(&bare, &lines, seed(key, self.asked));
-            self.ask(Recheck { port, preface, head }, counters);
+            self.ask(Recheck { port, preface, is_as_proxy: proxy == Proxy::Here, head }, counters);
         }
     }
 

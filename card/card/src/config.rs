@@ -1,6 +1,7 @@
 //! What an operator can set of a card.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nicache_cache::Paths;
@@ -10,6 +11,7 @@ use nicache_tcp::isn::IsnKey;
 use nicache_tcp::patience::{KeepAliveRules, ReadRules};
 
 use crate::limits::{FLOWS_DEFAULT, MTU_DEFAULT};
+use crate::own_ports::OwnPorts;
 
 /// Bytes of a TCP header without options.
 const TCP_HEADER_BYTES: usize = 20;
@@ -91,12 +93,35 @@ impl Default for Patience {
 
 /// The client that asks the server again for the card ([`Card::poll_recheck`](crate::Card::poll_recheck)): it connects like any other,
 /// and is told apart by its address and port. Its requests are always forwarded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Rechecker {
     /// Its address.
     pub address: Address,
     /// Its ports, which nobody else at that address may use.
     pub ports: RangeInclusive<u16>,
+    /// How it asks what clients ask who come through a proxy on this machine, if it can.
+    pub as_proxy: Option<AsProxy>,
+}
+
+/// The address from which proxies on this machine reach the server. Servers may believe what a proxy says by its address.
+#[derive(Clone, Debug)]
+pub struct AsProxy {
+    /// The address.
+    pub address: Address,
+    /// Those of its ports that the card's own client has.
+    pub ports: Arc<OwnPorts>,
+}
+
+impl Rechecker {
+    /// Is this an end of one of its connections?
+    #[inline]
+    pub(crate) fn has(&self, address: Address, port: u16) -> bool {
+        match &self.as_proxy {
+            _ if address == self.address => self.ports.contains(&port),
+            Some(proxy) => address == proxy.address && proxy.ports.has(port),
+            None => false,
+        }
+    }
 }
 
 impl CardConfig {

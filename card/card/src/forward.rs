@@ -93,7 +93,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 && !self.store.is_of_proxy_alone(&base, &by);
             if may_ask && self.store.take_second(&key, &by) {
                 let names = self.store.vary.names(&base);
-                let example = Example { port, preface, head };
+                let example = Example { port, preface, proxy: by.proxy, head };
                 self.rechecks.ask_for(&base, &example, names, &self.config.keys, &mut self.counters.cache);
             }
         }

@@ -3,7 +3,7 @@
 //! The card does not open connections itself. Whoever runs it takes its requests ([`Card::poll_recheck`]) and sends them as a client of its
 //! own ([`Rechecker`]); the card forwards these always, and compares their replies with what it holds.
 
-use nicache_cache::{EntryId, Executor, LOOK_AHEAD, Recheck, Who};
+use nicache_cache::{EntryId, Executor, LOOK_AHEAD, Proxy, Recheck, Who};
 use nicache_http::{ClientClass, Header, Trait};
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -26,8 +26,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Does the connection belong to the card's own client?
     #[inline]
     pub(crate) fn is_rechecker(&self, flow: &Flow) -> bool {
-        let is_own = |own: &Rechecker| own.address == flow.key.client && own.ports.contains(&flow.key.client_port);
-        self.config.rechecker.as_ref().is_some_and(is_own)
+        self.config.rechecker.as_ref().is_some_and(|own| own.has(flow.key.client, flow.key.client_port))
     }
 
     /// For whom the server works on this request.
@@ -38,9 +37,13 @@ impl<W: Port, H: Port> Card<W, H> {
             true => Executor::Bearer(address),
             false => Executor::Client(address),
         };
-        let is_own_address = self.config.rechecker.as_ref().is_some_and(|own| own.address == flow.key.client);
-        let is_beyond = class.of(Trait::Proxy) != 0 && !is_own_address;
-        Who { by, tokens: self.tokens_of(flow, headers), is_beyond }
+        let proxy = match &self.config.rechecker {
+            _ if class.of(Trait::Proxy) == 0 => Proxy::Absent,
+            Some(own) if own.address == flow.key.client => Proxy::Absent,
+            Some(Rechecker { as_proxy: Some(proxy), .. }) if proxy.address == flow.key.client => Proxy::Here,
+            _ => Proxy::Beyond,
+        };
+        Who { by, tokens: self.tokens_of(flow, headers), proxy }
     }
 
     /// Has the server asked again before the entry is too old.

@@ -30,6 +30,17 @@ pub(crate) const FILES_MAX: usize = 200;
 /// How long the server, and the programs beside it, may take to end by themselves.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
+/// Between whom the card's own requests go.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct RecheckAddresses {
+    /// The card's own client.
+    pub own: Ipv4Addr,
+    /// The same where it asks what clients of a proxy on this machine ask: the address from which such a proxy connects.
+    pub proxy: Ipv4Addr,
+    /// The server.
+    pub server: Ipv4Addr,
+}
+
 /// Setup of the card. Attached, in this order: the files of its ports ([`PortsSetup`]), the ledger of connections ([`crate::engine::SharedLedger`]), and if there are any `witness_files`, a socket to
 /// the watcher (`SOCK_SEQPACKET`) and so many files of the kernel witness, as the watcher reported them ([`WatchReport::files`]).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -53,8 +64,8 @@ pub(crate) struct CardSetup {
     pub clients: ClientLimits,
     /// Service ports.
     pub http_ports: Vec<u16>,
-    /// Address of the card's own client and of the server; `None`: the card has no way to ask the server by itself.
-    pub rechecker: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// Addresses of the card's own client and of the server; `None`: the card has no way to ask the server by itself.
+    pub rechecker: Option<RecheckAddresses>,
     /// How old what nobody can see may be in a reply.
     pub rechecks: Rechecks,
     /// Capture file.

@@ -15,7 +15,7 @@ use crate::digests::{Digests, WholeReply};
 use crate::earned::AgeBounds;
 use crate::path::PathSettings;
 use crate::recheck::Recheck;
-use crate::store::{Execution, Executor, NewEntry, Store, Who};
+use crate::store::{Execution, Executor, NewEntry, Proxy, Store, Who};
 
 /// Bytes of a request head that a fill keeps, to apply `Vary` and to name the target.
 pub(super) const REQUEST_BYTES: usize = 2048;
@@ -111,7 +111,7 @@ impl Fill {
             generation: 0,
             base: Key([0; 16]),
             key: Key([0; 16]),
-            by: Who { by: Executor::Card, tokens: Tokens::default(), is_beyond: false },
+            by: Who { by: Executor::Card, tokens: Tokens::default(), proxy: Proxy::Absent },
             client: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
             settings: Arc::default(),
             ages: AgeBounds::default(),
@@ -173,11 +173,9 @@ impl Fill {
             digests: digests(template, self, body, store),
             ages: self.ages,
             unchanged_since: self.previous.filter(|_| previous_unchanged),
-            recheck: self
-                .recheck
-                .take()
-                .filter(|_| !store.is_of_proxy_alone(&self.base, &self.by))
-                .map(|head| Recheck { port: self.port, preface: self.preface, head }),
+            recheck: self.recheck.take().filter(|_| !store.is_of_proxy_alone(&self.base, &self.by)).map(|head| {
+                Recheck { port: self.port, preface: self.preface, is_as_proxy: self.by.proxy == Proxy::Here, head }
+            }),
         }
     }
 

@@ -6,7 +6,7 @@ use nicache_tcp::Time;
 use super::entry::EntryId;
 use super::index::Store;
 use super::standing::Standing;
-use super::who::{Executor, Who};
+use super::who::{Executor, Proxy, Who};
 use crate::counters::Counters;
 use crate::fill::host_of;
 use crate::recheck::{Recheck, seed};
@@ -14,9 +14,9 @@ use crate::recheck::{Recheck, seed};
 impl Store {
     /// A client of this class has sent a request with this head, to which the server has given an answer that may be shared.
     pub fn note_class_headers(&mut self, class: ClientClass, head: &[u8], by: &Who, now: Time) {
-        self.class_headers.note(class, head);
+        self.class_headers.note(class, head, by.proxy);
         // As one behind another machine's proxy the card cannot ask.
-        if by.by != Executor::Card && !by.is_beyond {
+        if by.by != Executor::Card && by.proxy != Proxy::Beyond {
             self.site_classes.note(host_of(head), class, now);
         }
     }
@@ -76,10 +76,10 @@ impl Store {
         let entry = places[id.index as usize].entry.as_mut()?;
         let class = entry.age.take_turn(site_classes.of(&entry.host), now)?;
         self.asked_as_class += 1;
-        let lines = self.class_headers.of(class);
+        let (lines, proxy) = self.class_headers.of(class);
         let bare = self.get(id)?.age.recheck.as_ref()?;
         let head = with_class_headers(&bare.head, &lines, seed(&key, self.asked_as_class));
-        Some(Recheck { head, ..*bare })
+        Some(Recheck { head, is_as_proxy: proxy == Proxy::Here, ..*bare })
     }
 
     /// The server was asked for a page that had an entry not long ago, and again something had changed meanwhile. It was worth it if

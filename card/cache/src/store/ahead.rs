@@ -19,6 +19,7 @@ use super::agreement::Age;
 use super::entry::{Entry, EntryId};
 use super::index::Store;
 use super::standing::Standing;
+use super::who::Proxy;
 use crate::counters::Counters;
 use crate::limits::SUSPECTS_MAX;
 use crate::recheck::Recheck;
@@ -84,7 +85,7 @@ impl Store {
         let is_expected = age.pause < PAUSE_MAX && now < age.used + age.pause * PAUSES;
         let is_paid = age.credit.may_spend() || self.common.may_spend(age.usual);
         // What the card is told does not answer for those behind another machine's proxy: after a change they ask for themselves.
-        if !is_expected || age.by.is_beyond || age.recheck.is_none() || age.is_awaited(now) || !is_paid {
+        if !is_expected || age.by.proxy == Proxy::Beyond || age.recheck.is_none() || age.is_awaited(now) || !is_paid {
             return Step::Nothing;
         }
         let rest = (age.pause / REST_SHARE).clamp(REST_MIN, REST_MAX) * (1 << age.vain.min(REST_DOUBLINGS));

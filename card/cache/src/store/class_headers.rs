@@ -3,6 +3,7 @@
 use nicache_http::{ClientClass, Trait, trait_lines};
 
 use super::remembered::{Name, Remembered};
+use super::who::Proxy;
 
 /// Classes remembered.
 const CLASSES_MAX: usize = 1024;
@@ -19,9 +20,9 @@ impl Name for Class {
     }
 }
 
-/// Header lines of one client of each class.
+/// Header lines of one client of each class, and what he came through.
 pub(super) struct ClassHeaders {
-    lines: Remembered<Class, Box<[u8]>>,
+    lines: Remembered<Class, (Box<[u8]>, Proxy)>,
 }
 
 impl ClassHeaders {
@@ -30,21 +31,22 @@ impl ClassHeaders {
     }
 
     /// A client of this class has sent a request with this head.
-    pub(super) fn note(&mut self, class: ClientClass, head: &[u8]) {
+    pub(super) fn note(&mut self, class: ClientClass, head: &[u8], proxy: Proxy) {
         for of in Trait::ALL {
             let name = Class(of, class.of(of));
             if name.1 != 0 && self.lines.get(&name).is_none() {
                 let lines = trait_lines(head, of);
                 if lines.len() <= LINES_BYTES_MAX {
-                    self.lines.get_or_insert(name, || lines.into());
+                    self.lines.get_or_insert(name, || (lines.into(), proxy));
                 }
             }
         }
     }
 
-    /// What a client of this class says about itself, as far as it is known: whole lines.
-    pub(super) fn of(&self, class: ClientClass) -> Vec<u8> {
+    /// What a client of this class says about itself, as far as it is known: whole lines. And the proxy that he comes through.
+    pub(super) fn of(&self, class: ClientClass) -> (Vec<u8>, Proxy) {
         let known = |of: Trait| self.lines.get(&Class(of, class.of(of)));
-        Trait::ALL.into_iter().filter_map(known).flat_map(|lines| lines.iter().copied()).collect()
+        let lines = Trait::ALL.into_iter().filter_map(known).flat_map(|(lines, _)| lines.iter().copied()).collect();
+        (lines, known(Trait::Proxy).map(|(_, proxy)| *proxy).unwrap_or_default())
     }
 }

@@ -8,7 +8,7 @@ use super::entry::{Entry, EntryId, EntryState};
 use super::index::Store;
 use super::seen::Traits;
 use super::standing::Standing;
-use super::who::Who;
+use super::who::{Proxy, Who};
 use crate::counters::Counters;
 
 /// What the index says of a key.
@@ -55,7 +55,7 @@ impl Store {
 
     /// Do others get another page than this client because of the proxy that he comes through, and the card does not? Then its own requests say nothing.
     pub fn is_of_proxy_alone(&self, base: &Key, by: &Who) -> bool {
-        by.is_beyond && self.splits.of(base).has(Trait::Proxy)
+        by.proxy == Proxy::Beyond && self.splits.of(base).has(Trait::Proxy)
     }
 
     /// Has the server given the entry's answer to a client of this class?

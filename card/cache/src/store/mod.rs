@@ -44,4 +44,4 @@ pub use pages::LeftAlone;
 pub use seen::Traits;
 pub use uses::{MostUsed, Used};
 pub use vary::VaryRules;
-pub use who::{Executor, Who};
+pub use who::{Executor, Proxy, Who};

@@ -19,6 +19,18 @@ pub enum Executor {
     Card,
 }
 
+/// The proxy that a client comes through, as far as his request shows one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proxy {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It connects from an address that the card can ask from, too.
+    Here,
+    /// It connects from another address: the card cannot ask as he does.
+    Beyond,
+}
+
 /// The same with what else in the request is of it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who {
@@ -26,8 +38,8 @@ pub struct Who {
     pub by: Executor,
     /// Addresses that a proxy has said, and identifiers of the request.
     pub tokens: Tokens,
-    /// He is behind a proxy that connects from another address than the card: the card cannot ask as he does.
-    pub is_beyond: bool,
+    /// What he comes through.
+    pub proxy: Proxy,
 }
 
 impl Who {
@@ -57,7 +69,7 @@ mod tests {
         let headers: Vec<Header<'_>> =
             fields.iter().map(|(name, value)| Header { name, value: value.as_bytes() }).collect();
         let by = by(Ipv4Addr::new(10, 0, 0, address).into());
-        Who { by, tokens: Tokens::of(&headers, &KeyConfig::new([7; 16])), is_beyond: false }
+        Who { by, tokens: Tokens::of(&headers, &KeyConfig::new([7; 16])), proxy: Proxy::Absent }
     }
 
     #[test]

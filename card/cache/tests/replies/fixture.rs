@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use nicache_cache::{
-    AgeBounds, Answered, Asked, CoherenceLink, Counters, Example, Executor, FillId, Fills, Found, PathSettings,
+    AgeBounds, Answered, Asked, CoherenceLink, Counters, Example, Executor, FillId, Fills, Found, PathSettings, Proxy,
     Questions, Rechecks, Store, Waiters, Who,
 };
 use nicache_coherence::{
@@ -174,7 +174,7 @@ impl Cache {
         let asked = Asked {
             base: key,
             key,
-            by: Who { by, tokens: Tokens::default(), is_beyond: false },
+            by: Who { by, tokens: Tokens::default(), proxy: Proxy::Absent },
             client,
             ages: settings.ages,
             settings: Arc::new(settings),
@@ -214,7 +214,7 @@ impl Cache {
     /// The card is to ask for what a client has just asked for.
     pub(crate) fn ask_second(&mut self, target: &str) {
         let (key, head) = (self.key(target), request(target));
-        let example = Example { port: 80, preface: None, head: &head };
+        let example = Example { port: 80, preface: None, proxy: Proxy::Absent, head: &head };
         self.rechecks.ask_for(&key, &example, None, &self.keys, &mut self.counters);
     }
 

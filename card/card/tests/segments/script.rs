@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nicache_cache::{AgeBounds, CoherenceLink, PathSettings, Paths, Store};
-use nicache_card::{Card, CardConfig, Handshake, Rechecker};
+use nicache_card::{AsProxy, Card, CardConfig, Handshake, OwnPorts, Rechecker};
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
     SourceSet, SourceSlot, Verdict,
@@ -27,6 +27,8 @@ const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
 /// Where the card's own requests come from.
 pub(crate) const CARD: [u8; 4] = [10, 0, 0, 3];
+/// Where a proxy on the card's machine connects from, and the card's requests as one of its clients.
+pub(crate) const PROXY: [u8; 4] = [10, 0, 9, 1];
 /// Ports that the card's own requests come from.
 pub(crate) const OWN_PORTS: RangeInclusive<u16> = 60_001..=65_000;
 /// T of computed pages.
@@ -137,6 +139,8 @@ pub(crate) struct Script {
     pub client_port: u16,
     /// Requests of the card's own so far.
     own_asks: u16,
+    /// Its ports at the address of the proxy.
+    own_ports: Arc<OwnPorts>,
     /// What has come for clients on which the script did not speak then.
     of_others: Vec<Segment>,
     /// Why the watcher calls all replies outdated, if it does.
@@ -196,12 +200,15 @@ impl Script {
     }
 
     fn asking_itself(class: Class, ages: AgeBounds, memory_bytes: usize, sees_changes: bool) -> Self {
-        let rechecker = Rechecker { address: Ipv4Addr::from(CARD).into(), ports: OWN_PORTS };
-        Self::with_memory(memory_bytes, class, sees_changes, |config| {
+        let own_ports = Arc::new(OwnPorts::new(*OWN_PORTS.start()));
+        let as_proxy = Some(AsProxy { address: Ipv4Addr::from(PROXY).into(), ports: Arc::clone(&own_ports) });
+        let rechecker = Rechecker { address: Ipv4Addr::from(CARD).into(), ports: OWN_PORTS, as_proxy };
+        let script = Self::with_memory(memory_bytes, class, sees_changes, |config| {
             config.paths =
                 Paths::new(PathSettings { keeps_computed: true, ages, ..PathSettings::default() }, Vec::new());
             config.rechecker = Some(rechecker);
-        })
+        });
+        Self { own_ports, ..script }
     }
 
     fn made(handshake: Handshake, class: Class, flows: usize, prediction: bool) -> Self {
@@ -269,6 +276,7 @@ impl Script {
             change_before_answer,
             client_port: 40_000,
             own_asks: 0,
+            own_ports: Arc::new(OwnPorts::new(0)),
             of_others: Vec::new(),
             timestamps: false,
             host_timestamps: false,
@@ -442,9 +450,17 @@ impl Script {
             let client = Some((nicache_http::own_address(own.head.len() as u64), 4711));
             let header = own.preface.map(|version| proxy_header(version, client, (SERVER.into(), own.port)));
             let request = [&header.unwrap_or_default()[..], &own.head].concat();
-            let port = std::mem::replace(&mut self.client_port, OWN_PORTS.start() + (self.own_asks % 5000));
+            let count = if own.is_as_proxy { OwnPorts::COUNT } else { 5000 };
+            let own_port = OWN_PORTS.start() + self.own_asks % count;
+            let port = std::mem::replace(&mut self.client_port, own_port);
             self.own_asks += 1;
-            self.ask_as(CARD, &request, serve);
+            if own.is_as_proxy {
+                self.own_ports.note_open(own_port);
+                self.ask_as(PROXY, &request, serve);
+                self.own_ports.note_closed(own_port);
+            } else {
+                self.ask_as(CARD, &request, serve);
+            }
             self.client_port = port;
         }
     }

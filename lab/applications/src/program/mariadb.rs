@@ -114,7 +114,8 @@ impl MariaDb {
         ];
         match self.port {
             None => {
-                options.extend([NO_NETWORK, "--skip-log-bin", "--server-id=2", "--skip-slave-start"].map(str::to_owned))
+                options
+                    .extend([NO_NETWORK, "--skip-log-bin", "--server-id=2", "--skip-slave-start"].map(str::to_owned));
             }
             Some(port) => options.extend([
                 "--bind-address=127.0.0.1".to_owned(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nicache_bus::Window;
 use nicache_cache::{CoherenceLink, Entry, NoWatcher, PathSettings, Paths, Store};
-use nicache_card::{AccessRecord as Hit, Card, CardConfig, Handshake};
+use nicache_card::{AccessRecord as Hit, AsProxy, Card, CardConfig, Handshake, OwnPorts};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
@@ -221,12 +221,19 @@ fn prepare_shards(
     let queues = pairs.len();
     let memory_bytes = usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
     let rechecker = match setup.rechecker {
-        Some((own, server)) => Some(Rechecker::start(own, server).context("starting the card's own client")?),
+        Some(addresses) => {
+            let own_ports = Arc::new(OwnPorts::new(*RECHECK_PORTS.start()));
+            let client = Rechecker::start(addresses, &own_ports).context("starting the card's own client")?;
+            let as_proxy = Some(AsProxy { address: addresses.proxy.into(), ports: own_ports });
+            let own = nicache_card::Rechecker { address: addresses.own.into(), ports: RECHECK_PORTS, as_proxy };
+            Some((client, own))
+        }
         None => None,
     };
     let mut shards = Vec::new();
     for (number, (((wire, host), steering), link)) in pairs.into_iter().zip(steering).zip(links).enumerate() {
-        let config = card_config(setup, memory_bytes, secret)?;
+        let mut config = card_config(setup, memory_bytes, secret)?;
+        config.rechecker = rechecker.as_ref().map(|(_, own)| own.clone());
         let memory = CardMemory::new(memory_bytes, HugePages::Try)
             .with_context(|| format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory"))?;
         tracing::info!(shard = number, bytes = memory_bytes, pages = ?memory.pages(), "card memory is ready");
@@ -235,7 +242,8 @@ fn prepare_shards(
         let store = Store::new(memory, policy, Arc::clone(table), config.entries);
         let (wire, host) = (Divertible::new(wire), Divertible::new(host));
         let card = Card::new(wire, host, config, store, link, monotonic());
-        let (rechecker, waker) = (rechecker.clone(), wakers[number].clone());
+        let rechecker = rechecker.as_ref().map(|(client, _)| client.clone());
+        let waker = wakers[number].clone();
         let connections = setup.clients.connections;
         shards.push(Prepared { number, connections, card, steering, rechecker, waker });
     }
@@ -330,9 +338,6 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
     };
     let paths = setup.paths.iter().map(|path| path.settings(setup.rechecks)).collect::<Result<_>>()?;
     config.paths = Paths::new(default, paths);
-    if let Some((own, _)) = setup.rechecker {
-        config.rechecker = Some(nicache_card::Rechecker { address: own.into(), ports: RECHECK_PORTS });
-    }
     Ok(config)
 }
 

@@ -1,23 +1,28 @@
 //! The card's own client: asks the server again for pages that the card holds, through the wire like anybody else.
 //!
-//! It connects from an address of its own, and from ports that nobody else uses there, by which the card knows it. Where clients' connections begin with a
+//! It connects from an address of its own, and from ports that nobody else uses there, by which the card knows it. As a client of a proxy on this machine it
+//! asks from the proxy's address, as the server may believe what proxies say by their address ([`OwnPorts`] tells the card which connections are not the
+//! proxy's). Where clients' connections begin with a
 //! header of the PROXY protocol, its own do, too, with an address that nobody has.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::net::{SocketAddrV4, TcpStream};
 use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nicache_cache::Recheck;
+use nicache_card::OwnPorts;
 use nicache_http::{
     Follower, HEAD_BYTES_MAX, Method, ProxyVersion, ReplyOutcome, own_address, parse_reply, proxy_header,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 
-/// Ports of the card's own client: above those that Linux gives to other clients.
+use crate::setup::RecheckAddresses;
+
+/// Ports of the card's own client: above those that Linux gives to other clients. [`OwnPorts::COUNT`] of them.
 pub(crate) const PORTS: RangeInclusive<u16> = 61_000..=61_255;
 
 /// Requests at the server at once. More would take the server's time from its clients.
@@ -35,11 +40,13 @@ pub(crate) struct Rechecker {
 
 impl Rechecker {
     /// Starts the workers, which end with the last clone.
-    pub(crate) fn start(address: Ipv4Addr, server: Ipv4Addr) -> io::Result<Self> {
+    pub(crate) fn start(addresses: RecheckAddresses, own_ports: &Arc<OwnPorts>) -> io::Result<Self> {
         let (queue, requests) = sync_channel(WAITING_MAX);
         let requests = Arc::new(Mutex::new(requests));
         for number in 0..WORKERS {
-            let worker = Worker { address, server, ports: own_ports(number), next: 0, connection: None };
+            let ports = PORTS.skip(number).step_by(WORKERS).collect();
+            let own_ports = Arc::clone(own_ports);
+            let worker = Worker { addresses, own_ports, ports, next: 0, connection: None };
             let requests = Arc::clone(&requests);
             std::thread::Builder::new().name(format!("recheck-{number}")).spawn(move || worker.run(&requests))?;
         }
@@ -52,20 +59,46 @@ impl Rechecker {
     }
 }
 
-fn own_ports(worker: usize) -> Vec<u16> {
-    PORTS.skip(worker).step_by(WORKERS).collect()
+/// What connections are told apart by.
+#[derive(Clone, Copy, PartialEq)]
+struct Kind {
+    /// The server's port.
+    port: u16,
+    /// The header that it begins with.
+    preface: Option<ProxyVersion>,
+    /// Whether it comes from the address of this machine's proxies.
+    is_as_proxy: bool,
 }
 
-/// The port that a connection goes to, and the header that it begins with.
-type Kind = (u16, Option<ProxyVersion>);
+impl Kind {
+    fn of(recheck: &Recheck) -> Self {
+        let &Recheck { port, preface, is_as_proxy, .. } = recheck;
+        Self { port, preface, is_as_proxy }
+    }
+}
+
+struct Connection {
+    kind: Kind,
+    stream: TcpStream,
+    /// The port that it comes from.
+    own_port: u16,
+    own_ports: Arc<OwnPorts>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.kind.is_as_proxy {
+            self.own_ports.note_closed(self.own_port);
+        }
+    }
+}
 
 struct Worker {
-    address: Ipv4Addr,
-    server: Ipv4Addr,
+    addresses: RecheckAddresses,
+    own_ports: Arc<OwnPorts>,
     ports: Vec<u16>,
     next: usize,
-    /// With what tells its kind from others.
-    connection: Option<(Kind, TcpStream)>,
+    connection: Option<Connection>,
 }
 
 impl Worker {
@@ -73,7 +106,7 @@ impl Worker {
         loop {
             let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(request) = request else { return };
-            let was_open = self.connection.as_ref().is_some_and(|(kind, _)| *kind == (request.port, request.preface));
+            let was_open = self.connection.as_ref().is_some_and(|open| open.kind == Kind::of(&request));
             let mut outcome = self.ask(&request);
             if outcome.is_err() && was_open {
                 // The server may have closed the connection meanwhile.
@@ -86,32 +119,33 @@ impl Worker {
     }
 
     fn ask(&mut self, request: &Recheck) -> io::Result<()> {
-        let kind = (request.port, request.preface);
-        let mut stream = match self.connection.take() {
-            Some((known, mut stream)) if known == kind => {
-                stream.write_all(&request.head)?;
-                stream
+        let kind = Kind::of(request);
+        let mut connection = match self.connection.take() {
+            Some(mut open) if open.kind == kind => {
+                open.stream.write_all(&request.head)?;
+                open
             }
             _ => {
-                let mut stream = self.connect(request.port)?;
-                stream.write_all(&[&self.preface(kind)[..], &request.head].concat())?;
-                stream
+                let mut new = self.connect(kind)?;
+                new.stream.write_all(&[&self.preface(kind)[..], &request.head].concat())?;
+                new
             }
         };
-        if read_reply(&mut stream)? {
-            self.connection = Some((kind, stream));
+        if read_reply(&mut connection.stream)? {
+            self.connection = Some(connection);
         }
         Ok(())
     }
 
     /// The header that a connection begins with.
-    fn preface(&self, (port, version): Kind) -> Vec<u8> {
-        let Some(version) = version else { return Vec::new() };
+    fn preface(&self, Kind { port, preface, .. }: Kind) -> Vec<u8> {
+        let Some(version) = preface else { return Vec::new() };
         let client = own_address(RandomState::new().build_hasher().finish());
-        proxy_header(version, Some((client, self.ports[self.next])), (self.server, port))
+        proxy_header(version, Some((client, self.ports[self.next])), (self.addresses.server, port))
     }
 
-    fn connect(&mut self, port: u16) -> io::Result<TcpStream> {
+    fn connect(&mut self, kind: Kind) -> io::Result<Connection> {
+        let address = if kind.is_as_proxy { self.addresses.proxy } else { self.addresses.own };
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for _ in 0..self.ports.len() {
             self.next = (self.next + 1) % self.ports.len();
@@ -121,10 +155,16 @@ impl Worker {
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             stream.set_nodelay(true)?;
-            let connected = bind(&stream, &SocketAddrV4::new(self.address, self.ports[self.next]))
-                .and_then(|()| connect(&stream, &SocketAddrV4::new(self.server, port)));
+            let own_port = self.ports[self.next];
+            let connected = bind(&stream, &SocketAddrV4::new(address, own_port))
+                .and_then(|()| connect(&stream, &SocketAddrV4::new(self.addresses.server, kind.port)));
             match connected {
-                Ok(()) => return Ok(stream),
+                Ok(()) => {
+                    if kind.is_as_proxy {
+                        self.own_ports.note_open(own_port);
+                    }
+                    return Ok(Connection { kind, stream, own_port, own_ports: Arc::clone(&self.own_ports) });
+                }
                 // The port's last connection is not quite over.
                 Err(error @ (rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ADDRNOTAVAIL)) => last = error.into(),
                 Err(error) => return Err(error.into()),

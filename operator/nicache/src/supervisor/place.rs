@@ -16,14 +16,14 @@ use super::netlink::Netlink;
 use super::standing::{Standing, StandingPlan};
 use super::tap;
 use crate::options::{Network, RunPlan, WireOptions};
-use crate::setup::PortsSetup;
+use crate::setup::{PortsSetup, RecheckAddresses};
 
 /// See the module's head.
 pub(super) struct Place {
     /// The interfaces of each card, for the supervisor and for the card.
     pub cards: Vec<(CardPorts, PortsSetup)>,
     /// Each card's own client and the server, if that is reached from here.
-    pub rechecker: Vec<Option<(Ipv4Addr, Ipv4Addr)>>,
+    pub rechecker: Vec<Option<RecheckAddresses>>,
     /// Where clients come from.
     pub interface: String,
     /// The server's addresses; unspecified: none of that version.
@@ -52,7 +52,11 @@ impl Place {
             tap::add_rechecker(&instance.interface, subnet)?;
             let host = namespace.run(move || tap::open_host(number, queues, subnet))?;
             cards.push((CardPorts::Taps { wire, host }, PortsSetup::Taps));
-            rechecker.push(Some((subnet.rechecker(), subnet.server())));
+            rechecker.push(Some(RecheckAddresses {
+                own: subnet.rechecker(),
+                proxy: subnet.gateway(),
+                server: subnet.server(),
+            }));
         }
         let first = &instances[0];
         let interfaces = instances.iter().map(|instance| instance.interface.as_str()).collect::<Vec<_>>();
