@@ -52,11 +52,14 @@ impl Rule {
     }
 }
 
+/// What may come now, in billionths of a byte: a nanosecond brings as many as the rate has bytes, so nothing is lost by rounding.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    bytes: u64,
+    billionths: u128,
     filled: Time,
 }
+
+const BILLION: u128 = 1_000_000_000;
 
 /// The rule that something came under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,8 +95,8 @@ impl Rules {
     pub fn replace(&mut self, mut rules: Vec<Rule>, now: Time) {
         rules.truncate(usize::from(u16::MAX));
         let bucket = |rule: &Rule| match rule.action {
-            Action::Limit { burst_bytes, .. } => Bucket { bytes: burst_bytes, filled: now },
-            Action::Allow | Action::Drop => Bucket { bytes: 0, filled: now },
+            Action::Limit { burst_bytes, .. } => Bucket { billionths: u128::from(burst_bytes) * BILLION, filled: now },
+            Action::Allow | Action::Drop => Bucket { billionths: 0, filled: now },
         };
         self.buckets = rules.iter().map(bucket).collect();
         self.rules = rules;
@@ -125,17 +128,12 @@ impl Rules {
             Action::Drop => false,
             Action::Limit { bytes_per_s, burst_bytes } => {
                 let bucket = &mut self.buckets[number];
-                let elapsed = now.since(bucket.filled);
-                let gained = (elapsed.as_nanos() * u128::from(bytes_per_s) / 1_000_000_000) as u64;
-                if gained > 0 {
-                    bucket.bytes = bucket.bytes.saturating_add(gained).min(burst_bytes);
-                    bucket.filled = now;
-                }
-                if bucket.bytes < bytes {
-                    return false;
-                }
-                bucket.bytes -= bytes;
-                true
+                let gained = now.since(bucket.filled).as_nanos().saturating_mul(u128::from(bytes_per_s));
+                let most = u128::from(burst_bytes) * BILLION;
+                *bucket = Bucket { billionths: bucket.billionths.saturating_add(gained).min(most), filled: now };
+                let left = bucket.billionths.checked_sub(u128::from(bytes) * BILLION);
+                bucket.billionths = left.unwrap_or(bucket.billionths);
+                left.is_some()
             }
         }
     }
@@ -175,5 +173,24 @@ mod tests {
         assert!((102..=103).contains(&passed), "{passed}");
         rules.replace(vec![every(Action::Drop)], Time::ZERO);
         assert!(!rules.is_current(ruled));
+    }
+
+    /// However often packets come: what a rate brings between two of them may be less than a byte.
+    #[test]
+    fn no_part_of_a_byte_is_lost() {
+        for (bytes_per_s, every_ns, bytes, seconds) in [
+            (10_000, 150_000, 100, 10),
+            (1500, 1_000_003, 60, 100),
+            (3, 400_000_000, 60, 1000),
+            (1_250_000_000, 700, 1500, 1),
+        ] {
+            let burst_bytes = 2 * bytes;
+            let mut rules = Rules::new(vec![every(Action::Limit { bytes_per_s, burst_bytes })], Time::ZERO);
+            let ruled = rules.find(&tuple(1), 0);
+            let times = seconds * 1_000_000_000 / every_ns;
+            let passed = (1..=times).filter(|n| rules.passes(ruled, bytes, Time(n * every_ns))).count() as u64;
+            let expected = (bytes_per_s * seconds / bytes).min(times);
+            assert!(passed + 1 >= expected && passed <= expected + 2, "{bytes_per_s}: {passed}, {expected}");
+        }
     }
 }
