@@ -25,9 +25,9 @@ use crate::limits::SUSPECTS_MAX;
 use crate::recheck::Recheck;
 
 /// Between two [looks](Store::look_ahead).
-pub const LOOK_AHEAD: Duration = Duration::from_millis(250);
+pub const LOOK_AHEAD: Duration = Duration::from_millis(100);
 /// Places looked at in one.
-const PLACES: u32 = 1024;
+const PLACES: u32 = 512;
 /// Requests that come of one.
 const ASKED_MAX: usize = 8;
 /// Questions to the watcher that come of one.
