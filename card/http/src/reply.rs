@@ -299,7 +299,7 @@ impl<'b> Fields<'b> {
                     self.note(NotShared::Nonce);
                 }
             }
-            ReplyField::Usual => {}
+            ReplyField::Usual | ReplyField::Execution => {}
             ReplyField::UsualOnce => {
                 if before.iter().any(|other| other.name.eq_ignore_ascii_case(header.name)) {
                     self.note(NotShared::DuplicateHeader);

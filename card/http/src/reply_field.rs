@@ -27,6 +27,8 @@ pub(crate) enum ReplyField {
     UsualOnce,
     /// The same in each reply of a server of files, and may come several times.
     Usual,
+    /// The number of the execution, or how long it took: of no reply but the server's own.
+    Execution,
     /// Not known to be the same in each reply.
     Unusual,
 }
@@ -84,6 +86,20 @@ const FIELDS: &[(&[u8], ReplyField)] = &[
     (b"proxy-authentication-info", ReplyField::Authentication),
     (b"trailer", ReplyField::Trailer),
     (b"location", ReplyField::Location),
+    (b"x-request-id", ReplyField::Execution),
+    (b"request-id", ReplyField::Execution),
+    (b"x-correlation-id", ReplyField::Execution),
+    (b"correlation-id", ReplyField::Execution),
+    (b"x-trace-id", ReplyField::Execution),
+    (b"traceresponse", ReplyField::Execution),
+    (b"x-amzn-requestid", ReplyField::Execution),
+    (b"x-amzn-trace-id", ReplyField::Execution),
+    (b"x-cloud-trace-context", ReplyField::Execution),
+    (b"server-timing", ReplyField::Execution),
+    (b"x-runtime", ReplyField::Execution),
+    (b"x-response-time", ReplyField::Execution),
+    (b"x-process-time", ReplyField::Execution),
+    (b"x-execution-time", ReplyField::Execution),
 ];
 
 #[cfg(test)]
@@ -97,7 +113,8 @@ mod tests {
             assert!(FIELDS[..index].iter().all(|(other, _)| other != name));
             assert_eq!(classify(&name.to_ascii_uppercase()), *field);
         }
-        for unusual in ["Age", "Via", "X-Request-Id", "X-Powered-By", "Set-Cookie3", "Upgrade", "Clear-Site-Data", ""] {
+        for unusual in ["Age", "Via", "X-Request-Idea", "X-Powered-By", "Set-Cookie3", "Upgrade", "Clear-Site-Data", ""]
+        {
             assert_eq!(classify(unusual.as_bytes()), ReplyField::Unusual, "{unusual}");
         }
     }

@@ -93,7 +93,7 @@ fn unusual_replies_are_not_shared() {
         (with("Authentication-Info: x\r\n"), N::Authentication),
         (with("Trailer: x\r\n"), N::Trailer),
         (with("Content-Security-Policy: script-src 'Nonce-abc'\r\n"), N::Nonce),
-        (with("X-Request-Id: 1\r\n"), N::UnusualHeader),
+        (with("X-Request-Idea: 1\r\n"), N::UnusualHeader),
         (with("Age: 1\r\n"), N::UnusualHeader),
         (with("Upgrade: h2\r\n"), N::UnusualHeader),
         (with("Server: two\r\n"), N::DuplicateHeader),

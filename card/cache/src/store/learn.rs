@@ -1,6 +1,8 @@
 //! Learning from the server's own replies how it says the same in another form (304, 206).
 
-use nicache_http::{ByteRange, HeadTemplate, PartFormat, PartialTemplate, PartsAsked, ReplyHead};
+use nicache_http::{
+    ByteRange, HeadTemplate, PartFormat, PartialTemplate, PartsAsked, ReplyHead, without_execution_fields,
+};
 
 use super::entry::EntryId;
 use super::index::Store;
@@ -31,6 +33,8 @@ impl Store {
     /// version, or in which the server says otherwise than usual whether the connection goes on; `last`: the request wants it closed.
     pub fn learn(&mut self, lesson: Lesson, reply: &ReplyHead<'_>, head: &[u8], body: &[u8], last: bool) {
         let Some(entry) = self.get(lesson.entry) else { return };
+        let without_execution = without_execution_fields(head);
+        let head = without_execution.as_deref().unwrap_or(head);
         let is_of_entry = (reply.etag.is_none() || reply.etag == entry.etag.as_deref())
             && (reply.last_modified.is_none() || reply.last_modified == entry.last_modified.as_deref());
         if !is_of_entry || reply.keep_alive == last {

@@ -204,6 +204,34 @@ fn the_first_of_a_kind_finds_the_page_answered_unless_he_is_refused() {
     }
 }
 
+/// What frameworks do: each reply has the number of its execution, and how long that took.
+#[test]
+fn replies_that_differ_in_the_number_of_the_execution_are_the_same() {
+    for (field, is_of_execution) in
+        [("X-Request-Id", true), ("X-Runtime", true), ("server-timing", true), ("X-Other", false)]
+    {
+        let mut script = Script::with_ages(Class::Dynamic, AgeBounds::default());
+        let (mut executions, mut hits, mut shown) = (0, 0, 0);
+        for number in 0..20 {
+            let mut serve = |_: Time, _: &[u8]| {
+                executions += 1;
+                let text = format!(
+                    "HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\n{field}: {executions}\r\nContent-Length: 2\r\n\r\nok"
+                );
+                (Duration::from_millis(10), text.into_bytes())
+            };
+            let (reply, is_hit) = script.visit([10, 0, 1, number], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut serve);
+            let reply = String::from_utf8(reply).expect("text");
+            assert!(
+                reply.starts_with("HTTP/1.1 200 OK\r\nDate: ") && reply.ends_with("\r\nContent-Length: 2\r\n\r\nok")
+            );
+            hits += u32::from(is_hit);
+            shown += u32::from(is_hit && reply.contains(field));
+        }
+        assert_eq!((hits >= 10, shown), (is_of_execution, 0), "{field}: {hits} hits, {executions} executions");
+    }
+}
+
 /// What WordPress does: every page reads a note that is good for a minute, and the first execution after that writes a new one. All visitors have one address:
 /// that of a proxy elsewhere which says nothing of them, or that of one on the card's machine which says who they are. What hits have saved before is not
 /// used up on pages that hardly anybody comes to.

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nicache_applications::Client;
 
 use crate::check::Cases;
+use crate::common;
 use crate::stage::{Setup, Stage, T};
 
 const OPTIONS: &[&str] = &[
     "--session-files=@FOLDER@/tmp/sess_*",
-    "--path=pattern = '/masked*', masks = ['id=\"*\"', 'took *ms'], mask-headers = ['X-Request-Id']",
+    "--path=pattern = '/masked*', masks = ['id=\"*\"', 'took *ms'], mask-headers = ['X-Page-Number']",
     "--path=pattern = '/private*', share-private = true",
     "--path=pattern = '/session*', share-no-store = true, drop-set-cookie = ['PHPSESSID']",
     "--path=pattern = '/never*', cache = false",
@@ -47,7 +48,7 @@ fn with_cookie(client: &mut Client, path: &str, cookie: &str) -> String {
 }
 
 /// A token with the time in it, another of changing length, a header, and a text.
-const TOKENS: &str = "<?php header('X-Request-Id: ' . bin2hex(random_bytes(8)));
+const TOKENS: &str = "<?php header('X-Page-Number: ' . bin2hex(random_bytes(8)));
     echo '<p id=\"', (int) (microtime(true) * 1000), '\">took ', random_int(1, 99999), 'ms ', file_get_contents('@FOLDER@/data/text');";
 
 #[test]
@@ -81,6 +82,38 @@ fn what_differs_by_masked_tokens_is_kept() {
     });
     cases.run("elsewhere the same is not kept", || {
         assert!(!is_kept(&stage, "/plain.php", Duration::from_secs(2)));
+    });
+    cases.end(&mut stage);
+}
+
+/// The number of an execution and how long it took are in no reply of the card's: replies that differ in these alone are the same.
+#[test]
+fn fields_of_an_execution_do_not_count() {
+    const OF_EXECUTION: &str = "<?php header('X-Request-Id: ' . bin2hex(random_bytes(8))); header('X-Runtime: ' . lcg_value());
+        header('Server-Timing: db;dur=' . random_int(1, 99999)); header('X-Kept: yes'); echo file_get_contents('@FOLDER@/data/text');";
+    let mut stage = Stage::start(&Setup::default(), |_| {});
+    let mut cases = Cases::default();
+    let lines = |stage: &Stage| {
+        let request = "GET /numbered.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let reply = common::exchange(stage.address(), request).to_lowercase();
+        ["x-request-id:", "x-runtime:", "server-timing:", "x-kept: yes"].map(|line| reply.contains(line))
+    };
+    stage.write("data/text", "first");
+    stage.script("numbered.php", OF_EXECUTION);
+    cases.run("the server's own have them, the card's do not", || {
+        assert_eq!(lines(&stage), [true; 4]);
+        assert!(is_kept(&stage, "/numbered.php", PATIENCE));
+        let hits = stage.counter("hits_dynamic");
+        let seen: Vec<_> = (0..50).map(|_| lines(&stage)).collect();
+        assert!(stage.counter("hits_dynamic") > hits && seen.contains(&[false, false, false, true]));
+        assert!(seen.iter().all(|seen| seen[0] == seen[1] && seen[1] == seen[2] && seen[3]), "{seen:?}");
+    });
+    cases.run("an edit shows at once", || {
+        for number in 0..5 {
+            assert!(is_kept(&stage, "/numbered.php", PATIENCE));
+            stage.write("data/text", &format!("text {number}"));
+            assert_eq!(stage.get("/numbered.php"), format!("text {number}"));
+        }
     });
     cases.end(&mut stage);
 }
