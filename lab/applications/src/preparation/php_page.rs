@@ -163,7 +163,7 @@ fn make_primary(folder: &Folder, replica: &MariaDb) -> Result<MariaDb> {
     Ok(primary)
 }
 
-/// The table is changed by the database itself, which applies what another one did; it is no replica afterwards.
+/// The table is changed by the database itself, which applies what another one did; it is not a replica afterwards.
 fn by_replica(page: &str, words: &str, database: &MariaDb, primary: &MariaDb, id: u32) -> Edit {
     let (database, primary) = (database.clone(), primary.clone());
     Edit::new("sql-replica", page, words, move |marker| {
