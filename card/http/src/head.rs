@@ -12,6 +12,15 @@ pub(crate) fn offset_in(outer: &[u8], inner: &[u8]) -> usize {
     (inner.as_ptr() as usize).wrapping_sub(outer.as_ptr() as usize)
 }
 
+/// The head without some of its lines, which `is_gone` is asked about with their ends. `None` if all stay.
+pub(crate) fn without_lines(head: &[u8], is_gone: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    let mut rest = Vec::with_capacity(head.len());
+    head.split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| !is_gone(line))
+        .for_each(|line| rest.extend_from_slice(line));
+    (rest.len() < head.len()).then_some(rest)
+}
+
 /// Compares a field name or a token with `lower`, which must be of lower-case letters, digits and hyphens.
 ///
 /// A branch-free loop over a known length, which compiles to a few vector operations. `| 0x20` maps nothing but

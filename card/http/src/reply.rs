@@ -67,6 +67,8 @@ pub struct ReplyHead<'a> {
     pub content_type: Option<&'a [u8]>,
     /// Value of Content-Range.
     pub content_range: Option<&'a [u8]>,
+    /// Has it fields for [`without_execution_fields`](crate::without_execution_fields)?
+    pub has_execution_fields: bool,
     /// Does the server say that it serves no ranges (RFC 9110 section 14.3)?
     pub refuses_ranges: bool,
     /// Value of Location.
@@ -192,6 +194,7 @@ struct Fields<'b> {
     chunked: bool,
     connection: ConnectionOptions,
     connection_fields: u8,
+    has_execution_fields: bool,
     cache_control: CacheControl,
     vary: Vary,
     date: Option<&'b [u8]>,
@@ -218,6 +221,7 @@ impl<'b> Fields<'b> {
             chunked: false,
             connection: ConnectionOptions::default(),
             connection_fields: 0,
+            has_execution_fields: false,
             cache_control: CacheControl::default(),
             vary: Vary::default(),
             date: None,
@@ -299,7 +303,8 @@ impl<'b> Fields<'b> {
                     self.note(NotShared::Nonce);
                 }
             }
-            ReplyField::Usual | ReplyField::Execution => {}
+            ReplyField::Usual => {}
+            ReplyField::Execution => self.has_execution_fields = true,
             ReplyField::UsualOnce => {
                 if before.iter().any(|other| other.name.eq_ignore_ascii_case(header.name)) {
                     self.note(NotShared::DuplicateHeader);
@@ -367,6 +372,7 @@ impl<'b> Fields<'b> {
             content_type: self.content_type,
             content_range: self.content_range,
             refuses_ranges: self.accept_ranges.is_some_and(|value| !is_name(value, b"bytes")),
+            has_execution_fields: self.has_execution_fields,
             location: self.location,
             content_location: self.content_location,
             last_modified: self.last_modified,

@@ -1,7 +1,7 @@
 //! Set-Cookie (RFC 6265 section 4.1): cookies that the stored reply goes without.
 
 use crate::cookie::CookiePattern;
-use crate::head::trim_ows;
+use crate::head::{trim_ows, without_lines};
 
 /// Cookies by their names.
 #[derive(Clone, Debug, Default)]
@@ -22,13 +22,7 @@ impl CookieNames {
 
     /// The reply head without the Set-Cookie lines of these cookies. `None` if it has none of them.
     pub fn removed_from(&self, head: &[u8]) -> Option<Vec<u8>> {
-        let mut rest = Vec::with_capacity(head.len());
-        for line in head.split_inclusive(|byte| *byte == b'\n') {
-            if !self.is_set_by(line) {
-                rest.extend_from_slice(line);
-            }
-        }
-        (rest.len() < head.len()).then_some(rest)
+        without_lines(head, |line| self.is_set_by(line))
     }
 
     fn is_set_by(&self, line: &[u8]) -> bool {

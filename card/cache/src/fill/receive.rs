@@ -65,7 +65,7 @@ impl Fills {
         // The reply as it is to be stored, and as the operator reads it.
         let without_cookies = settings.dropped_cookies.removed_from(answered.head);
         let head = without_cookies.as_deref().unwrap_or(answered.head);
-        let without_execution = without_execution_fields(head);
+        let without_execution = without_execution_fields(answered.reply, head);
         let head = without_execution.as_deref().unwrap_or(head);
         let ReplyOutcome::Complete(reply) = parse_reply_with(head, Method::Get, &settings.replies) else {
             return Err(Some(FillAbort::Incomplete));

@@ -33,7 +33,7 @@ impl Store {
     /// version, or in which the server says otherwise than usual whether the connection goes on; `last`: the request wants it closed.
     pub fn learn(&mut self, lesson: Lesson, reply: &ReplyHead<'_>, head: &[u8], body: &[u8], last: bool) {
         let Some(entry) = self.get(lesson.entry) else { return };
-        let without_execution = without_execution_fields(head);
+        let without_execution = without_execution_fields(reply, head);
         let head = without_execution.as_deref().unwrap_or(head);
         let is_of_entry = (reply.etag.is_none() || reply.etag == entry.etag.as_deref())
             && (reply.last_modified.is_none() || reply.last_modified == entry.last_modified.as_deref());
