@@ -465,7 +465,8 @@ impl Script {
         }
     }
 
-    fn ask_as(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
+    /// A client asks from the present port.
+    pub(crate) fn ask_as(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
         self.client_address = address;
         self.peer.set(address);
         (self.seq, self.ack) = (Seq(1000), Seq(0));

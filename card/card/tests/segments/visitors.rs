@@ -7,7 +7,7 @@ use nicache_cache::AgeBounds;
 use nicache_coherence::{Class, RefusalReason, Reinstatement};
 use nicache_tcp::Time;
 
-use crate::script::{PROXY, SOURCE, Script, Serve};
+use crate::script::{OWN_PORTS, PROXY, SOURCE, Script, Serve};
 
 const PAGES: u64 = 12;
 /// Two desktop browsers, a phone, and two bots.
@@ -202,6 +202,25 @@ fn the_first_of_a_kind_finds_the_page_answered_unless_he_is_refused() {
         let asked = site.all.executions - executions;
         assert!((4 * u32::from(is_refused)..=4 * u32::from(is_refused) + 1).contains(&asked), "{refuses:?}: {asked}");
     }
+}
+
+/// Another program on the card's machine may use the ports of the card's own client: only those that this one has open are the card's.
+#[test]
+fn a_proxy_that_uses_the_cards_own_ports_is_not_the_card() {
+    let mut site = Site::new(Duration::from_millis(30), false);
+    site.address = Some(PROXY);
+    for number in 0..20 {
+        site.visit_as(0, number, 0);
+    }
+    let own_requests = site.script.card.counters().recheck_requests;
+    for (number, port) in (100..).zip([*OWN_PORTS.start(), OWN_PORTS.start() + 1, OWN_PORTS.start() + 255]) {
+        let fields = format!("X-Forwarded-For: 198.51.100.{number}\r\nX-Forwarded-Proto: https\r\n");
+        let request = format!("GET /page/0 HTTP/1.1\r\nHost: a\r\n{}{fields}\r\n", CLIENTS[0]);
+        site.script.client_port = port;
+        let (reply, is_hit) = site.with_server(|script, serve| script.ask_as(PROXY, request.as_bytes(), serve));
+        assert!(is_hit && reply.starts_with(b"HTTP/1.1 200 "), "from port {port}");
+    }
+    assert_eq!(site.script.card.counters().recheck_requests, own_requests);
 }
 
 /// What frameworks do: each reply has the number of its execution, and how long that took.
