@@ -40,7 +40,7 @@ pub struct CardConfig {
     pub half_open: usize,
     /// How long clients may take their time.
     pub patience: Patience,
-    /// Entries at most. Each costs about 1 KiB beside its body, and up to 4 KiB more if clients of many kinds ask for it.
+    /// Entries at most. Each costs about 1 KiB beside its body, and up to 10 KiB more if clients of many kinds ask for it.
     pub entries: usize,
     /// What makes two requests the same, and which headers do not matter.
     pub keys: KeyConfig,
