@@ -26,8 +26,12 @@ fn reloads(stage: &mut Stage) -> usize {
 /// The first page that a program which is started again answers shows this.
 fn expect_again(stage: &Stage, path: &str, text: &str) {
     let is_there = || {
+        let hits = stage.counter("hits_dynamic");
         let reply = Client::new(stage.address()).get(path).unwrap();
-        assert!(reply.status == 502 || reply.text() == text, "{} {}", reply.status, reply.text());
+        if reply.status != 502 && reply.text() != text {
+            let hits = stage.counter("hits_dynamic") - hits;
+            panic!("not `{text}` but {reply:?}, {hits} hits; the server itself: {:?}", stage.direct(path));
+        }
         (reply.status == 200).then_some(())
     };
     assert!(within(Duration::from_secs(30), is_there).is_some(), "{path} does not come again");
@@ -63,6 +67,10 @@ fn hold(folder: &Path) -> std::thread::JoinHandle<()> {
     })
 }
 
+/// Says why it has no text.
+const EARLY: &str = "<?php include '../include/early.php';
+    echo $text ?? json_encode([error_get_last(), filesize(__DIR__ . '/../include/early.php'), getcwd()]);";
+
 /// PHP-FPM runs before nicache does, in the machine's network, and talks to a database there.
 #[test]
 fn php_of_the_machine() {
@@ -72,7 +80,7 @@ fn php_of_the_machine() {
     let mut held = None;
     let mut stage = Stage::start(&setup, |folder| {
         held = Some(hold(folder));
-        std::fs::write(folder.join("site/early.php"), "<?php include '../include/early.php'; echo $text;").unwrap();
+        std::fs::write(folder.join("site/early.php"), EARLY).unwrap();
         std::fs::write(folder.join("include/early.php"), "<?php $text = 'first';").unwrap();
     });
     let mut cases = Cases::default();
