@@ -48,6 +48,8 @@ $wgParserCacheType = CACHE_DB;
 $wgSessionCacheType = CACHE_DB;
 $wgCacheDirectory = '@FOLDER@/cache';
 $wgTmpDirectory = '@FOLDER@/tmp';
+// The command line, which writes the articles, takes the server for one whose scripts have paths behind their names.
+$wgUsePathInfo = false;
 $wgRateLimits['edit'] = [];
 "#;
 

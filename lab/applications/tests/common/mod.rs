@@ -1,6 +1,7 @@
 //! A site in a network namespace of the test's own, looked at through its web server without a card.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use nicache_applications::{Application, Client, Page, Running, Settings, Site};
@@ -18,6 +19,19 @@ pub(crate) fn check_pages(site: &Site, running: &Running) {
     for page in site.pages() {
         let (first, second) = (fetch(&mut client, page), fetch(&mut client, page));
         assert!(!page.stable || first == second, "{} is not stable:\n{first}\n{second}", page.path);
+    }
+}
+
+/// No link of the first page leads to a page of the web server's own that says that there is nothing. An application's own is as it wants it.
+fn check_links(site: &Site, running: &Running) {
+    let mut client = Client::new(running.server());
+    let text = fetch(&mut client, &site.pages()[0]);
+    let links = text.split("<a ").skip(1).filter_map(|rest| rest.split_once("href=\"")?.1.split('"').next());
+    let links: BTreeSet<String> = links.map(|link| link.replace("&amp;", "&")).collect();
+    for link in links.iter().filter(|link| link.starts_with('/') && !link.starts_with("//")) {
+        let reply = client.get(link).unwrap();
+        let is_servers = ["<center>nginx", "<address>Apache"].iter().any(|sign| reply.text().contains(sign));
+        assert!(reply.status < 400 || !is_servers, "{link}: {} {}", reply.status, reply.text());
     }
 }
 
@@ -52,6 +66,7 @@ pub(crate) fn check(application: Application) {
     let prepared = begun.elapsed();
     let running = Running::start(&site).unwrap_or_else(|error| panic!("{application}: {error:#}"));
     check_pages(&site, &running);
+    check_links(&site, &running);
     check_edits(&site, &running);
     drop(running);
     drop(site);
