@@ -1,6 +1,7 @@
 //! Other processes of the machine, by `/proc`.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use rustix::process::Pid;
@@ -30,6 +31,15 @@ pub(crate) fn parent_of(process: u32) -> Option<u32> {
     stat_of(process)?.get(1)?.parse().ok()
 }
 
+/// Have all its threads been stopped by a signal, or ended? A signal takes effect when a thread leaves the kernel.
+pub(crate) fn is_stopped(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let is_still = |state: &str| matches!(state, "T" | "t" | "Z" | "X");
+    threads
+        .filter_map(|thread| fields(&thread.path().join("stat")))
+        .all(|stat| stat.first().is_none_or(|state| is_still(state)))
+}
+
 /// When it began, in clock ticks since the start of the machine: its number may be another's later.
 pub(crate) fn begun(process: u32) -> Option<u64> {
     stat_of(process)?.get(19)?.parse().ok()
@@ -50,7 +60,11 @@ pub(crate) fn pid(process: u32) -> Result<Pid> {
 
 /// The fields of /proc/PID/stat (proc_pid_stat(5)) behind the name, from the third on.
 fn stat_of(process: u32) -> Option<Vec<String>> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    fields(Path::new(&format!("/proc/{process}/stat")))
+}
+
+fn fields(stat: &Path) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(stat).ok()?;
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().map(str::to_owned).collect())
 }
 
@@ -67,6 +81,11 @@ mod tests {
         assert!(processes_in(network).any(|process| process == own));
         let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
         assert_eq!(parent_of(child.id()), Some(own));
+        assert!(!is_stopped(child.id()));
+        rustix::process::kill_process(pid(child.id()).unwrap(), rustix::process::Signal::STOP).unwrap();
+        while !is_stopped(child.id()) {
+            std::thread::yield_now();
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(command_of(child.id()), None);

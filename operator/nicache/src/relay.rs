@@ -3,24 +3,31 @@
 //! Used for `--share` (the two ends are in different network namespaces) and as the fall-back of `--publish`. A thread per direction: this is
 //! for a server's database connection or a machine without nftables, not for the hot path.
 
+mod gate;
+
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+pub(crate) use gate::Gate;
+
 /// Most connections of one relay at a time; a further one is closed at once.
 pub(crate) const CONNECTIONS_MAX: usize = 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Relays what `listener` accepts to `target`, reached from the network namespace of the thread that calls this, until the process ends.
-pub(crate) fn start(name: &str, listener: TcpListener, target: SocketAddr) -> io::Result<()> {
+/// Relays what `listener` accepts to `target`, reached from the network namespace of the thread that calls this, until the process ends. While
+/// the gate that this gives is closed, connections wait before `target`.
+pub(crate) fn start(name: &str, listener: TcpListener, target: SocketAddr) -> io::Result<Arc<Gate>> {
     let label = name.to_owned();
     let open = Arc::new(AtomicUsize::new(0));
+    let gate = Arc::new(Gate::default());
+    let its_gate = Arc::clone(&gate);
     let body = move || {
         loop {
             match listener.accept() {
-                Ok((client, _)) => admit(client, target, &open, &label),
+                Ok((client, _)) => admit(client, target, &open, &its_gate, &label),
                 Err(error) => {
                     tracing::warn!("{label}: {error}");
                     // Out of file descriptors or memory: let some connections end first.
@@ -30,21 +37,23 @@ pub(crate) fn start(name: &str, listener: TcpListener, target: SocketAddr) -> io
         }
     };
     std::thread::Builder::new().name(name.to_owned()).spawn(body)?;
-    Ok(())
+    Ok(gate)
 }
 
-fn admit(client: TcpStream, target: SocketAddr, open: &Arc<AtomicUsize>, label: &str) {
+fn admit(client: TcpStream, target: SocketAddr, open: &Arc<AtomicUsize>, gate: &Arc<Gate>, label: &str) {
     if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
         open.fetch_sub(1, Ordering::Relaxed);
         tracing::warn!("{label}: more than {CONNECTIONS_MAX} connections at a time");
         return;
     }
-    let count = Arc::clone(open);
+    let (count, gate) = (Arc::clone(open), Arc::clone(gate));
     let name = label.to_owned();
     let body = move || {
+        let inside = gate.pass();
         if let Err(error) = relay(client, target) {
             tracing::debug!("{name}: {error}");
         }
+        drop(inside);
         count.fetch_sub(1, Ordering::Relaxed);
     };
     if std::thread::Builder::new().name("relay".into()).spawn(body).is_err() {

@@ -1,4 +1,4 @@
-//! Whether the server listens yet, read from the kernel's socket tables: no connection is made, so the server sees nothing.
+//! Who listens where, read from the kernel's socket tables: no connection is made, so the server sees nothing.
 
 use std::net::Ipv4Addr;
 
@@ -28,6 +28,22 @@ pub(super) fn look(port: u16, server: Ipv4Addr) -> Listening {
     } else {
         Listening::LoopbackOnly
     }
+}
+
+/// The TCP ports at which a process listens.
+pub(super) fn ports_of(process: u32) -> Vec<u16> {
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let links = descriptors
+        .filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok()?.into_os_string().into_string().ok());
+    let sockets: Vec<String> =
+        links.filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
+    let table = |name| std::fs::read_to_string(format!("/proc/{process}/net/{name}")).unwrap_or_default();
+    let listening = |line: &str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let is_own = *fields.get(3)? == "0A" && sockets.iter().any(|socket| Some(&socket.as_str()) == fields.get(9));
+        u16::from_str_radix(fields[1].split_once(':')?.1, 16).ok().filter(|_| is_own)
+    };
+    ["tcp", "tcp6"].iter().flat_map(|name| table(name).lines().filter_map(listening).collect::<Vec<_>>()).collect()
 }
 
 /// Local addresses (hexadecimal) of the sockets in state LISTEN (0A) on `port`.
@@ -64,7 +80,9 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         assert_eq!(look(port, Ipv4Addr::new(10, 1, 2, 3)), Listening::LoopbackOnly);
         assert_eq!(look(port, Ipv4Addr::LOCALHOST), Listening::Yes);
+        assert!(ports_of(std::process::id()).contains(&port));
         drop(listener);
         assert_eq!(look(port, Ipv4Addr::LOCALHOST), Listening::No);
+        assert!(!ports_of(std::process::id()).contains(&port));
     }
 }

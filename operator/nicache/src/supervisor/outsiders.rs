@@ -2,7 +2,8 @@
 //!
 //! The watcher tells of the processes that the server has asked ([`ToWatch::Outsiders`]). PHP-FPM reloads at SIGUSR2: its first process replaces itself, and
 //! its sockets stay, but a request that one of its processes is at may be cut off. So that none is, the server is stopped for a few milliseconds at a moment at which all of PHP-FPM's
-//! processes wait for a connection; what clients send meanwhile waits in sockets.
+//! processes wait for a connection; what clients send meanwhile waits in sockets. Before the server is stopped, the relays to PHP-FPM's ports let nobody
+//! through and are empty: what is in them would come at PHP-FPM afterwards.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -13,9 +14,11 @@ use anyhow::Result;
 use nicache_watch::is_php_fpm;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
+use super::listening::ports_of;
 use super::watch_link::WatchLink;
 use crate::inquiry::{FromWatch, ToWatch};
-use crate::processes::{begun, children_of, command_of, parent_of, pid, processes, processes_in};
+use crate::processes::{begun, children_of, command_of, is_stopped, parent_of, pid, processes, processes_in};
+use crate::share::Share;
 
 /// Between two questions to the watcher, and between two looks whether all wait.
 const ASK_EVERY: Duration = Duration::from_millis(250);
@@ -24,8 +27,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 /// After how long it is said that it keeps connections, if it does.
 const KEPT_WITHIN: Duration = Duration::from_secs(5);
-/// How long the processes that were there may take to end, and the server waits for that.
-const GONE_WITHIN: Duration = Duration::from_secs(1);
+/// How long the relays may take to become empty, and the server's processes to stop.
+const EMPTY_WITHIN: Duration = Duration::from_millis(20);
+const STOPPED_WITHIN: Duration = Duration::from_millis(50);
+/// How long the processes that were there may take to end, and the server waits for that: one that has not ended would take a request, and then end. It is
+/// a few milliseconds where the machine is not overloaded.
+const GONE_WITHIN: Duration = Duration::from_secs(5);
 /// Numbers of accept(2) and accept4(2) on x86-64.
 const ACCEPTS: [&str; 2] = ["43", "288"];
 /// The number of read(2), and what PHP-FPM reads first of a request: the header of a record.
@@ -34,12 +41,19 @@ const HEADER_BYTES: &str = "0x8";
 
 /// Tells those that the watcher names, from a thread of its own.
 ///
-/// `server_netns` is the inode number of the server's network namespace, `units` those whose programs are followed. Without `reload` it is only said what to do.
+/// `server_netns` is the inode number of the server's network namespace, `units` those whose programs are followed, `shares` what the server reaches of this
+/// machine. Without `reload` it is only said what to do.
 ///
 /// # Errors
 /// No thread can be started.
-pub(super) fn start(link: Arc<WatchLink>, server_netns: u64, units: Vec<String>, reload: bool) -> Result<()> {
-    let mut outsiders = Outsiders { server_netns, reload, known: HashMap::new() };
+pub(super) fn start(
+    link: Arc<WatchLink>,
+    server_netns: u64,
+    units: Vec<String>,
+    shares: Vec<Share>,
+    reload: bool,
+) -> Result<()> {
+    let mut outsiders = Outsiders { server_netns, shares, reload, known: HashMap::new() };
     let body = move || {
         let mut earlier = members_of(&units);
         for unit in &units {
@@ -67,6 +81,7 @@ pub(super) fn start(link: Arc<WatchLink>, server_netns: u64, units: Vec<String>,
 
 struct Outsiders {
     server_netns: u64,
+    shares: Vec<Share>,
     reload: bool,
     /// By first process.
     known: HashMap<u32, Known>,
@@ -103,9 +118,9 @@ impl Outsiders {
             );
             return;
         }
-        let (server_netns, until) = (self.server_netns, Instant::now() + 20 * LOOK_EVERY);
+        let until = Instant::now() + 20 * LOOK_EVERY;
         while Instant::now() < until {
-            match reload_if_idle(master, server_netns) {
+            match reload_if_idle(master, self.server_netns, &self.shares) {
                 Ok(true) => {
                     tracing::info!(
                         "{what} was started before nicache: it was reloaded while it had no request, and its pages are kept from now on"
@@ -146,12 +161,19 @@ impl Outsiders {
 }
 
 /// Reloads PHP-FPM unless one of its processes is at a request.
-fn reload_if_idle(master: u32, server_netns: u64) -> Result<bool> {
+fn reload_if_idle(master: u32, server_netns: u64, shares: &[Share]) -> Result<bool> {
     if !is_idle(master) {
         return Ok(false);
     }
     let process: OwnedFd = pidfd_open(pid(master)?, PidfdFlags::empty())?;
-    let _stopped = Stopped::new(server_netns);
+    let ports = ports_of(master);
+    let relays = shares.iter().filter(|share| ports.contains(&share.port));
+    let closed: Option<Vec<_>> = relays.map(|share| share.gate.close_when_empty(EMPTY_WITHIN)).collect();
+    let Some(_closed) = closed else { return Ok(false) };
+    let stopped = Stopped::new(server_netns);
+    if !stopped.wait(STOPPED_WITHIN) {
+        return Ok(false);
+    }
     let children = children_of(master);
     if !is_idle(master) {
         return Ok(false);
@@ -164,13 +186,28 @@ fn reload_if_idle(master: u32, server_netns: u64) -> Result<bool> {
     Ok(true)
 }
 
-/// The processes in a network, stopped until this is dropped.
+/// The processes in a network, told to stop until this is dropped.
 struct Stopped(Vec<Pid>);
 
 impl Stopped {
     fn new(netns: u64) -> Self {
         let inside = processes_in(netns).filter_map(|process| pid(process).ok());
         Self(inside.filter(|&process| kill_process(process, Signal::STOP).is_ok()).collect())
+    }
+
+    /// Do they stand still, within that time? Until then they may be about to connect.
+    fn wait(&self, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        self.0.iter().all(|process| {
+            let process = process.as_raw_nonzero().get().unsigned_abs();
+            while !is_stopped(process) {
+                if Instant::now() >= until {
+                    return false;
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            true
+        })
     }
 }
 

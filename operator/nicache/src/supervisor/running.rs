@@ -29,10 +29,11 @@ use crate::access_log::AccessLog;
 use crate::control::Status;
 use crate::inquiry::DatabaseReport;
 use crate::live::Live;
+use crate::logs;
 use crate::options::{ReloadPhp, RunPlan, WatchKind};
 use crate::publish::{self, Published};
 use crate::setup::{CardSetup, ServerSetup, WatchSetup, send_message};
-use crate::{logs, share};
+use crate::share::{self, Share};
 
 /// Everything that lives while the server runs. Fields are dropped in this order.
 pub(super) struct Running<'a> {
@@ -44,6 +45,8 @@ pub(super) struct Running<'a> {
     pub(super) server: Child,
     pub(super) _guard: Guard,
     pub(super) published: Published,
+    /// Until somebody else looks after them.
+    pub(super) shares: Vec<Share>,
     pub(super) cards: Arc<Cards>,
     pub(super) card_units: Vec<CardUnit>,
     pub(super) orders: Orders,
@@ -120,7 +123,7 @@ impl<'a> Running<'a> {
         let networks: Vec<_> =
             instances.iter().map(|instance| (instance.interface.as_str(), instance.subnet)).collect();
         let published = publish::start(&plan.publish, &plan.http_ports, plan.outgoing, &networks)?;
-        share::start(&plan.share, &namespace)?;
+        let shares = share::start(&plan.share, &namespace)?;
         // It may have become ready meanwhile.
         watch.handle(Instant::now())?;
         watch.note_server_start();
@@ -142,6 +145,7 @@ impl<'a> Running<'a> {
             server,
             _guard: guard,
             published,
+            shares,
             cards,
             card_units,
             orders,
@@ -234,7 +238,8 @@ impl<'a> Running<'a> {
         }
         if self.plan.watch == WatchKind::Kernel {
             let (link, units) = (Arc::clone(&self.watch_link), self.plan.follow_units.clone());
-            outsiders::start(link, self.namespace.inode(), units, self.plan.reload_php == ReloadPhp::Idle)?;
+            let (shares, reload) = (std::mem::take(&mut self.shares), self.plan.reload_php == ReloadPhp::Idle);
+            outsiders::start(link, self.namespace.inode(), units, shares, reload)?;
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! Programs that answer for the server and are not started by nicache: PHP-FPM as a service of the machine, and units of systemd.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nicache_applications::Client;
@@ -38,18 +40,44 @@ fn expect_again(stage: &Stage, path: &str, text: &str) {
     stage.expect(path, text);
 }
 
+/// Readers of a page get it whenever they ask, while PHP-FPM is at a request, is reloaded after that, and the page is kept.
+fn read_while_it_is_reloaded(stage: &mut Stage, path: &'static str, text: &'static str, held: JoinHandle<()>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let replies = Arc::new(AtomicU64::new(0));
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let (stop, replies, mut client) = (Arc::clone(&stop), Arc::clone(&replies), stage.client());
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let reply = client.get(path).expect("a reply");
+                    assert_eq!((reply.status, reply.text().as_str()), (200, text));
+                    replies.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            })
+        })
+        .collect();
+    stage.wait_until(|| replies.load(Ordering::Relaxed) > 100);
+    assert_eq!((stage.counter("hits_dynamic"), reloads(stage)), (0, 0), "it is at a request");
+    stage.remove("data/hold");
+    held.join().unwrap();
+    stage.wait_until(|| stage.counter("hits_dynamic") > 20);
+    stop.store(true, Ordering::Relaxed);
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+    assert_eq!(reloads(stage), 1);
+}
+
 /// Asks PHP-FPM by its socket, once that is there, for a page that takes as long as `data/hold` is there (FastCGI 1.0, sections 5 and 6).
-fn hold(folder: &Path) -> std::thread::JoinHandle<()> {
+fn hold<S: Read + Write>(folder: &Path, connect: impl Fn() -> Option<S> + Send + 'static) -> JoinHandle<()> {
     std::fs::write(folder.join("data/hold"), "").unwrap();
     let script = format!(
         "<?php while (file_exists('{}/data/hold')) {{ clearstatcache(); usleep(5000); }} echo 'held';",
         folder.display()
     );
     std::fs::write(folder.join("site/hold.php"), script).unwrap();
-    let (socket, script) = (folder.join("run/php.sock"), folder.join("site/hold.php"));
+    let script = folder.join("site/hold.php");
     std::thread::spawn(move || {
-        let mut stream =
-            within(Duration::from_secs(30), || UnixStream::connect(&socket).ok()).expect("PHP-FPM listens");
+        let mut stream = within(Duration::from_secs(30), connect).expect("PHP-FPM listens");
         let pair = |name: &str, value: &str| {
             [&[name.len() as u8, value.len() as u8][..], name.as_bytes(), value.as_bytes()].concat()
         };
@@ -79,7 +107,8 @@ fn php_of_the_machine() {
     // Two pages that its processes know before anybody watches them.
     let mut held = None;
     let mut stage = Stage::start(&setup, |folder| {
-        held = Some(hold(folder));
+        let socket = folder.join("run/php.sock");
+        held = Some(hold(folder, move || UnixStream::connect(&socket).ok()));
         std::fs::write(folder.join("site/early.php"), EARLY).unwrap();
         std::fs::write(folder.join("include/early.php"), "<?php $text = 'first';").unwrap();
     });
@@ -95,29 +124,7 @@ fn php_of_the_machine() {
     stage.script("away.php", "<?php echo getmypid(), microtime();");
 
     cases.run("no request is lost when it is reloaded, and its pages are kept then", || {
-        let stop = Arc::new(AtomicBool::new(false));
-        let replies = Arc::new(AtomicU64::new(0));
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                let (stop, replies, mut client) = (Arc::clone(&stop), Arc::clone(&replies), stage.client());
-                std::thread::spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        let reply = client.get("/early.php").expect("a reply");
-                        assert_eq!((reply.status, reply.text().as_str()), (200, "first"));
-                        replies.fetch_add(1, Ordering::Relaxed);
-                        std::thread::sleep(Duration::from_millis(2));
-                    }
-                })
-            })
-            .collect();
-        stage.wait_until(|| replies.load(Ordering::Relaxed) > 100);
-        assert_eq!((stage.counter("hits_dynamic"), reloads(&mut stage)), (0, 0), "it is at a request");
-        stage.remove("data/hold");
-        held.take().unwrap().join().unwrap();
-        stage.wait_until(|| stage.counter("hits_dynamic") > 20);
-        stop.store(true, Ordering::Relaxed);
-        readers.into_iter().for_each(|reader| reader.join().unwrap());
-        assert_eq!(reloads(&mut stage), 1);
+        read_while_it_is_reloaded(&mut stage, "/early.php", "first", held.take().unwrap());
     });
     cases.run("what its script includes", || {
         stage.change("/early.php", "second", || stage.replace("include/early.php", "<?php $text = 'second';"));
@@ -201,18 +208,16 @@ fn php_of_the_machine_by_tcp() {
         nginx: BY_TCP,
         ..Setup::default()
     };
-    let mut stage = Stage::start(&setup, |_| {});
+    let mut held = None;
+    let mut stage =
+        Stage::start(&setup, |folder| held = Some(hold(folder, || TcpStream::connect("127.0.0.1:9000").ok())));
     let mut cases = Cases::default();
     stage.write("data/text", "first");
     stage.write("include/part.php", "<?php $text = 'part';");
     stage.script("file.php", "<?php echo file_get_contents('@FOLDER@/data/text');");
     stage.script("part.php", "<?php include '../include/part.php'; echo $text;");
-    cases.run("it is reloaded, and its pages are kept", || {
-        stage.wait_until(|| {
-            assert_eq!(stage.get("/part.php"), "part");
-            stage.counter("hits_dynamic") > 3
-        });
-        assert_eq!(reloads(&mut stage), 1);
+    cases.run("no request is lost when it is reloaded, and its pages are kept then", || {
+        read_while_it_is_reloaded(&mut stage, "/part.php", "part", held.take().unwrap());
     });
     cases.run("a file", || {
         stage.warm("/file.php");
