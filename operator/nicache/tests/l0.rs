@@ -6,7 +6,7 @@ mod common;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -407,4 +407,63 @@ fn it_ends_with_the_card() {
     assert!(again.is_some());
     let mut other = Client::connect(server);
     warm(&nicache, &mut other, "page.html");
+}
+
+/// The table that it reads is the first watcher's. Nobody's changes are lost in it, neither before the next watcher is there nor afterwards.
+#[test]
+fn it_ends_with_the_watcher_whose_table_it_reads() {
+    for handshake in ["pass-through", "card"] {
+        private_network();
+        let site = site();
+        let nicache = start(&site, handshake);
+        let server = addresses(&nicache)[0];
+        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(server)).collect();
+        clients.iter_mut().for_each(|client| warm(&nicache, client, "page.html"));
+        // These are not asked for again until they have changed: one before the other watcher is there, one afterwards.
+        for page in ["before", "after"] {
+            write(&site, page, "old");
+            warm(&nicache, &mut clients[0], page);
+        }
+        let watcher = nicache.pid("watch_pid");
+        kill(watcher, Signal::KILL);
+        let is_replaced = || {
+            let status = status(nicache.name());
+            status["watch_pid"].as_u64().is_some_and(|pid| pid != 0 && pid != watcher)
+                && status["watch_unavailable"].is_null()
+        };
+        write(&site, "before", "new");
+        assert_eq!(clients[0].get("before"), b"new");
+        let (until, mut after) = (Instant::now() + Duration::from_secs(60), 0);
+        for round in 0.. {
+            let text = format!("round {round}\n");
+            write(&site, "page.html", &text);
+            for client in &mut clients {
+                assert_eq!(String::from_utf8(client.get("page.html")).unwrap(), text);
+            }
+            if (after > 0 || round % 10 == 0) && is_replaced() {
+                write(&site, "after", &text);
+                assert_eq!(String::from_utf8(clients[0].get("after")).unwrap(), text);
+                after += 1;
+            }
+            if after > 10 {
+                break;
+            }
+            assert!(Instant::now() < until, "no other watcher: {}", status(nicache.name()));
+        }
+        // What is kept is the card's to answer, as often as it is asked.
+        let kept = within(Duration::from_secs(20), || {
+            let before = counter(&nicache, "hits");
+            let text = clients[0].get("page.html");
+            clients.iter_mut().for_each(|client| assert_eq!(client.get("page.html"), text));
+            (counter(&nicache, "hits") > before + 2).then_some(())
+        });
+        assert!(kept.is_some(), "{}", status(nicache.name()));
+        for step in 0..50 {
+            let text = format!("step {step}\n");
+            write(&site, "page.html", &text);
+            for client in &mut clients {
+                assert_eq!(String::from_utf8(client.get("page.html")).unwrap(), text);
+            }
+        }
+    }
 }
