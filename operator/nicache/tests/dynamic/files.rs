@@ -3,11 +3,13 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
 
 use crate::check::Cases;
+use crate::living::LONG;
 use crate::stage::{Setup, Shell, Stage};
 
 const READS: &str = "<?php echo 'It says ', file_get_contents('@FOLDER@/data/@NAME@'), '!';";
@@ -484,5 +486,49 @@ fn an_old_text_that_takes_long_to_compile() {
         println!("  the old text was brought back to {brought_back:?} requests");
         assert!(brought_back.is_some(), "the old text never came back: this shows nothing");
     });
+    cases.end(&mut stage);
+}
+
+/// Whoever overwrites a file makes it empty first, and the server may read it then. Once it is written nobody is shown the page without it.
+#[test]
+fn what_is_made_empty_first() {
+    const READERS: usize = 6;
+    let mut stage = Stage::start(&Setup { options: LONG, ..Setup::default() }, |_| {});
+    let mut cases = Cases::default();
+    stage.write("data/text", "0");
+    stage.write("include/part.php", "<?php $text = '0';");
+    stage.script("file.php", "<?php echo file_get_contents('@FOLDER@/data/text');");
+    stage.script("part.php", "<?php include '../include/part.php'; echo $text ?? '';");
+    for (path, file) in [("/file.php", "data/text"), ("/part.php", "include/part.php")] {
+        cases.run(file, || {
+            stage.warm(path);
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for _ in 0..READERS {
+                    let (stop, mut client) = (&stop, stage.client());
+                    scope.spawn(move || {
+                        while !stop.load(Ordering::Relaxed) {
+                            assert_eq!(client.get(path).expect("a reply").status, 200);
+                        }
+                    });
+                }
+                let mut shown = Vec::new();
+                for version in 1..=300 {
+                    let text =
+                        if path == "/part.php" { format!("<?php $text = '{version}';") } else { version.to_string() };
+                    stage.write(file, "");
+                    std::thread::sleep(Duration::from_micros(version % 30 * 200));
+                    stage.write(file, &text);
+                    let reply = Client::new(stage.address()).get(path).unwrap();
+                    if reply.text() != version.to_string() {
+                        shown.push((version, reply.text()));
+                    }
+                    std::thread::sleep(Duration::from_millis(version % 7 * 5));
+                }
+                stop.store(true, Ordering::Relaxed);
+                assert!(shown.is_empty(), "not the versions that were written: {shown:?}");
+            });
+        });
+    }
     cases.end(&mut stage);
 }
