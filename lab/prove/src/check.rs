@@ -276,10 +276,19 @@ impl<'a> Checker<'a> {
 
     /// May the page be without the subject's marker?
     fn may_lack(&mut self, subject: usize, reply: &Reply<'_>) -> bool {
-        let (page, rule) = (&self.rules.pages[reply.page], &self.rules.subjects[subject]);
-        let sent_ns = reply.sent_ns.saturating_sub(rule.lag_ns);
-        let possible = self.copies[subject].refreshed(&rule.log).possible(sent_ns, reply.ended_ns);
-        !page.steady || !page.atomic && possible.oldest < possible.newest
+        let page = &self.rules.pages[reply.page];
+        // What another subject's edit makes empty for a moment, a template, may be part of this page, too.
+        !page.steady
+            || !page.atomic && (0..self.copies.len()).any(|changing| self.is_changing(changing, subject, reply))
+    }
+
+    /// Was the subject being changed when the server made that reply? Only the page's own is granted what the server may be behind.
+    fn is_changing(&mut self, subject: usize, own: usize, reply: &Reply<'_>) -> bool {
+        let rule = &self.rules.subjects[subject];
+        let lag_ns = if subject == own { rule.lag_ns } else { 0 };
+        let history = self.copies[subject].refreshed(&rule.log);
+        let possible = history.possible(reply.sent_ns.saturating_sub(lag_ns), reply.ended_ns);
+        possible.oldest < possible.newest
     }
 
     fn check_time(&mut self, within_ns: u64, reply: &Reply<'_>, findings: &mut Vec<Finding>) {
@@ -426,6 +435,10 @@ mod tests {
         };
         assert!(!lacks(&rules(true, false), 3005) && !lacks(&rules(true, false), 3500));
         assert!(lacks(&rules(false, false), 3005) && !lacks(&rules(false, false), 3500));
+        // Another subject changes: what changes it may be part of the page. Once that is over, nothing is granted.
+        let mut others = rules(false, false);
+        others.subjects[0].log = Log::new(History::new(None));
+        assert!(lacks(&others, 3005) && !lacks(&others, 3015));
         let mut unsteady = rules(true, false);
         unsteady.pages.iter_mut().for_each(|page| page.steady = false);
         assert!(lacks(&unsteady, 3500));

@@ -16,7 +16,8 @@ pub struct Page {
     /// It prints the UNIX time, which may be so old at most when the request is sent.
     pub within: Option<Duration>,
     /// Whether all markers of a subject in one reply must be of one version. A page that the server itself puts
-    /// together while the subject changes is not atomic; it may lack the marker then, too.
+    /// together while the subject changes is not atomic; it may lack the marker then, too, and while any other subject
+    /// changes: a template that both are made of.
     pub atomic: bool,
     /// Whether it always shows its subjects. A page that the server itself gives without its content for moments is not steady.
     pub steady: bool,
