@@ -171,7 +171,7 @@ fn reload_if_idle(master: u32, server_netns: u64, shares: &[Share]) -> Result<bo
     let closed: Option<Vec<_>> = relays.map(|share| share.gate.close_when_empty(EMPTY_WITHIN)).collect();
     let Some(_closed) = closed else { return Ok(false) };
     let stopped = Stopped::new(server_netns);
-    if !stopped.wait(STOPPED_WITHIN) {
+    if !stopped.wait(server_netns, STOPPED_WITHIN) {
         return Ok(false);
     }
     let children = children_of(master);
@@ -195,8 +195,8 @@ impl Stopped {
         Self(inside.filter(|&process| kill_process(process, Signal::STOP).is_ok()).collect())
     }
 
-    /// Do they stand still, within that time? Until then they may be about to connect.
-    fn wait(&self, within: Duration) -> bool {
+    /// Do all in the network stand still, within that time? Until then they may be about to connect.
+    fn wait(&self, netns: u64, within: Duration) -> bool {
         let until = Instant::now() + within;
         self.0.iter().all(|process| {
             let process = process.as_raw_nonzero().get().unsigned_abs();
@@ -207,7 +207,12 @@ impl Stopped {
                 std::thread::sleep(Duration::from_micros(200));
             }
             true
-        })
+        }) && self.are_all(netns)
+    }
+
+    /// Is there no other process in the network, that one of these has started before it stood still?
+    fn are_all(&self, netns: u64) -> bool {
+        processes_in(netns).filter_map(|process| pid(process).ok()).all(|process| self.0.contains(&process))
     }
 }
 
