@@ -238,8 +238,8 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_time: Option<Span>,
 
-    /// Bytes of a reply from card memory that a client must take in a second, in the mean of --read-period. 0: as slowly as it likes
-    /// [default: 100]
+    /// Bytes of a reply from card memory that a client must take in a second, in the mean of --read-period. Two periods below it end the
+    /// connection. 0: as slowly as it likes [default: 100]
     #[arg(long, value_name = "BYTES", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_rate: Option<u32>,
