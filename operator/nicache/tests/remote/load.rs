@@ -9,6 +9,9 @@ use nicache_applications::Client;
 
 const READERS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(2);
+/// On a busy machine it goes on until there are more replies and changes than these, so much longer at most.
+const ENOUGH: (u64, usize) = (200, 20);
+const LONGER: Duration = Duration::from_secs(20);
 
 /// What has been seen.
 #[derive(Debug)]
@@ -78,7 +81,9 @@ pub(crate) fn under_load(
         });
         let _stop = Stop(&stop);
         let start = Instant::now();
-        while start.elapsed() < duration && !stop.load(Ordering::Relaxed) {
+        let lacks_some = || replies.load(Ordering::Relaxed) <= ENOUGH.0 || ended.lock().unwrap().len() <= ENOUGH.1 + 1;
+        let goes_on = |past: Duration| past < duration || past < duration + LONGER && lacks_some();
+        while goes_on(start.elapsed()) && !stop.load(Ordering::Relaxed) {
             meanwhile(start.elapsed());
             std::thread::sleep(Duration::from_millis(10));
         }
