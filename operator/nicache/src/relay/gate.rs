@@ -1,7 +1,7 @@
 //! A relay's gate: a connection passes before it reaches the target, and whoever must know that nothing is under way closes it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Open at first, with nobody inside.
 #[derive(Default)]
@@ -20,30 +20,19 @@ struct State {
 impl Gate {
     /// Waits until the gate is open, and passes. The connection is inside until this is dropped.
     pub(super) fn pass(&self) -> Inside<'_> {
-        let mut state = self.state();
-        while state.closed {
-            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.inside += 1;
+        let state = self.moved.wait_while(self.state(), |state| state.closed);
+        state.unwrap_or_else(PoisonError::into_inner).inside += 1;
         Inside(self)
     }
 
     /// Closes the gate, and waits for so long until nobody is inside. It is open again when this is dropped, or if somebody stays.
     pub(crate) fn close_when_empty(&self, within: Duration) -> Option<Closed<'_>> {
-        let until = Instant::now() + within;
         let mut state = self.state();
         state.closed = true;
         let closed = Closed(self);
-        while state.inside > 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                drop(state);
-                return None;
-            }
-            state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        drop(state);
-        Some(closed)
+        let waited = self.moved.wait_timeout_while(state, within, |state| state.inside > 0);
+        let is_empty = waited.unwrap_or_else(PoisonError::into_inner).0.inside == 0;
+        is_empty.then_some(closed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

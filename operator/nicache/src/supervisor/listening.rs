@@ -16,9 +16,9 @@ pub(super) enum Listening {
 /// Looks for a listener on `port` that `server` reaches.
 pub(super) fn look(port: u16, server: Ipv4Addr) -> Listening {
     let table = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
-    let v4 = listeners(&table("tcp"), port);
-    let v6 = listeners(&table("tcp6"), port);
-    let any = |all: &[String], wanted: &str| all.iter().any(|address| address == wanted);
+    let (v4, v6) = (table("tcp"), table("tcp6"));
+    let (v4, v6) = (addresses_on(&v4, port), addresses_on(&v6, port));
+    let any = |all: &[&str], wanted: &str| all.contains(&wanted);
     let own = format!("{:08X}", u32::from_ne_bytes(server.octets()));
     let v6_any = "0".repeat(32);
     if any(&v4, "00000000") || any(&v4, &own) || any(&v6, &v6_any) || v6.iter().any(|address| address.ends_with(&own)) {
@@ -30,6 +30,11 @@ pub(super) fn look(port: u16, server: Ipv4Addr) -> Listening {
     }
 }
 
+/// The addresses (hexadecimal) of those that listen on `port`.
+fn addresses_on(table: &str, port: u16) -> Vec<&str> {
+    listeners(table).filter(|listener| listener.port == port).map(|listener| listener.address).collect()
+}
+
 /// The TCP ports at which a process listens.
 pub(super) fn ports_of(process: u32) -> Vec<u16> {
     let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
@@ -38,23 +43,28 @@ pub(super) fn ports_of(process: u32) -> Vec<u16> {
     let sockets: Vec<String> =
         links.filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
     let table = |name| std::fs::read_to_string(format!("/proc/{process}/net/{name}")).unwrap_or_default();
-    let listening = |line: &str| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let is_own = *fields.get(3)? == "0A" && sockets.iter().any(|socket| Some(&socket.as_str()) == fields.get(9));
-        u16::from_str_radix(fields[1].split_once(':')?.1, 16).ok().filter(|_| is_own)
-    };
-    ["tcp", "tcp6"].iter().flat_map(|name| table(name).lines().filter_map(listening).collect::<Vec<_>>()).collect()
+    let tables = table("tcp") + &table("tcp6");
+    let own = listeners(&tables).filter(|listener| sockets.iter().any(|socket| socket == listener.inode));
+    own.map(|listener| listener.port).collect()
 }
 
-/// Local addresses (hexadecimal) of the sockets in state LISTEN (0A) on `port`.
-fn listeners(table: &str, port: u16) -> Vec<String> {
-    let parse = |line: &str| {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        let (address, found) = fields.next()?.split_once(':')?;
-        let state = fields.nth(1)?;
-        (state == "0A" && u16::from_str_radix(found, 16) == Ok(port)).then(|| address.to_owned())
-    };
-    table.lines().skip(1).filter_map(parse).collect()
+/// A socket in state LISTEN.
+struct Listener<'a> {
+    /// Hexadecimal.
+    address: &'a str,
+    port: u16,
+    inode: &'a str,
+}
+
+/// Those of tables like `/proc/net/tcp` (proc_pid_net(5)).
+fn listeners(tables: &str) -> impl Iterator<Item = Listener<'_>> {
+    tables.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let (address, port) = fields.get(1)?.split_once(':')?;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        let (state, inode) = (fields.get(3)?, fields.get(9)?);
+        (*state == "0A").then_some(Listener { address, port, inode })
+    })
 }
 
 #[cfg(test)]
@@ -63,15 +73,16 @@ mod tests {
 
     #[test]
     fn only_listening_sockets_of_the_port_count() {
-        let table = "  sl  local_address rem_address   st tx_queue
-   0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000
-   1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000
-   2: 0100007F:0051 0100007F:9C40 01 00000000:00000000 00:00000000
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 71 1 0 100 0 0 10 0
+   1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 72 1 0 100 0 0 10 0
+   2: 0100007F:0051 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 73 1 0 100 0 0 10 0
 ";
-        assert_eq!(listeners(table, 80), ["00000000"]);
-        assert_eq!(listeners(table, 8080), ["0100007F"]);
-        assert!(listeners(table, 81).is_empty());
-        assert!(listeners("garbage\n\n: :\n", 80).is_empty());
+        assert_eq!(addresses_on(table, 80), ["00000000"]);
+        assert_eq!(addresses_on(table, 8080), ["0100007F"]);
+        assert!(addresses_on(table, 81).is_empty());
+        assert_eq!(listeners(table).map(|listener| listener.inode).collect::<Vec<_>>(), ["71", "72"]);
+        assert!(addresses_on("garbage\n\n: :\n", 80).is_empty());
     }
 
     #[test]

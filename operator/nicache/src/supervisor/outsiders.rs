@@ -3,7 +3,7 @@
 //! The watcher tells of the processes that the server has asked ([`ToWatch::Outsiders`]). PHP-FPM reloads at SIGUSR2: its first process replaces itself, and
 //! its sockets stay, but a request that one of its processes is at may be cut off. So that none is, the server is stopped for a few milliseconds at a moment at which all of PHP-FPM's
 //! processes wait for a connection; what clients send meanwhile waits in sockets. Before the server is stopped, the relays to PHP-FPM's ports let nobody
-//! through and are empty: what is in them would come at PHP-FPM afterwards.
+//! through and are empty: what is in them would come to PHP-FPM afterwards.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
