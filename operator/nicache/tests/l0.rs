@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use common::{NICACHE, Nicache, Site, ip, is_running, kill, output, private_network, status, within};
+use common::{NICACHE, Nicache, Site, another_watcher, ip, is_running, kill, output, private_network, status, within};
 
 fn site() -> Site {
     Site::with("keepalive_requests 1000000;", "listen [::]:80; root @ROOT@/site; location /post { return 204; }")
@@ -88,6 +88,14 @@ fn addresses(nicache: &Nicache) -> [SocketAddr; 2] {
 
 fn write(site: &Site, name: &str, body: &str) {
     std::fs::write(site.folder.path().join("site").join(name), body).unwrap();
+}
+
+/// Writes a page, which all of them then see.
+fn change(site: &Site, name: &str, body: &str, clients: &mut [Client]) {
+    write(site, name, body);
+    for client in clients {
+        assert_eq!(String::from_utf8(client.get(name)).unwrap(), body, "{name}");
+    }
 }
 
 /// Requests a page until L0 answers.
@@ -267,8 +275,8 @@ fn a_write_is_seen_at_once() {
         let before = counter(&nicache, "hits_l0");
         for version in 0..300 {
             let body = format!("version {version}\n");
-            write(&site, "page.html", &body);
-            for turn in 0..12 {
+            change(&site, "page.html", &body, &mut clients);
+            for turn in 1..12 {
                 for client in &mut clients {
                     assert_eq!(client.get("page.html"), body.as_bytes(), "turn {turn}");
                 }
@@ -426,23 +434,13 @@ fn it_ends_with_the_watcher_whose_table_it_reads() {
         }
         let watcher = nicache.pid("watch_pid");
         kill(watcher, Signal::KILL);
-        let is_replaced = || {
-            let status = status(nicache.name());
-            status["watch_pid"].as_u64().is_some_and(|pid| pid != 0 && pid != watcher)
-                && status["watch_unavailable"].is_null()
-        };
-        write(&site, "before", "new");
-        assert_eq!(clients[0].get("before"), b"new");
+        change(&site, "before", "new", &mut clients);
         let (until, mut after) = (Instant::now() + Duration::from_secs(60), 0);
         for round in 0.. {
             let text = format!("round {round}\n");
-            write(&site, "page.html", &text);
-            for client in &mut clients {
-                assert_eq!(String::from_utf8(client.get("page.html")).unwrap(), text);
-            }
-            if (after > 0 || round % 10 == 0) && is_replaced() {
-                write(&site, "after", &text);
-                assert_eq!(String::from_utf8(clients[0].get("after")).unwrap(), text);
+            change(&site, "page.html", &text, &mut clients);
+            if (after > 0 || round % 10 == 0) && another_watcher(nicache.name(), watcher).is_some() {
+                change(&site, "after", &text, &mut clients);
                 after += 1;
             }
             if after > 10 {
@@ -459,11 +457,7 @@ fn it_ends_with_the_watcher_whose_table_it_reads() {
         });
         assert!(kept.is_some(), "{}", status(nicache.name()));
         for step in 0..50 {
-            let text = format!("step {step}\n");
-            write(&site, "page.html", &text);
-            for client in &mut clients {
-                assert_eq!(String::from_utf8(client.get("page.html")).unwrap(), text);
-            }
+            change(&site, "page.html", &format!("step {step}\n"), &mut clients);
         }
     }
 }

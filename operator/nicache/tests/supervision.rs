@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{Nicache, SOON, Site, assert_all_gone, kill, private_network, status, within};
+use common::{Nicache, SOON, Site, another_watcher, assert_all_gone, kill, private_network, status, within};
 use replay::{assert_coherent, number, replay_site, report_of, start_replay};
 use rustix::process::Signal;
 use rustix::thread::CapabilitySet;
@@ -120,12 +120,8 @@ fn under_load_nothing_is_stale() {
 
 /// Somebody watches again, and not who did before.
 fn wait_for_another_watcher(nicache: &Nicache, pid: u64) -> u64 {
-    let other = || {
-        let status = status(nicache.name());
-        let other = status["watch_pid"].as_u64().filter(|&other| other != 0 && other != pid)?;
-        status["watch_unavailable"].is_null().then_some(other)
-    };
-    within(PATIENCE, other).unwrap_or_else(|| panic!("no other watcher: {}", status(nicache.name())))
+    within(PATIENCE, || another_watcher(nicache.name(), pid))
+        .unwrap_or_else(|| panic!("no other watcher: {}", status(nicache.name())))
 }
 
 /// The card goes on, its connections too; what it had is not served again, and what nobody saw change least of all.

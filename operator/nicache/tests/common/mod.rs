@@ -206,6 +206,22 @@ pub(crate) fn is_running(pid: u64) -> bool {
     stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
+/// Somebody watches who is not this one.
+pub(crate) fn another_watcher(name: &str, pid: u64) -> Option<u64> {
+    let status = status(name);
+    let other = status["watch_pid"].as_u64().filter(|&other| other != 0 && other != pid)?;
+    status["watch_unavailable"].is_null().then_some(other)
+}
+
+/// Tells threads to end, also if something fails.
+pub(crate) struct Stop<'a>(pub &'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// Polls until `look` gives something.
 pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nicache_applications::Client;
 
 use crate::check::Cases;
+use crate::common::Stop;
 use crate::living::LONG;
 use crate::stage::{Setup, Shell, Stage};
 
@@ -504,6 +505,7 @@ fn what_is_made_empty_first() {
             stage.warm(path);
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
+                let _stop = Stop(&stop);
                 for _ in 0..READERS {
                     let (stop, mut client) = (&stop, stage.client());
                     scope.spawn(move || {
@@ -525,7 +527,6 @@ fn what_is_made_empty_first() {
                     }
                     std::thread::sleep(Duration::from_millis(version % 7 * 5));
                 }
-                stop.store(true, Ordering::Relaxed);
                 assert!(shown.is_empty(), "not the versions that were written: {shown:?}");
             });
         });

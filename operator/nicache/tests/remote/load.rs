@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
 
+use crate::common::Stop;
+
 const READERS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(2);
 /// On a busy machine it goes on until there are more replies and changes than these, so much longer at most.
@@ -91,13 +93,4 @@ pub(crate) fn under_load(
         changes = writer.join().unwrap();
     });
     Seen { replies: replies.into_inner(), failed: failed.into_inner(), changes }
-}
-
-/// Ends the threads, also if something fails.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
