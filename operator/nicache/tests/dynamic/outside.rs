@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -293,21 +293,32 @@ fn oracle_of_php_outside() {
     let setup = Setup { database: Database::MariaDb, outside: true, php_outside: true, workers: 4, ..Setup::default() };
     let mut stage = Stage::start(&setup, |_| {});
     stage.script("first.php", "<?php echo 'text';");
+    stage.script("never.php", "<?php echo getmypid();");
     stage.warm("/first.php");
     let mut plan = files_and_rows(&stage);
-    plan.duration = Some(Duration::from_secs(8));
+    plan.duration = Some(Duration::from_secs(60));
     plan.statuses = vec![502, 503, 504];
-    let stop = AtomicBool::new(false);
+    let stop = plan.stop.clone();
+    let (is_over, over) = mpsc::channel::<()>();
     let report = std::thread::scope(|scope| {
-        let (stop, stage) = (&stop, &mut stage);
+        let stage = &mut stage;
         scope.spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(1500));
+            for _ in 0..5 {
+                std::thread::sleep(Duration::from_millis(1200));
                 stage.restart_php();
             }
+            // In the end each page is looked at once more, and has to be there: by then the last one answers, no process of those before.
+            let last = u64::from(stage.php.as_ref().unwrap().0.id());
+            stage.wait_until(|| {
+                let reply = Client::new(stage.address()).get("/never.php").unwrap();
+                reply.text().parse().is_ok_and(|process| common::family(last).contains(&process))
+            });
+            stop.store(true, Ordering::Relaxed);
+            // The program ends with the thread that has started it.
+            let _ = over.recv();
         });
         let report = carry_out(plan);
-        stop.store(true, Ordering::Relaxed);
+        drop(is_over);
         report
     });
     assert_eq!(report.outcome(), Outcome::Proven, "{report}");
