@@ -227,11 +227,15 @@ fn language(value: &[u8], words: &mut Words) {
     }
 }
 
-/// What the card adds to `User-Agent` in its own requests.
-pub(crate) const OWN_MARK: &str = concat!(" nicache/", env!("CARGO_PKG_VERSION"));
+/// What the card adds to `User-Agent` in its own requests, after a blank if the client has named itself.
+pub(crate) const OWN_MARK: &str = concat!("nicache/", env!("CARGO_PKG_VERSION"));
 
 pub(crate) fn without_own_mark(value: &[u8]) -> &[u8] {
-    value.strip_suffix(OWN_MARK.as_bytes()).unwrap_or(value)
+    match value.strip_suffix(OWN_MARK.as_bytes()) {
+        Some(b"") => b"",
+        Some(before) => before.strip_suffix(b" ").unwrap_or(value),
+        None => value,
+    }
 }
 
 /// Each number, with its dots and underscores, counts as one that is not there.
@@ -300,7 +304,8 @@ mod tests {
         ] {
             assert_eq!(differ(&[(name, one)], &[(name, other)]), [], "{name}: {one}, {other}");
         }
-        assert_eq!(differ(&[("User-Agent", &format!("{CHROME}{OWN_MARK}"))], &[("User-Agent", CHROME)]), []);
+        assert_eq!(differ(&[("User-Agent", &format!("{CHROME} {OWN_MARK}"))], &[("User-Agent", CHROME)]), []);
+        assert_eq!(differ(&[("User-Agent", OWN_MARK)], &[("User-Agent", "")]), []);
         assert_eq!(differ(&[("User-Agent", "a"), ("Sec-GPC", "x")], &[("Sec-GPC", "x"), ("User-Agent", "a")]), []);
     }
 

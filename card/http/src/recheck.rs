@@ -58,22 +58,24 @@ pub fn with_class_headers(bare: &[u8], lines: &[u8], seed: u64) -> Box<[u8]> {
     let mut out = fields.to_vec();
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         let Some(name) = name_of(line).filter(|name| !has(name)) else { continue };
-        let Some(mut value) = line.strip_suffix(b"\r\n") else { continue };
-        let is_agent = name == b"user-agent";
-        if is_agent {
-            // Once is enough: with a second one it would be another class.
-            value = without_own_mark(value);
-        }
-        match own_value(&name, value[(name.len() + 1).min(value.len())..].trim_ascii(), seed) {
-            Some(own) => {
-                out.extend_from_slice(&value[..name.len()]);
-                out.extend_from_slice(b": ");
-                out.extend_from_slice(&own);
+        let Some(line) = line.strip_suffix(b"\r\n") else { continue };
+        let value = line[(name.len() + 1).min(line.len())..].trim_ascii();
+        if name == b"user-agent" {
+            out.extend_from_slice(&line[..name.len()]);
+            out.extend_from_slice(b": ");
+            // Once is enough: with a second mark it would be another class. And a client may name no program.
+            let agent = without_own_mark(value);
+            out.extend_from_slice(agent);
+            if !agent.is_empty() {
+                out.push(b' ');
             }
-            None => out.extend_from_slice(value),
-        }
-        if is_agent {
             out.extend_from_slice(OWN_MARK.as_bytes());
+        } else if let Some(own) = own_value(&name, value, seed) {
+            out.extend_from_slice(&line[..name.len()]);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(&own);
+        } else {
+            out.extend_from_slice(line);
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -108,11 +110,11 @@ mod tests {
         assert_eq!(key(&own, &keys), key(head, &keys));
         let text = String::from_utf8(own.to_vec()).unwrap();
         assert!(
-            text.contains(&format!("User-Agent: Thing 2{OWN_MARK}\r\n"))
+            text.contains(&format!("User-Agent: Thing 2 {OWN_MARK}\r\n"))
                 && text.ends_with("Accept-Language: de\r\n\r\n"),
             "{text}"
         );
-        let marked = format!("User-Agent: Thing 2{OWN_MARK}\r\nAccept-Language: de\r\n");
+        let marked = format!("User-Agent: Thing 2 {OWN_MARK}\r\nAccept-Language: de\r\n");
         assert_eq!(with_class_headers(&bare, marked.as_bytes(), 1), own, "the card's name is there once");
     }
 
