@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::{Opaque, Unpack};
@@ -13,7 +14,7 @@ use nicache_payload::{Extent, FileId, Payload, Stability};
 
 use crate::world::*;
 
-/// Payload whose writes wait until they may go on.
+/// Payload whose writes wait until they may go on. None waits for more than a minute: a server ends only when its threads have.
 pub(crate) struct Gate {
     inner: Arc<dyn Payload>,
     pub writes: AtomicUsize,
@@ -44,7 +45,8 @@ impl Payload for Gate {
 
     fn write(&self, file: &File, id: FileId, offset: u64, data: &[Extent], stability: Stability) -> io::Result<()> {
         self.writes.fetch_add(1, Ordering::SeqCst);
-        drop(self.opened.wait_while(self.is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+        let is_open = self.is_open.lock().unwrap();
+        drop(self.opened.wait_timeout_while(is_open, Duration::from_secs(60), |is_open| !*is_open).unwrap());
         self.inner.write(file, id, offset, data, stability)
     }
 

@@ -162,12 +162,24 @@ impl Client {
         Some(reply)
     }
 
-    /// The results of the reply to call `xid`.
+    /// The results of the reply to call `xid`, which comes next.
     pub(crate) fn results(&mut self, xid: u32) -> Vec<u8> {
-        let reply = self.receive().expect("a reply");
-        let words: Vec<u32> = reply[..24].chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
-        assert_eq!(words, [xid, 1, 0, 0, 0, 0], "an accepted reply to call {xid}");
-        reply[24..].to_vec()
+        self.results_of([xid]).remove(0)
+    }
+
+    /// The results of the replies to these calls, in the calls' order. They come next, in any order: calls of one connection run side by side.
+    pub(crate) fn results_of<const N: usize>(&mut self, calls: [u32; N]) -> Vec<Vec<u8>> {
+        let mut results = vec![None; N];
+        for _ in 0..N {
+            let reply = self.receive().expect("a reply");
+            let words: Vec<u32> =
+                reply[..24].chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+            let call = (0..N).find(|i| calls[*i] == words[0] && results[*i].is_none());
+            assert_eq!(words[1..], [1, 0, 0, 0, 0], "an accepted reply to one of the calls {calls:?}");
+            results[call.unwrap_or_else(|| panic!("{} is none of the calls {calls:?}", words[0]))] =
+                Some(reply[24..].to_vec());
+        }
+        results.into_iter().flatten().collect()
     }
 
     pub(crate) fn call_program<A: Pack, R: Unpack>(&mut self, program: Program, procedure: u32, arguments: &A) -> R {
