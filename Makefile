@@ -1,6 +1,6 @@
 # make run    build nicache and run it with the demonstration site (ARGS="--memory 1G -- nginx ..." for your own server)
 # make demo   build nicache and nicache-lab and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
-# make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
+# make test   all tests, two programs at a time; they make network namespaces, so they run as root (sudo is used if you are not)
 # make test-kernels  the main jobs on the stock kernels of Debian, each in a virtual machine (an hour without KVM)
 # make lint   formatting, links and words of the documentation, clippy, and licenses where cargo-deny is installed; warnings are errors
 # make doc    the crates' documentation, in target/doc; warnings are errors
@@ -39,7 +39,7 @@ lab:
 
 test:
 	@tools/setup test
-	cargo test --workspace --locked --no-fail-fast --config "target.'cfg(unix)'.runner = '$(CURDIR)/tools/run-test'" $(CARGO_FLAGS)
+	@tools/test $(CARGO_FLAGS)
 
 test-kernels: lab
 	@tools/setup kernels
