@@ -199,21 +199,21 @@ fn what_the_database_says_of_itself() {
         }
     });
     cases.run("settings in files", || {
-        let url = page(&stage, "file-setting", "SHOW statement_timeout");
-        stage.change_of_any(&url, "72ms", || {
-            stage.psql("ALTER SYSTEM SET statement_timeout = 72");
+        let url = page(&stage, "file-setting", "SHOW geqo_threshold");
+        stage.change_of_any(&url, "72", || {
+            stage.psql("ALTER SYSTEM SET geqo_threshold = 72");
             stage.psql("SELECT pg_reload_conf()");
-            stage.wait_until(|| stage.psql("SHOW statement_timeout").contains("72ms"));
+            stage.wait_until(|| stage.psql("SHOW geqo_threshold").contains("72"));
         });
         // Nobody says a word: the server's own file, and its signal.
         let auto = stage.path("db/postgresql.auto.conf");
-        stage.change_of_any(&url, "73ms", || {
+        stage.change_of_any(&url, "73", || {
             let text = std::fs::read_to_string(&auto).unwrap().replace("72", "73");
             std::fs::write(&auto, text).unwrap();
             let pid = std::fs::read_to_string(stage.path("db/postmaster.pid")).unwrap();
             let leader = outer_pid(&stage.nicache.processes(), pid.lines().next().unwrap()).unwrap();
             kill(leader, Signal::HUP);
-            stage.wait_until(|| stage.psql("SHOW statement_timeout").contains("73ms"));
+            stage.wait_until(|| stage.psql("SHOW geqo_threshold").contains("73"));
         });
     });
     cases.run("foreign tables", || {
