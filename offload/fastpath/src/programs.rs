@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{MapCore, ObjectBuilder, PrintLevel};
+use nicache_kernel::verified_instructions;
 
 use crate::error::FastPathError;
 use crate::link::Ingress;
@@ -50,6 +51,12 @@ impl Programs {
     /// The filter for the card's packet sockets.
     pub fn filter(&self) -> BorrowedFd<'_> {
         self.choose.as_fd()
+    }
+
+    /// Instructions that the verifier went through for the one that took it longest (at most a million); 0: the kernel does not say.
+    pub fn verified(&self) -> u32 {
+        let programs = [&self.choose, &self.take, &self.forward];
+        programs.into_iter().filter_map(|program| verified_instructions(program.as_fd())).max().unwrap_or(0)
     }
 
     /// What [`Maps::open`](crate::Maps::open) takes.

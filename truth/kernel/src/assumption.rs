@@ -105,11 +105,13 @@ pub enum Feature {
     L0AtDriver,
     /// `--port xdp`.
     Xdp,
+    /// `forward --fast-path`.
+    FastPath,
 }
 
 impl Feature {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Watching,
         Self::Ext4,
         Self::ChangeTimes,
@@ -119,6 +121,7 @@ impl Feature {
         Self::L0AtTap,
         Self::L0AtDriver,
         Self::Xdp,
+        Self::FastPath,
     ];
 
     /// For programs: one word, the same in every release.
@@ -133,6 +136,7 @@ impl Feature {
             Self::L0AtTap => "l0_run",
             Self::L0AtDriver => "l0_attach",
             Self::Xdp => "xdp",
+            Self::FastPath => "fast_path",
         }
     }
 
@@ -148,6 +152,7 @@ impl Feature {
             Self::L0AtTap => "--l0 for run",
             Self::L0AtDriver => "--l0 for attach and run --wire",
             Self::Xdp => "--port xdp",
+            Self::FastPath => "forward --fast-path",
         }
     }
 }

@@ -289,4 +289,21 @@ pub static ASSUMPTIONS: &[Assumption] = &[
             since: "5.15",
         }],
     },
+    Assumption {
+        name: "programs at an interface's ingress",
+        feature: Feature::FastPath,
+        ways: &[
+            Way {
+                tests: &[Test::Value { enumeration: "bpf_attach_type", value: "BPF_TCX_INGRESS" }],
+                programs: &[],
+                since: "6.6",
+            },
+            // A filter of clsact.
+            Way {
+                tests: &[Test::Value { enumeration: "bpf_prog_type", value: "BPF_PROG_TYPE_SCHED_CLS" }],
+                programs: &[],
+                since: "5.15",
+            },
+        ],
+    },
 ];

@@ -31,8 +31,8 @@ pub(crate) struct DemoArgs {
     /// Edits per second in all, with --prove
     #[arg(long, value_name = "N", default_value_t = 2.0)]
     pub edits_per_second: f64,
-    /// Seconds of each of the four measurements
-    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    /// Seconds of each of the four measurements. With 0 nothing is measured and nothing edited: the site is as its first visitor finds it
+    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub seconds: u32,
     /// Answer as one line of JSON
     #[arg(long)]

@@ -54,7 +54,7 @@ pub(super) fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
     let Some(report) = measure_all(arguments, &site, &behind, &asked)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    if !arguments.json {
+    if !arguments.json && !report.pages.is_empty() {
         print(report.render().trim_end());
     }
     let proof = match arguments.prove {
@@ -70,7 +70,7 @@ pub(super) fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
     } else if let Some(proof) = &proof {
         print(proof.render().trim_end());
     }
-    if !report.edit.visible {
+    if report.edit.as_ref().is_some_and(|edit| !edit.visible) {
         return Ok(ExitCode::FAILURE);
     }
     if let Some(proof) = proof.filter(|proof| !proof.is_proven()) {
@@ -148,7 +148,9 @@ struct Report {
     application: &'static str,
     url: String,
     pages: Vec<PageReport>,
-    edit: EditReport,
+    /// With measurements only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edit: Option<EditReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -188,7 +190,8 @@ struct EditReport {
 fn measure_all(arguments: &DemoArgs, site: &Site, behind: &Behind, asked: &AtomicBool) -> Result<Option<Report>> {
     let time = Duration::from_secs(arguments.seconds.into());
     let mut pages = Vec::new();
-    for page in &site.pages()[..2] {
+    let measured = if time.is_zero() { 0 } else { 2 };
+    for page in &site.pages()[..measured] {
         say(
             arguments,
             &format!("measuring {} for {} s, and again with the card's cache", page.path, arguments.seconds),
@@ -210,7 +213,7 @@ fn measure_all(arguments: &DemoArgs, site: &Site, behind: &Behind, asked: &Atomi
         let why_few_hits = if card.hits <= few { why(behind, &page.path)? } else { None };
         pages.push(PageReport { path: page.path.clone(), about: page.about, bytes, server, card, why_few_hits });
     }
-    let edit = edit(site, behind)?;
+    let edit = (!time.is_zero()).then(|| edit(site, behind)).transpose()?;
     Ok(Some(Report { application: site.application().name(), url: behind.status.url.clone(), pages, edit }))
 }
 
@@ -336,7 +339,7 @@ impl Report {
                 let _ = writeln!(text, "    few hits, because {why}");
             }
         }
-        let edit = &self.edit;
+        let Some(edit) = &self.edit else { return text };
         let seen = if edit.visible { "the very next reply showed it" } else { "THE NEXT REPLY DID NOT SHOW IT" };
         let _ = writeln!(text, "edit `{}` of {}: {} ({})", edit.name, edit.path, seen, edit.marker);
         text

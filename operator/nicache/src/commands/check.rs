@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use nicache_fastpath::Programs;
 use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel};
 use nicache_watch::KernelWatcher;
 use nicache_xdp::{verify_l0_at_driver, verify_l0_at_tap, verify_steering};
@@ -117,6 +118,14 @@ fn check() -> Result<Check> {
     verify(Feature::L0AtDriver, "l0_at_driver", &|control| {
         verify_l0_at_driver(control).map_err(|error| error.to_string())
     });
+    if findings.has(Feature::FastPath) {
+        check.programs.push(match Programs::load(1) {
+            Ok(programs) => {
+                ProgramCheck { program: "fast_path".to_owned(), verified: programs.verified(), refused: None }
+            }
+            Err(error) => refused("fast_path", error.to_string()),
+        });
+    }
     check.features = Feature::ALL.iter().map(|feature| feature_check(*feature, &findings, &check.programs)).collect();
     Ok(check)
 }
@@ -133,9 +142,10 @@ fn feature_check(feature: Feature, findings: &Findings, programs: &[ProgramCheck
         Feature::L0AtTap => &["witness", "l0_at_tap"],
         Feature::L0AtDriver => &["witness", "steering", "l0_at_driver"],
         Feature::Xdp => &["steering"],
+        Feature::FastPath => &["fast_path"],
     };
     let mut why_not: Vec<String> = findings.lacks_of(feature).map(ToString::to_string).collect();
-    if !findings.has(Feature::Watching) && feature != Feature::Watching {
+    if !findings.has(Feature::Watching) && !matches!(feature, Feature::Watching | Feature::FastPath) {
         why_not.push(format!("it needs {}", Feature::Watching.title()));
     }
     if !findings.has(Feature::ChangeTimes) && matches!(feature, Feature::Btrfs | Feature::Xfs) {
