@@ -10,6 +10,8 @@
  *
  * Read first: RFC 826, RFC 4861 (neighbours). The same is kept by offload/router/src/guard.rs, behind packet sockets. The other side of the
  * maps is card/xdp/src/sieve.rs.
+ *
+ * Deliberately absent: extension headers of IPv6. What is behind them is the forwarder's.
  */
 #include <linux/bpf.h>
 

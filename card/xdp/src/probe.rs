@@ -138,8 +138,7 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
             continue;
         }
         let watcher = Watcher::open(other, files.filter).map_err(io("watching what leaves by an interface"))?;
-        let driver =
-            files.drivers[number].map(|program| Way::Driver { program, name: side.interface.to_owned(), queue: 0 });
+        let driver = files.drivers[number].map(|program| Way::Driver { program, name: side.interface.to_owned() });
         for way in [Way::Stack(files.inject[number])].into_iter().chain(driver) {
             let frame = frame(to, there, key, OF_REST);
             let tried = repeat(|| way.take(&frame), || watcher.has_seen(&frame).map_err(ProbeError::Port))?;
@@ -198,12 +197,10 @@ fn try_ports(
         if below.is_empty() {
             below.push(side.interface.to_owned());
         }
-        let queues = if is_xdp { side.ports.len() } else { 1 };
-        for name in &below {
-            ways.extend((0..queues).map(|queue| {
-                let (name, queue) = (name.clone(), queue as u32);
-                (is_xdp.then_some(queue as usize), Way::Driver { program, name, queue })
-            }));
+        ways.extend(below.into_iter().map(|name| (is_xdp.then_some(0), Way::Driver { program, name })));
+        if is_xdp && side.ports.len() > 1 {
+            untried
+                .push(format!("nothing can be made to come in by other queues of {} than the first", side.interface));
         }
     }
     let own = address_of(side.interface).map_err(io("asking for an interface's address"))?;
@@ -231,15 +228,15 @@ fn try_ports(
 enum Way<'a> {
     /// Behind the driver.
     Stack(BorrowedFd<'a>),
-    /// Through the XDP program.
-    Driver { program: BorrowedFd<'a>, name: String, queue: u32 },
+    /// Through the XDP program, as by the first queue.
+    Driver { program: BorrowedFd<'a>, name: String },
 }
 
 impl Way<'_> {
     fn take(&self, frame: &[u8]) -> io::Result<()> {
         match self {
             Way::Stack(program) => inject(*program, frame),
-            Way::Driver { program, name, queue } => run_as_received(*program, name, *queue, frame),
+            Way::Driver { program, name } => run_as_received(*program, name, frame),
         }
     }
 }
