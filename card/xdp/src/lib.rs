@@ -5,7 +5,9 @@
 //! card shows by a [`Heartbeat`] that it is alive; once that is over, everything takes the way of the rest, but
 //! for connections that are lost with the card ([`Steering::end_term`]).
 //!
-//! [`XdpSocket`] is a [`Port`](nicache_port::Port) on one queue of an interface.
+//! [`Sieve`] does the same for a forwarder at one interface: all frames are its own, except what this machine keeps.
+//!
+//! [`XdpSocket`] is a [`Port`](nicache_port::Port) on one queue of an interface, [`LinkPort`] one on all queues.
 //!
 //! [`l0::L0`] answers single-segment hits before a card hears of them.
 //!
@@ -23,12 +25,14 @@ mod filter;
 mod heartbeat;
 pub mod l0;
 mod link;
+mod link_port;
 mod log;
 mod maps;
 mod probe;
 mod program;
 mod service;
 mod side;
+mod sieve;
 mod socket;
 mod steering;
 mod term;
@@ -36,11 +40,13 @@ mod verify;
 
 pub use error::SteeringError;
 pub use heartbeat::{HEARTBEAT_INTERVAL, Heartbeat, LEASE};
+pub use link_port::LinkPort;
 pub use maps::Counts;
-pub use probe::{ProbeError, ProbeFiles, ProbeSide, ProbeSockets, probe};
+pub use probe::{ProbeError, ProbeFiles, ProbeSide, ProbeSockets, probe, probe_link};
 pub use service::{SERVICES_MAX, Service};
 pub use side::{CardPort, Rest, Side};
-pub use socket::{XdpConfig, XdpError, XdpSocket};
+pub use sieve::{KeptPorts, Sieve};
+pub use socket::{Settings, XdpConfig, XdpError, XdpSocket};
 pub use steering::{FirstFiles, SideFiles, Steering, SteeringConfig, SteeringFiles};
 pub use term::Connection;
-pub use verify::{verify_l0_at_driver, verify_l0_at_tap, verify_steering};
+pub use verify::{verify_l0_at_driver, verify_l0_at_tap, verify_sieve, verify_steering};

@@ -5,6 +5,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use crate::error::SteeringError;
 use crate::filter::Filter;
 
 /// `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
@@ -16,6 +17,15 @@ const FLAG_NATIVE: u32 = 1 << 2;
 /// checksums nor of their VLAN tags, and from Linux 6.9 on programs at tc ingress, others' too, find them without their Ethernet header.
 pub(crate) fn attach_xdp(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
     create(program, interface, libbpf_sys::BPF_XDP, FLAG_NATIVE)
+}
+
+/// The same, with what it means if that fails.
+pub(crate) fn attach_native(program: BorrowedFd<'_>, interface: &str, index: u32) -> Result<OwnedFd, SteeringError> {
+    attach_xdp(program, index).map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
+        _ if is_taken(&error) => SteeringError::Busy(interface.to_owned()),
+        _ => SteeringError::NoXdp { interface: interface.to_owned(), error },
+    })
 }
 
 /// Whether another program is at work at the interface.

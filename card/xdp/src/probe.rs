@@ -127,46 +127,7 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
         let other = sides[1 - number].interface;
         let side = &mut sides[number];
         let has_carrier = |name: &str| is_running(name).map_err(io("asking for an interface's carrier"));
-        let mut ways = Vec::new();
-        // Sockets of XDP hear nothing that is already behind the driver.
-        let is_xdp = side.sockets != ProbeSockets::Packet;
-        if !is_xdp {
-            ways.push((None, Way::Stack(files.inject[number])));
-        }
-        if side.sockets == ProbeSockets::ZeroCopy {
-            untried.push(format!("{} receives into the card's memory itself", side.interface));
-        } else if let Some(program) = files.drivers[number] {
-            // The program is run by what the interface is made of.
-            let mut below = if is_xdp { slaves_of(side.interface) } else { Vec::new() };
-            if below.is_empty() {
-                below.push(side.interface.to_owned());
-            }
-            let queues = if is_xdp { side.ports.len() } else { 1 };
-            for name in &below {
-                ways.extend((0..queues).map(|queue| {
-                    let (name, queue) = (name.clone(), queue as u32);
-                    (is_xdp.then_some(queue as usize), Way::Driver { program, name, queue })
-                }));
-            }
-        }
-        let own = address_of(side.interface).map_err(io("asking for an interface's address"))?;
-        for (queue, way) in &ways {
-            let frame = frame(own, own, key, FOR_CARD);
-            match hears(side, *queue, way, &frame)? {
-                Tried::Seen => {}
-                Tried::Unseen => return Err(ProbeError::Deaf(side.interface.to_owned())),
-                Tried::Cannot(error) => {
-                    untried.push(format!("nothing can be made to come in by {}: {error}", side.interface));
-                }
-            }
-        }
-        // The kernel tells of a lost carrier up to a second later.
-        let is_mute = has_carrier(side.interface)? && !speaks(side, &frame(own, own, key, OF_CARD))?;
-        if !has_carrier(side.interface)? {
-            untried.push(format!("{} has no carrier", side.interface));
-        } else if is_mute {
-            return Err(ProbeError::Mute(side.interface.to_owned()));
-        }
+        try_ports(side, Some(files.inject[number]), files.drivers[number], key, &mut untried)?;
         let there = address_of(other).map_err(io("asking for an interface's address"))?;
         let to = match side.rest {
             Rest::Pass => continue,
@@ -177,8 +138,7 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
             continue;
         }
         let watcher = Watcher::open(other, files.filter).map_err(io("watching what leaves by an interface"))?;
-        let driver =
-            files.drivers[number].map(|program| Way::Driver { program, name: side.interface.to_owned(), queue: 0 });
+        let driver = files.drivers[number].map(|program| Way::Driver { program, name: side.interface.to_owned() });
         for way in [Way::Stack(files.inject[number])].into_iter().chain(driver) {
             let frame = frame(to, there, key, OF_REST);
             let tried = repeat(|| way.take(&frame), || watcher.has_seen(&frame).map_err(ProbeError::Port))?;
@@ -198,19 +158,85 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
     Ok(untried)
 }
 
+/// The same for one link alone, whose AF_XDP sockets `program` hands frames to that nobody keeps: it hears and speaks.
+///
+/// # Errors
+/// See [`ProbeError`].
+pub fn probe_link(program: BorrowedFd<'_>, side: &mut ProbeSide<'_>, key: u64) -> Result<Vec<String>, ProbeError> {
+    let is_up =
+        is_up(side.interface).map_err(|error| ProbeError::Io { step: "asking whether an interface is up", error })?;
+    if !is_up {
+        return Ok(vec![format!("{} is down", side.interface)]);
+    }
+    let mut untried = Vec::new();
+    try_ports(side, None, Some(program), key, &mut untried)?;
+    Ok(untried)
+}
+
+/// Do a side's ports hear and speak?
+fn try_ports(
+    side: &mut ProbeSide<'_>,
+    inject: Option<BorrowedFd<'_>>,
+    driver: Option<BorrowedFd<'_>>,
+    key: u64,
+    untried: &mut Vec<String>,
+) -> Result<(), ProbeError> {
+    let io = |step: &'static str| move |error: io::Error| ProbeError::Io { step, error };
+    let has_carrier = |name: &str| is_running(name).map_err(io("asking for an interface's carrier"));
+    let mut ways = Vec::new();
+    // Sockets of XDP hear nothing that is already behind the driver.
+    let is_xdp = side.sockets != ProbeSockets::Packet;
+    if !is_xdp {
+        ways.extend(inject.map(|inject| (None, Way::Stack(inject))));
+    }
+    if side.sockets == ProbeSockets::ZeroCopy {
+        untried.push(format!("{} receives into the card's memory itself", side.interface));
+    } else if let Some(program) = driver {
+        // The program is run by what the interface is made of.
+        let mut below = if is_xdp { slaves_of(side.interface) } else { Vec::new() };
+        if below.is_empty() {
+            below.push(side.interface.to_owned());
+        }
+        ways.extend(below.into_iter().map(|name| (is_xdp.then_some(0), Way::Driver { program, name })));
+        if is_xdp && side.ports.len() > 1 {
+            untried
+                .push(format!("nothing can be made to come in by other queues of {} than the first", side.interface));
+        }
+    }
+    let own = address_of(side.interface).map_err(io("asking for an interface's address"))?;
+    for (queue, way) in &ways {
+        let frame = frame(own, own, key, FOR_CARD);
+        match hears(side, *queue, way, &frame)? {
+            Tried::Seen => {}
+            Tried::Unseen => return Err(ProbeError::Deaf(side.interface.to_owned())),
+            Tried::Cannot(error) => {
+                untried.push(format!("nothing can be made to come in by {}: {error}", side.interface));
+            }
+        }
+    }
+    // The kernel tells of a lost carrier up to a second later.
+    let is_mute = has_carrier(side.interface)? && !speaks(side, &frame(own, own, key, OF_CARD))?;
+    if !has_carrier(side.interface)? {
+        untried.push(format!("{} has no carrier", side.interface));
+    } else if is_mute {
+        return Err(ProbeError::Mute(side.interface.to_owned()));
+    }
+    Ok(())
+}
+
 /// How a frame comes in.
 enum Way<'a> {
     /// Behind the driver.
     Stack(BorrowedFd<'a>),
-    /// Through the XDP program.
-    Driver { program: BorrowedFd<'a>, name: String, queue: u32 },
+    /// Through the XDP program, as by the first queue.
+    Driver { program: BorrowedFd<'a>, name: String },
 }
 
 impl Way<'_> {
     fn take(&self, frame: &[u8]) -> io::Result<()> {
         match self {
             Way::Stack(program) => inject(*program, frame),
-            Way::Driver { program, name, queue } => run_as_received(*program, name, *queue, frame),
+            Way::Driver { program, name } => run_as_received(*program, name, frame),
         }
     }
 }

@@ -54,21 +54,29 @@ pub(crate) struct Loaded {
 pub(crate) fn load(queues: u32, connections: u32) -> Result<Loaded, SteeringError> {
     check_capabilities()?;
     let (result, log) = with_log(|| load_object(queues, connections));
-    result.map_err(|error| match error {
-        Failure::Io(error) => SteeringError::Io { step: "keeping a steering program", error },
-        Failure::Absent(name) => SteeringError::Refused(format!("{name} is not in the object")),
-        // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the process.
-        Failure::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") => {
-            SteeringError::NotPermitted(error.to_string())
-        }
-        Failure::Libbpf(error) => SteeringError::Refused(format!("{error:#}\n{log}")),
-    })
+    result.map_err(|failure| failure.explain(&log))
 }
 
-enum Failure {
+/// Why an object could not be loaded.
+pub(crate) enum Failure {
     Libbpf(libbpf_rs::Error),
     Io(io::Error),
     Absent(String),
+}
+
+impl Failure {
+    /// With what libbpf has said meanwhile.
+    pub(crate) fn explain(self, log: &str) -> SteeringError {
+        match self {
+            Self::Io(error) => SteeringError::Io { step: "keeping a steering program", error },
+            Self::Absent(name) => SteeringError::Refused(format!("{name} is not in the object")),
+            // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the process.
+            Self::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") => {
+                SteeringError::NotPermitted(error.to_string())
+            }
+            Self::Libbpf(error) => SteeringError::Refused(format!("{error:#}\n{log}")),
+        }
+    }
 }
 
 impl From<libbpf_rs::Error> for Failure {

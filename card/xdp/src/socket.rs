@@ -9,6 +9,7 @@
 //!
 //! VLAN tags must be part of the frames: a driver that strips them (`ethtool -k`, rx-vlan-offload) loses them for AF_XDP.
 
+mod ethtool;
 mod memory;
 mod partial;
 mod ring;
@@ -22,9 +23,10 @@ use libc::{XDP_PKT_CONTD, xdp_desc};
 use nicache_port::{Burst, Capabilities, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Offload, Port, SendError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+pub use self::ethtool::Settings;
+pub(crate) use self::ethtool::driver;
 use self::memory::{CHUNK_BYTES, Chunks, chunk_of};
 use self::ring::{FromKernel, ToKernel};
-pub(crate) use self::setup::driver;
 use self::setup::{Opened, dropped, kick, pending_error, wake_receiver};
 use crate::maps;
 

@@ -25,7 +25,7 @@ use nicache_port::{PacketSocket, Reception};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::{SteeringError, step};
-use crate::link::{Ingress, attach_ingress, attach_xdp, is_taken};
+use crate::link::{Ingress, attach_ingress, attach_native};
 use crate::maps::{self, Counts};
 use crate::probe::ProbeFiles;
 use crate::program::{SidePrograms, load};
@@ -282,18 +282,13 @@ fn attach_side(
     programs: SidePrograms,
     has_first: bool,
 ) -> Result<(Attached, Option<SteeringError>), SteeringError> {
-    let name = || side.interface.to_owned();
     let ingress = attach_ingress(programs.ingress.as_fd(), index).map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
         _ => step("attaching a program at tc ingress")(error),
     })?;
-    let attached = (has_first || side.port != CardPort::Packet).then(|| attach_xdp(programs.driver.as_fd(), index));
-    let attached = attached.transpose().map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
-        _ if is_taken(&error) => SteeringError::Busy(name()),
-        _ => SteeringError::NoXdp { interface: name(), error },
-    });
-    let (link, without_first) = match attached {
+    let attached = (has_first || side.port != CardPort::Packet)
+        .then(|| attach_native(programs.driver.as_fd(), side.interface, index));
+    let (link, without_first) = match attached.transpose() {
         Ok(link) => (link, None),
         Err(error) if side.port == CardPort::Packet => (None, Some(error)),
         Err(error) => return Err(error),

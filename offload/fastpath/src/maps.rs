@@ -29,7 +29,7 @@ pub struct Handles {
 #[derive(Debug)]
 pub struct Maps {
     connections: u32,
-    interfaces: Vec<Interface>,
+    interfaces: Vec<Option<Interface>>,
     ways: MapHandle,
     numbers: MapHandle,
     passed: MapHandle,
@@ -41,20 +41,22 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Opens the maps, which have no entry then. `take` came with the handles. `interfaces`: the kernel's number and the VLAN of each one of the forwarder's, in their order.
+    /// Opens the maps, which have no entry then. `take` came with the handles. `interfaces`: the kernel's number and the VLAN of each one of the forwarder's, in their order; `None` for one
+    /// by which nothing is forwarded in the kernel.
     ///
     /// # Errors
     /// See [`FastPathError`].
     pub fn open(
         handles: &Handles,
         take: OwnedFd,
-        interfaces: impl IntoIterator<Item = (u32, Option<u16>)>,
+        interfaces: impl IntoIterator<Item = Option<(u32, Option<u16>)>>,
     ) -> Result<Self, FastPathError> {
         if handles.layout != LAYOUT {
             return Err(FastPathError::Layout);
         }
         let open = |id: u32| MapHandle::from_map_id(id).map_err(step("opening a map of the fast path"));
-        let interface = |(index, vlan): (u32, Option<u16>)| Interface { index, vlan: vlan.unwrap_or(0) };
+        let interface =
+            |known: Option<(u32, Option<u16>)>| known.map(|(index, vlan)| Interface { index, vlan: vlan.unwrap_or(0) });
         let maps = Self {
             connections: handles.connections,
             interfaces: interfaces.into_iter().map(interface).collect(),
@@ -93,13 +95,17 @@ impl Maps {
     }
 
     fn interface(&self, number: usize) -> io::Result<Interface> {
-        self.interfaces.get(number).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.interfaces.get(number).copied().flatten().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 impl FastPath for Maps {
     fn places(&self) -> u32 {
         self.connections
+    }
+
+    fn has(&self, interface: usize) -> bool {
+        self.interface(interface).is_ok()
     }
 
     fn begin(&mut self, place: u32, numbers: Option<[Numbers; 2]>) -> io::Result<()> {

@@ -114,7 +114,7 @@ impl World {
             };
             let sockets = vec![open("left"), open("right")];
             let (handles, take) = programs.handles();
-            let interfaces = [(indexes[0], None), (indexes[1], is_tagged.then_some(VLAN))];
+            let interfaces = [Some((indexes[0], None)), Some((indexes[1], is_tagged.then_some(VLAN)))];
             let maps = Maps::open(&handles, take.try_clone_to_owned().unwrap(), interfaces).unwrap();
             (sockets, (programs, maps))
         });

@@ -10,7 +10,7 @@
 //!  another route, neighbour, MTU, rule, or health ─▶ void: all ways are of an old edition, and each is entered anew by its next packet
 //! ```
 //!
-//! Not entered: what a limit holds for, what has options or is a fragment, frames with two VLAN tags, connections whose numbers are changed (services by name).
+//! Not entered: what comes in or goes out where nobody else forwards, what a limit holds for, what has options or is a fragment, frames with two VLAN tags, connections whose numbers are changed (services by name).
 
 use std::collections::VecDeque;
 use std::io;
@@ -93,12 +93,13 @@ impl Entering {
         way.is_some_and(|(_, edition)| edition == self.edition)
     }
 
-    /// Whether the way of a packet is to be entered that is passed on, between interfaces with these `tags`.
+    /// Whether the way of a packet is to be entered that is passed on to `out`, between interfaces with these `tags`.
     pub(crate) fn wants(
         &self,
         packet: &Packet<'_>,
         connection: &Connection<Note>,
         direction: Direction,
+        out: usize,
         tags: [&Tags; 2],
     ) -> bool {
         let note = &connection.note;
@@ -108,6 +109,7 @@ impl Entering {
             && is_plain(packet)
             && is_established(connection)
             && tags.into_iter().all(is_usual)
+            && [packet.interface, out].into_iter().all(|interface| self.path.has(interface))
     }
 
     /// The place of a connection, a new one if need be. `None`: there is no room.

@@ -60,6 +60,9 @@ pub trait FastPath: fmt::Debug + Send {
     /// Connections that it has room for.
     fn places(&self) -> u32;
 
+    /// Whether packets that come in or go out by an interface can be forwarded there.
+    fn has(&self, interface: usize) -> bool;
+
     /// A place is a connection's from now on, of which nothing was forwarded yet.
     ///
     /// # Errors

@@ -388,7 +388,7 @@ impl Forwarder {
         let Some(connection) = self.conntrack.get(id) else { return };
         let Note { ruled, chosen, .. } = connection.note;
         let tags = [packet.interface, out.interface].map(|interface| &self.links.interfaces[interface].tags);
-        if !fast.wants(packet, connection, direction, tags) || !self.rules.is_free(ruled) {
+        if !fast.wants(packet, connection, direction, out.interface, tags) || !self.rules.is_free(ruled) {
             return;
         }
         let until = match chosen.map(|chosen| self.services.health(chosen)) {

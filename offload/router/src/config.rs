@@ -5,12 +5,14 @@
 mod error;
 mod file;
 mod plan;
+mod taps;
 mod values;
 
 pub use error::ConfigError;
 pub use file::{FILE_BYTES_MAX, File, parse};
-pub use plan::{Check, CheckWay, Interfaced, OWN_PORTS, Plan};
-pub use values::{Kept, Socket, Span};
+pub use plan::{Check, CheckWay, Interfaced, Linking, OWN_PORTS, Plan};
+pub use taps::TapPlan;
+pub use values::{Kept, PortKind, Socket, Span};
 
 #[cfg(test)]
 mod tests;

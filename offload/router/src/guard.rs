@@ -4,11 +4,11 @@
 //! The rules sit where a device's frames enter the stack, behind packet sockets, and let in only what is this machine's own: answers of neighbours, answers to health checks, and
 //! the ports that the configuration keeps for it. They belong to the process that made them, and go with it.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::config::OWN_PORTS;
-use crate::config::Plan;
+use nicache_forward::tuple::Protocol;
+
+use crate::config::{Kept, OWN_PORTS, Plan, PortKind};
 
 /// Messages of ICMPv6 that neighbours send (RFC 4861).
 const DISCOVERY: &str = "icmpv6 type { 133, 134, 135, 136, 137 } accept; ";
@@ -18,20 +18,25 @@ pub fn table_name(instance: &str) -> String {
     format!("nicache_{instance}")
 }
 
+/// Ports that stay with this machine on a link: those of its health checks, and those that the configuration keeps.
+pub fn kept<'a>(plan: &'a Plan, link: &'a str) -> impl Iterator<Item = Kept> + 'a {
+    let own = Kept { protocol: Protocol::Tcp, ports: OWN_PORTS };
+    let interfaces = plan.interfaces.iter().filter(move |interface| interface.link == link);
+    std::iter::once(own).chain(interfaces.flat_map(|interface| interface.keep.iter().cloned()))
+}
+
 /// The whole table as one line for `nft -i`, so that it comes into force at once or not at all.
 pub fn rules(instance: &str, plan: &Plan) -> String {
     let mut text = format!("table netdev {} {{ flags owner; ", table_name(instance));
-    let mut by_link = BTreeMap::<&str, Vec<&crate::config::Kept>>::new();
-    for interface in &plan.interfaces {
-        by_link.entry(&interface.link).or_default().extend(&interface.keep);
-    }
-    for (number, (link, kept)) in by_link.iter().enumerate() {
+    // What goes to a TAP's kernel side is what the forwarder has sent there.
+    let shared = plan.links.iter().filter(|link| link.port != PortKind::Tap);
+    for (number, link) in shared.enumerate() {
         let _ = write!(
             text,
-            "chain port{number} {{ type filter hook ingress device \"{link}\" priority 0; policy drop; ether type arp accept; {DISCOVERY}"
+            "chain port{number} {{ type filter hook ingress device \"{}\" priority 0; policy drop; ether type arp accept; {DISCOVERY}",
+            link.name
         );
-        let _ = write!(text, "tcp dport {}-{} accept; ", OWN_PORTS.start(), OWN_PORTS.end());
-        for kept in kept {
+        for kept in kept(plan, &link.name) {
             let _ = write!(text, "{} dport {}-{} accept; ", kept.protocol, kept.ports.start(), kept.ports.end());
         }
         text.push_str("}; ");
@@ -46,7 +51,7 @@ mod tests {
     use crate::kernel::Link;
 
     #[test]
-    fn a_chain_for_each_device() {
+    fn a_chain_for_each_device_that_the_machine_shares() {
         let link = |name: &str, index: u8| Link {
             name: name.to_owned(),
             index: index.into(),
@@ -57,7 +62,8 @@ mod tests {
             addresses: vec![([10, 0, index, 1].into(), 24)],
         };
         let text = "[[interface]]\nname = \"a\"\nkeep = [\"tcp/22\", \"udp/500-510\"]\n[[interface]]\nname = \"b\"\n\
-                    [[interface]]\nname = \"a\"\nvlan = 3\naddresses = [\"10.3.0.1/24\"]";
+                    [[interface]]\nname = \"a\"\nvlan = 3\naddresses = [\"10.3.0.1/24\"]\n\
+                    [[interface]]\nname = \"t\"\nport = \"tap\"\naddresses = [\"10.4.0.1/24\"]";
         let plan = Plan::make(text, &[link("a", 1), link("b", 2)], 1).unwrap();
         let rules = rules("nic0", &plan);
         assert!(rules.starts_with("table netdev nicache_nic0 { flags owner; chain port0 ") && !rules.contains('\n'));

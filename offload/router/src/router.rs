@@ -24,7 +24,7 @@ use nicache_forward::routes::{Route, Routes};
 use nicache_forward::services::{Chosen, Health};
 use nicache_tcp::Time;
 
-use crate::config::Plan;
+use crate::config::{Plan, PortKind};
 use crate::keep::{Keep, Keeper};
 use crate::kernel::Kernel;
 use crate::report::Rates;
@@ -263,8 +263,11 @@ impl Router {
 
     /// Reads the kernel's tables, and hands them to the forwarder.
     fn read_tables(&mut self, now: Time) -> io::Result<()> {
+        // What the kernel knows by a TAP it knows as the station at the other end.
+        let is_tap = |index: u32| self.plan.links.iter().any(|link| link.index == index && link.port == PortKind::Tap);
         let interface_of = |index: u32| {
-            self.plan.interfaces.iter().position(|interface| interface.vlan.is_none() && interface.index == index)
+            let mut interfaces = self.plan.interfaces.iter();
+            interfaces.position(|interface| interface.vlan.is_none() && interface.index == index && !is_tap(index))
         };
         let mut routes: Vec<Route> = routes_of_links(&self.plan.config.interfaces).collect();
         if self.plan.kernel_routes {

@@ -19,12 +19,12 @@ pub(super) fn inject(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<()> {
     run(program, options)
 }
 
-/// Runs an XDP program on a frame as if a queue of the interface had just received it, and does what it says (Linux 5.18 and newer).
-pub(super) fn run_as_received(program: BorrowedFd<'_>, interface: &str, queue: u32, frame: &[u8]) -> io::Result<()> {
+/// Runs an XDP program on a frame as if the first queue of the interface had just received it, and does what it says (Linux 5.18 and newer). Whichever queue is asked for, the
+/// kernel runs the program with the number 0 (`xdp_test_run_setup`).
+pub(super) fn run_as_received(program: BorrowedFd<'_>, interface: &str, frame: &[u8]) -> io::Result<()> {
     let context = libbpf_sys::xdp_md {
         data_end: frame.len() as u32,
         ingress_ifindex: index_of(interface)?,
-        rx_queue_index: queue,
         ..Default::default()
     };
     let options = libbpf_sys::bpf_test_run_opts {

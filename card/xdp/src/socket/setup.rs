@@ -127,36 +127,6 @@ pub(super) fn dropped(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(counts.rx_dropped + counts.rx_ring_full + counts.rx_fill_ring_empty_descs)
 }
 
-/// The name of an interface's driver; empty if it has none.
-pub(crate) fn driver(interface: &str) -> io::Result<String> {
-    const GET_DRIVER_INFO: u32 = 3;
-    const INFO_BYTES: usize = 196;
-    let socket = rustix::net::socket_with(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        rustix::net::SocketFlags::CLOEXEC,
-        None,
-    )?;
-    // Aligned as `struct ethtool_drvinfo` is: command, name of 32 bytes, more.
-    let mut info = [0u32; INFO_BYTES / 4];
-    info[0] = GET_DRIVER_INFO;
-    // SAFETY: plain data, of which zeros are valid.
-    let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
-    for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(interface.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = info.as_mut_ptr().cast();
-    // SAFETY: SIOCETHTOOL reads one `struct ifreq`; with this command the kernel writes a `struct ethtool_drvinfo` where it points to,
-    // which is as long as `info`.
-    let result = check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) });
-    match result {
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(String::new()),
-        result => result?,
-    }
-    let name = info[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
-    Ok(String::from_utf8(name).unwrap_or_default())
-}
-
 /// An error that the socket has kept, such as that the interface is gone.
 pub(super) fn pending_error(fd: BorrowedFd<'_>) -> io::Result<()> {
     rustix::net::sockopt::socket_error(fd)?.map_err(io::Error::from)

@@ -5,6 +5,7 @@ mod frames;
 mod life;
 mod model;
 mod probing;
+mod sieve;
 mod sockets;
 mod table;
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::ConfigError;
-use super::values::{Address, Kept, Linked, Named, Ports, ProxyVersion, Socket, Span, Transport, Word};
+use super::values::{Address, Kept, Linked, Named, PortKind, Ports, ProxyVersion, Socket, Span, Transport, Word};
 
 /// Bytes of a file at most: it is handed to a process in one message.
 pub const FILE_BYTES_MAX: usize = 96 * 1024;
@@ -66,11 +66,16 @@ pub struct File {
 pub struct InterfaceText {
     /// Its name.
     pub name: Spanned<String>,
+    /// By what the card is on it; a packet socket, if it is not said.
+    pub port: Option<Spanned<Word<PortKind>>>,
     /// Frames with this tag.
     pub vlan: Option<Spanned<u16>>,
     /// Its addresses; those that the kernel has, if they are not said.
     #[serde(default)]
     pub addresses: Vec<Spanned<Word<Linked>>>,
+    /// Addresses that this machine gets on a TAP.
+    #[serde(default)]
+    pub machine_addresses: Vec<Spanned<Word<Linked>>>,
     /// Longest IP packet, in bytes; the interface's, if it is not said.
     pub mtu: Option<Spanned<u32>>,
     /// What leaves here gets an address of ours.

@@ -25,7 +25,8 @@ use super::error::ConfigError;
 use super::file::{
     ActionText, ByText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText, ServiceText, parse,
 };
-use super::values::{Address, Kept, Named, Ports, Socket, Transport, Word};
+use super::taps::{TapPlan, beside, tap_of};
+use super::values::{Address, Kept, Named, PortKind, Ports, Socket, Transport, Word};
 use crate::kernel::Link;
 
 /// Source ports of the health checks, which no connection through the forwarder gets.
@@ -96,6 +97,19 @@ pub struct Interfaced {
     pub has_own_addresses: bool,
 }
 
+/// A link of the kernel's, on which the card has a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linking {
+    /// The kernel's interface.
+    pub name: String,
+    /// Its number there; 0: it is still to be made.
+    pub index: u32,
+    /// By what the card is on it.
+    pub port: PortKind,
+    /// What a TAP is to be like.
+    pub tap: Option<TapPlan>,
+}
+
 /// What follows from a file on this machine.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -108,7 +122,7 @@ pub struct Plan {
     /// Which entry of a queue goes first.
     pub order: Order,
     /// The kernel's interfaces, in the order of the card's ports.
-    pub links: Vec<String>,
+    pub links: Vec<Linking>,
     /// The forwarder's interfaces, in the order of its numbers.
     pub interfaces: Vec<Interfaced>,
     /// Names of services, in their order.
@@ -129,7 +143,7 @@ struct Maker<'a> {
 }
 
 impl Plan {
-    /// From a file's text, the machine's links, and a number that nobody else knows.
+    /// From a file's text, the machine's links, and a number that nobody else knows. A TAP may be among the links, or still to be made.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -155,7 +169,7 @@ impl Plan {
         if file.interfaces.is_empty() {
             return Err(maker.error(0..0, "no interface: write [[interface]] and name = \"eth0\" for each one"));
         }
-        file.interfaces.iter().try_for_each(|interface| maker.interface(interface))?;
+        file.interfaces.iter().try_for_each(|interface| maker.interface(interface, &file))?;
         file.routes.iter().try_for_each(|route| maker.route(route))?;
         file.forwarded.iter().try_for_each(|forwarded| maker.forwarded(forwarded.get_ref()))?;
         file.services.iter().try_for_each(|service| maker.service(service))?;
@@ -193,14 +207,20 @@ impl Maker<'_> {
         Ok(())
     }
 
-    fn interface(&mut self, text: &Spanned<InterfaceText>) -> Result<(), ConfigError> {
+    fn interface(&mut self, text: &Spanned<InterfaceText>, file: &File) -> Result<(), ConfigError> {
         let (span, text) = (text.span(), text.get_ref());
         let name = text.name.get_ref();
-        let Some(link) = self.links.iter().find(|link| link.name == *name) else {
+        let tap = tap_of(self.source, text, file)?;
+        let found = self.links.iter().find(|link| link.name == *name).cloned();
+        let Some(link) = found.or_else(|| tap.as_ref().map(|tap| tap.to_be_made(name))) else {
             let known: Vec<&str> = self.links.iter().map(|link| &*link.name).filter(|name| *name != "lo").collect();
-            let message = format!("this machine has no interface `{name}`; it has {}", known.join(", "));
+            let message = format!(
+                "this machine has no interface `{name}`; it has {} (nicache makes one only with port = \"tap\")",
+                known.join(", ")
+            );
             return Err(self.error(text.name.span(), message));
         };
+        let link = &link;
         if !link.is_ethernet {
             let message = format!("`{name}` is not an Ethernet interface: the forwarder needs one with a MAC address");
             return Err(self.error(text.name.span(), message));
@@ -220,25 +240,37 @@ impl Maker<'_> {
             return Err(self.error(text.name.span(), format!("`{label}` is there twice: one [[interface]] is enough")));
         }
         let has_own_addresses = text.addresses.is_empty();
-        let addresses: Vec<(IpAddr, u8)> = if has_own_addresses && text.vlan.is_none() {
+        // Those of a TAP's kernel side are another station's.
+        let addresses: Vec<(IpAddr, u8)> = if has_own_addresses && text.vlan.is_none() && tap.is_none() {
             // Those of a link alone lead nowhere, and this machine goes on to answer for them.
             link.addresses.iter().copied().filter(|(address, _)| !is_link_local(*address)).collect()
         } else {
             text.addresses.iter().map(|address| (address.get_ref().0.0, address.get_ref().0.1)).collect()
         };
         if addresses.is_empty() {
-            let message = format!(
-                "`{label}` has no address: write addresses = [\"10.1.0.1/24\"], or give it one with `ip address add`"
-            );
+            let or = if tap.is_some() { "" } else { ", or give it one with `ip address add`" };
+            let message = format!("`{label}` has no address: write addresses = [\"10.1.0.1/24\"]{or}");
             return Err(self.error(span, message));
         }
-        let port = match self.plan.links.iter().position(|other| other == name) {
-            Some(port) => port,
+        let kind = text.port.as_ref().map_or(PortKind::default(), |port| port.get_ref().0);
+        let port = match self.plan.links.iter().position(|other| other.name == *name) {
+            Some(port) => {
+                let other = &self.plan.links[port];
+                if other.port != kind {
+                    let message = format!(
+                        "`{name}` has port = \"{}\" in another [[interface]]: write the same one for all VLANs of a link",
+                        other.port
+                    );
+                    return Err(self.error(text.port.as_ref().map_or(span, Spanned::span), message));
+                }
+                port
+            }
             None if self.plan.links.len() == PORTS_MAX => {
                 return Err(self.error(span, format!("more than {PORTS_MAX} interfaces: VLANs of one count once")));
             }
             None => {
-                self.plan.links.push(name.clone());
+                let (name, index) = (name.clone(), link.index);
+                self.plan.links.push(Linking { name, index, port: kind, tap: tap.clone() });
                 self.plan.links.len() - 1
             }
         };
@@ -249,7 +281,7 @@ impl Maker<'_> {
         self.plan.config.interfaces.push(Interface {
             port: port as u8,
             tags,
-            mac: link.mac,
+            mac: if tap.is_some() { beside(link.mac) } else { link.mac },
             addresses,
             mtu,
             masquerade,

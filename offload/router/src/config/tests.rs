@@ -88,6 +88,9 @@ fn errors_name_line_and_key() {
         ("memory = \"8M\"", "memory = \"1K\"", 3, "from 256K to 2G"),
         ("masquerade = true", "masquerade = true\nkeep = [\"tcp/8000\"]", 16, "with others"),
         ("masquerade = true", "masquerade = 7", 16, "true, false or a list"),
+        ("vlan = 7", "vlan = 7\nport = \"xdp\"", 12, "has port = \"packet\" in another"),
+        ("keep = [\"tcp/22\"]", "port = \"afxdp\"", 7, "write packet, xdp or tap"),
+        ("keep = [\"tcp/22\"]", "machine-addresses = [\"10.1.0.9/24\"]", 7, "for port = \"tap\""),
     ];
     for (old, new, line, message) in cases {
         assert!(WHOLE.contains(old), "{old}");
@@ -96,6 +99,54 @@ fn errors_name_line_and_key() {
     }
     let error = Plan::make("", &links(), 1).unwrap_err();
     assert!(error.to_string().contains("[[interface]]"), "{error}");
+}
+
+const TAP: &str = r#"
+[[interface]]
+name = "guests"
+port = "tap"
+addresses = ["10.8.0.1/24"]
+machine-addresses = ["10.8.0.2/24", "fd08::2/64"]
+
+[[interface]]
+name = "guests"
+port = "tap"
+vlan = 4
+addresses = ["10.4.0.1/24"]
+mtu = 4000
+
+[[interface]]
+name = "eth0"
+port = "xdp"
+"#;
+
+/// A TAP need not be there: what it is to be like follows from all that is on it.
+#[test]
+fn a_tap_to_be_made() {
+    let plan = Plan::make(TAP, &links(), 1).unwrap();
+    let tap =
+        TapPlan { mtu: 4000, addresses: vec![("10.8.0.2".parse().unwrap(), 24), ("fd08::2".parse().unwrap(), 64)] };
+    let made = |name: &str, index, port, tap| Linking { name: name.into(), index, port, tap };
+    assert_eq!(plan.links, [made("guests", 0, PortKind::Tap, Some(tap)), made("eth0", 2, PortKind::Xdp, None)]);
+    assert_eq!((plan.config.interfaces[0].mtu, plan.config.interfaces[1].mtu), (4000, 4000));
+    // Once it is there: beside the kernel's own address, and with none of those that the kernel has.
+    let mut with_it = links();
+    with_it.push(Link { name: "guests".into(), index: 9, mac: [6, 0, 0, 0, 0, 8], mtu: 4000, ..with_it[0].clone() });
+    let plan = Plan::make(TAP, &with_it, 1).unwrap();
+    assert_eq!((plan.links[0].index, plan.config.interfaces[0].mac), (9, [6, 0, 0, 0, 0, 9]));
+    assert_eq!(plan.config.interfaces[0].addresses, [("10.8.0.1".parse().unwrap(), 24)]);
+    for (old, new, line, message) in [
+        ("addresses = [\"10.8.0.1/24\"]", "", 2, "no address"),
+        ("\"10.8.0.2/24\"", "\"10.8.0.1/24\"", 6, "the forwarder has this address"),
+        ("mtu = 4000", "mtu = 65536", 13, "9216 at most"),
+        ("mtu = 4000", "machine-addresses = [\"10.4.0.2/24\"]", 13, "type vlan"),
+        ("mtu = 4000", "keep = [\"tcp/22\"]", 9, "its own end"),
+        ("name = \"guests\"", "name = \"guests-of-this-house\"", 3, "1 to 15 bytes"),
+    ] {
+        assert!(TAP.contains(old), "{old}");
+        let error = Plan::make(&TAP.replacen(old, new, 1), &links(), 1).unwrap_err();
+        assert!(error.line == line && error.message.contains(message), "{new}: {error}");
+    }
 }
 
 const BY_NAME: &str = r#"

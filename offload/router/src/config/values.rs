@@ -129,6 +129,38 @@ impl FromStr for Ports {
     }
 }
 
+/// By what the card is on a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortKind {
+    /// A packet socket.
+    #[default]
+    Packet,
+    /// AF_XDP sockets.
+    Xdp,
+    /// A TAP that nicache makes: this machine is at its other end.
+    Tap,
+}
+
+impl fmt::Display for PortKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Packet => "packet",
+            Self::Xdp => "xdp",
+            Self::Tap => "tap",
+        })
+    }
+}
+
+impl FromStr for PortKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Self::Packet, Self::Xdp, Self::Tap];
+        let found = all.into_iter().find(|kind| kind.to_string() == text);
+        found.ok_or_else(|| format!("`{text}` is not a kind of port: write packet, xdp or tap"))
+    }
+}
+
 /// A port of this machine that the kernel goes on to serve: `tcp/22`, `udp/60000-61000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
@@ -182,6 +214,10 @@ mod tests {
         for odd in ["10.1.0.1", "10.1.0.1/33", "x/24", "10.1.0.1/-1", ""] {
             assert!(odd.parse::<Linked>().is_err(), "{odd}");
         }
+        for kind in [PortKind::Packet, PortKind::Xdp, PortKind::Tap] {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        assert!("afxdp".parse::<PortKind>().is_err());
         for odd in ["", "9-8", "70000", "80-", "a"] {
             assert!(odd.parse::<Ports>().is_err(), "{odd}");
         }

@@ -10,7 +10,7 @@ use anyhow::Result;
 use nicache_fastpath::Programs;
 use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel};
 use nicache_watch::KernelWatcher;
-use nicache_xdp::{verify_l0_at_driver, verify_l0_at_tap, verify_steering};
+use nicache_xdp::{verify_l0_at_driver, verify_l0_at_tap, verify_sieve, verify_steering};
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
@@ -114,6 +114,7 @@ fn check() -> Result<Check> {
         });
     };
     verify(Feature::Xdp, "steering", &|_| verify_steering().map_err(|error| error.to_string()));
+    verify(Feature::Xdp, "sieve", &|_| verify_sieve().map_err(|error| error.to_string()));
     verify(Feature::L0AtTap, "l0_at_tap", &|control| verify_l0_at_tap(control).map_err(|error| error.to_string()));
     verify(Feature::L0AtDriver, "l0_at_driver", &|control| {
         verify_l0_at_driver(control).map_err(|error| error.to_string())

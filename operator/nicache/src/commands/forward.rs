@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use nicache_router::config::Plan;
-use nicache_router::kernel::Kernel;
+use nicache_router::config::{Plan, PortKind};
+use nicache_router::kernel::{Kernel, Link};
 
 use crate::cli::{ForwardArgs, ForwardCommand};
 use crate::control::{Request, Response, ask};
@@ -58,7 +58,12 @@ fn check_file(path: &Path) -> Result<ExitCode> {
         let masquerade: Vec<String> = interface.masquerade.iter().map(external).collect();
         let masquerade =
             if masquerade.is_empty() { String::new() } else { format!(", masquerades as {}", masquerade.join(", ")) };
-        println!("  interface {}: {}, mtu {}{masquerade}", named.name, addresses.join(", "), interface.mtu);
+        let port = match plan.links.get(usize::from(interface.port)).map(|link| link.port) {
+            Some(PortKind::Xdp) => ", by AF_XDP",
+            Some(PortKind::Tap) => ", on a TAP that nicache makes",
+            Some(PortKind::Packet) | None => "",
+        };
+        println!("  interface {}: {}, mtu {}{masquerade}{port}", named.name, addresses.join(", "), interface.mtu);
     }
     for (service, name) in plan.config.services.iter().zip(&plan.services) {
         let by = service.by_name.as_ref().map_or_else(String::new, |by_name| {
@@ -81,7 +86,8 @@ fn check_file(path: &Path) -> Result<ExitCode> {
         config.rules.len(),
         plan.checks.len()
     );
-    for link in links.iter().filter(|link| !link.is_up && plan.links.contains(&link.name)) {
+    let is_ours = |link: &Link| plan.links.iter().any(|ours| ours.index == link.index && ours.tap.is_none());
+    for link in links.iter().filter(|link| !link.is_up && is_ours(link)) {
         println!("  BEWARE: {} is down: `ip link set {} up`", link.name, link.name);
     }
     Ok(ExitCode::SUCCESS)

@@ -20,7 +20,7 @@ pub(crate) use l0::{KernelL0, L0_SHARDS_MAX};
 pub(crate) use ledger::{SharedLedger, ledger_bytes, orphans};
 pub(crate) use life::{Life, Sign};
 pub(crate) use link::{Verdicts, WatcherLink};
-pub(crate) use ports::{AnyPort, FirstPlace, Ports};
+pub(crate) use ports::{AnyPort, FirstPlace, Ports, tap, xdp_sockets};
 pub(crate) use rechecker::{PORTS as RECHECK_PORTS, Rechecker};
 pub(crate) use report::{card_sample, describe, meaning, merge, report};
 pub(crate) use shard::{Shard, Waker};

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use anyhow::{Context, Result};
 use nicache_port::{PacketConfig, PacketSocket, Port, Reception, TapConfig, TapQueue};
 use nicache_xdp::l0::L0;
-use nicache_xdp::{CardPort, Heartbeat, ProbeFiles, ProbeSide, ProbeSockets, Rest, XdpConfig, XdpSocket, probe};
+use nicache_xdp::{
+    CardPort, Heartbeat, ProbeFiles, ProbeSide, ProbeSockets, Rest, XdpConfig, XdpError, XdpSocket, probe,
+};
 
 use crate::setup::{PortsSetup, ProbeSetup};
 
@@ -82,7 +84,8 @@ impl Ports {
         let mut next = || files.next().context("a file of the card's ports did not come with the setup");
         match setup {
             PortsSetup::Taps => {
-                let mut taps = || (0..queues).map(|_| tap(next()?)).collect::<Result<Vec<_>>>();
+                let config = TapConfig::default();
+                let mut taps = || (0..queues).map(|_| tap(next()?, &config)).collect::<Result<Vec<_>>>();
                 let (wire, host) = (taps()?, taps()?);
                 let tap = wire.first().map(|queue| queue.interface().to_owned());
                 let boxed = |queue: TapQueue| -> AnyPort { Box::new(queue) };
@@ -126,8 +129,9 @@ fn side<'a>(of: &'a (String, ProbeSockets), ports: Vec<&'a mut dyn Port>, rest: 
     ProbeSide { interface: &of.0, ports, sockets: of.1, rest }
 }
 
-fn tap(file: OwnedFd) -> Result<TapQueue> {
-    TapQueue::from_owned_fd(file, &TapConfig::default()).context("a TAP queue from the supervisor")
+/// A TAP queue that the supervisor has made.
+pub(crate) fn tap(file: OwnedFd, config: &TapConfig) -> Result<TapQueue> {
+    TapQueue::from_owned_fd(file, config).context("a TAP queue from the supervisor")
 }
 
 /// Sockets that receive frames of services only. Others on the interface see to what it receives at all.
@@ -148,16 +152,26 @@ fn sockets(
             Ok((boxed, ProbeSockets::Packet))
         }
         CardPort::Xdp { queues } => {
-            let (mut boxed, mut kind): (Vec<AnyPort>, _) = (Vec::new(), ProbeSockets::Copied);
-            for queue in 0..queues {
-                let socket = XdpSocket::open(name, queue, map.as_fd(), &XdpConfig::default())?;
-                tracing::info!(interface = name, queue, zero_copy = socket.is_zero_copy(), "AF_XDP socket");
-                if socket.is_zero_copy() {
-                    kind = ProbeSockets::ZeroCopy;
-                }
-                boxed.push(Box::new(socket));
-            }
-            Ok((boxed, kind))
+            let (sockets, kind) = xdp_sockets(name, queues, map.as_fd())?;
+            Ok((sockets.into_iter().map(|socket| -> AnyPort { Box::new(socket) }).collect(), kind))
         }
     }
+}
+
+/// AF_XDP sockets on so many queues of an interface, in a map of a program there.
+pub(crate) fn xdp_sockets(
+    name: &str,
+    queues: u32,
+    map: BorrowedFd<'_>,
+) -> Result<(Vec<XdpSocket>, ProbeSockets), XdpError> {
+    let (mut sockets, mut kind) = (Vec::new(), ProbeSockets::Copied);
+    for queue in 0..queues {
+        let socket = XdpSocket::open(name, queue, map, &XdpConfig::default())?;
+        tracing::info!(interface = name, queue, zero_copy = socket.is_zero_copy(), "AF_XDP socket");
+        if socket.is_zero_copy() {
+            kind = ProbeSockets::ZeroCopy;
+        }
+        sockets.push(socket);
+    }
+    Ok((sockets, kind))
 }

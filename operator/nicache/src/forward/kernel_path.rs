@@ -1,6 +1,5 @@
 //! The fast path's programs at the interfaces, which the supervisor keeps while card and forwarder come and go.
 
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
@@ -9,11 +8,12 @@ use nicache_forward::fast_path::PLACES_MAX;
 use nicache_router::config::Plan;
 
 use super::place::Place;
+use super::ports::Ports;
 use crate::cli::{FastPathArg, ForwardArgs};
 
 /// The programs, or why there are none.
 pub(super) enum KernelPath {
-    /// They are at all interfaces.
+    /// They are at all links with packet sockets.
     On(Programs),
     /// Nobody wants them, or the kernel has none.
     Off(String),
@@ -21,15 +21,16 @@ pub(super) enum KernelPath {
 
 impl KernelPath {
     /// As the arguments say. A kernel that has none is not an error: the card forwards everything then.
-    pub(super) fn start(arguments: &ForwardArgs, plan: &Plan, place: &Place) -> Self {
+    pub(super) fn start(arguments: &ForwardArgs, plan: &Plan, ports: &Ports, place: &Place) -> Self {
         let default = if arguments.demo { FastPathArg::Off } else { FastPathArg::Auto };
         if arguments.fast_path.unwrap_or(default) == FastPathArg::Off {
             return Self::Off("off".to_owned());
         }
         let connections = plan.config.limits.connections.min(PLACES_MAX);
-        let mut interfaces: Vec<u32> = plan.interfaces.iter().map(|interface| interface.index).collect();
-        interfaces.sort_unstable();
-        interfaces.dedup();
+        let interfaces = ports.fast();
+        if interfaces.is_empty() {
+            return Self::Off("off: no link has packet sockets".to_owned());
+        }
         let started = place.run(move || -> Result<Programs, FastPathError> {
             let mut programs = Programs::load(connections)?;
             interfaces.into_iter().try_for_each(|interface| programs.attach(interface))?;
@@ -66,13 +67,13 @@ impl KernelPath {
         let filter = self.programs().map(|programs| programs.filter().as_fd().try_clone_to_owned());
         filter.transpose().context("no descriptor for the fast path")
     }
-}
 
-impl fmt::Display for KernelPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::On(_) => f.write_str("on"),
-            Self::Off(why) => f.write_str(why),
+    /// For viewers.
+    pub(super) fn status(&self, ports: &Ports) -> String {
+        match (self, &*ports.slow()) {
+            (Self::On(_), []) => "on".to_owned(),
+            (Self::On(_), slow) => format!("on, off at {}: AF_XDP and TAPs go before it", slow.join(", ")),
+            (Self::Off(why), _) => why.clone(),
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct ForwarderSetup {
     pub secret: u64,
     /// The maps of the fast path, if there is one.
     pub fast_path: Option<Handles>,
+    /// Links where it is, by the kernel's numbers.
+    pub fast_links: Vec<u32>,
 }
 
 /// Supervisor to forwarder.

@@ -3,8 +3,9 @@
 //! ```text
 //! mod.rs        the supervisor: interfaces, guard, health checks; starts card and forwarder, and starts them again
 //! kernel_path.rs  the fast path's programs, and why there are none
+//! ports.rs      what the card is on each link by
 //! place.rs      where the interfaces are: this namespace, or that of the demo
-//! process.rs    the forwarder process (offload/router, offload/forward); the card process is that of `serve`, at packet sockets
+//! process.rs    the forwarder process (offload/router, offload/forward); the card process is that of `serve`, at other ports
 //! messages.rs   what they tell each other
 //! control.rs    the control socket
 //! orders.rs     what is asked there, on its way to the forwarder and back
@@ -21,6 +22,7 @@ mod kernel_path;
 pub(crate) mod messages;
 mod orders;
 mod place;
+pub(crate) mod ports;
 pub(crate) mod process;
 mod sampler;
 mod show;
@@ -40,7 +42,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use nicache_admin::AdminServer;
 use nicache_bus::{Attachment, Doorbell, Window};
 use nicache_forward::modes::Mode;
-use nicache_port::{PacketConfig, PacketSocket};
 use nicache_router::config::Plan;
 use nicache_router::demo::Stage;
 use nicache_router::guard;
@@ -68,6 +69,7 @@ use kernel_path::KernelPath;
 use messages::{ForwarderSetup, FromForwarder, Question, ToForwarder};
 use orders::{Asked, Order, Orders};
 use place::Place;
+use ports::Ports;
 use sampler::Sampler;
 use show::Show;
 use status::About;
@@ -116,6 +118,7 @@ struct Forwarding<'a> {
     forwarder: Child,
     guard: Nft,
     kernel_path: KernelPath,
+    ports: Ports,
     plan: Plan,
     /// Whose card and forwarder these are.
     program: PathBuf,
@@ -143,13 +146,12 @@ impl<'a> Forwarding<'a> {
         let (place, config) = find_place(arguments, &instance)?;
         drop::<Lock>(setting_up);
         let secret = secret()?;
-        let (kernel, links) = place.run(|| -> std::io::Result<(Kernel, Vec<Link>)> {
-            let mut kernel = Kernel::open()?;
-            let links = kernel.links()?;
-            Ok((kernel, links))
-        })?;
         let named = arguments.config.as_ref().map_or_else(|| "the demo".to_owned(), |path| path.display().to_string());
-        let mut plan = Plan::make(&config, &links, secret).map_err(|error| anyhow!("{named}, {error}"))?;
+        let make = |links: &[Link]| Plan::make(&config, links, secret).map_err(|error| anyhow!("{named}, {error}"));
+        // Nothing is made for a file that is not right.
+        let taps = Ports::make_taps(&make(&tables(&place)?.1)?, &place)?;
+        let (kernel, links) = tables(&place)?;
+        let mut plan = make(&links)?;
         if let Some(memory) = arguments.memory {
             let fits = (256 << 10..=2 << 30).contains(&memory.0);
             plan.memory = u32::try_from(memory.0).ok().filter(|_| fits).context("--memory is from 256K to 2G")?;
@@ -159,15 +161,16 @@ impl<'a> Forwarding<'a> {
         // Nothing is forwarded before the kernel keeps out of it.
         let (rules, table) = (guard::rules(&instance.name, &plan), guard::table_name(&instance.name));
         let guard = place.run(move || Nft::own(&rules, &format!("netdev {table}")))?;
-        let kernel_path = KernelPath::start(arguments, &plan, &place);
-        let fast_path = kernel_path.handles();
-        let setup = ForwarderSetup { log_format: arguments.log_format, config, links, secret, fast_path };
+        let mut ports = Ports::start(&plan, taps, &place)?;
+        let kernel_path = KernelPath::start(arguments, &plan, &ports, &place);
+        let (fast_path, fast_links) = (kernel_path.handles(), ports.fast());
+        let setup = ForwarderSetup { log_format: arguments.log_format, config, links, secret, fast_path, fast_links };
         let control = ControlServer::bind(&instance.socket_path())?;
         let program = PathBuf::from(OWN_PROGRAM);
         let forwarder = start_forwarder(&program, &setup, &kernel, &keep, &kernel_path)?;
         let window = window(plan.memory)?;
         let attachment = Attachment::create()?;
-        let card = start_card(&program, arguments, &plan, &place, &kernel_path, (&window, &attachment))?;
+        let card = start_card(&program, arguments, &plan, &place, (&kernel_path, &mut ports), (&window, &attachment))?;
         attach(&forwarder, &window, &attachment, mode)?;
         let health = (!plan.checks.is_empty()).then(|| Health::start(&plan, &place)).transpose()?;
         let (orders, started) = (Arc::new(Orders::new()?), Instant::now());
@@ -187,6 +190,7 @@ impl<'a> Forwarding<'a> {
             forwarder,
             guard,
             kernel_path,
+            ports,
             plan,
             program,
             setup,
@@ -214,7 +218,8 @@ impl<'a> Forwarding<'a> {
             card_pid: self.card.pid(),
             restarts: self.restarts_all,
             cache_bytes: self.plan.memory.into(),
-            fast_path: self.kernel_path.to_string(),
+            fast_path: self.kernel_path.status(&self.ports),
+            ports: self.ports.status(),
             admin: self.admin.as_ref().map(AdminServer::address),
         }
     }
@@ -436,7 +441,7 @@ impl<'a> Forwarding<'a> {
             self.arguments,
             &self.plan,
             &self.place,
-            &self.kernel_path,
+            (&self.kernel_path, &mut self.ports),
             (&window, &attachment),
         )?;
         // One that ends meanwhile is started again with another attachment.
@@ -503,6 +508,16 @@ fn find_place(arguments: &ForwardArgs, instance: &Instance) -> Result<(Place, St
     Ok((Place::Demo(Box::new(stage)), config))
 }
 
+/// The kernel's tables, and the links that there are.
+fn tables(place: &Place) -> Result<(Kernel, Vec<Link>)> {
+    let opened = place.run(|| -> std::io::Result<(Kernel, Vec<Link>)> {
+        let mut kernel = Kernel::open()?;
+        let links = kernel.links()?;
+        Ok((kernel, links))
+    });
+    opened.context("cannot ask the kernel for its interfaces")
+}
+
 fn secret() -> Result<u64> {
     let mut bytes = [0; 8];
     let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -539,30 +554,37 @@ fn start_card(
     arguments: &ForwardArgs,
     plan: &Plan,
     place: &Place,
-    kernel_path: &KernelPath,
+    (kernel_path, ports): (&KernelPath, &mut Ports),
     (window, attachment): (&Window, &Attachment),
 ) -> Result<Child> {
-    let (links, filter) = (plan.links.clone(), kernel_path.filter()?);
-    let sockets = place.run(move || {
-        let filter = filter.as_ref().map(AsFd::as_fd);
-        let config = PacketConfig { filter, ..PacketConfig::default() };
-        let open = |name: &String| PacketSocket::open(name, 1, &config).map(|mut all| all.remove(0));
-        links.iter().map(open).collect::<Result<Vec<PacketSocket>, _>>()
-    })?;
-    let mut child = Child::start_program(program, Role::Firmware)?;
-    let setup = FirmwareSetup {
-        log_format: arguments.log_format,
-        card: 0,
-        cache_bytes: plan.memory,
-        packet_ports: sockets.len() as u8,
-        bus: None,
-    };
-    let attached = [window.file()].into_iter().chain(attachment.files());
-    let files: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).chain(attached).collect();
-    send_message(&child.channel, &setup, &files)?;
-    match first_word(&mut child, START)?.0 {
-        FromFirmware::Ready => Ok(child),
-        FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
+    loop {
+        let (setups, files) = ports.open(place, kernel_path.filter()?)?;
+        let mut child = Child::start_program(program, Role::Firmware)?;
+        let setup = FirmwareSetup {
+            log_format: arguments.log_format,
+            card: 0,
+            cache_bytes: plan.memory,
+            ports: setups,
+            bus: None,
+        };
+        let attached = [window.file()].into_iter().chain(attachment.files());
+        let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).chain(attached).collect();
+        send_message(&child.channel, &setup, &files)?;
+        match first_word(&mut child, START)?.0 {
+            FromFirmware::Ready => {
+                ports.handle_ready();
+                return Ok(child);
+            }
+            FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
+            FromFirmware::Unfit { port, reason } => {
+                // Its queues are free once it has ended.
+                child.wait(START)?;
+                if !ports.step_down(port, reason.clone()) {
+                    let link = plan.links.get(port).map_or("a link", |link| &link.name);
+                    bail!("the card cannot use its port on {link}: {reason}");
+                }
+            }
+        }
     }
 }
 

@@ -34,7 +34,10 @@ pub(crate) fn execute() -> Result<ExitCode> {
     };
     let plan = Plan::make(&setup.config, &setup.links, setup.secret).context("the configuration")?;
     let keep = Keep::map(keep).context("the memory for connections")?;
-    let interfaces: Vec<(u32, Option<u16>)> = plan.interfaces.iter().map(|named| (named.index, named.vlan)).collect();
+    let fast = |index: &u32| setup.fast_links.contains(index);
+    let interfaces =
+        plan.interfaces.iter().map(|named| Some(named.index).filter(fast).map(|index| (index, named.vlan)));
+    let interfaces: Vec<Option<(u32, Option<u16>)>> = interfaces.collect();
     let mut router = Router::new(plan, Kernel::from_files([asked, news]), Some(keep), monotonic())?;
     if let (Some(handles), Some(take)) = (&setup.fast_path, files.next()) {
         let opened = Maps::open(handles, take, interfaces).map_err(anyhow::Error::from);

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use nicache_router::report::Report;
 use serde::{Deserialize, Serialize};
 
+use super::ports::PortStatus;
+
 /// What only the supervisor knows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct About {
@@ -26,6 +28,9 @@ pub struct About {
     /// Whether packets of established connections are forwarded in the kernel: `on`, or why not.
     #[serde(default)]
     pub fast_path: String,
+    /// What the card is on each link by.
+    #[serde(default)]
+    pub ports: Vec<PortStatus>,
     /// Where the admin port is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin: Option<SocketAddr>,
@@ -43,7 +48,7 @@ pub struct ForwardStatus {
 
 impl fmt::Display for ForwardStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let About { name, pid, uptime_s, forwarder_pid, card_pid, restarts, cache_bytes, fast_path, admin } =
+        let About { name, pid, uptime_s, forwarder_pid, card_pid, restarts, cache_bytes, fast_path, ports, admin } =
             &self.about;
         writeln!(f, "name         {name} forwards for {uptime_s} s (process {pid}, restarts {restarts})")?;
         writeln!(
@@ -51,7 +56,11 @@ impl fmt::Display for ForwardStatus {
             "processes    forwarder {forwarder_pid}, card {card_pid} with {} KB for payload",
             cache_bytes / 1024
         )?;
-        if !self.report.has_fast_path {
+        if ports.iter().any(|port| port.port != "packet" || port.instead.is_some()) {
+            let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+            writeln!(f, "ports        {}", ports.join(", "))?;
+        }
+        if fast_path != "on" {
             writeln!(f, "fast path    {fast_path}")?;
         }
         if let Some(admin) = admin {

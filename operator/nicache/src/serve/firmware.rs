@@ -8,11 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nicache_bus::{Attachment, BusModel, Meter, Peer, Window};
 use nicache_firmware::{Broken, Firmware, Progress};
-use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, PacketSocket, Port, TapConfig, TapQueue, wait};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, wait};
 
 use super::channel::Inbox;
 use super::messages::{FirmwareSetup, FromFirmware, ToFirmware};
-use crate::engine::monotonic;
+use super::ports::{Unfit, open};
+use crate::engine::{AnyPort, monotonic};
 use crate::logs;
 use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
 
@@ -25,26 +26,15 @@ pub(crate) fn execute() -> Result<ExitCode> {
     logs::start(setup.log_format);
     go_first(CARD_NICENESS);
     let mut files = files.into_iter();
-    let inbox = Inbox::new(socket);
-    if setup.packet_ports > 0 {
-        let sockets = files.by_ref().take(setup.packet_ports.into()).map(PacketSocket::from_owned_fd);
-        let sockets = sockets.collect::<Result<Vec<_>, _>>().context("a packet socket from the supervisor")?;
-        return at_ports(sockets, &setup, files, inbox);
-    }
-    let tap = files.next().context("no TAP queue came with the setup")?;
-    // Frames from the wire are no longer than the host's buffers.
-    let config = TapConfig { tso: false, uso: false, ..TapConfig::default() };
-    let port = TapQueue::from_owned_fd(tap, &config).context("a TAP queue from the supervisor")?;
-    at_ports(vec![port], &setup, files, inbox)
-}
-
-/// The same behind these ports.
-fn at_ports<P: Port>(
-    mut ports: Vec<P>,
-    setup: &FirmwareSetup,
-    mut files: impl Iterator<Item = OwnedFd>,
-    mut inbox: Inbox,
-) -> Result<ExitCode> {
+    let mut inbox = Inbox::new(socket);
+    let mut ports = match open(&setup.ports, &mut files) {
+        Ok(ports) => ports,
+        Err(Unfit { port, error }) => {
+            let reason = format!("{error:#}");
+            send_message(inbox.socket(), &FromFirmware::Unfit { port, reason }, &[])?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
     let meter = match &setup.bus {
         None => None,
         Some(model) => {
@@ -85,7 +75,7 @@ fn attachment(files: Vec<OwnedFd>) -> Result<(Arc<Window>, Attachment)> {
 }
 
 /// Until there is another attachment, or the supervisor is gone.
-fn work<P: Port>(firmware: &mut Firmware<P>, inbox: &mut Inbox) -> Result<Option<Vec<OwnedFd>>, Broken> {
+fn work(firmware: &mut Firmware<AnyPort>, inbox: &mut Inbox) -> Result<Option<Vec<OwnedFd>>, Broken> {
     let mut idle = Idle::new(IdlePolicy::default());
     let mut pressure = CpuPressure::of_machine();
     let mut turns = 0u32;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::{CoherenceKind, LogFormat, PolicyKind, RouteKind, SegmentationKind};
 
-/// Setup of a card. Attached: the TAP queue, or `packet_ports` packet sockets; with `bus`, the bus's clock; then what [`ToFirmware::Attach`] has.
+/// Setup of a card. Attached: the files of its ports in order; with `bus`, the bus's clock; then what [`ToFirmware::Attach`] has.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct FirmwareSetup {
     /// Form of log lines.
@@ -23,11 +23,33 @@ pub(crate) struct FirmwareSetup {
     pub card: u16,
     /// Bytes of its cache.
     pub cache_bytes: u32,
-    /// Packet sockets that are its ports; 0: it has one, which is a TAP queue.
-    #[serde(default)]
-    pub packet_ports: u8,
+    /// Its ports.
+    pub ports: Vec<PortSetup>,
     /// The modelled bus, as its option is spelled.
     pub bus: Option<String>,
+}
+
+/// A port of a card.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PortSetup {
+    /// Attached: a TAP queue.
+    Tap {
+        /// The kernel may hand over frames that are longer than the link takes, for the host to cut.
+        super_frames: bool,
+    },
+    /// Attached: a packet socket.
+    Packet,
+    /// AF_XDP sockets on all queues. Attached: the map of sockets, a packet socket for what goes to the kernel, and with `probe` the program at the
+    /// interface ([`nicache_xdp::Sieve`]).
+    Xdp {
+        /// The interface, in the card's network namespace.
+        interface: String,
+        /// Its queues, from 0 on.
+        queues: u32,
+        /// Probe frames are sent first.
+        probe: bool,
+    },
 }
 
 /// Supervisor to card.
@@ -44,6 +66,13 @@ pub(crate) enum ToFirmware {
 pub(crate) enum FromFirmware {
     /// The attachment is in use.
     Ready,
+    /// A port cannot be used as it is, and the card ends.
+    Unfit {
+        /// Its number.
+        port: usize,
+        /// Why.
+        reason: String,
+    },
     /// The host is broken; another attachment is needed.
     Broken,
 }

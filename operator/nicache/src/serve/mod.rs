@@ -3,6 +3,7 @@
 //! ```text
 //! mod.rs        the supervisor: interfaces, witness, host memory; starts card and host, and starts them again
 //! firmware.rs   the card process (offload/firmware)
+//! ports.rs      its ports
 //! host.rs       the host process (offload/host)
 //! messages.rs   what they tell each other
 //! channel.rs    a child's end of the socket
@@ -18,6 +19,7 @@ pub(crate) mod channel;
 pub(crate) mod firmware;
 pub(crate) mod host;
 pub(crate) mod messages;
+mod ports;
 pub(crate) mod report;
 mod sampler;
 mod shared;
@@ -53,7 +55,7 @@ use crate::supervisor::requirements::check_privilege;
 use crate::supervisor::signals::Signals;
 use crate::supervisor::{notify, tap};
 use messages::{
-    CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, ToFirmware, ToHost,
+    CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, PortSetup, ToFirmware, ToHost,
     WatchedFileSystems,
 };
 use report::ServeStatus;
@@ -262,7 +264,8 @@ impl<'a> Serving<'a> {
             log_format: self.options.log_format,
             card: number as u16,
             cache_bytes: self.host_setup.cache_bytes,
-            packet_ports: 0,
+            // Frames from the wire are no longer than the host's buffers.
+            ports: vec![PortSetup::Tap { super_frames: false }],
             bus: self.options.bus.map(|model| model.to_string()),
         };
         let clock = self.meter.as_ref().map(Meter::file);
@@ -272,6 +275,7 @@ impl<'a> Serving<'a> {
         match first_word(&mut child, START)?.0 {
             FromFirmware::Ready => Ok(child),
             FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
+            FromFirmware::Unfit { reason, .. } => bail!("the card cannot use its port: {reason}"),
         }
     }
 
@@ -302,7 +306,7 @@ impl<'a> Serving<'a> {
                 } else if self.has_message(self.cards[number].child.channel.as_fd())? {
                     match receive_message::<FromFirmware>(&self.cards[number].child.channel)? {
                         Some((FromFirmware::Broken, _)) => self.reattach(number)?,
-                        Some((FromFirmware::Ready, _)) | None => {}
+                        Some((FromFirmware::Ready | FromFirmware::Unfit { .. }, _)) | None => {}
                     }
                 }
             }

@@ -88,7 +88,8 @@ fn bring_up(netlink: &mut Netlink, name: &str, address: IpAddr) -> Result<u32> {
     Ok(index)
 }
 
-fn open(name: &str, queues: u16) -> Result<Vec<TapQueue>> {
+/// Creates a TAP interface in the calling thread's network namespace.
+pub(crate) fn open(name: &str, queues: u16) -> Result<Vec<TapQueue>> {
     Tap::open(name, usize::from(queues)).map_err(|error| match error {
         TapError::NoDevice => anyhow!(
             "this machine has no TUN/TAP device (/dev/net/tun): load the driver with `modprobe tun`, or give a container \

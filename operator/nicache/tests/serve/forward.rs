@@ -46,6 +46,10 @@ impl Forwarding {
         self.ready["status"]["name"].as_str().unwrap().to_owned()
     }
 
+    pub(crate) fn pid(&self) -> u64 {
+        self.process.id().into()
+    }
+
     pub(crate) fn status(&self) -> Value {
         // One that is just started again does not answer yet.
         let ask = || {

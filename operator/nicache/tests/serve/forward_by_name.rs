@@ -15,7 +15,13 @@ const FILE_BYTES: usize = 3 << 20;
 const NAMES: [&str; 2] = ["shop.example", "other.example"];
 
 /// A process that ends with the test.
-struct Running(Child);
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn new(process: Child) -> Self {
+        Self(process)
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -24,7 +30,7 @@ impl Drop for Running {
     }
 }
 
-fn run(namespace: &Namespace, program: &str, arguments: &[&str]) -> Output {
+pub(crate) fn run(namespace: &Namespace, program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
     namespace.run(move || command.output().expect("it runs"))

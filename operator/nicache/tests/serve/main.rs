@@ -8,6 +8,7 @@ mod crashes;
 mod files;
 mod forward;
 mod forward_by_name;
+mod forward_ports;
 #[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 mod http;

@@ -1,0 +1,74 @@
+//! The ports of a card, in the order of their numbers, as its supervisor says.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use nicache_port::{PacketSocket, Port, TapConfig};
+use nicache_xdp::{LinkPort, ProbeSide, ProbeSockets, Rest, XdpError, XdpSocket, probe_link};
+
+use super::messages::PortSetup;
+use crate::engine::{AnyPort, tap, xdp_sockets};
+
+/// The kernel frees the queues of a card that was killed only after it has told that it has ended: for so long, one that is taken is tried again.
+const TAKEN: Duration = Duration::from_secs(10);
+/// Between two tries.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// A port that cannot be used as it is.
+pub(super) struct Unfit {
+    /// Its number.
+    pub port: usize,
+    /// Why.
+    pub error: anyhow::Error,
+}
+
+/// Opens them, with their files.
+pub(super) fn open(setups: &[PortSetup], files: &mut impl Iterator<Item = OwnedFd>) -> Result<Vec<AnyPort>, Unfit> {
+    let numbered = setups.iter().enumerate();
+    numbered.map(|(port, setup)| open_one(setup, files).map_err(|error| Unfit { port, error })).collect()
+}
+
+fn open_one(setup: &PortSetup, files: &mut impl Iterator<Item = OwnedFd>) -> Result<AnyPort> {
+    let mut next = || files.next().context("a file of the card's ports did not come with the setup");
+    let packet = |file| PacketSocket::from_owned_fd(file).context("a packet socket from the supervisor");
+    Ok(match setup {
+        PortSetup::Tap { super_frames } => {
+            let config = TapConfig { tso: *super_frames, uso: *super_frames, ..TapConfig::default() };
+            Box::new(tap(next()?, &config)?)
+        }
+        PortSetup::Packet => Box::new(packet(next()?)?),
+        PortSetup::Xdp { interface, queues, probe } => {
+            let (map, passed) = (next()?, packet(next()?)?);
+            let program = probe.then(next).transpose()?;
+            let (mut sockets, kind) = sockets(interface, *queues, map.as_fd())?;
+            if let Some(program) = program {
+                send_probe(interface, program.as_fd(), &mut sockets, kind)?;
+            }
+            Box::new(LinkPort::new(sockets, passed)?)
+        }
+    })
+}
+
+fn sockets(interface: &str, queues: u32, map: BorrowedFd<'_>) -> Result<(Vec<XdpSocket>, ProbeSockets)> {
+    let began = Instant::now();
+    loop {
+        match xdp_sockets(interface, queues, map) {
+            Err(XdpError::Busy { .. }) if began.elapsed() < TAKEN => std::thread::sleep(AGAIN),
+            // These errors tell their causes themselves.
+            result => return result.map_err(|error| anyhow!("{error}")),
+        }
+    }
+}
+
+fn send_probe(interface: &str, program: BorrowedFd<'_>, sockets: &mut [XdpSocket], kind: ProbeSockets) -> Result<()> {
+    let ports = sockets.iter_mut().map(|socket| socket as &mut dyn Port).collect();
+    let mut side = ProbeSide { interface, ports, sockets: kind, rest: Rest::Pass };
+    let mut key = [0; 8];
+    rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
+    let probed = probe_link(program, &mut side, u64::from_ne_bytes(key) | 1);
+    for untried in probed.map_err(|error| anyhow!("{error}"))? {
+        tracing::info!("not all probe frames could be sent: {untried}");
+    }
+    Ok(())
+}
