@@ -382,7 +382,8 @@ mod tests {
             why_few_hits: Some("it rains".into()),
         };
         let edit = EditReport { name: "e", path: "/x".into(), marker: "version=1.".into(), visible: true };
-        let report = Report { application: "flask", url: "http://10.0.0.2/".into(), pages: vec![page], edit };
+        let report =
+            Report { application: "flask", url: "http://10.0.0.2/".into(), pages: vec![page], edit: Some(edit) };
         let text = report.render();
         assert!(text.contains("800 µs") && text.contains("50 %") && text.contains("version=1."), "{text}");
         assert!(text.contains("few hits, because it rains"), "{text}");
