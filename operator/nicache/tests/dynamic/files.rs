@@ -469,7 +469,7 @@ fn while_the_old_text_is_compiled(stage: &Stage, number: u32, long: &str) -> Try
         let compiling = scope.spawn(ask);
         std::thread::sleep(Duration::from_millis(150));
         stage.replace(&include, "<?php return 'new';");
-        let shown = stage.direct(&path);
+        let shown = stage.direct(path);
         let is_over = compiling.is_finished();
         let (first_shown, took) = compiling.join().unwrap();
         (shown != "new" || is_over || first_shown != "old", took)
