@@ -42,7 +42,7 @@ pub enum Meeting {
     Off(CardBypass),
     /// It is answered from card memory.
     Hit,
-    /// There is a reply that the server has not given to a client of its class yet, in these traits. For [`Trait::Proxy`] it is not known: the address
+    /// There is a reply that the server has not given to a client of its class yet, in these traits. For [`Trait::Proxy`](nicache_http::Trait::Proxy) it is not known: the address
     /// that the proxy connects from is a part of the class.
     OtherClass(Traits),
     /// There is a reply that may have changed: the watcher is asked.

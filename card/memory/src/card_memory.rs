@@ -297,7 +297,7 @@ impl CardMemory {
     }
 
     /// The ones'-complement sum of `range` as if it began at an even offset: big-endian words, 0..=0xFFFE, not
-    /// complemented, both zeros as 0 (see [`checksum`](crate::checksum)). O(1) whatever the length.
+    /// complemented, both zeros as 0 (see [`checksum()`](crate::checksum)). O(1) whatever the length.
     ///
     /// To place the range behind an odd number of bytes, swap the bytes of the result.
     #[inline]

@@ -17,7 +17,7 @@ use crate::virtio_net::encode_header;
 /// Makes a wire that holds `frames` frames in each direction. The first port sends under the capabilities `first`, the second under
 /// `second`.
 ///
-/// Costs 2 · `frames` · [`FRAME_BYTES_MAX`] bytes of address space, of which memory is used as far as frames have been long.
+/// Costs 2 · `frames` · [`FRAME_BYTES_MAX`](crate::FRAME_BYTES_MAX) bytes of address space, of which memory is used as far as frames have been long.
 pub fn memory_wire(frames: usize, first: Capabilities, second: Capabilities) -> (MemoryPort, MemoryPort) {
     let there = Arc::new(Mutex::new(Queue::new(frames)));
     let back = Arc::new(Mutex::new(Queue::new(frames)));

@@ -63,7 +63,7 @@ pub enum Decision {
         /// Bytes of the longest IP packet that the link takes.
         mtu: u32,
     },
-    /// It is sent to each target of a group, see [`Forwarder::fan_out`].
+    /// It is sent to each target of a group, see [`Forwarder::fan_out`](crate::Forwarder::fan_out).
     FanOut {
         /// The group.
         group: usize,
@@ -77,7 +77,7 @@ pub enum Decision {
     },
     /// The next hop's MAC address is asked for. The frame may come again a little later; to drop it is right, too.
     Wait,
-    /// All of its bytes are wanted: it is to come again by [`Forwarder::handle_whole`], in the order of such frames.
+    /// All of its bytes are wanted: it is to come again by [`Forwarder::handle_whole`](crate::Forwarder::handle_whole), in the order of such frames.
     Look,
     /// It was for us, and nothing is sent for it now.
     Taken,

@@ -5,7 +5,7 @@
 //! A page may be kept only until something that it was made of changes. For a database that is known from the
 //! statements: of the program that makes the page (what it reads) and of every client of the server (what is written
 //! and when it is committed). This crate turns the received bytes of one connection, at the server's own socket, into
-//! [`Event`]s ([`Session`]); a statement's tables and rows come from its text ([`parse`]), views, triggers, foreign
+//! [`Event`]s ([`Session`]); a statement's tables and rows come from its text ([`parse()`]), views, triggers, foreign
 //! keys and the like from the [`Catalogue`] ([`expand`]); [`conflicts`] says whether a write may change what was read.
 //!
 //! It answers one question: *may this change that?*, and says yes unless it is certain that not. Nothing here does I/O,

@@ -56,7 +56,7 @@ pub struct Execution {
 
 /// Turns texts into statements; an implementation may keep the results.
 pub trait Parse {
-    /// The statements of a text, as [`crate::parse`] gives them.
+    /// The statements of a text, as [`crate::parse()`] gives them.
     fn parse(&mut self, dialect: Dialect, text: &[u8]) -> Arc<[Statement]>;
 }
 

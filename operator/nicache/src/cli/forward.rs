@@ -136,6 +136,7 @@ pub(crate) struct ForwardCheckArgs {
 /// Arguments of `forward why`.
 #[derive(Debug, Args)]
 pub(crate) struct ForwardWhyArgs {
+    #[allow(rustdoc::broken_intra_doc_links, reason = "shown as help, where brackets belong to an address")]
     /// An address, or one with a port: 10.0.0.7, 10.0.0.7:4711, [2001:db8::1]:443
     #[arg(value_name = "ADDR[:PORT]", value_parser = clap::builder::ValueParser::new(address))]
     pub address: SocketAddr,

@@ -31,6 +31,7 @@ After a crash, start it again: what COMMIT has acknowledged is there, and client
 /// Settings of `nicache nfs`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct NfsOptions {
+    #[allow(rustdoc::broken_intra_doc_links, reason = "shown as help, where brackets say what may be left out")]
     /// The logical unit: iscsi://HOST[:PORT][,HOST[:PORT]...]/IQN/LUN. With several portals, another one is tried when one is away
     #[arg(value_name = "UNIT", required_unless_present_any = ["demo", "discover"])]
     pub unit: Option<TargetUrl>,
@@ -56,6 +57,7 @@ pub(crate) struct NfsOptions {
     #[arg(long, value_name = "DIR", default_value = "/var/tmp", requires = "demo")]
     pub demo_folder: PathBuf,
 
+    #[allow(rustdoc::broken_intra_doc_links, reason = "shown as help, where brackets say what may be left out")]
     /// List the targets that these portals know, and end: HOST[:PORT][,HOST[:PORT]...]
     #[arg(long, value_name = "PORTALS", conflicts_with_all = ["unit", "mkfs"])]
     pub discover: Option<String>,

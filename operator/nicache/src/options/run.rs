@@ -70,6 +70,7 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub http_port: Vec<u16>,
 
+    #[allow(rustdoc::broken_intra_doc_links, reason = "shown as help, where brackets belong to an address")]
     /// Offer the server's port at an address of this machine: 0.0.0.0 for all of IPv4, [::] for all of IPv6. SERVERPORT is the first
     /// --http-port unless given. Switches forwarding on while nicache runs, unless the address is a loopback one. Repeatable
     #[arg(long, value_name = "ADDR:PORT[:SERVERPORT]")]
