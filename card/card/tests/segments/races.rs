@@ -66,6 +66,8 @@ struct Race {
     ends: HashMap<u16, End>,
     port: u16,
     at_server: Vec<AtServer>,
+    /// Where the last request of each connection ends: what is sent again is not another one.
+    taken: HashMap<u16, Seq>,
     replies: u32,
 }
 
@@ -73,8 +75,8 @@ impl Race {
     fn new(class: Class, differs: bool) -> Self {
         let script = Script::with_changes(class, AgeBounds::default());
         *script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
-        let (visitors, ends) = (std::array::from_fn(|_| None), HashMap::new());
-        Self { script, differs, version: 0, visitors, ends, port: 20_000, at_server: Vec::new(), replies: 0 }
+        let (visitors, ends, taken) = (std::array::from_fn(|_| None), HashMap::new(), HashMap::new());
+        Self { script, differs, version: 0, visitors, ends, port: 20_000, at_server: Vec::new(), taken, replies: 0 }
     }
 
     fn with<T>(&mut self, port: u16, job: impl FnOnce(&mut Script) -> T) -> T {
@@ -127,9 +129,10 @@ impl Race {
                     continue;
                 }
                 if segment.head.flags.syn() {
+                    self.taken.remove(&port);
                     let ack = segment.head.seq + 1;
                     self.with(port, |script| script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), ack, b""));
-                } else if !segment.payload.is_empty() {
+                } else if !segment.payload.is_empty() && self.taken.insert(port, segment.end()) != Some(segment.end()) {
                     let head = String::from_utf8_lossy(&segment.payload).into_owned();
                     let class = CLASSES.iter().position(|class| head.contains(class)).unwrap_or(CLASSES.len());
                     self.at_server.push(AtServer { port, ack: segment.end(), class, version: None });
