@@ -29,7 +29,7 @@ impl LinkPort {
     /// From the sockets of all queues, in their order, and the packet socket of the same link.
     ///
     /// # Errors
-    /// There is no socket, or what the system says.
+    /// [`io::ErrorKind::InvalidInput`] without a socket; else what the system says.
     pub fn new(sockets: Vec<XdpSocket>, passed: PacketSocket) -> io::Result<Self> {
         if sockets.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link has one queue at least"));

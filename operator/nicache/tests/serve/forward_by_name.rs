@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -17,12 +18,6 @@ const NAMES: [&str; 2] = ["shop.example", "other.example"];
 /// A process that ends with the test.
 pub(crate) struct Running(Child);
 
-impl Running {
-    pub(crate) fn new(process: Child) -> Self {
-        Self(process)
-    }
-}
-
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -37,7 +32,7 @@ pub(crate) fn run(namespace: &Namespace, program: &str, arguments: &[&str]) -> O
 }
 
 /// nginx for TLS and plain HTTP behind the PROXY protocol, with a certificate of its own, which says who it is and who asks.
-fn nginx(namespace: &Namespace, folder: &std::path::Path, number: usize, address: &str) -> Running {
+fn nginx(namespace: &Namespace, folder: &Path, number: usize, address: &str) -> Running {
     let name = NAMES[number];
     let at = folder.join(name);
     std::fs::create_dir(&at).unwrap();
@@ -53,13 +48,22 @@ fn nginx(namespace: &Namespace, folder: &std::path::Path, number: usize, address
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let at = at.to_str().unwrap();
+    let server = format!(
+        "server {{ listen {address}:443 ssl proxy_protocol; listen {address}:80 proxy_protocol; listen {address}:81;\n\
+         ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem; root {folder};\n\
+         location = /who {{ return 200 '{name} $proxy_protocol_addr'; }} }}",
+        folder = folder.display()
+    );
+    run_nginx(namespace, Path::new(at), &server)
+}
+
+/// nginx with these server blocks, and all that it writes in a folder.
+pub(crate) fn run_nginx(namespace: &Namespace, folder: &Path, servers: &str) -> Running {
+    let at = folder.display();
     let text = format!(
         "daemon off; master_process off; error_log {at}/error.log; pid {at}/pid; events {{}}\n\
-         http {{ access_log off; client_body_temp_path {at}/body; client_max_body_size 100m; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; scgi_temp_path {at}/s;\n\
-         server {{ listen {address}:443 ssl proxy_protocol; listen {address}:80 proxy_protocol; listen {address}:81;\n\
-         ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem; root {folder};\n\
-         location = /who {{ return 200 '{name} $proxy_protocol_addr'; }} }} }}",
-        folder = folder.display()
+         http {{ access_log off; client_body_temp_path {at}/body; client_max_body_size 100m; proxy_temp_path {at}/p; \
+         fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; scgi_temp_path {at}/s;\n{servers} }}"
     );
     let path = format!("{at}/nginx.conf");
     std::fs::write(&path, text).unwrap();

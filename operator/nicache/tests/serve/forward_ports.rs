@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::common::{SOON, assert_all_gone, family, ip, kill, output, private_network, within};
 use crate::forward::{Forwarding, LIMIT};
-use crate::forward_by_name::{Running, run};
+use crate::forward_by_name::{Running, run, run_nginx};
 
 const FILE_BYTES: usize = 6 << 20;
 /// Where clients reach both back ends, by their own link.
@@ -37,19 +37,7 @@ fn nginx(namespace: &Namespace, folder: &Path) -> Running {
             "server {{ listen {address}:80; root {at}; location = /who {{ return 200 '{address} $remote_addr'; }} }}"
         );
     }
-    let text = format!(
-        "daemon off; master_process off; error_log {at}/error.log; pid {at}/pid; events {{}}\n\
-         http {{ access_log off; client_body_temp_path {at}/body; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f; \
-         uwsgi_temp_path {at}/u; scgi_temp_path {at}/s;\n{servers} }}"
-    );
-    let path = format!("{at}/nginx.conf");
-    std::fs::write(&path, text).unwrap();
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "KILL", "nginx", "-c", &path, "-e", &format!("{at}/early.log")])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    Running::new(namespace.run(move || command.spawn().expect("nginx")))
+    run_nginx(namespace, folder, &servers)
 }
 
 /// Client, servers, and a folder with a file. The forwarder's interfaces are in the namespace of the test.
