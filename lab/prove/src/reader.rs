@@ -14,10 +14,10 @@ use rustix::time::Timespec;
 use crate::check::{Breach, Checker, Finding, Reply, Route, Rules};
 use crate::clock::{now_ns, unix_offset_ns};
 use crate::connection::{Asked, Connection, Received};
-use crate::excerpt::excerpt;
+use crate::excerpt::{beginning, excerpt, whole};
 use crate::page::Chooser;
 use crate::report::{DESCRIBED_MAX, EditTimes, Tally, Violation};
-use crate::response::AtClose;
+use crate::response::{AtClose, Response};
 
 /// How often deadlines and the phase are looked at.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -285,7 +285,7 @@ impl<'a> Reader<'a> {
             Some(connection) => match connection.asked.front().copied() {
                 None => self.ask(index),
                 Some(asked) if now > asked.sent_ns + timeout_ns => {
-                    let text = excerpt(connection.reader.unread(), None);
+                    let text = beginning(connection.reader.unread());
                     self.judge.condemn(&slot.place, asked, now, Breach::Silent, || format!("there is: {text}"));
                     if asked.last {
                         slot.looked_at += 1;
@@ -457,12 +457,12 @@ impl Judge<'_> {
                 Ok(Some(response)) => {
                     let Some(asked) = connection.asked.pop_front() else {
                         let nobody = Asked { page: 0, sent_ns: ended_ns, last: false };
-                        let text = || format!("a reply that nobody asked for: {}", excerpt(response.body, None));
+                        let text = || format!("a reply that nobody asked for: {}", whole(response.head, response.body));
                         self.condemn(&slot.place, nobody, ended_ns, Breach::Malformed, text);
                         return false;
                     };
                     let keep_alive = response.keep_alive;
-                    self.judge(&slot.place, asked, ended_ns, response.status, response.body);
+                    self.judge(&slot.place, asked, ended_ns, &response);
                     slot.looked_at += usize::from(asked.last);
                     if !keep_alive {
                         return false;
@@ -472,7 +472,7 @@ impl Judge<'_> {
                 Err(error) => {
                     let asked = connection.asked.pop_front();
                     let asked = asked.unwrap_or(Asked { page: 0, sent_ns: ended_ns, last: false });
-                    let text = || format!("{error}: {}", excerpt(connection.reader.unread(), None));
+                    let text = || format!("{error}: {}", beginning(connection.reader.unread()));
                     self.condemn(&slot.place, asked, ended_ns, Breach::Malformed, text);
                     slot.looked_at += usize::from(asked.last);
                     return false;
@@ -489,7 +489,7 @@ impl Judge<'_> {
             // Servers end idle connections when they like.
             AtClose::Nothing => return,
             AtClose::Whole(response) => {
-                self.judge(&slot.place, asked, ended_ns, response.status, response.body);
+                self.judge(&slot.place, asked, ended_ns, &response);
             }
             AtClose::Cut => self.take_cut(slot, ended_ns, "the connection ended"),
         }
@@ -517,11 +517,12 @@ impl Judge<'_> {
     fn take_cut(&mut self, slot: &Slot, ended_ns: u64, why: &str) {
         let Some(connection) = &slot.connection else { return };
         let Some(&asked) = connection.asked.front() else { return };
-        let text = || format!("{why} after: {}", excerpt(connection.reader.unread(), None));
+        let text = || format!("{why} after: {}", beginning(connection.reader.unread()));
         self.condemn(&slot.place, asked, ended_ns, Breach::Cut, text);
     }
 
-    fn judge(&mut self, place: &Place, asked: Asked, ended_ns: u64, status: u16, body: &[u8]) {
+    fn judge(&mut self, place: &Place, asked: Asked, ended_ns: u64, response: &Response<'_>) {
+        let &Response { status, head, body, .. } = response;
         self.count(place, asked);
         *self.tally.statuses.entry(status).or_default() += 1;
         self.tally.body_bytes += body.len() as u64;
@@ -541,7 +542,9 @@ impl Judge<'_> {
             return;
         }
         for finding in &findings {
-            self.shared.describe(place, asked, ended_ns, finding, || excerpt(body, finding.place.as_ref()));
+            self.shared.describe(place, asked, ended_ns, finding, || {
+                finding.place.as_ref().map_or_else(|| whole(head, body), |place| excerpt(body, place))
+            });
         }
         self.count_breaches(place, asked, findings.iter().map(|finding| finding.breach));
     }

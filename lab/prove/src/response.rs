@@ -15,6 +15,8 @@ pub(crate) struct Response<'a> {
     pub(crate) status: u16,
     /// Whether the connection can be used again.
     pub(crate) keep_alive: bool,
+    /// The status line and the headers, with the empty line that ends them.
+    pub(crate) head: &'a [u8],
     pub(crate) body: &'a [u8],
 }
 
@@ -51,12 +53,14 @@ pub(crate) struct ResponseReader {
     /// Bytes of it that are done with.
     used: usize,
     state: State,
+    /// Of a reply whose body comes in pieces.
+    head: Vec<u8>,
     body: Vec<u8>,
 }
 
 impl ResponseReader {
     pub(crate) fn new() -> Self {
-        Self { received: Vec::new(), used: 0, state: State::Head, body: Vec::new() }
+        Self { received: Vec::new(), used: 0, state: State::Head, head: Vec::new(), body: Vec::new() }
     }
 
     /// Where to append what the connection brings.
@@ -90,7 +94,8 @@ impl ResponseReader {
                 };
                 let (status, keep_alive) = (head.status, head.keep_alive);
                 let (framing, is_interim) = (head.framing, head.interim);
-                self.used += head.head_len;
+                let head = self.used..self.used + head.head_len;
+                self.used = head.end;
                 if is_interim {
                     continue;
                 }
@@ -105,8 +110,11 @@ impl ResponseReader {
                 {
                     let start = self.used;
                     self.used += length;
-                    return Ok(Some(Response { status, keep_alive, body: &self.received[start..self.used] }));
+                    let (head, body) = (&self.received[head], &self.received[start..self.used]);
+                    return Ok(Some(Response { status, keep_alive, head, body }));
                 }
+                self.head.clear();
+                self.head.extend_from_slice(&self.received[head]);
                 self.body.clear();
                 self.body.shrink_to(BODY_BYTES_KEPT);
                 self.state = State::Body { status, keep_alive, follower: Follower::new(framing) };
@@ -126,7 +134,7 @@ impl ResponseReader {
             }
             let (status, keep_alive) = (*status, *keep_alive);
             self.state = State::Head;
-            return Ok(Some(Response { status, keep_alive, body: &self.body }));
+            return Ok(Some(Response { status, keep_alive, head: &self.head, body: &self.body }));
         }
     }
 
@@ -139,7 +147,7 @@ impl ResponseReader {
                 if !follower.handle_close() {
                     return AtClose::Cut;
                 }
-                AtClose::Whole(Response { status: *status, keep_alive: false, body: &self.body })
+                AtClose::Whole(Response { status: *status, keep_alive: false, head: &self.head, body: &self.body })
             }
         }
     }
@@ -163,6 +171,7 @@ mod tests {
             for piece in REPLIES.chunks(size) {
                 reader.space().extend_from_slice(piece);
                 while let Some(response) = reader.next().unwrap() {
+                    assert!(response.head.starts_with(b"HTTP/1.1 ") && response.head.ends_with(b"\r\n\r\n"));
                     seen.push((response.status, response.keep_alive, response.body.to_vec()));
                 }
             }
