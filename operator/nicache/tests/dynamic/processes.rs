@@ -7,7 +7,8 @@ use nicache_applications::Client;
 use nicache_prove::{EditError, Outcome, Page, Plan, Readers, Subject};
 
 use crate::check::Cases;
-use crate::common::{self, Nicache, is_running, kill, private_network, within};
+use crate::common::{self, Nicache, family, is_running, kill, private_network, within};
+use crate::machine::process;
 use crate::rules::{carry_out, outer_pid, way};
 use crate::stage::{Setup, Stage};
 use rustix::process::Signal;
@@ -70,6 +71,58 @@ fn a_pool_that_grows_and_shrinks() {
             ask_directly(&stage, "/away.php", 4);
             assert_eq!(stage.get("/kept.php"), number.to_string());
         }
+    });
+    cases.end(&mut stage);
+}
+
+/// `--recheck` where nobody says another.
+const T_AT_FIRST: Duration = Duration::from_secs(1);
+
+/// What PHP-FPM had sent until it was killed is not kept, and what a page says because a program that it runs was killed lasts no longer than T.
+#[test]
+fn executions_that_are_interrupted() {
+    let mut stage = Stage::start(&Setup { workers: 2, php: &["display_errors=1"], ..Setup::default() }, |_| {});
+    let mut cases = Cases::default();
+    stage.script("first.php", "<?php echo 'text';");
+    stage.warm("/first.php");
+    let (master, address) = (process(&stage, "php-fpm: master"), stage.address());
+    // A reply each time that it was interrupted, until there are six.
+    let interrupted = |url: &str, processes: &(dyn Fn() -> Vec<u64> + Sync), is_cut: &dyn Fn(&str) -> bool| {
+        let cut = (0..60).filter(|_| {
+            std::thread::scope(|scope| {
+                // A connection's end without a whole reply is an error.
+                let asked = scope
+                    .spawn(|| Client::new(address).get(url).map_or_else(|_| "cut".to_owned(), |reply| reply.text()));
+                // The card may ask once more for itself meanwhile.
+                while !asked.is_finished() {
+                    std::thread::sleep(Duration::from_millis(120));
+                    processes().into_iter().for_each(|pid| kill(pid, Signal::KILL));
+                }
+                let text = asked.join().unwrap();
+                is_cut(&text)
+            })
+        });
+        assert_eq!(cut.take(6).count(), 6, "interrupted replies of {url}");
+    };
+    let is_whole = |stage: &Stage, url: &str| {
+        let ends = |text: String| text.ends_with(", end").then_some(());
+        let whole = || Client::new(address).get(url).ok().and_then(|reply| ends(reply.text()));
+        assert!(within(T_AT_FIRST + Duration::from_secs(2), whole).is_some(), "{}", stage.get(url));
+        assert!(stage.warm(url).ends_with(", end"));
+    };
+    cases.run("PHP-FPM's process is killed", || {
+        stage.script("killed.php", "<?php echo str_repeat('x', 9000); flush(); usleep(250000); echo ', end';");
+        let processes = || family(master).into_iter().filter(|pid| *pid != master).collect();
+        interrupted("/killed.php", &processes, &|text| text == "cut");
+        is_whole(&stage, "/killed.php");
+    });
+    cases.run("a program that the page runs is killed", || {
+        stage.script("runs.php", "<?php echo shell_exec('echo -n beginning; sleep 0.25; echo -n \", end\"');");
+        let is_shell =
+            |pid: &u64| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sh\n");
+        let processes = || family(master).into_iter().filter(is_shell).collect();
+        interrupted("/runs.php", &processes, &|text| text == "beginning");
+        is_whole(&stage, "/runs.php");
     });
     cases.end(&mut stage);
 }

@@ -549,6 +549,6 @@ fn a_deployment_by_a_link_and_a_reload() {
 #[test]
 fn without_starts_and_ends_of_processes() {
     let (mut stage, mut plan) = deployment(Some(Rule::Processes));
-    plan.duration = Some(Duration::from_secs(40));
+    plan.duration = Some(Duration::from_secs(90));
     find(Rule::Processes, &mut stage, plan);
 }
