@@ -51,6 +51,7 @@ format:
 links:
 	@tools/links
 	@tools/words
+	@tools/lines
 
 doc:
 	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet $(CARGO_FLAGS)

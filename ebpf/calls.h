@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * The system calls, seen at the kernel's functions that do their work. Included by witness.bpf.c, whose sys_exit is the other way to see the same.
+ * The system calls, seen at the kernel's functions that do their work. Included by witness.bpf.c,
+ * whose sys_exit is the other way to see the same.
  *
- * A tracepoint at the end of system calls costs every process of the machine 158 instructions for each of its calls (6.18). A program at a
- * function costs as much, but only who calls that. So nothing is attached where most calls go by: reading and writing of files and pipes, fstat, polling, timers,
- * memory. What is seen is the same, by the same functions: server.h, sql.h, and below what anybody changes.
+ * A tracepoint at the end of system calls costs every process of the machine 158 instructions for
+ * each of its calls (6.18). A program at a function costs as much, but only who calls that. So
+ * nothing is attached where most calls go by: reading and writing of files and pipes, fstat,
+ * polling, timers, memory. What is seen is the same, by the same functions: server.h, sql.h, and
+ * below what anybody changes.
  *
  *   function                          of                                        instead of
  *   do_sys_openat2                    open, openat, openat2, creat              the call's end
@@ -17,8 +20,9 @@
  *   *_setxattr, *_acl, ...            setxattr and the like (vfs.h)             the call's end
  *   __x64_sys_*, __ia32_sys_*         all others
  *
- * The kernel passes by a program that has been stopped on the same processor, so this way is taken only where it stops nothing in
- * the middle of its own work (preemption.bpf.c). None of these functions is called by an interrupt.
+ * The kernel passes by a program that has been stopped on the same processor, so this way is taken
+ * only where it stops nothing in the middle of its own work (preemption.bpf.c). None of these
+ * functions is called by an interrupt.
  */
 #ifndef NICACHE_CALLS_H
 #define NICACHE_CALLS_H
@@ -57,7 +61,9 @@ static __always_inline bool is_followed(struct task_struct *task)
 
 /* ---- paths ---- */
 
-/* Those kinds of file systems at whose writing functions a program is attached. Set before this is loaded. */
+/* Those kinds of file systems at whose writing functions a program is attached. Set before this is
+ * loaded.
+ */
 const volatile __u32 seen_writes SEC(".rodata.calls") = 0;
 
 static __always_inline __u32 writes_of(__u64 magic)
@@ -81,8 +87,8 @@ static __always_inline __u32 writes_of(__u64 magic)
 	return 0;
 }
 
-/* The server has opened a file to write to. If nobody will see it do so, it is about to, and each request that the process takes from now
- * on may.
+/* The server has opened a file to write to. If nobody will see it do so, it is about to, and each
+ * request that the process takes from now on may.
  */
 __noinline int note_writer(int fd)
 {
@@ -92,7 +98,8 @@ __noinline int note_writer(int fd)
 	struct identity identity = {};
 	struct super_block *super;
 
-	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG || !is_content(file, &identity))
+	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG ||
+	    !is_content(file, &identity))
 		return 0;
 	super = BPF_CORE_READ(file, f_inode, i_sb);
 	if (seen_writes & writes_of(FIELD(struct super_block, super, s_magic)))
@@ -162,7 +169,8 @@ static __always_inline bool is_looking(__u64 nr)
 }
 
 SEC("fexit/filename_lookup")
-int BPF_PROG(filename_lookup, int dirfd, struct filename *name, unsigned int flags, void *path, void *root, int ret)
+int BPF_PROG(filename_lookup, int dirfd, struct filename *name, unsigned int flags, void *path,
+	     void *root, int ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct lookup lookup = {.kind = EVENT_LOOKUP};
@@ -183,7 +191,9 @@ int BPF_PROG(filename_lookup, int dirfd, struct filename *name, unsigned int fla
 
 /* ---- sockets ---- */
 
-/* The kernel receives and sends for other calls, too, and by sockets of its own, which are not looked at. */
+/* The kernel receives and sends for other calls, too, and by sockets of its own, which are not
+ * looked at.
+ */
 static __always_inline bool is_receiving(__u64 nr)
 {
 	return nr == NR_read || nr == NR_readv || nr == NR_recvfrom || nr == NR_recvmsg;
@@ -191,12 +201,12 @@ static __always_inline bool is_receiving(__u64 nr)
 
 static __always_inline bool is_sending(__u64 nr)
 {
-	return nr == NR_write || nr == NR_writev || nr == NR_sendto || nr == NR_sendmsg || nr == NR_sendmmsg ||
-	       nr == NR_pwritev2;
+	return nr == NR_write || nr == NR_writev || nr == NR_sendto || nr == NR_sendmsg ||
+	       nr == NR_sendmmsg || nr == NR_pwritev2;
 }
 
-static __always_inline bool fill_transfer(struct transfer *transfer, struct socket *socket, struct pt_regs *regs,
-					  __s64 ret)
+static __always_inline bool fill_transfer(struct transfer *transfer, struct socket *socket,
+					  struct pt_regs *regs, __s64 ret)
 {
 	struct file *file = socket->file;
 	struct sock *sk = socket->sk;
@@ -226,7 +236,8 @@ static __always_inline void observe_transfer(struct socket *socket, __s64 bytes,
 	struct sql_connection *connection;
 	__u32 kind;
 
-	if (!(sends ? is_sending(nr) : is_receiving(nr)) || (!may_be && (bytes <= 0 || !is_server(task))))
+	if (!(sends ? is_sending(nr) : is_receiving(nr)) ||
+	    (!may_be && (bytes <= 0 || !is_server(task))))
 		return;
 	if (!fill_transfer(&transfer, socket, regs, bytes))
 		return;
@@ -253,12 +264,13 @@ static __always_inline void observe_transfer(struct socket *socket, __s64 bytes,
 		observe_request(&transfer);
 }
 
-#define RECEIVES(name)                                                                                  \
-	SEC("fexit/" #name)                                                                             \
-	int BPF_PROG(name, struct socket *socket, void *message, unsigned long size, int flags, int ret) \
-	{                                                                                               \
-		observe_transfer(socket, ret, false);                                                   \
-		return 0;                                                                               \
+#define RECEIVES(name)                                                                          \
+	SEC("fexit/" #name)                                                                     \
+	int BPF_PROG(name, struct socket *socket, void *message, unsigned long size, int flags, \
+		     int ret)                                                                   \
+	{                                                                                       \
+		observe_transfer(socket, ret, false);                                           \
+		return 0;                                                                       \
 	}
 
 RECEIVES(inet_recvmsg)
@@ -276,15 +288,15 @@ int BPF_PROG(security_socket_sendmsg, struct socket *socket, void *message, int 
 
 /* ---- files that the server writes ---- */
 
-#define WRITES(name)                                                                                    \
-	SEC("fentry/" #name)                                                                            \
-	int BPF_PROG(name, struct kiocb *iocb)                                                          \
-	{                                                                                               \
-		struct task_struct *task = bpf_get_current_task_btf();                                  \
-                                                                                                        \
-		if (is_followed(task))                                                                  \
-			report_file_written(iocb->ki_filp, registers_of(task)->orig_ax);                \
-		return 0;                                                                               \
+#define WRITES(name)                                                                     \
+	SEC("fentry/" #name)                                                             \
+	int BPF_PROG(name, struct kiocb *iocb)                                           \
+	{                                                                                \
+		struct task_struct *task = bpf_get_current_task_btf();                   \
+                                                                                         \
+		if (is_followed(task))                                                   \
+			report_file_written(iocb->ki_filp, registers_of(task)->orig_ax); \
+		return 0;                                                                \
 	}
 
 WRITES(generic_file_write_iter)
@@ -321,13 +333,13 @@ static __always_inline void observe_changing(void)
 }
 
 /* Anybody is, in one directory; and the inode that has the name. */
-#define CHANGES_NAME(name)                                                                              \
-	SEC("fentry/" #name)                                                                            \
-	int BPF_PROG(name, struct inode *directory, struct dentry *dentry)                              \
-	{                                                                                               \
-		change_names(directory, dentry);                                                        \
-		observe_changing();                                                                     \
-		return 0;                                                                               \
+#define CHANGES_NAME(name)                                                 \
+	SEC("fentry/" #name)                                               \
+	int BPF_PROG(name, struct inode *directory, struct dentry *dentry) \
+	{                                                                  \
+		change_names(directory, dentry);                           \
+		observe_changing();                                        \
+		return 0;                                                  \
 	}
 
 CHANGES_NAME(security_inode_create)
@@ -346,8 +358,8 @@ int BPF_PROG(security_inode_link, struct dentry *old, struct inode *directory)
 }
 
 SEC("fentry/security_inode_rename")
-int BPF_PROG(security_inode_rename, struct inode *old_directory, struct dentry *old, struct inode *new_directory,
-	     struct dentry *new)
+int BPF_PROG(security_inode_rename, struct inode *old_directory, struct dentry *old,
+	     struct inode *new_directory, struct dentry *new)
 {
 	change_names(old_directory, old);
 	change_names(new_directory, new);
@@ -365,15 +377,15 @@ int BPF_PROG(security_inode_setattr)
 /* ---- rare calls ---- */
 
 /* Of the server: `action` with the call's `regs` and `ret`. */
-#define OF_SERVER(name, action)                                                                         \
-	SEC("fexit/" #name)                                                                             \
-	int BPF_PROG(name, struct pt_regs *regs, long ret)                                              \
-	{                                                                                               \
-		struct task_struct *task = bpf_get_current_task_btf();                                  \
-                                                                                                        \
-		if (is_followed(task))                                                                  \
-			action;                                                                         \
-		return 0;                                                                               \
+#define OF_SERVER(name, action)                                        \
+	SEC("fexit/" #name)                                            \
+	int BPF_PROG(name, struct pt_regs *regs, long ret)             \
+	{                                                              \
+		struct task_struct *task = bpf_get_current_task_btf(); \
+                                                                       \
+		if (is_followed(task))                                 \
+			action;                                        \
+		return 0;                                              \
 	}
 
 static __always_inline void observe_moving(struct pt_regs *regs, __s64 ret)
@@ -388,7 +400,8 @@ OF_SERVER(__x64_sys_accept, if (ret >= 0) observe_accepted(ret))
 OF_SERVER(__x64_sys_accept4, if (ret >= 0) observe_accepted(ret))
 OF_SERVER(__x64_sys_getdents, report_descriptor(EVENT_READDIR, NR_getdents, ret, regs->di))
 OF_SERVER(__x64_sys_getdents64, report_descriptor(EVENT_READDIR, NR_getdents64, ret, regs->di))
-OF_SERVER(__x64_sys_sendfile64, if (ret > 0) report_descriptor(EVENT_SENDFILE, NR_sendfile, ret, regs->si))
+OF_SERVER(__x64_sys_sendfile64,
+	  if (ret > 0) report_descriptor(EVENT_SENDFILE, NR_sendfile, ret, regs->si))
 OF_SERVER(__x64_sys_chdir, observe_moving(regs, ret))
 OF_SERVER(__x64_sys_fchdir, observe_moving(regs, ret))
 OF_SERVER(__x64_sys_chroot, if (ret >= 0) observe_other_root(NR_chroot))
@@ -413,27 +426,27 @@ int BPF_PROG(__x64_sys_shutdown, struct pt_regs *regs, long ret)
 }
 
 /* Of anybody. */
-#define OPENS_BY_HANDLE(name)                                                                           \
-	SEC("fexit/" #name)                                                                             \
-	int BPF_PROG(name, struct pt_regs *regs, long fd)                                               \
-	{                                                                                               \
-		if (fd >= 0)                                                                            \
-			change_if_writable(fd, false);                                                  \
-		if (is_server(bpf_get_current_task_btf()))                                              \
-			report_descriptor(EVENT_HIDDEN, NR_open_by_handle_at, fd, -1);                  \
-		return 0;                                                                               \
+#define OPENS_BY_HANDLE(name)                                                          \
+	SEC("fexit/" #name)                                                            \
+	int BPF_PROG(name, struct pt_regs *regs, long fd)                              \
+	{                                                                              \
+		if (fd >= 0)                                                           \
+			change_if_writable(fd, false);                                 \
+		if (is_server(bpf_get_current_task_btf()))                             \
+			report_descriptor(EVENT_HIDDEN, NR_open_by_handle_at, fd, -1); \
+		return 0;                                                              \
 	}
 
 OPENS_BY_HANDLE(__x64_sys_open_by_handle_at)
 OPENS_BY_HANDLE(__ia32_compat_sys_open_by_handle_at)
 
-#define MOUNTS_BY(name, change)                                                                         \
-	SEC("fexit/" #name)                                                                             \
-	int BPF_PROG(name, struct pt_regs *regs, long ret)                                              \
-	{                                                                                               \
-		if (ret >= 0)                                                                           \
-			change;                                                                         \
-		return 0;                                                                               \
+#define MOUNTS_BY(name, change)                            \
+	SEC("fexit/" #name)                                \
+	int BPF_PROG(name, struct pt_regs *regs, long ret) \
+	{                                                  \
+		if (ret >= 0)                              \
+			change;                            \
+		return 0;                                  \
 	}
 
 MOUNTS_BY(__x64_sys_mount, change_mounts_by(regs->r10))

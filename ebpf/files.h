@@ -62,7 +62,8 @@ static __always_inline bool is_inet(struct transfer *transfer)
 /* The process at the other end, in the initial pid namespace; 0: unknown. */
 static __always_inline __u32 peer_process(struct transfer *transfer)
 {
-	const void *peer = transfer->family == AF_UNIX ? FIELD(struct sock, transfer->sk, sk_peer_pid) : 0;
+	const void *peer =
+		transfer->family == AF_UNIX ? FIELD(struct sock, transfer->sk, sk_peer_pid) : 0;
 
 	return peer ? FIELD(struct pid, peer, numbers[0].nr) : 0;
 }
@@ -92,9 +93,11 @@ static __always_inline bool is_transfer(struct call *call, struct transfer *tran
 
 /* What is said with the change time (`split_changed_ns` of truth/watch/src/witnesses/event.rs). */
 #define CHANGED_ASKED (1ULL << 63)      /* whatever changes the file next sets another one */
-#define CHANGED_ONLY_TIMES (1ULL << 62) /* nothing but the change time tells of changes: see times.h */
+/* nothing but the change time tells of changes: see times.h */
+#define CHANGED_ONLY_TIMES (1ULL << 62)
 #define WRITERS_UNKNOWN 2
-#define CHANGED_BEING_WRITTEN 1         /* the time itself: somebody else has the file open for writing */
+/* the time itself: somebody else has the file open for writing */
+#define CHANGED_BEING_WRITTEN 1
 
 struct identity {
 	__u64 ino;
@@ -109,7 +112,9 @@ struct identity {
 	bool layered; /* on an overlay */
 };
 
-/* How often an inode on an overlay is open for writing in the upper layer: a mapping is one of that layer's file, and outlives the overlay's own. */
+/* How often an inode on an overlay is open for writing in the upper layer: a mapping is one of that
+ * layer's file, and outlives the overlay's own.
+ */
 static __always_inline int writers_below(const void *inode)
 {
 	const struct ovl_inode *outer;
@@ -120,9 +125,10 @@ static __always_inline int writers_below(const void *inode)
 	return BPF_CORE_READ(outer, __upperdentry, d_inode, i_writecount.counter);
 }
 
-/* Files that somebody has mapped in a way in which he may store to them: such a change has no witness of its own. Of ext4 each other has one, after its effect, so
- * that such a file may be open for writing while a page is made of it. An entry stays for good. The key of zeroes: there was no room for one, or it is not
- * known which file it was.
+/* Files that somebody has mapped in a way in which he may store to them: such a change has no
+ * witness of its own. Of ext4 each other has one, after its effect, so that such a file may be open
+ * for writing while a page is made of it. An entry stays for good. The key of zeroes: there was no
+ * room for one, or it is not known which file it was.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -151,7 +157,9 @@ __noinline int note_mapping(__u64 ino, __u64 dev)
 	return 0;
 }
 
-/* The same, of an inode of an overlay: what is mapped is the file in its upper layer. Of another stacked file system it is not known. */
+/* The same, of an inode of an overlay: what is mapped is the file in its upper layer. Of another
+ * stacked file system it is not known.
+ */
 static __always_inline void note_mapping_below(const void *inode, __u64 magic)
 {
 	const struct ovl_inode *outer;
@@ -205,12 +213,16 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 	identity->changed_ns = 0;
 	magic = FIELD(struct super_block, super, s_magic);
 	own = FIELD(struct file, file, f_mode) & FMODE_WRITE ? 1 : 0;
-	/* A writer moves the time first and the bytes then: while the file is open for writing, the time tells nothing. */
+	/* A writer moves the time first and the bytes then: while the file is open for writing, the
+	 * time tells nothing.
+	 */
 	identity->layered = magic == OVERLAY_MAGIC;
-	if (FIELD(struct inode, inode, i_writecount.counter) > own || (identity->layered && writers_below(inode) > own))
+	if (FIELD(struct inode, inode, i_writecount.counter) > own ||
+	    (identity->layered && writers_below(inode) > own))
 		identity->changed_ns = may_be_stored_to(inode, magic) ? CHANGED_BEING_WRITTEN : 0;
 	else if (change_time_of(inode, &changed))
-		identity->changed_ns = (changed.sec * 1000000000ULL + changed.nsec) | (changed.asked ? CHANGED_ASKED : 0);
+		identity->changed_ns = (changed.sec * 1000000000ULL + changed.nsec) |
+				       (changed.asked ? CHANGED_ASKED : 0);
 	if (magic == BTRFS_MAGIC || magic == TMPFS_MAGIC)
 		identity->changed_ns |= CHANGED_ONLY_TIMES;
 	identity->dev = device_of(inode);

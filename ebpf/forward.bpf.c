@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * The fast path of `nicache forward`: packets of connections whose way is known go from interface to interface without a process.
+ * The fast path of `nicache forward`: packets of connections whose way is known go from interface
+ * to interface without a process.
  *
- *   interface ─▶ packet socket's filter: choose ─▶ take ─┬─ its way is known: not for the socket ─▶ tc ingress: forward ─▶ other interface
+ *   interface ─▶ packet socket's filter: choose ─▶ take ─┬─ its way is known: not for the socket ─▶
+ *   tc ingress: forward ─▶ other interface
  *                                                        └─ anything else: the card has it
  *
- * Packet sockets receive before tc ingress (__netif_receive_skb_core), on the same CPU and in one go. So the filter decides, and tells the
- * program at tc by `chosen`. Without a socket nobody chooses, and nothing is forwarded here.
+ * Packet sockets receive before tc ingress (__netif_receive_skb_core), on the same CPU and in one
+ * go. So the filter decides, and tells the program at tc by `chosen`. Without a socket nobody
+ * chooses, and nothing is forwarded here.
  *
- * `take` is reached by a map of programs, of which the forwarder has the only descriptor. The kernel empties such a map when that is closed,
- * so no decision outlives the process that has made it, however that ends.
+ * `take` is reached by a map of programs, of which the forwarder has the only descriptor. The
+ * kernel empties such a map when that is closed, so no decision outlives the process that has made
+ * it, however that ends.
  *
- * Only what changes no state is taken: TCP segments with ACK and without SYN, FIN, RST and URG, within the windows, and UDP. Whole packets,
- * without options, with hops left, not longer than the next link takes.
+ * Only what changes no state is taken: TCP segments with ACK and without SYN, FIN, RST and URG,
+ * within the windows, and UDP. Whole packets, without options, with hops left, not longer than the
+ * next link takes.
  *
- * Read first: RFC 1624; van Rooij 2000 (windows). offload/forward/src/tcp_track.rs has the same rules. offload/fastpath has the other side of
- * the maps.
+ * Read first: RFC 1624; van Rooij 2000 (windows). offload/forward/src/tcp_track.rs has the same
+ * rules. offload/fastpath has the other side of the maps.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -183,9 +188,11 @@ static __always_inline bool is_before(__u32 a, __u32 b)
 }
 
 /* Whether a segment is within the windows; then they move on. */
-static __always_inline bool fits(struct numbers *numbers, __u32 direction, const struct tcp *tcp, __u32 payload)
+static __always_inline bool fits(struct numbers *numbers, __u32 direction, const struct tcp *tcp,
+				 __u32 payload)
 {
-	struct side *sender = &numbers->sides[direction & 1], *receiver = &numbers->sides[~direction & 1];
+	struct side *sender = &numbers->sides[direction & 1],
+		    *receiver = &numbers->sides[~direction & 1];
 	__u32 seq = bpf_ntohl(tcp->seq), ack = bpf_ntohl(tcp->ack), end = seq + payload;
 	__u32 window = (__u32)bpf_ntohs(tcp->window) << (sender->scale & 15);
 	__u32 behind = sender->max_window > ACK_BEHIND_MAX ? sender->max_window : ACK_BEHIND_MAX;
@@ -252,8 +259,8 @@ int take(struct __sk_buff *skb)
 		if (bpf_skb_load_bytes(skb, ETHERNET_BYTES, &ip, sizeof(ip)))
 			return WHOLE;
 		packet_len = bpf_ntohs(ip.length);
-		if (ip.version_and_length != 0x45 || ip.fragment & bpf_htons(NOT_A_FRAGMENT_MASK) || ip.hops <= 1 ||
-		    packet_len < sizeof(ip) || sum_of(&ip) != 0xffff)
+		if (ip.version_and_length != 0x45 || ip.fragment & bpf_htons(NOT_A_FRAGMENT_MASK) ||
+		    ip.hops <= 1 || packet_len < sizeof(ip) || sum_of(&ip) != 0xffff)
 			return WHOLE;
 		key.protocol = ip.protocol;
 		key.from = mapped(ip.from);
@@ -276,7 +283,8 @@ int take(struct __sk_buff *skb)
 	} else {
 		return WHOLE;
 	}
-	if (packet_len + ETHERNET_BYTES > skb->len || (packet_len + ETHERNET_BYTES < skb->len && skb->gso_size))
+	if (packet_len + ETHERNET_BYTES > skb->len ||
+	    (packet_len + ETHERNET_BYTES < skb->len && skb->gso_size))
 		return WHOLE;
 
 	if (key.protocol == PROTOCOL_TCP) {
@@ -306,7 +314,8 @@ int take(struct __sk_buff *skb)
 	if (!way)
 		return WHOLE;
 	now = bpf_ktime_get_ns();
-	if (way->edition != now_valid->edition || now >= now_valid->until_ns || now >= way->until_ns)
+	if (way->edition != now_valid->edition || now >= now_valid->until_ns ||
+	    now >= way->until_ns)
 		return WHOLE;
 	segment = skb->gso_size ? at - ETHERNET_BYTES + headers + skb->gso_size : packet_len;
 	if (segment > way->mtu)
@@ -363,8 +372,9 @@ static __always_inline bool rewrite_ipv6(struct __sk_buff *skb, const struct cho
 #pragma unroll
 	for (int half = 0; half < 16; half++)
 		ip.halves[4 + half] = new[half];
-	/* A sum of the whole packet that a network card has told stays right: it takes the addresses from here, and from the line that
-	 * brings the checksum up to date their opposite.
+	/* A sum of the whole packet that a network card has told stays right: it takes the
+	 * addresses from here, and from the line that brings the checksum up to date their
+	 * opposite.
 	 */
 	return bpf_skb_store_bytes(skb, ETHERNET_BYTES, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM) == 0;
 }
@@ -382,17 +392,22 @@ static __always_inline bool rewrite(struct __sk_buff *skb, const struct chosen *
 		return false;
 	if (old.from != it->key.from_port || old.to != it->key.to_port)
 		return false;
-	if (skb->len > it->packet_len + ETHERNET_BYTES && bpf_skb_change_tail(skb, it->packet_len + ETHERNET_BYTES, 0))
+	if (skb->len > it->packet_len + ETHERNET_BYTES &&
+	    bpf_skb_change_tail(skb, it->packet_len + ETHERNET_BYTES, 0))
 		return false;
 	if (skb->vlan_present && bpf_skb_vlan_pop(skb))
 		return false;
-	/* A field that has the sum of the pseudo-header alone is brought up to date by the addresses and not by the ports: the kernel knows. */
-	if (it->way.sum && bpf_l4_csum_replace(skb, checksum_at, 0, it->way.sum, BPF_F_PSEUDO_HDR | kind))
+	/* A field that has the sum of the pseudo-header alone is brought up to date by the
+	 * addresses and not by the ports: the kernel knows.
+	 */
+	if (it->way.sum &&
+	    bpf_l4_csum_replace(skb, checksum_at, 0, it->way.sum, BPF_F_PSEUDO_HDR | kind))
 		return false;
 	__builtin_memcpy(&old_word, &old, sizeof(old));
 	__builtin_memcpy(&new_word, &new, sizeof(new));
 	if (old_word != new_word) {
-		if (bpf_l4_csum_replace(skb, checksum_at, old_word, new_word, sizeof(old_word) | kind) ||
+		if (bpf_l4_csum_replace(skb, checksum_at, old_word, new_word,
+					sizeof(old_word) | kind) ||
 		    bpf_skb_store_bytes(skb, at, &new, sizeof(new), 0))
 			return false;
 	}
@@ -400,7 +415,8 @@ static __always_inline bool rewrite(struct __sk_buff *skb, const struct chosen *
 		return false;
 	if (bpf_skb_store_bytes(skb, 0, it->way.macs, sizeof(it->way.macs), 0))
 		return false;
-	return !it->way.vlan || bpf_skb_vlan_push(skb, bpf_htons(ETHERTYPE_VLAN), it->way.vlan) == 0;
+	return !it->way.vlan ||
+	       bpf_skb_vlan_push(skb, bpf_htons(ETHERTYPE_VLAN), it->way.vlan) == 0;
 }
 
 /* For tc ingress. */

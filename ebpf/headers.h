@@ -17,12 +17,16 @@
 #define false 0
 #endif
 
-/* IPv4 addresses are mapped (RFC 4291, section 2.5.5.2); all zeros stand for every address of either family. */
+/* IPv4 addresses are mapped (RFC 4291, section 2.5.5.2); all zeros stand for every address of
+ * either family.
+ */
 struct address {
 	__u32 words[4];
 };
 
-/* A frame as an XDP program or as a program at a socket or at tc sees it; the other pointer is null. */
+/* A frame as an XDP program or as a program at a socket or at tc sees it; the other pointer is
+ * null.
+ */
 struct frame {
 	struct xdp_md *xdp;
 	struct __sk_buff *skb;
@@ -67,22 +71,23 @@ struct ports {
 	__be16 from, to;
 } AS_HALVES;
 
-/* A value that is known to be within `mask`, said so that every verifier sees it: before 6.10 or so they compare one register, and pass on
- * another one that was spilled before.
+/* A value that is known to be within `mask`, said so that every verifier sees it: before 6.10 or so
+ * they compare one register, and pass on another one that was spilled before.
  */
-#define BOUNDED(value, mask)                                                                            \
-	({                                                                                              \
-		__u32 bounded_ = (value);                                                               \
-		asm volatile("" : "+r"(bounded_));                                                      \
-		bounded_ &= (mask);                                                                     \
-		bounded_;                                                                               \
+#define BOUNDED(value, mask)                       \
+	({                                         \
+		__u32 bounded_ = (value);          \
+		asm volatile("" : "+r"(bounded_)); \
+		bounded_ &= (mask);                \
+		bounded_;                          \
 	})
 
 /* Copies an even number of bytes from an even position. */
 static __always_inline bool load(struct frame frame, __u32 at, void *to, __u32 bytes)
 {
 	if (frame.skb && frame.starts_at_network)
-		return bpf_skb_load_bytes_relative(frame.skb, at, to, bytes, BPF_HDR_START_MAC) == 0;
+		return bpf_skb_load_bytes_relative(frame.skb, at, to, bytes, BPF_HDR_START_MAC) ==
+		       0;
 	if (frame.skb)
 		return bpf_skb_load_bytes(frame.skb, at, to, bytes) == 0;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * The kernel's structures as far as they are read here. Offsets are relocated when the program is loaded (CO-RE), so
- * only names and types matter, and no vmlinux.h of one machine is baked in. Fields that only some kernels have are
- * asked for with bpf_core_field_exists.
+ * The kernel's structures as far as they are read here. Offsets are relocated when the program is
+ * loaded (CO-RE), so only names and types matter, and no vmlinux.h of one machine is baked in.
+ * Fields that only some kernels have are asked for with bpf_core_field_exists.
  */
 #ifndef NICACHE_KERNEL_H
 #define NICACHE_KERNEL_H
@@ -65,7 +65,9 @@ struct inode {
 	atomic_t i_writecount;
 };
 
-/* What CO-RE takes for `struct inode` of older kernels: it drops what follows the three underscores. */
+/* What CO-RE takes for `struct inode` of older kernels: it drops what follows the three
+ * underscores.
+ */
 struct inode___before_6_11 {
 	struct timespec64 __i_ctime;
 };
@@ -164,7 +166,9 @@ struct iomap_dio {
 	struct kiocb *iocb;
 };
 
-/* A cell with a pointer: what arrays of pointers are read as, because a cast needs a structure of the kernel. */
+/* A cell with a pointer: what arrays of pointers are read as, because a cast needs a structure of
+ * the kernel.
+ */
 struct hlist_head {
 	void *first;
 };
@@ -272,15 +276,16 @@ struct pt_regs {
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __weak __ksym;
 
 /* A field of a structure of the kernel, by any pointer; 0 if nothing is mapped there. */
-#define FIELD(type, pointer, field)                                                                     \
-	({                                                                                              \
-		const void *object_ = (pointer);                                                        \
-		typeof(((type *)0)->field) value_;                                                      \
-		if (bpf_ksym_exists(bpf_rdonly_cast))                                                   \
-			value_ = ((type *)bpf_rdonly_cast(object_, bpf_core_type_id_kernel(type)))->field; \
-		else                                                                                    \
-			value_ = BPF_CORE_READ((type *)object_, field);                                 \
-		value_;                                                                                 \
+#define FIELD(type, pointer, field)                                                                \
+	({                                                                                         \
+		const void *object_ = (pointer);                                                   \
+		typeof(((type *)0)->field) value_;                                                 \
+		if (bpf_ksym_exists(bpf_rdonly_cast))                                              \
+			value_ = ((type *)bpf_rdonly_cast(object_, bpf_core_type_id_kernel(type))) \
+					 ->field;                                                  \
+		else                                                                               \
+			value_ = BPF_CORE_READ((type *)object_, field);                            \
+		value_;                                                                            \
 	})
 
 struct change_time {
@@ -322,13 +327,16 @@ static __always_inline bool change_time_of(const void *inode, struct change_time
 #define FUSE_MAGIC 0x65735546
 #define NFS_MAGIC 0x6969
 
-/* The device that programs are told: the file system's, but on Btrfs each subvolume has one of its own, and its own inode numbers. */
+/* The device that programs are told: the file system's, but on Btrfs each subvolume has one of its
+ * own, and its own inode numbers.
+ */
 static __always_inline __u32 device_of(const void *inode)
 {
 	const struct super_block *super = FIELD(struct inode, inode, i_sb);
 	const void *outer;
 
-	if (!bpf_core_type_exists(struct btrfs_inode) || FIELD(struct super_block, super, s_magic) != BTRFS_MAGIC)
+	if (!bpf_core_type_exists(struct btrfs_inode) ||
+	    FIELD(struct super_block, super, s_magic) != BTRFS_MAGIC)
 		return FIELD(struct super_block, super, s_dev);
 	outer = inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
 	return BPF_CORE_READ((const struct btrfs_inode *)outer, root, anon_dev);

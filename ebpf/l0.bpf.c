@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * L0: requests whose whole reply is one segment, answered where their frame leaves or enters the machine's stack, before the card hears
- * of them. To a client whose socket is on this very machine, a segment may be as long as what may be sent at once.
+ * L0: requests whose whole reply is one segment, answered where their frame leaves or enters the
+ * machine's stack, before the card hears of them. To a client whose socket is on this very machine,
+ * a segment may be as long as what may be sent at once.
  *
  *   clients' stack ─▶ tc egress of a TAP ─▶ the card        network ─▶ XDP of the wire ─▶ steer.bpf.c ─▶ the card
  *         ▲                  │ L0                               ▲            │ L0 (AT_DRIVER)
@@ -9,16 +10,20 @@
  *
  * This file is compiled twice, without and with AT_DRIVER.
  *
- * The card lends a connection (`places`), as long as nothing but hits happens to it, and publishes replies (`objects`). A segment that is
- * not the next request of a connection on loan, byte for byte one that has a reply here, gives the connection back: it and all that
- * follows go to the card.
+ * The card lends a connection (`places`), as long as nothing but hits happens to it, and publishes
+ * replies (`objects`). A segment that is not the next request of a connection on loan, byte for
+ * byte one that has a reply here, gives the connection back: it and all that follows go to the
+ * card.
  *
- * A reply is valid under the card's own rule: the epoch of the revision table is that at which the card last compared the reply's sources,
- * and the watcher's lease holds. Beyond that, the card withdraws all replies by one word (`generation`), and each ends by itself soon.
+ * A reply is valid under the card's own rule: the epoch of the revision table is that at which the
+ * card last compared the reply's sources, and the watcher's lease holds. Beyond that, the card
+ * withdraws all replies by one word (`generation`), and each ends by itself soon.
  *
- * Read first: RFC 9293 section 3.10.7.4, RFC 7323 section 5. The Rust side is card/xdp/src/l0; layouts are in both.
+ * Read first: RFC 9293 section 3.10.7.4, RFC 7323 section 5. The Rust side is card/xdp/src/l0;
+ * layouts are in both.
  *
- * Deliberately absent: VLAN tags, ECN, TCP options but timestamps, more than one request in a segment or under way. The card does those.
+ * Deliberately absent: VLAN tags, ECN, TCP options but timestamps, more than one request in a
+ * segment or under way. The card does those.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -51,7 +56,7 @@ struct {
 /* Of each shard of the card, which has its own replies and connections. */
 struct desk {
 	__u64 generation; /* of the replies that are valid */
-	__u64 seed;       /* keeps clients from choosing places; that of the first desk is everybody's */
+	__u64 seed; /* keeps clients from choosing places; that of the first desk is everybody's */
 	__u64 growth_max; /* by so many bytes a frame can grow here, as far as is known */
 };
 
@@ -77,7 +82,8 @@ struct place {
 	__u16 segment_bytes;    /* payload of a segment at most */
 	__u8 client_scale;
 	__u8 has_timestamps;
-	__u16 burst_bytes; /* payload at most that may be sent at once, if the client is on this machine */
+	/* payload at most that may be sent at once, if the client is on this machine */
+	__u16 burst_bytes;
 	__u64 used_ns;
 	/* The reply that may be unacknowledged: what the card calls it, and its date. */
 	__u64 tag, date;
@@ -119,7 +125,9 @@ struct {
 	__type(value, struct object);
 } objects SEC(".maps");
 
-/* The request, zeros behind it. There is room for any length within the mask, as the verifier knows no narrower bound. */
+/* The request, zeros behind it. There is room for any length within the mask, as the verifier knows
+ * no narrower bound.
+ */
 #define SCRATCH_MASK 511
 
 struct scratch {
@@ -229,8 +237,8 @@ static __always_inline __u32 length_of(context *frame)
 	return bpf_xdp_get_buff_len(frame);
 }
 
-/* Frames that become longer get the room behind them, or before and behind them. All bytes are written anew afterwards. If there is no room, nothing
- * has changed.
+/* Frames that become longer get the room behind them, or before and behind them. All bytes are
+ * written anew afterwards. If there is no room, nothing has changed.
  */
 static __always_inline bool resize(context *frame, __u32 bytes)
 {
@@ -290,7 +298,9 @@ static __always_inline bool has_hidden_tag(context *frame)
 	return frame->vlan_present;
 }
 
-/* Has a TCP socket of this machine sent the frame? It takes segments of any length, and nobody on the way has to cut them. */
+/* Has a TCP socket of this machine sent the frame? It takes segments of any length, and nobody on
+ * the way has to cut them.
+ */
 static __always_inline bool is_own_clients(context *frame)
 {
 	struct bpf_sock *sender = frame->sk;
@@ -313,8 +323,9 @@ static __always_inline bool read_segment(context *frame, struct segment *segment
 	if (ethernet->type == bpf_htons(ETHERTYPE_IPV4)) {
 		struct ipv4 *ip = &segment->ip4;
 
-		if (!read_bytes(frame, ETHERNET_BYTES, ip, sizeof(*ip)) || ip->version_and_length != 0x45 ||
-		    ip->fragment & bpf_htons(0x3fff) || ip->protocol != PROTOCOL_TCP || ip->service_class & 3)
+		if (!read_bytes(frame, ETHERNET_BYTES, ip, sizeof(*ip)) ||
+		    ip->version_and_length != 0x45 || ip->fragment & bpf_htons(0x3fff) ||
+		    ip->protocol != PROTOCOL_TCP || ip->service_class & 3)
 			return false;
 		segment->is_v4 = true;
 		segment->tcp_at = ETHERNET_BYTES + sizeof(*ip);
@@ -322,8 +333,10 @@ static __always_inline bool read_segment(context *frame, struct segment *segment
 	} else if (ethernet->type == bpf_htons(ETHERTYPE_IPV6)) {
 		struct ipv6 *ip = &segment->ip6;
 
-		if (!read_bytes(frame, ETHERNET_BYTES, ip, sizeof(*ip)) || ip->next != PROTOCOL_TCP ||
-		    (ip->version_and_more & bpf_htons(0xf000)) != bpf_htons(0x6000) || ip->version_and_more & bpf_htons(0x0030))
+		if (!read_bytes(frame, ETHERNET_BYTES, ip, sizeof(*ip)) ||
+		    ip->next != PROTOCOL_TCP ||
+		    (ip->version_and_more & bpf_htons(0xf000)) != bpf_htons(0x6000) ||
+		    ip->version_and_more & bpf_htons(0x0030))
 			return false;
 		segment->is_v4 = false;
 		segment->tcp_at = ETHERNET_BYTES + sizeof(*ip);
@@ -334,7 +347,8 @@ static __always_inline bool read_segment(context *frame, struct segment *segment
 	if (!read_bytes(frame, segment->tcp_at, &segment->tcp, TCP_BYTES))
 		return false;
 	if (segment->tcp.offset == TCP_STAMPED_BYTES / 4 << 4) {
-		if (!read_bytes(frame, segment->tcp_at + TCP_BYTES, &segment->tcp.option, TCP_STAMPED_BYTES - TCP_BYTES))
+		if (!read_bytes(frame, segment->tcp_at + TCP_BYTES, &segment->tcp.option,
+				TCP_STAMPED_BYTES - TCP_BYTES))
 			return false;
 		segment->tcp_bytes = TCP_STAMPED_BYTES;
 	} else if (segment->tcp.offset == TCP_BYTES / 4 << 4) {
@@ -343,7 +357,8 @@ static __always_inline bool read_segment(context *frame, struct segment *segment
 		return false;
 	}
 	segment->payload_at = segment->tcp_at + segment->tcp_bytes;
-	if (ip_len + ETHERNET_BYTES != length_of(frame) || ip_len + ETHERNET_BYTES < segment->payload_at)
+	if (ip_len + ETHERNET_BYTES != length_of(frame) ||
+	    ip_len + ETHERNET_BYTES < segment->payload_at)
 		return false;
 	segment->payload_len = ip_len + ETHERNET_BYTES - segment->payload_at;
 	return true;
@@ -351,8 +366,8 @@ static __always_inline bool read_segment(context *frame, struct segment *segment
 
 static __always_inline bool is_equal(const struct address *one, const struct address *other)
 {
-	return one->words[0] == other->words[0] && one->words[1] == other->words[1] && one->words[2] == other->words[2] &&
-	       one->words[3] == other->words[3];
+	return one->words[0] == other->words[0] && one->words[1] == other->words[1] &&
+	       one->words[2] == other->words[2] && one->words[3] == other->words[3];
 }
 
 /* Which of 2^bits places; all bits of the hash have a say. */
@@ -378,7 +393,8 @@ static __always_inline bool is_place_of(const struct place *place, const struct 
 	       is_equal(&place->client, client) && is_equal(&place->server, server);
 }
 
-static __always_inline struct place *place_of(const struct segment *segment, __u64 seed, const struct address *client,
+static __always_inline struct place *place_of(const struct segment *segment, __u64 seed,
+					      const struct address *client,
 					      const struct address *server)
 {
 	__u64 hash = mixed(seed, doubled(client->words[0], client->words[1]));
@@ -398,8 +414,9 @@ static __always_inline struct place *place_of(const struct segment *segment, __u
 }
 
 /* The shard's reply to the request in `scratch`, if there is one that is valid. */
-static __always_inline struct object *object_of(const __u64 *words, __u32 len, __u32 shard, const struct desk *desk,
-						const __u64 *table, __u64 *version)
+static __always_inline struct object *object_of(const __u64 *words, __u32 len, __u32 shard,
+						const struct desk *desk, const __u64 *table,
+						__u64 *version)
 {
 	__u64 hash = mixed(desk->seed, len), now = bpf_ktime_get_ns();
 	struct object *object;
@@ -423,7 +440,9 @@ static __always_inline struct object *object_of(const __u64 *words, __u32 len, _
 		if (object->head[word] != words[word])
 			return NULL;
 	}
-	/* The request is in: whatever a writer completed before is in the epoch that is read now (I1). */
+	/* The request is in: whatever a writer completed before is in the epoch that is read now
+	 * (I1).
+	 */
 	if (object->epoch != *(volatile __u64 *)&table[CONTROL_EPOCH] ||
 	    now > *(volatile __u64 *)&table[CONTROL_LEASE_UNTIL_NS] || now >= object->until_ns ||
 	    object->generation != *(volatile __u64 *)&desk->generation)
@@ -431,15 +450,18 @@ static __always_inline struct object *object_of(const __u64 *words, __u32 len, _
 	return object;
 }
 
-/* The pseudo-header's sum for so many bytes of TCP (RFC 9293, section 3.1). It is the same in both directions. */
+/* The pseudo-header's sum for so many bytes of TCP (RFC 9293, section 3.1). It is the same in both
+ * directions.
+ */
 static __always_inline __u64 pseudo_sum(const struct segment *segment, __u32 tcp_len)
 {
 	if (segment->is_v4) {
-		struct pseudo4 pseudo = { segment->ip4.from, segment->ip4.to, 0, PROTOCOL_TCP, bpf_htons(tcp_len) };
+		struct pseudo4 pseudo = {segment->ip4.from, segment->ip4.to, 0, PROTOCOL_TCP,
+					 bpf_htons(tcp_len)};
 
 		return (__u32)bpf_csum_diff(NULL, 0, (void *)&pseudo, sizeof(pseudo), 0);
 	}
-	struct pseudo6 pseudo = { .length = bpf_htonl(tcp_len), .protocol = bpf_htonl(PROTOCOL_TCP) };
+	struct pseudo6 pseudo = {.length = bpf_htonl(tcp_len), .protocol = bpf_htonl(PROTOCOL_TCP)};
 
 	__builtin_memcpy(pseudo.from, segment->ip6.from, 16);
 	__builtin_memcpy(pseudo.to, segment->ip6.to, 16);
@@ -449,7 +471,9 @@ static __always_inline __u64 pseudo_sum(const struct segment *segment, __u32 tcp
 /* What the checksum of a segment says. */
 enum sum { WRONG, RIGHT, PENDING };
 
-/* PENDING: the sender's own stack has left it to the device, so the field has the pseudo-header's sum. */
+/* PENDING: the sender's own stack has left it to the device, so the field has the pseudo-header's
+ * sum.
+ */
 static __always_inline enum sum check_sum(const struct segment *segment, __u64 *words)
 {
 	__u64 sum = pseudo_sum(segment, segment->tcp_bytes + segment->payload_len);
@@ -462,13 +486,17 @@ static __always_inline enum sum check_sum(const struct segment *segment, __u64 *
 	else
 		sum += (__u32)bpf_csum_diff(NULL, 0, (void *)&segment->tcp, TCP_BYTES, 0);
 	if (padded && padded <= HEAD_BYTES)
-		sum += (__u32)bpf_csum_diff(NULL, 0, (void *)words, BOUNDED(padded, SCRATCH_MASK), 0);
+		sum += (__u32)bpf_csum_diff(NULL, 0, (void *)words, BOUNDED(padded, SCRATCH_MASK),
+					    0);
 	return folded(sum) == 0xffff ? RIGHT : WRONG;
 }
 
-static __always_inline bool write_reply(context *frame, __u32 at, const struct object *object, __u32 bytes)
+static __always_inline bool write_reply(context *frame, __u32 at, const struct object *object,
+					__u32 bytes)
 {
-	/* For the verifier, as BOUNDED is; from one comparison it learns that there is at least one byte. */
+	/* For the verifier, as BOUNDED is; from one comparison it learns that there is at least one
+	 * byte.
+	 */
 	bytes--;
 	asm volatile("" : "+r"(bytes));
 	if (bytes >= REPLY_BYTES)
@@ -477,8 +505,9 @@ static __always_inline bool write_reply(context *frame, __u32 at, const struct o
 }
 
 /* Writes the headers of the reply where those of the request were. */
-static __always_inline bool write_headers(context *frame, struct segment *segment, struct place *place,
-					  const struct object *object, __u32 reply_len, bool is_pending)
+static __always_inline bool write_headers(context *frame, struct segment *segment,
+					  struct place *place, const struct object *object,
+					  __u32 reply_len, bool is_pending)
 {
 	__u32 tcp_len = segment->tcp_bytes + reply_len, now_ms = bpf_ktime_get_ns() / 1000000;
 	struct tcp *tcp = &segment->tcp;
@@ -551,8 +580,8 @@ static __always_inline bool write_headers(context *frame, struct segment *segmen
 enum outcome { TO_CARD, CONSUMED, ANSWERED };
 
 /* The place is BUSY, so ours. With TO_CARD nothing of the frame has been changed. */
-static __always_inline enum outcome answer(context *frame, struct segment *segment, struct place *place,
-					   const __u64 *table, __u64 *words)
+static __always_inline enum outcome answer(context *frame, struct segment *segment,
+					   struct place *place, const __u64 *table, __u64 *words)
 {
 	struct tcp *tcp = &segment->tcp;
 	__u32 ack = bpf_ntohl(tcp->ack), len = segment->payload_len, reply_len, value = 0;
@@ -563,10 +592,12 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 	struct desk *own;
 	enum sum sum;
 
-	if ((tcp->flags & ~PSH) != ACK || bpf_ntohl(tcp->seq) != place->rcv_nxt || ack != place->snd_nxt)
+	if ((tcp->flags & ~PSH) != ACK || bpf_ntohl(tcp->seq) != place->rcv_nxt ||
+	    ack != place->snd_nxt)
 		return TO_CARD;
 	if (place->has_timestamps) {
-		if (segment->tcp_bytes != TCP_STAMPED_BYTES || tcp->option != bpf_htonl(TIMESTAMPS_OPTION))
+		if (segment->tcp_bytes != TCP_STAMPED_BYTES ||
+		    tcp->option != bpf_htonl(TIMESTAMPS_OPTION))
 			return TO_CARD;
 		value = bpf_ntohl(tcp->value);
 		if ((__s32)(value - place->recent) < 0)
@@ -578,7 +609,8 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 		return TO_CARD;
 	/* Zeros behind the request, in the word in which it ends and in what a sum takes. */
 	words[BOUNDED(len, SCRATCH_MASK) / 8] = 0;
-	if (len > 0 && !read_bytes(frame, segment->payload_at, words, BOUNDED(len - 1, SCRATCH_MASK) + 1))
+	if (len > 0 &&
+	    !read_bytes(frame, segment->payload_at, words, BOUNDED(len - 1, SCRATCH_MASK) + 1))
 		return TO_CARD;
 	sum = check_sum(segment, words);
 	if (sum == WRONG)
@@ -617,7 +649,8 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 	}
 	/* From here on there is no way back: what goes wrong is a frame that was lost. */
 	if (!write_reply(frame, segment->payload_at, object, reply_len) ||
-	    !write_headers(frame, segment, place, object, reply_len, SUMS_STAY_PENDING && sum == PENDING))
+	    !write_headers(frame, segment, place, object, reply_len,
+			   SUMS_STAY_PENDING && sum == PENDING))
 		return CONSUMED;
 	if (*(volatile __u64 *)&object->version != version)
 		return CONSUMED;
@@ -687,7 +720,9 @@ int l0(context *frame)
 	return at_driver(frame, false);
 }
 
-/* On a veth XDP_TX does not wake the other end unless that has an XDP program, too; a redirect does. */
+/* On a veth XDP_TX does not wake the other end unless that has an XDP program, too; a redirect
+ * does.
+ */
 SEC("xdp.frags")
 int l0_veth(context *frame)
 {

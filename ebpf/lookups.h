@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * The ring, and what is told of paths and descriptors that the server uses (truth/watch/src/witnesses/event.rs). Included by witness.bpf.c.
+ * The ring, and what is told of paths and descriptors that the server uses
+ * (truth/watch/src/witnesses/event.rs). Included by witness.bpf.c.
  */
 #ifndef NICACHE_LOOKUPS_H
 #define NICACHE_LOOKUPS_H
@@ -31,7 +32,9 @@ static __always_inline void count_lost(void)
 		__sync_fetch_and_add(lost, 1);
 }
 
-/* A clock by which what changed the slot until now can be told from what changes it from now on, although no request was forwarded between. */
+/* A clock by which what changed the slot until now can be told from what changes it from now on,
+ * although no request was forwarded between.
+ */
 static __always_inline __u64 clock_after_changes_of(__u32 slot)
 {
 	__u64 *clock = control_word(CONTROL_CLOCK);
@@ -46,7 +49,8 @@ static __always_inline __u64 clock_after_changes_of(__u32 slot)
 	return now;
 }
 
-static __always_inline void fill_head(struct event_head *head, __u16 kind, __u32 nr, __s64 ret, __s32 dirfd)
+static __always_inline void fill_head(struct event_head *head, __u16 kind, __u32 nr, __s64 ret,
+				      __s32 dirfd)
 {
 	__u64 id = bpf_get_current_pid_tgid(), *clock = control_word(CONTROL_CLOCK);
 
@@ -107,11 +111,13 @@ struct lookup {
 
 static __always_inline bool is_reading(struct lookup *lookup, struct identity *identity)
 {
-	return (identity->mode & S_IFMT) == S_IFREG && (lookup->open_flags & O_ACCMODE) != O_WRONLY &&
-	       !(lookup->open_flags & O_PATH);
+	return (identity->mode & S_IFMT) == S_IFREG &&
+	       (lookup->open_flags & O_ACCMODE) != O_WRONLY && !(lookup->open_flags & O_PATH);
 }
 
-/* There is no room to tell that a file was opened. What the server may have in its memory of it must be known nevertheless. */
+/* There is no room to tell that a file was opened. What the server may have in its memory of it
+ * must be known nevertheless.
+ */
 __noinline int keep_untold(struct lookup *lookup)
 {
 	struct identity identity = {};
@@ -120,20 +126,24 @@ __noinline int keep_untold(struct lookup *lookup)
 
 	if (!lookup)
 		return 0;
-	if (!identify(file_of(bpf_get_current_task_btf(), lookup->ret), &identity) || !is_reading(lookup, &identity))
+	if (!identify(file_of(bpf_get_current_task_btf(), lookup->ret), &identity) ||
+	    !is_reading(lookup, &identity))
 		return 0;
 	key.ino = identity.ino;
 	key.dev = identity.dev;
 	file.clock = clock_after_changes_of(slot_of(identity.dev, identity.ino));
-	/* Without its path nobody can say what a file on an overlay is made of: it is to be read again. */
+	/* Without its path nobody can say what a file on an overlay is made of: it is to be read
+	 * again.
+	 */
 	file.changed_ns = identity.layered ? CHANGED_BEING_WRITTEN : identity.changed_ns;
 	if (bpf_map_update_elem(&untold_files, &key, &file, BPF_ANY))
 		raise_stamp_for_good(SLOT_EVERYTHING);
 	return 0;
 }
 
-/* What its paths start at can be asked of its process when the thread has ended: of the first thread, which must be the server's as well, for
- * that others move their root is not witnessed. */
+/* What its paths start at can be asked of its process when the thread has ended: of the first
+ * thread, which must be the server's as well, for that others move their root is not witnessed.
+ */
 static __always_inline bool is_of_process(struct task_struct *task)
 {
 	struct task_struct *first = task->group_leader;
@@ -163,7 +173,9 @@ __noinline int report_lookup(struct lookup *lookup)
 	event->head.flags = lookup->flags | (is_of_process(task) ? FLAG_OF_PROCESS : 0);
 	event->head.open_flags = lookup->open_flags;
 	bytes = bpf_probe_read_user_str(event->path, PATH_BYTES, lookup->path);
-	/* Of an empty string some kernels count the final 0 and others do not; what cannot be read is below 0. */
+	/* Of an empty string some kernels count the final 0 and others do not; what cannot be read
+	 * is below 0.
+	 */
 	if (bytes == 0)
 		bytes = 1;
 	if (bytes < 0) {
@@ -180,7 +192,8 @@ __noinline int report_lookup(struct lookup *lookup)
 		bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
 		return 0;
 	}
-	if (lookup->dirfd >= 0 && event->path[0] != '/' && identify(file_of(task, lookup->dirfd), &identity)) {
+	if (lookup->dirfd >= 0 && event->path[0] != '/' &&
+	    identify(file_of(task, lookup->dirfd), &identity)) {
 		event->head.dir_dev = identity.dev;
 		event->head.dir_ino = identity.ino;
 		event->head.flags |= FLAG_DIRECTORY;
@@ -195,7 +208,8 @@ __noinline int report_lookup(struct lookup *lookup)
 		event->head.gid = identity.gid;
 		event->head.flags |= FLAG_INODE | (identity.layered ? FLAG_OVERLAY : 0);
 		if (is_reading(lookup, &identity)) {
-			event->head.clock = clock_after_changes_of(slot_of(identity.dev, identity.ino));
+			event->head.clock =
+				clock_after_changes_of(slot_of(identity.dev, identity.ino));
 			note_reading(event->path);
 		}
 	}
@@ -231,7 +245,11 @@ __noinline int report_executed(__u64 path)
 /* The server removed a name. */
 __noinline int report_removed(__u64 path, __s32 dirfd, __u64 nr)
 {
-	struct lookup lookup = {.path = (const char *)path, .nr = nr, .dirfd = dirfd, .kind = EVENT_REMOVED, .flags = FLAG_NOFOLLOW};
+	struct lookup lookup = {.path = (const char *)path,
+				.nr = nr,
+				.dirfd = dirfd,
+				.kind = EVENT_REMOVED,
+				.flags = FLAG_NOFOLLOW};
 
 	report_lookup(&lookup);
 	return 0;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Programs outside the server's network that are the server's all the same: PHP-FPM as a service of the machine. Included by witness.bpf.c.
+ * Programs outside the server's network that are the server's all the same: PHP-FPM as a service of
+ * the machine. Included by witness.bpf.c.
  *
  * Read first: truth/watch/src/witnesses/members.rs.
  *
- * A program is a *member* from its exec on, by its command in a certain network or by the unit whose control group it is in; and so are those that it starts. Who runs
- * already has memory that nobody has seen it fill, and is not a member; nor is one that has children at its exec, because they may answer in its name.
+ * A program is a *member* from its exec on, by its command in a certain network or by the unit
+ * whose control group it is in; and so are those that it starts. Who runs already has memory that
+ * nobody has seen it fill, and is not a member; nor is one that has children at its exec, because
+ * they may answer in its name.
  */
 #ifndef NICACHE_MEMBERS_H
 #define NICACHE_MEMBERS_H
@@ -74,7 +77,8 @@ __noinline int has_member_name(void)
 	for (level = 0; level < UNIT_LEVELS && group; level++) {
 		__builtin_memset(&key, 0, sizeof(key));
 		key.kind = MEMBER_UNIT;
-		if (bpf_probe_read_kernel_str(key.name, sizeof(key.name), BPF_CORE_READ(group, kn, name)) < 0)
+		if (bpf_probe_read_kernel_str(key.name, sizeof(key.name),
+					      BPF_CORE_READ(group, kn, name)) < 0)
 			return 0;
 		if (bpf_map_lookup_elem(&member_names, &key))
 			return 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Does the kernel stop in the middle of its own work? It keeps that in a variable that no file shows: the boot parameter preempt=, or the
- * configuration's default. Loaded by truth/kernel/src/preemption.rs, and run once.
+ * Does the kernel stop in the middle of its own work? It keeps that in a variable that no file
+ * shows: the boot parameter preempt=, or the configuration's default. Loaded by
+ * truth/kernel/src/preemption.rs, and run once.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

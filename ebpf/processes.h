@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Which processes are the server's, and which of them are as good as those before them. Included by witness.bpf.c.
+ * Which processes are the server's, and which of them are as good as those before them. Included by
+ * witness.bpf.c.
  *
  * Read first: docs/coherence.md rule 4.
  *
- * A process that starts, ends or becomes another program may answer otherwise than the rest of its group: it has loaded other scripts, or other
- * settings. So it voids what the server's programs have made. Servers with a pool of processes (PHP-FPM, Apache prefork) start and end such all the
- * time, as the load is; these are *twins*: children of a process that has opened no file to read since it had the child before, and that answers no
- * requests itself. What they open, or ask for over the network, before their first connection is their start, and voids again, but for what the C library
- * reads when a process takes on its user. The end of a twin means nothing, unless something of this kind has happened since its birth: then it is one of the
- * old ones, and what it said last may be what the others do not say any more.
+ * A process that starts, ends or becomes another program may answer otherwise than the rest of its
+ * group: it has loaded other scripts, or other settings. So it voids what the server's programs
+ * have made. Servers with a pool of processes (PHP-FPM, Apache prefork) start and end such all the
+ * time, as the load is; these are *twins*: children of a process that has opened no file to read
+ * since it had the child before, and that answers no requests itself. What they open, or ask for
+ * over the network, before their first connection is their start, and voids again, but for what the
+ * C library reads when a process takes on its user. The end of a twin means nothing, unless
+ * something of this kind has happened since its birth: then it is one of the old ones, and what it
+ * said last may be what the others do not say any more.
  *
- * One that cannot answer is a *bystander*: whoever is started by a process that has taken a connection (a program that a script runs, CGI), or holds no
- * socket at which it could accept one (a shell, a job of cron in the same network). It voids nothing until it listens, or has a connection; and what it does
- * is done at the behest of the process that takes requests, if one has started it.
+ * One that cannot answer is a *bystander*: whoever is started by a process that has taken a
+ * connection (a program that a script runs, CGI), or holds no socket at which it could accept one
+ * (a shell, a job of cron in the same network). It voids nothing until it listens, or has a
+ * connection; and what it does is done at the behest of the process that takes requests, if one has
+ * started it.
  */
 #ifndef NICACHE_PROCESSES_H
 #define NICACHE_PROCESSES_H
@@ -24,7 +30,8 @@ static __always_inline bool is_server(struct task_struct *task)
 
 	if (!server_netns || !*server_netns)
 		return false;
-	return task->nsproxy->net_ns->ns.inum == *server_netns || is_member(server_netns, task->tgid);
+	return task->nsproxy->net_ns->ns.inum == *server_netns ||
+	       is_member(server_netns, task->tgid);
 }
 
 static __always_inline bool is_service_port(__u16 port)
@@ -33,14 +40,17 @@ static __always_inline bool is_service_port(__u16 port)
 
 	if (!ports)
 		return false;
-	return port == (*ports & 0xffff) || port == (*ports >> 16 & 0xffff) || port == (*ports >> 32 & 0xffff) ||
-	       port == *ports >> 48;
+	return port == (*ports & 0xffff) || port == (*ports >> 16 & 0xffff) ||
+	       port == (*ports >> 32 & 0xffff) || port == *ports >> 48;
 }
 
 struct kin {
 	__u64 looked;   /* it has opened a file to read since it last had a child */
 	__u64 renewals; /* how many there had been at its birth */
-	__u32 starter; /* of a bystander: the process that takes requests at whose behest it was started; 0: of none */
+	/* of a bystander: the process that takes requests at whose behest it was started; 0: of
+	 * none
+	 */
+	__u32 starter;
 	__u8 has_children;
 	__u8 starting; /* it has had no connection yet */
 	__u8 bystander;
@@ -86,9 +96,11 @@ __noinline int renew(void)
 /* Which groups a user is in. `path` has room for the longest. */
 static __always_inline bool is_of_the_system(const char *path)
 {
-	return IS_PATH(path, "/etc/group") || IS_PATH(path, "/etc/passwd") || IS_PATH(path, "/etc/nsswitch.conf") ||
-	       IS_PATH(path, "/etc/ld.so.cache") || IS_PATH(path, "/proc/sys/kernel/ngroups_max") ||
-	       BEGINS(path, "/lib/x86_64-linux-gnu/libnss_") || BEGINS(path, "/usr/lib/x86_64-linux-gnu/libnss_");
+	return IS_PATH(path, "/etc/group") || IS_PATH(path, "/etc/passwd") ||
+	       IS_PATH(path, "/etc/nsswitch.conf") || IS_PATH(path, "/etc/ld.so.cache") ||
+	       IS_PATH(path, "/proc/sys/kernel/ngroups_max") ||
+	       BEGINS(path, "/lib/x86_64-linux-gnu/libnss_") ||
+	       BEGINS(path, "/usr/lib/x86_64-linux-gnu/libnss_");
 }
 
 /* The calling process has opened a file to read. `path` may be none. */
@@ -133,7 +145,9 @@ static __always_inline void note_started(__u32 tgid)
 #define DESCRIPTORS_MAX 64
 #define TCP_LISTEN 10
 
-/* Could connections come by this descriptor of the calling process? Not static: the verifier looks at it once. */
+/* Could connections come by this descriptor of the calling process? Not static: the verifier looks
+ * at it once.
+ */
 __noinline int is_listener(int fd)
 {
 	struct file *file = file_of(bpf_get_current_task_btf(), fd);
@@ -218,7 +232,8 @@ __noinline int observe_death(__u32 tgid, __u32 answers)
 {
 	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
 	__u64 *count = renewals_word();
-	bool is_twin = process && !process->has_children && count && process->renewals == *(volatile __u64 *)count;
+	bool is_twin = process && !process->has_children && count &&
+		       process->renewals == *(volatile __u64 *)count;
 
 	if (process ? process->bystander : !answers && !holds_listener())
 		return 0;
@@ -227,7 +242,9 @@ __noinline int observe_death(__u32 tgid, __u32 answers)
 	return 0;
 }
 
-/* The calling process has become another program. Is that done at the behest of one that takes requests? */
+/* The calling process has become another program. Is that done at the behest of one that takes
+ * requests?
+ */
 __noinline int observe_replaced(__u32 tgid, __u32 answers)
 {
 	struct kin *process = bpf_map_lookup_elem(&kin, &tgid), born = {.bystander = 1};
@@ -238,7 +255,8 @@ __noinline int observe_replaced(__u32 tgid, __u32 answers)
 		return process->starter != 0;
 	bpf_map_delete_elem(&kin, &tgid);
 	/* It has come from another network. */
-	if (!may_answer && !process && !answers && !bpf_map_update_elem(&kin, &tgid, &born, BPF_ANY))
+	if (!may_answer && !process && !answers &&
+	    !bpf_map_update_elem(&kin, &tgid, &born, BPF_ANY))
 		return 0;
 	renew();
 	return 0;

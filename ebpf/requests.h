@@ -2,14 +2,17 @@
  *
  * Which request a process of the server works on. Included by witness.bpf.c.
  *
- * Read first: truth/watch/src/attribution/requests.rs (what is made of it, and why what is missed here makes a source set larger, never smaller).
+ * Read first: truth/watch/src/attribution/requests.rs (what is made of it, and why what is missed
+ * here makes a source set larger, never smaller).
  *
- * A process is followed as long as it has one thread and one connection at a time: the last one that it has accepted, or that it reads from
- * a client of the web server. When the next one comes, the last one must be closed. A process that is found to have two at once, or that
- * could be handed descriptors by others, is followed no more.
+ * A process is followed as long as it has one thread and one connection at a time: the last one
+ * that it has accepted, or that it reads from a client of the web server. When the next one comes,
+ * the last one must be closed. A process that is found to have two at once, or that could be handed
+ * descriptors by others, is followed no more.
  *
- * Of what such a process sends while it executes a FastCGI request, the first on each of two sockets in turn is told: its reply, and another. And the
- * short reads of FastCGI, headers mostly, are told with the next one, but for those with which a request begins or is known.
+ * Of what such a process sends while it executes a FastCGI request, the first on each of two
+ * sockets in turn is told: its reply, and another. And the short reads of FastCGI, headers mostly,
+ * are told with the next one, but for those with which a request begins or is known.
  */
 #ifndef NICACHE_REQUESTS_H
 #define NICACHE_REQUESTS_H
@@ -30,7 +33,10 @@
 
 struct request_process {
 	__u64 ino; /* the connection's socket */
-	__u64 told;          /* by which other socket, and to whom, it has last sent in this execution; mixed into one number */
+	/* by which other socket, and to whom, it has last sent in this execution; mixed into one
+	 * number
+	 */
+	__u64 told;
 	__u64 kept[PREFIX_BYTES / 8]; /* bytes that have not been told yet */
 	__s32 fd;
 	__u8 kept_len;
@@ -72,7 +78,9 @@ static __always_inline __u32 peer_address(struct sock *sk)
 	return family == AF_INET6 ? unwrap_ipv6(&sk->__sk_common.skc_v6_daddr) : 0;
 }
 
-/* An IPv6 address in 32 bits, as the card folds it: the exclusive or of its words; one of IPv4 in its clothes is itself. */
+/* An IPv6 address in 32 bits, as the card folds it: the exclusive or of its words; one of IPv4 in
+ * its clothes is itself.
+ */
 static __always_inline __u32 fold_ipv6(const struct in6_addr *from)
 {
 	__u32 words[4] = {};
@@ -84,7 +92,9 @@ static __always_inline __u32 fold_ipv6(const struct in6_addr *from)
 	return words[0] ^ words[1] ^ words[2] ^ words[3];
 }
 
-/* Who a client is, in the network's byte order; 0: unknown. Two may look alike: then the source set is larger. */
+/* Who a client is, in the network's byte order; 0: unknown. Two may look alike: then the source set
+ * is larger.
+ */
 static __always_inline __u32 client_address(struct sock *sk)
 {
 	__u16 family = FIELD(struct sock, sk, __sk_common.skc_family);
@@ -154,7 +164,9 @@ static __always_inline bool is_plain_read(struct transfer *transfer)
 	return transfer->nr == NR_read || transfer->nr == NR_recvfrom;
 }
 
-/* The calling process has another connection. Not static, and so the next ones: the verifier looks at such functions once. */
+/* The calling process has another connection. Not static, and so the next ones: the verifier looks
+ * at such functions once.
+ */
 __noinline int note_connection(int fd, __u64 ino)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -168,14 +180,16 @@ __noinline int note_connection(int fd, __u64 ino)
 		return 0;
 	if (task->signal->nr_threads > 1)
 		process->concurrent = 1;
-	if (process->ino && process->ino != ino && socket_inode(file_of(task, process->fd)) == process->ino)
+	if (process->ino && process->ino != ino &&
+	    socket_inode(file_of(task, process->fd)) == process->ino)
 		process->concurrent = 1;
 	process->ino = ino;
 	process->fd = fd;
 	process->speaks = SPEAKS_UNKNOWN;
 	process->kept_len = 0;
 	process->executes = 0;
-	return report_request(REQUEST_CONNECTION, ino, 0, process->concurrent ? FLAG_CONCURRENT : 0);
+	return report_request(REQUEST_CONNECTION, ino, 0,
+			      process->concurrent ? FLAG_CONCURRENT : 0);
 }
 
 /* The calling process can be handed descriptors. */
@@ -201,7 +215,8 @@ __noinline int observe_accepted(int fd)
 }
 
 /* `head`: its first bytes, where there are so many and they are known. */
-__noinline int report_fastcgi(struct transfer *transfer, struct request_process *process, __u64 head, bool is_known)
+__noinline int report_fastcgi(struct transfer *transfer, struct request_process *process,
+			      __u64 head, bool is_known)
 {
 	struct bytes_report report = {.kind = EVENT_REQUEST, .dev = REQUEST_FASTCGI};
 	bool is_whole, is_header = (head & 0xff) == 1;
@@ -210,13 +225,14 @@ __noinline int report_fastcgi(struct transfer *transfer, struct request_process 
 	if (!transfer || !process)
 		return 0;
 	ret = transfer->ret;
-	is_whole = ret <= REQUEST_BYTES && is_plain_read(transfer) && (is_known || ret < FASTCGI_HEADER_BYTES);
+	is_whole = ret <= REQUEST_BYTES && is_plain_read(transfer) &&
+		   (is_known || ret < FASTCGI_HEADER_BYTES);
 	if (is_header && (head >> 8 & 0xff) == FASTCGI_BEGIN) {
 		process->executes = 1;
 		process->replied = 0;
 		process->told = 0;
-	} else if (is_whole && ret == FASTCGI_HEADER_BYTES && !(is_header && !(head >> 32 & 0xffff)) &&
-		   process->kept_len < PREFIX_BYTES) {
+	} else if (is_whole && ret == FASTCGI_HEADER_BYTES &&
+		   !(is_header && !(head >> 32 & 0xffff)) && process->kept_len < PREFIX_BYTES) {
 		process->kept[process->kept_len ? 1 : 0] = head;
 		process->kept_len += FASTCGI_HEADER_BYTES;
 		return 0;
@@ -282,7 +298,8 @@ __noinline int observe_request(struct transfer *transfer)
 	if (process->speaks == SPEAKS_UNKNOWN) {
 		process->speaks = is_client ? SPEAKS_HTTP : SPEAKS_OTHER;
 		/* Version 1, and the length of what is behind the header: 0, 8. */
-		if (!is_client && (head & 0xffff) == (1 | FASTCGI_BEGIN << 8) && (head >> 32 & 0xffff) == 8 << 8)
+		if (!is_client && (head & 0xffff) == (1 | FASTCGI_BEGIN << 8) &&
+		    (head >> 32 & 0xffff) == 8 << 8)
 			process->speaks = SPEAKS_FASTCGI;
 	}
 	if (process->speaks == SPEAKS_FASTCGI)
@@ -305,9 +322,12 @@ static __always_inline bool ends_request(struct transfer *transfer, struct reque
 
 	if (!process || process->ino != transfer->ino || process->speaks != SPEAKS_FASTCGI)
 		return false;
-	if ((transfer->nr != NR_write && transfer->nr != NR_sendto) || transfer->ret < FASTCGI_END_BYTES)
+	if ((transfer->nr != NR_write && transfer->nr != NR_sendto) ||
+	    transfer->ret < FASTCGI_END_BYTES)
 		return false;
-	if (bpf_probe_read_user(end, sizeof(end), (const void *)(transfer->bytes + transfer->ret - FASTCGI_END_BYTES)))
+	if (bpf_probe_read_user(
+		    end, sizeof(end),
+		    (const void *)(transfer->bytes + transfer->ret - FASTCGI_END_BYTES)))
 		return false;
 	if (end[0] != 1 || end[1] != FASTCGI_END || end[4] != 0 || end[5] != 8)
 		return false;
@@ -315,8 +335,11 @@ static __always_inline bool ends_request(struct transfer *transfer, struct reque
 	return true;
 }
 
-/* Is it known that the execution under way sends by this socket to this peer, whatever number that has? */
-static __always_inline bool is_told(struct transfer *transfer, struct request_process *process, __u64 peer)
+/* Is it known that the execution under way sends by this socket to this peer, whatever number that
+ * has?
+ */
+static __always_inline bool is_told(struct transfer *transfer, struct request_process *process,
+				    __u64 peer)
 {
 	bool is_known;
 

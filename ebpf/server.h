@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * What the server looks at and writes, by the system calls of its processes. Included by witness.bpf.c.
+ * What the server looks at and writes, by the system calls of its processes. Included by
+ * witness.bpf.c.
  */
 #ifndef NICACHE_SERVER_H
 #define NICACHE_SERVER_H
 
-/* To whom nobody else's file is of interest: one that is opened for appending is a log, and one without a name is nobody else's. */
+/* To whom nobody else's file is of interest: one that is opened for appending is a log, and one
+ * without a name is nobody else's.
+ */
 static __always_inline bool is_content(struct file *file, struct identity *identity)
 {
 	return identity->links && !(FIELD(struct file, file, f_flags) & O_APPEND);
@@ -36,7 +39,8 @@ static __always_inline int report_file_written(struct file *file, __u64 nr)
 {
 	struct identity identity = {};
 
-	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG || !is_content(file, &identity))
+	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG ||
+	    !is_content(file, &identity))
 		return 0;
 	return report_identity(EVENT_WROTE, nr & ~X32_BIT, &identity);
 }
@@ -93,7 +97,9 @@ __noinline int report_sent(struct transfer *transfer)
 	head->dir_ino = transfer->ino;
 	head->dev = family;
 	/* By it a reply to a client of another service is told from a question. */
-	head->dir_dev = is_inet(transfer) && FIELD(struct sock, sk, sk_protocol) == IPPROTO_TCP ? transfer->port : 0;
+	head->dir_dev = is_inet(transfer) && FIELD(struct sock, sk, sk_protocol) == IPPROTO_TCP
+				? transfer->port
+				: 0;
 	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -245,7 +251,8 @@ __noinline int observe_changed(struct call *call)
 		if (ret < 0)
 			return 0;
 		/* Without a path it is about the descriptor. */
-		return call->args[1] ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(call->args[0], nr);
+		return call->args[1] ? report_descriptor(EVENT_WROTE, nr, ret, -1)
+				     : report_written(call->args[0], nr);
 	default:
 		return 0;
 	}
@@ -267,12 +274,15 @@ __noinline int observe_moved(struct call *call)
 	return report_lookup(&lookup);
 }
 
-/* Paths mean something else now for the calling process. What somebody from another network looks at on his way in is nobody's. */
+/* Paths mean something else now for the calling process. What somebody from another network looks
+ * at on his way in is nobody's.
+ */
 __noinline int observe_other_root(__u64 nr)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
-	bool is_foreign = process ? process->bystander && !process->starter : !request_process_of(tgid) && !holds_listener();
+	bool is_foreign = process ? process->bystander && !process->starter
+				  : !request_process_of(tgid) && !holds_listener();
 
 	if (nr == NR_chroot || !is_foreign)
 		change_slot(SLOT_EVERYTHING);
@@ -319,7 +329,8 @@ __noinline int observe_server(struct call *call)
 	case NR_sendmmsg:
 		if (ret <= 0)
 			return 0;
-		return is_transfer(call, &transfer) ? report_sent(&transfer) : report_written(call->args[0], nr);
+		return is_transfer(call, &transfer) ? report_sent(&transfer)
+						    : report_written(call->args[0], nr);
 	case NR_io_uring_setup:
 	case NR_open_by_handle_at:
 		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Which frames are of a service flow: TCP from or to a service, and the ICMP errors about it, behind at most two VLAN tags; also with IPv4
- * options, IPv6 options and in fragments, of which the first comes first.
- * Read first: RFC 791, 8200 (headers), 792 and 4443 (what an error quotes). Included by steer.bpf.c.
+ * Which frames are of a service flow: TCP from or to a service, and the ICMP errors about it,
+ * behind at most two VLAN tags; also with IPv4 options, IPv6 options and in fragments, of which the
+ * first comes first. Read first: RFC 791, 8200 (headers), 792 and 4443 (what an error quotes).
+ * Included by steer.bpf.c.
  *
- * Deliberately absent: other extension headers of IPv6. A card does not treat those, so they are none of its frames.
+ * Deliberately absent: other extension headers of IPv6. A card does not treat those, so they are
+ * none of its frames.
  */
 #ifndef NICACHE_SERVICE_H
 #define NICACHE_SERVICE_H
@@ -64,9 +66,12 @@ static __always_inline bool is_service(const struct address *address, __be16 por
 	return bpf_map_lookup_elem(&services, &service);
 }
 
-/* Whether the sender, or the receiver, of a TCP segment whose ports are at `at` is a service; tells which flow's. */
-static __always_inline bool is_of_flow(struct frame frame, __u32 at, struct address from, struct address to,
-				       bool from_service, struct segment *segment)
+/* Whether the sender, or the receiver, of a TCP segment whose ports are at `at` is a service; tells
+ * which flow's.
+ */
+static __always_inline bool is_of_flow(struct frame frame, __u32 at, struct address from,
+				       struct address to, bool from_service,
+				       struct segment *segment)
 {
 	struct flow *flow = &segment->flow;
 	struct ports ports;
@@ -81,12 +86,15 @@ static __always_inline bool is_of_flow(struct frame frame, __u32 at, struct addr
 	return is_service(&flow->server, flow->server_port);
 }
 
-/* What an IP packet says about itself. A part of a segment names no flow: it may come by another queue. */
+/* What an IP packet says about itself. A part of a segment names no flow: it may come by another
+ * queue.
+ */
 enum verdict { OTHER, SERVICE, ERROR, PART };
 
 /* A fragment; its segment begins at `at` if it is the first. */
-static __always_inline enum verdict part_verdict(struct frame frame, __u32 at, const struct datagram *datagram,
-						 bool is_first, bool from_service, struct segment *segment)
+static __always_inline enum verdict part_verdict(struct frame frame, __u32 at,
+						 const struct datagram *datagram, bool is_first,
+						 bool from_service, struct segment *segment)
 {
 	__u32 zero = 0;
 
@@ -99,8 +107,8 @@ static __always_inline enum verdict part_verdict(struct frame frame, __u32 at, c
 }
 
 /* The IPv4 packet at `at`. Of a packet that an error quotes, the first fragment counts, too. */
-static __always_inline enum verdict ipv4_verdict(struct frame frame, __u32 at, bool from_service, bool quoted,
-						 struct segment *segment)
+static __always_inline enum verdict ipv4_verdict(struct frame frame, __u32 at, bool from_service,
+						 bool quoted, struct segment *segment)
 {
 	struct datagram datagram = {};
 	struct ipv4 ip;
@@ -109,19 +117,24 @@ static __always_inline enum verdict ipv4_verdict(struct frame frame, __u32 at, b
 	if (!load(frame, at, &ip, sizeof(ip)))
 		return OTHER;
 	if (ip.version_and_length != 0x45 &&
-	    (quoted || ip.protocol != PROTOCOL_TCP || ip.version_and_length >> 4 != 4 || ip.version_and_length < 0x45))
+	    (quoted || ip.protocol != PROTOCOL_TCP || ip.version_and_length >> 4 != 4 ||
+	     ip.version_and_length < 0x45))
 		return OTHER;
-	if (ip.fragment & bpf_htons(quoted ? 0x1fff : 0x3fff) && (quoted || ip.protocol != PROTOCOL_TCP))
+	if (ip.fragment & bpf_htons(quoted ? 0x1fff : 0x3fff) &&
+	    (quoted || ip.protocol != PROTOCOL_TCP))
 		return OTHER;
 	at += BOUNDED(ip.version_and_length, 0xf) * 4;
 	if (!quoted && ip.fragment & bpf_htons(0x3fff)) {
 		datagram.from = mapped(ip.from);
 		datagram.to = mapped(ip.to);
 		datagram.id = ip.identification;
-		return part_verdict(frame, at, &datagram, !(ip.fragment & bpf_htons(0x1fff)), from_service, segment);
+		return part_verdict(frame, at, &datagram, !(ip.fragment & bpf_htons(0x1fff)),
+				    from_service, segment);
 	}
 	if (ip.protocol == PROTOCOL_TCP)
-		return is_of_flow(frame, at, mapped(ip.from), mapped(ip.to), from_service, segment) ? SERVICE : OTHER;
+		return is_of_flow(frame, at, mapped(ip.from), mapped(ip.to), from_service, segment)
+			       ? SERVICE
+			       : OTHER;
 	if (quoted || ip.protocol != PROTOCOL_ICMP || !load(frame, at, type, sizeof(type)))
 		return OTHER;
 	/* Destination unreachable (too big among them), time exceeded, parameter problem. */
@@ -137,8 +150,9 @@ static __always_inline enum verdict ipv4_verdict(struct frame frame, __u32 at, b
 #define OPTIONS_MAX 7
 
 /* What is behind headers of options and that of a fragment. */
-static __always_inline enum verdict extended_verdict(struct frame frame, __u32 at, const struct ipv6 *ip,
-						     bool from_service, struct segment *segment)
+static __always_inline enum verdict extended_verdict(struct frame frame, __u32 at,
+						     const struct ipv6 *ip, bool from_service,
+						     struct segment *segment)
 {
 	struct datagram datagram = { .from = joined(ip->from), .to = joined(ip->to) };
 	bool is_part = false, is_first = true;
@@ -174,20 +188,24 @@ static __always_inline enum verdict extended_verdict(struct frame frame, __u32 a
 		return OTHER;
 	if (is_part)
 		return part_verdict(frame, at, &datagram, is_first, from_service, segment);
-	return is_of_flow(frame, at, datagram.from, datagram.to, from_service, segment) ? SERVICE : OTHER;
+	return is_of_flow(frame, at, datagram.from, datagram.to, from_service, segment) ? SERVICE
+											: OTHER;
 }
 
-static __always_inline enum verdict ipv6_verdict(struct frame frame, __u32 at, bool from_service, bool quoted,
-						 struct segment *segment)
+static __always_inline enum verdict ipv6_verdict(struct frame frame, __u32 at, bool from_service,
+						 bool quoted, struct segment *segment)
 {
 	struct ipv6 ip;
 	__u8 type[2];
 
-	if (!load(frame, at, &ip, sizeof(ip)) || (ip.version_and_more & bpf_htons(0xf000)) != bpf_htons(0x6000))
+	if (!load(frame, at, &ip, sizeof(ip)) ||
+	    (ip.version_and_more & bpf_htons(0xf000)) != bpf_htons(0x6000))
 		return OTHER;
 	at += sizeof(ip);
 	if (ip.next == PROTOCOL_TCP)
-		return is_of_flow(frame, at, joined(ip.from), joined(ip.to), from_service, segment) ? SERVICE : OTHER;
+		return is_of_flow(frame, at, joined(ip.from), joined(ip.to), from_service, segment)
+			       ? SERVICE
+			       : OTHER;
 	if (!quoted && ip.next != PROTOCOL_ICMPV6)
 		return extended_verdict(frame, at, &ip, from_service, segment);
 	if (quoted || !load(frame, at, type, sizeof(type)))
@@ -196,8 +214,11 @@ static __always_inline enum verdict ipv6_verdict(struct frame frame, __u32 at, b
 	return type[0] >= 1 && type[0] <= 4 ? ERROR : OTHER;
 }
 
-/* Is this frame, which comes from `side`, of a service flow, or an error about one? Tells the segment, or what the error quotes of it. */
-static __always_inline enum verdict verdict_of(struct frame frame, enum side side, struct segment *segment)
+/* Is this frame, which comes from `side`, of a service flow, or an error about one? Tells the
+ * segment, or what the error quotes of it.
+ */
+static __always_inline enum verdict verdict_of(struct frame frame, enum side side,
+					       struct segment *segment)
 {
 	__u32 at = 12, tags = frame.skb && frame.skb->vlan_present ? 1 : 0;
 	bool from_service = side == HOST;
@@ -223,7 +244,8 @@ static __always_inline enum verdict verdict_of(struct frame frame, enum side sid
 		if (verdict != ERROR)
 			return verdict;
 		at += sizeof(struct ipv4) + 8;
-		return ipv4_verdict(frame, at, !from_service, true, segment) == SERVICE ? ERROR : OTHER;
+		return ipv4_verdict(frame, at, !from_service, true, segment) == SERVICE ? ERROR
+											: OTHER;
 	}
 	if (type == ETHERTYPE_IPV6) {
 		enum verdict verdict = ipv6_verdict(frame, at, from_service, false, segment);
@@ -231,7 +253,8 @@ static __always_inline enum verdict verdict_of(struct frame frame, enum side sid
 		if (verdict != ERROR)
 			return verdict;
 		at += sizeof(struct ipv6) + 8;
-		return ipv6_verdict(frame, at, !from_service, true, segment) == SERVICE ? ERROR : OTHER;
+		return ipv6_verdict(frame, at, !from_service, true, segment) == SERVICE ? ERROR
+											: OTHER;
 	}
 	return OTHER;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * What kernel and user space agree on. The Rust side is truth/coherence/src/{source,table}.rs for the table and
- * truth/watch/src/witnesses/event.rs for the events; tests compare the two by changing real files.
+ * What kernel and user space agree on. The Rust side is truth/coherence/src/{source,table}.rs for
+ * the table and truth/watch/src/witnesses/event.rs for the events; tests compare the two by
+ * changing real files.
  */
 #ifndef NICACHE_SHARED_H
 #define NICACHE_SHARED_H
@@ -26,11 +27,13 @@
 #define CONTROL_LOST 16
 #define CONTROL_SERVER_NETNS 32
 #define CONTROL_SERVICE_PORTS 40 /* up to four, 16 bits each */
-#define CONTROL_DATABASES 48     /* bit n: a process of a database server may have number n modulo 64 */
+/* bit n: a process of a database server may have number n modulo 64 */
+#define CONTROL_DATABASES 48
 #define CONTROL_STRICT_SQL 56    /* 1: a SELECT may change something, by a function that it calls */
 #define CONTROL_DEFINITIONS_TOLD 64  /* statements that may have made such a function */
 #define CONTROL_DEFINITIONS_KNOWN 72 /* how many of them are in CONTROL_STRICT_SQL */
-#define CONTROL_MEMBERS 80       /* bit n: a program outside the server's network that is the server's may have number n modulo 64 */
+/* bit n: a program outside the server's network that is the server's may have number n modulo 64 */
+#define CONTROL_MEMBERS 80
 
 /* By what a program is a member (members.h). */
 #define MEMBER_COMMAND 1
@@ -56,30 +59,46 @@
 /* What an event is about. */
 #define EVENT_LOOKUP 1   /* a path was looked up: open, stat, access, readlink, ... */
 #define EVENT_READDIR 2  /* a directory was listed; inode set */
-#define EVENT_SENDFILE 3 /* ret bytes of a file were sent; dirfd is the file's descriptor, inode set */
+/* ret bytes of a file were sent; dirfd is the file's descriptor, inode set */
+#define EVENT_SENDFILE 3
 #define EVENT_HIDDEN 4   /* the server can now look things up where nobody sees it (io_uring) */
-#define EVENT_WROTE 5    /* the server changed something; inode set if it is the content of a file */
+/* the server changed something; inode set if it is the content of a file */
+#define EVENT_WROTE 5
 #define EVENT_REMOVED 6  /* the server removed a name; path as of a look-up */
-#define EVENT_MOVED 8    /* a process of the server has another working directory; path as of a look-up, none if unknown */
-#define EVENT_SENT 7     /* the server sent to a peer: dev = address family, dir_dev = local port, dir_ino = inode of the socket, ino = see below */
-
-/* Of a connection of a database server: ino = inode of its socket there, dev = kind of server, open_flags = the server's first process if it has one
- * for each connection
+/* a process of the server has another working directory; path as of a look-up, none if unknown */
+#define EVENT_MOVED 8
+/* the server sent to a peer: dev = address family, dir_dev = local port, dir_ino = inode of the
+ * socket, ino = see below
  */
-#define EVENT_SQL_RECEIVED 9 /* bytes in the place of the path; dir_dev = process of the client, 0 if unknown */
+#define EVENT_SENT 7
+
+/* Of a connection of a database server: ino = inode of its socket there, dev = kind of server,
+ * open_flags = the server's first process if it has one for each connection
+ */
+/* bytes in the place of the path; dir_dev = process of the client, 0 if unknown */
+#define EVENT_SQL_RECEIVED 9
 #define EVENT_SQL_SENT 10    /* the first bytes of a reply */
 #define EVENT_SQL_IDLE 11    /* what it received before, and may have changed something, is done */
 #define EVENT_SQL_CLOSED 12
 #define EVENT_DATABASE_GONE 13 /* ret = the process; dev = 1: it has crashed */
 #define EVENT_DATABASE_STARTED 14 /* the same; dev = kind of server */
 
-/* Of a process of the server that takes requests: ino = inode of the connection's socket, dev = one of REQUEST_* */
+/* Of a process of the server that takes requests: ino = inode of the connection's socket, dev = one
+ * of REQUEST_*
+ */
 #define EVENT_REQUEST 15
 #define REQUEST_CONNECTION 1 /* it has another connection than before */
-#define REQUEST_FASTCGI 2    /* it has read ret bytes of a FastCGI connection; bytes in the place of the path */
-#define REQUEST_HTTP 3       /* it has read from a client of the web server; dir_ino = address << 16 | port, 0 if of no other machine */
+/* it has read ret bytes of a FastCGI connection; bytes in the place of the path */
+#define REQUEST_FASTCGI 2
+/* it has read from a client of the web server; dir_ino = address << 16 | port, 0 if of no other
+ * machine
+ */
+#define REQUEST_HTTP 3
 #define REQUEST_GONE 4       /* it has ended */
-#define REQUEST_STARTED 5    /* it has started the process ino, at the behest of the process dir_ino, which takes requests (0: of none) */
+/* it has started the process ino, at the behest of the process dir_ino, which takes requests (0: of
+ * none)
+ */
+#define REQUEST_STARTED 5
 
 /* event.flags */
 #define FLAG_INODE 1      /* dev, ino, mode are those of the opened file */
@@ -87,20 +106,27 @@
 #define FLAG_INCOMPLETE 4 /* the path is longer than PATH_BYTES - 1, or could not be read */
 #define FLAG_NOFOLLOW 8   /* a symbolic link at the end of the path is not followed */
 #define FLAG_CERTAIN 32   /* received bytes that are certain to change nothing */
-#define FLAG_CONCURRENT 64 /* the process has threads, or several connections at once: it is followed no more */
+/* the process has threads, or several connections at once: it is followed no more */
+#define FLAG_CONCURRENT 64
 #define FLAG_REQUEST_END 128 /* what was sent ends a FastCGI request */
 #define FLAG_OWN_ROOT 16  /* openat2 with RESOLVE_IN_ROOT or RESOLVE_BENEATH */
 #define FLAG_OVERLAY 512 /* the opened file is on an overlay */
-#define FLAG_OF_PROCESS 256 /* the thread has root, working directory and descriptors in common with the first of its process, the server's as well */
+/* The thread has root, working directory and descriptors in common with the first of its process,
+ * the server's as well.
+ */
+#define FLAG_OF_PROCESS 256
 
 struct event_head {
 	__u64 time_ns; /* CLOCK_MONOTONIC, after the look-up */
 	__u64 clock;   /* the table's, after the look-up */
 	__s64 ret;
-	__u64 ino;     /* of EVENT_SENT: process of the peer (AF_UNIX), or address << 16 | port (AF_INET) */
+	/* of EVENT_SENT: process of the peer (AF_UNIX), or address << 16 | port (AF_INET) */
+	__u64 ino;
 	__u64 dir_ino;
-	__u64 size;    /* bytes of the opened file */
-	__u64 changed_ns; /* its change time, since 1970, with CHANGED_* of files.h; 0 if this kernel does not tell */
+	/* bytes of the opened file */
+	__u64 size;
+	/* its change time, since 1970, with CHANGED_* of files.h; 0 if this kernel does not tell */
+	__u64 changed_ns;
 	__u32 dev;     /* kernel encoding: major << 20 | minor */
 	__u32 dir_dev;
 	__u32 tgid;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Which frames of a link stay with this machine, where a forwarder has all others by AF_XDP sockets: those of neighbours (ARP, neighbour
- * discovery), and TCP and UDP to ports that are kept. What cannot be read is the forwarder's, and so are packets in pieces.
+ * Which frames of a link stay with this machine, where a forwarder has all others by AF_XDP
+ * sockets: those of neighbours (ARP, neighbour discovery), and TCP and UDP to ports that are kept.
+ * What cannot be read is the forwarder's, and so are packets in pieces.
  *
  *   driver ─▶ sieve ─┬─ all others ─▶ AF_XDP socket of the queue
  *                    └─ kept, or a queue without a socket ─▶ the kernel's stack, and packet sockets
  *
- * An entry of the map of sockets goes with its socket: without a process that has one, everything goes to the kernel.
+ * An entry of the map of sockets goes with its socket: without a process that has one, everything
+ * goes to the kernel.
  *
- * Read first: RFC 826, RFC 4861 (neighbours). The same is kept by offload/router/src/guard.rs, behind packet sockets. The other side of the
- * maps is card/xdp/src/sieve.rs.
+ * Read first: RFC 826, RFC 4861 (neighbours). The same is kept by offload/router/src/guard.rs,
+ * behind packet sockets. The other side of the maps is card/xdp/src/sieve.rs.
  *
  * Deliberately absent: extension headers of IPv6. What is behind them is the forwarder's.
  */
@@ -86,12 +88,14 @@ static __always_inline bool is_kept_ipv6(struct frame frame, __u32 at)
 	struct ipv6 ip;
 	__u8 type[2];
 
-	if (!load(frame, at, &ip, sizeof(ip)) || (ip.version_and_more & bpf_htons(0xf000)) != bpf_htons(0x6000))
+	if (!load(frame, at, &ip, sizeof(ip)) ||
+	    (ip.version_and_more & bpf_htons(0xf000)) != bpf_htons(0x6000))
 		return false;
 	at += sizeof(ip);
 	if (ip.next != PROTOCOL_ICMPV6)
 		return is_kept_transport(frame, at, ip.next);
-	return load(frame, at, type, sizeof(type)) && type[0] >= DISCOVERY_FIRST && type[0] <= DISCOVERY_LAST;
+	return load(frame, at, type, sizeof(type)) && type[0] >= DISCOVERY_FIRST &&
+	       type[0] <= DISCOVERY_LAST;
 }
 
 static __always_inline bool is_kept(struct frame frame)

@@ -2,12 +2,14 @@
  *
  * What database servers receive. Included by witness.bpf.c.
  *
- * Read first: truth/watch/src/statements/databases.rs (what is made of it), truth/sql/src/coarse.rs (which statements are certain to change nothing).
+ * Read first: truth/watch/src/statements/databases.rs (what is made of it), truth/sql/src/coarse.rs
+ * (which statements are certain to change nothing).
  *
- * A statement changes something between the moment that the server receives it and the moment that it asks its connection for more. Both
- * moments stamp SLOT_DATABASES: the first before anything is visible to anybody, the second so that a reply that was computed in
- * between from the state before is not kept. Statements that are certain to be mere questions stamp nothing. Which tables are meant is for
- * the watcher to find out, who gets the bytes.
+ * A statement changes something between the moment that the server receives it and the moment that
+ * it asks its connection for more. Both moments stamp SLOT_DATABASES: the first before anything is
+ * visible to anybody, the second so that a reply that was computed in between from the state before
+ * is not kept. Statements that are certain to be mere questions stamp nothing. Which tables are
+ * meant is for the watcher to find out, who gets the bytes.
  */
 #ifndef NICACHE_SQL_H
 #define NICACHE_SQL_H
@@ -27,12 +29,15 @@ struct sql_connection {
 	__u8 began;     /* MySQL: a command has come; before, it is about who the client is */
 	__u8 busy;      /* received what may change something, and has not asked for more since */
 	__u8 wrote;     /* ever did: the end of a transaction may make it visible */
-	__u8 preparing; /* MySQL: the next reply names a prepared statement that is certain to change nothing */
+	/* MySQL: the next reply names a prepared statement that is certain to change nothing */
+	__u8 preparing;
 	__u8 replied;   /* sent something since it received something */
 	__u8 untold;    /* there was no room to tell something of it */
 	__u8 changing;  /* that is under way and may change something */
 	__u32 receiver; /* the thread that received last */
-	/* Whose end of it this is: a process, as long as it is the same program, and which kind of server that is. */
+	/* Whose end of it this is: a process, as long as it is the same program, and which kind of
+	 * server that is.
+	 */
 	__u32 tgid;
 	__u32 kind;
 	__u64 program;
@@ -45,7 +50,9 @@ struct {
 	__type(value, __u32);
 } databases SEC(".maps");
 
-/* A connection that is forgotten while it is busy never tells that it is done: the watcher goes on to take it for busy. */
+/* A connection that is forgotten while it is busy never tells that it is done: the watcher goes on
+ * to take it for busy.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -58,7 +65,9 @@ struct sql_statement {
 	__u64 id;
 };
 
-/* Prepared statements of MySQL that are certain to change nothing. What is forgotten is not certain. */
+/* Prepared statements of MySQL that are certain to change nothing. What is forgotten is not
+ * certain.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -66,7 +75,9 @@ struct {
 	__type(value, __u8);
 } sql_questions SEC(".maps");
 
-/* Where a look at a text has got to. In a map, as what is on the stack would have the verifier follow every byte. */
+/* Where a look at a text has got to. In a map, as what is on the stack would have the verifier
+ * follow every byte.
+ */
 struct sql_scan {
 	__u32 at;
 	__u32 end;
@@ -105,9 +116,11 @@ static __always_inline __u32 database_kind(__u32 tgid)
 }
 
 /* The same for the calling process, which has this connection, if it is known. */
-static __always_inline __u32 kind_by_connection(struct task_struct *task, struct sql_connection *connection)
+static __always_inline __u32 kind_by_connection(struct task_struct *task,
+						struct sql_connection *connection)
 {
-	if (connection && connection->tgid == (__u32)task->tgid && connection->program == task->self_exec_id)
+	if (connection && connection->tgid == (__u32)task->tgid &&
+	    connection->program == task->self_exec_id)
 		return connection->kind;
 	return database_kind(task->tgid);
 }
@@ -121,8 +134,8 @@ static __always_inline void note_owner(struct sql_connection *connection, __u32 
 	connection->kind = kind;
 }
 
-/* The process serves one connection, and has received on it what may change something, or is done with that. One whose end nobody sees, since the
- * connection is forgotten, stays at work.
+/* The process serves one connection, and has received on it what may change something, or is done
+ * with that. One whose end nobody sees, since the connection is forgotten, stays at work.
  */
 static __always_inline void note_work(__u32 kind, bool at_work)
 {
@@ -171,7 +184,8 @@ static long skip_blank(__u32 index, void *unused)
 	third = text->bytes[at + 2];
 	if (scan->state & SCAN_COMMENT) {
 		if (byte == '/' && next == '*')
-			return 1; /* PostgreSQL nests comments, MySQL does not: undecided, as the state says */
+			/* PostgreSQL nests comments, MySQL does not: as the state says */
+			return 1;
 		if (byte == '*' && next == '/') {
 			scan->state &= ~SCAN_COMMENT;
 			scan->at++;
@@ -193,8 +207,8 @@ static long skip_blank(__u32 index, void *unused)
 #define LOWER_CASE EACH_BYTE(0x20)
 #define SCAN_BYTES 8
 
-/* Some bytes of the rest: is there a second statement, or the name of something to write to, or of what changes a sequence? What lies behind the end is
- * of an earlier text.
+/* Some bytes of the rest: is there a second statement, or the name of something to write to, or of
+ * what changes a sequence? What lies behind the end is of an earlier text.
  */
 static long scan_bytes(__u32 index, void *unused)
 {
@@ -231,7 +245,8 @@ static long scan_bytes(__u32 index, void *unused)
 #pragma unroll
 	for (int i = 0; i < SCAN_BYTES; i++) {
 		word = *(__u32 *)((__u8 *)scan->words + i);
-		if (word == WORD4('i', 'n', 't', 'o') || word == WORD4('t', 'v', 'a', 'l') || word == WORD4('n', 'e', 'x', 't'))
+		if (word == WORD4('i', 'n', 't', 'o') || word == WORD4('t', 'v', 'a', 'l') ||
+		    word == WORD4('n', 'e', 'x', 't'))
 			scan->state |= SCAN_WRITES;
 	}
 	scan->at = at + SCAN_BYTES;
@@ -242,16 +257,17 @@ static long scan_bytes(__u32 index, void *unused)
 
 static __always_inline bool ends_word(__u8 byte)
 {
-	return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n' || byte == '*' || byte == '(' || byte == '@' ||
-	       byte == '/' || byte == '\'' || byte == 0;
+	return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n' || byte == '*' ||
+	       byte == '(' || byte == '@' || byte == '/' || byte == '\'' || byte == 0;
 }
 
-/* Is there a function that changes something, or may there be one that the watcher has not been told of yet? It first says what there is, and then up to
- * when.
+/* Is there a function that changes something, or may there be one that the watcher has not been
+ * told of yet? It first says what there is, and then up to when.
  */
 static __always_inline bool may_select_write(void)
 {
-	__u64 *strict = control_word(CONTROL_STRICT_SQL), *told = control_word(CONTROL_DEFINITIONS_TOLD);
+	__u64 *strict = control_word(CONTROL_STRICT_SQL),
+	      *told = control_word(CONTROL_DEFINITIONS_TOLD);
 	__u64 *known = control_word(CONTROL_DEFINITIONS_KNOWN);
 
 	if (!strict || !told || !known || *(volatile __u64 *)known != *(volatile __u64 *)told)
@@ -268,8 +284,8 @@ static __always_inline void count_definition(void)
 		__sync_fetch_and_add(told, 1);
 }
 
-/* What the statement at text[from..end) of the scratch text may do. Not static, and so the next ones: the verifier looks at such functions once,
- * and not at each call.
+/* What the statement at text[from..end) of the scratch text may do. Not static, and so the next
+ * ones: the verifier looks at such functions once, and not at each call.
  */
 __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 {
@@ -291,8 +307,8 @@ __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 		return SQL_ANYTHING;
 	if (at >= end)
 		return SQL_ANYTHING;
-	/* What lies behind the end is of an earlier text, and must not complete a word. A branch for each byte would have old verifiers go through
-	 * every combination.
+	/* What lies behind the end is of an earlier text, and must not complete a word. A branch
+	 * for each byte would have old verifiers go through every combination.
 	 */
 	bpf_probe_read_kernel(words, sizeof(words), text->bytes + at);
 	left = end - at;
@@ -303,7 +319,8 @@ __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 		words[1] &= (1ULL << (8 * (left - 8))) - 1;
 	}
 	word = words[0] | 0x2020202020202020;
-	if ((word & 0xffffffffffff) == (WORD4('s', 'e', 'l', 'e') | (__u64)'c' << 32 | (__u64)'t' << 40)) {
+	if ((word & 0xffffffffffff) ==
+	    (WORD4('s', 'e', 'l', 'e') | (__u64)'c' << 32 | (__u64)'t' << 40)) {
 		if (!ends_word(BYTE(words, 6)) || may_select_write())
 			return SQL_ANYTHING;
 	} else if ((word & 0xffffffff) == WORD4('s', 'h', 'o', 'w')) {
@@ -329,12 +346,16 @@ __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 	} else if ((word & 0xffffffffff) == (WORD4('s', 't', 'a', 'r') | (__u64)'t' << 32)) {
 		if (wrote || !ends_word(BYTE(words, 5)))
 			return SQL_ANYTHING;
-	} else if ((word & 0xffffffffffff) == (WORD4('c', 'o', 'm', 'm') | (__u64)'i' << 32 | (__u64)'t' << 40)) {
+	} else if ((word & 0xffffffffffff) ==
+		   (WORD4('c', 'o', 'm', 'm') | (__u64)'i' << 32 | (__u64)'t' << 40)) {
 		if (wrote || !ends_word(BYTE(words, 6)))
 			return SQL_ANYTHING;
-	} else if ((word & 0xffffffffffff) == (WORD4('i', 'n', 's', 'e') | (__u64)'r' << 32 | (__u64)'t' << 40) ||
-		   (word & 0xffffffffffff) == (WORD4('u', 'p', 'd', 'a') | (__u64)'t' << 32 | (__u64)'e' << 40) ||
-		   (word & 0xffffffffffff) == (WORD4('d', 'e', 'l', 'e') | (__u64)'t' << 32 | (__u64)'e' << 40)) {
+	} else if ((word & 0xffffffffffff) ==
+			   (WORD4('i', 'n', 's', 'e') | (__u64)'r' << 32 | (__u64)'t' << 40) ||
+		   (word & 0xffffffffffff) ==
+			   (WORD4('u', 'p', 'd', 'a') | (__u64)'t' << 32 | (__u64)'e' << 40) ||
+		   (word & 0xffffffffffff) ==
+			   (WORD4('d', 'e', 'l', 'e') | (__u64)'t' << 32 | (__u64)'e' << 40)) {
 		kind = SQL_ROWS;
 	} else {
 		return SQL_ANYTHING;
@@ -373,16 +394,19 @@ __noinline int classify_mysql(struct sql_connection *connection, __u64 ino, __u3
 	case 0x17: /* STMT_EXECUTE */
 		if (len < 5)
 			return SQL_ANYTHING;
-		statement.id = text->bytes[1] | (__u32)text->bytes[2] << 8 | (__u32)text->bytes[3] << 16 |
-			       (__u32)text->bytes[4] << 24;
+		statement.id = text->bytes[1] | (__u32)text->bytes[2] << 8 |
+			       (__u32)text->bytes[3] << 16 | (__u32)text->bytes[4] << 24;
 		/* What it calls may be another function by now. */
-		return bpf_map_lookup_elem(&sql_questions, &statement) && !may_select_write() ? SQL_QUESTION : SQL_ANYTHING;
+		return bpf_map_lookup_elem(&sql_questions, &statement) && !may_select_write()
+			       ? SQL_QUESTION
+			       : SQL_ANYTHING;
 	}
 	return SQL_ANYTHING;
 }
 
-/* Is it how a connection of PostgreSQL begins: wishes for encryption (1234, 5679 and 5680), then protocol 3 with user and database? Something
- * may run by itself at that, as any function may that there is.
+/* Is it how a connection of PostgreSQL begins: wishes for encryption (1234, 5679 and 5680), then
+ * protocol 3 with user and database? Something may run by itself at that, as any function may that
+ * there is.
  */
 static __always_inline bool is_postgres_beginning(const __u8 *head, __u32 len)
 {
@@ -394,7 +418,9 @@ static __always_inline bool is_postgres_beginning(const __u8 *head, __u32 len)
 	return code >> 16 == 3 || code == (1234 << 16 | 5679) || code == (1234 << 16 | 5680);
 }
 
-/* One message of PostgreSQL: a question by itself, or Parse, Bind, Describe, Execute and Sync of one. */
+/* One message of PostgreSQL: a question by itself, or Parse, Bind, Describe, Execute and Sync of
+ * one.
+ */
 #define POSTGRES_MESSAGES_MAX 8
 
 __noinline int is_postgres_question(struct sql_connection *connection, __u32 len)
@@ -433,7 +459,9 @@ __noinline int is_postgres_question(struct sql_connection *connection, __u32 len
 			parsed = 1;
 			break;
 		case 'B':
-			/* The unnamed portal and statement: others may be of an earlier Parse, which was none of these. */
+			/* The unnamed portal and statement: others may be of an earlier Parse,
+			 * which was none of these.
+			 */
 			if (!parsed || head[5] || head[6])
 				return 0;
 			break;
@@ -475,7 +503,9 @@ __noinline int report_sql(__u64 kind, __u64 ino, __u32 database, __u32 peer, __u
 	return 0;
 }
 
-/* PostgreSQL has a process for each connection, which may be gone when the watcher looks; the one that has started it stays. */
+/* PostgreSQL has a process for each connection, which may be gone when the watcher looks; the one
+ * that has started it stays.
+ */
 static __always_inline __u32 server_of(__u32 kind)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -489,7 +519,9 @@ static __always_inline bool is_client_family(struct transfer *transfer)
 	return transfer->family == AF_UNIX || is_inet(transfer);
 }
 
-/* What was under way is done. If the watcher does not know what that was, it may concern every page. */
+/* What was under way is done. If the watcher does not know what that was, it may concern every
+ * page.
+ */
 static __always_inline void end_work(struct sql_connection *connection, __u64 ino, __u32 kind)
 {
 	connection->busy = 0;
@@ -500,7 +532,8 @@ static __always_inline void end_work(struct sql_connection *connection, __u64 in
 }
 
 /* Receiving, or asking for more in vain. `connection`: what is known of it, if anything is. */
-__noinline int observe_received(struct transfer *transfer, struct sql_connection *connection, __u32 kind)
+__noinline int observe_received(struct transfer *transfer, struct sql_connection *connection,
+				__u32 kind)
 {
 	__u64 ino;
 	struct sql_connection fresh = {};
@@ -509,7 +542,8 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 	__s64 ret;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	const void *bytes;
-	struct bytes_report report = {.kind = EVENT_SQL_RECEIVED, .dev = kind, .parent = server_of(kind)};
+	struct bytes_report report = {
+		.kind = EVENT_SQL_RECEIVED, .dev = kind, .parent = server_of(kind)};
 	int may = SQL_ANYTHING, lost;
 
 	if (!transfer)
@@ -532,7 +566,9 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 		return 0;
 	}
 	if (!connection) {
-		/* Nobody saw what it did before: it may have begun a transaction that is to be committed; and of MySQL, a header may be missing. */
+		/* Nobody saw what it did before: it may have begun a transaction that is to be
+		 * committed; and of MySQL, a header may be missing.
+		 */
 		if (kind == DATABASE_MYSQL)
 			flags |= FLAG_INCOMPLETE;
 		fresh.wrote = 1;
@@ -541,7 +577,8 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 		connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	}
 	len = ret;
-	if ((nr != NR_recvfrom && nr != NR_read) || len > 32768 || (connection && connection->untold))
+	if ((nr != NR_recvfrom && nr != NR_read) || len > 32768 ||
+	    (connection && connection->untold))
 		flags |= FLAG_INCOMPLETE;
 	if (connection && !(flags & FLAG_INCOMPLETE) && len <= SQL_TEXT_BYTES) {
 		if (bpf_probe_read_user(text->bytes, len, bytes))
@@ -549,9 +586,12 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 		bytes = text->bytes;
 		report.copied = true;
 		if (kind == DATABASE_MYSQL && len == 4 && !connection->has_header &&
-		    (text->bytes[3] == 0 || !connection->began) && (text->bytes[0] || text->bytes[1] || text->bytes[2])) {
-			/* Only the header of a packet: nothing is begun before the rest has come. */
-			connection->header = text->bytes[0] | (__u32)text->bytes[1] << 8 | (__u32)text->bytes[2] << 16 |
+		    (text->bytes[3] == 0 || !connection->began) &&
+		    (text->bytes[0] || text->bytes[1] || text->bytes[2])) {
+			/* Only the header of a packet: nothing is begun before the rest has come.
+			 */
+			connection->header = text->bytes[0] | (__u32)text->bytes[1] << 8 |
+					     (__u32)text->bytes[2] << 16 |
 					     (__u32)text->bytes[3] << 24;
 			connection->has_header = 1;
 			connection->began |= text->bytes[3] == 0;
@@ -559,20 +599,24 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 			connection->replied = 0;
 			return 0;
 		}
-		if (kind == DATABASE_MYSQL && connection->has_header && connection->began && connection->header == 1 &&
-		    len == 1 && text->bytes[0] == MYSQL_QUIT) {
+		if (kind == DATABASE_MYSQL && connection->has_header && connection->began &&
+		    connection->header == 1 && len == 1 && text->bytes[0] == MYSQL_QUIT) {
 			bpf_map_delete_elem(&sql_connections, &ino);
 			return report_sql(EVENT_SQL_CLOSED, ino, kind, 0, 0);
 		}
-		if (kind == DATABASE_MYSQL && connection->has_header && (connection->header & 0xffffff) == len)
-			may = connection->began ? classify_mysql(connection, ino, len) : SQL_QUESTION;
+		if (kind == DATABASE_MYSQL && connection->has_header &&
+		    (connection->header & 0xffffff) == len)
+			may = connection->began ? classify_mysql(connection, ino, len)
+						: SQL_QUESTION;
 		else if (kind == DATABASE_POSTGRES)
 			may = is_postgres_question(connection, len) ? SQL_QUESTION : SQL_ANYTHING;
 	}
 	if (connection)
 		connection->receiver = (__u32)bpf_get_current_pid_tgid();
 	if (may != SQL_QUESTION) {
-		/* Without room for the connection its end is not seen: then nothing may be kept that any database is read for. */
+		/* Without room for the connection its end is not seen: then nothing may be kept
+		 * that any database is read for.
+		 */
 		if (!connection)
 			raise_stamp_for_good(SLOT_DATABASES);
 		else
@@ -609,8 +653,9 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 		connection->untold = lost;
 		connection->changing = lost && may != SQL_QUESTION;
 	}
-	/* After the event: who finds no stamp finds the event. The other way round, somebody who looked between the two would vouch for a page from after the
-	 * stamp on, and not know of the statement.
+	/* After the event: who finds no stamp finds the event. The other way round, somebody who
+	 * looked between the two would vouch for a page from after the stamp on, and not know of
+	 * the statement.
 	 */
 	if (may != SQL_QUESTION)
 		change_slot(SLOT_DATABASES);
@@ -621,11 +666,13 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 	return 0;
 }
 
-__noinline int observe_sent(struct transfer *transfer, struct sql_connection *connection, __u32 kind)
+__noinline int observe_sent(struct transfer *transfer, struct sql_connection *connection,
+			    __u32 kind)
 {
 	__u64 ino;
 	struct sql_connection fresh = {};
-	struct bytes_report report = {.kind = EVENT_SQL_SENT, .dev = kind, .parent = server_of(kind)};
+	struct bytes_report report = {
+		.kind = EVENT_SQL_SENT, .dev = kind, .parent = server_of(kind)};
 	struct sql_statement statement = {};
 	__u8 head[9], yes = 1;
 	__u64 nr;
@@ -651,9 +698,11 @@ __noinline int observe_sent(struct transfer *transfer, struct sql_connection *co
 	connection->replied = 1;
 	if (nr != NR_sendto && nr != NR_write)
 		return 0;
-	if (connection->preparing && ret >= 9 && !bpf_probe_read_user(head, 9, (const void *)transfer->bytes) && !head[4]) {
+	if (connection->preparing && ret >= 9 &&
+	    !bpf_probe_read_user(head, 9, (const void *)transfer->bytes) && !head[4]) {
 		statement.connection = ino;
-		statement.id = head[5] | (__u32)head[6] << 8 | (__u32)head[7] << 16 | (__u32)head[8] << 24;
+		statement.id = head[5] | (__u32)head[6] << 8 | (__u32)head[7] << 16 |
+			       (__u32)head[8] << 24;
 		bpf_map_update_elem(&sql_questions, &statement, &yes, BPF_ANY);
 	}
 	connection->preparing = 0;
@@ -665,7 +714,9 @@ __noinline int observe_sent(struct transfer *transfer, struct sql_connection *co
 	return 0;
 }
 
-/* The server ends a connection: whoever received its last statement is done with it. Another thread does so to a statement that it interrupts. */
+/* The server ends a connection: whoever received its last statement is done with it. Another thread
+ * does so to a statement that it interrupts.
+ */
 __noinline int observe_shutdown(struct call *call, __u32 kind)
 {
 	__u64 ino;
@@ -684,8 +735,8 @@ __noinline int observe_shutdown(struct call *call, __u32 kind)
 	return 0;
 }
 
-/* A function, so that the server's way needs no room for it: all functions of a program share 512 bytes, and on kernels before 6.8 each takes a multiple of
- * 32.
+/* A function, so that the server's way needs no room for it: all functions of a program share 512
+ * bytes, and on kernels before 6.8 each takes a multiple of 32.
  */
 __noinline int observe_database(struct call *call, __u32 kind)
 {
@@ -700,14 +751,16 @@ __noinline int observe_database(struct call *call, __u32 kind)
 	case NR_recvmsg:
 		if (!is_transfer(call, &transfer))
 			return 0;
-		return observe_received(&transfer, bpf_map_lookup_elem(&sql_connections, &transfer.ino), kind);
+		return observe_received(&transfer,
+					bpf_map_lookup_elem(&sql_connections, &transfer.ino), kind);
 	case NR_write:
 	case NR_writev:
 	case NR_sendto:
 	case NR_sendmsg:
 		if (!is_transfer(call, &transfer))
 			return 0;
-		return observe_sent(&transfer, bpf_map_lookup_elem(&sql_connections, &transfer.ino), kind);
+		return observe_sent(&transfer, bpf_map_lookup_elem(&sql_connections, &transfer.ino),
+				    kind);
 	case NR_shutdown:
 		return observe_shutdown(call, kind);
 	}
@@ -748,7 +801,9 @@ static __always_inline void add_database(__u32 tgid, __u32 kind)
 {
 	__u64 *present = control_word(CONTROL_DATABASES);
 
-	/* Without room for it, its connections go unseen: whoever talks to it talks to a program that is not watched. */
+	/* Without room for it, its connections go unseen: whoever talks to it talks to a program
+	 * that is not watched.
+	 */
 	if (!bpf_map_update_elem(&databases, &tgid, &kind, BPF_ANY) && present)
 		__sync_fetch_and_or(present, 1ULL << (tgid & 63));
 }

@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Which frames of two interfaces go to a card that stands between them, and where the others go. Frames of a service flow (service.h) are
- * the card's as long as it is alive; all others, and all if it is not, take the way that was chosen for their interface.
+ * Which frames of two interfaces go to a card that stands between them, and where the others go.
+ * Frames of a service flow (service.h) are the card's as long as it is alive; all others, and all
+ * if it is not, take the way that was chosen for their interface.
  *
- *   interface ─▶ XDP ──────────▶ tc ingress ─▶ the kernel's stack, or the interface on the other side
+ *   interface ─▶ XDP ──────────▶ tc ingress ─▶ the kernel's stack, or the interface on the other
+ *   side
  *                 │ service       ▲  │ service: dropped, as a packet socket has it already
  *                 ▼               │  ▼
  *               AF_XDP socket   packet socket (its filter: service only)
  *
- * Read first: Linux Documentation/networking/af_xdp.rst; packet sockets receive before tc ingress (__netif_receive_skb_core).
- * The Rust side is card/xdp/src/steering.rs; what both sides agree on are the maps below.
+ * Read first: Linux Documentation/networking/af_xdp.rst; packet sockets receive before tc ingress
+ * (__netif_receive_skb_core). The Rust side is card/xdp/src/steering.rs; what both sides agree on
+ * are the maps below.
  *
- * A card is alive until the time in `heartbeat`, which it moves on again and again. So a card that has died or hangs is passed by when that
- * time is over, without any process having to notice.
+ * A card is alive until the time in `heartbeat`, which it moves on again and again. So a card that
+ * has died or hangs is passed by when that time is over, without any process having to notice.
  *
- * Before a card begins, probe frames show that frames come to it and go past it (card/xdp/src/probe.rs). Those that are for the card go there
- * whether it is alive or not, and nowhere else.
+ * Before a card begins, probe frames show that frames come to it and go past it
+ * (card/xdp/src/probe.rs). Those that are for the card go there whether it is alive or not, and
+ * nowhere else.
  *
- * Connections whose sequence numbers it had moved are lost with it: to such a client the server's next bytes would be others, in the place
- * of those that it lacks. Which ones, somebody tells in `lost`; until then (`term`) only connections pass that have begun without a card.
+ * Connections whose sequence numbers it had moved are lost with it: to such a client the server's
+ * next bytes would be others, in the place of those that it lacks. Which ones, somebody tells in
+ * `lost`; until then (`term`) only connections pass that have begun without a card.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -39,7 +44,9 @@ struct {
 
 #define REST_PASS 0     /* to the kernel's stack */
 #define REST_REDIRECT 1 /* out on the other side */
-#define REST_STATION 2  /* for one MAC address: out on the other side; for many: there and to the stack; else to the stack */
+/* For one MAC address: out on the other side. For many: there, and to the stack. Else to the stack.
+ */
+#define REST_STATION 2
 
 struct way {
 	__u32 other; /* index of the interface on the other side */
@@ -76,8 +83,8 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } wire_sockets SEC(".maps"), host_sockets SEC(".maps");
 
-/* On which of several AF_XDP queues a flow comes from the wire. The network card decides that; packet sockets toward the host follow. Sized
- * when loaded.
+/* On which of several AF_XDP queues a flow comes from the wire. The network card decides that;
+ * packet sockets toward the host follow. Sized when loaded.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -108,7 +115,9 @@ struct {
 	__type(value, __u32);
 } lost SEC(".maps");
 
-/* Connections that have begun while there was no card, with that time: the same one later is another connection. */
+/* Connections that have begun while there was no card, with that time: the same one later is
+ * another connection.
+ */
 struct gap {
 	__u64 until_ns; /* what `heartbeat` says */
 	__u64 term;
@@ -121,7 +130,9 @@ struct {
 	__type(value, struct gap);
 } begun SEC(".maps");
 
-/* What is asked before steering, of frames from the wire, if it is there: L0 (l0.bpf.c), which goes on with `wire_rest`. */
+/* What is asked before steering, of frames from the wire, if it is there: L0 (l0.bpf.c), which goes
+ * on with `wire_rest`.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
@@ -165,7 +176,8 @@ static __always_inline bool is_probe(struct frame frame, __u16 kind)
 	key = bpf_map_lookup_elem(&probe, &zero);
 	if (!key || !*key || !load(frame, ETHERNET_BYTES, &mark, sizeof(mark)) || mark.kind != kind)
 		return false;
-	return ((__u64)mark.key[3] << 48 | (__u64)mark.key[2] << 32 | (__u64)mark.key[1] << 16 | mark.key[0]) == *key;
+	return ((__u64)mark.key[3] << 48 | (__u64)mark.key[2] << 32 | (__u64)mark.key[1] << 16 |
+		mark.key[0]) == *key;
 }
 
 static __always_inline bool is_alive(void)
@@ -213,8 +225,11 @@ static __always_inline int at_driver(struct xdp_md *xdp, enum side side, void *s
 	way = bpf_map_lookup_elem(&ways, &key);
 	if (!way)
 		return XDP_PASS;
-	/* A queue that never had a socket leaves it to tc; the socket of a card that has just ended is gone. */
-	action = bpf_redirect_map(sockets, xdp->rx_queue_index, xdp->rx_queue_index < way->queues ? XDP_DROP : XDP_PASS);
+	/* A queue that never had a socket leaves it to tc; the socket of a card that has just ended
+	 * is gone.
+	 */
+	action = bpf_redirect_map(sockets, xdp->rx_queue_index,
+				  xdp->rx_queue_index < way->queues ? XDP_DROP : XDP_PASS);
 	if (action == XDP_REDIRECT) {
 		/* Errors come from elsewhere, by a queue of their own. */
 		if (verdict == SERVICE && way->queues > 1)
@@ -224,7 +239,9 @@ static __always_inline int at_driver(struct xdp_md *xdp, enum side side, void *s
 	return action;
 }
 
-/* Is this, while there is no card, a segment of a connection that is lost with it? A client that begins anew has another one. */
+/* Is this, while there is no card, a segment of a connection that is lost with it? A client that
+ * begins anew has another one.
+ */
 static __always_inline bool is_lost(struct frame frame, enum side side)
 {
 	__u32 zero = 0;
@@ -234,7 +251,8 @@ static __always_inline bool is_lost(struct frame frame, enum side side)
 	struct segment segment;
 	__u16 flags;
 
-	if (verdict_of(frame, side, &segment) != SERVICE || !load(frame, segment.at + 12, &flags, sizeof(flags)))
+	if (verdict_of(frame, side, &segment) != SERVICE ||
+	    !load(frame, segment.at + 12, &flags, sizeof(flags)))
 		return false;
 	if (!until_ns || !now)
 		return false;
@@ -261,15 +279,18 @@ static __always_inline int at_socket(struct __sk_buff *skb, enum side side)
 	return is_alive() && is_of_service(frame, side) ? -1 : 0;
 }
 
-/* Behind generic XDP, whoever's it is, Linux from 6.9 on forgets the length of the Ethernet header of frames that it had to copy (`mac_len`;
- * skb_pp_cow_data). Then the frame seems to begin with the network header, and would be sent without the other one.
+/* Behind generic XDP, whoever's it is, Linux from 6.9 on forgets the length of the Ethernet header
+ * of frames that it had to copy (`mac_len`; skb_pp_cow_data). Then the frame seems to begin with
+ * the network header, and would be sent without the other one.
  */
 static __always_inline void find_header(struct __sk_buff *skb)
 {
 	__u32 linear = skb->data_end - skb->data;
 	__u8 header[ETHERNET_BYTES];
 
-	/* So many bytes behind the Ethernet header's first there is none, if the frame begins there. */
+	/* So many bytes behind the Ethernet header's first there is none, if the frame begins
+	 * there.
+	 */
 	if (bpf_skb_load_bytes_relative(skb, linear, header, 1, BPF_HDR_START_MAC) ||
 	    bpf_skb_load_bytes_relative(skb, 0, header, sizeof(header), BPF_HDR_START_MAC))
 		return;
@@ -305,7 +326,8 @@ static __always_inline int at_ingress(struct __sk_buff *skb, enum side side)
 			bpf_clone_redirect(skb, way->other, 0);
 			return TC_ACT_UNSPEC;
 		}
-		if (to[0] == way->station[0] && to[1] == way->station[1] && to[2] == way->station[2]) {
+		if (to[0] == way->station[0] && to[1] == way->station[1] &&
+		    to[2] == way->station[2]) {
 			COUNT(side, redirected);
 			return bpf_redirect(way->other, 0);
 		}
@@ -351,7 +373,9 @@ int host_filter(struct __sk_buff *skb)
 	return at_socket(skb, HOST);
 }
 
-/* Which of several packet sockets toward the host gets a frame: that with the number of the flow's queue toward the wire. */
+/* Which of several packet sockets toward the host gets a frame: that with the number of the flow's
+ * queue toward the wire.
+ */
 SEC("socket")
 int host_queue(struct __sk_buff *skb)
 {

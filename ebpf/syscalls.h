@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * System calls that the sys_exit witness looks at, by their x86-64 numbers, and the i386 numbers that 32-bit programs
- * (and int 0x80) use for those that change something.
+ * System calls that the sys_exit witness looks at, by their x86-64 numbers, and the i386 numbers
+ * that 32-bit programs (and int 0x80) use for those that change something.
  */
 #ifndef NICACHE_SYSCALLS_H
 #define NICACHE_SYSCALLS_H

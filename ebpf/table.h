@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * The revision table, as truth/coherence/src/table.rs has it (and says why no lock is needed). Included by witness.bpf.c.
+ * The revision table, as truth/coherence/src/table.rs has it (and says why no lock is needed).
+ * Included by witness.bpf.c.
  */
 #ifndef NICACHE_TABLE_H
 #define NICACHE_TABLE_H
@@ -40,8 +41,8 @@ static __always_inline __u32 slot_of(__u32 dev, __u64 ino)
 	return slot < SLOTS_RESERVED ? slot + SLOTS_RESERVED : slot;
 }
 
-/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. The clock is read once more when the stamp is there: see
- * RevisionTable::record_change.
+/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. The clock
+ * is read once more when the stamp is there: see RevisionTable::record_change.
  */
 __noinline __u64 raise_stamp(__u32 slot)
 {
@@ -61,13 +62,15 @@ __noinline __u64 raise_stamp(__u32 slot)
 		seen = __sync_val_compare_and_swap(revision, word, raised);
 		word = seen == word ? raised : seen;
 	}
-	/* Beaten 64 times in a row. The largest stamp makes the slot uncacheable for good, which is safe. */
+	/* Beaten 64 times in a row. The largest stamp makes the slot uncacheable for good, which is
+	 * safe.
+	 */
 	__sync_fetch_and_or(revision, STAMP_MASK);
 	return WATCHED | TRACKED;
 }
 
-/* Raises the slot's stamp to the clock, and that of all dynamic entries if one depends on it; moves the epoch if the
- * slot is watched.
+/* Raises the slot's stamp to the clock, and that of all dynamic entries if one depends on it; moves
+ * the epoch if the slot is watched.
  */
 static __always_inline void change_slot(__u32 slot)
 {

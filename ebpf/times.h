@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Change times: whoever changes a file or a directory sets the change time of its inode, whatever the file system, and
- * since 6.13 the kernel tells of every setting. Included by witness.bpf.c.
+ * Change times: whoever changes a file or a directory sets the change time of its inode, whatever
+ * the file system, and since 6.13 the kernel tells of every setting. Included by witness.bpf.c.
  *
- * Why this is complete from there on. Once somebody has asked for the time, as the registrar does for each file that an
- * entry depends on, the next change sets another one, however close it follows; before that, a second change within the
- * kernel's tick may leave it alone, and settled.rs says what is done about it. A program tells of a change while the
- * kernel holds the inode's lock, at the beginning; see registrar.rs for why that is enough, and settled.rs for
- * files that the server has looked at meanwhile. Where no lock is held (stores to memory, direct and asynchronous
+ * Why this is complete from there on. Once somebody has asked for the time, as the registrar does
+ * for each file that an entry depends on, the next change sets another one, however close it
+ * follows; before that, a second change within the kernel's tick may leave it alone, and settled.rs
+ * says what is done about it. A program tells of a change while the kernel holds the inode's lock,
+ * at the beginning; see registrar.rs for why that is enough, and settled.rs for files that the
+ * server has looked at meanwhile. Where no lock is held (stores to memory, direct and asynchronous
  * writes), the file is open for writing or mapped, and no fill is granted.
  *
  * Which witness sees what is not here
@@ -18,7 +19,9 @@
 #ifndef NICACHE_TIMES_H
 #define NICACHE_TIMES_H
 
-/* Is it one of those file systems that are watched and have no witnesses of their own for most changes? */
+/* Is it one of those file systems that are watched and have no witnesses of their own for most
+ * changes?
+ */
 static __always_inline bool lacks_witnesses(struct super_block *super)
 {
 	unsigned long magic = super->s_magic;
@@ -29,7 +32,8 @@ static __always_inline bool lacks_witnesses(struct super_block *super)
 /* Is the inode only being read from the disk? Nobody else can reach it until that is done. */
 static __always_inline bool is_being_read(struct inode *inode)
 {
-	if (!bpf_core_field_exists(inode->i_state) || !bpf_core_enum_value_exists(enum inode_state_flags_t, I_NEW))
+	if (!bpf_core_field_exists(inode->i_state) ||
+	    !bpf_core_enum_value_exists(enum inode_state_flags_t, I_NEW))
 		return false;
 	return inode->i_state & bpf_core_enum_value(enum inode_state_flags_t, I_NEW);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Access control lists that no system call sets: through io_uring, and by the kernel's NFS server. Included by witness.bpf.c. All else that
- * io_uring does to a file is seen by the witnesses of its file system.
+ * Access control lists that no system call sets: through io_uring, and by the kernel's NFS server.
+ * Included by witness.bpf.c. All else that io_uring does to a file is seen by the witnesses of its
+ * file system.
  *
- * The kernel gives every setxattr of io_uring to a worker thread. It counts when it is given to the worker, and again when it is done: where it completes;
- * for one that does not tell of that (IOSQE_CQE_SKIP_SUCCESS), where the worker ends a transaction for attributes (ext4) or sets the file's change
- * time. On ext4 without a journal nothing shows the end of such a one: what was read between its two moments is bounded by T.
+ * The kernel gives every setxattr of io_uring to a worker thread. It counts when it is given to the
+ * worker, and again when it is done: where it completes; for one that does not tell of that
+ * (IOSQE_CQE_SKIP_SUCCESS), where the worker ends a transaction for attributes (ext4) or sets the
+ * file's change time. On ext4 without a journal nothing shows the end of such a one: what was read
+ * between its two moments is bounded by T.
  *
  * Deliberately absent: lists that the kernel's SMB server sets. Its threads are those of everybody.
  */
@@ -46,7 +49,8 @@ SEC("tp_btf/io_uring_complete")
 int BPF_PROG(io_uring_complete, void *context, void *request)
 {
 	/* Most have never been asked for any. */
-	if (attribute_asked_ns && request && sets_attribute(FIELD(struct io_kiocb, request, opcode)))
+	if (attribute_asked_ns && request &&
+	    sets_attribute(FIELD(struct io_kiocb, request, opcode)))
 		change_slot(SLOT_EVERYTHING);
 	return 0;
 }
@@ -54,8 +58,8 @@ int BPF_PROG(io_uring_complete, void *context, void *request)
 /* The kernel's NFS server: its threads have this name. */
 static __always_inline bool is_file_server(struct task_struct *task)
 {
-	return task->flags & PF_KTHREAD && task->comm[0] == 'n' && task->comm[1] == 'f' && task->comm[2] == 's' &&
-	       task->comm[3] == 'd' && !task->comm[4];
+	return task->flags & PF_KTHREAD && task->comm[0] == 'n' && task->comm[1] == 'f' &&
+	       task->comm[2] == 's' && task->comm[3] == 'd' && !task->comm[4];
 }
 
 /* Is it somebody who may set a list without a system call for it? */
@@ -85,7 +89,9 @@ static __always_inline void change_lists_if_unseen(struct inode *inode)
 {
 	if (!may_set_unseen())
 		return;
-	/* Who may search a directory is not only in its mode: entries below it are not to be reinstated. */
+	/* Who may search a directory is not only in its mode: entries below it are not to be
+	 * reinstated.
+	 */
 	if ((inode->i_mode & S_IFMT) == S_IFDIR)
 		change_slot(SLOT_EVERYTHING);
 	change_slot(SLOT_ACCESS_LISTS);

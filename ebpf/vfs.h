@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Changes seen at the kernel's functions that all file systems have in common. Included by witness.bpf.c, whose times.h is the other way to see what
- * XFS, Btrfs and tmpfs have no witnesses of their own for; and by calls.h, which says where programs at functions are attached.
+ * Changes seen at the kernel's functions that all file systems have in common. Included by
+ * witness.bpf.c, whose times.h is the other way to see what XFS, Btrfs and tmpfs have no witnesses
+ * of their own for; and by calls.h, which says where programs at functions are attached.
  *
- * Why this is complete. Whoever changes bytes has the file open for writing, or mapped with such a descriptor, and is told when it is opened
- * (security_file_open comes after the file counts as open for writing); until the last one closes it no fill is granted. What changes a length, a
- * mode, an owner or a time without a descriptor goes through notify_change, and is told when it is done. Names are told before they
- * change, with the directory locked until they have (registrar.rs says why that is enough). Access control lists are told when they have been set.
- * These functions are called for system calls, io_uring, overlays, and the kernel's own servers alike.
+ * Why this is complete. Whoever changes bytes has the file open for writing, or mapped with such a
+ * descriptor, and is told when it is opened (security_file_open comes after the file counts as open
+ * for writing); until the last one closes it no fill is granted. What changes a length, a mode, an
+ * owner or a time without a descriptor goes through notify_change, and is told when it is done.
+ * Names are told before they change, with the directory locked until they have (registrar.rs says
+ * why that is enough). Access control lists are told when they have been set. These functions are
+ * called for system calls, io_uring, overlays, and the kernel's own servers alike.
  *
  * Who goes around them
  *   subvolumes and snapshots of Btrfs                        btrfs_ioctl, when it is done
@@ -54,7 +57,9 @@ static __always_inline void change_names(struct inode *directory, struct dentry 
 
 /* ---- access control lists and other attributes ---- */
 
-/* Programs and overlays leave notes in attributes of these names, which say nothing about who may do what. */
+/* Programs and overlays leave notes in attributes of these names, which say nothing about who may
+ * do what.
+ */
 static __always_inline bool is_note(const char *name)
 {
 	char head[8] = {};
@@ -70,18 +75,20 @@ static __always_inline void change_attribute(struct inode *inode, bool note)
 	change_inode(inode);
 	if (note)
 		return;
-	/* Who may search a directory is not only in its mode: entries below it are not to be reinstated. */
+	/* Who may search a directory is not only in its mode: entries below it are not to be
+	 * reinstated.
+	 */
 	if ((inode->i_mode & S_IFMT) == S_IFDIR)
 		change_slot(SLOT_EVERYTHING);
 	change_slot(SLOT_ACCESS_LISTS);
 }
 
-#define CHANGES_ATTRIBUTE(function)                                                                     \
-	SEC("fexit/" #function)                                                                         \
-	int BPF_PROG(function, void *mapping, struct dentry *dentry, const char *name)                  \
-	{                                                                                               \
-		change_attribute(dentry->d_inode, is_note(name));                                       \
-		return 0;                                                                               \
+#define CHANGES_ATTRIBUTE(function)                                                    \
+	SEC("fexit/" #function)                                                        \
+	int BPF_PROG(function, void *mapping, struct dentry *dentry, const char *name) \
+	{                                                                              \
+		change_attribute(dentry->d_inode, is_note(name));                      \
+		return 0;                                                              \
 	}
 
 CHANGES_ATTRIBUTE(vfs_setxattr)

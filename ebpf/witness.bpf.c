@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * The kernel's witnesses: whoever changes a file, a directory or a mount on this machine stamps its revision word
- * before the call returns; and what the server looks up is told through a ring.
+ * The kernel's witnesses: whoever changes a file, a directory or a mount on this machine stamps its
+ * revision word before the call returns; and what the server looks up is told through a ring.
  *
- * Read first: truth/coherence/src/table.rs (the table and why no lock is needed), truth/watch/src/verdicts/registrar.rs (how
- * fills are judged, and why a witness that fires just before its effect is visible is enough).
+ * Read first: truth/coherence/src/table.rs (the table and why no lock is needed),
+ * truth/watch/src/verdicts/registrar.rs (how fills are judged, and why a witness that fires just
+ * before its effect is visible is enough).
  *
  * Which witness sees what on ext4
  *   write(2) and the like, io_uring, splice, copy_file_range, sendfile   ext4_{da_,,journalled_}write_end
@@ -17,15 +18,16 @@
  *   access control lists, mounts, namespaces                             sys_exit; lists also as uring.h says; what a mount
  *                                                                        means for a path is for the watcher to look at
  *   fork, exec, exit in the server's namespace                           sched_process_*
- * These are in ext4.h. XFS, Btrfs and tmpfs are watched by the change times that are set there: times.h, and xfs.h for what leaves them alone; or, where the
- * kernel does not tell of those, at its functions: vfs.h.
- * The table is in table.h; what the server looks at in server.h, and how it is told in lookups.h; what database servers receive and answer in sql.h;
- * which request a process of the server works on in requests.h; which processes outside its network are the server's in members.h; and which of its
- * processes are as good as others in processes.h.
- * Where it can be, calls.h is in the place of sys_exit.
+ * These are in ext4.h. XFS, Btrfs and tmpfs are watched by the change times that are set there:
+ * times.h, and xfs.h for what leaves them alone; or, where the kernel does not tell of those, at
+ * its functions: vfs.h. The table is in table.h; what the server looks at in server.h, and how it
+ * is told in lookups.h; what database servers receive and answer in sql.h; which request a process
+ * of the server works on in requests.h; which processes outside its network are the server's in
+ * members.h; and which of its processes are as good as others in processes.h. Where it can be,
+ * calls.h is in the place of sys_exit.
  *
- * Deliberately absent: writes to the block device below a mounted file system (the kernel itself does not keep those
- * coherent).
+ * Deliberately absent: writes to the block device below a mounted file system (the kernel itself
+ * does not keep those coherent).
  */
 #include "kernel.h"
 #include "shared.h"
@@ -52,43 +54,54 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #define BIT(nr) (1ULL << ((nr) & 63))
 
-/* One bit per system call that sys_exit cares about, so that all others cost one load and a shift. */
+/* One bit per system call that sys_exit cares about, so that all others cost one load and a shift.
+ */
 const volatile __u64 interesting[NR_MAX / 64] = {
-	[0] = BIT(NR_accept) | BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) | BIT(NR_access) | BIT(NR_sendfile) |
-	      BIT(NR_read) | BIT(NR_readv) | BIT(NR_recvfrom) | BIT(NR_recvmsg) | BIT(NR_write) | BIT(NR_pwrite64) | BIT(NR_writev) | BIT(NR_sendto) | BIT(NR_sendmsg) |
-	      BIT(NR_shutdown) | BIT(NR_listen),
-	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink) | BIT(NR_truncate) |
-	      BIT(NR_ftruncate) | BIT(NR_rename) | BIT(NR_mkdir) | BIT(NR_rmdir) | BIT(NR_link) | BIT(NR_unlink) |
-	      BIT(NR_symlink) | BIT(NR_chmod) | BIT(NR_fchmod) | BIT(NR_chown) | BIT(NR_fchown) | BIT(NR_lchown),
-	[2] = BIT(NR_utime) | BIT(NR_adjtimex) | BIT(NR_mknod) | BIT(NR_statfs) | BIT(NR_pivot_root) | BIT(NR_chroot) | BIT(NR_settimeofday) | BIT(NR_mount) |
-	      BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) | BIT(NR_fsetxattr) | BIT(NR_getxattr),
+	[0] = BIT(NR_accept) | BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) |
+	      BIT(NR_access) | BIT(NR_sendfile) | BIT(NR_read) | BIT(NR_readv) | BIT(NR_recvfrom) |
+	      BIT(NR_recvmsg) | BIT(NR_write) | BIT(NR_pwrite64) | BIT(NR_writev) | BIT(NR_sendto) |
+	      BIT(NR_sendmsg) | BIT(NR_shutdown) | BIT(NR_listen),
+	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink) |
+	      BIT(NR_truncate) | BIT(NR_ftruncate) | BIT(NR_rename) | BIT(NR_mkdir) |
+	      BIT(NR_rmdir) | BIT(NR_link) | BIT(NR_unlink) | BIT(NR_symlink) | BIT(NR_chmod) |
+	      BIT(NR_fchmod) | BIT(NR_chown) | BIT(NR_fchown) | BIT(NR_lchown),
+	[2] = BIT(NR_utime) | BIT(NR_adjtimex) | BIT(NR_mknod) | BIT(NR_statfs) |
+	      BIT(NR_pivot_root) | BIT(NR_chroot) | BIT(NR_settimeofday) | BIT(NR_mount) |
+	      BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) | BIT(NR_fsetxattr) |
+	      BIT(NR_getxattr),
 	[3] = BIT(NR_lgetxattr) | BIT(NR_listxattr) | BIT(NR_llistxattr) | BIT(NR_removexattr) |
-	      BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_getdents64) | BIT(NR_clock_settime) | BIT(NR_utimes),
-	[4] = BIT(NR_fchownat) | BIT(NR_futimesat) | BIT(NR_clock_adjtime) | BIT(NR_accept4) | BIT(NR_openat) | BIT(NR_newfstatat) | BIT(NR_readlinkat) | BIT(NR_faccessat) | BIT(NR_unshare) |
-	      BIT(NR_name_to_handle_at) | BIT(NR_open_by_handle_at) | BIT(NR_setns) | BIT(NR_mkdirat) | BIT(NR_mknodat) |
-	      BIT(NR_unlinkat) | BIT(NR_renameat) | BIT(NR_linkat) | BIT(NR_symlinkat) | BIT(NR_fchmodat) |
+	      BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_getdents64) |
+	      BIT(NR_clock_settime) | BIT(NR_utimes),
+	[4] = BIT(NR_fchownat) | BIT(NR_futimesat) | BIT(NR_clock_adjtime) | BIT(NR_accept4) |
+	      BIT(NR_openat) | BIT(NR_newfstatat) | BIT(NR_readlinkat) | BIT(NR_faccessat) |
+	      BIT(NR_unshare) | BIT(NR_name_to_handle_at) | BIT(NR_open_by_handle_at) |
+	      BIT(NR_setns) | BIT(NR_mkdirat) | BIT(NR_mknodat) | BIT(NR_unlinkat) |
+	      BIT(NR_renameat) | BIT(NR_linkat) | BIT(NR_symlinkat) | BIT(NR_fchmodat) |
 	      BIT(NR_utimensat) | BIT(NR_pwritev) | BIT(NR_sendmmsg) | BIT(NR_renameat2),
 	[5] = BIT(NR_statx) | BIT(NR_pwritev2),
 	[6] = BIT(NR_io_uring_setup) | BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_openat2) |
 	      BIT(NR_faccessat2) | BIT(NR_mount_setattr),
-	[7] = BIT(NR_fchmodat2) | BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
+	[7] = BIT(NR_fchmodat2) | BIT(NR_setxattrat) | BIT(NR_removexattrat) |
+	      BIT(NR_open_tree_attr),
 };
 
 /* And one for those by which anybody changes something. */
 const volatile __u64 changing[NR_MAX / 64] = {
 	[0] = BIT(NR_open) | BIT(NR_mmap),
 	[1] = BIT(NR_creat),
-	[2] = BIT(NR_adjtimex) | BIT(NR_pivot_root) | BIT(NR_settimeofday) | BIT(NR_mount) | BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) |
-	      BIT(NR_fsetxattr),
-	[3] = BIT(NR_removexattr) | BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_clock_settime),
+	[2] = BIT(NR_adjtimex) | BIT(NR_pivot_root) | BIT(NR_settimeofday) | BIT(NR_mount) |
+	      BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) | BIT(NR_fsetxattr),
+	[3] = BIT(NR_removexattr) | BIT(NR_lremovexattr) | BIT(NR_fremovexattr) |
+	      BIT(NR_clock_settime),
 	[4] = BIT(NR_clock_adjtime) | BIT(NR_openat) | BIT(NR_open_by_handle_at),
 	[6] = BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_openat2) | BIT(NR_mount_setattr),
 	[7] = BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
 };
 
-/* A regular file is open, or mapped, for writing: from here on its bytes may change without a witness, until it is
- * closed and unmapped, and the registrar refuses fills meanwhile. On ext4 that is so only once it is mapped (files.h).
- * A stacked file system (overlay) hides the inode below, whose mapping the stores go to; then everything has changed.
+/* A regular file is open, or mapped, for writing: from here on its bytes may change without a
+ * witness, until it is closed and unmapped, and the registrar refuses fills meanwhile. On ext4 that
+ * is so only once it is mapped (files.h). A stacked file system (overlay) hides the inode below,
+ * whose mapping the stores go to; then everything has changed.
  */
 static __always_inline int change_if_open_for_writing(struct file *file, bool mapped)
 {
@@ -125,8 +138,11 @@ __noinline int change_descriptor(int fd)
 
 	if (!identify(file_of(task, fd), &identity))
 		return 0;
-	/* Who may search a directory is not only in its mode: entries below it are not to be reinstated. */
-	change_slot((identity.mode & S_IFMT) == S_IFDIR ? SLOT_EVERYTHING : slot_of(identity.dev, identity.ino));
+	/* Who may search a directory is not only in its mode: entries below it are not to be
+	 * reinstated.
+	 */
+	change_slot((identity.mode & S_IFMT) == S_IFDIR ? SLOT_EVERYTHING
+							: slot_of(identity.dev, identity.ino));
 	change_slot(SLOT_ACCESS_LISTS);
 	return 0;
 }
@@ -142,14 +158,16 @@ __noinline int change_if_clock_set(__u64 timex)
 	return 0;
 }
 
-/* A mount, by mount(2) with these flags. What a mount passes on to others changes no path; other options of a file system may change anything on it.
- * Those of the mount alone (MS_REMOUNT with MS_BIND) are looked at with the paths.
+/* A mount, by mount(2) with these flags. What a mount passes on to others changes no path; other
+ * options of a file system may change anything on it. Those of the mount alone (MS_REMOUNT with
+ * MS_BIND) are looked at with the paths.
  */
 __noinline int change_mounts_by(__u64 flags)
 {
 	if ((flags & (MS_REMOUNT | MS_BIND)) == MS_REMOUNT)
 		change_slot(SLOT_EVERYTHING);
-	else if (flags & (MS_REMOUNT | MS_BIND) || !(flags & (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE)))
+	else if (flags & (MS_REMOUNT | MS_BIND) ||
+		 !(flags & (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE)))
 		change_slot(SLOT_MOUNTS);
 	return 0;
 }
@@ -180,8 +198,8 @@ static __always_inline void observe_change(struct pt_regs *regs, __u64 nr, __s64
 		change_if_writable(ret, false);
 		break;
 	case NR_mmap:
-		if (!(regs->r10 & MAP_ANONYMOUS) &&
-		    ((regs->r10 & MAP_TYPE) == MAP_SHARED || (regs->r10 & MAP_TYPE) == MAP_SHARED_VALIDATE))
+		if (!(regs->r10 & MAP_ANONYMOUS) && ((regs->r10 & MAP_TYPE) == MAP_SHARED ||
+						     (regs->r10 & MAP_TYPE) == MAP_SHARED_VALIDATE))
 			change_if_writable(regs->r8, true);
 		break;
 	case NR_fsetxattr:
@@ -220,8 +238,8 @@ static __always_inline void observe_change(struct pt_regs *regs, __u64 nr, __s64
 	}
 }
 
-/* The same for 32-bit programs and int 0x80, whose numbers and registers are others. A 32-bit server is not followed:
- * it may look up what it likes unseen.
+/* The same for 32-bit programs and int 0x80, whose numbers and registers are others. A 32-bit
+ * server is not followed: it may look up what it likes unseen.
  */
 __noinline int observe_compat(__u64 nr, __s64 ret, __u64 fifth)
 {
@@ -268,7 +286,9 @@ __noinline int observe_compat(__u64 nr, __s64 ret, __u64 fifth)
 	return 0;
 }
 
-/* Database servers are watched by what they receive, not by what they look at; and PostgreSQL has a process for each connection. */
+/* Database servers are watched by what they receive, not by what they look at; and PostgreSQL has a
+ * process for each connection.
+ */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -284,7 +304,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 
 		if (server_netns && is_member(server_netns, parent->tgid))
 			add_member(child->tgid);
-		report_started(child->tgid, observe_birth(parent->tgid, child->tgid, answers(parent->tgid)));
+		report_started(child->tgid,
+			       observe_birth(parent->tgid, child->tgid, answers(parent->tgid)));
 	}
 	return 0;
 }
@@ -305,7 +326,8 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 	if (!is_server(task) && has_member_name() && !has_children(task))
 		add_member(tgid);
 	if (is_server(task) && observe_replaced(tgid, answers(tgid))) {
-		__u64 program = (__u64)BPF_CORE_READ(bprm, filename), runner = (__u64)BPF_CORE_READ(bprm, interp);
+		__u64 program = (__u64)BPF_CORE_READ(bprm, filename),
+		      runner = (__u64)BPF_CORE_READ(bprm, interp);
 
 		report_executed(program);
 		if (runner != program)
@@ -314,8 +336,8 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 	return 0;
 }
 
-/* Has a process of a database server not ended by itself? PostgreSQL then begins anew, without what it does not log; a process that is told of another's crash
- * ends with 2.
+/* Has a process of a database server not ended by itself? PostgreSQL then begins anew, without what
+ * it does not log; a process that is told of another's crash ends with 2.
  */
 static __always_inline bool is_crash(int exit_code)
 {
@@ -333,7 +355,9 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 		return 0;
 	is_ours = is_server(task);
 	if (database_kind(tgid)) {
-		/* What it had not finished is undone or done, and none of its connections will tell. */
+		/* What it had not finished is undone or done, and none of its connections will
+		 * tell.
+		 */
 		bool has_crashed = is_crash(task->exit_code);
 
 		if (is_at_work(tgid) || has_crashed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Writes on XFS. Each but the direct ones ends with giving back the file's lock, also where the change time is left
- * alone (descriptors of xfs_open_by_handle). Included by witness.bpf.c.
+ * Writes on XFS. Each but the direct ones ends with giving back the file's lock, also where the
+ * change time is left alone (descriptors of xfs_open_by_handle). Included by witness.bpf.c.
  */
 #ifndef NICACHE_XFS_H
 #define NICACHE_XFS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * `syscall`: system calls by their numbers. Those that libc has a function for go that way; of the others, what looks at or changes files and
- * is not known here makes the group one that cannot be followed.
+ * `syscall`: system calls by their numbers. Those that libc has a function for go that way; of the
+ * others, what looks at or changes files and is not known here makes the group one that cannot be
+ * followed.
  */
 #define _GNU_SOURCE
 #include <linux/openat2.h>
@@ -127,7 +128,9 @@ long syscall(long nr, ...)
 	case SYS_faccessat2:
 		/* The system call without flags takes none. */
 		result = NEXT(syscall)(nr, a, b, c, d, e, f);
-		report_path(nr, a, (char *)b, nr == SYS_faccessat2 && d & AT_SYMLINK_NOFOLLOW ? FLAG_NOFOLLOW : 0, result);
+		report_path(nr, a, (char *)b,
+			    nr == SYS_faccessat2 && d & AT_SYMLINK_NOFOLLOW ? FLAG_NOFOLLOW : 0,
+			    result);
 		return result;
 	case SYS_rename:
 		return rename((char *)a, (char *)b);
@@ -153,7 +156,11 @@ long syscall(long nr, ...)
 		return result;
 	case SYS_openat2: {
 		const struct open_how *how = (void *)c;
-		struct lookup lookup = {.kind = EVENT_LOOKUP, .nr = nr, .dirfd = a, .path = (char *)b, .opened = true};
+		struct lookup lookup = {.kind = EVENT_LOOKUP,
+					.nr = nr,
+					.dirfd = a,
+					.path = (char *)b,
+					.opened = true};
 
 		result = NEXT(syscall)(nr, a, b, c, d, e, f);
 		if (result == -1 && errno == EFAULT)

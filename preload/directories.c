@@ -40,8 +40,12 @@ static void report_listing(DIR *directory)
 DIR *opendir(const char *path)
 {
 	DIR *directory = NEXT(opendir)(path);
-	struct lookup lookup = {
-		.kind = EVENT_LOOKUP, .nr = SYS_openat, .dirfd = AT_FDCWD, .path = path, .open_flags = O_DIRECTORY, .opened = true};
+	struct lookup lookup = {.kind = EVENT_LOOKUP,
+				.nr = SYS_openat,
+				.dirfd = AT_FDCWD,
+				.path = path,
+				.open_flags = O_DIRECTORY,
+				.opened = true};
 
 	report_lookup(&lookup, directory ? dirfd(directory) : -1);
 	last_listed = 0;
@@ -49,13 +53,13 @@ DIR *opendir(const char *path)
 }
 
 /* Before and after: the names are fetched many at a time, and nobody sees at which call. */
-#define LIST(name, type)                                                                                               \
-	type *name(DIR *directory)                                                                                     \
-	{                                                                                                              \
-		type *entry = NEXT(name)(directory);                                                                   \
-                                                                                                                       \
-		report_listing(directory);                                                                             \
-		return entry;                                                                                          \
+#define LIST(name, type)                             \
+	type *name(DIR *directory)                   \
+	{                                            \
+		type *entry = NEXT(name)(directory); \
+                                                     \
+		report_listing(directory);           \
+		return entry;                        \
 	}
 LIST(readdir, struct dirent)
 LIST(readdir64, struct dirent64)
@@ -90,8 +94,12 @@ ssize_t getdents64(int fd, void *buffer, size_t bytes)
 /* libc opens and reads the directory by itself. */
 static void report_scan(int at, const char *path, int result)
 {
-	struct lookup lookup = {
-		.kind = EVENT_LOOKUP, .nr = SYS_openat, .dirfd = at, .path = path, .open_flags = O_DIRECTORY, .opened = true};
+	struct lookup lookup = {.kind = EVENT_LOOKUP,
+				.nr = SYS_openat,
+				.dirfd = at,
+				.path = path,
+				.open_flags = O_DIRECTORY,
+				.opened = true};
 	long fd;
 	int before = errno;
 
@@ -113,13 +121,13 @@ static void report_scan(int at, const char *path, int result)
 	errno = before;
 }
 
-#define SCAN(name, at, type, parameters, arguments)                                                                    \
-	int name parameters                                                                                            \
-	{                                                                                                              \
-		int result = NEXT(name) arguments;                                                                     \
-                                                                                                                       \
-		report_scan(at, path, result);                                                                         \
-		return result;                                                                                         \
+#define SCAN(name, at, type, parameters, arguments) \
+	int name parameters                         \
+	{                                           \
+		int result = NEXT(name) arguments;  \
+                                                    \
+		report_scan(at, path, result);      \
+		return result;                      \
 	}
 SCAN(scandir, AT_FDCWD, struct dirent,
      (const char *path, struct dirent ***list, int (*choose)(const struct dirent *),
@@ -193,18 +201,20 @@ int glob64(const char *pattern, int flags, int (*failed)(const char *, int), glo
 }
 
 /* Whole trees, by functions of libc's own: nobody sees what they look at. */
-#define UNSEEN(type, name, parameters, arguments)                                                                      \
-	type name parameters                                                                                           \
-	{                                                                                                              \
-		type result = NEXT(name) arguments;                                                                    \
-                                                                                                                       \
-		report_unseen(SYS_getdents64);                                                                         \
-		return result;                                                                                         \
+#define UNSEEN(type, name, parameters, arguments)   \
+	type name parameters                        \
+	{                                           \
+		type result = NEXT(name) arguments; \
+                                                    \
+		report_unseen(SYS_getdents64);      \
+		return result;                      \
 	}
 UNSEEN(int, ftw, (const char *path, __ftw_func_t look, int fds), (path, look, fds))
 UNSEEN(int, ftw64, (const char *path, __ftw64_func_t look, int fds), (path, look, fds))
-UNSEEN(int, nftw, (const char *path, __nftw_func_t look, int fds, int flags), (path, look, fds, flags))
-UNSEEN(int, nftw64, (const char *path, __nftw64_func_t look, int fds, int flags), (path, look, fds, flags))
+UNSEEN(int, nftw, (const char *path, __nftw_func_t look, int fds, int flags),
+       (path, look, fds, flags))
+UNSEEN(int, nftw64, (const char *path, __nftw64_func_t look, int fds, int flags),
+       (path, look, fds, flags))
 UNSEEN(FTSENT *, fts_read, (FTS * tree), (tree))
 UNSEEN(FTSENT *, fts_children, (FTS * tree, int what), (tree, what))
 UNSEEN(FTSENT64 *, fts64_read, (FTS64 * tree), (tree))
@@ -216,7 +226,8 @@ UNSEEN(int, wordexp, (const char *words, wordexp_t *into, int flags), (words, in
 int chdir(const char *path)
 {
 	int result = NEXT(chdir)(path);
-	struct lookup lookup = {.kind = EVENT_MOVED, .nr = SYS_chdir, .dirfd = AT_FDCWD, .path = path};
+	struct lookup lookup = {
+		.kind = EVENT_MOVED, .nr = SYS_chdir, .dirfd = AT_FDCWD, .path = path};
 
 	if (result == 0 && role == ROLE_SERVER) {
 		change_slot(SLOT_WORKING_DIRECTORY);
@@ -236,19 +247,22 @@ int fchdir(int fd)
 	return result;
 }
 
-/* Paths mean something else now, maybe for one thread alone, which the watcher does not tell from the others. */
-#define ELSEWHERE(name, parameters, arguments, hidden)                                                                 \
-	int name parameters                                                                                            \
-	{                                                                                                              \
-		int result = NEXT(name) arguments;                                                                     \
-                                                                                                                       \
-		if (result == 0 && role == ROLE_SERVER) {                                                              \
-			change_slot(SLOT_EVERYTHING);                                                                  \
-			if (hidden)                                                                                    \
-				report_hidden(SYS_unshare);                                                            \
-		}                                                                                                      \
-		return result;                                                                                         \
+/* Paths mean something else now, maybe for one thread alone, which the watcher does not tell from
+ * the others.
+ */
+#define ELSEWHERE(name, parameters, arguments, hidden)      \
+	int name parameters                                 \
+	{                                                   \
+		int result = NEXT(name) arguments;          \
+                                                            \
+		if (result == 0 && role == ROLE_SERVER) {   \
+			change_slot(SLOT_EVERYTHING);       \
+			if (hidden)                         \
+				report_hidden(SYS_unshare); \
+		}                                           \
+		return result;                              \
 	}
 ELSEWHERE(chroot, (const char *path), (path), false)
 ELSEWHERE(setns, (int fd, int kind), (fd, kind), true)
-ELSEWHERE(unshare, (int flags), (flags), (flags & (CLONE_FS | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET)) != 0)
+ELSEWHERE(unshare, (int flags), (flags),
+	  (flags & (CLONE_FS | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET)) != 0)

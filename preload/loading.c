@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * Libraries that are loaded. With RTLD_DEEPBIND (PHP loads its extensions so) a library would bind to libc before this library: the flag is
- * taken away. The real functions look at who called them, so that they are jumped to (a call in last place, which the
- * compiler makes a jump), and nothing may come after.
+ * Libraries that are loaded. With RTLD_DEEPBIND (PHP loads its extensions so) a library would bind
+ * to libc before this library: the flag is taken away. The real functions look at who called them,
+ * so that they are jumped to (a call in last place, which the compiler makes a jump), and nothing
+ * may come after.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,10 +12,16 @@
 #include "next.h"
 #include "report.h"
 
-/* The loader opens the file by itself. A name without a slash is looked for in the system's folders. */
+/* The loader opens the file by itself. A name without a slash is looked for in the system's
+ * folders.
+ */
 static void report_library(const char *path)
 {
-	struct lookup lookup = {.kind = EVENT_LOOKUP, .nr = SYS_openat, .dirfd = AT_FDCWD, .path = path, .opened = true};
+	struct lookup lookup = {.kind = EVENT_LOOKUP,
+				.nr = SYS_openat,
+				.dirfd = AT_FDCWD,
+				.path = path,
+				.opened = true};
 	int before = errno;
 	long fd;
 

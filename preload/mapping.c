@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * Files that are mapped shared, and open for writing: each store changes them, and no call tells. The kernel keeps the file open as long as
- * the mapping is there, and the registrar keeps nothing that it is part of; here the beginning and the end are stamped.
+ * Files that are mapped shared, and open for writing: each store changes them, and no call tells.
+ * The kernel keeps the file open as long as the mapping is there, and the registrar keeps nothing
+ * that it is part of; here the beginning and the end are stamped.
  */
 #define _GNU_SOURCE
 #include "mapping.h"
@@ -33,20 +34,24 @@ static void note(unsigned long begin, unsigned long end, __u32 slot)
 		unsigned long free = 0;
 		int used = __atomic_load_n(&mappings_used, __ATOMIC_SEQ_CST);
 
-		if (!__atomic_compare_exchange_n(&mappings[at].begin, &free, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		if (!__atomic_compare_exchange_n(&mappings[at].begin, &free, 1, false,
+						 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			continue;
 		mappings[at].end = end;
 		mappings[at].slot = slot;
 		__atomic_store_n(&mappings[at].begin, begin, __ATOMIC_SEQ_CST);
-		while (used <= at && !__atomic_compare_exchange_n(&mappings_used, &used, at + 1, false, __ATOMIC_SEQ_CST,
-								  __ATOMIC_SEQ_CST))
+		while (used <= at &&
+		       !__atomic_compare_exchange_n(&mappings_used, &used, at + 1, false,
+						    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			;
 		return;
 	}
 	__atomic_store_n(&mappings_overflowed, true, __ATOMIC_SEQ_CST);
 }
 
-/* Stamps what is mapped there, and adds it to what its caller will stamp again. `gone`: what is mapped there alone is forgotten. */
+/* Stamps what is mapped there, and adds it to what its caller will stamp again. `gone`: what is
+ * mapped there alone is forgotten.
+ */
 static void stamp_range(unsigned long begin, unsigned long end, struct change *again, bool gone)
 {
 	int at, used = __atomic_load_n(&mappings_used, __ATOMIC_SEQ_CST);
@@ -54,14 +59,16 @@ static void stamp_range(unsigned long begin, unsigned long end, struct change *a
 	if (__atomic_load_n(&mappings_overflowed, __ATOMIC_SEQ_CST))
 		add_everything(again);
 	for (at = 0; at < used; at++) {
-		unsigned long from = __atomic_load_n(&mappings[at].begin, __ATOMIC_SEQ_CST), to = mappings[at].end;
+		unsigned long from = __atomic_load_n(&mappings[at].begin, __ATOMIC_SEQ_CST),
+			      to = mappings[at].end;
 
 		if (from <= 1 || from >= end || to <= begin)
 			continue;
 		add_slot(again, mappings[at].slot);
 		change_slot(mappings[at].slot);
 		if (gone && from >= begin && to <= end)
-			__atomic_compare_exchange_n(&mappings[at].begin, &from, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+			__atomic_compare_exchange_n(&mappings[at].begin, &from, 0, false,
+						    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 	}
 }
 
@@ -75,14 +82,15 @@ void stamp_mappings(void)
 
 static bool is_shared(int flags)
 {
-	return !(flags & MAP_ANONYMOUS) && ((flags & MAP_TYPE) == MAP_SHARED || (flags & MAP_TYPE) == MAP_SHARED_VALIDATE);
+	return !(flags & MAP_ANONYMOUS) &&
+	       ((flags & MAP_TYPE) == MAP_SHARED || (flags & MAP_TYPE) == MAP_SHARED_VALIDATE);
 }
 
 void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
 	struct stat stat;
-	bool is_writable = role != ROLE_NONE && is_shared(flags) && raw_fstat(fd, &stat) && S_ISREG(stat.st_mode) &&
-			   (raw_flags(fd) & O_ACCMODE) == O_RDWR;
+	bool is_writable = role != ROLE_NONE && is_shared(flags) && raw_fstat(fd, &stat) &&
+			   S_ISREG(stat.st_mode) && (raw_flags(fd) & O_ACCMODE) == O_RDWR;
 	__u32 slot = is_writable ? slot_of(stat.st_dev, stat.st_ino) : 0;
 	void *mapped;
 
@@ -105,7 +113,9 @@ int munmap(void *address, size_t bytes)
 	unsigned long begin = (unsigned long)address;
 	int result;
 
-	/* Forgotten before it is gone: afterwards another thread may have mapped something else there. */
+	/* Forgotten before it is gone: afterwards another thread may have mapped something else
+	 * there.
+	 */
 	if (role != ROLE_NONE && __atomic_load_n(&mappings_used, __ATOMIC_SEQ_CST))
 		stamp_range(begin, begin + bytes, &change, true);
 	result = NEXT(munmap)(address, bytes);
@@ -139,6 +149,7 @@ void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...)
 		return moved;
 	for (at = 0; at < used; at++)
 		if (__atomic_load_n(&mappings[at].begin, __ATOMIC_SEQ_CST) == begin)
-			note((unsigned long)moved, (unsigned long)moved + new_bytes, mappings[at].slot);
+			note((unsigned long)moved, (unsigned long)moved + new_bytes,
+			     mappings[at].slot);
 	return moved;
 }

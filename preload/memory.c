@@ -60,7 +60,9 @@ void map_memory(void)
 		wanted = ROLE_WRITER;
 	else
 		return;
-	/* A database server is asked by the server, and not a part of it: whoever asks it is not kept. */
+	/* A database server is asked by the server, and not a part of it: whoever asks it is not
+	 * kept.
+	 */
 	if (wanted == ROLE_SERVER && is_database())
 		wanted = ROLE_WRITER;
 	text += 7;
@@ -102,8 +104,8 @@ __u32 slot_of(__u64 st_dev, __u64 st_ino)
 	return slot < SLOTS_RESERVED ? slot + SLOTS_RESERVED : slot;
 }
 
-/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. The clock is read once more when the stamp is there: see
- * RevisionTable::record_change.
+/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. The clock
+ * is read once more when the stamp is there: see RevisionTable::record_change.
  */
 static __u64 raise_stamp(__u32 slot)
 {
@@ -116,10 +118,13 @@ static __u64 raise_stamp(__u32 slot)
 		if ((word & STAMP_MASK) >= clock)
 			return word;
 		raised = (word & ~STAMP_MASK) | clock;
-		if (__atomic_compare_exchange_n(revision, &word, raised, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		if (__atomic_compare_exchange_n(revision, &word, raised, false, __ATOMIC_SEQ_CST,
+						__ATOMIC_SEQ_CST))
 			word = raised;
 	}
-	/* Beaten 64 times in a row. The largest stamp makes the slot uncacheable for good, which is safe. */
+	/* Beaten 64 times in a row. The largest stamp makes the slot uncacheable for good, which is
+	 * safe.
+	 */
 	return __atomic_fetch_or(revision, STAMP_MASK, __ATOMIC_SEQ_CST);
 }
 
@@ -140,8 +145,8 @@ bool is_service_port(__u16 port)
 {
 	__u64 ports = __atomic_load_n(control + CONTROL_SERVICE_PORTS, __ATOMIC_RELAXED);
 
-	return port == (ports & 0xffff) || port == (ports >> 16 & 0xffff) || port == (ports >> 32 & 0xffff) ||
-	       port == ports >> 48;
+	return port == (ports & 0xffff) || port == (ports >> 16 & 0xffff) ||
+	       port == (ports >> 32 & 0xffff) || port == ports >> 48;
 }
 
 void count_lost(void)
@@ -151,7 +156,9 @@ void count_lost(void)
 
 /* ---- the ring: the producer's side of truth/watch/src/witnesses/shared_ring.rs ---- */
 
-/* Over the record and its number, so that neither a torn record nor one of an earlier round is taken for it. */
+/* Over the record and its number, so that neither a torn record nor one of an earlier round is
+ * taken for it.
+ */
 static __u64 check_of(const struct lookup_event *event, __u64 number)
 {
 	unsigned long bytes = sizeof(event->head) + event->head.path_len, at;
@@ -177,8 +184,8 @@ void push_event(const struct lookup_event *event)
 		free = number << 1;
 		state = __atomic_load_n(&cell->state, __ATOMIC_ACQUIRE);
 		if (state == free) {
-			if (__atomic_compare_exchange_n(&ring->claimed, &number, number + 1, false, __ATOMIC_SEQ_CST,
-							__ATOMIC_RELAXED))
+			if (__atomic_compare_exchange_n(&ring->claimed, &number, number + 1, false,
+							__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 				goto claimed;
 		} else if (state < free) {
 			break; /* full */
@@ -191,6 +198,9 @@ void push_event(const struct lookup_event *event)
 claimed:
 	memcpy(&cell->event, event, sizeof(event->head) + event->head.path_len);
 	__atomic_store_n(&cell->check, check_of(event, number), __ATOMIC_RELAXED);
-	/* If this took so long that the reader has given the cell up, it has counted the record as lost. */
-	__atomic_compare_exchange_n(&cell->state, &free, free | 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+	/* If this took so long that the reader has given the cell up, it has counted the record as
+	 * lost.
+	 */
+	__atomic_compare_exchange_n(&cell->state, &free, free | 1, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_RELAXED);
 }

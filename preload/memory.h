@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * The memory that this library shares with the watcher and the cards: the revision table (truth/coherence/src/table.rs) and the ring of
- * events (truth/watch/src/witnesses/shared_ring.rs). Mapped once, when the program starts; never unmapped.
+ * The memory that this library shares with the watcher and the cards: the revision table
+ * (truth/coherence/src/table.rs) and the ring of events (truth/watch/src/witnesses/shared_ring.rs).
+ * Mapped once, when the program starts; never unmapped.
  */
 #ifndef NICACHE_PRELOAD_MEMORY_H
 #define NICACHE_PRELOAD_MEMORY_H
@@ -15,7 +16,8 @@
 
 /* What only this witness tells, beside the kinds of ebpf/shared.h. */
 #define EVENT_UNSEEN 32  /* look-ups or a program that this library cannot follow, at this moment */
-#define EVENT_STARTED 33 /* a process of the server is there; every event has its own number in `reserved` */
+/* a process of the server is there; every event has its own number in `reserved` */
+#define EVENT_STARTED 33
 #define EVENT_ENDED 34   /* a process of the server is about to end, and has said what it changed */
 
 /* Shared memory, by the folder that the variable names: `server:/folder` or `writer:/folder`. */
@@ -32,7 +34,9 @@ struct ring_head {
 	__u64 taken; /* cells that the reader is done with */
 };
 
-/* `state`: number << 1 while the cell waits for the record of that number, and one more when that is there. */
+/* `state`: number << 1 while the cell waits for the record of that number, and one more when that
+ * is there.
+ */
 struct ring_cell {
 	__u64 state;
 	__u64 check;

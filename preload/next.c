@@ -5,7 +5,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-extern __attribute__((visibility("hidden"))) struct next __start_nicache_next[], __stop_nicache_next[];
+extern __attribute__((visibility("hidden"))) struct next __start_nicache_next[],
+	__stop_nicache_next[];
 
 void *find_next(struct next *next)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * Files that are opened: a look-up, and a change if they are made, emptied, or opened for writing. From there on their bytes may change
- * unseen (through mappings, by stdio), and the registrar keeps nothing that they are part of until they are closed.
+ * Files that are opened: a look-up, and a change if they are made, emptied, or opened for writing.
+ * From there on their bytes may change unseen (through mappings, by stdio), and the registrar keeps
+ * nothing that they are part of until they are closed.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -36,7 +37,8 @@ static void begin(struct opening *opening)
 			add_name(&opening->change, opening->dirfd, opening->path);
 	}
 	if (opening->flags & (O_ACCMODE | O_TRUNC))
-		add_inode(&opening->change, opening->dirfd, opening->path, opening->flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0);
+		add_inode(&opening->change, opening->dirfd, opening->path,
+			  opening->flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0);
 	stamp(&opening->change);
 }
 
@@ -61,16 +63,16 @@ static int end(struct opening *opening, int fd)
 	return fd;
 }
 
-#define MODE(flags)                                                                                                    \
-	({                                                                                                             \
-		mode_t mode = 0;                                                                                       \
-		if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) {                                         \
-			va_list arguments;                                                                             \
-			va_start(arguments, flags);                                                                    \
-			mode = va_arg(arguments, mode_t);                                                              \
-			va_end(arguments);                                                                             \
-		}                                                                                                      \
-		mode;                                                                                                  \
+#define MODE(flags)                                                        \
+	({                                                                 \
+		mode_t mode = 0;                                           \
+		if ((flags)&O_CREAT || ((flags)&O_TMPFILE) == O_TMPFILE) { \
+			va_list arguments;                                 \
+			va_start(arguments, flags);                        \
+			mode = va_arg(arguments, mode_t);                  \
+			va_end(arguments);                                 \
+		}                                                          \
+		mode;                                                      \
 	})
 
 int open(const char *path, int flags, ...)
@@ -117,7 +119,10 @@ ALSO(__openat_2, __openat64_2);
 
 int creat(const char *path, mode_t mode)
 {
-	struct opening opening = {.dirfd = AT_FDCWD, .path = path, .nr = SYS_creat, .flags = O_CREAT | O_TRUNC | O_WRONLY};
+	struct opening opening = {.dirfd = AT_FDCWD,
+				  .path = path,
+				  .nr = SYS_creat,
+				  .flags = O_CREAT | O_TRUNC | O_WRONLY};
 
 	begin(&opening);
 	return end(&opening, NEXT(creat)(path, mode));
@@ -125,18 +130,20 @@ int creat(const char *path, mode_t mode)
 ALSO(creat, creat64);
 
 /* Files with names of libc's choice. */
-#define TEMPORARY(name, parameters, arguments, extra)                                                                  \
-	int name parameters                                                                                            \
-	{                                                                                                              \
-		struct opening opening = {                                                                             \
-			.dirfd = AT_FDCWD, .path = template, .nr = SYS_openat, .flags = O_CREAT | O_EXCL | O_RDWR | (extra)};  \
-		int fd;                                                                                                \
-                                                                                                                       \
-		opening.change.count = 0;                                                                              \
-		add_name(&opening.change, AT_FDCWD, template);                                                         \
-		stamp(&opening.change);                                                                                \
-		fd = NEXT(name) arguments;                                                                             \
-		return end(&opening, fd);                                                                              \
+#define TEMPORARY(name, parameters, arguments, extra)                                    \
+	int name parameters                                                              \
+	{                                                                                \
+		struct opening opening = {.dirfd = AT_FDCWD,                             \
+					  .path = template,                              \
+					  .nr = SYS_openat,                              \
+					  .flags = O_CREAT | O_EXCL | O_RDWR | (extra)}; \
+		int fd;                                                                  \
+                                                                                         \
+		opening.change.count = 0;                                                \
+		add_name(&opening.change, AT_FDCWD, template);                           \
+		stamp(&opening.change);                                                  \
+		fd = NEXT(name) arguments;                                               \
+		return end(&opening, fd);                                                \
 	}
 
 TEMPORARY(mkstemp, (char *template), (template), 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * Processes that begin and end. Each beginning and each end in the server's group voids everything, as with the kernel's witness. A program
- * that this library cannot follow is told at its start; as long as it runs, the watcher finds it in /proc.
+ * Processes that begin and end. Each beginning and each end in the server's group voids everything,
+ * as with the kernel's witness. A program that this library cannot follow is told at its start; as
+ * long as it runs, the watcher finds it in /proc.
  */
 #define _GNU_SOURCE
 #include "programs.h"
@@ -39,16 +40,16 @@ void start_process(void)
 		begin_process();
 }
 
-#define FORK(name)                                                                                                     \
-	pid_t name(void)                                                                                               \
-	{                                                                                                              \
-		pid_t child = NEXT(name)();                                                                            \
-                                                                                                                       \
-		if (child == 0 && role != ROLE_NONE)                                                                   \
-			begin_process();                                                                               \
-		else if (child > 0)                                                                                    \
-			change_group();                                                                                \
-		return child;                                                                                          \
+#define FORK(name)                                   \
+	pid_t name(void)                             \
+	{                                            \
+		pid_t child = NEXT(name)();          \
+                                                     \
+		if (child == 0 && role != ROLE_NONE) \
+			begin_process();             \
+		else if (child > 0)                  \
+			change_group();              \
+		return child;                        \
 	}
 FORK(fork)
 FORK(_Fork)
@@ -65,8 +66,8 @@ int daemon(int stay, int keep)
 	return result;
 }
 
-/* vfork returns twice, to a frame that must be its caller's: so it is jumped to. The child has its parent's memory, but its own number
- * (report.c asks for it each time).
+/* vfork returns twice, to a frame that must be its caller's: so it is jumped to. The child has its
+ * parent's memory, but its own number (report.c asks for it each time).
  */
 __attribute__((visibility("hidden"), used)) void *nicache_before_vfork(void);
 void *nicache_before_vfork(void)
@@ -157,7 +158,8 @@ int execve(const char *path, char *const arguments[], char *const environment[])
 	return NEXT(execve)(path, arguments, environment_now);
 }
 
-int execveat(int dirfd, const char *path, char *const arguments[], char *const environment[], int flags)
+int execveat(int dirfd, const char *path, char *const arguments[], char *const environment[],
+	     int flags)
 {
 	WITH_VARIABLES(environment);
 	check_program(dirfd, path, environment_now);
@@ -195,19 +197,19 @@ int execvp(const char *file, char *const arguments[])
 }
 
 /* Counts the arguments of a call, and takes them. */
-#define LIST_ARGUMENTS(first)                                                                                          \
-	va_list list;                                                                                                  \
-	int count = 0, at;                                                                                             \
-                                                                                                                       \
-	va_start(list, first);                                                                                         \
-	for (const char *one = first; one; one = va_arg(list, const char *))                                           \
-		count++;                                                                                               \
-	va_end(list);                                                                                                  \
-	char *arguments[count + 1];                                                                                    \
-	arguments[0] = (char *)first;                                                                                  \
-	va_start(list, first);                                                                                         \
-	for (at = 1; at <= count; at++)                                                                                \
-		arguments[at] = va_arg(list, char *)
+#define LIST_ARGUMENTS(first)                                                \
+	va_list list;                                                        \
+	int count = 0, at;                                                   \
+                                                                             \
+	va_start(list, first);                                               \
+	for (const char *one = first; one; one = va_arg(list, const char *)) \
+		count++;                                                     \
+	va_end(list);                                                        \
+	char *arguments[count + 1];                                          \
+	arguments[0] = (char *)first;                                        \
+	va_start(list, first);                                               \
+	for (at = 1; at <= count; at++)                                      \
+	arguments[at] = va_arg(list, char *)
 
 int execl(const char *path, const char *first, ...)
 {
@@ -233,19 +235,20 @@ int execle(const char *path, const char *first, ...)
 	return execve(path, arguments, environment);
 }
 
-#define SPAWN(name, check)                                                                                             \
-	int name(pid_t *child, const char *path, const posix_spawn_file_actions_t *actions,                            \
-		 const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[])              \
-	{                                                                                                              \
-		int result;                                                                                            \
-                                                                                                                       \
-		WITH_VARIABLES(environment);                                                                           \
-		check;                                                                                                 \
-		/* Files that it opens for the child are not seen; everything is void before and after. */             \
-		change_slot(SLOT_EVERYTHING);                                                                          \
-		result = NEXT(name)(child, path, actions, attributes, arguments, environment_now);                     \
-		change_slot(SLOT_EVERYTHING);                                                                          \
-		return result;                                                                                         \
+#define SPAWN(name, check)                                                              \
+	int name(pid_t *child, const char *path, const posix_spawn_file_actions_t *actions,\
+		 const posix_spawnattr_t *attributes, char *const arguments[],          \
+		 char *const environment[])                                             \
+	{                                                                               \
+		int result;                                                             \
+                                                                                        \
+		WITH_VARIABLES(environment);                                            \
+		check;                                                                  \
+		/* Files that it opens for the child are not seen. */                   \
+		change_slot(SLOT_EVERYTHING);                                           \
+		result = NEXT(name)(child, path, actions, attributes, arguments, environment_now);\
+		change_slot(SLOT_EVERYTHING);                                           \
+		return result;                                                          \
 	}
 SPAWN(posix_spawn, check_program(AT_FDCWD, path, environment_now))
 SPAWN(posix_spawnp, check_file(path, environment_now))

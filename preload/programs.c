@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * A program does not load this library if it is statically linked, of another word size, runs with rights of its own (set-user-ID, file
- * capabilities), or is not told to. What libc does not run at all (a script without `#!`) is taken for a shell's.
+ * A program does not load this library if it is statically linked, of another word size, runs with
+ * rights of its own (set-user-ID, file capabilities), or is not told to. What libc does not run at
+ * all (a script without `#!`) is taken for a shell's.
  */
 #define _GNU_SOURCE
 #include "programs.h"
@@ -24,7 +25,8 @@ void remember_variables(void)
 {
 	const char *library = getenv("LD_PRELOAD"), *memory = getenv(PRELOAD_VARIABLE);
 
-	if (!library || !memory || strlen(library) >= sizeof(loader_variable) - 12 || strlen(memory) >= sizeof(memory_variable) - 18)
+	if (!library || !memory || strlen(library) >= sizeof(loader_variable) - 12 ||
+	    strlen(memory) >= sizeof(memory_variable) - 18)
 		return;
 	strcpy(loader_variable, "LD_PRELOAD=");
 	strcat(loader_variable, library);
@@ -93,7 +95,9 @@ void complete(char *const environment[], int count, char *into[])
 	into[to] = 0;
 }
 
-/* Can the file behind the descriptor be followed? For a script, `interpreter` is what runs it, else empty. */
+/* Can the file behind the descriptor be followed? For a script, `interpreter` is what runs it, else
+ * empty.
+ */
 static bool is_followed(long fd, char *interpreter)
 {
 	union {
@@ -106,7 +110,8 @@ static bool is_followed(long fd, char *interpreter)
 	int from, to = 0;
 
 	interpreter[0] = 0;
-	if (!raw_fstat(fd, &stat) || stat.st_mode & S_ISUID || (stat.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
+	if (!raw_fstat(fd, &stat) || stat.st_mode & S_ISUID ||
+	    (stat.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
 		return false;
 	if (raw6(SYS_fgetxattr, fd, (long)"security.capability", 0, 0, 0, 0) > 0)
 		return false;
@@ -127,7 +132,8 @@ static bool is_followed(long fd, char *interpreter)
 	    head.elf.e_phentsize != sizeof(part))
 		return false;
 	for (at = 0; at < head.elf.e_phnum && at < PROGRAM_HEADERS_MAX; at++) {
-		if (raw(SYS_pread64, fd, &part, sizeof(part), head.elf.e_phoff + at * sizeof(part)) != sizeof(part))
+		if (raw(SYS_pread64, fd, &part, sizeof(part),
+			head.elf.e_phoff + at * sizeof(part)) != sizeof(part))
 			return false;
 		if (part.p_type == PT_INTERP)
 			return true;

@@ -18,17 +18,18 @@ void keep_variables(void);
 
 #define VARIABLES_MAX 4096
 
-/* Number of variables if some are missing that a program needs for this library; 0: nothing to do. */
+/* Number of variables if some are missing that a program needs for this library; 0: nothing to do.
+ */
 int count_incomplete(char *const environment[]);
 /* Copies `count` variables, and adds the missing ones. */
 void complete(char *const environment[], int count, char *into[]);
 
 /* Declares `environment_now`: the environment with this library in it. */
-#define WITH_VARIABLES(environment)                                                                                    \
-	int variables = count_incomplete(environment);                                                                 \
-	char *completed[variables ? variables + 3 : 1];                                                                \
-	char *const *environment_now = variables ? completed : environment;                                            \
-	if (variables)                                                                                                 \
+#define WITH_VARIABLES(environment)                                         \
+	int variables = count_incomplete(environment);                      \
+	char *completed[variables ? variables + 3 : 1];                     \
+	char *const *environment_now = variables ? completed : environment; \
+	if (variables)                                                      \
 	complete(environment, variables, completed)
 
 /* Tells the watcher unless the program will load this library. */

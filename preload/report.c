@@ -12,8 +12,8 @@
 
 /* ---- who this is ---- */
 
-/* The process's number as it sees itself, and as the watcher does, who lives in the PID namespace of /proc. One word, as threads read it
- * while another changes it.
+/* The process's number as it sees itself, and as the watcher does, who lives in the PID namespace
+ * of /proc. One word, as threads read it while another changes it.
  */
 static __u64 process_numbers;
 
@@ -22,12 +22,13 @@ void forget_process_number(void)
 	__atomic_store_n(&process_numbers, 0, __ATOMIC_RELAXED);
 }
 
-/* Inner number << 32 | outer number, 0 if /proc does not tell. Asked for each event, as a child that shares its parent's memory, or was made
- * by a system call, is another process.
+/* Inner number << 32 | outer number, 0 if /proc does not tell. Asked for each event, as a child
+ * that shares its parent's memory, or was made by a system call, is another process.
  */
 static __u64 numbers(void)
 {
-	__u64 known = __atomic_load_n(&process_numbers, __ATOMIC_RELAXED), inner = raw(SYS_getpid, 0, 0, 0, 0), outer = 0;
+	__u64 known = __atomic_load_n(&process_numbers, __ATOMIC_RELAXED),
+	      inner = raw(SYS_getpid, 0, 0, 0, 0), outer = 0;
 	char text[16];
 	long len, at;
 
@@ -58,7 +59,9 @@ static void fill_head(struct event_head *head, __u16 kind, __u32 nr, long result
 	head->time_ns = (__u64)now.tv_sec * 1000000000ULL + now.tv_nsec;
 	head->clock = clock_of_table();
 	head->ret = result;
-	/* Nobody can resolve the paths of a process without a number in /proc: after that nothing is kept any more. */
+	/* Nobody can resolve the paths of a process without a number in /proc: after that nothing
+	 * is kept any more.
+	 */
 	head->kind = known ? kind : EVENT_HIDDEN;
 	head->tgid = (__u32)known;
 	head->tid = (__u32)known;
@@ -88,14 +91,17 @@ void report_lookup(const struct lookup *lookup, long result)
 
 	if (role != ROLE_SERVER)
 		return;
-	/* A path that is not to be read. Some calls say what else is wrong before they look at it. */
-	if (result == -1 && before != ENOENT && raw(SYS_faccessat, AT_FDCWD, lookup->path, F_OK, 0) == -EFAULT)
+	/* A path that is not to be read. Some calls say what else is wrong before they look at it.
+	 */
+	if (result == -1 && before != ENOENT &&
+	    raw(SYS_faccessat, AT_FDCWD, lookup->path, F_OK, 0) == -EFAULT)
 		return;
 	len = strnlen(lookup->path, PATH_BYTES);
 	/* fstat by another name: no path was looked up. */
 	if (!len && lookup->kind == EVENT_LOOKUP)
 		return;
-	fill_head(&event.head, lookup->kind, lookup->nr, result == -1 ? -before : result, lookup->dirfd);
+	fill_head(&event.head, lookup->kind, lookup->nr, result == -1 ? -before : result,
+		  lookup->dirfd);
 	event.head.flags = lookup->flags;
 	event.head.open_flags = lookup->open_flags;
 	/* As in the kernel's witness a path that just fits is taken for a cut one. */
@@ -113,7 +119,8 @@ void report_lookup(const struct lookup *lookup, long result)
 	if (lookup->opened && result >= 0 && raw_fstat(result, &stat)) {
 		set_inode(&event.head, &stat);
 		if (S_ISREG(stat.st_mode) && (lookup->open_flags & O_ACCMODE) != O_WRONLY)
-			event.head.clock = clock_after_changes_of(slot_of(stat.st_dev, stat.st_ino));
+			event.head.clock =
+				clock_after_changes_of(slot_of(stat.st_dev, stat.st_ino));
 	}
 	push_event(&event);
 	errno = before;
@@ -121,7 +128,8 @@ void report_lookup(const struct lookup *lookup, long result)
 
 void report_path(__u32 nr, int dirfd, const char *path, __u16 flags, long result)
 {
-	struct lookup lookup = {.kind = EVENT_LOOKUP, .nr = nr, .dirfd = dirfd, .path = path, .flags = flags};
+	struct lookup lookup = {
+		.kind = EVENT_LOOKUP, .nr = nr, .dirfd = dirfd, .path = path, .flags = flags};
 
 	report_lookup(&lookup, result);
 }
@@ -172,7 +180,8 @@ void report_peer(int fd, __u32 nr, long result)
 		struct sockaddr_in v4;
 		struct sockaddr_in6 v6;
 	} here, there;
-	unsigned int here_bytes = sizeof(here), there_bytes = sizeof(there), credentials_bytes = sizeof(struct ucred);
+	unsigned int here_bytes = sizeof(here), there_bytes = sizeof(there),
+		     credentials_bytes = sizeof(struct ucred);
 	struct ucred credentials;
 	struct lookup_event event;
 	__u32 family, address, words[4];
@@ -193,8 +202,11 @@ void report_peer(int fd, __u32 nr, long result)
 	}
 	fill_head(&event.head, EVENT_SENT, nr, result, fd);
 	if (family == AF_UNIX) {
-		/* The number is one of this process's PID namespace; 0: outside. The watcher translates it. */
-		if (raw6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, (long)&credentials, (long)&credentials_bytes, 0) == 0)
+		/* The number is one of this process's PID namespace; 0: outside. The watcher
+		 * translates it.
+		 */
+		if (raw6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, (long)&credentials,
+			 (long)&credentials_bytes, 0) == 0)
 			event.head.ino = credentials.pid;
 	} else if (family == AF_INET || family == AF_INET6) {
 		raw(SYS_getpeername, fd, &there, &there_bytes, 0);
@@ -244,7 +256,8 @@ bool add_descriptor(struct change *change, int fd)
 {
 	struct stat stat;
 
-	if (role == ROLE_NONE || !raw_fstat(fd, &stat) || !(S_ISREG(stat.st_mode) || S_ISDIR(stat.st_mode)))
+	if (role == ROLE_NONE || !raw_fstat(fd, &stat) ||
+	    !(S_ISREG(stat.st_mode) || S_ISDIR(stat.st_mode)))
 		return false;
 	add_slot(change, slot_of(stat.st_dev, stat.st_ino));
 	return true;

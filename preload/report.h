@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * What the server looks at, as events for the watcher; and what a process changes, as stamps before and after its call.
+ * What the server looks at, as events for the watcher; and what a process changes, as stamps before
+ * and after its call.
  *
  * Every function here may be called anywhere: it keeps errno, takes no lock and allocates nothing.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * Files that are opened as streams: libc opens, writes and closes them by functions of its own. The opening is a look-up, and a change if it
- * is for writing; as long as the stream is open for writing, the registrar keeps nothing that the file is part of; its end is a change, too.
+ * Files that are opened as streams: libc opens, writes and closes them by functions of its own. The
+ * opening is a look-up, and a change if it is for writing; as long as the stream is open for
+ * writing, the registrar keeps nothing that the file is part of; its end is a change, too.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -37,8 +38,12 @@ static void begin(struct change *change, const char *path, int flags)
 
 static void end(struct change *change, const char *path, int flags, FILE *stream)
 {
-	struct lookup lookup = {
-		.kind = EVENT_LOOKUP, .nr = SYS_openat, .dirfd = AT_FDCWD, .path = path, .open_flags = flags, .opened = true};
+	struct lookup lookup = {.kind = EVENT_LOOKUP,
+				.nr = SYS_openat,
+				.dirfd = AT_FDCWD,
+				.path = path,
+				.open_flags = flags,
+				.opened = true};
 
 	if (stream && flags & (O_ACCMODE | O_CREAT)) {
 		add_descriptor(change, fileno(stream));
@@ -146,8 +151,8 @@ int fcloseall(void)
 	return result;
 }
 
-/* What is written is told at once, as the request that writes is one that may not be kept. Single characters are not looked at: they are told
- * when the stream is flushed or closed.
+/* What is written is told at once, as the request that writes is one that may not be kept. Single
+ * characters are not looked at: they are told when the stream is flushed or closed.
  */
 static void wrote(FILE *stream)
 {
@@ -164,22 +169,25 @@ static void wrote(FILE *stream)
 	errno = before;
 }
 
-#define PUT(type, name, parameters, arguments)                                                                         \
-	type name parameters                                                                                           \
-	{                                                                                                              \
-		type result = NEXT(name) arguments;                                                                    \
-                                                                                                                       \
-		wrote(stream);                                                                                         \
-		return result;                                                                                         \
+#define PUT(type, name, parameters, arguments)      \
+	type name parameters                        \
+	{                                           \
+		type result = NEXT(name) arguments; \
+                                                    \
+		wrote(stream);                      \
+		return result;                      \
 	}
 /* Macros in some headers. */
 #undef fwrite_unlocked
 #undef fputs_unlocked
-PUT(size_t, fwrite, (const void *bytes, size_t size, size_t count, FILE *stream), (bytes, size, count, stream))
-PUT(size_t, fwrite_unlocked, (const void *bytes, size_t size, size_t count, FILE *stream), (bytes, size, count, stream))
+PUT(size_t, fwrite, (const void *bytes, size_t size, size_t count, FILE *stream),
+    (bytes, size, count, stream))
+PUT(size_t, fwrite_unlocked, (const void *bytes, size_t size, size_t count, FILE *stream),
+    (bytes, size, count, stream))
 PUT(int, fputs, (const char *text, FILE *stream), (text, stream))
 PUT(int, fputs_unlocked, (const char *text, FILE *stream), (text, stream))
-PUT(int, vfprintf, (FILE * stream, const char *format, va_list arguments), (stream, format, arguments))
+PUT(int, vfprintf, (FILE * stream, const char *format, va_list arguments),
+    (stream, format, arguments))
 int __vfprintf_chk(FILE *stream, int flag, const char *format, va_list arguments);
 PUT(int, __vfprintf_chk, (FILE * stream, int flag, const char *format, va_list arguments),
     (stream, flag, format, arguments))

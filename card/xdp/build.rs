@@ -1,4 +1,5 @@
-//! Compiles the programs (`ebpf/steer.bpf.c`, `ebpf/sieve.bpf.c`, `ebpf/l0.bpf.c`); they are embedded in the library.
+//! Compiles the programs (`ebpf/steer.bpf.c`, `ebpf/sieve.bpf.c`, `ebpf/l0.bpf.c`); they are
+//! embedded in the library.
 
 fn main() {
     nicache_ebpf_build::compile("steer", "steer", &[]);

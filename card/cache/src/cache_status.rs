@@ -1,7 +1,7 @@
 //! Cache-Status (RFC 9211), which the card adds to its own replies if the operator wants it.
 //!
-//! A reply of the server passes as it is: its bytes carry sequence numbers that the server's TCP knows, so nothing can be put in between.
-//! Why a request was forwarded is in the counters.
+//! A reply of the server passes as it is: its bytes carry sequence numbers that the server's TCP
+//! knows, so nothing can be put in between. Why a request was forwarded is in the counters.
 
 /// Why a request found nothing (RFC 9211 section 2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

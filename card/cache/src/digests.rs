@@ -14,7 +14,8 @@ pub struct Digests {
     pub exact: [u8; 32],
     /// The same without what is masked; equal to `exact` if nothing is.
     pub masked: [u8; 32],
-    /// Of the whole reply if its Expires stands still instead of moving with Date; equal to `exact` if there is none.
+    /// Of the whole reply if its Expires stands still instead of moving with Date; equal to `exact`
+    /// if there is none.
     pub pinned: [u8; 32],
     /// Of its Content-Encoding.
     pub coding: u32,
@@ -60,14 +61,26 @@ pub(crate) struct WholeReply<'a> {
 
 impl WholeReply<'_> {
     /// Its digests. `body` gives the body's bytes, and is asked only if they are to be masked.
-    pub(crate) fn digests(&self, settings: &PathSettings, body: impl FnOnce() -> Option<Vec<u8>>) -> Digests {
+    pub(crate) fn digests(
+        &self,
+        settings: &PathSettings,
+        body: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> Digests {
         let head = rendered(self.template);
         let exact = self.exact(&head);
-        let masked = if settings.masks_anything() { self.masked(settings, &head, body) } else { exact };
+        let masked =
+            if settings.masks_anything() { self.masked(settings, &head, body) } else { exact };
         let is_moving = self.template.moves_expires();
-        let pinned = if is_moving { self.exact(&rendered(&self.template.clone().pinned())) } else { exact };
+        let pinned =
+            if is_moving { self.exact(&rendered(&self.template.clone().pinned())) } else { exact };
         let of = |name: &[u8]| value_digest(&head, name);
-        Digests { exact, masked, pinned, coding: of(b"content-encoding"), kind: of(b"content-type") }
+        Digests {
+            exact,
+            masked,
+            pinned,
+            coding: of(b"content-encoding"),
+            kind: of(b"content-type"),
+        }
     }
 
     fn exact(&self, head: &[u8]) -> [u8; 32] {
@@ -75,13 +88,25 @@ impl WholeReply<'_> {
         for line in lines(head) {
             hasher.update(&(line.len() as u64).to_le_bytes()).update(line);
         }
-        hasher.update(&[u8::from(self.closes)]).update(&self.body_len.to_le_bytes()).update(&self.body_hash);
+        hasher
+            .update(&[u8::from(self.closes)])
+            .update(&self.body_len.to_le_bytes())
+            .update(&self.body_hash);
         hasher.finalize().into()
     }
 
-    fn masked(&self, settings: &PathSettings, head: &[u8], body: impl FnOnce() -> Option<Vec<u8>>) -> [u8; 32] {
+    fn masked(
+        &self,
+        settings: &PathSettings,
+        head: &[u8],
+        body: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
-        let body = if settings.masks.is_empty() || self.body_len > MASKED_BYTES_MAX { None } else { body() };
+        let body = if settings.masks.is_empty() || self.body_len > MASKED_BYTES_MAX {
+            None
+        } else {
+            body()
+        };
         for line in lines(head) {
             let name = &line[..name_len(line)];
             let counted = if settings.is_masked_header(name) { name } else { line };
@@ -102,12 +127,14 @@ impl WholeReply<'_> {
     }
 }
 
-/// The lines of a head but for those that say where the body ends: a server that has the whole body in time says how long it is, and sends it in chunks
-/// otherwise (Apache with what a CGI program says). The body itself is compared.
+/// The lines of a head but for those that say where the body ends: a server that has the whole body
+/// in time says how long it is, and sends it in chunks otherwise (Apache with what a CGI program
+/// says). The body itself is compared.
 fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_framing = |line: &&[u8]| {
         let name = &line[..name_len(line)];
-        name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
+        name.eq_ignore_ascii_case(b"content-length")
+            || name.eq_ignore_ascii_case(b"transfer-encoding")
     };
     head.split_inclusive(|byte| *byte == b'\n').filter(move |line| !is_framing(line))
 }
@@ -148,18 +175,29 @@ mod tests {
     #[test]
     fn where_the_body_ends_may_be_told_in_another_way() {
         let digests = |fields: &str, body_len: u64, settings: &PathSettings| {
-            let head = format!("HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n{fields}\r\n");
+            let head =
+                format!("HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n{fields}\r\n");
             let template = HeadTemplate::new(head.as_bytes()).unwrap();
-            let reply = WholeReply { template: &template, closes: false, body_len, body_hash: [7; 32] };
+            let reply =
+                WholeReply { template: &template, closes: false, body_len, body_hash: [7; 32] };
             reply.digests(settings, || None)
         };
-        let masking = PathSettings { masked_headers: vec![Box::from(&b"x-id"[..])], ..PathSettings::default() };
+        let masking = PathSettings {
+            masked_headers: vec![Box::from(&b"x-id"[..])],
+            ..PathSettings::default()
+        };
         for settings in [&PathSettings::default(), &masking] {
             let known = digests("A: b\r\nContent-Length: 5\r\n", 5, settings);
             let chunked = digests("A: b\r\nTransfer-Encoding: chunked\r\n", 5, settings);
             assert_eq!(known.sameness(&chunked), Some(Sameness::Exact));
-            assert_eq!(known.sameness(&digests("A: c\r\nTransfer-Encoding: chunked\r\n", 5, settings)), None);
-            assert_eq!(known.sameness(&digests("A: b\r\nTransfer-Encoding: chunked\r\n", 6, settings)), None);
+            assert_eq!(
+                known.sameness(&digests("A: c\r\nTransfer-Encoding: chunked\r\n", 5, settings)),
+                None
+            );
+            assert_eq!(
+                known.sameness(&digests("A: b\r\nTransfer-Encoding: chunked\r\n", 6, settings)),
+                None
+            );
         }
     }
 
@@ -171,7 +209,8 @@ mod tests {
                 "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:{second}1 GMT\r\nExpires: {expires}\r\n{more}\r\n"
             );
             let template = HeadTemplate::new(head.as_bytes()).unwrap();
-            let reply = WholeReply { template: &template, closes: false, body_len: 0, body_hash: [0; 32] };
+            let reply =
+                WholeReply { template: &template, closes: false, body_len: 0, body_hash: [0; 32] };
             reply.digests(&PathSettings::default(), || None)
         };
         for (one, other, more, sameness) in [
@@ -183,7 +222,9 @@ mod tests {
             ("07:00:00", "07:00:00", "", Some(Sameness::Exact)),
             ("08:55:00", "08:56:00", "", None),
         ] {
-            let at = |second: u64, time: &str| digests(second, &format!("Sun, 06 Nov 1994 {time} GMT"), more);
+            let at = |second: u64, time: &str| {
+                digests(second, &format!("Sun, 06 Nov 1994 {time} GMT"), more)
+            };
             let (one, other) = (at(0, one), at(1, other));
             assert_eq!(one.sameness(&other), sameness);
         }

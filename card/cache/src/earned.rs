@@ -1,6 +1,8 @@
-//! T: how old what nobody can see (the clock, chance, a program's own memory, a server's own rules) may be in an entry. It is earned (docs/coherence.md).
+//! T: how old what nobody can see (the clock, chance, a program's own memory, a server's own rules)
+//! may be in an entry. It is earned (docs/coherence.md).
 //!
-//! T is a quarter of the time for which the server has been seen to give the same answer, but not less than a first bound and not more than a last one.
+//! T is a quarter of the time for which the server has been seen to give the same answer, but not
+//! less than a first bound and not more than a last one.
 
 use std::time::Duration;
 
@@ -49,10 +51,19 @@ mod tests {
     #[test]
     fn it_is_a_quarter_of_the_time_between_its_bounds() {
         let bounds = AgeBounds::default();
-        for (same_for, age) in
-            [(0, 1000), (3_999, 1000), (4_004, 1001), (100_000, 25_000), (240_000, 60_000), (9_000_000, 60_000)]
-        {
-            assert_eq!(bounds.earned(Duration::from_millis(same_for)), Duration::from_millis(age), "{same_for}");
+        for (same_for, age) in [
+            (0, 1000),
+            (3_999, 1000),
+            (4_004, 1001),
+            (100_000, 25_000),
+            (240_000, 60_000),
+            (9_000_000, 60_000),
+        ] {
+            assert_eq!(
+                bounds.earned(Duration::from_millis(same_for)),
+                Duration::from_millis(age),
+                "{same_for}"
+            );
         }
         let minutes = AgeBounds::fixed(Duration::from_secs(300));
         assert_eq!(minutes.earned(Duration::from_secs(1)), Duration::from_secs(300));

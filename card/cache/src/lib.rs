@@ -1,4 +1,5 @@
-//! The cache of a card: replies in card memory, and all that decides whether one becomes an entry, and whether an entry is served.
+//! The cache of a card: replies in card memory, and all that decides whether one becomes an entry,
+//! and whether an entry is served.
 //!
 //! ```text
 //!  request ─▶ memo ─▶ store ── found ──▶ an entry, pinned until its reply is acknowledged
@@ -6,10 +7,12 @@
 //!  reply ───▶ fill ─▶ (whole) ─▶ watcher's verdict ─▶ store      └─▶ answers ─▶ fill, store, wait
 //! ```
 //!
-//! Read first: `fill/mod.rs` and `store/mod.rs` (how a reply becomes an entry and when it stops being one), then `wait.rs`.
+//! Read first: `fill/mod.rs` and `store/mod.rs` (how a reply becomes an entry and when it stops
+//! being one), then `wait.rs`.
 //!
-//! The cache is state machines: bytes, keys and times come as arguments. Whoever waits is a name that the caller chooses ([`Waiters`]).
-//! Deliberately absent: frames, connections, ports, a clock. It takes time and addresses from `nicache_tcp`, and nothing else.
+//! The cache is state machines: bytes, keys and times come as arguments. Whoever waits is a name
+//! that the caller chooses ([`Waiters`]). Deliberately absent: frames, connections, ports, a clock.
+//! It takes time and addresses from `nicache_tcp`, and nothing else.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]
@@ -42,8 +45,8 @@ pub use path::{PathSettings, Paths};
 pub use questions::Questions;
 pub use recheck::{Example, Recheck, Rechecks};
 pub use store::{
-    Entry, EntryId, EntryState, Executor, Found, LOOK_AHEAD, Learned, LearnedParts, LeftAlone, Lesson, LessonForm,
-    MostUsed, Proxy, Store, Traits, Used, Validators, VaryRules, Who,
+    Entry, EntryId, EntryState, Executor, Found, LOOK_AHEAD, Learned, LearnedParts, LeftAlone,
+    Lesson, LessonForm, MostUsed, Proxy, Store, Traits, Used, Validators, VaryRules, Who,
 };
 pub use strangers::{StrangeName, Strangers};
 pub use wait::{Awaited, WAITERS_MAX, Wait, Waiters};

@@ -1,9 +1,11 @@
-//! Every limit of the cache in one place. All memory that these describe is allocated at start (I7).
+//! Every limit of the cache in one place. All memory that these describe is allocated at start
+//! (I7).
 
 /// Fills that can be under way at once, from the first byte of a reply to the watcher's verdict.
 pub const FILLS_MAX: usize = 256;
 
-/// Entries that can wait at once for a question to the watcher; further ones are dropped when a source has changed.
+/// Entries that can wait at once for a question to the watcher; further ones are dropped when a
+/// source has changed.
 pub const SUSPECTS_MAX: usize = 1024;
 
 /// Bytes of a reply head that is stored; a larger one passes and is not stored.

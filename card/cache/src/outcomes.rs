@@ -1,7 +1,8 @@
 //! What last became of a page that is not served from card memory, to tell an operator why.
 //!
-//! Tables of fixed size in which each page has one place: two that share it overwrite each other. They are written when a fill ends or a request
-//! is passed, never for a hit, and read only on request.
+//! Tables of fixed size in which each page has one place: two that share it overwrite each other.
+//! They are written when a fill ends or a request is passed, never for a hit, and read only on
+//! request.
 
 use nicache_coherence::RefusalReason;
 use nicache_http::{BypassReason, Key, NotShared, UriKey};
@@ -67,7 +68,9 @@ impl Bypassed {
 
     /// The last one.
     pub fn last(&self, page: UriKey) -> Option<(BypassReason, Time)> {
-        self.pages[place_of_page(page)].filter(|(known, ..)| *known == page).map(|(_, reason, at)| (reason, at))
+        self.pages[place_of_page(page)]
+            .filter(|(known, ..)| *known == page)
+            .map(|(_, reason, at)| (reason, at))
     }
 }
 
@@ -83,8 +86,15 @@ impl Outcomes {
         Self { places: vec![None; PLACES].into_boxed_slice(), pages }
     }
 
-    /// Takes note of the end of a fill for `base`, and of the page and the head of the request if a client has sent it.
-    pub(crate) fn note(&mut self, base: &Key, request: Option<(UriKey, &[u8])>, outcome: Outcome, now: Time) {
+    /// Takes note of the end of a fill for `base`, and of the page and the head of the request if a
+    /// client has sent it.
+    pub(crate) fn note(
+        &mut self,
+        base: &Key,
+        request: Option<(UriKey, &[u8])>,
+        outcome: Outcome,
+        now: Time,
+    ) {
         self.places[place_of(base)] = Some((*base, outcome, now));
         let Some((page, request)) = request else { return };
         let place = &mut self.pages[place_of_page(page)];
@@ -102,7 +112,9 @@ impl Outcomes {
 
     /// What last became of a reply for `base`, and of which request's time: when it was forwarded.
     pub(crate) fn last(&self, base: &Key) -> Option<(Outcome, Time)> {
-        self.places[place_of(base)].filter(|(key, ..)| key == base).map(|(_, outcome, at)| (outcome, at))
+        self.places[place_of(base)]
+            .filter(|(key, ..)| key == base)
+            .map(|(_, outcome, at)| (outcome, at))
     }
 }
 
@@ -132,7 +144,12 @@ mod tests {
         };
         assert_eq!(outcomes.last(&key(1)), None);
         outcomes.note(&key(1), None, Outcome::First, Time(5));
-        outcomes.note(&key(1), Some((page, b"GET")), Outcome::Refused(RefusalReason::Wrote), Time(6));
+        outcomes.note(
+            &key(1),
+            Some((page, b"GET")),
+            Outcome::Refused(RefusalReason::Wrote),
+            Time(6),
+        );
         assert_eq!(outcomes.last(&key(1)), Some((Outcome::Refused(RefusalReason::Wrote), Time(6))));
         outcomes.note(&key(2), None, Outcome::Stored, Time(6));
         let last = outcomes.last_of_page(page).unwrap();

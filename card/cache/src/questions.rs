@@ -1,4 +1,5 @@
-//! Questions to the watcher about fills and suspects: when they are asked, and who hears the answers.
+//! Questions to the watcher about fills and suspects: when they are asked, and who hears the
+//! answers.
 
 use std::time::Duration;
 
@@ -29,8 +30,9 @@ impl Questions {
         Self { link, due: None }
     }
 
-    /// Takes the watcher's answers, then asks, and returns true; false if there is nothing to ask, and no answer to wait for. `now` must have been read
-    /// after the last bytes of replies were received.
+    /// Takes the watcher's answers, then asks, and returns true; false if there is nothing to ask,
+    /// and no answer to wait for. `now` must have been read after the last bytes of replies were
+    /// received.
     pub fn talk<Id: Copy + PartialEq>(
         &mut self,
         fills: &mut Fills,

@@ -1,6 +1,9 @@
-//! Requests of the card's own, by which the server is asked again: what is to be asked, until somebody sends it.
+//! Requests of the card's own, by which the server is asked again: what is to be asked, until
+//! somebody sends it.
 
-use nicache_http::{Key, KeyConfig, ProxyVersion, Trait, VaryNames, recheck_head, trait_lines, with_class_headers};
+use nicache_http::{
+    Key, KeyConfig, ProxyVersion, Trait, VaryNames, recheck_head, trait_lines, with_class_headers,
+};
 
 use crate::counters::Counters;
 use crate::store::Proxy;
@@ -15,7 +18,8 @@ pub struct Recheck {
     pub port: u16,
     /// The header of the PROXY protocol that the connection begins with, if it is to.
     pub preface: Option<ProxyVersion>,
-    /// Whether it is made from the address of this machine's proxies ([`Proxy::Here`]), not from the card's own.
+    /// Whether it is made from the address of this machine's proxies ([`Proxy::Here`]), not from
+    /// the card's own.
     pub is_as_proxy: bool,
     /// The whole request: it has no body.
     pub head: Box<[u8]>,
@@ -39,7 +43,8 @@ pub struct Rechecks {
     asked: u64,
 }
 
-/// What the card says of its own in its request number `number` for a page comes of it: as the key is a secret, nobody can guess it.
+/// What the card says of its own in its request number `number` for a page comes of it: as the key
+/// is a secret, nobody can guess it.
 pub(crate) fn seed(key: &Key, number: u64) -> u64 {
     key.low_u64().wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -61,7 +66,8 @@ impl Rechecks {
     ) {
         let Example { port, preface, proxy, head } = *example;
         if let Some(bare) = recheck_head(head, vary, keys) {
-            let lines: Vec<u8> = Trait::ALL.into_iter().flat_map(|of| trait_lines(head, of)).collect();
+            let lines: Vec<u8> =
+                Trait::ALL.into_iter().flat_map(|of| trait_lines(head, of)).collect();
             self.asked += 1;
             let head = with_class_headers(&bare, &lines, seed(key, self.asked));
             self.ask(Recheck { port, preface, is_as_proxy: proxy == Proxy::Here, head }, counters);

@@ -1,7 +1,9 @@
-//! Names of headers and cookies that keep requests from the card, so that an operator can say what they are. Never their values.
+//! Names of headers and cookies that keep requests from the card, so that an operator can say what
+//! they are. Never their values.
 //!
-//! The names that come most often, with counts that are too high by no more than that of the name whose place was taken (Metwally, Agrawal,
-//! El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005).
+//! The names that come most often, with counts that are too high by no more than that of the name
+//! whose place was taken (Metwally, Agrawal, El Abbadi, "Efficient computation of frequent and
+//! top-k elements in data streams", 2005).
 
 use arrayvec::ArrayVec;
 use nicache_http::{Stranger, UriKey};
@@ -28,7 +30,8 @@ impl StrangeName {
             Stranger::Header(name) => (false, name),
             Stranger::Cookie(name) => (true, name),
         };
-        let mut name: ArrayVec<u8, NAME_BYTES_MAX> = bytes.iter().take(NAME_BYTES_MAX).copied().collect();
+        let mut name: ArrayVec<u8, NAME_BYTES_MAX> =
+            bytes.iter().take(NAME_BYTES_MAX).copied().collect();
         if !is_cookie {
             name.make_ascii_lowercase();
         }
@@ -117,10 +120,14 @@ mod tests {
         let mut strangers = Strangers::new();
         for number in 0..1000_u32 {
             strangers.note(page("/"), Stranger::Header(b"X-Often"));
-            strangers.note(page(&format!("/{number}")), Stranger::Cookie(format!("c{number}").as_bytes()));
+            strangers.note(
+                page(&format!("/{number}")),
+                Stranger::Cookie(format!("c{number}").as_bytes()),
+            );
         }
         assert_eq!(strangers.names().len(), NAMES_MAX);
-        let often = strangers.names().iter().find(|(known, _)| known.name[..] == *b"x-often").unwrap();
+        let often =
+            strangers.names().iter().find(|(known, _)| known.name[..] == *b"x-often").unwrap();
         assert_eq!((often.1, often.0.is_cookie), (1000, false));
         assert!(strangers.of_page(page("/999")).unwrap().name[..] == *b"c999");
         assert!(std::iter::from_fn(|| strangers.take_new()).count() <= NAMES_MAX);

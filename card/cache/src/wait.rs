@@ -1,16 +1,22 @@
-//! Requests that wait for the reply to another one, so that a change does not send everybody to the server at once; or for the watcher, which
-//! is about to say whether an entry may still be served.
+//! Requests that wait for the reply to another one, so that a change does not send everybody to the
+//! server at once; or for the watcher, which is about to say whether an entry may still be served.
 //!
-//! A request waits once, and not for long; then it goes to the server. If something changes while the other one is answered, so that the reply is not kept,
-//! those who had come before it was forwarded have it nevertheless, once two executions agree ([`Store::said_since`](crate::store::Store::said_since)).
+//! A request waits once, and not for long; then it goes to the server. If something changes while
+//! the other one is answered, so that the reply is not kept, those who had come before it was
+//! forwarded have it nevertheless, once two executions agree
+//! ([`Store::said_since`](crate::store::Store::said_since)).
 //!
-//! Whoever waits may hold up what he waits for: a server with one process per connection (Apache prefork, gunicorn) may have all of them wait
-//! for requests that are kept here, while the one that was let through is in its backlog. So if the server says nothing at all for a while
-//! (several times as long as it usually needs for the page), one more request is let through, on the connection that the server has had for longest. If that is answered much faster than the first one,
-//! the server is of that kind, and for a while one more is let through at once, then another one when that is answered.
+//! Whoever waits may hold up what he waits for: a server with one process per connection (Apache
+//! prefork, gunicorn) may have all of them wait for requests that are kept here, while the one that
+//! was let through is in its backlog. So if the server says nothing at all for a while (several
+//! times as long as it usually needs for the page), one more request is let through, on the
+//! connection that the server has had for longest. If that is answered much faster than the first
+//! one, the server is of that kind, and for a while one more is let through at once, then another
+//! one when that is answered.
 //!
-//! And those for whom it gets too long leave one after the other: if they all did, a server that is busy would have so much to do at once that hardly a reply
-//! were ready before the next change, and nobody's wait would ever be worth it.
+//! And those for whom it gets too long leave one after the other: if they all did, a server that is
+//! busy would have so much to do at once that hardly a reply were ready before the next change, and
+//! nobody's wait would ever be worth it.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -30,8 +36,8 @@ const REPLY_EVER: Duration = Duration::from_secs(6);
 const FIRST_MAX: Duration = Duration::from_millis(250);
 /// Longest wait for the watcher, which needs a small part of this if it is not busy.
 const VERDICT_MAX: Duration = Duration::from_millis(20);
-/// A server that is silent for so long, and for several times what it usually needs, may be waiting itself; twice as long each time that this
-/// was not it.
+/// A server that is silent for so long, and for several times what it usually needs, may be waiting
+/// itself; twice as long each time that this was not it.
 const SILENCE: Duration = Duration::from_millis(30);
 const USUAL_TIMES: u32 = 4;
 const SILENCE_MAX: Duration = Duration::from_secs(1);
@@ -67,7 +73,9 @@ impl Awaited {
     /// How long one may wait if another left then.
     fn longest(self, since: Time, left: Time) -> Time {
         match self {
-            Self::Reply { usual, .. } => (since + REPLY_MAX).max(left + space(usual)).min(since + REPLY_EVER),
+            Self::Reply { usual, .. } => {
+                (since + REPLY_MAX).max(left + space(usual)).min(since + REPLY_EVER)
+            }
             Self::First { .. } => since + FIRST_MAX,
             Self::Verdict => since + VERDICT_MAX,
         }
@@ -106,7 +114,8 @@ pub struct Waiters<Id> {
     fills_ended: u64,
     /// The watcher has answered since.
     answered: bool,
-    /// When the server last sent something of a reply, and when a request was last let through since it did not.
+    /// When the server last sent something of a reply, and when a request was last let through
+    /// since it did not.
     spoken: Time,
     released: Time,
     /// When one who had waited too long was last let go.
@@ -133,7 +142,8 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         }
     }
 
-    /// The server has sent something of a reply on that connection; `client`: its client's end, as fills know it.
+    /// The server has sent something of a reply on that connection; `client`: its client's end, as
+    /// fills know it.
     #[inline]
     pub fn handle_reply(&mut self, to: &Id, client: impl FnOnce() -> SocketAddrV4, now: Time) {
         (self.spoken, self.silence) = (now, SILENCE);
@@ -150,7 +160,8 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
     /// A request is let through because the server was silent, also to `first`.
     pub fn release(&mut self, id: Id, first: Option<Unanswered>, now: Time) {
         (self.released, self.silence) = (now, (2 * self.silence).min(SILENCE_MAX));
-        // The one that is silent now may be the last of these; one that was silent for so long has lost its client.
+        // The one that is silent now may be the last of these; one that was silent for so long has
+        // lost its client.
         let known = self.let_through.take().map(|through| through.first);
         let first = known.filter(|known| now < known.forwarded + REPLY_EVER).or(first);
         self.let_through = first.map(|first| LetThrough { first, last: Some((id, now)) });
@@ -171,28 +182,38 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
 
     /// May a request that has waited like this, if it has, wait (still)?
     pub fn may_wait(&self, earlier: Option<&Wait>, awaited: Awaited, now: Time) -> bool {
-        earlier.is_none_or(|wait| now < awaited.longest(wait.since, self.left)) && self.waiting.len() < WAITERS_MAX
+        earlier.is_none_or(|wait| now < awaited.longest(wait.since, self.left))
+            && self.waiting.len() < WAITERS_MAX
     }
 
-    /// May a request that finds nothing wait for the reply to another one? Not if that began after this one had begun to wait: a page
-    /// that is not kept would be asked for by one after the other. Nor if the last reply was not kept, or if another one has waited for this
-    /// one in vain: its client may have vanished.
-    pub fn may_collapse(&self, earlier: Option<&Wait>, base: &Key, fills: &mut Fills, now: Time) -> bool {
+    /// May a request that finds nothing wait for the reply to another one? Not if that began after
+    /// this one had begun to wait: a page that is not kept would be asked for by one after the
+    /// other. Nor if the last reply was not kept, or if another one has waited for this one in
+    /// vain: its client may have vanished.
+    pub fn may_collapse(
+        &self,
+        earlier: Option<&Wait>,
+        base: &Key,
+        fills: &mut Fills,
+        now: Time,
+    ) -> bool {
         if let Some(wait) = earlier.filter(|wait| now >= wait.since + FIRST_MAX) {
             fills.handle_vain_wait(base, wait.since);
         }
         let begun = fills.awaited_since(base);
         let is_new = |wait: &Wait| begun.is_some_and(|begun| begun > wait.since);
-        let was_kept = fills.last_outcome(base).is_none_or(|(outcome, _)| outcome == Outcome::Stored);
+        let was_kept =
+            fills.last_outcome(base).is_none_or(|(outcome, _)| outcome == Outcome::Stored);
         begun.is_some()
             && was_kept
             && !earlier.is_some_and(is_new)
             && self.may_wait(earlier, Awaited::First { miss: Miss::Uri }, now)
     }
 
-    /// Is one more request to be let through to a server that says nothing, or is known to be held up by those who wait, and is this one's connection,
-    /// which was `opened` then, the oldest of them? `usually`: what the server needs for the reply that it waits for. `is_open` says whether a connection
-    /// is still there.
+    /// Is one more request to be let through to a server that says nothing, or is known to be held
+    /// up by those who wait, and is this one's connection, which was `opened` then, the oldest of
+    /// them? `usually`: what the server needs for the reply that it waits for. `is_open` says
+    /// whether a connection is still there.
     pub fn is_held_up(
         &self,
         earlier: Option<&Wait>,
@@ -206,7 +227,8 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         (is_silent || self.lacks_second(now)) && !self.waiting.iter().any(is_older)
     }
 
-    /// Lets the request at the front of a connection, which was `opened` then, wait (still), if it [may](Waiters::may_wait).
+    /// Lets the request at the front of a connection, which was `opened` then, wait (still), if it
+    /// [may](Waiters::may_wait).
     pub fn wait(
         &mut self,
         id: Id,
@@ -220,8 +242,12 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         let since = earlier.map_or(now, |wait| wait.since);
         let longest = awaited.longest(since, self.left);
         let due = match awaited {
-            Awaited::Reply { usual, .. } => longest.min(self.silent_until(since, usual).max(now + LOOK)),
-            Awaited::First { .. } => longest.min(self.silent_until(since, Duration::ZERO).max(now + LOOK)),
+            Awaited::Reply { usual, .. } => {
+                longest.min(self.silent_until(since, usual).max(now + LOOK))
+            }
+            Awaited::First { .. } => {
+                longest.min(self.silent_until(since, Duration::ZERO).max(now + LOOK))
+            }
             Awaited::Verdict => longest,
         };
         let mut collapsed = earlier.and_then(|wait| wait.collapsed);
@@ -236,7 +262,8 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         Wait { since, due, collapsed }
     }
 
-    /// How many connections are to be looked at, because what they wait for may have happened: so many times [`Waiters::take_first`].
+    /// How many connections are to be looked at, because what they wait for may have happened: so
+    /// many times [`Waiters::take_first`].
     pub fn to_look_at(&mut self, fills: &Fills) -> usize {
         let ended = fills.ended();
         if self.waiting.is_empty() || (self.fills_ended == ended && !self.answered) {
@@ -246,17 +273,20 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         self.waiting.len()
     }
 
-    /// Takes the connection that has waited for longest. One that goes on waiting comes back by [`Waiters::wait`].
+    /// Takes the connection that has waited for longest. One that goes on waiting comes back by
+    /// [`Waiters::wait`].
     pub fn take_first(&mut self) -> Option<Id> {
         (!self.waiting.is_empty()).then(|| self.waiting.remove(0).0)
     }
 
     /// Is one more to be let through at once?
     fn lacks_second(&self, now: Time) -> bool {
-        now < self.paired_until && self.let_through.as_ref().is_none_or(|through| through.last.is_none())
+        now < self.paired_until
+            && self.let_through.as_ref().is_none_or(|through| through.last.is_none())
     }
 
-    /// When the silence is too long for one who has waited since then for what the server `usually` needs so long for.
+    /// When the silence is too long for one who has waited since then for what the server `usually`
+    /// needs so long for.
     fn silent_until(&self, since: Time, usually: Duration) -> Time {
         self.spoken.max(self.released).max(since) + self.silence.max(USUAL_TIMES * usually)
     }

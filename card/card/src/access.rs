@@ -47,7 +47,14 @@ impl Text {
 
 impl AccessRecord {
     /// A record of the request that begins with `head`.
-    pub fn new(time: u64, client: Address, kind: ReplyKind, http10: bool, body_bytes: u32, head: &[u8]) -> Self {
+    pub fn new(
+        time: u64,
+        client: Address,
+        kind: ReplyKind,
+        http10: bool,
+        body_bytes: u32,
+        head: &[u8],
+    ) -> Self {
         Self {
             time,
             client,
@@ -81,7 +88,8 @@ impl AccessRecord {
     }
 }
 
-/// The value of the first field whose line begins with `name` (lower case, with its colon), in a head that was parsed before.
+/// The value of the first field whose line begins with `name` (lower case, with its colon), in a
+/// head that was parsed before.
 fn field<'a>(head: &'a [u8], name: &[u8]) -> &'a [u8] {
     let end = head.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(head.len());
     head[..end]

@@ -106,7 +106,9 @@ impl<W: Port, H: Port> Card<W, H> {
         let Some(entry) = self.store.get(hit.entry) else { return hit.head_len };
         let (closes, is_dynamic) = (entry.closes, entry.is_dynamic());
         let body_len = hit.range.len();
-        let Some(head_len) = payload::head_len(entry, hit.kind, hit.range, body_len) else { return hit.head_len };
+        let Some(head_len) = payload::head_len(entry, hit.kind, hit.range, body_len) else {
+            return hit.head_len;
+        };
         let parts = match hit.kind {
             ReplyKind::Parts => match self.part_sets.take(&self.ranges) {
                 Some(parts) => parts,

@@ -1,7 +1,7 @@
 //! What crossed between card and host, by class (I9: every byte is counted in exactly one class).
 
-/// A class of bytes. Per-frame metadata (the virtio-net header) is overhead here; ARP, ICMP, UDP, other ports and connections that are not tracked are
-/// [`Other`](BusClass::Other).
+/// A class of bytes. Per-frame metadata (the virtio-net header) is overhead here; ARP, ICMP, UDP,
+/// other ports and connections that are not tracked are [`Other`](BusClass::Other).
 pub use nicache_bus::BusClass;
 
 /// Bytes of per-frame metadata: `struct virtio_net_hdr_v1`.
@@ -12,7 +12,8 @@ pub const FRAME_OVERHEAD_BYTES: u64 = 12;
 pub struct Bus {
     to_host: [u64; BusClass::ALL.len()],
     from_host: [u64; BusClass::ALL.len()],
-    /// All bytes of all frames with their metadata, counted apart from the classes so that the two can be compared.
+    /// All bytes of all frames with their metadata, counted apart from the classes so that the two
+    /// can be compared.
     total: u64,
     frames: u64,
 }
@@ -42,9 +43,15 @@ impl FrameBytes {
 }
 
 impl Bus {
-    /// Counts a frame of `len` bytes on its way to the host that became `frames` frames there, each with headers of
-    /// `header_len` bytes.
-    pub fn count_to_host(&mut self, len: usize, mut bytes: FrameBytes, frames: usize, header_len: usize) {
+    /// Counts a frame of `len` bytes on its way to the host that became `frames` frames there, each
+    /// with headers of `header_len` bytes.
+    pub fn count_to_host(
+        &mut self,
+        len: usize,
+        mut bytes: FrameBytes,
+        frames: usize,
+        header_len: usize,
+    ) {
         debug_assert_eq!(bytes.sum(), len as u64);
         let repeated = (frames.saturating_sub(1) * header_len) as u64;
         bytes.network_headers += repeated;

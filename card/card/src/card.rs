@@ -1,7 +1,7 @@
 //! The card: takes frames from both ports, decides, and sends.
 //!
-//! One thread owns a card and calls [`Card::poll`]. Time is an argument: `now` is CLOCK_MONOTONIC (the watcher's events and the lease
-//! carry the same clock), `unix_s` is for `Date`.
+//! One thread owns a card and calls [`Card::poll`]. Time is an argument: `now` is CLOCK_MONOTONIC
+//! (the watcher's events and the lease carry the same clock), `unix_s` is for `Date`.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -9,14 +9,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nicache_cache::{
-    Bypassed, CoherenceLink, Entry, Fills, Memo, MostUsed, Questions, Rechecks, Store, Strangers, Waiters,
+    Bypassed, CoherenceLink, Entry, Fills, Memo, MostUsed, Questions, Rechecks, Store, Strangers,
+    Waiters,
 };
 use nicache_coherence::RevisionTable;
 use nicache_http::{HttpDate, Ranges};
 use nicache_port::{Burst, FrameBuf, Port};
 use nicache_tcp::{
-    Seq, Time, Wheel, challenge::ChallengeBudget, cookie_keys::CookieKeys, earliest, half_open::HalfOpen, isn::IsnKey,
-    syn_pressure::SynPressure, time_wait::TimeWaitTable,
+    Seq, Time, Wheel, challenge::ChallengeBudget, cookie_keys::CookieKeys, earliest,
+    half_open::HalfOpen, isn::IsnKey, syn_pressure::SynPressure, time_wait::TimeWaitTable,
 };
 
 use crate::access::{AccessLog, AccessRecord};
@@ -118,7 +119,11 @@ impl<W: Port, H: Port> Card<W, H> {
             store,
             fills: Fills::new(),
             time_wait: TimeWaitTable::new(config.flows),
-            half_open: HalfOpen::new(config.flows, config.half_open.min(config.flows / 2), std::time::Duration::ZERO),
+            half_open: HalfOpen::new(
+                config.flows,
+                config.half_open.min(config.flows / 2),
+                std::time::Duration::ZERO,
+            ),
             left_to_host: 0,
             challenges: ChallengeBudget::default(),
             cookie_keys: CookieKeys::new(config.isn_key),
@@ -155,8 +160,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Takes what both ports have, answers it, lets flows send in turn, and does what time demands. Returns how many frames and turns that were: if
-    /// any, there may be more at once.
+    /// Takes what both ports have, answers it, lets flows send in turn, and does what time demands.
+    /// Returns how many frames and turns that were: if any, there may be more at once.
     ///
     /// # Errors
     /// A port is broken.
@@ -260,8 +265,8 @@ impl<W: Port, H: Port> Card<W, H> {
         self.half_open.len()
     }
 
-    /// Of these: connections that clients are done with and the server has yet to close. What the kernel has accepted for the server and the server has not
-    /// is among them.
+    /// Of these: connections that clients are done with and the server has yet to close. What the
+    /// kernel has accepted for the server and the server has not is among them.
     pub fn left_to_host(&self) -> usize {
         self.left_to_host
     }
@@ -278,8 +283,12 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Clients whose requests the card follows on the connection from that port.
     pub fn followed(&self) -> impl Iterator<Item = (IpAddr, u16)> {
-        let is_followed = |flow: &&Flow| matches!(flow.phase, Phase::Requests | Phase::Opaque(Some(_)));
-        self.flows.iter().filter(is_followed).map(|flow| (flow.key.client.to_ip(), flow.key.client_port))
+        let is_followed =
+            |flow: &&Flow| matches!(flow.phase, Phase::Requests | Phase::Opaque(Some(_)));
+        self.flows
+            .iter()
+            .filter(is_followed)
+            .map(|flow| (flow.key.client.to_ip(), flow.key.client_port))
     }
 
     /// Does the watcher's lease hold, as of the last poll?
@@ -287,9 +296,14 @@ impl<W: Port, H: Port> Card<W, H> {
         self.lease
     }
 
-    /// From now on this table says what is valid, and the watcher on this `link` what may be stored, in place of those before, which nobody goes on with. Nothing that
-    /// was stored until now is served again, and no reply that is on its way is stored. Connections go on.
-    pub fn begin_watched(&mut self, revisions: Arc<RevisionTable>, link: Box<dyn CoherenceLink + Send>) {
+    /// From now on this table says what is valid, and the watcher on this `link` what may be
+    /// stored, in place of those before, which nobody goes on with. Nothing that was stored until
+    /// now is served again, and no reply that is on its way is stored. Connections go on.
+    pub fn begin_watched(
+        &mut self,
+        revisions: Arc<RevisionTable>,
+        link: Box<dyn CoherenceLink + Send>,
+    ) {
         self.fills.give_up_all(&mut self.store, &mut self.counters.cache);
         self.waiters.handle_answer();
         self.questions = Questions::new(link);
@@ -304,8 +318,8 @@ impl<W: Port, H: Port> Card<W, H> {
         self.revoke_l0();
     }
 
-    /// Makes SYN cookies with another key from now on, which nobody else may know. Worth it every few minutes, at most every two: cookies of the key before the
-    /// last are good no more.
+    /// Makes SYN cookies with another key from now on, which nobody else may know. Worth it every
+    /// few minutes, at most every two: cookies of the key before the last are good no more.
     pub fn renew_cookie_key(&mut self, key: IsnKey, now: Time) {
         self.cookie_keys.renew(key, now);
     }
@@ -323,7 +337,8 @@ impl<W: Port, H: Port> Card<W, H> {
         removed
     }
 
-    /// Looks at `places` of the store and takes those used most since the last look into `most` ([`Store::take_uses`]).
+    /// Looks at `places` of the store and takes those used most since the last look into `most`
+    /// ([`Store::take_uses`]).
     pub fn take_uses(&mut self, places: Range<usize>, most: &mut MostUsed) {
         self.store.take_uses(places, most);
     }
@@ -357,7 +372,9 @@ impl<W: Port, H: Port> Card<W, H> {
             Classified::Other => self.pass_to_host(frame, FrameBytes::other(frame.len())),
             Classified::Corrupt => self.counters.corrupt += 1,
             Classified::TooBig(told) => match self.flows.find(&told.key) {
-                Some(index) => self.with_flow(index, now, |card, flow| card.path_too_narrow(flow, frame, &told, now)),
+                Some(index) => self.with_flow(index, now, |card, flow| {
+                    card.path_too_narrow(flow, frame, &told, now)
+                }),
                 None => self.pass_to_host(frame, FrameBytes::other(frame.len())),
             },
             Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {
@@ -388,10 +405,13 @@ impl<W: Port, H: Port> Card<W, H> {
         let offload = frame.offload();
         match classify(frame.data(), &offload, Side::Host, |port| ports.contains(&port)) {
             Classified::Other if self.is_unwrapped(frame, Side::Host, now) => {}
-            Classified::Other | Classified::TooBig(_) => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
+            Classified::Other | Classified::TooBig(_) => {
+                self.pass_to_wire(frame, FrameBytes::other(frame.len()))
+            }
             Classified::Corrupt => self.counters.corrupt += 1,
             Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {
-                Some(index) => self.with_flow(index, now, |card, flow| card.host_segment(flow, frame, &tcp, now)),
+                Some(index) => self
+                    .with_flow(index, now, |card, flow| card.host_segment(flow, frame, &tcp, now)),
                 None if !self.adopted.is_empty() && self.reset_orphan(&tcp, false) => {}
                 None if self.older.is_some() && self.pass_to_older(frame, &tcp, Side::Host) => {}
                 None => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
@@ -399,7 +419,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Takes a frame that may be a segment of a service's connection in a packet that is not plain. False: it goes on as it is.
+    /// Takes a frame that may be a segment of a service's connection in a packet that is not plain.
+    /// False: it goes on as it is.
     fn is_unwrapped(&mut self, frame: &mut FrameBuf, side: Side, now: Time) -> bool {
         let Self { reassembly, ports, counters, config, .. } = self;
         let is_service = |port| config.service_ports.contains(&port);
@@ -420,8 +441,14 @@ impl<W: Port, H: Port> Card<W, H> {
         reassembly.give_up(now, |side, bytes| ports.pass(side, bytes, counters));
     }
 
-    /// Runs `handle` on a flow taken out of the table, then puts it back with its timer armed, or forgets it.
-    pub(crate) fn with_flow(&mut self, index: u32, now: Time, handle: impl FnOnce(&mut Self, &mut Flow) -> Keep) {
+    /// Runs `handle` on a flow taken out of the table, then puts it back with its timer armed, or
+    /// forgets it.
+    pub(crate) fn with_flow(
+        &mut self,
+        index: u32,
+        now: Time,
+        handle: impl FnOnce(&mut Self, &mut Flow) -> Keep,
+    ) {
         self.with_flow_at(index, None, now, handle);
     }
 
@@ -471,7 +498,12 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Passes a frame of the wire to the host as it is.
     pub(crate) fn pass_to_host(&mut self, frame: &FrameBuf, bytes: FrameBytes) {
-        self.ports.send_to_host(&[IoSlice::new(frame.data())], frame.offload(), bytes, &mut self.counters);
+        self.ports.send_to_host(
+            &[IoSlice::new(frame.data())],
+            frame.offload(),
+            bytes,
+            &mut self.counters,
+        );
     }
 
     /// Passes a frame of the host to the wire as it is, and counts it on the bus.

@@ -14,7 +14,13 @@ use crate::transmit::{host_window, in_position};
 
 impl<W: Port, H: Port> Card<W, H> {
     /// A segment of the client of a tracked connection.
-    pub(crate) fn client_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+    pub(crate) fn client_segment(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
         match flow.phase {
             Phase::HostHandshake => self.client_handshake_segment(flow, frame, tcp, now),
             Phase::CardHandshake => self.card_handshake_segment(flow, frame, tcp, now),
@@ -32,8 +38,9 @@ impl<W: Port, H: Port> Card<W, H> {
     ) -> Keep {
         let head = &tcp.head;
         flow.keep_alive.handle_segment(now);
-        let is_new =
-            (head.seq + tcp.payload_len()).gt(flow.rcv_nxt) || head.flags.fin() || head.ack.gt(flow.client_acked);
+        let is_new = (head.seq + tcp.payload_len()).gt(flow.rcv_nxt)
+            || head.flags.fin()
+            || head.ack.gt(flow.client_acked);
         if is_new || !flow.output_idle() {
             // Probes of an idle client do not keep the connection for ever.
             flow.active = now;
@@ -88,7 +95,8 @@ impl<W: Port, H: Port> Card<W, H> {
             return keep;
         }
         self.advance(flow, now);
-        if tell_host && flow.host.phase == HostPhase::Open && flow.host.sender.end() == sent_to_host {
+        if tell_host && flow.host.phase == HostPhase::Open && flow.host.sender.end() == sent_to_host
+        {
             self.ack_host(flow, self.sack_for_host(flow, &head.sack));
         }
         if tcp.payload_len() > 0 {
@@ -100,7 +108,8 @@ impl<W: Port, H: Port> Card<W, H> {
         self.keep_unless_over(flow, now)
     }
 
-    /// Takes the acknowledgment. `None`: it acknowledges what was never sent. `Some(true)`: the host should hear of it.
+    /// Takes the acknowledgment. `None`: it acknowledges what was never sent. `Some(true)`: the
+    /// host should hear of it.
     fn client_ack(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) -> Option<bool> {
         let head = &tcp.head;
         if head.ack.gt(flow.acknowledgeable()) || !is_recent(flow, head.ack) {
@@ -150,12 +159,19 @@ impl<W: Port, H: Port> Card<W, H> {
             ack,
             window: edge.saturating_since(ack),
             sack,
-            ts_ecr: flow.timestamps.zip(head.timestamps).map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
+            ts_ecr: flow
+                .timestamps
+                .zip(head.timestamps)
+                .map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
             carries_data: tcp.payload_len() > 0 || head.flags.fin(),
             ece: head.flags.contains(Flags::ECE),
         };
         let acked = flow.sender.handle_ack(&info, now).newly_acked;
-        flow.reading.handle_progress(acked, flow.sender.end().saturating_since(flow.sender.una()), now);
+        flow.reading.handle_progress(
+            acked,
+            flow.sender.end().saturating_since(flow.sender.una()),
+            now,
+        );
         while let Some(reply) = flow.replies.pop_acknowledged(flow.sender.una()) {
             self.forget_reply(&reply);
         }
@@ -177,12 +193,20 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// Takes payload and FIN that are in order.
-    fn client_data(&mut self, flow: &mut Flow, payload: &[u8], tcp: &TcpFrame, frame: &FrameBuf, now: Time) -> Keep {
+    fn client_data(
+        &mut self,
+        flow: &mut Flow,
+        payload: &[u8],
+        tcp: &TcpFrame,
+        frame: &FrameBuf,
+        now: Time,
+    ) -> Keep {
         let head = &tcp.head;
         let len = tcp.payload_len();
         if len == 0 && !head.flags.fin() {
             if head.seq.lt(flow.rcv_nxt) {
-                // RFC 9293 section 3.10.7.4: not acceptable, so it is answered. Linux probes so (section 3.8.4).
+                // RFC 9293 section 3.10.7.4: not acceptable, so it is answered. Linux probes so
+                // (section 3.8.4).
                 self.ack_client(flow, now);
                 self.probe_host(flow);
             }
@@ -190,8 +214,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let end = head.seq + len;
         if head.seq.gt(flow.rcv_nxt) || (end + u32::from(head.flags.fin())).le(flow.rcv_nxt) {
-            // A gap, or nothing new: RFC 5681 section 4.2 wants an immediate ACK. Requests are short, so out-of-order
-            // data is not kept; the client sends it again.
+            // A gap, or nothing new: RFC 5681 section 4.2 wants an immediate ACK. Requests are
+            // short, so out-of-order data is not kept; the client sends it again.
             self.ack_client(flow, now);
             if end.le(flow.rcv_nxt) {
                 self.probe_host(flow);
@@ -223,7 +247,8 @@ impl<W: Port, H: Port> Card<W, H> {
                 }
                 None if output_idle => {
                     // No buffer is left: fail open.
-                    self.counters.bypasses_by_card[crate::counters::CardBypass::Resources as usize] += 1;
+                    self.counters.bypasses_by_card
+                        [crate::counters::CardBypass::Resources as usize] += 1;
                     self.make_opaque(flow, None, now);
                     if flow.host.phase == HostPhase::Open {
                         self.pass_client_frame(flow, frame, tcp);
@@ -268,7 +293,8 @@ impl<W: Port, H: Port> Card<W, H> {
             flow.reply = ReplyTracking::Idle;
             self.counters.flows_opaque += 1;
         }
-        if head.flags.ack() && head.ack.ge(flow.client_acked) && head.ack.le(flow.acknowledgeable()) {
+        if head.flags.ack() && head.ack.ge(flow.client_acked) && head.ack.le(flow.acknowledgeable())
+        {
             flow.client_acked = head.ack;
             flow.client_edge = head.ack + head.window_bytes(flow.splice.client_scale);
             let position = flow.splice.out_to_host(head.ack);
@@ -298,7 +324,8 @@ impl<W: Port, H: Port> Card<W, H> {
         self.keep_unless_over(flow, now)
     }
 
-    /// The client resets an opaque connection, or somebody who is not the client. Forgotten, it would go on with the numbers of both ends as they are.
+    /// The client resets an opaque connection, or somebody who is not the client. Forgotten, it
+    /// would go on with the numbers of both ends as they are.
     fn opaque_reset(&mut self, flow: &mut Flow, seq: Seq, now: Time) -> Keep {
         if flow.splice.is_identity() {
             return Keep::No;
@@ -337,17 +364,23 @@ impl<W: Port, H: Port> Card<W, H> {
         self.ports.send_to_host(&parts, frame.offload(), bytes, &mut self.counters);
     }
 
-    /// The client asks whether the connection still lives (RFC 9293 section 3.8.4): the host is asked, too, and resets the connection if it knows
-    /// nothing of it. If it does, its answer ends here: the card's own has gone to the client.
+    /// The client asks whether the connection still lives (RFC 9293 section 3.8.4): the host is
+    /// asked, too, and resets the connection if it knows nothing of it. If it does, its answer ends
+    /// here: the card's own has gone to the client.
     fn probe_host(&mut self, flow: &Flow) {
-        if flow.replies.is_empty() && flow.host.phase == HostPhase::Open && flow.host.sender.all_acked() {
+        if flow.replies.is_empty()
+            && flow.host.phase == HostPhase::Open
+            && flow.host.sender.all_acked()
+        {
             self.send_host_probe(flow);
         }
     }
 
-    /// Sends the host a segment that it has to answer, with a reset if it does not know the connection.
+    /// Sends the host a segment that it has to answer, with a reset if it does not know the
+    /// connection.
     pub(crate) fn send_host_probe(&mut self, flow: &Flow) {
-        let head = crate::transmit::host_head(flow, in_position(flow) - 1, Flags::ACK, SackBlocks::EMPTY);
+        let head =
+            crate::transmit::host_head(flow, in_position(flow) - 1, Flags::ACK, SackBlocks::EMPTY);
         self.emit_to_host(flow, &head);
     }
 
@@ -359,8 +392,12 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Tells the host that the client has reset the connection.
     pub(crate) fn reset_host(&mut self, flow: &mut Flow) {
         if matches!(flow.host.phase, HostPhase::Open | HostPhase::Closing) {
-            let head =
-                crate::transmit::host_head(flow, flow.host.sender.nxt(), Flags::RST | Flags::ACK, SackBlocks::EMPTY);
+            let head = crate::transmit::host_head(
+                flow,
+                flow.host.sender.nxt(),
+                Flags::RST | Flags::ACK,
+                SackBlocks::EMPTY,
+            );
             self.emit_to_host(flow, &head);
         }
     }
@@ -368,10 +405,15 @@ impl<W: Port, H: Port> Card<W, H> {
 
 /// What the client sends next on an opaque connection, as far as is known.
 pub(crate) fn expected_of_client(flow: &Flow) -> Seq {
-    if flow.host.phase == HostPhase::Open { flow.splice.in_to_client(flow.host_acked_in) } else { flow.rcv_nxt }
+    if flow.host.phase == HostPhase::Open {
+        flow.splice.in_to_client(flow.host_acked_in)
+    } else {
+        flow.rcv_nxt
+    }
 }
 
-/// Would the host of an opaque connection take the segment (RFC 9293 section 3.10.7.4)? Others may be anybody's.
+/// Would the host of an opaque connection take the segment (RFC 9293 section 3.10.7.4)? Others may
+/// be anybody's.
 fn is_in_host_window(flow: &Flow, tcp: &TcpFrame) -> bool {
     let (sender, next) = (&flow.host.sender, expected_of_client(flow));
     let window = sender.window_edge().saturating_since(sender.una()).max(REQUEST_WINDOW_BYTES);

@@ -12,8 +12,8 @@ use crate::flow::{Flow, FlowTimestamps, HostPhase, Phase};
 use crate::packet::TcpFrame;
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// The card has sent its last reply: it closes toward the client as the server would, and toward the host as the
-    /// client would (bos2009 section 2.1: a FIN to the server at take-over).
+    /// The card has sent its last reply: it closes toward the client as the server would, and
+    /// toward the host as the client would (bos2009 section 2.1: a FIN to the server at take-over).
     pub(crate) fn close_from_card(&mut self, flow: &mut Flow, now: Time) {
         if flow.card_fin {
             return;
@@ -33,7 +33,8 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Looks whether the connection is over, and takes the next step of closing it.
     pub(crate) fn keep_unless_over(&mut self, flow: &mut Flow, now: Time) -> Keep {
         if matches!(flow.phase, Phase::Opaque(_)) {
-            let both = flow.client_fin && flow.host.fin_passed && flow.client_acked.ge(flow.out_next);
+            let both =
+                flow.client_fin && flow.host.fin_passed && flow.client_acked.ge(flow.out_next);
             return if both && flow.splice.is_identity() { Keep::No } else { Keep::Yes };
         }
         if flow.card_fin {
@@ -73,23 +74,29 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Remembers a connection that the card has closed; `snd_nxt` is the number behind its FIN.
     pub(crate) fn enter_time_wait(&mut self, flow: &Flow, snd_nxt: Seq, now: Time) {
-        let closed =
-            Closed { snd_nxt, rcv_nxt: flow.rcv_nxt, ts_recent: flow.timestamps.map(|stamps| stamps.client.recent()) };
+        let closed = Closed {
+            snd_nxt,
+            rcv_nxt: flow.rcv_nxt,
+            ts_recent: flow.timestamps.map(|stamps| stamps.client.recent()),
+        };
         self.time_wait.insert(self.flows.hash(&flow.key), closed, now);
     }
 
-    /// Does the client open a new connection from a port whose last one it has closed, while the host's side of that is not over? What it may do in
-    /// TIME-WAIT, it may do then.
+    /// Does the client open a new connection from a port whose last one it has closed, while the
+    /// host's side of that is not over? What it may do in TIME-WAIT, it may do then.
     pub(crate) fn is_taken_up_again(&self, flow: &Flow, tcp: &TcpFrame) -> bool {
         let flags = tcp.head.flags;
         if !flags.syn() || flags.ack() || flags.rst() || flags.fin() {
             return false;
         }
         let (is_over, rcv_nxt) = match flow.phase {
-            // Before, the host challenges it (RFC 5961 section 4), and if it is the client's, it resets.
+            // Before, the host challenges it (RFC 5961 section 4), and if it is the client's, it
+            // resets.
             Phase::Opaque(_) if flow.reset_passed.is_some() => return true,
             Phase::Opaque(_) => (flow.is_closed(), expected_of_client(flow)),
-            Phase::Requests => (flow.card_fin && flow.client_fin && flow.sender.all_acked(), flow.rcv_nxt),
+            Phase::Requests => {
+                (flow.card_fin && flow.client_fin && flow.sender.all_acked(), flow.rcv_nxt)
+            }
             Phase::HostHandshake | Phase::CardHandshake => return false,
         };
         let ts_recent = flow.timestamps.map(|stamps| stamps.client.recent());
@@ -107,8 +114,10 @@ impl<W: Port, H: Port> Card<W, H> {
                 let mut flow = Flow::opening(tcp, now);
                 flow.out_next = closed.snd_nxt;
                 flow.rcv_nxt = closed.rcv_nxt;
-                // The clock of the flow is gone; the client's own echo is one that it accepts (RFC 7323 section 5.3).
-                flow.timestamps = tcp.head.timestamps.map(|theirs| FlowTimestamps::echoing(theirs, now));
+                // The clock of the flow is gone; the client's own echo is one that it accepts (RFC
+                // 7323 section 5.3).
+                flow.timestamps =
+                    tcp.head.timestamps.map(|theirs| FlowTimestamps::echoing(theirs, now));
                 self.send_to_client(&mut flow, closed.snd_nxt, Flags::ACK, now);
                 true
             }
@@ -134,7 +143,12 @@ impl<W: Port, H: Port> Card<W, H> {
             self.holds.give(hold);
         }
         if let Some(fill) = flow.fill.take() {
-            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters.cache);
+            self.fills.abort(
+                fill,
+                FillAbort::Incomplete,
+                &mut self.store,
+                &mut self.counters.cache,
+            );
         }
     }
 }

@@ -35,12 +35,14 @@ pub struct CardConfig {
     pub handshake: Handshake,
     /// Connections tracked at most. Default 16384; each costs about 5 KiB.
     pub flows: usize,
-    /// Connections at most whose handshake is not complete; with more, the oldest gives way, and the card's own handshakes are answered with SYN
-    /// cookies from half of it on. At most half of `flows`. Default: 4096.
+    /// Connections at most whose handshake is not complete; with more, the oldest gives way, and
+    /// the card's own handshakes are answered with SYN cookies from half of it on. At most half of
+    /// `flows`. Default: 4096.
     pub half_open: usize,
     /// How long clients may take their time.
     pub patience: Patience,
-    /// Entries at most. Each costs about 1 KiB beside its body, and up to 10 KiB more if clients of many kinds ask for it.
+    /// Entries at most. Each costs about 1 KiB beside its body, and up to 10 KiB more if clients of
+    /// many kinds ask for it.
     pub entries: usize,
     /// What makes two requests the same, and which headers do not matter.
     pub keys: KeyConfig,
@@ -52,28 +54,33 @@ pub struct CardConfig {
     pub mtu: u16,
     /// Are hits recorded for the access log?
     pub access_log: bool,
-    /// What is set for paths: among other things, whether computed replies are cached, and how old they may become. Default: only files are
-    /// cached.
+    /// What is set for paths: among other things, whether computed replies are cached, and how old
+    /// they may become. Default: only files are cached.
     pub paths: Paths,
-    /// Do the card's own replies carry Cache-Status (RFC 9211)? Default: no, so that a client cannot tell them from the server's.
+    /// Do the card's own replies carry Cache-Status (RFC 9211)? Default: no, so that a client
+    /// cannot tell them from the server's.
     pub cache_status: bool,
     /// Who asks the server again for the card.
     pub rechecker: Option<Rechecker>,
-    /// Are requests of connections in good order answered the short way? The outcome is the same. Default: yes.
+    /// Are requests of connections in good order answered the short way? The outcome is the same.
+    /// Default: yes.
     pub prediction: bool,
 }
 
-/// How long clients may take their time. The defaults are generous: a mobile client in a tunnel is not an attacker.
+/// How long clients may take their time. The defaults are generous: a mobile client in a tunnel is
+/// not an attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Readers of replies from card memory.
     pub read: ReadRules,
-    /// A client that has all and says nothing, of a connection that the card alone serves, as a server would close it. Default: 75 s, as nginx'
-    /// keepalive_timeout.
+    /// A client that has all and says nothing, of a connection that the card alone serves, as a
+    /// server would close it. Default: 75 s, as nginx' keepalive_timeout.
     pub idle: Duration,
-    /// Times that a SYN-ACK of the card is repeated, after 1 s, 2 s, 4 s, ... Default: 5, as Linux' tcp_synack_retries.
+    /// Times that a SYN-ACK of the card is repeated, after 1 s, 2 s, 4 s, ... Default: 5, as Linux'
+    /// tcp_synack_retries.
     pub syn_ack_retries: u8,
-    /// From the first byte of a request's head to its last. Default: 60 s, as nginx' client_header_timeout.
+    /// From the first byte of a request's head to its last. Default: 60 s, as nginx'
+    /// client_header_timeout.
     pub head: Duration,
     /// Clients of connections that the card cannot forget, while nothing happens.
     pub keep_alive: KeepAliveRules,
@@ -91,8 +98,9 @@ impl Default for Patience {
     }
 }
 
-/// The client that asks the server again for the card ([`Card::poll_recheck`](crate::Card::poll_recheck)): it connects like any other,
-/// and is told apart by its address and port. Its requests are always forwarded.
+/// The client that asks the server again for the card
+/// ([`Card::poll_recheck`](crate::Card::poll_recheck)): it connects like any other, and is told
+/// apart by its address and port. Its requests are always forwarded.
 #[derive(Clone, Debug)]
 pub struct Rechecker {
     /// Its address.
@@ -103,7 +111,8 @@ pub struct Rechecker {
     pub as_proxy: Option<AsProxy>,
 }
 
-/// The address from which proxies on this machine reach the server. Servers may believe what a proxy says by its address.
+/// The address from which proxies on this machine reach the server. Servers may believe what a
+/// proxy says by its address.
 #[derive(Clone, Debug)]
 pub struct AsProxy {
     /// The address.
@@ -126,7 +135,12 @@ impl Rechecker {
 
 impl CardConfig {
     /// A card for the given ports with defaults, for memory of `memory_bytes`.
-    pub fn new(service_ports: Vec<u16>, memory_bytes: usize, keys: KeyConfig, secret: [u8; 16]) -> Self {
+    pub fn new(
+        service_ports: Vec<u16>,
+        memory_bytes: usize,
+        keys: KeyConfig,
+        secret: [u8; 16],
+    ) -> Self {
         Self {
             service_ports,
             handshake: Handshake::default(),
@@ -146,7 +160,8 @@ impl CardConfig {
         }
     }
 
-    /// Largest TCP payload of a segment toward the wire, options not deducted (RFC 9293 section 3.7.1).
+    /// Largest TCP payload of a segment toward the wire, options not deducted (RFC 9293 section
+    /// 3.7.1).
     pub fn mss(&self, v4: bool) -> u16 {
         mss(self.mtu, v4)
     }

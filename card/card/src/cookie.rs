@@ -1,5 +1,6 @@
-//! The card's own handshake under a flood: SYNs are answered from nothing and leave nothing ([`nicache_tcp::syn_cookie`]); a connection begins with
-//! the segment that completes the handshake.
+//! The card's own handshake under a flood: SYNs are answered from nothing and leave nothing
+//! ([`nicache_tcp::syn_cookie`]); a connection begins with the segment that completes the
+//! handshake.
 
 use nicache_port::{FrameBuf, Port};
 use nicache_tcp::cookie_keys::COOKIE_LIFE;
@@ -44,7 +45,12 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// Takes a segment of an unknown connection if it answers a cookie; true if so.
-    pub(crate) fn answer_cookie(&mut self, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> bool {
+    pub(crate) fn answer_cookie(
+        &mut self,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> bool {
         let head = &tcp.head;
         let may_answer = self.config.handshake == Handshake::Card
             && self.cookies_until.is_some_and(|until| now < until)
@@ -56,7 +62,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let tuple = tcp.key.tuple_bytes();
         let (client, ours) = (head.seq - 1, head.ack - 1);
-        let Some(options) = self.cookie_keys.open(&tuple, client, ours, head.timestamps, now) else {
+        let Some(options) = self.cookie_keys.open(&tuple, client, ours, head.timestamps, now)
+        else {
             return false;
         };
         let mut flow = Flow::opening(tcp, now);

@@ -22,7 +22,8 @@ pub enum CardBypass {
 
 impl CardBypass {
     /// All reasons.
-    pub const ALL: [Self; 5] = [Self::Operator, Self::Lease, Self::Conditional, Self::Resources, Self::Range];
+    pub const ALL: [Self; 5] =
+        [Self::Operator, Self::Lease, Self::Conditional, Self::Resources, Self::Range];
 
     /// The name in metrics.
     pub const fn label(self) -> &'static str {
@@ -97,7 +98,8 @@ nicache_counters::counters! {
         pub bypasses_by_request: [u64; BypassReason::ALL.len()],
         /// Requests that the card left alone for its own reasons.
         pub bypasses_by_card: [u64; CardBypass::ALL.len()],
-        /// Bytes that hits kept off the bus: requests and replies with one set of network headers a segment.
+        /// Bytes that hits kept off the bus: requests and replies with one set of network headers a
+        /// segment.
         pub bus_bytes_saved: u64,
         /// Bytes over the bus.
         pub bus: Bus,

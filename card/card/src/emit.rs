@@ -23,8 +23,9 @@ impl Headers {
         &self.bytes[..self.len]
     }
 
-    /// Builds the headers of a segment with `payload_len` bytes. `payload_sum` is called only if the port cannot complete
-    /// checksums; it gives the ones'-complement sum of the payload. With more than `mss` bytes the frame is a super-frame.
+    /// Builds the headers of a segment with `payload_len` bytes. `payload_sum` is called only if
+    /// the port cannot complete checksums; it gives the ones'-complement sum of the payload. With
+    /// more than `mss` bytes the frame is a super-frame.
     #[inline(always)]
     pub(crate) fn new(
         addresses: &Addresses,
@@ -36,12 +37,14 @@ impl Headers {
         payload_sum: impl FnOnce() -> u16,
     ) -> Self {
         // Written where it stays: bytes that were just written in small pieces are slow to move.
-        let mut headers = Self { bytes: [0; HEADERS_BYTES_MAX], len: 0, offload: Offload::default() };
+        let mut headers =
+            Self { bytes: [0; HEADERS_BYTES_MAX], len: 0, offload: Offload::default() };
         let Self { bytes, len, offload } = &mut headers;
         *len = write_headers(addresses, tcp, payload_len as u32, ip_id, bytes);
         let tcp_at = addresses.tcp_at();
         if capabilities.checksum {
-            offload.checksum = Checksum::Partial { start: tcp_at as u16, offset: CHECKSUM_OFFSET as u16 };
+            offload.checksum =
+                Checksum::Partial { start: tcp_at as u16, offset: CHECKSUM_OFFSET as u16 };
         } else {
             // The field has the sum of the pseudo-header.
             let sum = checksum::add(checksum::sum(&bytes[tcp_at..*len]), payload_sum());

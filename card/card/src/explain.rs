@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use nicache_cache::{Entry, EntryState, LeftAlone, Outcome, StrangeName, Traits};
 use nicache_coherence::RecordNumber;
-use nicache_http::{BypassReason, HeaderScratch, Key, RequestOutcome, client_class, parse_request, recheck_head};
+use nicache_http::{
+    BypassReason, HeaderScratch, Key, RequestOutcome, client_class, parse_request, recheck_head,
+};
 use nicache_port::Port;
 use nicache_tcp::Time;
 
@@ -29,7 +31,8 @@ pub struct LastOfPage {
     pub outcome: Outcome,
     /// When his request was forwarded.
     pub at: Time,
-    /// The head of his request as far as it chooses among replies: without anything else that he has said.
+    /// The head of his request as far as it chooses among replies: without anything else that he
+    /// has said.
     pub head: Box<[u8]>,
 }
 
@@ -42,8 +45,9 @@ pub enum Meeting {
     Off(CardBypass),
     /// It is answered from card memory.
     Hit,
-    /// There is a reply that the server has not given to a client of its class yet, in these traits. For [`Trait::Proxy`](nicache_http::Trait::Proxy) it is not known: the address
-    /// that the proxy connects from is a part of the class.
+    /// There is a reply that the server has not given to a client of its class yet, in these
+    /// traits. For [`Trait::Proxy`](nicache_http::Trait::Proxy) it is not known: the address that
+    /// the proxy connects from is a part of the class.
     OtherClass(Traits),
     /// There is a reply that may have changed: the watcher is asked.
     Suspect,
@@ -95,7 +99,8 @@ pub struct EntryView {
     pub earned: Duration,
     /// Classes of clients that the server has given it to, in all traits together.
     pub classes: usize,
-    /// The head of the request that it is the answer to, as far as that chooses among replies, if it is remembered.
+    /// The head of the request that it is the answer to, as far as that chooses among replies, if
+    /// it is remembered.
     pub request: Box<[u8]>,
 }
 
@@ -113,10 +118,15 @@ impl<W: Port, H: Port> Card<W, H> {
             let head = recheck_head(&last.head, names, &self.config.keys).unwrap_or_default();
             LastOfPage { outcome: last.outcome, at: last.at, head }
         });
-        PageState { last, bypassed: self.bypassed.last(page), stranger: self.strangers.of_page(page).cloned() }
+        PageState {
+            last,
+            bypassed: self.bypassed.last(page),
+            stranger: self.strangers.of_page(page).cloned(),
+        }
     }
 
-    /// What a request with this head would meet now, from a client that the card's server is reached by directly.
+    /// What a request with this head would meet now, from a client that the card's server is
+    /// reached by directly.
     pub fn meets(&self, head: &[u8], now: Time) -> Asked {
         let mut scratch = HeaderScratch::new();
         let keys = &self.config.keys;
@@ -129,8 +139,10 @@ impl<W: Port, H: Port> Card<W, H> {
         let base = request.key;
         let class = client_class(request.headers, request.host, keys);
         let key = self.store.key_of(&base, request.headers, class, keys);
-        let names = self.store.vary.names(&base).into_iter().flat_map(nicache_http::VaryNames::iter);
-        let mut vary: Vec<String> = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let names =
+            self.store.vary.names(&base).into_iter().flat_map(nicache_http::VaryNames::iter);
+        let mut vary: Vec<String> =
+            names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         vary.extend(self.store.traits_of(&base).iter().map(|of| of.label().to_owned()));
         let has_proxy = !request.signs.is_empty();
         let meeting = match self.store.view(&key) {
@@ -139,22 +151,29 @@ impl<W: Port, H: Port> Card<W, H> {
             Some(entry) => {
                 let missing = entry.missing(class, has_proxy, now);
                 match self.store.state_of(entry, now) {
-                    EntryState::Good | EntryState::Suspect if !missing.is_empty() => Meeting::OtherClass(missing),
+                    EntryState::Good | EntryState::Suspect if !missing.is_empty() => {
+                        Meeting::OtherClass(missing)
+                    }
                     EntryState::Good => Meeting::Hit,
                     EntryState::Suspect => Meeting::Suspect,
                     EntryState::Lapsed => Meeting::Lapsed,
                 }
             }
-            None if self.config.paths.of(keys, request.host, request.target).is_excluded => Meeting::Excluded,
+            None if self.config.paths.of(keys, request.host, request.target).is_excluded => {
+                Meeting::Excluded
+            }
             None => match self.store.is_left_alone(&key, now) {
-                Some(why) => Meeting::LeftAlone(why, self.store.left_alone_until(&key).unwrap_or(now)),
+                Some(why) => {
+                    Meeting::LeftAlone(why, self.store.left_alone_until(&key).unwrap_or(now))
+                }
                 None => Meeting::Absent,
             },
         };
         Asked { meeting, key: Some(key), last: self.fills.last_outcome(&base), vary }
     }
 
-    /// Names of headers and cookies that keep requests from the card, with counts that are not too low.
+    /// Names of headers and cookies that keep requests from the card, with counts that are not too
+    /// low.
     pub fn strangers(&self) -> &[(StrangeName, u64)] {
         self.strangers.names()
     }
@@ -165,7 +184,12 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// The entries that `chosen` says, at most `max`, and how many there are.
-    pub fn entries_where(&self, chosen: impl Fn(&Entry) -> bool, max: usize, now: Time) -> (Vec<EntryView>, usize) {
+    pub fn entries_where(
+        &self,
+        chosen: impl Fn(&Entry) -> bool,
+        max: usize,
+        now: Time,
+    ) -> (Vec<EntryView>, usize) {
         let (mut views, mut count) = (Vec::new(), 0);
         for entry in self.store.entries().filter(|entry| chosen(entry)) {
             count += 1;

@@ -1,4 +1,5 @@
-//! What the card knows of L0: which replies it was given, what they have answered, and which entries it may still need.
+//! What the card knows of L0: which replies it was given, what they have answered, and which
+//! entries it may still need.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,9 +12,11 @@ use nicache_tcp::Time;
 use crate::counters::Counters;
 use crate::l0_program::{L0, L0_HEAD_BYTES, L0_REPLY_BYTES};
 
-/// How long an entry's bytes are kept after its reply was published last: a client that has lost the reply asks again within this time.
+/// How long an entry's bytes are kept after its reply was published last: a client that has lost
+/// the reply asks again within this time.
 const KEPT: Duration = Duration::from_secs(10);
-/// L0's replies that must be repeated, of so many at least, before it pauses; of that one in [`REPEATED_SHARE`] is too much.
+/// L0's replies that must be repeated, of so many at least, before it pauses; of that one in
+/// [`REPEATED_SHARE`] is too much.
 const REPEATED_MIN: u64 = 32;
 const REPEATED_SHARE: u64 = 4;
 /// How long it pauses.
@@ -31,7 +34,8 @@ pub(crate) struct FirstLevel {
     pub(crate) leaving: VecDeque<(Time, EntryId)>,
     pub(crate) bytes: Box<[u8]>,
     pub(crate) look: Time,
-    /// Replies given and repeated when that was last judged, and until when nothing is lent since too many were.
+    /// Replies given and repeated when that was last judged, and until when nothing is lent since
+    /// too many were.
     judged: (u64, u64),
     pub(crate) paused_until: Time,
 }
@@ -54,7 +58,14 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// Is the reply to `head` from that entry there, as it is now?
-    pub(crate) fn is_current(&self, id: EntryId, head: &[u8], epoch: Epoch, revocations: u64, now: Time) -> bool {
+    pub(crate) fn is_current(
+        &self,
+        id: EntryId,
+        head: &[u8],
+        epoch: Epoch,
+        revocations: u64,
+        now: Time,
+    ) -> bool {
         self.entry == Some(id)
             && self.epoch == epoch
             && self.revocations == revocations
@@ -79,7 +90,8 @@ impl FirstLevel {
         }
     }
 
-    /// Pauses if too many replies do not arrive: what sends them may have no room, or nobody takes them at the other end.
+    /// Pauses if too many replies do not arrive: what sends them may have no room, or nobody takes
+    /// them at the other end.
     pub(crate) fn judge(&mut self, counters: &mut Counters, now: Time) {
         let seen = (counters.hits_l0, counters.l0_repeated + counters.l0_lost);
         let (given, repeated) = (seen.0 - self.judged.0, seen.1 - self.judged.1);

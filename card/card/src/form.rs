@@ -1,9 +1,10 @@
-//! In which form an entry answers a request: whole, its head, a 304, one range, several ranges; or whether the server must be asked
-//! (docs/decisions/0023-ranges.md).
+//! In which form an entry answers a request: whole, its head, a 304, one range, several ranges; or
+//! whether the server must be asked (docs/decisions/0023-ranges.md).
 
 use nicache_cache::{Entry, EntryId, LINE_BYTES_MAX, LessonForm, Validators};
 use nicache_http::{
-    Agreed, ByteRange, IfRange, Method, PartsAsked, Ranges, Request, Verdict, agreed, agreed_if_range, evaluate,
+    Agreed, ByteRange, IfRange, Method, PartsAsked, Ranges, Request, Verdict, agreed,
+    agreed_if_range, evaluate,
 };
 use nicache_port::Port;
 
@@ -34,18 +35,30 @@ impl<W: Port, H: Port> Card<W, H> {
             return Form::Pass;
         }
         let kind = if is_head { ReplyKind::HeadOnly } else { ReplyKind::Full };
-        let whole = Form::Send(kind, ByteRange { from: 0, to: if is_head { 0 } else { entry.body_len } });
+        let whole =
+            Form::Send(kind, ByteRange { from: 0, to: if is_head { 0 } else { entry.body_len } });
         let verdict = match request.conditional.is_conditional() {
             false => Verdict::Full,
-            true => evaluate(&request.conditional, entry.etag.as_deref(), entry.last_modified.as_deref()),
+            true => evaluate(
+                &request.conditional,
+                entry.etag.as_deref(),
+                entry.last_modified.as_deref(),
+            ),
         };
         match (verdict, request.range) {
             (Verdict::Full, None) => whole,
             // RFC 9110 section 14.2 knows ranges of GET alone; servers send heads of 206 replies.
-            (Verdict::Full, Some(_)) if is_head || !entry.may_have_ranges() => Form::Ask(CardBypass::Range),
+            (Verdict::Full, Some(_)) if is_head || !entry.may_have_ranges() => {
+                Form::Ask(CardBypass::Range)
+            }
             (Verdict::Full, Some(range)) => {
                 let if_range = request.if_range.map_or(IfRange::Applies, |value| {
-                    agreed_if_range(value, entry.etag.as_deref(), entry.last_modified.as_deref(), self.unix_s)
+                    agreed_if_range(
+                        value,
+                        entry.etag.as_deref(),
+                        entry.last_modified.as_deref(),
+                        self.unix_s,
+                    )
                 });
                 match if_range {
                     IfRange::Applies => {
@@ -76,7 +89,9 @@ impl<W: Port, H: Port> Card<W, H> {
                 Form::Learn(LessonForm::NotModified(Validators::of(&request.conditional)))
             }
             // 412 comes with a page of the server's own.
-            (Verdict::NotModified | Verdict::Failed | Verdict::Ambiguous, _) => Form::Ask(CardBypass::Conditional),
+            (Verdict::NotModified | Verdict::Failed | Verdict::Ambiguous, _) => {
+                Form::Ask(CardBypass::Conditional)
+            }
         }
     }
 }
@@ -85,15 +100,22 @@ impl<W: Port, H: Port> Card<W, H> {
 fn range_form(entry: &Entry, range: &[u8]) -> (Form, Ranges) {
     let (len, learned) = (entry.body_len, &entry.learned);
     // 416 comes with a page of the server's own.
-    let Agreed::Parts(parts) = agreed(range, len) else { return (Form::Ask(CardBypass::Range), Ranges::new()) };
+    let Agreed::Parts(parts) = agreed(range, len) else {
+        return (Form::Ask(CardBypass::Range), Ranges::new());
+    };
     let form = match parts.as_slice() {
         &[part] if learned.range.is_some() => Form::Send(ReplyKind::Range, part),
         &[part] => Form::Learn(LessonForm::Range(part)),
-        several => match learned.parts.as_ref().filter(|known| usize::from(known.count_max) >= several.len()) {
+        several => match learned
+            .parts
+            .as_ref()
+            .filter(|known| usize::from(known.count_max) >= several.len())
+        {
             Some(known) => {
                 let content = known.format.body_len(several, len);
                 let range = ByteRange { from: 0, to: content };
-                let head = payload::head_len(entry, ReplyKind::Parts, range, content).unwrap_or(usize::MAX);
+                let head = payload::head_len(entry, ReplyKind::Parts, range, content)
+                    .unwrap_or(usize::MAX);
                 let texts = content - several.iter().map(ByteRange::len).sum::<u64>();
                 let room = (RENDERED_HEAD_BYTES_MAX - LINE_BYTES_MAX) as u64;
                 if texts.saturating_add(head as u64) <= room {

@@ -1,4 +1,5 @@
-//! Requests that go to the host: a fill begins, the streams are spliced, and what the card no longer follows passes.
+//! Requests that go to the host: a fill begins, the streams are spliced, and what the card no
+//! longer follows passes.
 
 use std::sync::Arc;
 
@@ -84,7 +85,20 @@ impl<W: Port, H: Port> Card<W, H> {
             let client = client_end(&flow.key);
             let (port, goes_ahead) = (flow.key.server_port, forward.goes_ahead);
             let preface = flow.preface.header().map(|kept| kept.version);
-            let asked = Asked { base, key, by, client, settings, ages, class, page, port, preface, head, goes_ahead };
+            let asked = Asked {
+                base,
+                key,
+                by,
+                client,
+                settings,
+                ages,
+                class,
+                page,
+                port,
+                preface,
+                head,
+                goes_ahead,
+            };
             flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters.cache);
             flow.fill_looked_at = (now, flow.host.rcv_nxt);
             let may_ask = !is_own
@@ -94,7 +108,13 @@ impl<W: Port, H: Port> Card<W, H> {
             if may_ask && self.store.take_second(&key, &by) {
                 let names = self.store.vary.names(&base);
                 let example = Example { port, preface, proxy: by.proxy, head };
-                self.rechecks.ask_for(&base, &example, names, &self.config.keys, &mut self.counters.cache);
+                self.rechecks.ask_for(
+                    &base,
+                    &example,
+                    names,
+                    &self.config.keys,
+                    &mut self.counters.cache,
+                );
             }
         }
         if forward.is_unsafe {
@@ -102,14 +122,16 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         flow.changing = forward.changing;
         flow.lesson = forward.lesson;
-        flow.reply = ReplyTracking::Head { head_request: forward.head_request, last: !forward.keep_alive };
+        flow.reply =
+            ReplyTracking::Head { head_request: forward.head_request, last: !forward.keep_alive };
         self.hand_to_host(flow, forward.head_len, now);
     }
 
     /// Makes the first `bytes` of `hold` the host's, and sends them.
     pub(crate) fn hand_to_host(&mut self, flow: &mut Flow, bytes: usize, now: Time) {
         if flow.forwarded > 0 && flow.host.phase == HostPhase::Open {
-            // The host has not taken all of an earlier request: the numbers stay, only more follows.
+            // The host has not taken all of an earlier request: the numbers stay, only more
+            // follows.
             let more = bytes.saturating_sub(flow.forwarded);
             flow.host.sender.enqueue(more as u32);
             flow.forwarded += more;
@@ -128,7 +150,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Sets the deltas so that the first byte held and the next byte out are the host's next ones, and sends.
+    /// Sets the deltas so that the first byte held and the next byte out are the host's next ones,
+    /// and sends.
     pub(crate) fn splice_at_hold(&mut self, flow: &mut Flow, now: Time) {
         let first = flow.first_held();
         flow.splice.in_delta = flow.host.sender.end().since(first);
@@ -167,11 +190,15 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn make_opaque(&mut self, flow: &mut Flow, extent: Option<OpaqueExtent>, now: Time) {
         let first = flow.first_held();
         let held = flow.held();
-        let until =
-            extent.as_ref().filter(|until| until.bytes >= held as u64 && until.bytes < 1 << 30 && !flow.client_fin);
+        let until = extent.as_ref().filter(|until| {
+            until.bytes >= held as u64 && until.bytes < 1 << 30 && !flow.client_fin
+        });
         flow.phase = match until {
             Some(until) => {
-                flow.reply = ReplyTracking::Head { head_request: until.head_request, last: !until.keep_alive };
+                flow.reply = ReplyTracking::Head {
+                    head_request: until.head_request,
+                    last: !until.keep_alive,
+                };
                 Phase::Opaque(Some(first + until.bytes as u32))
             }
             None => {

@@ -9,7 +9,8 @@ use nicache_tcp::handshake::{Agreement, Limits, SYN_ACK_REPETITIONS_MAX, answer,
 use nicache_tcp::splice::window_field;
 use nicache_tcp::timestamps::{Paws, TsClock};
 use nicache_tcp::{
-    Flags, HeadRepr, SackBlocks, SegmentHead, Sender, SenderConfig, Seq, SynOptions, Time, Timestamps, isn,
+    Flags, HeadRepr, SackBlocks, SegmentHead, Sender, SenderConfig, Seq, SynOptions, Time,
+    Timestamps, isn,
 };
 
 use crate::card::{Card, Keep, request_frame_bytes};
@@ -20,9 +21,11 @@ use crate::packet::TcpFrame;
 
 /// Shift of the windows that the card announces when it answers a SYN.
 const CARD_WINDOW_SCALE: u8 = 7;
-/// How long a client may take to answer before its handshake gives way, when the table is full. It would be reset when it answers.
+/// How long a client may take to answer before its handshake gives way, when the table is full. It
+/// would be reset when it answers.
 const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
-/// A SYN that is repeated so soon after the SYN-ACK tells of no other loss: timers of handshakes wait for a second at least (RFC 6298 section 2.1).
+/// A SYN that is repeated so soon after the SYN-ACK tells of no other loss: timers of handshakes
+/// wait for a second at least (RFC 6298 section 2.1).
 const SYN_APART: Duration = Duration::from_millis(500);
 /// Places of the flow table looked at for a flow that can be forgotten.
 const FORGET_TRIES: usize = 32;
@@ -34,8 +37,12 @@ impl<W: Port, H: Port> Card<W, H> {
         if self.answer_time_wait(tcp, now) {
             return;
         }
-        let opening = tcp.head.flags.syn() && !tcp.head.flags.ack() && !tcp.head.flags.rst() && !tcp.head.flags.fin();
-        // A flow with options that the card does not know (multipath, authentication) is the host's.
+        let opening = tcp.head.flags.syn()
+            && !tcp.head.flags.ack()
+            && !tcp.head.flags.rst()
+            && !tcp.head.flags.fin();
+        // A flow with options that the card does not know (multipath, authentication) is the
+        // host's.
         if !opening || tcp.head.unknown_option || tcp.payload_len() > 0 {
             if !self.answer_cookie(frame, tcp, now) {
                 self.pass_to_host(frame, bytes);
@@ -83,8 +90,9 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Gives up a place of the full table: of the oldest handshake, which may be one of a flood, before that of a connection; of one that goes on without the card
-    /// before one that ends, which is the one that has been silent for longest among some.
+    /// Gives up a place of the full table: of the oldest handshake, which may be one of a flood,
+    /// before that of a connection; of one that goes on without the card before one that ends,
+    /// which is the one that has been silent for longest among some.
     pub(crate) fn make_room(&mut self, now: Time) {
         if let Some(oldest) = self.half_open.oldest(now, HANDSHAKE_MIN) {
             self.counters.half_open_evicted += 1;
@@ -120,11 +128,12 @@ impl<W: Port, H: Port> Card<W, H> {
             return Keep::Yes;
         }
         let has_bytes = tcp.payload_len() > 0 || head.flags.fin();
-        let completes = flow.host.phase == HostPhase::Open && head.flags.ack() && head.ack == flow.out_next;
+        let completes =
+            flow.host.phase == HostPhase::Open && head.flags.ack() && head.ack == flow.out_next;
         if !completes || (head.seq != flow.rcv_nxt && !has_bytes) {
             self.pass_to_host(frame, bytes);
-            // From the first byte of the client that the host gets past the card, the connection is the host's alone: the card could
-            // no longer tell which request a reply is for.
+            // From the first byte of the client that the host gets past the card, the connection is
+            // the host's alone: the card could no longer tell which request a reply is for.
             return if has_bytes { Keep::No } else { Keep::Yes };
         }
         flow.phase = Phase::Requests;
@@ -139,8 +148,8 @@ impl<W: Port, H: Port> Card<W, H> {
             self.pass_to_host(frame, bytes);
             return Keep::Yes;
         }
-        // The acknowledgment alone may have been lost or overtaken; its bytes are the card's, and if they are not the first ones, the
-        // client sends them again.
+        // The acknowledgment alone may have been lost or overtaken; its bytes are the card's, and
+        // if they are not the first ones, the client sends them again.
         self.ack_host(flow, SackBlocks::EMPTY);
         self.client_request_segment(flow, frame, tcp, now)
     }
@@ -205,7 +214,12 @@ impl<W: Port, H: Port> Card<W, H> {
             (true, Some(client)) => {
                 let mut clock = TsClock::default();
                 clock.set(tsval, now);
-                Some(FlowTimestamps { clock, client: Paws::new(client.val, now), host: tsval, sent: tsval })
+                Some(FlowTimestamps {
+                    clock,
+                    client: Paws::new(client.val, now),
+                    host: tsval,
+                    sent: tsval,
+                })
             }
             _ => None,
         };
@@ -213,7 +227,14 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// The host's side is open: its next byte is `rcv_nxt`.
-    fn open_host_side(&mut self, flow: &mut Flow, rcv_nxt: Seq, window: u32, options: &SynOptions, now: Time) {
+    fn open_host_side(
+        &mut self,
+        flow: &mut Flow,
+        rcv_nxt: Seq,
+        window: u32,
+        options: &SynOptions,
+        now: Time,
+    ) {
         let first = flow.first_held();
         let limits = Limits { timestamps: flow.timestamps.is_some(), ..self.limits(flow) };
         let peer = answer(options, &limits, 0).peer;
@@ -293,7 +314,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if head.ack != flow.out_next {
             if head.seq.ge(flow.rcv_nxt) && head.seq.lt(flow.rcv_nxt + REQUEST_WINDOW_BYTES) {
-                // The SYN was an old duplicate of one that the host has answered, on a connection that the card does not track any longer.
+                // The SYN was an old duplicate of one that the host has answered, on a connection
+                // that the card does not track any longer.
                 self.pass_to_host(frame, request_frame_bytes(frame, tcp, false));
                 return Keep::No;
             }
@@ -316,13 +338,15 @@ impl<W: Port, H: Port> Card<W, H> {
         self.send_host_syn(flow, now);
     }
 
-    /// Sends or repeats the SYN to the host: the client's own, just in front of the first byte held.
+    /// Sends or repeats the SYN to the host: the client's own, just in front of the first byte
+    /// held.
     pub(crate) fn send_host_syn(&mut self, flow: &mut Flow, now: Time) {
         flow.host.syn_tries += 1;
         flow.host.syn_sent = now;
         let first = flow.first_held();
         let mut options = flow.client_options;
-        options.timestamps = flow.timestamps.map(|stamps| Timestamps { val: stamps.client.recent(), ecr: 0 });
+        options.timestamps =
+            flow.timestamps.map(|stamps| Timestamps { val: stamps.client.recent(), ecr: 0 });
         let head = HeadRepr {
             src_port: flow.key.client_port,
             dst_port: flow.key.server_port,
@@ -336,7 +360,13 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// The host answers the card's SYN.
-    pub(crate) fn host_syn_answer(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+    pub(crate) fn host_syn_answer(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
         let head = &tcp.head;
         self.counters.bus.count_from_host(
             frame.len(),
@@ -348,7 +378,8 @@ impl<W: Port, H: Port> Card<W, H> {
         );
         let first = flow.first_held();
         if !head.flags.ack() || head.ack != first {
-            // An acknowledgment of an older incarnation (RFC 9293 section 3.10.7.3): reset it; the SYN is sent again.
+            // An acknowledgment of an older incarnation (RFC 9293 section 3.10.7.3): reset it; the
+            // SYN is sent again.
             if head.flags.ack() && !head.flags.rst() {
                 let reset = HeadRepr {
                     src_port: flow.key.client_port,
@@ -362,9 +393,14 @@ impl<W: Port, H: Port> Card<W, H> {
             return Keep::Yes;
         }
         let options = match (head.flags.rst(), head.flags.syn(), head.syn_options) {
-            (false, true, Some(options)) if flow.timestamps.is_none() || head.timestamps.is_some() => options,
+            (false, true, Some(options))
+                if flow.timestamps.is_none() || head.timestamps.is_some() =>
+            {
+                options
+            }
             (reset, syn, _) => {
-                // Refused, or without the timestamps that the client was promised; then no other client is promised them.
+                // Refused, or without the timestamps that the client was promised; then no other
+                // client is promised them.
                 self.host_has_timestamps &= reset || !syn;
                 self.abort_client(flow, now);
                 return Keep::No;
@@ -390,8 +426,9 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 }
 
-/// The round trip of the SYN-ACK to the client is the first sample: by the timestamp that comes back, or if it was sent once (RFC 6298 section 3).
-/// Only if it was repeated more than once, the first flight is small: one repetition is as likely early as needed (RFC 6928 section 2).
+/// The round trip of the SYN-ACK to the client is the first sample: by the timestamp that comes
+/// back, or if it was sent once (RFC 6298 section 3). Only if it was repeated more than once, the
+/// first flight is small: one repetition is as likely early as needed (RFC 6928 section 2).
 fn observe_handshake(flow: &mut Flow, head: &SegmentHead, now: Time) {
     match flow.syn_ack_tries {
         // A cookie's: nobody has noted when it was sent.

@@ -27,7 +27,13 @@ struct Tracked {
 
 impl<W: Port, H: Port> Card<W, H> {
     /// A segment of the host of a tracked connection.
-    pub(crate) fn host_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+    pub(crate) fn host_segment(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
         let was_asked = flow.host_alive.is_asked();
         flow.host_alive.handle_segment(now);
         flow.reset_passed = None;
@@ -62,16 +68,20 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let len = tcp.payload_len();
         let end = head.seq + len + u32::from(head.flags.fin());
-        if end.le(flow.host.acked) && (len > 0 || head.flags.fin()) && flow.phase == Phase::Requests {
-            // The client has all of it already: a keep-alive probe, or a retransmission that crossed the ACK.
+        if end.le(flow.host.acked) && (len > 0 || head.flags.fin()) && flow.phase == Phase::Requests
+        {
+            // The client has all of it already: a keep-alive probe, or a retransmission that
+            // crossed the ACK.
             self.count_host_frame(frame, tcp, Tracked::default());
             self.ack_host(flow, SackBlocks::EMPTY);
             return Keep::Yes;
         }
         if head.seq.lt(flow.host_base) && (len > 0 || head.flags.fin()) {
-            // From before a switch, and acknowledged: with the present deltas its bytes would take the place of others.
+            // From before a switch, and acknowledged: with the present deltas its bytes would take
+            // the place of others.
             self.count_host_frame(frame, tcp, Tracked::default());
-            let ack = crate::transmit::host_head(flow, in_position(flow), Flags::ACK, SackBlocks::EMPTY);
+            let ack =
+                crate::transmit::host_head(flow, in_position(flow), Flags::ACK, SackBlocks::EMPTY);
             self.emit_to_host(flow, &ack);
             return Keep::Yes;
         }
@@ -91,7 +101,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if flow.phase == Phase::Requests && !flow.host_replying() {
             if end.le(flow.host.rcv_nxt) {
-                // The end of a reply again (RFC 8985 section 7.2, tail loss probe), which the client may be missing.
+                // The end of a reply again (RFC 8985 section 7.2, tail loss probe), which the
+                // client may be missing.
                 self.count_host_frame(frame, tcp, Tracked::default());
                 self.pass_host_frame(flow, frame, tcp);
                 return self.keep_unless_over(flow, now);
@@ -102,7 +113,13 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// Data or FIN of the reply that is under way, or of an opaque connection.
-    fn host_reply_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+    fn host_reply_segment(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
         let head = &tcp.head;
         let data_end = head.seq + tcp.payload_len();
         if tcp.payload_len() > 0 {
@@ -142,7 +159,8 @@ impl<W: Port, H: Port> Card<W, H> {
             }
         }
         if tracked.finished && flow.last_reply {
-            // Nobody answers what follows, and the host's FIN is for the client (RFC 9112 section 9.6).
+            // Nobody answers what follows, and the host's FIN is for the client (RFC 9112 section
+            // 9.6).
             self.lose_track(flow, now);
         } else if tracked.finished {
             self.resume_requests(flow);
@@ -182,13 +200,16 @@ impl<W: Port, H: Port> Card<W, H> {
                         }
                     }
                     at += head_len;
-                    if matches!(&flow.reply, ReplyTracking::Body(follower) if follower.is_finished()) {
+                    if matches!(&flow.reply,
+                        ReplyTracking::Body(follower) if follower.is_finished())
+                    {
                         self.finish_reply(flow);
                         tracked.finished = true;
                     }
                 }
                 ReplyTracking::Body(follower) => {
-                    let (fills, store, counters) = (&mut self.fills, &mut self.store, &mut self.counters.cache);
+                    let (fills, store, counters) =
+                        (&mut self.fills, &mut self.store, &mut self.counters.cache);
                     let fill = flow.fill;
                     let followed = follower.follow(&bytes[at..], |content| {
                         if let Some(fill) = fill {
@@ -226,16 +247,28 @@ impl<W: Port, H: Port> Card<W, H> {
             self.store.learn(lesson, reply, head, rest, last);
         }
         if let Some(fill) = flow.fill {
-            // A server of files that closes although the client would go on does so now and then; what computes replies may do so
-            // always, which two of them that agree show.
+            // A server of files that closes although the client would go on does so now and then;
+            // what computes replies may do so always, which two of them that agree show.
             let closes_once = reply.keep_alive == last && !reply.always_closes();
             let is_odd = closes_once && (reply.keep_alive || !self.fills.wants_dynamic(fill));
             let goes_on = if is_odd {
-                self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters.cache);
+                self.fills.abort(
+                    fill,
+                    FillAbort::Incomplete,
+                    &mut self.store,
+                    &mut self.counters.cache,
+                );
                 false
             } else {
-                let (keys, store, counters) = (&self.config.keys, &mut self.store, &mut self.counters.cache);
-                self.fills.handle_head(fill, Answered { reply, head, closes_once }, keys, store, counters)
+                let (keys, store, counters) =
+                    (&self.config.keys, &mut self.store, &mut self.counters.cache);
+                self.fills.handle_head(
+                    fill,
+                    Answered { reply, head, closes_once },
+                    keys,
+                    store,
+                    counters,
+                )
             };
             if !goes_on {
                 flow.fill = None;
@@ -245,8 +278,9 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.reply = ReplyTracking::Body(Follower::new(reply.framing));
     }
 
-    /// The final reply has come before all content that the client has announced and might keep for itself now (RFC 9110 section 10.1.1): what he
-    /// sends next is content for one and a request for another.
+    /// The final reply has come before all content that the client has announced and might keep for
+    /// itself now (RFC 9110 section 10.1.1): what he sends next is content for one and a request
+    /// for another.
     fn may_lack_content(&self, flow: &Flow) -> bool {
         let Phase::Opaque(Some(until)) = flow.phase else { return false };
         flow.expects_continue && flow.host_acked_in.lt(flow.splice.in_to_host(until))
@@ -279,7 +313,12 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.reply = ReplyTracking::Idle;
         self.end_unsafe_request(flow);
         if let Some(fill) = flow.fill.take() {
-            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters.cache);
+            self.fills.abort(
+                fill,
+                FillAbort::Incomplete,
+                &mut self.store,
+                &mut self.counters.cache,
+            );
         }
     }
 
@@ -303,7 +342,8 @@ impl<W: Port, H: Port> Card<W, H> {
         let ack = if let AckRewrite::Set(ack) = change.ack { ack } else { flow.rcv_nxt };
         if flow.phase == Phase::Requests {
             // The card takes the client's bytes, so it is the card's window.
-            change.window = Some(nicache_tcp::splice::window_field(REQUEST_WINDOW_BYTES, flow.card_scale));
+            change.window =
+                Some(nicache_tcp::splice::window_field(REQUEST_WINDOW_BYTES, flow.card_scale));
             change.ack = AckRewrite::Set(flow.rcv_nxt);
         }
         if let (Some(stamps), Some(theirs)) = (&mut flow.timestamps, tcp.head.timestamps) {
@@ -341,7 +381,8 @@ impl<W: Port, H: Port> Card<W, H> {
     /// The host has taken bytes of the client.
     pub(crate) fn host_ack(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) {
         flow.host_acked_in = flow.host_acked_in.max(tcp.head.ack);
-        // In an opaque stretch the host acknowledges bytes that the client sent past the card's sender.
+        // In an opaque stretch the host acknowledges bytes that the client sent past the card's
+        // sender.
         let info = AckInfo {
             seq: tcp.head.seq,
             ack: tcp.head.ack.min(flow.host.sender.nxt()),
@@ -365,13 +406,22 @@ impl<W: Port, H: Port> Card<W, H> {
         self.pump_host(flow, now);
     }
 
-    /// Data or FIN that nobody asked for: the host closes an idle connection, or says that it was too slow.
-    fn host_unasked(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+    /// Data or FIN that nobody asked for: the host closes an idle connection, or says that it was
+    /// too slow.
+    fn host_unasked(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
         let recent_hit = flow.last_hit.is_some_and(|hit| now < hit + FIN_ABSORBED_AFTER_HIT);
-        // While the client has yet to acknowledge bytes of the host, only the host can send them again.
+        // While the client has yet to acknowledge bytes of the host, only the host can send them
+        // again.
         let all_taken = flow.host.acked.ge(flow.host.rcv_nxt);
         if !flow.replies.is_empty() || (recent_hit && all_taken) {
-            // The client is being served by the card, and need not know that the host is tired of waiting.
+            // The client is being served by the card, and need not know that the host is tired of
+            // waiting.
             self.counters.host_ends_absorbed += 1;
             self.count_host_frame(frame, tcp, Tracked::default());
             self.take_host_end(flow, tcp, now);
@@ -401,7 +451,13 @@ impl<W: Port, H: Port> Card<W, H> {
         self.pump_host(flow, now);
     }
 
-    fn host_closing_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+    fn host_closing_segment(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
         self.count_host_frame(frame, tcp, Tracked::default());
         if tcp.head.flags.rst() {
             self.forget_host(flow);
@@ -431,9 +487,15 @@ impl<W: Port, H: Port> Card<W, H> {
         self.keep_unless_over(flow, now)
     }
 
-    fn host_reset(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
-        // RFC 5961 section 3.2: only the exact number counts. The host may have sent more than has arrived; it answers the
-        // challenge with the number that it is shown.
+    fn host_reset(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
+        // RFC 5961 section 3.2: only the exact number counts. The host may have sent more than has
+        // arrived; it answers the challenge with the number that it is shown.
         if tcp.head.seq != flow.host.rcv_nxt && tcp.head.seq != flow.host.acked {
             self.count_host_frame(frame, tcp, Tracked::default());
             self.counters.segments_unacceptable += 1;

@@ -1,12 +1,15 @@
-//! Requests that change something (RFC 9111 section 4.4): what they name is not served any more once they have been answered without
-//! an error.
+//! Requests that change something (RFC 9111 section 4.4): what they name is not served any more
+//! once they have been answered without an error.
 //!
-//! A resource is a source like any other: it has a slot in the revision table, which each of its entries and fills depends on. The stamp is there
-//! before the first byte of the reply goes to the client, so that whoever has the reply never gets what was true before (I1),
-//! whichever queue's card he asks, also from servers whose changes no witness sees. On a connection that the card does not follow (opaque, untracked) only what
-//! begins a segment is seen.
+//! A resource is a source like any other: it has a slot in the revision table, which each of its
+//! entries and fills depends on. The stamp is there before the first byte of the reply goes to the
+//! client, so that whoever has the reply never gets what was true before (I1), whichever queue's
+//! card he asks, also from servers whose changes no witness sees. On a connection that the card
+//! does not follow (opaque, untracked) only what begins a segment is seen.
 
-use nicache_http::{HeaderScratch, Method, ReplyOutcome, RequestOutcome, UriKey, parse_reply, parse_request};
+use nicache_http::{
+    HeaderScratch, Method, ReplyOutcome, RequestOutcome, UriKey, parse_reply, parse_request,
+};
 use nicache_port::Port;
 
 use crate::card::Card;
@@ -14,8 +17,9 @@ use crate::flow::Flow;
 use crate::flow::changing::Changing;
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Bytes of the reply are about to go to the client; `bytes` are those that come next in order, none if some are missing before them. An error
-    /// (RFC 9110 sections 15.5 and 15.6) changes nothing; where the status is not certain, it counts as changed.
+    /// Bytes of the reply are about to go to the client; `bytes` are those that come next in order,
+    /// none if some are missing before them. An error (RFC 9110 sections 15.5 and 15.6) changes
+    /// nothing; where the status is not certain, it counts as changed.
     pub(crate) fn invalidate_before(&mut self, flow: &mut Flow, bytes: &[u8]) {
         let Some(changing) = flow.changing else { return };
         let mut at = 0;
@@ -27,8 +31,10 @@ impl<W: Port, H: Port> Card<W, H> {
                     return;
                 }
                 ReplyOutcome::Complete(reply) => {
-                    for reference in [reply.location, reply.content_location].into_iter().flatten() {
-                        if let Some(uri) = self.config.keys.reference_of(changing.origin, reference) {
+                    for reference in [reply.location, reply.content_location].into_iter().flatten()
+                    {
+                        if let Some(uri) = self.config.keys.reference_of(changing.origin, reference)
+                        {
                             self.invalidate(uri);
                         }
                     }
@@ -52,8 +58,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// A segment of a client whose requests the card does not follow: one that begins with the whole head of a request is read nevertheless, so
-    /// that most changes are seen.
+    /// A segment of a client whose requests the card does not follow: one that begins with the
+    /// whole head of a request is read nevertheless, so that most changes are seen.
     pub(crate) fn note_unfollowed(&mut self, flow: &mut Flow, payload: &[u8]) {
         let may_change = payload.first().is_some_and(u8::is_ascii_alphabetic)
             && ![&b"GET "[..], b"HEAD "].iter().any(|safe| payload.starts_with(safe));
@@ -65,7 +71,8 @@ impl<W: Port, H: Port> Card<W, H> {
             parse_request(payload, &mut scratch, &self.config.keys)
         {
             let origin = self.config.keys.origin_of(resource.host);
-            flow.changing = Some(Changing { origin, uri: self.config.keys.uri_of(origin, resource.path) });
+            flow.changing =
+                Some(Changing { origin, uri: self.config.keys.uri_of(origin, resource.path) });
         }
     }
 

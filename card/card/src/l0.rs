@@ -1,9 +1,11 @@
-//! L0: replies of one segment, or of a few to a client on this machine, that are given before the card hears of the request, by a program where frames
-//! enter or leave the machine's stack.
+//! L0: replies of one segment, or of a few to a client on this machine, that are given before the
+//! card hears of the request, by a program where frames enter or leave the machine's stack.
 //!
-//! The card publishes replies that were hits, with the epoch at which it compared their sources; the program gives one only while that is the epoch,
-//! the watcher's lease holds, and nothing was [revoked](L0::revoke). Connections are lent ([`loan`](crate::loan)). What is published keeps its entry's bytes in
-//! card memory, and for some time afterwards, because the reply may have to be sent again.
+//! The card publishes replies that were hits, with the epoch at which it compared their sources;
+//! the program gives one only while that is the epoch, the watcher's lease holds, and nothing was
+//! [revoked](L0::revoke). Connections are lent ([`loan`](crate::loan)). What is published keeps its
+//! entry's bytes in card memory, and for some time afterwards, because the reply may have to be
+//! sent again.
 
 use std::time::Duration;
 
@@ -19,7 +21,8 @@ use crate::l0_program::{L0, L0_HEAD_BYTES, Published};
 use crate::loan::burst_bytes;
 use crate::payload;
 
-/// A reply is published for so long. Then the card answers a request itself: its date is new then, and the policy hears of the hits.
+/// A reply is published for so long. Then the card answers a request itself: its date is new then,
+/// and the policy hears of the hits.
 const FRESH: Duration = Duration::from_millis(250);
 
 /// A hit that may be given by L0 from now on.
@@ -34,15 +37,23 @@ impl<W: Port, H: Port> Card<W, H> {
         self.first_level = Some(FirstLevel::new(l0, self.store.revocations()));
     }
 
-    /// The connection's last reply answers `offer.head`, which was all that its segment held. True: L0 can give it, too.
+    /// The connection's last reply answers `offer.head`, which was all that its segment held. True:
+    /// L0 can give it, too.
     pub(crate) fn offer(&mut self, flow: &Flow, offer: &Offer<'_>, now: Time) -> bool {
         let Some(mut first) = self.first_level.take() else { return false };
-        let is_published = !self.bypass && now >= first.paused_until && self.publish(&mut first, flow, offer, now);
+        let is_published =
+            !self.bypass && now >= first.paused_until && self.publish(&mut first, flow, offer, now);
         self.first_level = Some(first);
         is_published
     }
 
-    fn publish(&mut self, first: &mut FirstLevel, flow: &Flow, offer: &Offer<'_>, now: Time) -> bool {
+    fn publish(
+        &mut self,
+        first: &mut FirstLevel,
+        flow: &Flow,
+        offer: &Offer<'_>,
+        now: Time,
+    ) -> bool {
         let Some(reply) = flow.replies.iter().last().copied() else { return false };
         let Some(entry) = self.store.get(offer.entry) else { return false };
         let is_plain = reply.kind == ReplyKind::Full && reply.entry == offer.entry && !entry.closes;
@@ -52,7 +63,8 @@ impl<W: Port, H: Port> Card<W, H> {
         if !is_plain || !fits || offer.head.len() > L0_HEAD_BYTES {
             return false;
         }
-        let until = self.store.fresh_until(offer.entry).map_or(now + FRESH, |until| until.min(now + FRESH));
+        let until =
+            self.store.fresh_until(offer.entry).map_or(now + FRESH, |until| until.min(now + FRESH));
         if until <= now {
             return false;
         }
@@ -99,7 +111,8 @@ impl<W: Port, H: Port> Card<W, H> {
         slot.head.clear();
         // Fits: checked above.
         let _ = slot.head.try_extend_from_slice(offer.head);
-        (slot.reply_len, slot.epoch, slot.revocations, slot.until) = (reply.len(), epoch, revocations, until);
+        (slot.reply_len, slot.epoch, slot.revocations, slot.until) =
+            (reply.len(), epoch, revocations, until);
         (slot.served_before, slot.challenges) = (first.l0.served(number), 0);
         first.look = first.look.min(now + FRESH);
         true
@@ -151,7 +164,8 @@ impl<W: Port, H: Port> Card<W, H> {
     /// When [`Card::poll_l0`] has something to do.
     pub(crate) fn l0_due(&self) -> Option<Time> {
         let first = self.first_level.as_ref()?;
-        let is_used = !first.leaving.is_empty() || first.slots.iter().any(|slot| slot.entry.is_some());
+        let is_used =
+            !first.leaving.is_empty() || first.slots.iter().any(|slot| slot.entry.is_some());
         is_used.then_some(first.look)
     }
 }

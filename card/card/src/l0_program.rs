@@ -1,4 +1,5 @@
-//! What the card and the program that answers before it tell each other: replies, and connections on loan.
+//! What the card and the program that answers before it tell each other: replies, and connections
+//! on loan.
 
 use nicache_coherence::Epoch;
 use nicache_tcp::{Seq, Time};
@@ -18,7 +19,8 @@ pub trait L0: Send {
     fn take_back(&mut self, place: u32) -> Option<Loan>;
     /// When the program last did something for it.
     fn used(&self, place: u32) -> Time;
-    /// Number of the slot of a request's reply, below [`slots`](L0::slots); `None` if it can have none.
+    /// Number of the slot of a request's reply, below [`slots`](L0::slots); `None` if it can have
+    /// none.
     fn slot_of(&self, head: &[u8]) -> Option<usize>;
     /// How many slots there are.
     fn slots(&self) -> usize;
@@ -70,14 +72,15 @@ pub struct Loan {
     pub window: u16,
     /// Payload of a segment at most, in bytes.
     pub segment_bytes: u16,
-    /// Payload that may be sent at once to a client on this machine, in bytes; else longer replies go in segments, by the card. L0 sets it to 0 when it
-    /// finds that the client is elsewhere.
+    /// Payload that may be sent at once to a client on this machine, in bytes; else longer replies
+    /// go in segments, by the card. L0 sets it to 0 when it finds that the client is elsewhere.
     pub burst_bytes: u16,
     /// If timestamps were agreed on.
     pub timestamps: Option<LoanTimestamps>,
     /// When L0 last did something for it; 0: it has not yet.
     pub used: Time,
-    /// Of the reply from `snd_una` to `snd_nxt`: [`Published::tag`](crate::Published), and `Date` in seconds since 1970.
+    /// Of the reply from `snd_una` to `snd_nxt`: [`Published::tag`](crate::Published), and `Date`
+    /// in seconds since 1970.
     pub tag: u64,
     /// See `tag`.
     pub date: u64,

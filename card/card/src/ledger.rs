@@ -1,8 +1,10 @@
 //! The connections that only this card can go on with, written down where they outlive it.
 //!
-//! A connection whose numbers the card has moved, or whose bytes it holds, is lost with the card: neither does the host know the client's numbers, nor the client the host's. Without
-//! a word both would wait for each other. So the next card [tells the clients](crate::Card::adopt): a probe that no client takes for its own has it answer with the number that it
-//! expects (RFC 9293 section 3.10.7.4), and with that number the connection is reset.
+//! A connection whose numbers the card has moved, or whose bytes it holds, is lost with the card:
+//! neither does the host know the client's numbers, nor the client the host's. Without a word both
+//! would wait for each other. So the next card [tells the clients](crate::Card::adopt): a probe
+//! that no client takes for its own has it answer with the number that it expects (RFC 9293 section
+//! 3.10.7.4), and with that number the connection is reset.
 
 use std::time::Duration;
 
@@ -27,9 +29,11 @@ impl<W: Port, H: Port> Card<W, H> {
         self.ledger = Some(ledger);
     }
 
-    /// Takes over what another card has left behind: these connections are reset as soon as their clients show their numbers, which they are made to.
+    /// Takes over what another card has left behind: these connections are reset as soon as their
+    /// clients show their numbers, which they are made to.
     pub fn adopt(&mut self, orphans: impl Iterator<Item = Orphan>, now: Time) {
-        self.adopted.orphans = orphans.take(self.config.flows).map(|orphan| (orphan.key, orphan)).collect();
+        self.adopted.orphans =
+            orphans.take(self.config.flows).map(|orphan| (orphan.key, orphan)).collect();
         self.adopted.unprobed = self.adopted.orphans.keys().copied().collect();
         self.adopted.until = (!self.adopted.is_empty()).then_some(now + ADOPTED_FOR);
     }
@@ -62,7 +66,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// A segment from a client or the host that belongs to no flow: true if it was one of a connection that is over.
+    /// A segment from a client or the host that belongs to no flow: true if it was one of a
+    /// connection that is over.
     pub(crate) fn reset_orphan(&mut self, tcp: &TcpFrame, from_client: bool) -> bool {
         let flags = tcp.head.flags;
         let Some(orphan) = self.adopted.orphans.get(&tcp.key).copied() else { return false };
@@ -98,8 +103,13 @@ impl<W: Port, H: Port> Card<W, H> {
         let head = HeadRepr { src_port, dst_port, seq, flags, ..HeadRepr::default() };
         self.ports.ip_id = self.ports.ip_id.wrapping_add(1);
         let capabilities = self.ports.wire.capabilities();
-        let headers = Headers::new(&addresses, &head, 0, u16::MAX, self.ports.ip_id, &capabilities, || 0);
-        self.ports.send_to_wire(&[std::io::IoSlice::new(headers.bytes())], headers.offload, &mut self.counters);
+        let headers =
+            Headers::new(&addresses, &head, 0, u16::MAX, self.ports.ip_id, &capabilities, || 0);
+        self.ports.send_to_wire(
+            &[std::io::IoSlice::new(headers.bytes())],
+            headers.offload,
+            &mut self.counters,
+        );
     }
 
     fn reset_host_of(&mut self, orphan: &Orphan, seq: Seq) {
@@ -114,8 +124,12 @@ impl<W: Port, H: Port> Card<W, H> {
         let head = HeadRepr { src_port, dst_port, seq, flags: Flags::RST, ..HeadRepr::default() };
         self.ports.ip_id = self.ports.ip_id.wrapping_add(1);
         let capabilities = self.ports.host.capabilities();
-        let headers = Headers::new(&addresses, &head, 0, u16::MAX, self.ports.ip_id, &capabilities, || 0);
-        let bytes = crate::bus::FrameBytes { network_headers: headers.bytes().len() as u64, ..Default::default() };
+        let headers =
+            Headers::new(&addresses, &head, 0, u16::MAX, self.ports.ip_id, &capabilities, || 0);
+        let bytes = crate::bus::FrameBytes {
+            network_headers: headers.bytes().len() as u64,
+            ..Default::default()
+        };
         let parts = [std::io::IoSlice::new(headers.bytes())];
         self.ports.send_to_host(&parts, headers.offload, bytes, &mut self.counters);
     }

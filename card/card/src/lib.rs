@@ -7,11 +7,12 @@
 //!                            └─▶ cache ─▶ watcher ─▶ cache
 //! ```
 //!
-//! Read first: `flow/mod.rs` (who owns which bytes of a connection), then `request.rs` (hit, miss, bypass). How a reply becomes an entry, and when it
-//! stops being one, is in [`nicache_cache`].
+//! Read first: `flow/mod.rs` (who owns which bytes of a connection), then `request.rs` (hit, miss,
+//! bypass). How a reply becomes an entry, and when it stops being one, is in [`nicache_cache`].
 //!
-//! The card does no I/O but through its [`nicache_port::Port`]s, reads no clock, and allocates nothing on the packet path.
-//! Deliberately absent: IP headers that a receiver may judge by, and connections with TCP options that it does not know; such traffic passes untouched.
+//! The card does no I/O but through its [`nicache_port::Port`]s, reads no clock, and allocates
+//! nothing on the packet path. Deliberately absent: IP headers that a receiver may judge by, and
+//! connections with TCP options that it does not know; such traffic passes untouched.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]

@@ -1,10 +1,11 @@
 //! Connections that are lent to L0 and taken back.
 //!
-//! A connection can be lent when the card has just sent a reply that L0 has, too, and nothing else is under way; after a reply of several segments, which are
-//! acknowledged at once, when the acknowledgment is here. From then on L0 has its numbers. It gives
-//! the connection back with the first segment that it does not answer; the card takes it back for any other reason, too. There is no timer on what L0 has
-//! sent: the client, whose request it acknowledges, sends the request again if the reply was lost, and with that the connection comes back and the
-//! reply is repeated.
+//! A connection can be lent when the card has just sent a reply that L0 has, too, and nothing else
+//! is under way; after a reply of several segments, which are acknowledged at once, when the
+//! acknowledgment is here. From then on L0 has its numbers. It gives the connection back with the
+//! first segment that it does not answer; the card takes it back for any other reason, too. There
+//! is no timer on what L0 has sent: the client, whose request it acknowledges, sends the request
+//! again if the reply was lost, and with that the connection comes back and the reply is repeated.
 
 use nicache_cache::EntryId;
 use nicache_http::ByteRange;
@@ -67,11 +68,13 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Takes a connection back. `ack`: what the segment acknowledges that is at hand. False: what the client lacks is no more, so that the
-    /// connection cannot go on.
+    /// Takes a connection back. `ack`: what the segment acknowledges that is at hand. False: what
+    /// the client lacks is no more, so that the connection cannot go on.
     #[must_use]
     pub(crate) fn take_back(&mut self, flow: &mut Flow, ack: Option<Seq>, now: Time) -> bool {
-        let (Some(place), Some(first)) = (flow.loan.take(), &mut self.first_level) else { return true };
+        let (Some(place), Some(first)) = (flow.loan.take(), &mut self.first_level) else {
+            return true;
+        };
         let Some(loan) = first.l0.take_back(place) else { return false };
         flow.rcv_nxt = loan.rcv_nxt;
         flow.acked_to_client = loan.rcv_nxt;
@@ -94,14 +97,17 @@ impl<W: Port, H: Port> Card<W, H> {
         is_acked || self.repeat(flow, &loan, now)
     }
 
-    /// The reply that L0, or the card before it, has sent last is the card's again, which sends it once more.
+    /// The reply that L0, or the card before it, has sent last is the card's again, which sends it
+    /// once more.
     fn repeat(&mut self, flow: &mut Flow, loan: &Loan, now: Time) -> bool {
         let id = EntryId::from_wire(loan.tag);
         let Some(entry) = self.store.get(id) else { return false };
         let status = self.hit_status();
         let body_len = entry.body_len;
         let whole = ByteRange { from: 0, to: body_len };
-        let Some(head_len) = payload::head_len(entry, ReplyKind::Full, whole, body_len) else { return false };
+        let Some(head_len) = payload::head_len(entry, ReplyKind::Full, whole, body_len) else {
+            return false;
+        };
         let reply = Reply {
             start: loan.snd_una,
             head_len: (head_len + status.line().len()) as u32,
@@ -143,8 +149,8 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 }
 
-/// What a connection may send at once, in bytes, if its client is on this machine: the congestion window, but not more than an initial one (RFC 6928),
-/// since nobody paces it.
+/// What a connection may send at once, in bytes, if its client is on this machine: the congestion
+/// window, but not more than an initial one (RFC 6928), since nobody paces it.
 pub(crate) fn burst_bytes(flow: &Flow) -> u16 {
     let most = flow.sender.cwnd().min(INITIAL_WINDOW_SEGMENTS * u32::from(flow.mss));
     if flow.is_elsewhere { 0 } else { u16::try_from(most).unwrap_or(u16::MAX) }

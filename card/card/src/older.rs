@@ -1,6 +1,8 @@
-//! A card that takes the place of another one that still works: the connections of the older stay its own until they end.
+//! A card that takes the place of another one that still works: the connections of the older stay
+//! its own until they end.
 //!
-//! The younger one has the ports. What it knows nothing of and what opens no connection goes to the older, which passes on what it does not know either.
+//! The younger one has the ports. What it knows nothing of and what opens no connection goes to the
+//! older, which passes on what it does not know either.
 
 use std::io::IoSlice;
 

@@ -1,4 +1,5 @@
-//! Connections that a card leaves behind, as records that outlive it, and what the next card has of them.
+//! Connections that a card leaves behind, as records that outlive it, and what the next card has of
+//! them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -31,7 +32,12 @@ pub struct Orphan {
 
 impl Orphan {
     pub(crate) fn of(flow: &Flow) -> Self {
-        Self { key: flow.key, client_mac: flow.client_mac, server_mac: flow.server_mac, tags: flow.tags }
+        Self {
+            key: flow.key,
+            client_mac: flow.client_mac,
+            server_mac: flow.server_mac,
+            tags: flow.tags,
+        }
     }
 
     /// Which connection it is.

@@ -1,6 +1,7 @@
 //! Ports that the card's own client has open at an address which others use, too.
 //!
-//! A connection is the client's from when it is established until just before it is closed. In that time the kernel lets nobody else have its two ends.
+//! A connection is the client's from when it is established until just before it is closed. In that
+//! time the kernel lets nobody else have its two ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,7 +40,8 @@ impl OwnPorts {
     /// Is this port the client's?
     #[inline]
     pub fn has(&self, port: u16) -> bool {
-        self.place(port).is_some_and(|(word, bit)| self.open[word].load(Ordering::SeqCst) & bit != 0)
+        self.place(port)
+            .is_some_and(|(word, bit)| self.open[word].load(Ordering::SeqCst) & bit != 0)
     }
 
     fn place(&self, port: u16) -> Option<(usize, u64)> {

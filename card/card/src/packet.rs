@@ -1,6 +1,8 @@
-//! What a frame is to the card: a segment of a service's TCP connection, or something to pass on untouched.
+//! What a frame is to the card: a segment of a service's TCP connection, or something to pass on
+//! untouched.
 //!
-//! IP options, extension headers and fragments are `Other` here; `reassembly.rs` makes plain packets of what is a segment.
+//! IP options, extension headers and fragments are `Other` here; `reassembly.rs` makes plain
+//! packets of what is a segment.
 
 use nicache_port::{Checksum, Offload};
 use nicache_tcp::SegmentHead;
@@ -61,7 +63,12 @@ pub(crate) enum Classified {
 }
 
 /// Looks at one frame. `is_service` says whether a TCP port is one that the card serves.
-pub(crate) fn classify(frame: &[u8], offload: &Offload, side: Side, is_service: impl Fn(u16) -> bool) -> Classified {
+pub(crate) fn classify(
+    frame: &[u8],
+    offload: &Offload,
+    side: Side,
+    is_service: impl Fn(u16) -> bool,
+) -> Classified {
     let Ok(ethernet) = EthernetFrame::new_checked(frame) else {
         return Classified::Other;
     };
@@ -97,7 +104,9 @@ pub(crate) fn classify(frame: &[u8], offload: &Offload, side: Side, is_service: 
         return Classified::Other;
     };
     head.ecn = packet.ecn(frame);
-    if offload.checksum == Checksum::Unverified && !(packet.is_header_right(frame) && packet.is_segment_right(frame)) {
+    if offload.checksum == Checksum::Unverified
+        && !(packet.is_header_right(frame) && packet.is_segment_right(frame))
+    {
         return Classified::Corrupt;
     }
     Classified::Tcp(TcpFrame {

@@ -1,7 +1,8 @@
 //! Routers that say that a packet is too long for the next link ([`TooBig`]).
 //!
-//! Anybody can send such a message, so it counts only if it quotes bytes that are under way now (RFC 5927 section 4.1). Whoever sent these obeys it: the card, or the host, to which
-//! the message passes with the host's own number.
+//! Anybody can send such a message, so it counts only if it quotes bytes that are under way now
+//! (RFC 5927 section 4.1). Whoever sent these obeys it: the card, or the host, to which the message
+//! passes with the host's own number.
 
 use std::io::IoSlice;
 
@@ -17,12 +18,19 @@ use crate::too_big::TooBig;
 /// Paths that carry less are not believed in (IPv4: Linux' `min_pmtu`; IPv6: RFC 8200 section 5).
 const MTU_MIN_V4: u32 = 552;
 const MTU_MIN_V6: u32 = 1280;
-/// Bytes of the quoted headers that are rewritten for the host at most: all that a router quotes of IPv6 (RFC 4443 section 2.4).
+/// Bytes of the quoted headers that are rewritten for the host at most: all that a router quotes of
+/// IPv6 (RFC 4443 section 2.4).
 const MESSAGE_BYTES_MAX: usize = 1500;
 
 impl<W: Port, H: Port> Card<W, H> {
     /// A router has dropped a segment that was on its way to the client.
-    pub(crate) fn path_too_narrow(&mut self, flow: &mut Flow, frame: &FrameBuf, told: &TooBig, now: Time) -> Keep {
+    pub(crate) fn path_too_narrow(
+        &mut self,
+        flow: &mut Flow,
+        frame: &FrameBuf,
+        told: &TooBig,
+        now: Time,
+    ) -> Keep {
         let is_under_way = told.seq.ge(flow.client_acked) && told.seq.lt(flow.sent());
         if !is_under_way {
             self.counters.too_big_ignored += 1;

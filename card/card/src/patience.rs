@@ -16,8 +16,9 @@ use crate::timers::FIN_WAIT;
 const SILENT_MIN: Duration = Duration::from_secs(5);
 /// The same for one that has not acknowledged all: longer than several repetitions that are lost.
 const SILENT_OWING_MIN: Duration = Duration::from_secs(30);
-/// How the host is asked whether it still knows a connection. Silence says little: its reset may have been lost on the way to the card, or it has
-/// taken one that the card did not believe. It is next door, so that asking costs little, and the client hears nothing of it.
+/// How the host is asked whether it still knows a connection. Silence says little: its reset may
+/// have been lost on the way to the card, or it has taken one that the card did not believe. It is
+/// next door, so that asking costs little, and the client hears nothing of it.
 const ASKING_HOST: KeepAliveRules =
     KeepAliveRules { idle: Duration::from_secs(300), interval: Duration::from_secs(10), probes: 5 };
 /// Places of the flow table looked at for such a connection.
@@ -36,7 +37,14 @@ impl<W: Port, H: Port> Card<W, H> {
         let host = is_host_asked(flow).then(|| flow.host_alive.next_timeout(&ASKING_HOST));
         let fin_wait = flow.fin_wait.map(|since| since + FIN_WAIT);
         let fill = flow.fill.is_some().then(|| flow.fill_looked_at.0 + FILL_LOOK);
-        earliest([fill, reading, keep_alive, host, fin_wait, flow.head_timer.next_timeout(rules.head)])
+        earliest([
+            fill,
+            reading,
+            keep_alive,
+            host,
+            fin_wait,
+            flow.head_timer.next_timeout(rules.head),
+        ])
     }
 
     /// Whether the client of a flow has had its time.
@@ -46,7 +54,8 @@ impl<W: Port, H: Port> Card<W, H> {
             return Some(slow);
         }
         if flow.card_speaks()
-            && let Some(slow) = flow.reading.handle_timeout(&rules.read, flow.sender.window_closed_since(), now)
+            && let Some(slow) =
+                flow.reading.handle_timeout(&rules.read, flow.sender.window_closed_since(), now)
         {
             return Some(slow);
         }
@@ -60,7 +69,8 @@ impl<W: Port, H: Port> Card<W, H> {
                 KeepAliveStep::Probe => {
                     if matches!(flow.phase, Phase::Opaque(_)) {
                         // What the host has taken since the card stopped to follow.
-                        flow.rcv_nxt = flow.rcv_nxt.max(flow.splice.in_to_client(flow.host_acked_in));
+                        flow.rcv_nxt =
+                            flow.rcv_nxt.max(flow.splice.in_to_client(flow.host_acked_in));
                     }
                     let seq = crate::transmit::out_position(flow) - 1;
                     self.send_to_client(flow, seq, Flags::ACK, now);
@@ -91,11 +101,18 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let wanted = f64::from(FILL_BYTES_PER_SECOND) * time.as_secs_f64();
         // Not the server, which may take its time.
-        let is_slow = flow.owes_acks() && f64::from(flow.host.rcv_nxt.saturating_since(from)) < wanted;
+        let is_slow =
+            flow.owes_acks() && f64::from(flow.host.rcv_nxt.saturating_since(from)) < wanted;
         if is_slow && let Some(fill) = flow.fill.take() {
             let key = self.fills.key_of(fill);
-            self.fills.abort(fill, FillAbort::SlowClient, &mut self.store, &mut self.counters.cache);
-            // If all who ask read slowly, an entry that has lapsed would never come back: the card asks for itself.
+            self.fills.abort(
+                fill,
+                FillAbort::SlowClient,
+                &mut self.store,
+                &mut self.counters.cache,
+            );
+            // If all who ask read slowly, an entry that has lapsed would never come back: the card
+            // asks for itself.
             if self.config.rechecker.is_some()
                 && let Some(recheck) = key.and_then(|key| self.store.revive(&key, now))
             {
@@ -105,10 +122,12 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.fill_looked_at = (now, flow.host.rcv_nxt);
     }
 
-    /// Ends a connection that is `wanted` and has been silent for long, to make room for another one: of some that are looked at the one that has been silent for longest.
+    /// Ends a connection that is `wanted` and has been silent for long, to make room for another
+    /// one: of some that are looked at the one that has been silent for longest.
     pub(crate) fn end_one_silent(&mut self, now: Time, wanted: impl Fn(&Flow) -> bool) {
         let ago = |time: Duration| Time(now.0.saturating_sub(time.as_nanos() as u64));
-        let found = self.flows.find_silent(SILENT_TRIES, ago(SILENT_MIN), ago(SILENT_OWING_MIN), wanted);
+        let found =
+            self.flows.find_silent(SILENT_TRIES, ago(SILENT_MIN), ago(SILENT_OWING_MIN), wanted);
         if let Some(index) = found {
             self.with_flow(index, now, |card, flow| card.end_silent(flow, now));
         }
@@ -122,7 +141,8 @@ impl<W: Port, H: Port> Card<W, H> {
             && !flow.client_fin
             && !flow.card_fin;
         if is_idle {
-            // As a server closes: what the client says to it is answered from the table of those that are over.
+            // As a server closes: what the client says to it is answered from the table of those
+            // that are over.
             let seq = crate::transmit::out_position(flow);
             self.send_to_client(flow, seq, Flags::FIN | Flags::ACK, now);
             self.enter_time_wait(flow, seq + 1, now);
@@ -134,7 +154,8 @@ impl<W: Port, H: Port> Card<W, H> {
         Keep::No
     }
 
-    /// Ends a connection whose client has had its time. A client that has closed hears nothing of it: it has what was sent.
+    /// Ends a connection whose client has had its time. A client that has closed hears nothing of
+    /// it: it has what was sent.
     pub(crate) fn end_impatiently(&mut self, flow: &mut Flow, why: Impatience, now: Time) -> Keep {
         let counters = &mut self.counters;
         *match why {
@@ -149,9 +170,14 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 }
 
-/// Is the connection one whose client is asked whether it still lives? What is sent and not acknowledged asks by itself, and what can be forgotten need not be asked.
+/// Is the connection one whose client is asked whether it still lives? What is sent and not
+/// acknowledged asks by itself, and what can be forgotten need not be asked.
 fn is_probed(flow: &Flow) -> bool {
-    is_shared(flow) && !flow.card_speaks() && !flow.lacks_acks() && !flow.is_closing() && !flow.is_forgettable()
+    is_shared(flow)
+        && !flow.card_speaks()
+        && !flow.lacks_acks()
+        && !flow.is_closing()
+        && !flow.is_forgettable()
 }
 
 /// The same for the host, which repeats what it has sent by itself.

@@ -1,4 +1,5 @@
-//! The bytes of a reply from card memory: texts that are rendered (heads, and what stands around parts) and ranges of the body, by reference.
+//! The bytes of a reply from card memory: texts that are rendered (heads, and what stands around
+//! parts) and ranges of the body, by reference.
 
 use std::ops::Range;
 
@@ -35,22 +36,39 @@ pub(crate) struct Sources<'a> {
     pub parts: &'a PartSets,
 }
 
-/// Bytes of the head of a reply of that kind with `body_len` bytes of content behind it, without a Cache-Status; the chunk-size line counts with
-/// the head. `None`: the entry has no such form.
-pub(crate) fn head_len(entry: &Entry, kind: ReplyKind, range: ByteRange, body_len: u64) -> Option<usize> {
+/// Bytes of the head of a reply of that kind with `body_len` bytes of content behind it, without a
+/// Cache-Status; the chunk-size line counts with the head. `None`: the entry has no such form.
+pub(crate) fn head_len(
+    entry: &Entry,
+    kind: ReplyKind,
+    range: ByteRange,
+    body_len: u64,
+) -> Option<usize> {
     Some(match kind {
         ReplyKind::Full => entry.template.len() + entry.prefix.len(),
         ReplyKind::HeadOnly => entry.template.len(),
         ReplyKind::NotModified => entry.learned.not_modified.as_ref()?.len(),
-        ReplyKind::Range => entry.learned.range.as_ref()?.len_for(body_len, Some(range), entry.body_len),
-        ReplyKind::Parts => entry.learned.parts.as_ref()?.template.len_for(body_len, None, entry.body_len),
+        ReplyKind::Range => {
+            entry.learned.range.as_ref()?.len_for(body_len, Some(range), entry.body_len)
+        }
+        ReplyKind::Parts => {
+            entry.learned.parts.as_ref()?.template.len_for(body_len, None, entry.body_len)
+        }
     })
 }
 
-/// Renders the texts of all replies that lie in `len` bytes from `seq`, each into a place of its own. A retransmission renders the
-/// same bytes again, with the date of the first time.
-pub(crate) fn render(flow: &Flow, from: Sources<'_>, now: &HttpDate, seq: Seq, len: u32, places: &mut [u8]) {
-    for (reply, place) in flow.replies.iter().zip(places.chunks_exact_mut(RENDERED_HEAD_BYTES_MAX)) {
+/// Renders the texts of all replies that lie in `len` bytes from `seq`, each into a place of its
+/// own. A retransmission renders the same bytes again, with the date of the first time.
+pub(crate) fn render(
+    flow: &Flow,
+    from: Sources<'_>,
+    now: &HttpDate,
+    seq: Seq,
+    len: u32,
+    places: &mut [u8],
+) {
+    for (reply, place) in flow.replies.iter().zip(places.chunks_exact_mut(RENDERED_HEAD_BYTES_MAX))
+    {
         let Some((first, _)) = overlap(reply, seq, len) else { continue };
         if first >= reply.head_len && reply.kind != ReplyKind::Parts {
             continue;
@@ -81,14 +99,20 @@ fn render_reply(reply: &Reply, entry: &Entry, parts: &PartSets, date: &HttpDate,
     let learned = &entry.learned;
     let filled = match reply.kind {
         ReplyKind::Full | ReplyKind::HeadOnly => entry.template.render(date, place),
-        ReplyKind::NotModified => learned.not_modified.as_ref().map_or(0, |template| template.render(date, place)),
+        ReplyKind::NotModified => {
+            learned.not_modified.as_ref().map_or(0, |template| template.render(date, place))
+        }
         ReplyKind::Range => {
             let template = learned.range.as_ref();
-            template.map_or(0, |template| template.render(date, content, Some(range), entry.body_len, place))
+            template.map_or(0, |template| {
+                template.render(date, content, Some(range), entry.body_len, place)
+            })
         }
         ReplyKind::Parts => {
             let parts = learned.parts.as_ref();
-            parts.map_or(0, |parts| parts.template.render(date, content, None, entry.body_len, place))
+            parts.map_or(0, |parts| {
+                parts.template.render(date, content, None, entry.body_len, place)
+            })
         }
     };
     let mut at = put_status(reply, place, filled);
@@ -109,7 +133,8 @@ fn render_reply(reply: &Reply, entry: &Entry, parts: &PartSets, date: &HttpDate,
     }
 }
 
-/// Writes a whole reply with head and body, whose date is `now`'s, into `out`, which is as long as it; false if something is missing.
+/// Writes a whole reply with head and body, whose date is `now`'s, into `out`, which is as long as
+/// it; false if something is missing.
 pub(crate) fn copy(reply: &Reply, store: &Store, now: &HttpDate, out: &mut [u8]) -> bool {
     let (Some(entry), ReplyKind::Full) = (store.get(reply.entry), reply.kind) else { return false };
     if out.len() != reply.len() as usize || reply.date != now.unix_s() {
@@ -125,7 +150,9 @@ pub(crate) fn copy(reply: &Reply, store: &Store, now: &HttpDate, out: &mut [u8])
     }
     prefix.copy_from_slice(&entry.prefix);
     text[..at].copy_from_slice(&head[..at]);
-    let Ok(extents) = store.memory().extents(entry.body, reply.from..reply.from + u64::from(reply.body_len)) else {
+    let Ok(extents) =
+        store.memory().extents(entry.body, reply.from..reply.from + u64::from(reply.body_len))
+    else {
         return false;
     };
     for extent in extents {
@@ -136,7 +163,8 @@ pub(crate) fn copy(reply: &Reply, store: &Store, now: &HttpDate, out: &mut [u8])
     rest.is_empty()
 }
 
-/// Puts the Cache-Status in front of the empty line that ends the first `filled` bytes; gives the new number.
+/// Puts the Cache-Status in front of the empty line that ends the first `filled` bytes; gives the
+/// new number.
 fn put_status(reply: &Reply, place: &mut [u8], filled: usize) -> usize {
     let line = reply.status.line();
     if line.is_empty() || filled < 2 {
@@ -149,7 +177,8 @@ fn put_status(reply: &Reply, place: &mut [u8], filled: usize) -> usize {
     filled + line.len()
 }
 
-/// Calls `visit` with the pieces of `len` bytes from `seq`, in order. `places` are what [`render`] has filled.
+/// Calls `visit` with the pieces of `len` bytes from `seq`, in order. `places` are what [`render`]
+/// has filled.
 pub(crate) fn visit<'a>(
     flow: &Flow,
     from: Sources<'_>,
@@ -167,13 +196,17 @@ pub(crate) fn visit<'a>(
                 Stretch::Text(len) => *len,
                 Stretch::Body(range) => range.len() as u32,
             };
-            let (skipped, taken) = (first.saturating_sub(at).min(len), end.saturating_sub(at).min(len));
+            let (skipped, taken) =
+                (first.saturating_sub(at).min(len), end.saturating_sub(at).min(len));
             if skipped < taken {
                 visit(match &stretch {
-                    Stretch::Text(_) => Piece::Head(&place[text_at + skipped as usize..text_at + taken as usize]),
-                    Stretch::Body(range) => {
-                        Piece::Body(entry.body, range.from + u64::from(skipped)..range.from + u64::from(taken))
+                    Stretch::Text(_) => {
+                        Piece::Head(&place[text_at + skipped as usize..text_at + taken as usize])
                     }
+                    Stretch::Body(range) => Piece::Body(
+                        entry.body,
+                        range.from + u64::from(skipped)..range.from + u64::from(taken),
+                    ),
                 });
             }
             if let Stretch::Text(len) = stretch {
@@ -198,7 +231,8 @@ fn stretches(reply: &Reply, entry: &Entry, parts: &PartSets, mut each: impl FnMu
     each(Stretch::Text(format.end_len() as u32));
 }
 
-/// The part of `reply` that lies in `len` bytes from `seq`: first and last byte, counted from the reply's start.
+/// The part of `reply` that lies in `len` bytes from `seq`: first and last byte, counted from the
+/// reply's start.
 fn overlap(reply: &Reply, seq: Seq, len: u32) -> Option<(u32, u32)> {
     let from = seq.saturating_since(reply.start);
     let to = (seq + len).saturating_since(reply.start).min(reply.len());

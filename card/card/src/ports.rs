@@ -28,7 +28,12 @@ impl<W: Port, H: Port> Ports<W, H> {
     }
 
     /// Sends a frame to the wire.
-    pub(crate) fn send_to_wire(&mut self, parts: &[IoSlice<'_>], offload: Offload, counters: &mut Counters) {
+    pub(crate) fn send_to_wire(
+        &mut self,
+        parts: &[IoSlice<'_>],
+        offload: Offload,
+        counters: &mut Counters,
+    ) {
         match send_with_fallback(&mut self.wire, parts, offload) {
             Ok(_) => {}
             Err(error) => count_refusal(error, &mut counters.drops_wire),
@@ -47,8 +52,8 @@ impl<W: Port, H: Port> Ports<W, H> {
         }
     }
 
-    /// Under a load of hits a look at the host port is a system call for nothing. A host that was quiet is looked at less often, and
-    /// always when the wire has nothing.
+    /// Under a load of hits a look at the host port is a system call for nothing. A host that was
+    /// quiet is looked at less often, and always when the wire has nothing.
     pub(crate) fn may_skip_host(&mut self) -> bool {
         self.host_skips += 1;
         if self.host_quiet && self.host_skips < HOST_SKIPS_MAX {
@@ -70,7 +75,8 @@ impl<W: Port, H: Port> Ports<W, H> {
         self.host_quiet = false;
         match send_with_fallback(&mut self.host, parts, offload) {
             Ok(frames) => {
-                // A super-frame that the port cannot take goes out as segments with headers of their own.
+                // A super-frame that the port cannot take goes out as segments with headers of
+                // their own.
                 let header_len = offload.gso.map_or(0, |gso| usize::from(gso.header_len));
                 counters.bus.count_to_host(len, bytes, frames, header_len);
             }

@@ -1,11 +1,14 @@
-//! Header prediction (RFC 7323 section 5.6), carried through to the reply: the life of nearly every hit in one go.
+//! Header prediction (RFC 7323 section 5.6), carried through to the reply: the life of nearly every
+//! hit in one go.
 //!
-//! It begins with a plain segment that acknowledges all that was sent and brings one whole request, which was read before and
-//! whose reply fits into one segment.
+//! It begins with a plain segment that acknowledges all that was sent and brings one whole request,
+//! which was read before and whose reply fits into one segment.
 //!
-//! A few comparisons show that nothing else is under way on the connection. Then what [`crate::client`], [`crate::request`] and [`crate::timers`] would do
-//! is done without asking for it step by step, by the same functions where they do anything. Nothing is changed before it is certain; what is not expected goes the
-//! general way from the start. The tests hold the two ways against each other.
+//! A few comparisons show that nothing else is under way on the connection. Then what
+//! [`crate::client`], [`crate::request`] and [`crate::timers`] would do is done without asking for
+//! it step by step, by the same functions where they do anything. Nothing is changed before it is
+//! certain; what is not expected goes the general way from the start. The tests hold the two ways
+//! against each other.
 
 use nicache_port::{Checksum, FrameBuf, Port};
 use nicache_tcp::plain::Plain;
@@ -26,12 +29,18 @@ impl<W: Port, H: Port> Card<W, H> {
         let bytes = frame.data();
         let Some(plain) = Plain::parse(bytes) else { return false };
         let request = &bytes[plain.payload_at..plain.end];
-        if request.is_empty() || frame.offload().checksum == Checksum::Unverified && !plain.is_right(bytes) {
+        if request.is_empty()
+            || frame.offload().checksum == Checksum::Unverified && !plain.is_right(bytes)
+        {
             return false;
         }
         let Some(index) = self.flows.find(&plain.key) else { return false };
         let Some(mut flow) = self.flows.take(index) else { return false };
-        let whole = if is_expected(&flow, &plain, now) { self.recall_whole(&flow, request, now) } else { None };
+        let whole = if is_expected(&flow, &plain, now) {
+            self.recall_whole(&flow, request, now)
+        } else {
+            None
+        };
         if let Some((recalled, body_len)) = whole {
             take_segment(&mut flow, &plain, now);
             self.take_expected_ack(&mut flow, &plain, now);
@@ -50,10 +59,13 @@ impl<W: Port, H: Port> Card<W, H> {
         whole.is_some()
     }
 
-    /// The entry that a request leads to which was read before, with its length, if its reply is whole, goes in one segment, and the connection goes on.
+    /// The entry that a request leads to which was read before, with its length, if its reply is
+    /// whole, goes in one segment, and the connection goes on.
     #[inline(always)]
     fn recall_whole(&mut self, flow: &Flow, request: &[u8], now: Time) -> Option<(Recalled, u64)> {
-        let recalled = self.recall_entry(flow, request, now).filter(|found| found.keep_alive && !found.head_request)?;
+        let recalled = self
+            .recall_entry(flow, request, now)
+            .filter(|found| found.keep_alive && !found.head_request)?;
         let entry = self.store.get(recalled.entry)?;
         let head_len = entry.template.len() + entry.prefix.len() + self.hit_status().line().len();
         if entry.closes || head_len as u64 + entry.body_len > u64::from(flow.mss) {
@@ -78,7 +90,10 @@ impl<W: Port, H: Port> Card<W, H> {
             ack: plain.ack,
             window,
             sack: SackBlocks::EMPTY,
-            ts_ecr: flow.timestamps.zip(plain.timestamps).map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
+            ts_ecr: flow
+                .timestamps
+                .zip(plain.timestamps)
+                .map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
             carries_data: true,
             ece: false,
         };
@@ -89,17 +104,23 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Arms the timer. Only what the sender waits for can be due before the wheel has turned once, and then all deadlines are looked at.
+    /// Arms the timer. Only what the sender waits for can be due before the wheel has turned once,
+    /// and then all deadlines are looked at.
     #[inline(always)]
     fn arm_expected(&mut self, index: u32, flow: &Flow, now: Time) {
-        let due = if flow.sender.all_sent() { flow.sender.next_timeout() } else { self.deadline(flow, now) };
+        let due = if flow.sender.all_sent() {
+            flow.sender.next_timeout()
+        } else {
+            self.deadline(flow, now)
+        };
         if let Some(due) = due {
             self.wheel.arm(index, due);
         }
     }
 }
 
-/// Is nothing under way on the connection but what the segment acknowledges, and is it the next one?
+/// Is nothing under way on the connection but what the segment acknowledges, and is it the next
+/// one?
 #[inline(always)]
 fn is_expected(flow: &Flow, plain: &Plain, now: Time) -> bool {
     let is_quiet = flow.phase == Phase::Requests
@@ -117,7 +138,9 @@ fn is_expected(flow: &Flow, plain: &Plain, now: Time) -> bool {
         && match flow.host.phase {
             HostPhase::Absent => true,
             HostPhase::Open => {
-                flow.host.acked == flow.host.rcv_nxt && flow.host.sender.all_acked() && !flow.host.fin_passed
+                flow.host.acked == flow.host.rcv_nxt
+                    && flow.host.sender.all_acked()
+                    && !flow.host.fin_passed
             }
             HostPhase::SynSent | HostPhase::Closing => false,
         };
@@ -125,7 +148,8 @@ fn is_expected(flow: &Flow, plain: &Plain, now: Time) -> bool {
         && plain.seq == flow.acked_to_client
         && plain.ack == flow.out_next
         && plain.ack.ge(flow.client_acked)
-        && (flow.replies.is_empty() || flow.sender.nxt() == plain.ack && flow.sender.end() == plain.ack);
+        && (flow.replies.is_empty()
+            || flow.sender.nxt() == plain.ack && flow.sender.end() == plain.ack);
     let is_of_now = match (&flow.timestamps, plain.timestamps) {
         (Some(stamps), theirs) => stamps.client.accepts(theirs, false, now),
         (None, _) => true,

@@ -1,4 +1,5 @@
-//! Takes the header of the PROXY protocol off a connection's first bytes, and hands it to the host in front of the first request that goes there.
+//! Takes the header of the PROXY protocol off a connection's first bytes, and hands it to the host
+//! in front of the first request that goes there.
 
 use nicache_coherence::Rule;
 use nicache_http::{ClientClass, Preface, Signs, Tokens, Trait, parse_preface};
@@ -35,7 +36,12 @@ impl<W: Port, H: Port> Card<W, H> {
             Preface::Partial => Opening::Partial,
             Preface::Malformed => Opening::Unclear,
             Preface::Header(header) => {
-                let kept = self.prefaces.keep(&bytes[..header.len], header.version, header.client.is_some(), now);
+                let kept = self.prefaces.keep(
+                    &bytes[..header.len],
+                    header.version,
+                    header.client.is_some(),
+                    now,
+                );
                 let Some(kept) = kept else { return Opening::Unclear };
                 flow.preface = FlowPreface::Header(kept);
                 self.counters.proxy_headers += 1;
@@ -46,7 +52,8 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Puts the header in front of what is held for the host, if this has yet to get it. Returns how many bytes it has.
+    /// Puts the header in front of what is held for the host, if this has yet to get it. Returns
+    /// how many bytes it has.
     pub(crate) fn prepend_preface(&mut self, flow: &mut Flow) -> usize {
         let FlowPreface::Header(kept) = &mut flow.preface else { return 0 };
         if !kept.is_owed {
@@ -67,24 +74,34 @@ impl<W: Port, H: Port> Card<W, H> {
     /// When the host gets the header although no request has come.
     pub(crate) fn preface_due(&self, flow: &Flow) -> Option<Time> {
         let kept = flow.preface.header().filter(|kept| kept.is_owed)?;
-        let is_alone = flow.phase == Phase::Requests && flow.last_hit.is_none() && flow.hold.is_none();
+        let is_alone =
+            flow.phase == Phase::Requests && flow.last_hit.is_none() && flow.hold.is_none();
         is_alone.then_some(kept.since + PREFACE_PATIENCE)
     }
 
     /// Gives it then.
     pub(crate) fn hand_over_preface(&mut self, flow: &mut Flow, now: Time) {
         let is_due = self.preface_due(flow).is_some_and(|due| now >= due);
-        if is_due && flow.may_hand_over() && matches!(flow.host.phase, HostPhase::Open | HostPhase::Absent) {
+        if is_due
+            && flow.may_hand_over()
+            && matches!(flow.host.phase, HostPhase::Open | HostPhase::Absent)
+        {
             self.hand_to_host(flow, 0, now);
         }
     }
 
     /// The client's class, by the class that his fields have and the signs of a proxy among them.
     #[inline]
-    pub(crate) fn class_of(&self, flow: &Flow, mut class: ClientClass, signs: Signs) -> ClientClass {
+    pub(crate) fn class_of(
+        &self,
+        flow: &Flow,
+        mut class: ClientClass,
+        signs: Signs,
+    ) -> ClientClass {
         let preface = flow.preface.of_class();
         if (!signs.is_empty() || preface.is_some()) && Rule::Proxies.holds() {
-            class.0[Trait::Proxy as usize] = signs.class(flow.key.client.to_ip(), preface, &self.config.keys);
+            class.0[Trait::Proxy as usize] =
+                signs.class(flow.key.client.to_ip(), preface, &self.config.keys);
         }
         class
     }

@@ -1,9 +1,11 @@
-//! Segments in packets that are not plain, on the way to becoming plain ones: options and extension headers are taken away, fragments put together
-//! (RFC 791 section 3.2, RFC 8200 section 4.5).
+//! Segments in packets that are not plain, on the way to becoming plain ones: options and extension
+//! headers are taken away, fragments put together (RFC 791 section 3.2, RFC 8200 section 4.5).
 //!
-//! The card must see what belongs to its connections: the server knows some of them not at all, and the numbers of others differ from the
-//! client's by what the card has answered. A datagram's parts are kept as they came until it is whole. If it turns out to be for somebody else, if parts
-//! overlap, if there are too many of them, or one does not come in time, all go on as they are, and whoever they are for judges them.
+//! The card must see what belongs to its connections: the server knows some of them not at all, and
+//! the numbers of others differ from the client's by what the card has answered. A datagram's parts
+//! are kept as they came until it is whole. If it turns out to be for somebody else, if parts
+//! overlap, if there are too many of them, or one does not come in time, all go on as they are, and
+//! whoever they are for judges them.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -22,7 +24,8 @@ const DATAGRAMS_MAX: usize = 32;
 const DATAGRAM_BYTES_MAX: usize = 16_384;
 /// Its parts.
 const PIECES_MAX: usize = 16;
-/// For how long parts are waited for. The kernel waits for 30 s, and has time enough left when it gets them.
+/// For how long parts are waited for. The kernel waits for 30 s, and has time enough left when it
+/// gets them.
 const WAIT: Duration = Duration::from_secs(1);
 /// Bytes before a TCP header, and its own, at most.
 const HEAD_BYTES_MAX: usize = 128;
@@ -79,7 +82,14 @@ struct Datagram {
 impl Datagram {
     fn new() -> Self {
         let bytes = vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice();
-        Self { name: None, since: Time::ZERO, passes: false, parts: Vec::with_capacity(PIECES_MAX), len: 0, bytes }
+        Self {
+            name: None,
+            since: Time::ZERO,
+            passes: false,
+            parts: Vec::with_capacity(PIECES_MAX),
+            len: 0,
+            bytes,
+        }
     }
 
     fn begin(&mut self, name: Name, now: Time) {
@@ -89,7 +99,9 @@ impl Datagram {
 
     /// False: there is no room for it.
     fn keep(&mut self, frame: &[u8], wrapped: &Wrapped, piece: Piece) -> bool {
-        let Some(place) = self.bytes.get_mut(self.len..self.len + frame.len()) else { return false };
+        let Some(place) = self.bytes.get_mut(self.len..self.len + frame.len()) else {
+            return false;
+        };
         if self.parts.len() >= PIECES_MAX {
             return false;
         }
@@ -109,7 +121,9 @@ impl Datagram {
     fn has(&self, frame: &[u8], wrapped: &Wrapped, piece: Piece) -> bool {
         let is_same = |part: &&Part| part.offset == piece.offset && part.more == piece.more;
         let known = self.parts.iter().find(is_same);
-        known.is_some_and(|part| self.bytes[part.bytes.clone()] == frame[wrapped.payload_at..wrapped.end])
+        known.is_some_and(|part| {
+            self.bytes[part.bytes.clone()] == frame[wrapped.payload_at..wrapped.end]
+        })
     }
 
     /// Two parts have the same place, or the last one is not the last.
@@ -118,7 +132,8 @@ impl Datagram {
         self.parts.iter().any(|part| {
             let covers = part.covers();
             let overlap = range.start < covers.end && covers.start < range.end;
-            let behind_last = !part.more && range.end > covers.start || !piece.more && covers.end > range.start;
+            let behind_last =
+                !part.more && range.end > covers.start || !piece.more && covers.end > range.start;
             overlap || behind_last
         })
     }
@@ -157,7 +172,8 @@ impl Reassembly {
         waiting.map(|datagram| datagram.since + WAIT).min()
     }
 
-    /// Looks at a frame that is not a plain packet. What goes on as it is before it is handed to `pass`, with the side that it came from.
+    /// Looks at a frame that is not a plain packet. What goes on as it is before it is handed to
+    /// `pass`, with the side that it came from.
     pub(crate) fn take(
         &mut self,
         frame: &mut FrameBuf,
@@ -167,16 +183,24 @@ impl Reassembly {
         pass: impl FnMut(Side, &[u8]),
     ) -> Taken {
         // What a machine hands over before it is on the wire is not in pieces.
-        let is_wire = frame.offload().gso.is_none() && !matches!(frame.offload().checksum, Checksum::Partial { .. });
+        let is_wire = frame.offload().gso.is_none()
+            && !matches!(frame.offload().checksum, Checksum::Partial { .. });
         let Some(wrapped) = Wrapped::parse(frame.data()) else { return Taken::No };
         match wrapped.piece {
-            None if is_service(service_port(frame.data(), &wrapped, side)) => strip(frame, &wrapped),
-            Some(piece) if is_wire => self.take_piece(frame, &wrapped, piece, side, now, is_service, pass),
+            None if is_service(service_port(frame.data(), &wrapped, side)) => {
+                strip(frame, &wrapped)
+            }
+            Some(piece) if is_wire => {
+                self.take_piece(frame, &wrapped, piece, side, now, is_service, pass)
+            }
             _ => Taken::No,
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a frame with what is known of it, and two things to be done")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a frame with what is known of it, and two things to be done"
+    )]
     fn take_piece(
         &mut self,
         frame: &mut FrameBuf,
@@ -200,7 +224,10 @@ impl Reassembly {
         }
         let is_first = piece.offset == 0;
         let is_other = is_first && !is_service(service_port(frame.data(), wrapped, side));
-        if is_other || datagram.is_contradicted_by(wrapped, piece) || !datagram.keep(frame.data(), wrapped, piece) {
+        if is_other
+            || datagram.is_contradicted_by(wrapped, piece)
+            || !datagram.keep(frame.data(), wrapped, piece)
+        {
             // Parts that come later must not be waited for, either.
             datagram.pass(&mut pass);
             datagram.passes = true;
@@ -218,13 +245,19 @@ impl Reassembly {
         if is_plain { Taken::Plain } else { Taken::Kept }
     }
 
-    fn find_or_begin(&mut self, name: Name, now: Time, pass: &mut impl FnMut(Side, &[u8])) -> usize {
+    fn find_or_begin(
+        &mut self,
+        name: Name,
+        now: Time,
+        pass: &mut impl FnMut(Side, &[u8]),
+    ) -> usize {
         if let Some(at) = self.datagrams.iter().position(|datagram| datagram.name == Some(name)) {
             return at;
         }
         let free = self.datagrams.iter().position(|datagram| datagram.name.is_none());
         let at = free.unwrap_or_else(|| {
-            let oldest = (0..DATAGRAMS_MAX).min_by_key(|&at| self.datagrams[at].since).unwrap_or_default();
+            let oldest =
+                (0..DATAGRAMS_MAX).min_by_key(|&at| self.datagrams[at].since).unwrap_or_default();
             self.datagrams[oldest].pass(pass);
             self.waiting -= 1;
             oldest
@@ -259,7 +292,8 @@ impl Datagram {
         self.len = 0;
     }
 
-    /// Makes the frame the whole datagram: if it is longer than its longest part was, one that is cut into segments which are not.
+    /// Makes the frame the whole datagram: if it is longer than its longest part was, one that is
+    /// cut into segments which are not.
     fn join(&mut self, frame: &mut FrameBuf) -> Option<()> {
         let ecn = self.ecn();
         self.parts.sort_unstable_by_key(|part| part.offset);
@@ -281,7 +315,8 @@ impl Datagram {
     }
 }
 
-/// Says how a plain frame is cut into segments of at most so many bytes of TCP, if it is longer, and right.
+/// Says how a plain frame is cut into segments of at most so many bytes of TCP, if it is longer,
+/// and right.
 fn cut(frame: &mut FrameBuf, longest: usize) -> Option<()> {
     let packet = Packet::parse(frame.data())?;
     let bytes = frame.data().get(packet.transport_at..packet.end)?;
@@ -307,7 +342,8 @@ fn cut(frame: &mut FrameBuf, longest: usize) -> Option<()> {
     Some(())
 }
 
-/// Where the checksum is in a TCP header, and the flag of a window that was reduced (RFC 3168 section 6.1).
+/// Where the checksum is in a TCP header, and the flag of a window that was reduced (RFC 3168
+/// section 6.1).
 const CHECKSUM_AT: usize = 16;
 const CWR: u8 = 0x80;
 
@@ -321,7 +357,9 @@ fn strip(frame: &mut FrameBuf, wrapped: &Wrapped) -> Taken {
     let mut head = [0; HEAD_BYTES_MAX];
     let segment_len = wrapped.end - wrapped.payload_at;
     let ecn = wrapped.ecn(frame.data());
-    let Some(head_len) = wrapped.write_plain_head(frame.data(), segment_len, ecn, &mut head) else { return Taken::No };
+    let Some(head_len) = wrapped.write_plain_head(frame.data(), segment_len, ecn, &mut head) else {
+        return Taken::No;
+    };
     let gone = wrapped.payload_at - head_len;
     let Some(offload) = frame.offload().nearer(gone as u16) else { return Taken::No };
     let data = frame.data_mut();
@@ -355,7 +393,13 @@ mod tests {
             source: v4(1),
             destination: v4(2),
         };
-        let tcp = HeadRepr { flags: Flags::ACK, src_port: 5000, dst_port: port, seq: Seq(7), ..HeadRepr::default() };
+        let tcp = HeadRepr {
+            flags: Flags::ACK,
+            src_port: 5000,
+            dst_port: port,
+            seq: Seq(7),
+            ..HeadRepr::default()
+        };
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let len = write_headers(&addresses, &tcp, payload as u32, 3, &mut bytes);
         let mut frame = bytes[..len].to_vec();
@@ -400,7 +444,11 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
-            Self { reassembly: Reassembly::new(), passed: Vec::new(), now: Time::ZERO + Duration::from_secs(9) }
+            Self {
+                reassembly: Reassembly::new(),
+                passed: Vec::new(),
+                now: Time::ZERO + Duration::from_secs(9),
+            }
         }
 
         /// What becomes of it; what goes on is in `passed`, the frame itself, too.
@@ -409,7 +457,8 @@ mod tests {
             frame.copy_from(&[IoSlice::new(bytes)], Offload::default()).unwrap();
             let passed = &mut self.passed;
             let pass = |_, bytes: &[u8]| passed.push(bytes.to_vec());
-            let taken = self.reassembly.take(&mut frame, Side::Wire, self.now, |port| port == 80, pass);
+            let taken =
+                self.reassembly.take(&mut frame, Side::Wire, self.now, |port| port == 80, pass);
             if taken == Taken::No {
                 self.passed.push(bytes.to_vec());
             }
@@ -419,13 +468,16 @@ mod tests {
 
     /// Cuts of a segment, in an order.
     fn cuts() -> impl Strategy<Value = (usize, Vec<usize>, Vec<usize>)> {
-        (100usize..3000, prop::collection::btree_set(3usize..120, 0..6)).prop_flat_map(|(payload, places)| {
-            let len = payload + 20;
-            let mut ends: Vec<usize> = places.into_iter().map(|place| place * 8).filter(|end| *end < len).collect();
-            ends.push(len);
-            let order = (0..ends.len()).collect::<Vec<_>>();
-            (Just(payload), Just(ends), Just(order).prop_shuffle())
-        })
+        (100usize..3000, prop::collection::btree_set(3usize..120, 0..6)).prop_flat_map(
+            |(payload, places)| {
+                let len = payload + 20;
+                let mut ends: Vec<usize> =
+                    places.into_iter().map(|place| place * 8).filter(|end| *end < len).collect();
+                ends.push(len);
+                let order = (0..ends.len()).collect::<Vec<_>>();
+                (Just(payload), Just(ends), Just(order).prop_shuffle())
+            },
+        )
     }
 
     fn parts(frame: &[u8], ends: &[usize]) -> Vec<Vec<u8>> {
@@ -434,7 +486,8 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order parts come, and however often: the last one makes it whole, and its bytes are those that were sent.
+        /// In whatever order parts come, and however often: the last one makes it whole, and its
+        /// bytes are those that were sent.
         #[test]
         fn parts_are_put_together((payload, ends, order) in cuts(), twice in any::<bool>()) {
             let (frame, mut bench) = (segment(80, payload), Bench::new());
@@ -476,7 +529,8 @@ mod tests {
             prop_assert_eq!(&bench.passed, &parts);
         }
 
-        /// However many come, so many datagrams wait at most, and none for ever; what goes on came before, and once.
+        /// However many come, so many datagrams wait at most, and none for ever; what goes on came
+        /// before, and once.
         #[test]
         fn floods_go_on(frames in prop::collection::vec((0u16..60, 0usize..6, 1usize..6), 0..300)) {
             let (frame, mut bench) = (segment(80, 200), Bench::new());
@@ -504,7 +558,10 @@ mod tests {
     fn parts_that_overlap_are_for_the_server_to_judge() {
         let (frame, mut bench) = (segment(80, 200), Bench::new());
         let parts = [part(&frame, 0..104), part(&frame, 96..160), part(&frame, 104..220)];
-        assert_eq!(parts.each_ref().map(|part| bench.take(part).0), [Taken::Kept, Taken::No, Taken::No]);
+        assert_eq!(
+            parts.each_ref().map(|part| bench.take(part).0),
+            [Taken::Kept, Taken::No, Taken::No]
+        );
         assert_eq!(bench.passed, parts);
     }
 

@@ -1,7 +1,8 @@
 //! The card's own client, which asks the server again.
 //!
-//! The card does not open connections itself. Whoever runs it takes its requests ([`Card::poll_recheck`]) and sends them as a client of its
-//! own ([`Rechecker`]); the card forwards these always, and compares their replies with what it holds.
+//! The card does not open connections itself. Whoever runs it takes its requests
+//! ([`Card::poll_recheck`]) and sends them as a client of its own ([`Rechecker`]); the card
+//! forwards these always, and compares their replies with what it holds.
 
 use nicache_cache::{EntryId, Executor, LOOK_AHEAD, Proxy, Recheck, Who};
 use nicache_http::{ClientClass, Header, Trait};
@@ -26,11 +27,20 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Does the connection belong to the card's own client?
     #[inline]
     pub(crate) fn is_rechecker(&self, flow: &Flow) -> bool {
-        self.config.rechecker.as_ref().is_some_and(|own| own.has(flow.key.client, flow.key.client_port))
+        self.config
+            .rechecker
+            .as_ref()
+            .is_some_and(|own| own.has(flow.key.client, flow.key.client_port))
     }
 
     /// For whom the server works on this request.
-    pub(crate) fn who(&self, flow: &Flow, headers: &[Header<'_>], bears_cookies: bool, class: ClientClass) -> Who {
+    pub(crate) fn who(
+        &self,
+        flow: &Flow,
+        headers: &[Header<'_>],
+        bears_cookies: bool,
+        class: ClientClass,
+    ) -> Who {
         let address = flow.key.client.network();
         let by = match bears_cookies {
             _ if self.is_rechecker(flow) => Executor::Card,
@@ -40,7 +50,9 @@ impl<W: Port, H: Port> Card<W, H> {
         let proxy = match &self.config.rechecker {
             _ if class.of(Trait::Proxy) == 0 => Proxy::Absent,
             Some(own) if own.address == flow.key.client => Proxy::Absent,
-            Some(Rechecker { as_proxy: Some(proxy), .. }) if proxy.address == flow.key.client => Proxy::Here,
+            Some(Rechecker { as_proxy: Some(proxy), .. }) if proxy.address == flow.key.client => {
+                Proxy::Here
+            }
             _ => Proxy::Beyond,
         };
         Who { by, tokens: self.tokens_of(flow, headers), proxy }
@@ -64,12 +76,15 @@ impl<W: Port, H: Port> Card<W, H> {
         self.looked_ahead = now;
         if self.lease && !self.bypass {
             let Self { store, rechecks, counters, .. } = self;
-            store.look_ahead(now, &mut counters.cache, |recheck, counters| rechecks.ask(recheck, counters));
+            store.look_ahead(now, &mut counters.cache, |recheck, counters| {
+                rechecks.ask(recheck, counters)
+            });
         }
     }
 
     /// When it does so next.
     pub(crate) fn ahead_due(&self) -> Option<Time> {
-        (self.config.rechecker.is_some() && !self.store.is_empty()).then(|| self.looked_ahead + LOOK_AHEAD)
+        (self.config.rechecker.is_some() && !self.store.is_empty())
+            .then(|| self.looked_ahead + LOOK_AHEAD)
     }
 }

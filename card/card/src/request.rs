@@ -1,14 +1,17 @@
 //! Requests: hit, miss or bypass, and what follows from it.
 //!
-//! Requests of one connection are answered in order (RFC 9112 section 9.3.2). Hits behind hits are queued at once; the side that
-//! talks to the client changes only when everything sent before is acknowledged, and until then the client's bytes are held.
+//! Requests of one connection are answered in order (RFC 9112 section 9.3.2). Hits behind hits are
+//! queued at once; the side that talks to the client changes only when everything sent before is
+//! acknowledged, and until then the client's bytes are held.
 
 use std::sync::Arc;
 
-use nicache_cache::{AgeBounds, Awaited, Found, LeftAlone, Lesson, Meaning, Miss, PathSettings, host_of, target_of};
+use nicache_cache::{
+    AgeBounds, Awaited, Found, LeftAlone, Lesson, Meaning, Miss, PathSettings, host_of, target_of,
+};
 use nicache_http::{
-    BypassReason, Extent, HeaderScratch, Method, Request, RequestOutcome, Resource, UriKey, Version, carries_expiry,
-    client_class, parse_request, strangers,
+    BypassReason, Extent, HeaderScratch, Method, Request, RequestOutcome, Resource, UriKey,
+    Version, carries_expiry, client_class, parse_request, strangers,
 };
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -24,7 +27,10 @@ use crate::l0::Offer;
 use crate::preface::Opening;
 
 /// What a request at the front of the client's bytes leads to.
-#[expect(clippy::large_enum_variant, reason = "it is made once for a request and taken apart at once")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is made once for a request and taken apart at once"
+)]
 enum Decision {
     /// The head is not whole.
     Partial,
@@ -34,8 +40,8 @@ enum Decision {
     Forward(Forward),
     /// Waits for the reply to another request, or for the watcher.
     Wait(Awaited),
-    /// Goes to the host, and the card no longer parses: for good, or until this many bytes have passed.
-    /// With what the request may change.
+    /// Goes to the host, and the card no longer parses: for good, or until this many bytes have
+    /// passed. With what the request may change.
     Opaque(Option<OpaqueExtent>, Option<Changing>),
 }
 
@@ -57,7 +63,8 @@ impl<W: Port, H: Port> Card<W, H> {
             if let Some(hit) = self.recall(flow, rest, now) {
                 let done = self.answer(flow, &hit, rest, now);
                 if self.first_level.is_some() && done == rest.len() && at == 0 && hit.is_offered() {
-                    flow.may_be_lent = self.offer(flow, &Offer { head: rest, entry: hit.entry }, now);
+                    flow.may_be_lent =
+                        self.offer(flow, &Offer { head: rest, entry: hit.entry }, now);
                 }
                 at += done;
                 continue;
@@ -122,8 +129,8 @@ impl<W: Port, H: Port> Card<W, H> {
                     return;
                 }
                 Decision::Hit(hit) if !may_answer => {
-                    // The client has yet to acknowledge bytes of the host, which may take a delayed acknowledgment; the host may
-                    // speak again at once.
+                    // The client has yet to acknowledge bytes of the host, which may take a delayed
+                    // acknowledgment; the host may speak again at once.
                     flow.hold = Some(hold);
                     self.counters.hits_handed_over += 1;
                     self.forward(flow, hit.into_forward(), now);
@@ -193,16 +200,23 @@ impl<W: Port, H: Port> Card<W, H> {
     #[inline]
     pub(crate) fn recall_entry(&mut self, flow: &Flow, head: &[u8], now: Time) -> Option<Recalled> {
         let meaning = self.memo.recall(head)?;
-        if self.bypass || !self.lease || self.is_rechecker(flow) || self.store.has_variants(&meaning.key) {
+        if self.bypass
+            || !self.lease
+            || self.is_rechecker(flow)
+            || self.store.has_variants(&meaning.key)
+        {
             return None;
         }
         // As in `look_up`: the epoch is read when the request is in (I1).
         let epoch = self.store.revisions().epoch();
-        let Found::Entry(entry) = self.store.find(&meaning.key, epoch, now, &mut self.counters.cache) else {
+        let Found::Entry(entry) =
+            self.store.find(&meaning.key, epoch, now, &mut self.counters.cache)
+        else {
             return None;
         };
         let found = self.store.get(entry)?;
-        let is_his = self.store.answers(entry, self.class_of(flow, meaning.class, meaning.signs), now);
+        let is_his =
+            self.store.answers(entry, self.class_of(flow, meaning.class, meaning.signs), now);
         if !is_his || meaning.head_request && !found.has_length() {
             return None;
         }
@@ -211,16 +225,24 @@ impl<W: Port, H: Port> Card<W, H> {
         Some(Recalled { entry, head_request, keep_alive, http10, is_of_sender })
     }
 
-    /// Parses and looks up. With `commit`, misses are told to the policy and counted, because they will be forwarded; with
-    /// `idle`, so are requests that make the connection opaque.
-    fn decide(&mut self, flow: &Flow, bytes: &[u8], commit: bool, idle: bool, now: Time) -> Decision {
+    /// Parses and looks up. With `commit`, misses are told to the policy and counted, because they
+    /// will be forwarded; with `idle`, so are requests that make the connection opaque.
+    fn decide(
+        &mut self,
+        flow: &Flow,
+        bytes: &[u8],
+        commit: bool,
+        idle: bool,
+        now: Time,
+    ) -> Decision {
         let mut scratch = HeaderScratch::new();
         match parse_request(bytes, &mut scratch, &self.config.keys) {
             RequestOutcome::Partial => Decision::Partial,
             RequestOutcome::Complete(request) => self.look_up(flow, &request, commit, now),
             RequestOutcome::Bypass { reason, extent, changes } => {
                 let changing = changes.map(|resource| self.changing(resource));
-                let certain = if matches!(extent, Extent::Head { body: 0, .. }) { commit } else { idle };
+                let certain =
+                    if matches!(extent, Extent::Head { body: 0, .. }) { commit } else { idle };
                 if certain {
                     self.counters.bypasses_by_request[reason.index()] += 1;
                     if matches!(reason, BypassReason::UnknownHeader | BypassReason::Cookie) {
@@ -232,27 +254,31 @@ impl<W: Port, H: Port> Card<W, H> {
                     }
                 }
                 match extent {
-                    Extent::Head { len, body: 0, method, keep_alive, .. } => Decision::Forward(Forward {
-                        head_len: len,
-                        head_request: method == Method::Head,
-                        keep_alive,
-                        store_as: None,
-                        was_held_up: false,
-                        goes_ahead: false,
-                        is_unsafe: method == Method::Other,
-                        changing,
-                        lesson: None,
-                        reason: Some(Reason::Request),
-                    }),
-                    Extent::Head { len, body, method, keep_alive, expects_continue } => Decision::Opaque(
-                        Some(OpaqueExtent {
-                            bytes: len as u64 + body,
+                    Extent::Head { len, body: 0, method, keep_alive, .. } => {
+                        Decision::Forward(Forward {
+                            head_len: len,
                             head_request: method == Method::Head,
                             keep_alive,
-                            expects_continue,
-                        }),
-                        changing,
-                    ),
+                            store_as: None,
+                            was_held_up: false,
+                            goes_ahead: false,
+                            is_unsafe: method == Method::Other,
+                            changing,
+                            lesson: None,
+                            reason: Some(Reason::Request),
+                        })
+                    }
+                    Extent::Head { len, body, method, keep_alive, expects_continue } => {
+                        Decision::Opaque(
+                            Some(OpaqueExtent {
+                                bytes: len as u64 + body,
+                                head_request: method == Method::Head,
+                                keep_alive,
+                                expects_continue,
+                            }),
+                            changing,
+                        )
+                    }
                     Extent::Unknown => Decision::Opaque(None, changing),
                 }
             }
@@ -281,14 +307,16 @@ impl<W: Port, H: Port> Card<W, H> {
         let said = client_class(request.headers, request.host, &self.config.keys);
         let class = self.class_of(flow, said, request.signs);
         let key = self.store.key_of(&base, request.headers, class, &self.config.keys);
-        // The request is in: whatever a writer completed before is in the epoch that is read now (I1).
+        // The request is in: whatever a writer completed before is in the epoch that is read now
+        // (I1).
         let epoch = self.store.revisions().epoch();
         let is_plain = !request.conditional.is_conditional() && request.range.is_none();
         let is_plain_get = request.method == Method::Get && is_plain;
         if self.is_rechecker(flow) {
             let settings = self.config.paths.of(&self.config.keys, request.host, request.target);
             if is_plain_get && !settings.is_excluded {
-                let (settings, page) = (Arc::clone(settings), self.page_of(request.host, request.target));
+                let (settings, page) =
+                    (Arc::clone(settings), self.page_of(request.host, request.target));
                 let ages = self.ages(&settings, request);
                 let by = self.who(flow, request.headers, false, class);
                 forward.store_as = Some(StoreAs { base, key, by, settings, ages, class, page });
@@ -296,7 +324,8 @@ impl<W: Port, H: Port> Card<W, H> {
             return Decision::Forward(forward);
         }
         let found = self.store.find(&key, epoch, now, &mut self.counters.cache);
-        // Whoever has waited may have what the server began to compute after he had asked, whatever has changed since (rule 19).
+        // Whoever has waited may have what the server began to compute after he had asked, whatever
+        // has changed since (rule 19).
         let shared = flow.wait.filter(|_| !matches!(found, Found::Entry(_)));
         let shared = shared.and_then(|wait| self.store.said_since(&key, class, wait.since));
         let is_shared = shared.is_some();
@@ -305,11 +334,19 @@ impl<W: Port, H: Port> Card<W, H> {
             Found::Entry(id) if is_his => id,
             _ if let Some(id) = shared => id,
             // The answer is near, and cheaper than a fill.
-            Found::Suspect if self.may_wait(flow, Awaited::Verdict, now) => return Decision::Wait(Awaited::Verdict),
+            Found::Suspect if self.may_wait(flow, Awaited::Verdict, now) => {
+                return Decision::Wait(Awaited::Verdict);
+            }
             // A file is as near at the server.
-            Found::Suspect if self.store.usual(&key).is_none() => return Decision::Forward(forward),
+            Found::Suspect if self.store.usual(&key).is_none() => {
+                return Decision::Forward(forward);
+            }
             Found::Entry(_) | Found::Suspect | Found::Lapsed | Found::Absent => {
-                let settings = Arc::clone(self.config.paths.of(&self.config.keys, request.host, request.target));
+                let settings = Arc::clone(self.config.paths.of(
+                    &self.config.keys,
+                    request.host,
+                    request.target,
+                ));
                 if settings.is_excluded {
                     self.counters.misses_excluded += u64::from(commit);
                     return Decision::Forward(forward);
@@ -335,13 +372,17 @@ impl<W: Port, H: Port> Card<W, H> {
                 };
                 // A file is as near at the server: it is not worth a long wait.
                 let (reply, may_wait) = match usual.filter(|_| was_there) {
-                    // Of the replies that are on the way only one to his own class is for him; and he waits for it only if his class had the page
-                    // before: one that is refused it would have its requests answered one after the other.
+                    // Of the replies that are on the way only one to his own class is for him; and
+                    // he waits for it only if his class had the page before: one that is refused it
+                    // would have its requests answered one after the other.
                     Some(usual) => {
                         let reply = Awaited::Reply { usual, miss };
                         let is_near = match is_his {
                             true => self.fills.is_under_way(&base),
-                            false => self.store.was_answered(&key, class) && self.fills.is_under_way_for(&base, class),
+                            false => {
+                                self.store.was_answered(&key, class)
+                                    && self.fills.is_under_way_for(&base, class)
+                            }
                         };
                         (reply, is_near && self.may_wait(flow, reply, now))
                     }
@@ -414,9 +455,14 @@ impl<W: Port, H: Port> Card<W, H> {
         Changing { origin, uri: self.config.keys.uri_of(origin, resource.path) }
     }
 
-    /// How old what nobody can see may be in the reply. A link with an end of its own is not trusted any further for the time that it was good.
+    /// How old what nobody can see may be in the reply. A link with an end of its own is not
+    /// trusted any further for the time that it was good.
     fn ages(&self, settings: &PathSettings, request: &Request<'_>) -> AgeBounds {
-        if carries_expiry(request.target, self.unix_s) { settings.ages.unearned() } else { settings.ages }
+        if carries_expiry(request.target, self.unix_s) {
+            settings.ages.unearned()
+        } else {
+            settings.ages
+        }
     }
 
     /// The resource that a request names.

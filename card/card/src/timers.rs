@@ -12,21 +12,25 @@ use crate::flow::{Flow, HostPhase, Phase};
 
 /// Timers that are run between two looks at the ports.
 const TIMERS_PER_POLL: usize = 64;
-/// An ACK that nothing carries is sent after this long (RFC 9293 section 3.8.6.3 allows up to 500 ms).
+/// An ACK that nothing carries is sent after this long (RFC 9293 section 3.8.6.3 allows up to 500
+/// ms).
 pub(crate) const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// SYNs to the host are repeated after 1 s, 2 s, ... (RFC 6298 section 2.1), this often.
 const SYN_TRIES: u8 = 5;
-/// How long a client may keep its side open when the card has closed (Linux' tcp_fin_timeout), whatever it sends meanwhile.
+/// How long a client may keep its side open when the card has closed (Linux' tcp_fin_timeout),
+/// whatever it sends meanwhile.
 pub(crate) const FIN_WAIT: Duration = Duration::from_secs(60);
 /// A flow without changed numbers that says nothing for so long is forgotten; it goes on untracked.
 const IDLE_FORGET: Duration = Duration::from_secs(300);
-/// A spliced flow that says nothing for so long is dead (RFC 5382 section 5 asks for at least 2 h 4 min); the client was asked before.
+/// A spliced flow that says nothing for so long is dead (RFC 5382 section 5 asks for at least 2 h 4
+/// min); the client was asked before.
 const IDLE_DEAD: Duration = Duration::from_secs(3 * 3600);
 /// How long a spliced flow is remembered after both sides have closed, for retransmissions.
 const LINGER: Duration = Duration::from_secs(10);
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Runs timers that are due: some of them, if there are many, so that frames and questions do not wait for all connections that somebody has opened at once.
+    /// Runs timers that are due: some of them, if there are many, so that frames and questions do
+    /// not wait for all connections that somebody has opened at once.
     pub(crate) fn poll_timers(&mut self, now: Time) {
         for _ in 0..TIMERS_PER_POLL {
             let Some(index) = self.wheel.poll(now) else { return };
@@ -46,12 +50,14 @@ impl<W: Port, H: Port> Card<W, H> {
         // Its turn comes before.
         let sender = sender.filter(|&due| due > now || flow.turn != Turn::Waiting);
         let host = match flow.host.phase {
-            HostPhase::Open | HostPhase::Closing if !flow.host.sender.all_acked() => flow.host.sender.next_timeout(),
+            HostPhase::Open | HostPhase::Closing if !flow.host.sender.all_acked() => {
+                flow.host.sender.next_timeout()
+            }
             HostPhase::SynSent => Some(flow.host.syn_sent + syn_interval(flow.host.syn_tries)),
             _ => None,
         };
-        let handshake =
-            (flow.phase == Phase::CardHandshake).then(|| flow.host.syn_sent + syn_interval(flow.syn_ack_tries));
+        let handshake = (flow.phase == Phase::CardHandshake)
+            .then(|| flow.host.syn_sent + syn_interval(flow.syn_ack_tries));
         let idle = Some(self.idle_due(flow));
         let patience = self.patience_deadline(flow);
         let wait = flow.wait.map(|wait| wait.due).filter(|&due| due > now);
@@ -121,7 +127,10 @@ impl<W: Port, H: Port> Card<W, H> {
         if flow.is_forgettable() || flow.is_closed() || flow.card_fin && flow.sender.all_acked() {
             return Keep::No;
         }
-        if flow.phase == Phase::Requests && flow.host.phase == HostPhase::Absent && flow.output_idle() && !flow.card_fin
+        if flow.phase == Phase::Requests
+            && flow.host.phase == HostPhase::Absent
+            && flow.output_idle()
+            && !flow.card_fin
         {
             self.close_from_card(flow, now);
             flow.active = now;
@@ -149,8 +158,8 @@ impl<W: Port, H: Port> Card<W, H> {
             due = due.min(passed + LINGER);
         }
         if flow.lacks_acks() {
-            // The host repeats what the client lacks at least every two minutes (RFC 6298 section 5, Linux' TCP_RTO_MAX): if neither says a word, both
-            // are gone.
+            // The host repeats what the client lacks at least every two minutes (RFC 6298 section
+            // 5, Linux' TCP_RTO_MAX): if neither says a word, both are gone.
             return due.min(flow.active.max(flow.host_alive.heard()) + IDLE_FORGET);
         }
         due
@@ -185,7 +194,8 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn abort_client(&mut self, flow: &mut Flow, now: Time) {
         let seq = crate::transmit::out_position(flow);
         if flow.client_acked.lt(seq) {
-            // Which bytes have arrived is not known: only the exact number resets (RFC 5961 section 3.2).
+            // Which bytes have arrived is not known: only the exact number resets (RFC 5961 section
+            // 3.2).
             self.send_to_client(flow, flow.client_acked, Flags::RST | Flags::ACK, now);
         }
         self.send_to_client(flow, seq, Flags::RST | Flags::ACK, now);

@@ -1,4 +1,5 @@
-//! The message of a router that a packet is too long for the next link (RFC 1191 for IPv4, RFC 8201 for IPv6).
+//! The message of a router that a packet is too long for the next link (RFC 1191 for IPv4, RFC 8201
+//! for IPv6).
 
 use nicache_port::{Checksum, Offload};
 use nicache_tcp::frame::{Address, FlowKey, IPV4_BYTES, IPV6_BYTES, Packet};
@@ -30,7 +31,11 @@ pub(crate) struct TooBig {
 
 impl TooBig {
     /// The message in a frame, if it is one about TCP. `Err`: its checksum is wrong.
-    pub(crate) fn parse(frame: &[u8], packet: &Packet, offload: &Offload) -> Option<Result<Self, ()>> {
+    pub(crate) fn parse(
+        frame: &[u8],
+        packet: &Packet,
+        offload: &Offload,
+    ) -> Option<Result<Self, ()>> {
         let at = packet.transport_at;
         let icmp = frame.get(at..packet.end).filter(|icmp| icmp.len() >= ICMP_BYTES)?;
         let quoted = &icmp[ICMP_BYTES..];
@@ -41,7 +46,12 @@ impl TooBig {
             }
             (IpProtocol::Icmpv6, ICMPV6_TOO_BIG, 0) => {
                 let (server, client) = quoted_v6(quoted)?;
-                (u32::from_be_bytes([icmp[4], icmp[5], icmp[6], icmp[7]]), server, client, IPV6_BYTES)
+                (
+                    u32::from_be_bytes([icmp[4], icmp[5], icmp[6], icmp[7]]),
+                    server,
+                    client,
+                    IPV6_BYTES,
+                )
             }
             _ => return None,
         };
@@ -58,7 +68,13 @@ impl TooBig {
             vlans: packet.tags.vlans(),
         };
         let seq = Seq(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]));
-        Some(Ok(Self { key, seq, mtu, seq_at: at + ICMP_BYTES + ip_bytes + 4, checksum_at: at + 2 }))
+        Some(Ok(Self {
+            key,
+            seq,
+            mtu,
+            seq_at: at + ICMP_BYTES + ip_bytes + 4,
+            checksum_at: at + 2,
+        }))
     }
 
     /// The frame with another number.
@@ -73,36 +89,49 @@ impl TooBig {
     }
 }
 
-/// From whom to whom a quoted packet of TCP was; its total length is that of the packet, not of the quotation.
+/// From whom to whom a quoted packet of TCP was; its total length is that of the packet, not of the
+/// quotation.
 fn quoted_v4(quoted: &[u8]) -> Option<(Address, Address)> {
     let ip = Ipv4Packet::new_unchecked(quoted.get(..IPV4_BYTES)?);
-    let is_plain = ip.version() == 4 && usize::from(ip.header_len()) == IPV4_BYTES && ip.frag_offset() == 0;
-    (is_plain && ip.next_header() == IpProtocol::Tcp).then(|| (ip.src_addr().into(), ip.dst_addr().into()))
+    let is_plain =
+        ip.version() == 4 && usize::from(ip.header_len()) == IPV4_BYTES && ip.frag_offset() == 0;
+    (is_plain && ip.next_header() == IpProtocol::Tcp)
+        .then(|| (ip.src_addr().into(), ip.dst_addr().into()))
 }
 
 fn quoted_v6(quoted: &[u8]) -> Option<(Address, Address)> {
     let ip = Ipv6Packet::new_unchecked(quoted.get(..IPV6_BYTES)?);
-    (ip.version() == 6 && ip.next_header() == IpProtocol::Tcp).then(|| (ip.src_addr().into(), ip.dst_addr().into()))
+    (ip.version() == 6 && ip.next_header() == IpProtocol::Tcp)
+        .then(|| (ip.src_addr().into(), ip.dst_addr().into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A message about a segment of 10.0.0.2:80 to 10.0.0.1:4711, number 77, or of the like in IPv6.
+    /// A message about a segment of 10.0.0.2:80 to 10.0.0.1:4711, number 77, or of the like in
+    /// IPv6.
     fn message(v4: bool, mtu: u16) -> Vec<u8> {
         let tcp = [0, 80, 0x12, 0x67, 0, 0, 0, 77];
         let (kind, ip, icmp) = if v4 {
-            let quoted = [&[0x45, 0, 5, 0xdc, 0, 0, 0x40, 0, 64, 6, 0, 0][..], &[10, 0, 0, 2], &[10, 0, 0, 1]].concat();
+            let quoted = [
+                &[0x45, 0, 5, 0xdc, 0, 0, 0x40, 0, 64, 6, 0, 0][..],
+                &[10, 0, 0, 2],
+                &[10, 0, 0, 1],
+            ]
+            .concat();
             let icmp = [&[3, 4, 0, 0, 0, 0][..], &mtu.to_be_bytes(), &quoted, &tcp].concat();
             let len = 20 + icmp.len() as u8;
-            let ip = [&[0x45, 0, 0, len, 0, 0, 0, 0, 64, 1, 0, 0][..], &[192, 0, 2, 1], &[10, 0, 0, 2]].concat();
+            let ip =
+                [&[0x45, 0, 0, len, 0, 0, 0, 0, 64, 1, 0, 0][..], &[192, 0, 2, 1], &[10, 0, 0, 2]]
+                    .concat();
             ([8, 0], ip, icmp)
         } else {
             let address = |last| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
             let quoted = [&[0x60, 0, 0, 0, 5, 0xb4, 6, 64][..], &address(2), &address(1)].concat();
             let icmp = [&[2, 0, 0, 0, 0, 0][..], &mtu.to_be_bytes(), &quoted, &tcp].concat();
-            let ip = [&[0x60, 0, 0, 0, 0, icmp.len() as u8, 58, 64][..], &address(9), &address(2)].concat();
+            let ip = [&[0x60, 0, 0, 0, 0, icmp.len() as u8, 58, 64][..], &address(9), &address(2)]
+                .concat();
             ([0x86, 0xdd], ip, icmp)
         };
         let mut frame = [&[2; 12][..], &kind, &ip, &icmp].concat();

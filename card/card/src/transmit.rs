@@ -1,4 +1,5 @@
-//! Segments that the card sends by itself: replies and acknowledgments to clients, requests and acknowledgments to the host.
+//! Segments that the card sends by itself: replies and acknowledgments to clients, requests and
+//! acknowledgments to the host.
 
 use nicache_port::Port;
 use nicache_tcp::handshake::{MSS_DEFAULT_V4, MSS_MIN};
@@ -16,12 +17,15 @@ use crate::payload::{self, Piece, Sources};
 use crate::ports::Ports;
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Sends a reply that goes in one segment, for the first time: the only one that is not acknowledged.
+    /// Sends a reply that goes in one segment, for the first time: the only one that is not
+    /// acknowledged.
     #[inline]
     pub(crate) fn send_whole_reply(&mut self, flow: &mut Flow, transmit: &Transmit, now: Time) {
         let capabilities = self.ports.wire.capabilities();
         let only = flow.replies.only().filter(|reply| {
-            let is_whole = reply.start == transmit.seq && reply.len() == transmit.len && reply.kind == ReplyKind::Full;
+            let is_whole = reply.start == transmit.seq
+                && reply.len() == transmit.len
+                && reply.kind == ReplyKind::Full;
             is_whole && capabilities.checksum && reply.date == self.unix_s
         });
         let Some(&reply) = only else { return self.send_reply_segment(flow, transmit, now) };
@@ -30,8 +34,15 @@ impl<W: Port, H: Port> Card<W, H> {
         let ip_id = self.ports.ip_id;
         let Some(entry) = self.store.get(reply.entry) else { return };
         payload::render_whole(&reply, entry, &self.date, &mut self.heads);
-        let headers =
-            Headers::new(&to_client(flow), &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || 0);
+        let headers = Headers::new(
+            &to_client(flow),
+            &head,
+            transmit.len as usize,
+            flow.mss,
+            ip_id,
+            &capabilities,
+            || 0,
+        );
         let mut gather = Gather::new();
         gather.push(headers.bytes());
         gather.push(self.heads.get(..reply.head_len as usize).unwrap_or_default());
@@ -71,7 +82,15 @@ impl<W: Port, H: Port> Card<W, H> {
                 sum = (checksum::concat(sum.0, sum.1, piece_sum), sum.1 + len);
             });
         }
-        let headers = Headers::new(&addresses, &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || sum.0);
+        let headers = Headers::new(
+            &addresses,
+            &head,
+            transmit.len as usize,
+            flow.mss,
+            ip_id,
+            &capabilities,
+            || sum.0,
+        );
         let mut gather = Gather::new();
         gather.push(headers.bytes());
         let mut whole = true;
@@ -90,7 +109,8 @@ impl<W: Port, H: Port> Card<W, H> {
             self.ports.send_to_wire(gather.parts(), headers.offload, counters);
             return;
         }
-        // More pieces than a gather list has places (many pipelined small replies): copied into one.
+        // More pieces than a gather list has places (many pipelined small replies): copied into
+        // one.
         let linear = &mut self.linear;
         let mut filled = 0;
         payload::visit(flow, from, transmit.seq, transmit.len, &self.heads, |piece| {
@@ -109,7 +129,8 @@ impl<W: Port, H: Port> Card<W, H> {
             }
         });
         if filled == transmit.len as usize {
-            let parts = [std::io::IoSlice::new(headers.bytes()), std::io::IoSlice::new(&linear[..filled])];
+            let parts =
+                [std::io::IoSlice::new(headers.bytes()), std::io::IoSlice::new(&linear[..filled])];
             self.ports.send_to_wire(&parts, headers.offload, counters);
         }
     }
@@ -142,8 +163,20 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn emit_to_client(&mut self, flow: &Flow, head: &HeadRepr) {
         self.ports.ip_id = self.ports.ip_id.wrapping_add(1);
         let capabilities = self.ports.wire.capabilities();
-        let headers = Headers::new(&to_client(flow), head, 0, flow.mss, self.ports.ip_id, &capabilities, || 0);
-        self.ports.send_to_wire(&[std::io::IoSlice::new(headers.bytes())], headers.offload, &mut self.counters);
+        let headers = Headers::new(
+            &to_client(flow),
+            head,
+            0,
+            flow.mss,
+            self.ports.ip_id,
+            &capabilities,
+            || 0,
+        );
+        self.ports.send_to_wire(
+            &[std::io::IoSlice::new(headers.bytes())],
+            headers.offload,
+            &mut self.counters,
+        );
     }
 
     /// Sends to the host what it has yet to get of the client's bytes.
@@ -225,9 +258,15 @@ fn send_host_frame<W: Port, H: Port>(
 ) {
     ports.ip_id = ports.ip_id.wrapping_add(1);
     let capabilities = ports.host.capabilities();
-    let headers = Headers::new(&to_host(flow), head, payload.len(), u16::MAX, ports.ip_id, &capabilities, || {
-        checksum::sum(payload)
-    });
+    let headers = Headers::new(
+        &to_host(flow),
+        head,
+        payload.len(),
+        u16::MAX,
+        ports.ip_id,
+        &capabilities,
+        || checksum::sum(payload),
+    );
     let bytes = FrameBytes {
         network_headers: headers.bytes().len() as u64,
         application_headers: payload.len() as u64,
@@ -258,7 +297,8 @@ pub(crate) fn host_head(flow: &Flow, seq: Seq, flags: Flags, sack: SackBlocks) -
     }
 }
 
-/// The sequence number that the host expects next, as far as is known: on an opaque connection it is ahead of what the card has sent.
+/// The sequence number that the host expects next, as far as is known: on an opaque connection it
+/// is ahead of what the card has sent.
 pub(crate) fn in_position(flow: &Flow) -> Seq {
     flow.host.sender.nxt().max(flow.host_acked_in)
 }

@@ -1,8 +1,10 @@
 //! Whose turn it is to send.
 //!
-//! A frame that arrives is answered at once, but acknowledgments only make room for more: what they release is sent when all frames of the burst have been
-//! looked at, one super-frame for each flow in turn, and a bounded amount between two looks at the ports. So a port's queue of
-//! received frames does not overflow while the card writes, and one flow's large reply does not keep the others waiting.
+//! A frame that arrives is answered at once, but acknowledgments only make room for more: what they
+//! release is sent when all frames of the burst have been looked at, one super-frame for each flow
+//! in turn, and a bounded amount between two looks at the ports. So a port's queue of received
+//! frames does not overflow while the card writes, and one flow's large reply does not keep the
+//! others waiting.
 
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -13,7 +15,8 @@ use crate::flow::turn::Turn;
 use crate::limits::SUPER_FRAME_BYTES;
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Sends what the client's window and the congestion window allow: one super-frame at once, the rest in turn.
+    /// Sends what the client's window and the congestion window allow: one super-frame at once, the
+    /// rest in turn.
     pub(crate) fn pump_client(&mut self, flow: &mut Flow, now: Time) {
         let tso = self.ports.wire.capabilities().tso;
         let frame_bytes = if tso { SUPER_FRAME_BYTES } else { u32::from(flow.mss) };
@@ -27,7 +30,8 @@ impl<W: Port, H: Port> Card<W, H> {
         want_turn(flow);
     }
 
-    /// Sends the one reply that waits, if it goes in one segment; the same as [`Card::pump_client`].
+    /// Sends the one reply that waits, if it goes in one segment; the same as
+    /// [`Card::pump_client`].
     #[inline]
     pub(crate) fn pump_reply(&mut self, flow: &mut Flow, now: Time) {
         match flow.sender.transmit_all(now, u32::from(flow.mss)) {

@@ -1,4 +1,5 @@
-//! Connections whose request waits ([`Waiters`](nicache_cache::Waiters)): lets them wait, and looks at them again.
+//! Connections whose request waits ([`Waiters`](nicache_cache::Waiters)): lets them wait, and looks
+//! at them again.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -37,7 +38,14 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Lets it wait.
     pub(crate) fn wait(&mut self, flow: &mut Flow, awaited: Awaited, now: Time) {
-        let wait = self.waiters.wait(flow.key, flow.opened, flow.wait, awaited, &mut self.counters.cache, now);
+        let wait = self.waiters.wait(
+            flow.key,
+            flow.opened,
+            flow.wait,
+            awaited,
+            &mut self.counters.cache,
+            now,
+        );
         flow.wait = Some(wait);
     }
 
@@ -45,7 +53,10 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn wake_waiters(&mut self, now: Time) {
         // Those who go on waiting come back into the list.
         for _ in 0..self.waiters.to_look_at(&self.fills) {
-            let Some(index) = self.waiters.take_first().and_then(|key| self.flows.find(&key)) else { continue };
+            let Some(index) = self.waiters.take_first().and_then(|key| self.flows.find(&key))
+            else {
+                continue;
+            };
             self.with_flow(index, now, |card, flow| {
                 card.advance(flow, now);
                 card.pump_client(flow, now);

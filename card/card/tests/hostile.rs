@@ -1,4 +1,5 @@
-//! Frames that nobody should send: the card neither panics nor leaks, whatever comes from either side (I7).
+//! Frames that nobody should send: the card neither panics nor leaks, whatever comes from either
+//! side (I7).
 
 use std::io::IoSlice;
 
@@ -98,7 +99,8 @@ impl Shot {
             sack.push(Seq(left), Seq(right));
         }
         let flags = Flags(self.flags);
-        let (src_port, dst_port) = if self.from_host { (80, self.client_port) } else { (self.client_port, 80) };
+        let (src_port, dst_port) =
+            if self.from_host { (80, self.client_port) } else { (self.client_port, 80) };
         let head = HeadRepr {
             src_port,
             dst_port,
@@ -121,7 +123,8 @@ impl Shot {
         head.emit(&mut tcp);
         tcp.extend(&self.payload);
         let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
-        let (source, destination) = if self.from_host { (server, client) } else { (client, server) };
+        let (source, destination) =
+            if self.from_host { (server, client) } else { (client, server) };
         let mut frame = vec![2; 12];
         frame.extend([0x08, 0x00]);
         let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0];
@@ -159,7 +162,10 @@ impl Shot {
     }
 }
 
-fn card(handshake: Handshake, capabilities: Capabilities) -> (Card<MemoryPort, MemoryPort>, MemoryPort, MemoryPort) {
+fn card(
+    handshake: Handshake,
+    capabilities: Capabilities,
+) -> (Card<MemoryPort, MemoryPort>, MemoryPort, MemoryPort) {
     let (wire, client) = memory_wire(256, capabilities, capabilities);
     let (host, server) = memory_wire(256, capabilities, capabilities);
     let table = RevisionTable::on_heap();

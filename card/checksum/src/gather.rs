@@ -22,8 +22,9 @@ impl Sum {
             bytes = rest;
         }
         let (pairs, tail) = bytes.as_chunks::<2>();
-        // Words are summed in the machine's byte order and the sum is swapped (RFC 1071, section 2(B)): the compiler vectorises this
-        // loop, but not one that swaps each word. Blocks bound its 32-bit lanes: 2^15 words of 2^16 fit 2^31.
+        // Words are summed in the machine's byte order and the sum is swapped (RFC 1071, section
+        // 2(B)): the compiler vectorises this loop, but not one that swaps each word. Blocks bound
+        // its 32-bit lanes: 2^15 words of 2^16 fit 2^31.
         for block in pairs.chunks(1 << 15) {
             let sum: u32 = block.iter().map(|pair| u32::from(u16::from_ne_bytes(*pair))).sum();
             self.sum += u64::from(u16::from_be(fold(u64::from(sum))));
@@ -76,7 +77,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_do_not_matter(bytes in proptest::collection::vec(any::<u8>(), 0..400), cuts in proptest::collection::vec(0usize..400, 0..6)) {
+        fn pieces_do_not_matter(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            cuts in proptest::collection::vec(0usize..400, 0..6),
+        ) {
             let mut whole: u32 = 0;
             for pair in bytes.chunks(2) {
                 whole += u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low));

@@ -5,7 +5,8 @@
 //! the data. Zero has two spellings, 0x0000 and 0xffff; functions here may return either for
 //! a sum, and compare equal through [`same`].
 //!
-//! This is the only one in the product. Tests have their own, word by word, where they are to find faults of this one.
+//! This is the only one in the product. Tests have their own, word by word, where they are to find
+//! faults of this one.
 
 #![forbid(unsafe_code)]
 
@@ -14,5 +15,6 @@ mod sum;
 
 pub use gather::Sum;
 pub use sum::{
-    add, concat, finish, fold, fold_halves, halves, pseudo_header_v4, pseudo_header_v6, same, sub, sum, update,
+    add, concat, finish, fold, fold_halves, halves, pseudo_header_v4, pseudo_header_v6, same, sub,
+    sum, update,
 };

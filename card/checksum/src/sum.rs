@@ -8,7 +8,9 @@ pub fn sum(bytes: &[u8]) -> u16 {
     let mut acc: u64 = 0;
     let mut chunks = bytes.chunks_exact(8);
     for chunk in &mut chunks {
-        let word = u64::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]]);
+        let word = u64::from_ne_bytes([
+            chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7],
+        ]);
         let (total, carry) = acc.overflowing_add(word);
         acc = total + u64::from(carry);
     }
@@ -93,13 +95,15 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !add(add(!checksum, !old), new)
 }
 
-/// Sum of the IPv4 pseudo-header of TCP (RFC 9293 section 3.1); `tcp_len` counts header and payload.
+/// Sum of the IPv4 pseudo-header of TCP (RFC 9293 section 3.1); `tcp_len` counts header and
+/// payload.
 #[must_use]
 pub fn pseudo_header_v4(src: [u8; 4], dst: [u8; 4], tcp_len: u32) -> u16 {
     pseudo(sum(&src), sum(&dst), tcp_len)
 }
 
-/// Sum of the IPv6 pseudo-header of TCP (RFC 8200 section 8.1); `tcp_len` counts header and payload.
+/// Sum of the IPv6 pseudo-header of TCP (RFC 8200 section 8.1); `tcp_len` counts header and
+/// payload.
 #[must_use]
 pub fn pseudo_header_v6(src: [u8; 16], dst: [u8; 16], tcp_len: u32) -> u16 {
     pseudo(sum(&src), sum(&dst), tcp_len)
@@ -107,7 +111,9 @@ pub fn pseudo_header_v6(src: [u8; 16], dst: [u8; 16], tcp_len: u32) -> u16 {
 
 const fn pseudo(src: u16, dst: u16, tcp_len: u32) -> u16 {
     const PROTOCOL_TCP: u64 = 6;
-    fold(src as u64 + dst as u64 + (tcp_len >> 16) as u64 + (tcp_len & 0xffff) as u64 + PROTOCOL_TCP)
+    fold(
+        src as u64 + dst as u64 + (tcp_len >> 16) as u64 + (tcp_len & 0xffff) as u64 + PROTOCOL_TCP,
+    )
 }
 
 #[cfg(test)]
@@ -165,7 +171,10 @@ mod tests {
         }
 
         #[test]
-        fn parts_combine(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..200) {
+        fn parts_combine(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            at in 0usize..200,
+        ) {
             let at = at.min(bytes.len());
             let (a, b) = bytes.split_at(at);
             prop_assert!(same(concat(sum(a), a.len(), sum(b)), sum(&bytes)));
@@ -175,7 +184,11 @@ mod tests {
         }
 
         #[test]
-        fn incremental_equals_full(mut bytes in proptest::collection::vec(any::<u8>(), 2..64), at in 0usize..62, word: [u8; 2]) {
+        fn incremental_equals_full(
+            mut bytes in proptest::collection::vec(any::<u8>(), 2..64),
+            at in 0usize..62,
+            word: [u8; 2],
+        ) {
             let at = (at & !1).min((bytes.len() - 2) & !1);
             let before = finish(sum(&bytes));
             let old = sum(&bytes[at..at + 2]);

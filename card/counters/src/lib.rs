@@ -29,8 +29,9 @@ impl Counter {
     }
 }
 
-/// Makes a struct of counters. Each line has the field and what it counts, which is the field's documentation, too. `as` gives it another name
-/// in metrics than the field's. One that also sinks is a `gauge`.
+/// Makes a struct of counters. Each line has the field and what it counts, which is the field's
+/// documentation, too. `as` gives it another name in metrics than the field's. One that also sinks
+/// is a `gauge`.
 ///
 /// ```
 /// nicache_counters::counters! {
@@ -49,7 +50,8 @@ impl Counter {
 /// assert!(Post::COUNTERS[2].is_gauge);
 /// ```
 ///
-/// Fields that are not numbers, or have no name, stand `beside` these. What follows from them is `shown`:
+/// Fields that are not numbers, or have no name, stand `beside` these. What follows from them is
+/// `shown`:
 ///
 /// ```
 /// nicache_counters::counters! {
@@ -73,7 +75,8 @@ impl Counter {
 macro_rules! counters {
     (
         $(#[$meta:meta])*
-        $vis:vis struct $name:ident { $($field:ident $(as $label:literal)?: $($kind:ident)? $help:literal,)* }
+        $vis:vis struct $name:ident { $(
+            $field:ident $(as $label:literal)?: $($kind:ident)? $help:literal,)* }
         $(beside { $($(#[$doc:meta])* $beside_vis:vis $beside:ident: $type:ty,)* })?
         $(shown { $($shown:literal: $shown_help:literal, |$counters:ident| $value:expr;)* })?
     ) => {
@@ -162,7 +165,8 @@ mod tests {
     #[test]
     fn names_helps_and_values_belong_together() {
         let some = Some { one: 1, two: 2, many: [3, 4] };
-        let each: Vec<_> = some.each().map(|(counter, value)| (counter.name, counter.help, value)).collect();
+        let each: Vec<_> =
+            some.each().map(|(counter, value)| (counter.name, counter.help, value)).collect();
         assert_eq!(
             each,
             [

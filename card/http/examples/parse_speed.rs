@@ -1,8 +1,9 @@
-//! Times the operations of the hit path, in nanoseconds per call: `cargo run --release -p nicache-http --example parse_speed`.
+//! Times the operations of the hit path, in nanoseconds per call: `cargo run --release -p
+//! nicache-http --example parse_speed`.
 
 use nicache_http::{
-    DateCache, Follower, Framing, HeadTemplate, HeaderScratch, HttpDate, KeyConfig, Method, RequestOutcome,
-    client_class, evaluate, parse_reply, parse_request,
+    DateCache, Follower, Framing, HeadTemplate, HeaderScratch, HttpDate, KeyConfig, Method,
+    RequestOutcome, client_class, evaluate, parse_reply, parse_request,
 };
 use std::hint::black_box;
 use std::time::Instant;
@@ -73,7 +74,8 @@ fn main() {
     time(&format!("reply head, {} bytes", REPLY.len()), || {
         black_box(parse_reply(black_box(REPLY), Method::Get));
     });
-    let without_expires = String::from_utf8_lossy(REPLY).replace("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\n", "");
+    let without_expires =
+        String::from_utf8_lossy(REPLY).replace("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\n", "");
     let plain = HeadTemplate::new(without_expires.as_bytes()).expect("a plain head");
     let expiring = HeadTemplate::new(REPLY).expect("a plain head");
     let mut out = [0; 1024];

@@ -1,7 +1,9 @@
-//! Follows a reply's content to its end (RFC 9112 sections 6.3 and 7.1), whatever the pieces in which it comes.
+//! Follows a reply's content to its end (RFC 9112 sections 6.3 and 7.1), whatever the pieces in
+//! which it comes.
 //!
-//! Chunked coding is read strictly: hexadecimal digits, CR LF after each line, bounded extensions and trailers. These
-//! are followed (the client gets the bytes anyhow) but remembered, because a body that had any is not stored.
+//! Chunked coding is read strictly: hexadecimal digits, CR LF after each line, bounded extensions
+//! and trailers. These are followed (the client gets the bytes anyhow) but remembered, because a
+//! body that had any is not stored.
 
 use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, CHUNK_SIZE_DIGITS_MAX, TRAILER_BYTES_MAX};
 use crate::reply::Framing;
@@ -9,7 +11,8 @@ use crate::reply::Framing;
 /// What is wrong with a body's framing. The rest of the connection is opaque.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFault {
-    /// A chunk size without digits, with too many, or followed by something else than CR LF or an extension.
+    /// A chunk size without digits, with too many, or followed by something else than CR LF or an
+    /// extension.
     ChunkSize,
     /// Chunk data or a line that does not end in CR LF, or a control byte.
     LineBreak,
@@ -87,7 +90,8 @@ enum State {
 }
 
 impl Follower {
-    /// A follower of content that is framed like this and begins with the first byte behind the head.
+    /// A follower of content that is framed like this and begins with the first byte behind the
+    /// head.
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Finished,
@@ -98,8 +102,8 @@ impl Follower {
         Self { state, body_bytes: 0, plain: true }
     }
 
-    /// Takes the next piece of input and hands its content bytes to `body`, in order and without chunk framing.
-    /// A follower that is finished takes nothing: `finished_at` is 0.
+    /// Takes the next piece of input and hands its content bytes to `body`, in order and without
+    /// chunk framing. A follower that is finished takes nothing: `finished_at` is 0.
     pub fn follow(&mut self, bytes: &[u8], mut body: impl FnMut(&[u8])) -> Followed {
         let mut at = 0;
         loop {
@@ -127,7 +131,10 @@ impl Follower {
                 }
                 _ => {
                     self.state = self.state.step(bytes[at]);
-                    self.plain &= !matches!(self.state, State::Extension { .. } | State::TrailerLf { line: 1.., .. });
+                    self.plain &= !matches!(
+                        self.state,
+                        State::Extension { .. } | State::TrailerLf { line: 1.., .. }
+                    );
                     at += 1;
                 }
             }
@@ -171,18 +178,27 @@ impl State {
     /// One byte of chunk framing.
     fn step(self, byte: u8) -> Self {
         match (self, byte) {
-            (Self::Size { digits: CHUNK_SIZE_DIGITS_MAX, .. }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
-                Self::Broken(BodyFault::ChunkSize)
-            }
+            (
+                Self::Size { digits: CHUNK_SIZE_DIGITS_MAX, .. },
+                b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F',
+            ) => Self::Broken(BodyFault::ChunkSize),
             (Self::Size { size, digits }, b'0'..=b'9') => Self::digit(size, digits, byte - b'0'),
-            (Self::Size { size, digits }, b'a'..=b'f') => Self::digit(size, digits, byte - b'a' + 10),
-            (Self::Size { size, digits }, b'A'..=b'F') => Self::digit(size, digits, byte - b'A' + 10),
+            (Self::Size { size, digits }, b'a'..=b'f') => {
+                Self::digit(size, digits, byte - b'a' + 10)
+            }
+            (Self::Size { size, digits }, b'A'..=b'F') => {
+                Self::digit(size, digits, byte - b'A' + 10)
+            }
             (Self::Size { size, digits: 1.. }, b'\r') => Self::SizeLf { size },
             (Self::Size { size, digits: 1.. }, b';') => Self::Extension { size, len: 1 },
             (Self::Size { .. }, _) => Self::Broken(BodyFault::ChunkSize),
             (Self::Extension { size, .. }, b'\r') => Self::SizeLf { size },
-            (Self::Extension { len: CHUNK_EXTENSION_BYTES_MAX.., .. }, _) => Self::Broken(BodyFault::TooLong),
-            (Self::Extension { .. }, byte) if is_control(byte) => Self::Broken(BodyFault::LineBreak),
+            (Self::Extension { len: CHUNK_EXTENSION_BYTES_MAX.., .. }, _) => {
+                Self::Broken(BodyFault::TooLong)
+            }
+            (Self::Extension { .. }, byte) if is_control(byte) => {
+                Self::Broken(BodyFault::LineBreak)
+            }
             (Self::Extension { size, len }, _) => Self::Extension { size, len: len + 1 },
             (Self::SizeLf { size: 0 }, b'\n') => Self::Trailer { line: 0, len: 0 },
             (Self::SizeLf { size }, b'\n') => Self::Data { left: size },
@@ -191,7 +207,9 @@ impl State {
             (Self::Trailer { len: TRAILER_BYTES_MAX.., .. }, _) => Self::Broken(BodyFault::TooLong),
             (Self::Trailer { line, len }, b'\r') => Self::TrailerLf { line, len: len + 1 },
             // A folded trailer line, or one without a name (RFC 9112 sections 5.1 and 5.2).
-            (Self::Trailer { line: 0, .. }, b' ' | b'\t' | b':') => Self::Broken(BodyFault::LineBreak),
+            (Self::Trailer { line: 0, .. }, b' ' | b'\t' | b':') => {
+                Self::Broken(BodyFault::LineBreak)
+            }
             (Self::Trailer { .. }, byte) if is_control(byte) => Self::Broken(BodyFault::LineBreak),
             (Self::Trailer { line, len }, _) => Self::Trailer { line: line + 1, len: len + 1 },
             (Self::TrailerLf { line: 0, .. }, b'\n') => Self::Finished,

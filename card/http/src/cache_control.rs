@@ -1,7 +1,8 @@
 //! Cache-Control of a reply (RFC 9111 section 5.2.2).
 //!
-//! The card is not an HTTP cache: an entry lives as long as its sources stay unchanged, whatever the directives say about
-//! age. They matter for two things: `private` and `no-store` forbid sharing, and `max-age` explains Expires.
+//! The card is not an HTTP cache: an entry lives as long as its sources stay unchanged, whatever
+//! the directives say about age. They matter for two things: `private` and `no-store` forbid
+//! sharing, and `max-age` explains Expires.
 
 use crate::head::list;
 use crate::reason::NotShared;
@@ -48,7 +49,10 @@ impl CacheControl {
             (b"private", Some(_)) => Err(NotShared::CacheControlOdd),
             (b"no-store", _) => Err(NotShared::NoStore),
             (b"max-age", Some(seconds)) if self.max_age_s.is_none() => {
-                self.max_age_s = Some(crate::length::parse_content_length(seconds).ok_or(NotShared::CacheControlOdd)?);
+                self.max_age_s = Some(
+                    crate::length::parse_content_length(seconds)
+                        .ok_or(NotShared::CacheControlOdd)?,
+                );
                 Ok(())
             }
             (b"s-maxage" | b"stale-while-revalidate" | b"stale-if-error", Some(seconds))
@@ -57,7 +61,8 @@ impl CacheControl {
                 Ok(())
             }
             (
-                b"public" | b"no-cache" | b"must-revalidate" | b"proxy-revalidate" | b"no-transform" | b"immutable",
+                b"public" | b"no-cache" | b"must-revalidate" | b"proxy-revalidate"
+                | b"no-transform" | b"immutable",
                 None,
             ) => Ok(()),
             _ => Err(NotShared::CacheControlOdd),
@@ -109,7 +114,8 @@ mod tests {
         ];
         for (value, expected) in table {
             let mut control = CacheControl::default();
-            let outcome = control.add(value.as_bytes(), Lifted::default()).map(|()| control.max_age_s);
+            let outcome =
+                control.add(value.as_bytes(), Lifted::default()).map(|()| control.max_age_s);
             assert_eq!(outcome, *expected, "{value}");
         }
     }
@@ -126,7 +132,13 @@ mod tests {
             assert_eq!(CacheControl::default().add(value.as_bytes(), lifted), expected, "{value}");
         }
         let private = Lifted { private: true, no_store: false };
-        assert_eq!(CacheControl::default().add(b"private, no-store", private), Err(NotShared::NoStore));
-        assert_eq!(CacheControl::default().add(b"private, no-store", Lifted::default()), Err(NotShared::Private));
+        assert_eq!(
+            CacheControl::default().add(b"private, no-store", private),
+            Err(NotShared::NoStore)
+        );
+        assert_eq!(
+            CacheControl::default().add(b"private, no-store", Lifted::default()),
+            Err(NotShared::Private)
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! Kinds of clients that servers tell apart, whether or not they say so in `Vary`: by where a request comes from (hotlink protection), by
-//! language, by the kind of program, by what it accepts.
+//! Kinds of clients that servers tell apart, whether or not they say so in `Vary`: by where a
+//! request comes from (hotlink protection), by language, by the kind of program, by what it
+//! accepts.
 //!
-//! A client has one class in each of a few *traits*. What a trait does not look at (the path in `Referer`, version numbers in `User-Agent`, weights in
-//! `Accept-Language`) it takes for the same.
+//! A client has one class in each of a few *traits*. What a trait does not look at (the path in
+//! `Referer`, version numbers in `User-Agent`, weights in `Accept-Language`) it takes for the same.
 
 use httparse::Header;
 
@@ -35,8 +36,15 @@ pub enum Trait {
 
 impl Trait {
     /// All traits.
-    pub const ALL: [Self; 7] =
-        [Self::Origin, Self::Fetch, Self::Language, Self::Agent, Self::Accept, Self::Coding, Self::Proxy];
+    pub const ALL: [Self; 7] = [
+        Self::Origin,
+        Self::Fetch,
+        Self::Language,
+        Self::Agent,
+        Self::Accept,
+        Self::Coding,
+        Self::Proxy,
+    ];
 
     /// For an operator.
     pub const fn label(self) -> &'static str {
@@ -85,7 +93,8 @@ impl Trait {
     }
 }
 
-/// May it be a field of [`Added::Agent`] or [`Added::Fetch`]? By the first letter, which hardly any other field has.
+/// May it be a field of [`Added::Agent`] or [`Added::Fetch`]? By the first letter, which hardly any
+/// other field has.
 #[inline]
 fn is_of_few(name: &[u8]) -> bool {
     name.first().is_some_and(|first| matches!(first | 0x20, b'd' | b'f' | b'p' | b'x'))
@@ -107,8 +116,14 @@ impl ClientClass {
     }
 }
 
-/// The key of a variant of a page that the server keeps for clients of some class, in the traits that `counts` says.
-pub fn class_key(base: Key, class: ClientClass, counts: impl Fn(Trait) -> bool, keys: &KeyConfig) -> Key {
+/// The key of a variant of a page that the server keeps for clients of some class, in the traits
+/// that `counts` says.
+pub fn class_key(
+    base: Key,
+    class: ClientClass,
+    counts: impl Fn(Trait) -> bool,
+    keys: &KeyConfig,
+) -> Key {
     const TAG_CLASS_KEY: u64 = 6;
     let mut hash = keys.keyed();
     hash.word(TAG_CLASS_KEY);
@@ -119,7 +134,8 @@ pub fn class_key(base: Key, class: ClientClass, counts: impl Fn(Trait) -> bool, 
     Key(hash.finish())
 }
 
-/// The header lines of a request's head that belong to a trait: as sent, but nobody's where they would say whose request it is.
+/// The header lines of a request's head that belong to a trait: as sent, but nobody's where they
+/// would say whose request it is.
 pub fn trait_lines(head: &[u8], of: Trait) -> Vec<u8> {
     let mut out = Vec::new();
     for line in head.split_inclusive(|byte| *byte == b'\n').skip(1) {
@@ -140,7 +156,8 @@ pub fn trait_lines(head: &[u8], of: Trait) -> Vec<u8> {
     out
 }
 
-/// The class of the client that sent these fields to `host`, but for [`Trait::Proxy`] ([`Signs::class`](crate::Signs::class)).
+/// The class of the client that sent these fields to `host`, but for [`Trait::Proxy`]
+/// ([`Signs::class`](crate::Signs::class)).
 pub fn client_class(headers: &[Header<'_>], host: &[u8], keys: &KeyConfig) -> ClientClass {
     let mut class = ClientClass([0; Trait::ALL.len()]);
     for header in headers {
@@ -227,7 +244,8 @@ fn language(value: &[u8], words: &mut Words) {
     }
 }
 
-/// What the card adds to `User-Agent` in its own requests, after a blank if the client has named itself.
+/// What the card adds to `User-Agent` in its own requests, after a blank if the client has named
+/// itself.
 pub(crate) const OWN_MARK: &str = concat!("nicache/", env!("CARGO_PKG_VERSION"));
 
 pub(crate) fn without_own_mark(value: &[u8]) -> &[u8] {
@@ -304,9 +322,18 @@ mod tests {
         ] {
             assert_eq!(differ(&[(name, one)], &[(name, other)]), [], "{name}: {one}, {other}");
         }
-        assert_eq!(differ(&[("User-Agent", &format!("{CHROME} {OWN_MARK}"))], &[("User-Agent", CHROME)]), []);
+        assert_eq!(
+            differ(&[("User-Agent", &format!("{CHROME} {OWN_MARK}"))], &[("User-Agent", CHROME)]),
+            []
+        );
         assert_eq!(differ(&[("User-Agent", OWN_MARK)], &[("User-Agent", "")]), []);
-        assert_eq!(differ(&[("User-Agent", "a"), ("Sec-GPC", "x")], &[("Sec-GPC", "x"), ("User-Agent", "a")]), []);
+        assert_eq!(
+            differ(
+                &[("User-Agent", "a"), ("Sec-GPC", "x")],
+                &[("Sec-GPC", "x"), ("User-Agent", "a")]
+            ),
+            []
+        );
     }
 
     #[test]
@@ -314,7 +341,8 @@ mod tests {
         let keys = KeyConfig::new([7; 16]);
         let base = Key([3; 16]);
         let (one, other) = (ClientClass([1, 2, 3, 4, 6, 7, 5]), ClientClass([1, 2, 3, 5, 6, 7, 5]));
-        let key = |class, counted: &[Trait]| class_key(base, class, |of| counted.contains(&of), &keys);
+        let key =
+            |class, counted: &[Trait]| class_key(base, class, |of| counted.contains(&of), &keys);
         assert_eq!(key(one, &[Trait::Origin]), key(other, &[Trait::Origin]));
         assert_ne!(key(one, &[Trait::Agent]), key(other, &[Trait::Agent]));
         assert_ne!(key(one, &[Trait::Origin]), key(one, &[Trait::Fetch]));
@@ -328,9 +356,17 @@ mod tests {
         assert_eq!(trait_lines(head, Trait::Language), b"");
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 b\r\nX-Real-IP: 10.1.2.3\r\nX-Request-ID: a1b2c3d4\r\n\r\n";
         let lines = String::from_utf8(trait_lines(head, Trait::Proxy)).unwrap();
-        assert!(lines.starts_with("X-Real-IP: ") && lines.contains("\r\nX-Request-ID: ") && lines.lines().count() == 2);
+        assert!(
+            lines.starts_with("X-Real-IP: ")
+                && lines.contains("\r\nX-Request-ID: ")
+                && lines.lines().count() == 2
+        );
         for (name, kind) in crate::intermediary::all() {
-            assert!(!matches!(kind, Added::Agent | Added::Fetch) || is_of_few(name), "{}", name.escape_ascii());
+            assert!(
+                !matches!(kind, Added::Agent | Added::Fetch) || is_of_few(name),
+                "{}",
+                name.escape_ascii()
+            );
         }
         assert!(!lines.contains("10.1.2.3") && !lines.contains("a1b2c3d4"), "{lines}");
     }
@@ -338,7 +374,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_value_has_a_class(
-            name in prop::sample::select(vec!["Referer", "User-Agent", "Accept-Language", "Sec-Fetch-Site", "Accept", "Accept-Encoding"]),
+            name in prop::sample::select(vec!["Referer", "User-Agent", "Accept-Language",
+                "Sec-Fetch-Site", "Accept", "Accept-Encoding"]),
             value in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let headers = [Header { name, value: &value }];

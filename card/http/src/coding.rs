@@ -1,8 +1,10 @@
-//! Accept-Encoding (RFC 9110 section 12.5.3), as far as two spellings of it are the same to every server.
+//! Accept-Encoding (RFC 9110 section 12.5.3), as far as two spellings of it are the same to every
+//! server.
 //!
-//! A plain list of codings, without weights, means the same in any case and with or without a space behind its commas: nginx looks
-//! for `gzip` without regard to case behind a comma or a space, and Apache, Node and Go take lists apart. The order stays: it may be
-//! a preference. Everything else (weights, tabs, two spaces) counts as it is spelled.
+//! A plain list of codings, without weights, means the same in any case and with or without a space
+//! behind its commas: nginx looks for `gzip` without regard to case behind a comma or a space, and
+//! Apache, Node and Go take lists apart. The order stays: it may be a preference. Everything else
+//! (weights, tabs, two spaces) counts as it is spelled.
 
 /// Longest list that is looked at, in bytes.
 const LIST_BYTES_MAX: usize = 64;
@@ -85,8 +87,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_spellings_of_the_same_list_are_the_same(one in "[gGzZ, ;]{0,8}", other in "[gGzZ, ;]{0,8}") {
-            let codings = |text: &str| -> Vec<String> { text.split(',').map(|coding| coding.trim().to_ascii_lowercase()).collect() };
+        fn only_spellings_of_the_same_list_are_the_same(
+            one in "[gGzZ, ;]{0,8}",
+            other in "[gGzZ, ;]{0,8}",
+        ) {
+            let codings = |text: &str| -> Vec<String> {
+                text.split(',').map(|coding| coding.trim().to_ascii_lowercase()).collect()
+            };
             if of(&one) == of(&other) {
                 prop_assert!(one == other || codings(&one) == codings(&other));
             }

@@ -1,10 +1,11 @@
 //! Preconditions (RFC 9110 section 13), evaluated in two ways.
 //!
-//! [`judge`] is section 13.2.2, for a server of our own. [`evaluate`] is what servers have in common, for a card that must not be told
-//! from the server behind it: section 13.2.2 lets If-None-Match override If-Modified-Since, nginx wants both to say "not modified";
-//! it lets If-Match override If-Unmodified-Since, nginx wants both to hold; some compare dates for equality, some for order; Node's
-//! `fresh` never says 304 to a request with `Cache-Control: no-cache`. Where that matters the verdict is
-//! [`Verdict::Ambiguous`] and the server decides.
+//! [`judge`] is section 13.2.2, for a server of our own. [`evaluate`] is what servers have in
+//! common, for a card that must not be told from the server behind it: section 13.2.2 lets
+//! If-None-Match override If-Modified-Since, nginx wants both to say "not modified"; it lets
+//! If-Match override If-Unmodified-Since, nginx wants both to hold; some compare dates for
+//! equality, some for order; Node's `fresh` never says 304 to a request with `Cache-Control:
+//! no-cache`. Where that matters the verdict is [`Verdict::Ambiguous`] and the server decides.
 
 use crate::date::parse_imf_fixdate;
 use crate::head::{list, trim_ows};
@@ -47,14 +48,21 @@ pub enum Verdict {
     Ambiguous,
 }
 
-/// What every server would answer to `condition` for an entry with this entity tag and Last-Modified.
+/// What every server would answer to `condition` for an entry with this entity tag and
+/// Last-Modified.
 #[inline]
-pub fn evaluate(condition: &Conditional<'_>, etag: Option<&[u8]>, last_modified: Option<&[u8]>) -> Verdict {
+pub fn evaluate(
+    condition: &Conditional<'_>,
+    etag: Option<&[u8]>,
+    last_modified: Option<&[u8]>,
+) -> Verdict {
     let first = match (condition.if_match, condition.if_unmodified_since) {
         (None, None) => Verdict::Full,
         (Some(tags), None) => matches(tags, etag),
         (None, Some(date)) => unmodified_since(date, last_modified),
-        (Some(tags), Some(date)) => both(matches(tags, etag), unmodified_since(date, last_modified)),
+        (Some(tags), Some(date)) => {
+            both(matches(tags, etag), unmodified_since(date, last_modified))
+        }
     };
     if first != Verdict::Full {
         return first;
@@ -63,7 +71,9 @@ pub fn evaluate(condition: &Conditional<'_>, etag: Option<&[u8]>, last_modified:
         (None, None) => Verdict::Full,
         (Some(tags), None) => none_match(tags, etag),
         (None, Some(date)) => modified_since(date, last_modified),
-        (Some(tags), Some(date)) => both(none_match(tags, etag), modified_since(date, last_modified)),
+        (Some(tags), Some(date)) => {
+            both(none_match(tags, etag), modified_since(date, last_modified))
+        }
     };
     if second == Verdict::NotModified && condition.no_cache { Verdict::Ambiguous } else { second }
 }
@@ -72,13 +82,15 @@ fn both(one: Verdict, other: Verdict) -> Verdict {
     if one == other { one } else { Verdict::Ambiguous }
 }
 
-/// RFC 9110 section 13.1.1, with strong comparison (section 8.8.3.2): a weak tag on either side never matches by the RFC, but does at
-/// some servers.
+/// RFC 9110 section 13.1.1, with strong comparison (section 8.8.3.2): a weak tag on either side
+/// never matches by the RFC, but does at some servers.
 fn matches(tags: &[u8], etag: Option<&[u8]>) -> Verdict {
     if tags == b"*" {
         return Verdict::Full;
     }
-    let Some(own) = etag.filter(|own| !is_weak(own) && opaque_tag(own).is_some()) else { return Verdict::Ambiguous };
+    let Some(own) = etag.filter(|own| !is_weak(own) && opaque_tag(own).is_some()) else {
+        return Verdict::Ambiguous;
+    };
     let mut found = false;
     for tag in list(tags) {
         if opaque_tag(tag).is_none() || is_weak(tag) {
@@ -109,7 +121,8 @@ fn none_match(tags: &[u8], etag: Option<&[u8]>) -> Verdict {
         Some(None) => return Verdict::Ambiguous,
         None => None,
     };
-    // Some servers find a tag in the list by searching for commas, so a tag that holds one is not certain.
+    // Some servers find a tag in the list by searching for commas, so a tag that holds one is not
+    // certain.
     let mut found = false;
     for tag in list(tags) {
         match opaque_tag(tag) {
@@ -124,7 +137,11 @@ fn none_match(tags: &[u8], etag: Option<&[u8]>) -> Verdict {
 pub(crate) fn opaque_tag(tag: &[u8]) -> Option<&[u8]> {
     let opaque = tag.strip_prefix(b"W/").unwrap_or(tag);
     match opaque {
-        [b'"', inner @ .., b'"'] if inner.iter().all(|b| matches!(b, 0x21 | 0x23..=0x7e) && *b != b',') => Some(opaque),
+        [b'"', inner @ .., b'"']
+            if inner.iter().all(|b| matches!(b, 0x21 | 0x23..=0x7e) && *b != b',') =>
+        {
+            Some(opaque)
+        }
         _ => None,
     }
 }
@@ -133,7 +150,8 @@ pub(crate) fn is_weak(tag: &[u8]) -> bool {
     tag.starts_with(b"W/")
 }
 
-/// RFC 9110 section 13.1.3: equal is not modified for all, earlier is modified for all, and about the rest servers differ.
+/// RFC 9110 section 13.1.3: equal is not modified for all, earlier is modified for all, and about
+/// the rest servers differ.
 fn modified_since(date: &[u8], last_modified: Option<&[u8]>) -> Verdict {
     match last_modified {
         // An entry's Last-Modified is an IMF-fixdate, or the reply would not have been shareable.
@@ -159,8 +177,9 @@ pub enum Judgement {
     Failed,
 }
 
-/// RFC 9110 section 13.2.2, for a representation with a strong entity tag. A condition that cannot be read is one that does not spare
-/// the reply. Dates are seconds since 1970; what they mean is the caller's: has it changed after that one, and has it not since that one?
+/// RFC 9110 section 13.2.2, for a representation with a strong entity tag. A condition that cannot
+/// be read is one that does not spare the reply. Dates are seconds since 1970; what they mean is
+/// the caller's: has it changed after that one, and has it not since that one?
 pub fn judge(
     condition: &Conditional<'_>,
     etag: &[u8],
@@ -171,17 +190,24 @@ pub fn judge(
         if !names(tags, etag, false) {
             return Judgement::Failed;
         }
-    } else if condition.if_unmodified_since.and_then(parse_imf_fixdate).is_some_and(has_changed_after) {
+    } else if condition
+        .if_unmodified_since
+        .and_then(parse_imf_fixdate)
+        .is_some_and(has_changed_after)
+    {
         return Judgement::Failed;
     }
     let is_spared = match condition.if_none_match {
         Some(tags) => names(tags, etag, true),
-        None => condition.if_modified_since.and_then(parse_imf_fixdate).is_some_and(is_unchanged_since),
+        None => {
+            condition.if_modified_since.and_then(parse_imf_fixdate).is_some_and(is_unchanged_since)
+        }
     };
     if is_spared { Judgement::NotModified } else { Judgement::Proceed }
 }
 
-/// Is `tag`, which has no comma in it, in the list? Weak comparison takes `W/"x"` for `"x"` (RFC 9110 section 8.8.3.2).
+/// Is `tag`, which has no comma in it, in the list? Weak comparison takes `W/"x"` for `"x"` (RFC
+/// 9110 section 8.8.3.2).
 fn names(tags: &[u8], tag: &[u8], weakly: bool) -> bool {
     if trim_ows(tags) == b"*" {
         return true;
@@ -248,7 +274,11 @@ mod tests {
             }
             let forced = Conditional { no_cache: true, ..condition };
             let answer = evaluate(&forced, Some(b"\"a\""), Some(LM.as_bytes()));
-            assert_eq!(answer, if *verdict == NotModified { Ambiguous } else { *verdict }, "{tags:?} {date:?}");
+            assert_eq!(
+                answer,
+                if *verdict == NotModified { Ambiguous } else { *verdict },
+                "{tags:?} {date:?}"
+            );
         }
     }
 
@@ -280,7 +310,11 @@ mod tests {
             assert_eq!(answer(&condition), *verdict, "{tags:?} {date:?}");
             // RFC 9110 section 13.2.2: these come first.
             let also = Conditional { if_none_match: Some(b"\"a\""), ..condition };
-            assert_eq!(answer(&also), if *verdict == Full { NotModified } else { *verdict }, "{tags:?} {date:?}");
+            assert_eq!(
+                answer(&also),
+                if *verdict == Full { NotModified } else { *verdict },
+                "{tags:?} {date:?}"
+            );
         }
         let weak = Conditional { if_match: Some(b"W/\"a\""), ..Conditional::default() };
         assert_eq!(evaluate(&weak, Some(b"W/\"a\""), None), Ambiguous);
@@ -294,7 +328,8 @@ mod tests {
         let date = Conditional { if_modified_since: Some(LM.as_bytes()), ..Conditional::default() };
         assert_eq!(evaluate(&date, Some(b"\"a\""), None), Ambiguous);
         assert_eq!(evaluate(&date, None, Some(b"bad")), Ambiguous);
-        let unmodified = Conditional { if_unmodified_since: Some(LM.as_bytes()), ..Conditional::default() };
+        let unmodified =
+            Conditional { if_unmodified_since: Some(LM.as_bytes()), ..Conditional::default() };
         assert_eq!(evaluate(&unmodified, None, None), Ambiguous);
         let matching = Conditional { if_match: Some(b"\"a\""), ..Conditional::default() };
         assert_eq!(evaluate(&matching, None, None), Ambiguous);
@@ -317,7 +352,11 @@ mod tests {
         ] {
             // If-None-Match overrides If-Modified-Since.
             for date in [None, Some(EARLIER.as_bytes()), Some(LM.as_bytes())] {
-                let asked = Conditional { if_none_match: Some(tags.as_bytes()), if_modified_since: date, ..none };
+                let asked = Conditional {
+                    if_none_match: Some(tags.as_bytes()),
+                    if_modified_since: date,
+                    ..none
+                };
                 assert_eq!(of(asked), judgement, "{tags}");
             }
         }
@@ -328,8 +367,11 @@ mod tests {
             ("\"x\"", Judgement::Failed),
         ] {
             // If-Match overrides If-Unmodified-Since.
-            let asked =
-                Conditional { if_match: Some(tags.as_bytes()), if_unmodified_since: Some(EARLIER.as_bytes()), ..none };
+            let asked = Conditional {
+                if_match: Some(tags.as_bytes()),
+                if_unmodified_since: Some(EARLIER.as_bytes()),
+                ..none
+            };
             assert_eq!(of(asked), judgement, "{tags}");
         }
         for (date, modified, unmodified) in [
@@ -338,8 +380,14 @@ mod tests {
             (LATER, Judgement::NotModified, Judgement::Proceed),
             ("yesterday", Judgement::Proceed, Judgement::Proceed),
         ] {
-            assert_eq!(of(Conditional { if_modified_since: Some(date.as_bytes()), ..none }), modified);
-            assert_eq!(of(Conditional { if_unmodified_since: Some(date.as_bytes()), ..none }), unmodified);
+            assert_eq!(
+                of(Conditional { if_modified_since: Some(date.as_bytes()), ..none }),
+                modified
+            );
+            assert_eq!(
+                of(Conditional { if_unmodified_since: Some(date.as_bytes()), ..none }),
+                unmodified
+            );
         }
     }
 }

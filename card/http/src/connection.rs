@@ -3,7 +3,8 @@
 use crate::head::{is_name, list};
 use crate::protocol::Version;
 
-/// What a request says about the connection. Part of the key, because servers answer each class with another head.
+/// What a request says about the connection. Part of the key, because servers answer each class
+/// with another head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ConnectionClass {
@@ -60,7 +61,8 @@ impl ConnectionOptions {
         }
     }
 
-    /// The request's class, or none if the options are not exactly one plain `close` or `keep-alive`.
+    /// The request's class, or none if the options are not exactly one plain `close` or
+    /// `keep-alive`.
     #[inline]
     pub(crate) fn class(&self, version: Version) -> Option<ConnectionClass> {
         if self.other || self.fields > 1 {

@@ -1,7 +1,7 @@
 //! Cookie (RFC 6265 section 4.2): harmless if each cookie's name is on the operator's list.
 
-/// The name of a list of cookies that scripts of analytics and advertising set for themselves in the browser: no server reads them. It
-/// cannot be a cookie's.
+/// The name of a list of cookies that scripts of analytics and advertising set for themselves in
+/// the browser: no server reads them. It cannot be a cookie's.
 pub const ANALYTICS: &str = "@analytics";
 
 /// That list (docs/tls.md): names, and beginnings of names with a final `*`.
@@ -113,16 +113,23 @@ impl CookiePattern {
     }
 }
 
-/// Has each cookie in `value` a name that one of the patterns, or of `more` of them, matches? Names are compared with case.
+/// Has each cookie in `value` a name that one of the patterns, or of `more` of them, matches? Names
+/// are compared with case.
 ///
-/// A pair without a name or without `=`, a quote, and a comma (which some servers take for a separator, RFC 2965)
-/// make the field harmful.
-pub(crate) fn is_harmless(value: &[u8], patterns: &[CookiePattern], more: &[CookiePattern]) -> bool {
+/// A pair without a name or without `=`, a quote, and a comma (which some servers take for a
+/// separator, RFC 2965) make the field harmful.
+pub(crate) fn is_harmless(
+    value: &[u8],
+    patterns: &[CookiePattern],
+    more: &[CookiePattern],
+) -> bool {
     let has_none = patterns.is_empty() && more.is_empty();
     if has_none || value.iter().any(|b| matches!(b, b'"' | b',')) {
         return false;
     }
-    names(value).all(|name| name.is_some_and(|name| patterns.iter().chain(more).any(|pattern| pattern.matches(name))))
+    names(value).all(|name| {
+        name.is_some_and(|name| patterns.iter().chain(more).any(|pattern| pattern.matches(name)))
+    })
 }
 
 /// The names of the cookies; `None` for a pair that has none.
@@ -171,7 +178,13 @@ mod tests {
         let patterns = CookiePattern::list(ANALYTICS);
         let visit = b"_ga=GA1.1.1; _ga_X1=GS1.1; _gid=GA1.2; _fbp=fb.1.2; _pk_id.1.1fff=a.b; _hjSession_3=x; __utma=1";
         assert!(is_harmless(visit, &patterns, &[]));
-        for bad in ["_gang=1", "PHPSESSID=1", "_ga=1; wordpress_logged_in=2", "amplitude=1", "@analytics=1"] {
+        for bad in [
+            "_gang=1",
+            "PHPSESSID=1",
+            "_ga=1; wordpress_logged_in=2",
+            "amplitude=1",
+            "@analytics=1",
+        ] {
             assert!(!is_harmless(bad.as_bytes(), &patterns, &[]), "{bad}");
         }
         assert!(!crate::head::is_token(ANALYTICS.as_bytes()));

@@ -1,13 +1,16 @@
-//! IMF-fixdate, the one form of a date that servers write (RFC 9110 section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+//! IMF-fixdate, the one form of a date that servers write (RFC 9110 section 5.6.7): `Sun, 06 Nov
+//! 1994 08:49:37 GMT`.
 //!
-//! Deliberately absent: the two obsolete forms, which a recipient should accept; who gets one falls back to the server.
+//! Deliberately absent: the two obsolete forms, which a recipient should accept; who gets one falls
+//! back to the server.
 
 /// Length of an IMF-fixdate in bytes.
 pub const IMF_FIXDATE_BYTES: usize = 29;
 
 const DAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
-const MONTHS: [&[u8; 3]; 12] =
-    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+const MONTHS: [&[u8; 3]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
 
 /// 9999-12-31 23:59:59, the last second with a year of four digits.
 const UNIX_S_MAX: u64 = 253_402_300_799;
@@ -77,8 +80,8 @@ impl DateCache {
     }
 }
 
-/// Reads an IMF-fixdate from 1970 to 9999 as a Unix time in seconds. The weekday must be right, and there is no
-/// leap second.
+/// Reads an IMF-fixdate from 1970 to 9999 as a Unix time in seconds. The weekday must be right, and
+/// there is no leap second.
 pub fn parse_imf_fixdate(value: &[u8]) -> Option<u64> {
     let value: &[u8; IMF_FIXDATE_BYTES] = value.try_into().ok()?;
     let day = two(value, 5)?;
@@ -103,11 +106,13 @@ fn two(bytes: &[u8; IMF_FIXDATE_BYTES], at: usize) -> Option<u64> {
     Some(digit(bytes[at])? * 10 + digit(bytes[at + 1])?)
 }
 
-/// Year, month and day of a day number since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+/// Year, month and day of a day number since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms").
 fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;

@@ -1,4 +1,5 @@
-//! Names the fault of a request head that the tokeniser refused. Only for metrics: whatever the name, the framing is lost.
+//! Names the fault of a request head that the tokeniser refused. Only for metrics: whatever the
+//! name, the framing is lost.
 
 use crate::reason::BypassReason;
 

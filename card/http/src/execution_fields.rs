@@ -1,11 +1,13 @@
-//! Fields of a reply that number the one execution that has made it, or say how long that took (`X-Request-Id`, `X-Runtime`, `Server-Timing`). Each reply
-//! has other values. A reply from the card had no execution, so it goes without them, as it goes without a `Date` of the past.
+//! Fields of a reply that number the one execution that has made it, or say how long that took
+//! (`X-Request-Id`, `X-Runtime`, `Server-Timing`). Each reply has other values. A reply from the
+//! card had no execution, so it goes without them, as it goes without a `Date` of the past.
 
 use crate::head::without_lines;
 use crate::reply::ReplyHead;
 use crate::reply_field::{ReplyField, classify};
 
-/// The reply's head, or what was left of it, without the lines of these fields. `None` if the reply has none.
+/// The reply's head, or what was left of it, without the lines of these fields. `None` if the reply
+/// has none.
 pub fn without_execution_fields(reply: &ReplyHead<'_>, head: &[u8]) -> Option<Vec<u8>> {
     let is_of_execution = |line: &[u8]| {
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(0);

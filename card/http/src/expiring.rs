@@ -1,5 +1,6 @@
-//! Links that carry their own end or their own permission: what a server answers to them depends on the time, by rules that nobody else sees (nginx'
-//! secure_link, lighttpd's mod_secdownload, links signed for object stores).
+//! Links that carry their own end or their own permission: what a server answers to them depends on
+//! the time, by rules that nobody else sees (nginx' secure_link, lighttpd's mod_secdownload, links
+//! signed for object stores).
 
 /// Words of a query parameter's name that say so, as a whole word.
 const WORDS: [&[u8]; 27] = [
@@ -39,21 +40,25 @@ const LATEST_S: u64 = 10 * 366 * 86_400;
 /// Bytes of the shortest digest that stands in a path: 128 bits in base64.
 const DIGEST_BYTES_MIN: usize = 20;
 
-/// Does the server's answer to a request target depend on the time, or on a permission that the link carries, by what the link says? `now_s`: seconds
-/// since 1970. Where it is not certain, it does.
+/// Does the server's answer to a request target depend on the time, or on a permission that the
+/// link carries, by what the link says? `now_s`: seconds since 1970. Where it is not certain, it
+/// does.
 pub fn carries_expiry(target: &[u8], now_s: u64) -> bool {
     let (path, query) = match target.iter().position(|byte| *byte == b'?') {
         Some(at) => (&target[..at], &target[at + 1..]),
         None => (target, &target[..0]),
     };
     let parameters = || query.split(|byte| matches!(byte, b'&' | b';'));
-    let name_of = |parameter: &'_ [u8]| parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len());
+    let name_of = |parameter: &'_ [u8]| {
+        parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len())
+    };
     parameters().any(|parameter| is_telling(&parameter[..name_of(parameter)]))
         || numbers(target).any(|number| is_coming(number, now_s))
         || has_digest_beside_time(path)
 }
 
-/// Does a parameter's name say so? Spelled in any case, or percent-encoded: then it is not looked through.
+/// Does a parameter's name say so? Spelled in any case, or percent-encoded: then it is not looked
+/// through.
 fn is_telling(name: &[u8]) -> bool {
     let mut lower = [0; 64];
     let Some(lower) = lower.get_mut(..name.len()) else { return true };
@@ -72,7 +77,9 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// A time of seconds or milliseconds that is to come.
 fn is_coming(digits: &[u8], now_s: u64) -> bool {
-    let Some(number) = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok()) else {
+    let Some(number) =
+        std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok())
+    else {
         return false;
     };
     let is_near = |time_s: u64| time_s > now_s && time_s - now_s <= LATEST_S;
@@ -101,7 +108,8 @@ fn is_digest(part: &[u8]) -> bool {
 
 /// Seconds since 1970 as ten decimal or eight hexadecimal digits.
 fn is_time(part: &[u8]) -> bool {
-    part.len() == 10 && part.iter().all(u8::is_ascii_digit) || part.len() == 8 && part.iter().all(u8::is_ascii_hexdigit)
+    part.len() == 10 && part.iter().all(u8::is_ascii_digit)
+        || part.len() == 8 && part.iter().all(u8::is_ascii_hexdigit)
 }
 
 #[cfg(test)]
@@ -150,7 +158,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_target_is_looked_at(target in prop::collection::vec(any::<u8>(), 0..200), now_s in any::<u64>()) {
+        fn any_target_is_looked_at(
+            target in prop::collection::vec(any::<u8>(), 0..200),
+            now_s in any::<u64>(),
+        ) {
             carries_expiry(&target, now_s);
         }
     }

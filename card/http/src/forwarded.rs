@@ -1,11 +1,14 @@
-//! `Forwarded` (RFC 7239), as far as it is plain: lists of `name=value` with tokens, or quoted text without escapes.
+//! `Forwarded` (RFC 7239), as far as it is plain: lists of `name=value` with tokens, or quoted text
+//! without escapes.
 
 use crate::head::is_token;
 
 /// The pairs of all elements: names as spelled, values without quotes. `None` if it is not plain.
 pub(crate) fn elements(value: &[u8]) -> Option<impl Iterator<Item = (&[u8], &[u8])>> {
     let pairs = |value| Pairs { rest: value };
-    pairs(value).all(|pair| pair.is_some()).then(|| pairs(value).flatten().map(|pair| (pair.name, pair.value)))
+    pairs(value)
+        .all(|pair| pair.is_some())
+        .then(|| pairs(value).flatten().map(|pair| (pair.name, pair.value)))
 }
 
 /// The same with separators and values of `for` replaced by `address`.
@@ -49,10 +52,17 @@ impl<'a> Pairs<'a> {
         let (raw, value, rest) = match rest.strip_prefix(b"\"") {
             Some(quoted) => {
                 let end = quoted.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-                (quoted[end] == b'"').then_some((&rest[..end + 2], &quoted[..end], &quoted[end + 1..]))?
+                (quoted[end] == b'"').then_some((
+                    &rest[..end + 2],
+                    &quoted[..end],
+                    &quoted[end + 1..],
+                ))?
             }
             None => {
-                let end = rest.iter().position(|byte| matches!(byte, b';' | b',' | b' ' | b'\t')).unwrap_or(rest.len());
+                let end = rest
+                    .iter()
+                    .position(|byte| matches!(byte, b';' | b',' | b' ' | b'\t'))
+                    .unwrap_or(rest.len());
                 is_token(&rest[..end]).then_some((&rest[..end], &rest[..end], &rest[end..]))?
             }
         };
@@ -92,7 +102,8 @@ mod tests {
 
     fn pairs(value: &str) -> Option<Vec<(String, String)>> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        elements(value.as_bytes()).map(|pairs| pairs.map(|(name, value)| (text(name), text(value))).collect())
+        elements(value.as_bytes())
+            .map(|pairs| pairs.map(|(name, value)| (text(name), text(value))).collect())
     }
 
     #[test]
@@ -107,8 +118,17 @@ mod tests {
                 pair("For", "[2001:db8::1]:4711")
             ])
         );
-        for odd in ["for", "for=", "=1", "for=\"a", "for=\"a\\\"b\"", "for=a b", "for=a;", "for=a,,for=b", "for=[::1]"]
-        {
+        for odd in [
+            "for",
+            "for=",
+            "=1",
+            "for=\"a",
+            "for=\"a\\\"b\"",
+            "for=a b",
+            "for=a;",
+            "for=a,,for=b",
+            "for=[::1]",
+        ] {
             assert_eq!(pairs(odd), None, "{odd}");
         }
     }
@@ -116,13 +136,22 @@ mod tests {
     #[test]
     fn another_address_in_the_same_form() {
         let mut out = Vec::new();
-        with_own_address(b"for=192.0.2.60;proto=https, for=\"[2001:db8::1]\";host=\"a:80\"", "198.51.100.1", &mut out);
+        with_own_address(
+            b"for=192.0.2.60;proto=https, for=\"[2001:db8::1]\";host=\"a:80\"",
+            "198.51.100.1",
+            &mut out,
+        );
         assert_eq!(out, b"for=198.51.100.1;proto=https,for=198.51.100.1;host=\"a:80\"");
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_plain_or_not(value in prop::collection::vec(prop::sample::select(b"for=\";,\\ a1[]:".to_vec()), 0..60)) {
+        fn any_bytes_are_plain_or_not(
+            value in prop::collection::vec(
+                prop::sample::select(b"for=\";,\\ a1[]:".to_vec()),
+                0..60,
+            ),
+        ) {
             if let Some(pairs) = elements(&value) {
                 let mut out = Vec::new();
                 let count = pairs.count();

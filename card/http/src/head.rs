@@ -1,8 +1,9 @@
 //! What requests and replies share: comparing field names, and the strict shape of head lines.
 //!
-//! The tokeniser accepts lines that end in LF alone (RFC 9112 section 2.2 lets a recipient do so) and any optional
-//! whitespace around values. Parsers differ in both, so [`Lines`] walks over the tokens once more, by position, and
-//! finds every byte between them accounted for: `name ":" [SP] value CR LF` and nothing else.
+//! The tokeniser accepts lines that end in LF alone (RFC 9112 section 2.2 lets a recipient do so)
+//! and any optional whitespace around values. Parsers differ in both, so [`Lines`] walks over the
+//! tokens once more, by position, and finds every byte between them accounted for: `name ":" [SP]
+//! value CR LF` and nothing else.
 
 use httparse::Header;
 
@@ -12,7 +13,8 @@ pub(crate) fn offset_in(outer: &[u8], inner: &[u8]) -> usize {
     (inner.as_ptr() as usize).wrapping_sub(outer.as_ptr() as usize)
 }
 
-/// The head without some of its lines, which `is_gone` is asked about with their ends. `None` if all stay.
+/// The head without some of its lines, which `is_gone` is asked about with their ends. `None` if
+/// all stay.
 pub(crate) fn without_lines(head: &[u8], is_gone: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     let mut rest = Vec::with_capacity(head.len());
     head.split_inclusive(|byte| *byte == b'\n')
@@ -21,16 +23,18 @@ pub(crate) fn without_lines(head: &[u8], is_gone: impl Fn(&[u8]) -> bool) -> Opt
     (rest.len() < head.len()).then_some(rest)
 }
 
-/// Compares a field name or a token with `lower`, which must be of lower-case letters, digits and hyphens.
+/// Compares a field name or a token with `lower`, which must be of lower-case letters, digits and
+/// hyphens.
 ///
-/// A branch-free loop over a known length, which compiles to a few vector operations. `| 0x20` maps nothing but
-/// upper-case letters on lower-case ones and, of the bytes that a token may have, nothing on a digit or a hyphen
-/// but itself.
+/// A branch-free loop over a known length, which compiles to a few vector operations. `| 0x20` maps
+/// nothing but upper-case letters on lower-case ones and, of the bytes that a token may have,
+/// nothing on a digit or a hyphen but itself.
 #[inline]
 pub(crate) fn is_name<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     match name.first_chunk::<N>() {
         Some(name_bytes) if name.len() == N => {
-            name_bytes.iter().zip(lower).fold(0u8, |differing, (a, b)| differing | ((a | 0x20) ^ b)) == 0
+            name_bytes.iter().zip(lower).fold(0u8, |differing, (a, b)| differing | ((a | 0x20) ^ b))
+                == 0
         }
         _ => false,
     }
@@ -72,8 +76,8 @@ impl<'h> Lines<'h> {
         }
         let colon_at = self.at + header.name.len();
         let value_at = offset_in(self.head, header.value);
-        let leading_plain =
-            value_at == colon_at + 1 || (value_at == colon_at + 2 && self.head.get(colon_at + 1) == Some(&b' '));
+        let leading_plain = value_at == colon_at + 1
+            || (value_at == colon_at + 2 && self.head.get(colon_at + 1) == Some(&b' '));
         let value_end = value_at.wrapping_add(header.value.len());
         self.at = value_end;
         while let Some(b' ' | b'\t') = self.head.get(self.at) {
@@ -102,7 +106,8 @@ impl<'h> Lines<'h> {
     }
 }
 
-/// A comma-separated list (RFC 9110 section 5.6.1): its elements without the whitespace around them, empty ones left in.
+/// A comma-separated list (RFC 9110 section 5.6.1): its elements without the whitespace around
+/// them, empty ones left in.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|b| *b == b',').map(trim_ows)
 }
@@ -120,7 +125,8 @@ pub(crate) fn trim_ows(mut value: &[u8]) -> &[u8] {
 
 /// A token (RFC 9110 section 5.6.2).
 pub(crate) fn is_token(value: &[u8]) -> bool {
-    !value.is_empty() && value.iter().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
+    !value.is_empty()
+        && value.iter().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
 }
 
 #[cfg(test)]

@@ -1,22 +1,26 @@
-//! Host (RFC 9110 section 7.2, RFC 3986 section 3.2.2), narrowed to what servers agree about: nginx refuses names with empty labels, Apache those
-//! whose last label begins with a digit, which are not addresses, and ports that are none.
+//! Host (RFC 9110 section 7.2, RFC 3986 section 3.2.2), narrowed to what servers agree about: nginx
+//! refuses names with empty labels, Apache those whose last label begins with a digit, which are
+//! not addresses, and ports that are none.
 
 use core::net::Ipv6Addr;
 use core::str::FromStr;
 
-/// Is `host` a name or an address with an optional port? Names are of letters, digits, `-`, `.` and `_`;
-/// percent-encoding and sub-delims, which RFC 3986 allows, are not accepted, and so is an empty value.
+/// Is `host` a name or an address with an optional port? Names are of letters, digits, `-`, `.` and
+/// `_`; percent-encoding and sub-delims, which RFC 3986 allows, are not accepted, and so is an
+/// empty value.
 pub(crate) fn is_plain_host(host: &[u8]) -> bool {
     if let [b'[', rest @ ..] = host {
         let Some(end) = rest.iter().position(|b| *b == b']') else { return false };
-        let address = core::str::from_utf8(&rest[..end]).ok().and_then(|text| Ipv6Addr::from_str(text).ok());
+        let address =
+            core::str::from_utf8(&rest[..end]).ok().and_then(|text| Ipv6Addr::from_str(text).ok());
         return address.is_some() && is_port_suffix(&rest[end + 1..]);
     }
     let name_len = host.iter().position(|b| !IS_NAME_BYTE[usize::from(*b)]).unwrap_or(host.len());
     is_name(&host[..name_len]) && is_port_suffix(&host[name_len..])
 }
 
-/// Labels of at least one byte, with a dot at the end or without; if the last one begins with a digit, all four are those of an address.
+/// Labels of at least one byte, with a dot at the end or without; if the last one begins with a
+/// digit, all four are those of an address.
 fn is_name(name: &[u8]) -> bool {
     let name = name.strip_suffix(b".").unwrap_or(name);
     let mut before = b'.';
@@ -34,7 +38,9 @@ fn is_name(name: &[u8]) -> bool {
 fn is_address(name: &[u8]) -> bool {
     let is_octet = |octet: &[u8]| match octet {
         [b'0'] => true,
-        [b'1'..=b'9', rest @ ..] if rest.len() < 3 => rest.iter().all(u8::is_ascii_digit) && number(octet) <= 255,
+        [b'1'..=b'9', rest @ ..] if rest.len() < 3 => {
+            rest.iter().all(u8::is_ascii_digit) && number(octet) <= 255
+        }
         _ => false,
     };
     name.split(|byte| *byte == b'.').filter(|octet| is_octet(octet)).count() == 4
@@ -63,7 +69,8 @@ const IS_NAME_BYTE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0u8;
     while byte < 128 {
-        table[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b'_';
+        table[byte as usize] =
+            byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b'_';
         byte += 1;
     }
     table

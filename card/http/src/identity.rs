@@ -23,7 +23,9 @@ pub(crate) fn parse_address(text: &[u8]) -> Option<IpAddr> {
         return rest.split(']').next()?.parse().ok().map(IpAddr::V6);
     }
     let alone = text.parse().ok();
-    alone.or_else(|| text.split_once(':').and_then(|(address, _port)| address.parse().ok().map(IpAddr::V4)))
+    alone.or_else(|| {
+        text.split_once(':').and_then(|(address, _port)| address.parse().ok().map(IpAddr::V4))
+    })
 }
 
 /// Runs of letters and digits that may name a request.
@@ -38,7 +40,11 @@ pub(crate) fn is_identifier(run: &[u8]) -> bool {
 /// Is it an address of a private network, or of the machine itself?
 pub(crate) fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
-        IpAddr::V4(address) => address.is_private() || address.is_loopback() || address.is_link_local(),
-        IpAddr::V6(address) => address.is_unique_local() || address.is_loopback() || address.is_unicast_link_local(),
+        IpAddr::V4(address) => {
+            address.is_private() || address.is_loopback() || address.is_link_local()
+        }
+        IpAddr::V6(address) => {
+            address.is_unique_local() || address.is_loopback() || address.is_unicast_link_local()
+        }
     }
 }

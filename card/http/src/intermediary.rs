@@ -1,4 +1,5 @@
-//! What proxies, content delivery networks and tracing add to a request, and some fields that few clients send: what each is to the card.
+//! What proxies, content delivery networks and tracing add to a request, and some fields that few
+//! clients send: what each is to the card.
 //!
 //! | kind | the card |
 //! |---|---|
@@ -6,8 +7,9 @@
 //! | [`Address`] | says who the client is; its name is a part of his class |
 //! | [`Mark`] | is another one for each request: two executions with the same one do not agree; its name is a part of the class |
 //!
-//! Deliberately absent, so that their requests go to the server: fields that say who has logged in (`X-Forwarded-User`, `X-Forwarded-Client-Cert`,
-//! `X-SSL-Client-*`), and fields that name another target or method (`X-Original-URL`, `X-Rewrite-URL`, `X-HTTP-Method-Override`).
+//! Deliberately absent, so that their requests go to the server: fields that say who has logged in
+//! (`X-Forwarded-User`, `X-Forwarded-Client-Cert`, `X-SSL-Client-*`), and fields that name another
+//! target or method (`X-Original-URL`, `X-Rewrite-URL`, `X-HTTP-Method-Override`).
 
 use crate::identity::identifiers;
 
@@ -16,7 +18,8 @@ use crate::identity::identifiers;
 pub(crate) enum Added {
     /// Counts by its value.
     Exact,
-    /// Likewise, and says how the request came to a proxy: a server believes it, or not, by who sent it.
+    /// Likewise, and says how the request came to a proxy: a server believes it, or not, by who
+    /// sent it.
     Route,
     /// The client's address, or a list of addresses; believed by who sent it.
     Address,
@@ -233,10 +236,12 @@ const fn begins_of_lengths() -> [u8; NAME_BYTES_MAX + 2] {
 pub(crate) fn added(name: &[u8]) -> Option<Added> {
     let begins = BEGINS.get(name.len()..name.len() + 2)?;
     let same_length = &BY_LENGTH[usize::from(begins[0])..usize::from(begins[1])];
-    if let Some((_, added)) = same_length.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+    if let Some((_, added)) = same_length.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))
+    {
         return Some(*added);
     }
-    let starts = |lower: &[u8]| name.len() > lower.len() && name[..lower.len()].eq_ignore_ascii_case(lower);
+    let starts =
+        |lower: &[u8]| name.len() > lower.len() && name[..lower.len()].eq_ignore_ascii_case(lower);
     BEGINNINGS.iter().find(|(beginning, _)| starts(beginning)).map(|(_, added)| *added)
 }
 
@@ -248,7 +253,8 @@ pub(crate) fn meaning(added: Added, value: &[u8]) -> Added {
         Added::Mark => Added::Mark,
         Added::Baggage => {
             let is_trace = |member: &[u8]| member.trim_ascii().starts_with(b"sentry-");
-            let is_mark = value.split(|byte| *byte == b',').all(is_trace) && identifiers(value).next().is_some();
+            let is_mark = value.split(|byte| *byte == b',').all(is_trace)
+                && identifiers(value).next().is_some();
             if is_mark { Added::Mark } else { Added::Exact }
         }
         other => other,

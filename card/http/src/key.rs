@@ -1,9 +1,11 @@
 //! Cache keys: a keyed 128-bit hash of what a request asks for.
 //!
-//! Input of [`Key`]: Host and target as spelled, because a page may repeat either, the [`ConnectionClass`], and the raw value of Origin, with
-//! "absent" apart from "empty". What a client accepts and who it is counts where the server was seen to look at it
-//! (`client_class.rs`). The method is not part of it (HEAD is answered from a GET's entry). The hash is keyed by a secret of the process, so two requests that share a key
-//! cannot be constructed, and equal keys are taken for equal requests.
+//! Input of [`Key`]: Host and target as spelled, because a page may repeat either, the
+//! [`ConnectionClass`], and the raw value of Origin, with "absent" apart from "empty". What a
+//! client accepts and who it is counts where the server was seen to look at it (`client_class.rs`).
+//! The method is not part of it (HEAD is answered from a GET's entry). The hash is keyed by a
+//! secret of the process, so two requests that share a key cannot be constructed, and equal keys
+//! are taken for equal requests.
 //!
 //! ```text
 //! word 0   tag 8 | class 8 | host length 16 | target length 16 | 0
@@ -11,7 +13,8 @@
 //! then     host, target, Origin, each padded with zeros to whole words
 //! ```
 //!
-//! Where proxies have added fields that count ([`ProxyFields`](crate::signs::ProxyFields)), this is hashed once more together with them.
+//! Where proxies have added fields that count ([`ProxyFields`](crate::signs::ProxyFields)), this is
+//! hashed once more together with them.
 
 use crate::connection::ConnectionClass;
 use crate::cookie::{self, CookiePattern, is_harmless};
@@ -65,8 +68,8 @@ struct PathCookies {
 }
 
 impl KeyConfig {
-    /// `secret`: 16 random bytes, drawn once per process and told to nobody. No cookie is harmless, and only the
-    /// built-in headers are.
+    /// `secret`: 16 random bytes, drawn once per process and told to nobody. No cookie is harmless,
+    /// and only the built-in headers are.
     pub fn new(secret: [u8; 16]) -> Self {
         Self {
             keyed: SipHash::new(&secret),
@@ -77,15 +80,17 @@ impl KeyConfig {
         }
     }
 
-    /// Declares a cookie harmless: by its exact name, by the beginning of its name with a final `*`, or [`ANALYTICS`](crate::ANALYTICS) for a list.
-    /// Danger: if the server does look at it, one client's reply is served to another.
+    /// Declares a cookie harmless: by its exact name, by the beginning of its name with a final
+    /// `*`, or [`ANALYTICS`](crate::ANALYTICS) for a list. Danger: if the server does look at it,
+    /// one client's reply is served to another.
     pub fn allow_cookie(mut self, pattern: &str) -> Self {
         self.harmless_cookies.extend(CookiePattern::list(pattern));
         self
     }
 
-    /// Declares a request header harmless that is not on the built-in list, or that proxies add: by its name, or by the beginning of
-    /// names with a final `*`. Framing, Host and the other headers that have a meaning of their own cannot be declared harmless. Danger: as with
+    /// Declares a request header harmless that is not on the built-in list, or that proxies add: by
+    /// its name, or by the beginning of names with a final `*`. Framing, Host and the other headers
+    /// that have a meaning of their own cannot be declared harmless. Danger: as with
     /// [`Self::allow_cookie`].
     pub fn allow_header(mut self, pattern: &str) -> Self {
         let beginning = pattern.strip_suffix('*');
@@ -94,8 +99,8 @@ impl KeyConfig {
         self
     }
 
-    /// Keeps replies apart by the value of a request header, as if every reply named it in `Vary`: for servers that
-    /// look at it and do not say so.
+    /// Keeps replies apart by the value of a request header, as if every reply named it in `Vary`:
+    /// for servers that look at it and do not say so.
     ///
     /// # Errors
     /// The name is not a token, too long, or one too many.
@@ -104,11 +109,16 @@ impl KeyConfig {
         Ok(self)
     }
 
-    /// Adds a pattern of paths behind those that are there, with cookies that are harmless on these paths (as [`Self::allow_cookie`] says).
+    /// Adds a pattern of paths behind those that are there, with cookies that are harmless on these
+    /// paths (as [`Self::allow_cookie`] says).
     ///
     /// # Errors
     /// [`PatternError::TooMany`].
-    pub fn add_path<T: AsRef<str>>(mut self, pattern: PathPattern, cookies: &[T]) -> Result<Self, PatternError> {
+    pub fn add_path<T: AsRef<str>>(
+        mut self,
+        pattern: PathPattern,
+        cookies: &[T],
+    ) -> Result<Self, PatternError> {
         if self.paths.len() == PATTERNS_MAX {
             return Err(PatternError::TooMany);
         }
@@ -117,7 +127,8 @@ impl KeyConfig {
         Ok(self)
     }
 
-    /// Which pattern of those that were added a request falls under. Takes a walk through the target for each pattern.
+    /// Which pattern of those that were added a request falls under. Takes a walk through the
+    /// target for each pattern.
     pub fn path_of(&self, host: &[u8], target: &[u8]) -> PathMatch {
         path::find(self.paths.iter().map(|path| &path.pattern), host, target)
     }
@@ -131,7 +142,8 @@ impl KeyConfig {
         }
     }
 
-    /// The cookies that are harmless at this path, beside those that are everywhere; `None`: none is.
+    /// The cookies that are harmless at this path, beside those that are everywhere; `None`: none
+    /// is.
     fn cookies_of(&self, host: &[u8], target: &[u8]) -> Option<&[CookiePattern]> {
         match self.path_of(host, target) {
             PathMatch::Pattern(number) => Some(&self.paths[number].cookies),
@@ -148,7 +160,9 @@ impl KeyConfig {
         target: &[u8],
     ) -> impl Iterator<Item = &'v [u8]> {
         let more = self.cookies_of(host, target).unwrap_or_default();
-        let is_known = move |name: &[u8]| self.harmless_cookies.iter().chain(more).any(|known| known.matches(name));
+        let is_known = move |name: &[u8]| {
+            self.harmless_cookies.iter().chain(more).any(|known| known.matches(name))
+        };
         cookie::names(value).flatten().filter(move |name| !is_known(name))
     }
 
@@ -181,7 +195,10 @@ const TAG_VARY: u64 = 2;
 pub(crate) fn key(config: &KeyConfig, parts: &KeyParts<'_>) -> Key {
     let mut hash = config.keyed;
     hash.word(
-        TAG_REQUEST | (parts.class as u64) << 8 | (parts.host.len() as u64) << 16 | (parts.target.len() as u64) << 32,
+        TAG_REQUEST
+            | (parts.class as u64) << 8
+            | (parts.host.len() as u64) << 16
+            | (parts.target.len() as u64) << 32,
     );
     hash.word(parts.origin.map_or(0, |value| value.len() as u64 + 1));
     hash.padded(parts.host);
@@ -192,8 +209,9 @@ pub(crate) fn key(config: &KeyConfig, parts: &KeyParts<'_>) -> Key {
     Key(hash.finish())
 }
 
-/// The key of one variant of a resource whose replies carry `Vary: names` (RFC 9110 section 12.5.5), from the
-/// request's own key and header fields. A field that comes several times counts with all values in order.
+/// The key of one variant of a resource whose replies carry `Vary: names` (RFC 9110 section
+/// 12.5.5), from the request's own key and header fields. A field that comes several times counts
+/// with all values in order.
 pub fn vary_key(base: Key, names: &VaryNames, headers: &[Header<'_>], config: &KeyConfig) -> Key {
     let mut hash = config.keyed;
     hash.word(TAG_VARY);
@@ -201,7 +219,9 @@ pub fn vary_key(base: Key, names: &VaryNames, headers: &[Header<'_>], config: &K
     for name in names.iter() {
         hash.word(name.len() as u64);
         hash.padded(name);
-        for header in headers.iter().filter(|header| header.name.as_bytes().eq_ignore_ascii_case(name)) {
+        for header in
+            headers.iter().filter(|header| header.name.as_bytes().eq_ignore_ascii_case(name))
+        {
             hash.word(header.value.len() as u64 + 1);
             hash.padded(header.value);
         }
@@ -215,8 +235,12 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const BASE: KeyParts<'static> =
-        KeyParts { host: b"example.com", target: b"/index.html", class: ConnectionClass::Http11, origin: None };
+    const BASE: KeyParts<'static> = KeyParts {
+        host: b"example.com",
+        target: b"/index.html",
+        class: ConnectionClass::Http11,
+        origin: None,
+    };
 
     #[test]
     fn a_separating_header_makes_another_key() {
@@ -277,10 +301,15 @@ mod tests {
             &[header("User-Agent", b"a"), header("Cookie", b"b")],
         ];
         let base = key(&config, &BASE);
-        let keys: HashSet<Key> = lists.iter().map(|headers| vary_key(base, &names, headers, &config)).collect();
+        let keys: HashSet<Key> =
+            lists.iter().map(|headers| vary_key(base, &names, headers, &config)).collect();
         assert_eq!(keys.len(), lists.len());
         assert!(!keys.contains(&base));
-        let shuffled = [header("COOKIE", &b"b"[..]), header("Referer", b"x"), header("user-agent", b"a")];
-        assert_eq!(vary_key(base, &names, &shuffled, &config), vary_key(base, &names, lists[6], &config));
+        let shuffled =
+            [header("COOKIE", &b"b"[..]), header("Referer", b"x"), header("user-agent", b"a")];
+        assert_eq!(
+            vary_key(base, &names, &shuffled, &config),
+            vary_key(base, &names, lists[6], &config)
+        );
     }
 }

@@ -4,12 +4,14 @@ use crate::limits::CONTENT_LENGTH_DIGITS_MAX;
 
 /// The value if it is plain: digits only, without a superfluous zero in front, and below 10^18.
 ///
-/// A sign, whitespace, a list of equal values (which RFC 9112 section 6.3 lets a recipient accept) and leading zeros
-/// (which some parsers read as octal) are not plain.
+/// A sign, whitespace, a list of equal values (which RFC 9112 section 6.3 lets a recipient accept)
+/// and leading zeros (which some parsers read as octal) are not plain.
 pub(crate) fn parse_content_length(value: &[u8]) -> Option<u64> {
     let plain = match value {
         [b'0'] => true,
-        [b'1'..=b'9', rest @ ..] => rest.len() < CONTENT_LENGTH_DIGITS_MAX && rest.iter().all(u8::is_ascii_digit),
+        [b'1'..=b'9', rest @ ..] => {
+            rest.len() < CONTENT_LENGTH_DIGITS_MAX && rest.iter().all(u8::is_ascii_digit)
+        }
         _ => false,
     };
     plain.then(|| value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))

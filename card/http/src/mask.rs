@@ -1,11 +1,15 @@
-//! Masks: tokens in a reply that are different each time and that the operator has declared to mean nothing (request numbers, timings).
+//! Masks: tokens in a reply that are different each time and that the operator has declared to mean
+//! nothing (request numbers, timings).
 //!
-//! A mask is `PREFIX*SUFFIX`, both literal. Wherever the prefix stands, the shortest run of at most [`RUN_BYTES_MAX`] token bytes up to the suffix is masked;
-//! without a suffix it is all token bytes that follow. A token byte is a printable ASCII character other than `<`, `>`, the quotes and the backslash, so that a
-//! run never leaves the attribute, string or word that it began in. Two texts are equal under masks if they differ in such runs only, whatever their lengths.
+//! A mask is `PREFIX*SUFFIX`, both literal. Wherever the prefix stands, the shortest run of at most
+//! [`RUN_BYTES_MAX`] token bytes up to the suffix is masked; without a suffix it is all token bytes
+//! that follow. A token byte is a printable ASCII character other than `<`, `>`, the quotes and the
+//! backslash, so that a run never leaves the attribute, string or word that it began in. Two texts
+//! are equal under masks if they differ in such runs only, whatever their lengths.
 //!
-//! A run that is longer than the limit ends all masking: what follows counts as it stands. So does a prefix whose run has no suffix behind it.
-//! Both make replies different, never equal. The time is linear in the text for each mask, whatever the text is.
+//! A run that is longer than the limit ends all masking: what follows counts as it stands. So does
+//! a prefix whose run has no suffix behind it. Both make replies different, never equal. The time
+//! is linear in the text for each mask, whatever the text is.
 
 use core::fmt;
 
@@ -49,7 +53,8 @@ struct Mask {
 
 impl Mask {
     fn new(text: &str) -> Result<Self, MaskError> {
-        let (prefix, suffix) = text.split_once('*').filter(|(_, rest)| !rest.contains('*')).ok_or(MaskError::Star)?;
+        let (prefix, suffix) =
+            text.split_once('*').filter(|(_, rest)| !rest.contains('*')).ok_or(MaskError::Star)?;
         if prefix.len() < PREFIX_BYTES_MIN {
             return Err(MaskError::PrefixTooShort);
         }
@@ -91,10 +96,16 @@ impl Masks {
         self.masks.is_empty()
     }
 
-    /// Hands out what is left of `text`, piece by piece in order: between two pieces was a run. Returns the number of runs.
+    /// Hands out what is left of `text`, piece by piece in order: between two pieces was a run.
+    /// Returns the number of runs.
     pub fn apply<'t>(&self, text: &'t [u8], mut piece: impl FnMut(&'t [u8])) -> usize {
-        let mut search =
-            Search { masks: self, text, next: [Next::Unknown; MASKS_MAX], no_suffix: [0; MASKS_MAX], run_end: 0 };
+        let mut search = Search {
+            masks: self,
+            text,
+            next: [Next::Unknown; MASKS_MAX],
+            no_suffix: [0; MASKS_MAX],
+            run_end: 0,
+        };
         let (mut from, mut at, mut runs) = (0, 0, 0);
         while let Some((mask, run)) = search.next_prefix(at) {
             match search.end_of_run(mask, run) {
@@ -114,7 +125,9 @@ impl Masks {
 
 impl fmt::Debug for Masks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |mask: &Mask| format!("{}*{}", mask.prefix.needle().escape_ascii(), mask.suffix.escape_ascii());
+        let text = |mask: &Mask| {
+            format!("{}*{}", mask.prefix.needle().escape_ascii(), mask.suffix.escape_ascii())
+        };
         f.debug_list().entries(self.masks.iter().map(text)).finish()
     }
 }
@@ -145,7 +158,8 @@ struct Search<'m, 't> {
 }
 
 impl Search<'_, '_> {
-    /// The first prefix from `at` on, the longest of those at one place: its mask, and where its run begins.
+    /// The first prefix from `at` on, the longest of those at one place: its mask, and where its
+    /// run begins.
     fn next_prefix(&mut self, at: usize) -> Option<(usize, usize)> {
         let mut best: Option<(usize, usize, usize)> = None;
         for (index, mask) in self.masks.masks.iter().enumerate() {
@@ -155,11 +169,15 @@ impl Search<'_, '_> {
                 Next::Never => true,
             };
             if !is_known {
-                self.next[index] = mask.prefix.find(&self.text[at..]).map_or(Next::Never, |found| Next::At(at + found));
+                self.next[index] = mask
+                    .prefix
+                    .find(&self.text[at..])
+                    .map_or(Next::Never, |found| Next::At(at + found));
             }
             if let Next::At(place) = self.next[index] {
-                let is_first =
-                    |(_, known, len): (usize, usize, usize)| place < known || place == known && mask.prefix_len() > len;
+                let is_first = |(_, known, len): (usize, usize, usize)| {
+                    place < known || place == known && mask.prefix_len() > len
+                };
                 if best.is_none_or(is_first) {
                     best = Some((index, place, mask.prefix_len()));
                 }
@@ -175,13 +193,15 @@ impl Search<'_, '_> {
             self.run_end += 1;
         }
         let end = self.run_end.min(limit);
-        let is_too_long = end == start + RUN_BYTES_MAX && self.text.get(end).is_some_and(|byte| is_token_byte(*byte));
+        let is_too_long = end == start + RUN_BYTES_MAX
+            && self.text.get(end).is_some_and(|byte| is_token_byte(*byte));
         let suffix = &*self.masks.masks[index].suffix;
         if suffix.is_empty() {
             return if is_too_long { End::TooLong } else { End::At(end) };
         }
         let from = self.no_suffix[index].max(start);
-        let window = self.text.get(from..(end + suffix.len()).min(self.text.len())).unwrap_or_default();
+        let window =
+            self.text.get(from..(end + suffix.len()).min(self.text.len())).unwrap_or_default();
         match memmem::find(window, suffix) {
             Some(found) => End::At(from + found),
             None => {
@@ -220,7 +240,10 @@ mod tests {
     #[test]
     fn runs_end_at_the_suffix() {
         let masks = ["\"id\":\"*\"", "time=*"];
-        assert_eq!(of(&masks, r#"{"id":"17","a":1} time=12ms end"#), r#"{"id":"*","a":1} time=* end"#);
+        assert_eq!(
+            of(&masks, r#"{"id":"17","a":1} time=12ms end"#),
+            r#"{"id":"*","a":1} time=* end"#
+        );
         assert_eq!(of(&masks, r#""id":"","id":"x""#), r#""id":"*","id":"*""#);
         assert_eq!(of(&masks, "time="), "time=*");
         assert_eq!(of(&["key:*}"], "key:1}} key:2"), "key:*}} key:2");
@@ -268,7 +291,10 @@ mod tests {
         ] {
             assert_eq!(Masks::new(&[text]).unwrap_err(), error, "{text}");
         }
-        assert_eq!(Masks::new(&[&format!("abcd*{}", "x".repeat(129))]).unwrap_err(), MaskError::TooLong);
+        assert_eq!(
+            Masks::new(&[&format!("abcd*{}", "x".repeat(129))]).unwrap_err(),
+            MaskError::TooLong
+        );
         assert_eq!(Masks::new(&["abcd*"; MASKS_MAX + 1]).unwrap_err(), MaskError::TooMany);
     }
 
@@ -277,7 +303,12 @@ mod tests {
     fn hostile_texts_take_linear_time() {
         let masks = Masks::new(&["aaaa*;", "aaaaaaaa*b", "{{{{*}"]).unwrap();
         let unit = format!("{}<", "a".repeat(RUN_BYTES_MAX - 8));
-        for text in [unit.repeat(40_000), "a".repeat(10 << 20), "aaaa ".repeat(2 << 20), "aaaa;".repeat(2 << 20)] {
+        for text in [
+            unit.repeat(40_000),
+            "a".repeat(10 << 20),
+            "aaaa ".repeat(2 << 20),
+            "aaaa;".repeat(2 << 20),
+        ] {
             let mut left = 0;
             masks.apply(text.as_bytes(), |piece| left += piece.len());
             assert!(left <= text.len());
@@ -285,7 +316,8 @@ mod tests {
     }
 
     fn texts() -> impl Strategy<Value = String> {
-        let token = prop_oneof!["id=\"", "time=", "key:", "[a-z0-9]{0,6}", "[ ;<\"}*]", "x{250,260}"];
+        let token =
+            prop_oneof!["id=\"", "time=", "key:", "[a-z0-9]{0,6}", "[ ;<\"}*]", "x{250,260}"];
         proptest::collection::vec(token, 0..24).prop_map(|parts| parts.concat())
     }
 
@@ -297,7 +329,8 @@ mod tests {
             prop_assert_eq!(masked(&masks, &once), once);
         }
 
-        /// Texts with the same pieces differ within runs only: the pieces stand in both, in order, with token bytes in between.
+        /// Texts with the same pieces differ within runs only: the pieces stand in both, in order,
+        /// with token bytes in between.
         #[test]
         fn nothing_but_short_runs_is_masked(text in texts()) {
             let masks = Masks::new(&["id=\"*\"", "time=*", "key:*}"]).unwrap();
@@ -305,21 +338,37 @@ mod tests {
             let mut at = 0;
             for (number, piece) in pieces.iter().enumerate() {
                 let found = at + memmem::find(&text.as_bytes()[at..], piece).unwrap();
-                let run = if number + 1 == pieces.len() { &text.as_bytes()[at..text.len() - piece.len()] } else { &text.as_bytes()[at..found] };
+                let run = if number + 1 == pieces.len() {
+                    &text.as_bytes()[at..text.len() - piece.len()]
+                } else {
+                    &text.as_bytes()[at..found]
+                };
                 prop_assert!(number > 0 || run.is_empty());
-                prop_assert!(run.len() <= RUN_BYTES_MAX && run.iter().all(|byte| is_token_byte(*byte)));
+                prop_assert!(
+                    run.len() <= RUN_BYTES_MAX && run.iter().all(|byte| is_token_byte(*byte))
+                );
                 at += run.len() + piece.len();
             }
             prop_assert_eq!(at, text.len());
         }
 
         #[test]
-        fn other_tokens_are_equal_and_other_text_is_not(first in "[a-z0-9]{0,40}", second in "[a-z0-9]{0,40}", text in "[a-z <]{0,40}", change in "[a-z]") {
+        fn other_tokens_are_equal_and_other_text_is_not(
+            first in "[a-z0-9]{0,40}",
+            second in "[a-z0-9]{0,40}",
+            text in "[a-z <]{0,40}",
+            change in "[a-z]",
+        ) {
             let masks = Masks::new(&["id=\"*\"", "time=*"]).unwrap();
-            let page = |id: &str, time: &str, text: &str| format!("<p>{text}</p><a id=\"{id}\">{text}</a>time={time} end");
+            let page = |id: &str, time: &str, text: &str| {
+                format!("<p>{text}</p><a id=\"{id}\">{text}</a>time={time} end")
+            };
             let one = pieces(&masks, page(&first, &second, &text).as_bytes());
             prop_assert_eq!(&one, &pieces(&masks, page(&second, &first, &text).as_bytes()));
-            prop_assert_ne!(&one, &pieces(&masks, page(&first, &second, &format!("{text}{change}")).as_bytes()));
+            prop_assert_ne!(
+                &one,
+                &pieces(&masks, page(&first, &second, &format!("{text}{change}")).as_bytes())
+            );
             prop_assert_eq!(one.len(), 3);
         }
     }

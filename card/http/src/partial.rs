@@ -1,5 +1,6 @@
-//! Replies with a part of an entry (206, RFC 9110 section 15.3.7) in the server's own words: its head, and what it writes in front of
-//! each part of several (section 14.6), both learned from one reply of the server, with other numbers in them.
+//! Replies with a part of an entry (206, RFC 9110 section 15.3.7) in the server's own words: its
+//! head, and what it writes in front of each part of several (section 14.6), both learned from one
+//! reply of the server, with other numbers in them.
 
 use arrayvec::ArrayVec;
 
@@ -48,9 +49,15 @@ impl Span {
 }
 
 impl PartialTemplate {
-    /// Learns from the head of a reply that is [`ReplyHead::learnable_206`]: `head` is all of its bytes. For one `range` of `len` bytes in
-    /// all the head must say so in Content-Range, and its length; for several there is none. `None`: it is not what was asked for.
-    pub fn learn(reply: &ReplyHead<'_>, head: &[u8], range: Option<ByteRange>, len: u64) -> Option<Self> {
+    /// Learns from the head of a reply that is [`ReplyHead::learnable_206`]: `head` is all of its
+    /// bytes. For one `range` of `len` bytes in all the head must say so in Content-Range, and its
+    /// length; for several there is none. `None`: it is not what was asked for.
+    pub fn learn(
+        reply: &ReplyHead<'_>,
+        head: &[u8],
+        range: Option<ByteRange>,
+        len: u64,
+    ) -> Option<Self> {
         if !reply.learnable_206 || head.len() > TEMPLATE_BYTES_MAX {
             return None;
         }
@@ -59,7 +66,8 @@ impl PartialTemplate {
         let renewal = reply.renewal.ok()?;
         let Framing::Length(content) = reply.framing else { return None };
         match (range, reply.content_range) {
-            (Some(range), Some(value)) if value == content_range(range, len).as_slice() && content == range.len() => {}
+            (Some(range), Some(value))
+                if value == content_range(range, len).as_slice() && content == range.len() => {}
             (None, None) => {}
             _ => return None,
         }
@@ -78,7 +86,8 @@ impl PartialTemplate {
         self
     }
 
-    /// Bytes of the head for content of `content` bytes, which are `range` of `len`, if there is one.
+    /// Bytes of the head for content of `content` bytes, which are `range` of `len`, if there is
+    /// one.
     pub fn len_for(&self, content: u64, range: Option<ByteRange>, len: u64) -> usize {
         let grown = |span: Span, new: usize| new as isize - span.len as isize;
         let mut bytes = self.head.len() as isize + grown(self.length, number(content).len());
@@ -88,8 +97,16 @@ impl PartialTemplate {
         bytes as usize
     }
 
-    /// Writes the head as of `date` to the front of `out` and gives its length: [`Self::len_for`], or 0 if `out` is shorter.
-    pub fn render(&self, date: &HttpDate, content: u64, range: Option<ByteRange>, len: u64, out: &mut [u8]) -> usize {
+    /// Writes the head as of `date` to the front of `out` and gives its length: [`Self::len_for`],
+    /// or 0 if `out` is shorter.
+    pub fn render(
+        &self,
+        date: &HttpDate,
+        content: u64,
+        range: Option<ByteRange>,
+        len: u64,
+        out: &mut [u8],
+    ) -> usize {
         let bytes = self.len_for(content, range, len);
         let Some(out) = out.get_mut(..bytes) else { return 0 };
         let mut edits: ArrayVec<(Span, Number), 4> = ArrayVec::new();
@@ -125,7 +142,8 @@ fn date_span(at: u16) -> Span {
 /// What a server writes around the parts of a multipart/byteranges body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartFormat {
-    /// In front of a part, without the line break that ends the one before; ends with an empty line.
+    /// In front of a part, without the line break that ends the one before; ends with an empty
+    /// line.
     head: Box<[u8]>,
     /// The value of Content-Range in it.
     range: Span,
@@ -160,14 +178,22 @@ impl PartsAsked {
 }
 
 impl PartFormat {
-    /// Learns from a reply to a request for several ranges of `len` bytes: its head, and the beginning of its body, in which the text in front of
-    /// the first part must be whole. The length of the reply tells whether all of it is made like that. `None`: it is not.
-    pub fn learn(reply: &ReplyHead<'_>, kind: &[u8], body: &[u8], asked: &PartsAsked, len: u64) -> Option<Self> {
+    /// Learns from a reply to a request for several ranges of `len` bytes: its head, and the
+    /// beginning of its body, in which the text in front of the first part must be whole. The
+    /// length of the reply tells whether all of it is made like that. `None`: it is not.
+    pub fn learn(
+        reply: &ReplyHead<'_>,
+        kind: &[u8],
+        body: &[u8],
+        asked: &PartsAsked,
+        len: u64,
+    ) -> Option<Self> {
         let Framing::Length(content) = reply.framing else { return None };
         let boundary = boundary(kind)?;
         let breaks_first = body.starts_with(b"\r\n");
         let body = if breaks_first { &body[2..] } else { body };
-        let head_len = body.windows(4).take(PART_HEAD_BYTES_MAX).position(|window| window == b"\r\n\r\n")? + 4;
+        let head_len =
+            body.windows(4).take(PART_HEAD_BYTES_MAX).position(|window| window == b"\r\n\r\n")? + 4;
         let head = &body[..head_len];
         let rest = head.strip_prefix(b"--")?.strip_prefix(boundary)?;
         if !rest.starts_with(b"\r\n") {
@@ -201,7 +227,8 @@ impl PartFormat {
 
     /// Bytes of a body with these parts.
     pub fn body_len(&self, parts: &[ByteRange], len: u64) -> u64 {
-        let heads = parts.iter().enumerate().map(|(at, part)| self.head_len(*part, len, at == 0) as u64);
+        let heads =
+            parts.iter().enumerate().map(|(at, part)| self.head_len(*part, len, at == 0) as u64);
         heads.sum::<u64>() + parts.iter().map(ByteRange::len).sum::<u64>() + self.end_len() as u64
     }
 
@@ -209,8 +236,13 @@ impl PartFormat {
     pub fn render_head(&self, part: ByteRange, len: u64, is_first: bool, out: &mut [u8]) -> usize {
         let bytes = self.head_len(part, len, is_first);
         let line_break: &[u8] = if is_first && !self.breaks_first { b"" } else { b"\r\n" };
-        let (at, behind) = (usize::from(self.range.at), usize::from(self.range.at + self.range.len));
-        put_all(out, bytes, &[line_break, &self.head[..at], &content_range(part, len), &self.head[behind..]])
+        let (at, behind) =
+            (usize::from(self.range.at), usize::from(self.range.at + self.range.len));
+        put_all(
+            out,
+            bytes,
+            &[line_break, &self.head[..at], &content_range(part, len), &self.head[behind..]],
+        )
     }
 
     /// Writes what stands behind the last part; gives its length, or 0 if `out` is too short.
@@ -233,7 +265,8 @@ fn put_all(out: &mut [u8], bytes: usize, pieces: &[&[u8]]) -> usize {
 fn boundary(kind: &[u8]) -> Option<&[u8]> {
     const KIND: &[u8] = b"multipart/byteranges; boundary=";
     let (start, boundary) = kind.split_at_checked(KIND.len())?;
-    let is_plain = boundary.iter().all(|byte| byte.is_ascii_alphanumeric() || b"'()+_-./:=?".contains(byte));
+    let is_plain =
+        boundary.iter().all(|byte| byte.is_ascii_alphanumeric() || b"'()+_-./:=?".contains(byte));
     let fits = (1..=BOUNDARY_BYTES_MAX).contains(&boundary.len());
     (start.eq_ignore_ascii_case(KIND) && is_plain && fits).then_some(boundary)
 }

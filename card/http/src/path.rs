@@ -1,10 +1,12 @@
 //! Which of the operator's path settings a request falls under: the first pattern that matches.
 //!
-//! A pattern is matched against the path of the target with its percent-encoding undone, or, if it contains a `?`, against path and query. `*` stands for any bytes, any
-//! number of them, `/` included; everything else for itself. Patterns without `*` are exact.
+//! A pattern is matched against the path of the target with its percent-encoding undone, or, if it
+//! contains a `?`, against path and query. `*` stands for any bytes, any number of them, `/`
+//! included; everything else for itself. Patterns without `*` are exact.
 //!
-//! A path that a server may take for another one (dot segments, empty segments, an encoded slash, a backslash, a control byte) falls under no setting and is
-//! [`PathMatch::Odd`]: a page must not escape its settings by another spelling.
+//! A path that a server may take for another one (dot segments, empty segments, an encoded slash, a
+//! backslash, a control byte) falls under no setting and is [`PathMatch::Odd`]: a page must not
+//! escape its settings by another spelling.
 
 use memchr::memmem;
 
@@ -61,7 +63,8 @@ impl PathPattern {
             return Err(PatternError::Odd);
         }
         if host.is_some_and(|host| {
-            host.is_empty() || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+            host.is_empty()
+                || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
         }) {
             return Err(PatternError::Host);
         }
@@ -74,7 +77,11 @@ impl PathPattern {
         if self.host.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(name)) {
             return false;
         }
-        if self.with_query { glob(&self.text, &[path, query].concat()) } else { glob(&self.text, path) }
+        if self.with_query {
+            glob(&self.text, &[path, query].concat())
+        } else {
+            glob(&self.text, path)
+        }
     }
 }
 
@@ -90,7 +97,11 @@ pub enum PathMatch {
 }
 
 /// The first of `patterns` that matches a target in origin form.
-pub(crate) fn find<'p>(patterns: impl IntoIterator<Item = &'p PathPattern>, host: &[u8], target: &[u8]) -> PathMatch {
+pub(crate) fn find<'p>(
+    patterns: impl IntoIterator<Item = &'p PathPattern>,
+    host: &[u8],
+    target: &[u8],
+) -> PathMatch {
     let mut patterns = patterns.into_iter().enumerate().peekable();
     if patterns.peek().is_none() {
         return PathMatch::None;
@@ -127,12 +138,13 @@ fn is_odd(path: &[u8]) -> bool {
     let segments = || path.split(|byte| *byte == b'/').skip(1);
     let last = segments().count().saturating_sub(1);
     path.contains(&b'\\')
-        || segments()
-            .enumerate()
-            .any(|(number, segment)| segment == b"." || segment == b".." || segment.is_empty() && number < last)
+        || segments().enumerate().any(|(number, segment)| {
+            segment == b"." || segment == b".." || segment.is_empty() && number < last
+        })
 }
 
-/// Does `text` match, with `*` for any bytes? Linear: the parts between stars are taken where they first stand.
+/// Does `text` match, with `*` for any bytes? Linear: the parts between stars are taken where they
+/// first stand.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let mut parts = pattern.split(|byte| *byte == b'*');
     let first = parts.next().unwrap_or_default();
@@ -150,7 +162,8 @@ mod tests {
     use super::*;
 
     fn matching(patterns: &[&str], target: &str) -> PathMatch {
-        let patterns: Vec<PathPattern> = patterns.iter().map(|text| PathPattern::new(text, None).unwrap()).collect();
+        let patterns: Vec<PathPattern> =
+            patterns.iter().map(|text| PathPattern::new(text, None).unwrap()).collect();
         find(&patterns, b"a.example", target.as_bytes())
     }
 
@@ -227,6 +240,9 @@ mod tests {
         ] {
             assert_eq!(PathPattern::new(text, None), Err(error), "{text}");
         }
-        assert_eq!(PathPattern::new(&format!("/{}", "a".repeat(PATTERN_BYTES_MAX)), None), Err(PatternError::TooLong));
+        assert_eq!(
+            PathPattern::new(&format!("/{}", "a".repeat(PATTERN_BYTES_MAX)), None),
+            Err(PatternError::TooLong)
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 and 2: what a proxy says about its client in front of the first request of a connection
-//! (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>).
+//! The PROXY protocol, versions 1 and 2: what a proxy says about its client in front of the first
+//! request of a connection (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,7 +20,8 @@ pub struct ProxyHeader {
     pub version: ProxyVersion,
     /// Its bytes.
     pub len: usize,
-    /// The client; `None` if the proxy speaks for itself (LOCAL, UNKNOWN), or of one that has no IP address.
+    /// The client; `None` if the proxy speaks for itself (LOCAL, UNKNOWN), or of one that has no IP
+    /// address.
     pub client: Option<SocketAddr>,
 }
 
@@ -37,7 +38,8 @@ pub enum Preface {
     Malformed,
 }
 
-/// Longest header that is read. The protocol allows 64 KiB, of which certificates may take some; without them a header has below 250 bytes.
+/// Longest header that is read. The protocol allows 64 KiB, of which certificates may take some;
+/// without them a header has below 250 bytes.
 pub const PREFACE_BYTES_MAX: usize = 512;
 
 const V1: &[u8; 6] = b"PROXY ";
@@ -66,7 +68,8 @@ fn parse_v1(bytes: &[u8]) -> Preface {
     let Some(end) = window.windows(2).position(|two| two == b"\r\n") else {
         return if window.len() == V1_BYTES_MAX { Preface::Malformed } else { Preface::Partial };
     };
-    let header = |client| Preface::Header(ProxyHeader { version: ProxyVersion::V1, len: end + 2, client });
+    let header =
+        |client| Preface::Header(ProxyHeader { version: ProxyVersion::V1, len: end + 2, client });
     let mut words = bytes[V1.len()..end].split(|byte| *byte == b' ');
     let mut word = || str::from_utf8(words.next()?).ok();
     let (family, source, destination) = match word() {
@@ -75,17 +78,23 @@ fn parse_v1(bytes: &[u8]) -> Preface {
         Some(family @ ("TCP4" | "TCP6")) => (family, word(), word()),
         _ => return Preface::Malformed,
     };
-    let (source_port, destination_port, more) = (word().and_then(port), word().and_then(port), word());
+    let (source_port, destination_port, more) =
+        (word().and_then(port), word().and_then(port), word());
     let is_v4 = family == "TCP4";
-    let address = |text: Option<&str>| text?.parse::<IpAddr>().ok().filter(|address| address.is_ipv4() == is_v4);
+    let address = |text: Option<&str>| {
+        text?.parse::<IpAddr>().ok().filter(|address| address.is_ipv4() == is_v4)
+    };
     match (address(source), address(destination), source_port, destination_port, more) {
-        (Some(source), Some(_), Some(port), Some(_), None) => header(Some(SocketAddr::new(source, port))),
+        (Some(source), Some(_), Some(port), Some(_), None) => {
+            header(Some(SocketAddr::new(source, port)))
+        }
         _ => Preface::Malformed,
     }
 }
 
 fn port(text: &str) -> Option<u16> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit())
+        && (text.len() == 1 || !text.starts_with('0'));
     text.parse().ok().filter(|_| is_plain)
 }
 
@@ -103,15 +112,17 @@ fn parse_v2(bytes: &[u8]) -> Preface {
         // LOCAL: the addresses mean nothing.
         (0x20, _) => None,
         (_, 0x11 | 0x12) => match rest.first_chunk::<12>() {
-            Some([a, b, c, d, _, _, _, _, high, low, _, _]) => {
-                Some(SocketAddr::new(Ipv4Addr::new(*a, *b, *c, *d).into(), u16::from_be_bytes([*high, *low])))
-            }
+            Some([a, b, c, d, _, _, _, _, high, low, _, _]) => Some(SocketAddr::new(
+                Ipv4Addr::new(*a, *b, *c, *d).into(),
+                u16::from_be_bytes([*high, *low]),
+            )),
             None => return Preface::Malformed,
         },
         (_, 0x21 | 0x22) => match (rest.first_chunk::<16>(), rest.get(32..34), rest.get(34..36)) {
-            (Some(source), Some(&[high, low]), Some(_)) => {
-                Some(SocketAddr::new(Ipv6Addr::from(*source).into(), u16::from_be_bytes([high, low])))
-            }
+            (Some(source), Some(&[high, low]), Some(_)) => Some(SocketAddr::new(
+                Ipv6Addr::from(*source).into(),
+                u16::from_be_bytes([high, low]),
+            )),
             _ => return Preface::Malformed,
         },
         // AF_UNIX: 108 bytes for each end.
@@ -123,8 +134,13 @@ fn parse_v2(bytes: &[u8]) -> Preface {
     Preface::Header(ProxyHeader { version: ProxyVersion::V2, len, client })
 }
 
-/// A header of that version for a connection from `client` to `server`; `None` for the client: of the proxy's own.
-pub fn proxy_header(version: ProxyVersion, client: Option<(Ipv4Addr, u16)>, server: (Ipv4Addr, u16)) -> Vec<u8> {
+/// A header of that version for a connection from `client` to `server`; `None` for the client: of
+/// the proxy's own.
+pub fn proxy_header(
+    version: ProxyVersion,
+    client: Option<(Ipv4Addr, u16)>,
+    server: (Ipv4Addr, u16),
+) -> Vec<u8> {
     match (version, client) {
         (ProxyVersion::V1, None) => b"PROXY UNKNOWN\r\n".to_vec(),
         (ProxyVersion::V1, Some((address, port))) => {
@@ -159,7 +175,10 @@ mod tests {
     #[test]
     fn lines_of_text() {
         let some = |text: &str| Some(Some(text.to_owned()));
-        assert_eq!(client(b"PROXY TCP4 192.0.2.7 10.0.0.1 4711 80\r\nGET /"), some("192.0.2.7:4711"));
+        assert_eq!(
+            client(b"PROXY TCP4 192.0.2.7 10.0.0.1 4711 80\r\nGET /"),
+            some("192.0.2.7:4711")
+        );
         assert_eq!(client(b"PROXY TCP6 2001:db8::1 ::1 1 80\r\n"), some("[2001:db8::1]:1"));
         assert_eq!(client(b"PROXY UNKNOWN\r\n"), Some(None));
         assert_eq!(client(b"PROXY UNKNOWN ff:: ff:: 1 2\r\n"), Some(None));
@@ -175,9 +194,18 @@ mod tests {
         ] {
             assert_eq!(parse_preface(bad.as_bytes()), Preface::Malformed, "{bad}");
         }
-        assert_eq!(parse_preface(format!("PROXY UNKNOWN {}", "a".repeat(200)).as_bytes()), Preface::Malformed);
-        for other in ["GET / HTTP/1.1\r\n\r\n", "POST / HTTP/1.1\r\n", "PROXYX", "\r\nGET /", "\r\n\r\n\0\r\nQUIX", "x"]
-        {
+        assert_eq!(
+            parse_preface(format!("PROXY UNKNOWN {}", "a".repeat(200)).as_bytes()),
+            Preface::Malformed
+        );
+        for other in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "POST / HTTP/1.1\r\n",
+            "PROXYX",
+            "\r\nGET /",
+            "\r\n\r\n\0\r\nQUIX",
+            "x",
+        ] {
             assert_eq!(parse_preface(other.as_bytes()), Preface::Absent, "{other}");
         }
     }
@@ -193,7 +221,9 @@ mod tests {
         );
         let six = [&[0x20, 1, 0x0d, 0xb8][..], &[0; 11], &[1], &[0; 16], &[0, 9, 0, 80]].concat();
         assert_eq!(client(&v2(0x21, 0x21, &six)), Some(Some("[2001:db8::1]:9".to_owned())));
-        for nobody in [v2(0x20, 0x11, &four), v2(0x20, 0, &[]), v2(0x21, 0, &[]), v2(0x21, 0x31, &[0; 216])] {
+        for nobody in
+            [v2(0x20, 0x11, &four), v2(0x20, 0, &[]), v2(0x21, 0, &[]), v2(0x21, 0x31, &[0; 216])]
+        {
             assert_eq!(client(&nobody), Some(None));
         }
         for bad in [
@@ -221,7 +251,8 @@ mod tests {
     }
 
     proptest! {
-        /// More bytes change nothing once it is decided, and any part of a header is the beginning of one.
+        /// More bytes change nothing once it is decided, and any part of a header is the beginning
+        /// of one.
         #[test]
         fn it_is_decided_once(
             start in prop::sample::select(vec![
@@ -244,7 +275,10 @@ mod tests {
             let whole = parse_preface(&bytes);
             for len in (0..bytes.len()).step_by(1 + bytes.len() / 64) {
                 let part = parse_preface(&bytes[..len]);
-                prop_assert!(part == Preface::Partial || part == whole, "{len}: {part:?}, {whole:?}");
+                prop_assert!(
+                    part == Preface::Partial || part == whole,
+                    "{len}: {part:?}, {whole:?}"
+                );
                 if let Preface::Header(header) = part {
                     prop_assert!(header.len <= len);
                 }

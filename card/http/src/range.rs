@@ -1,7 +1,8 @@
 //! Ranges of bytes (RFC 9110 section 14), read in two ways.
 //!
-//! [`wanted`] is what the RFC says, for a server of our own. [`agreed`] is what servers have in common, for a card that must not be told
-//! from the server behind it. As measured with nginx 1.22 and Apache 2.4.71, and read in Go's `net/http` and Node's `send`:
+//! [`wanted`] is what the RFC says, for a server of our own. [`agreed`] is what servers have in
+//! common, for a card that must not be told from the server behind it. As measured with nginx 1.22
+//! and Apache 2.4.71, and read in Go's `net/http` and Node's `send`:
 //!
 //! | `Range` | nginx | Apache | others |
 //! |---|---|---|---|
@@ -21,7 +22,8 @@ use arrayvec::ArrayVec;
 use crate::head::trim_ows;
 use crate::length::parse_content_length;
 
-/// Most ranges of one request that are served. For more a server of our own sends the whole, and a card asks the server.
+/// Most ranges of one request that are served. For more a server of our own sends the whole, and a
+/// card asks the server.
 pub const RANGES_MAX: usize = 16;
 
 /// Bytes of a representation: from the first to the one behind the last.
@@ -50,9 +52,13 @@ pub type Ranges = ArrayVec<ByteRange, RANGES_MAX>;
 
 /// What is wanted of a representation, by the RFC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant, reason = "lives on the stack for a moment; a box would allocate per request")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for a moment; a box would allocate per request"
+)]
 pub enum Wanted {
-    /// All of it: there is no range, it is of another unit or malformed, or it is more than is served.
+    /// All of it: there is no range, it is of another unit or malformed, or it is more than is
+    /// served.
     Whole,
     /// These.
     Parts(Ranges),
@@ -62,7 +68,10 @@ pub enum Wanted {
 
 /// What every server that serves ranges would send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant, reason = "lives on the stack for a moment; a box would allocate per request")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for a moment; a box would allocate per request"
+)]
 pub enum Agreed {
     /// These: one or more, ascending, with gaps between them.
     Parts(Ranges),
@@ -102,10 +111,13 @@ pub fn agreed(value: &[u8], len: u64) -> Agreed {
     let mut parts = Ranges::new();
     let is_alone = !set.contains(&b',');
     for (index, text) in set.split(|byte| *byte == b',').enumerate() {
-        let Some(spec) = Spec::read(text, parse_content_length).filter(|_| index < RANGES_MAX) else {
+        let Some(spec) = Spec::read(text, parse_content_length).filter(|_| index < RANGES_MAX)
+        else {
             return Agreed::Differs;
         };
-        if matches!(spec, Spec::Last(last) if last == 0 || last > len) || spec == Spec::From(0) && !is_alone {
+        if matches!(spec, Spec::Last(last) if last == 0 || last > len)
+            || spec == Spec::From(0) && !is_alone
+        {
             return Agreed::Differs;
         }
         let Some(part) = spec.of(len) else { continue };
@@ -157,8 +169,9 @@ impl Spec {
 /// One that is too large for a u64 is as good as infinite.
 fn any_number(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    let value =
-        |number: u64, digit: &u8| number.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit - b'0')));
+    let value = |number: u64, digit: &u8| {
+        number.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit - b'0')))
+    };
     is_number.then(|| digits.iter().try_fold(0, value).unwrap_or(u64::MAX))
 }
 
@@ -242,8 +255,12 @@ mod tests {
         ] {
             assert_eq!(of(differs), Agreed::Differs, "{differs}");
         }
-        let many = |count: u64| (0..count).map(|at| format!("{}-{}", at * 3, at * 3)).collect::<Vec<_>>().join(",");
-        assert!(matches!(of(&format!("bytes={}", many(16))), Agreed::Parts(parts) if parts.len() == 16));
+        let many = |count: u64| {
+            (0..count).map(|at| format!("{}-{}", at * 3, at * 3)).collect::<Vec<_>>().join(",")
+        };
+        assert!(
+            matches!(of(&format!("bytes={}", many(16))), Agreed::Parts(parts) if parts.len() == 16)
+        );
         assert_eq!(of(&format!("bytes={}", many(17))), Agreed::Differs);
         assert_eq!(agreed(b"bytes=0-", 0), Agreed::Differs);
     }
@@ -263,7 +280,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_agreed_on_is_what_the_rfc_says(value in "bytes=[0-9]{0,3}-[0-9]{0,3}(,[0-9, -]{0,12}){0,4}", len in 0u64..500) {
+        fn what_is_agreed_on_is_what_the_rfc_says(
+            value in "bytes=[0-9]{0,3}-[0-9]{0,3}(,[0-9, -]{0,12}){0,4}",
+            len in 0u64..500,
+        ) {
             match agreed(value.as_bytes(), len) {
                 Agreed::Parts(parts) => {
                     prop_assert!(parts.windows(2).all(|two| two[0].to < two[1].from));
@@ -280,16 +300,25 @@ mod tests {
             list in proptest::collection::vec((0u64..60, 0u64..20, 0u8..4), 1..6),
             len in 1u64..64,
         ) {
-            let list: Vec<(Option<u64>, Option<u64>)> = list.into_iter().map(|(first, more, form)| match form {
-                0 => (Some(first), None),
-                1 => (None, Some(more)),
-                _ => (Some(first), Some(first + more)),
-            }).collect();
-            let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-            let texts: Vec<String> = list.iter().map(|&(first, last)| format!("{}-{}", number(first), number(last))).collect();
+            let list: Vec<(Option<u64>, Option<u64>)> = list
+                .into_iter()
+                .map(|(first, more, form)| match form {
+                    0 => (Some(first), None),
+                    1 => (None, Some(more)),
+                    _ => (Some(first), Some(first + more)),
+                })
+                .collect();
+            let number =
+                |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+            let texts: Vec<String> = list
+                .iter()
+                .map(|&(first, last)| format!("{}-{}", number(first), number(last)))
+                .collect();
             let value = format!("bytes={}", texts.join(","));
             let expected = naive(&list, len);
-            let bytes = |parts: &Ranges| parts.iter().map(|part| (part.from..part.to).collect()).collect::<Vec<Vec<u64>>>();
+            let bytes = |parts: &Ranges| {
+                parts.iter().map(|part| (part.from..part.to).collect()).collect::<Vec<Vec<u64>>>()
+            };
             if let Wanted::Parts(parts) = wanted(value.as_bytes(), len) {
                 prop_assert_eq!(bytes(&parts), expected.clone());
             }
@@ -301,10 +330,16 @@ mod tests {
         #[test]
         fn any_bytes(value in proptest::collection::vec(any::<u8>(), 0..60), len: u64) {
             if let Wanted::Parts(parts) = wanted(&value, len) {
-                prop_assert!(!parts.is_empty() && parts.iter().all(|part| part.from < part.to && part.to <= len));
+                prop_assert!(
+                    !parts.is_empty()
+                        && parts.iter().all(|part| part.from < part.to && part.to <= len)
+                );
             }
             if let Agreed::Parts(parts) = agreed(&value, len) {
-                prop_assert!(!parts.is_empty() && parts.iter().all(|part| part.from < part.to && part.to <= len));
+                prop_assert!(
+                    !parts.is_empty()
+                        && parts.iter().all(|part| part.from < part.to && part.to <= len)
+                );
             }
         }
     }

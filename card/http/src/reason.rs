@@ -1,4 +1,5 @@
-//! Why a message is not served from, or not stored in, card memory. Each reason has a label for metrics.
+//! Why a message is not served from, or not stored in, card memory. Each reason has a label for
+//! metrics.
 
 use nicache_reasons::reasons;
 
@@ -9,7 +10,8 @@ reasons! {
         HeadTooLong => "head_too_long",
         /// The head has more than [`crate::HEADERS_MAX`] fields.
         TooManyHeaders => "too_many_headers",
-        /// Empty lines before the request line (RFC 9112 section 2.2): servers differ in how many they skip.
+        /// Empty lines before the request line (RFC 9112 section 2.2): servers differ in how many
+        /// they skip.
         LeadingEmptyLine => "leading_empty_line",
         /// The request line is not `method SP target SP version` (RFC 9112 section 3).
         RequestLine => "request_line",
@@ -25,7 +27,8 @@ reasons! {
         ControlByte => "control_byte",
         /// A field line without a valid name (RFC 9110 section 5.1).
         HeaderName => "header_name",
-        /// More than one space before a field value, a tab, or whitespace after the value (RFC 9110 section 5.6.3).
+        /// More than one space before a field value, a tab, or whitespace after the value (RFC 9110
+        /// section 5.6.3).
         OddWhitespace => "odd_whitespace",
         /// A method other than GET and HEAD.
         Method => "method",
@@ -41,7 +44,8 @@ reasons! {
         TargetFragment => "target_fragment",
         /// The target has a byte that RFC 3986 sections 3.3 and 3.4 do not allow.
         TargetByte => "target_byte",
-        /// The path has a percent sign that encodes nothing, an encoded NUL, or leads above the root: some servers refuse it.
+        /// The path has a percent sign that encodes nothing, an encoded NUL, or leads above the
+        /// root: some servers refuse it.
         TargetPath => "target_path",
         /// HTTP/1.1 without Host (RFC 9112 section 3.2).
         HostMissing => "host_missing",
@@ -103,7 +107,8 @@ reasons! {
         Authentication => "authentication",
         /// Trailer (RFC 9110 section 6.6.2).
         Trailer => "trailer",
-        /// A Content-Security-Policy with a nonce, which must not be used twice (CSP level 3, section 7.1).
+        /// A Content-Security-Policy with a nonce, which must not be used twice (CSP level 3,
+        /// section 7.1).
         Nonce => "nonce",
         /// A field that is not among the usual ones of a server of files.
         UnusualHeader => "unusual_header",
@@ -119,7 +124,8 @@ reasons! {
         LastModifiedOdd => "last_modified_odd",
         /// ETag is not an entity tag (RFC 9110 section 8.8.3).
         EtagOdd => "etag_odd",
-        /// Expires equals Date + max-age, but may as well hang on a time of day or on Last-Modified.
+        /// Expires equals Date + max-age, but may as well hang on a time of day or on
+        /// Last-Modified.
         ExpiresPinned => "expires_pinned",
         /// The head is longer than [`crate::TEMPLATE_BYTES_MAX`].
         HeadTooLong => "head_too_long",
@@ -129,7 +135,8 @@ reasons! {
 reasons! {
     /// Why it is not certain where a reply ends. The card stops tracking the connection.
     MalformedReply {
-        /// The head is longer than [`crate::HEAD_BYTES_MAX`] or has more than [`crate::HEADERS_MAX`] fields.
+        /// The head is longer than [`crate::HEAD_BYTES_MAX`] or has more than
+        /// [`crate::HEADERS_MAX`] fields.
         HeadTooLong => "head_too_long",
         /// Empty lines before the status line.
         LeadingEmptyLine => "leading_empty_line",
@@ -141,11 +148,11 @@ reasons! {
         Status => "status",
         /// 101: what follows is not HTTP (RFC 9110 section 15.2.2).
         SwitchingProtocols => "switching_protocols",
-        /// Content-Length repeated, a list, or not plain digits, or on a reply that must not have it (RFC 9110
-        /// section 8.6).
+        /// Content-Length repeated, a list, or not plain digits, or on a reply that must not have
+        /// it (RFC 9110 section 8.6).
         ContentLength => "content_length",
-        /// A Transfer-Encoding other than one plain `chunked`, or on a reply that must not have it (RFC 9112
-        /// section 6.1).
+        /// A Transfer-Encoding other than one plain `chunked`, or on a reply that must not have it
+        /// (RFC 9112 section 6.1).
         TransferEncoding => "transfer_encoding",
         /// Transfer-Encoding with Content-Length (RFC 9112 section 6.3).
         LengthAndEncoding => "length_and_encoding",
@@ -162,7 +169,10 @@ mod tests {
         sorted.dedup();
         assert_eq!(sorted.len(), labels.len(), "two reasons share a label");
         for label in labels {
-            assert!(label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{label}");
+            assert!(
+                label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{label}"
+            );
         }
     }
 

@@ -1,8 +1,11 @@
-//! The request by which the card itself asks the server for a page again: the same page, as another client would ask for it.
+//! The request by which the card itself asks the server for a page again: the same page, as another
+//! client would ask for it.
 //!
-//! What chose the reply stays (the request line, the fields of the key, those that `Vary` names); everything else that the first client said
-//! about itself, cookies first of all, goes. What the card says instead is what clients of some class have said ([`ClientClass`](crate::ClientClass)), so that
-//! the server treats it as it would treat them. Only `User-Agent` ends with the card's name.
+//! What chose the reply stays (the request line, the fields of the key, those that `Vary` names);
+//! everything else that the first client said about itself, cookies first of all, goes. What the
+//! card says instead is what clients of some class have said ([`ClientClass`](crate::ClientClass)),
+//! so that the server treats it as it would treat them. Only `User-Agent` ends with the card's
+//! name.
 
 use std::borrow::Cow;
 
@@ -14,12 +17,17 @@ use crate::request::{HeaderScratch, RequestOutcome, parse_request};
 use crate::signs::keyed_value;
 use crate::vary::VaryNames;
 
-/// The head of the card's own request for what `head` asks for, which says nothing about who asks. `None` if `head` is not a GET that may be answered from card
-/// memory.
+/// The head of the card's own request for what `head` asks for, which says nothing about who asks.
+/// `None` if `head` is not a GET that may be answered from card memory.
 pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig) -> Option<Box<[u8]>> {
     let mut scratch = HeaderScratch::new();
-    let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, keys) else { return None };
-    if request.method != Method::Get || request.conditional.is_conditional() || request.range.is_some() {
+    let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, keys) else {
+        return None;
+    };
+    if request.method != Method::Get
+        || request.conditional.is_conditional()
+        || request.range.is_some()
+    {
         return None;
     }
     let line_end = head.windows(2).position(|two| two == b"\r\n")? + 2;
@@ -46,14 +54,19 @@ pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig) -> 
     Some(out.into())
 }
 
-/// That request with header lines of a client, but for fields that it has already. `lines`: each ends with CR LF. `seed`: what the card says of its own
-/// comes of it; another one for each request.
+/// That request with header lines of a client, but for fields that it has already. `lines`: each
+/// ends with CR LF. `seed`: what the card says of its own comes of it; another one for each
+/// request.
 pub fn with_class_headers(bare: &[u8], lines: &[u8], seed: u64) -> Box<[u8]> {
-    let name_of =
-        |line: &'_ [u8]| line.iter().position(|byte| *byte == b':').map(|end| line[..end].to_ascii_lowercase());
+    let name_of = |line: &'_ [u8]| {
+        line.iter().position(|byte| *byte == b':').map(|end| line[..end].to_ascii_lowercase())
+    };
     let fields = bare.strip_suffix(b"\r\n").unwrap_or(bare);
     let has = |name: &[u8]| {
-        fields.split_inclusive(|byte| *byte == b'\n').skip(1).any(|line| name_of(line).as_deref() == Some(name))
+        fields
+            .split_inclusive(|byte| *byte == b'\n')
+            .skip(1)
+            .any(|line| name_of(line).as_deref() == Some(name))
     };
     let mut out = fields.to_vec();
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
@@ -63,7 +76,8 @@ pub fn with_class_headers(bare: &[u8], lines: &[u8], seed: u64) -> Box<[u8]> {
         if name == b"user-agent" {
             out.extend_from_slice(&line[..name.len()]);
             out.extend_from_slice(b": ");
-            // Once is enough: with a second mark it would be another class. And a client may name no program.
+            // Once is enough: with a second mark it would be another class. And a client may name
+            // no program.
             let agent = without_own_mark(value);
             out.extend_from_slice(agent);
             if !agent.is_empty() {
@@ -115,7 +129,11 @@ mod tests {
             "{text}"
         );
         let marked = format!("User-Agent: Thing 2 {OWN_MARK}\r\nAccept-Language: de\r\n");
-        assert_eq!(with_class_headers(&bare, marked.as_bytes(), 1), own, "the card's name is there once");
+        assert_eq!(
+            with_class_headers(&bare, marked.as_bytes(), 1),
+            own,
+            "the card's name is there once"
+        );
     }
 
     #[test]
@@ -125,7 +143,10 @@ mod tests {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: Phone\r\nAccept-Language: de\r\n\r\n";
         let bare = recheck_head(head, Some(&names), &keys).unwrap();
         assert_eq!(&*bare, head);
-        assert_eq!(&*with_class_headers(&bare, b"user-agent: Other\r\nACCEPT-LANGUAGE: fr\r\n", 1), head);
+        assert_eq!(
+            &*with_class_headers(&bare, b"user-agent: Other\r\nACCEPT-LANGUAGE: fr\r\n", 1),
+            head
+        );
     }
 
     #[test]
@@ -136,14 +157,22 @@ mod tests {
         let bare = recheck_head(head, None, &keys).unwrap();
         let own = with_class_headers(&bare, &crate::trait_lines(head, crate::Trait::Proxy), 5);
         let text = String::from_utf8(own.to_vec()).unwrap();
-        for kept in ["X-Forwarded-Proto: https", "X-Country: DE", ";proto=https", "X-B3-Sampled: 1", "Via: 1.1 b"] {
+        for kept in [
+            "X-Forwarded-Proto: https",
+            "X-Country: DE",
+            ";proto=https",
+            "X-B3-Sampled: 1",
+            "Via: 1.1 b",
+        ] {
             assert!(text.contains(kept), "{text}");
         }
         assert!(!text.contains("198.18.0.1") && !text.contains("4bf92f3577b34da6"), "{text}");
         assert_eq!(key(&own, &keys), key(head, &keys));
         let parsed = |head: &[u8]| {
             let mut scratch = HeaderScratch::new();
-            let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, &keys) else { panic!() };
+            let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, &keys) else {
+                panic!()
+            };
             crate::Tokens::of(request.headers, &keys)
         };
         assert!(parsed(head).are_apart(&parsed(&own)) && parsed(&own).has_address());

@@ -1,7 +1,9 @@
-//! Reply heads (RFC 9112 sections 4 to 6): where the reply ends, and whether others may have it, too.
+//! Reply heads (RFC 9112 sections 4 to 6): where the reply ends, and whether others may have it,
+//! too.
 //!
-//! A head that leaves the reply's end in doubt is [`ReplyOutcome::Malformed`], and the card stops tracking the
-//! connection. A head that is certain but unusual carries in [`ReplyHead::shareable`] the reason why it is not stored.
+//! A head that leaves the reply's end in doubt is [`ReplyOutcome::Malformed`], and the card stops
+//! tracking the connection. A head that is certain but unusual carries in [`ReplyHead::shareable`]
+//! the reason why it is not stored.
 
 use crate::cache_control::{CacheControl, Lifted};
 use crate::conditional::opaque_tag;
@@ -19,7 +21,10 @@ use std::mem::MaybeUninit;
 
 /// What the bytes at the start of a reply are.
 #[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant, reason = "lives on the stack for a moment; a box would allocate per reply")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for a moment; a box would allocate per reply"
+)]
 pub enum ReplyOutcome<'a> {
     /// The head is not complete yet; nothing is wrong with it so far.
     Partial,
@@ -53,13 +58,14 @@ pub struct ReplyHead<'a> {
     pub head_len: usize,
     /// How its content ends.
     pub framing: Framing,
-    /// Is the reply one that may become an entry? Only a plain 200 to GET is. The card must besides find that `keep_alive` is
-    /// equal to the request's, as a server that is about to close says so to one client; or that the server
-    /// [always closes](ReplyHead::always_closes).
+    /// Is the reply one that may become an entry? Only a plain 200 to GET is. The card must besides
+    /// find that `keep_alive` is equal to the request's, as a server that is about to close says so
+    /// to one client; or that the server [always closes](ReplyHead::always_closes).
     pub shareable: Result<(), NotShared>,
     /// Is this a 304 to GET as plain as a shareable 200, so that a template may be made of it?
     pub learnable_304: bool,
-    /// Is this a 206 to GET as plain as a shareable 200, so that a template for other ranges may be made of it?
+    /// Is this a 206 to GET as plain as a shareable 200, so that a template for other ranges may be
+    /// made of it?
     pub learnable_206: bool,
     /// Value of Content-Length.
     pub content_length: Option<&'a [u8]>,
@@ -92,8 +98,8 @@ pub struct ReplyHead<'a> {
 }
 
 impl ReplyHead<'_> {
-    /// May the reply be repeated to others if it turns out that the server says the same, head and all, to two clients? Then a header
-    /// that a server of files would not send is not an obstacle.
+    /// May the reply be repeated to others if it turns out that the server says the same, head and
+    /// all, to two clients? Then a header that a server of files would not send is not an obstacle.
     pub fn shareable_if_agreed(&self) -> Result<(), NotShared> {
         match self.shareable {
             Err(NotShared::UnusualHeader) => Ok(()),
@@ -101,8 +107,8 @@ impl ReplyHead<'_> {
         }
     }
 
-    /// Does the server end the connection after any such reply, and not only this one? HTTP/1.0 does unless it says otherwise, and
-    /// there is no other end to a body without length.
+    /// Does the server end the connection after any such reply, and not only this one? HTTP/1.0
+    /// does unless it says otherwise, and there is no other end to a body without length.
     pub fn always_closes(&self) -> bool {
         !self.keep_alive && (self.version == Version::Http10 || self.framing == Framing::Close)
     }
@@ -113,7 +119,8 @@ impl ReplyHead<'_> {
 pub(crate) struct Renewal {
     /// Offset of the Date value.
     pub(crate) date_at: usize,
-    /// Offset of the Expires value and seconds between Date and Expires, if it seems to move with Date.
+    /// Offset of the Expires value and seconds between Date and Expires, if it seems to move with
+    /// Date.
     pub(crate) expires: Option<(usize, u64)>,
 }
 
@@ -130,15 +137,16 @@ impl ReplyConfig {
         Self { usual_headers: Vec::new(), lifted: Lifted { private: false, no_store: false } }
     }
 
-    /// Declares a reply header usual: the same in each reply for the same file. Danger: a value that differs by
-    /// client or by request is repeated to others.
+    /// Declares a reply header usual: the same in each reply for the same file. Danger: a value
+    /// that differs by client or by request is repeated to others.
     pub fn allow_header(mut self, name: &str) -> Self {
         self.usual_headers.push(name.as_bytes().into());
         self
     }
 
-    /// Lifts `Cache-Control: private`, or `no-store`, for servers that say so on pages that are the same for everybody. Danger: what is
-    /// someone's own is then kept from others only by its cookies, and by two replies that differ.
+    /// Lifts `Cache-Control: private`, or `no-store`, for servers that say so on pages that are the
+    /// same for everybody. Danger: what is someone's own is then kept from others only by its
+    /// cookies, and by two replies that differ.
     pub fn lift(mut self, private: bool, no_store: bool) -> Self {
         self.lifted = Lifted { private, no_store };
         self
@@ -149,14 +157,19 @@ impl ReplyConfig {
     }
 }
 
-/// Parses the reply head that begins at `bytes[0]`, the answer to a request with `method`. Never panics. See
-/// [`crate::is_worth_parsing`] for when to call it again after [`ReplyOutcome::Partial`].
+/// Parses the reply head that begins at `bytes[0]`, the answer to a request with `method`. Never
+/// panics. See [`crate::is_worth_parsing`] for when to call it again after
+/// [`ReplyOutcome::Partial`].
 pub fn parse_reply(bytes: &[u8], method: Method) -> ReplyOutcome<'_> {
     parse_reply_with(bytes, method, &ReplyConfig::new())
 }
 
 /// As [`parse_reply`], with the operator's additions.
-pub fn parse_reply_with<'a>(bytes: &'a [u8], method: Method, config: &ReplyConfig) -> ReplyOutcome<'a> {
+pub fn parse_reply_with<'a>(
+    bytes: &'a [u8],
+    method: Method,
+    config: &ReplyConfig,
+) -> ReplyOutcome<'a> {
     let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     if let Some(b'\r' | b'\n') = window.first() {
         return ReplyOutcome::Malformed(MalformedReply::LeadingEmptyLine);
@@ -164,7 +177,8 @@ pub fn parse_reply_with<'a>(bytes: &'a [u8], method: Method, config: &ReplyConfi
     let mut slots = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut tokens = httparse::Response::new(&mut []);
     let parser = httparse::ParserConfig::default();
-    let head_len = match parser.parse_response_with_uninit_headers(&mut tokens, window, &mut slots) {
+    let head_len = match parser.parse_response_with_uninit_headers(&mut tokens, window, &mut slots)
+    {
         Ok(Status::Complete(head_len)) => head_len,
         Ok(Status::Partial) if window.len() < HEAD_BYTES_MAX => return ReplyOutcome::Partial,
         Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
@@ -209,7 +223,11 @@ struct Fields<'b> {
 }
 
 impl<'b> Fields<'b> {
-    fn take_all(head: &'b [u8], headers: &[Header<'b>], config: &ReplyConfig) -> Result<Self, MalformedReply> {
+    fn take_all(
+        head: &'b [u8],
+        headers: &[Header<'b>],
+        config: &ReplyConfig,
+    ) -> Result<Self, MalformedReply> {
         let bare = |_| MalformedReply::BareLineBreak;
         let start_line_len = head.iter().position(|b| *b == b'\r').unwrap_or(head.len());
         let mut lines = Lines::new(head, start_line_len).map_err(bare)?;
@@ -261,11 +279,13 @@ impl<'b> Fields<'b> {
                 if self.content_length.is_some() || spacing == Spacing::Odd {
                     return Err(MalformedReply::ContentLength);
                 }
-                self.content_length = Some(parse_content_length(value).ok_or(MalformedReply::ContentLength)?);
+                self.content_length =
+                    Some(parse_content_length(value).ok_or(MalformedReply::ContentLength)?);
                 self.length_value = Some(value);
             }
             ReplyField::TransferEncoding => {
-                // RFC 9112 section 6.1: other codings, lists and repetitions are read in different ways.
+                // RFC 9112 section 6.1: other codings, lists and repetitions are read in different
+                // ways.
                 if self.chunked || spacing == Spacing::Odd || !is_name(value, b"chunked") {
                     return Err(MalformedReply::TransferEncoding);
                 }
@@ -291,7 +311,9 @@ impl<'b> Fields<'b> {
             ReplyField::ContentType => once(&mut self.content_type, value, &mut self.reason),
             ReplyField::ContentRange => once(&mut self.content_range, value, &mut self.reason),
             ReplyField::AcceptRanges => once(&mut self.accept_ranges, value, &mut self.reason),
-            ReplyField::ContentLocation => once(&mut self.content_location, value, &mut self.reason),
+            ReplyField::ContentLocation => {
+                once(&mut self.content_location, value, &mut self.reason)
+            }
             ReplyField::Location => {
                 self.location = Some(value);
                 self.note(NotShared::UnusualHeader);
@@ -322,7 +344,8 @@ impl<'b> Fields<'b> {
         Ok(())
     }
 
-    /// The first reason counts, but an unusual header only if there is no other: a computed reply may have that one.
+    /// The first reason counts, but an unusual header only if there is no other: a computed reply
+    /// may have that one.
     fn note(&mut self, reason: NotShared) {
         if matches!(self.reason, None | Some(NotShared::UnusualHeader)) {
             self.reason = Some(reason);
@@ -357,7 +380,8 @@ impl<'b> Fields<'b> {
             (None, Err(NotShared::UnusualHeader), Err(reason)) => Err(reason),
             (None, plain, renewable) => plain.and(renewable),
         };
-        let is_learnable = method == Method::Get && version == Version::Http11 && plain.is_ok() && renewal.is_ok();
+        let is_learnable =
+            method == Method::Get && version == Version::Http11 && plain.is_ok() && renewal.is_ok();
         let learnable_304 = status == 304 && is_learnable;
         let learnable_206 = status == 206 && is_learnable && matches!(framing, Framing::Length(_));
         Ok(ReplyHead {
@@ -386,7 +410,12 @@ impl<'b> Fields<'b> {
     }
 
     /// RFC 9112 section 6.3, but whatever it resolves by precedence is an error here.
-    fn framing(&self, status: u16, version: Version, method: Method) -> Result<Framing, MalformedReply> {
+    fn framing(
+        &self,
+        status: u16,
+        version: Version,
+        method: Method,
+    ) -> Result<Framing, MalformedReply> {
         match status {
             101 => return Err(MalformedReply::SwitchingProtocols),
             100..=599 => {}
@@ -400,7 +429,8 @@ impl<'b> Fields<'b> {
             return Err(MalformedReply::TransferEncoding);
         }
         if matches!(status, 100..=199 | 204) {
-            // RFC 9110 section 8.6 and RFC 9112 section 6.1 forbid both fields here; clients differ in what they do.
+            // RFC 9110 section 8.6 and RFC 9112 section 6.1 forbid both fields here; clients differ
+            // in what they do.
             if self.chunked {
                 return Err(MalformedReply::TransferEncoding);
             }
@@ -435,11 +465,13 @@ impl<'b> Fields<'b> {
 
     /// What a template must renew.
     ///
-    /// If Expires equals Date + max-age, or comes without max-age and is not over, it moves with Date in most configurations. But some servers compute
-    /// it from a time of day or from Last-Modified ("expires @15h", "expires modified +1h"), and then max-age
-    /// shrinks from reply to reply. Such a base mostly shows as a whole number of minutes where Date would not. If it
-    /// shows by chance (one reply in thirty), the reply is not stored, and the next one is. What does not show is found when two replies of different moments
-    /// are compared ([`HeadTemplate::pinned`](crate::HeadTemplate::pinned)).
+    /// If Expires equals Date + max-age, or comes without max-age and is not over, it moves with
+    /// Date in most configurations. But some servers compute it from a time of day or from
+    /// Last-Modified ("expires @15h", "expires modified +1h"), and then max-age shrinks from reply
+    /// to reply. Such a base mostly shows as a whole number of minutes where Date would not. If it
+    /// shows by chance (one reply in thirty), the reply is not stored, and the next one is. What
+    /// does not show is found when two replies of different moments are compared
+    /// ([`HeadTemplate::pinned`](crate::HeadTemplate::pinned)).
     fn renewal(&self) -> Result<Renewal, NotShared> {
         let date = self.date.ok_or(NotShared::Date)?;
         let date_s = parse_imf_fixdate(date).ok_or(NotShared::Date)?;
@@ -449,12 +481,16 @@ impl<'b> Fields<'b> {
         match (parse_imf_fixdate(expires), self.cache_control.max_age_s) {
             (Some(expires_s), None) => {
                 let at = offset_in(self.head, expires);
-                Ok(Renewal { date_at, expires: lifetime_s(expires_s).map(|lifetime_s| (at, lifetime_s)) })
+                Ok(Renewal {
+                    date_at,
+                    expires: lifetime_s(expires_s).map(|lifetime_s| (at, lifetime_s)),
+                })
             }
             (Some(expires_s), Some(max_age_s)) if lifetime_s(expires_s) == Some(max_age_s) => {
                 let modified_s = self.last_modified.and_then(parse_imf_fixdate);
                 let pinned_to_day = expires_s.is_multiple_of(60);
-                let pinned_to_modified = modified_s.is_some_and(|at| expires_s.abs_diff(at).is_multiple_of(60));
+                let pinned_to_modified =
+                    modified_s.is_some_and(|at| expires_s.abs_diff(at).is_multiple_of(60));
                 if max_age_s > 0 && (pinned_to_day || pinned_to_modified) {
                     return Err(NotShared::ExpiresPinned);
                 }
@@ -469,7 +505,12 @@ impl<'b> Fields<'b> {
 const STATUS_BYTES: usize = 12;
 
 /// Why a reply of this kind is not stored, whatever its fields say.
-fn message_reason(status: u16, version: Version, method: Method, keep_alive: bool) -> Option<NotShared> {
+fn message_reason(
+    status: u16,
+    version: Version,
+    method: Method,
+    keep_alive: bool,
+) -> Option<NotShared> {
     match version {
         _ if method != Method::Get => Some(NotShared::RequestMethod),
         _ if status != 200 => Some(NotShared::Status),

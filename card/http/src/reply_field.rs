@@ -35,7 +35,10 @@ pub(crate) enum ReplyField {
 
 /// The meaning of a field by its name. Fields are looked up at misses only.
 pub(crate) fn classify(name: &[u8]) -> ReplyField {
-    FIELDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map_or(ReplyField::Unusual, |(_, field)| *field)
+    FIELDS
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map_or(ReplyField::Unusual, |(_, field)| *field)
 }
 
 const FIELDS: &[(&[u8], ReplyField)] = &[
@@ -113,8 +116,16 @@ mod tests {
             assert!(FIELDS[..index].iter().all(|(other, _)| other != name));
             assert_eq!(classify(&name.to_ascii_uppercase()), *field);
         }
-        for unusual in ["Age", "Via", "X-Request-Idea", "X-Powered-By", "Set-Cookie3", "Upgrade", "Clear-Site-Data", ""]
-        {
+        for unusual in [
+            "Age",
+            "Via",
+            "X-Request-Idea",
+            "X-Powered-By",
+            "Set-Cookie3",
+            "Upgrade",
+            "Clear-Site-Data",
+            "",
+        ] {
             assert_eq!(classify(unusual.as_bytes()), ReplyField::Unusual, "{unusual}");
         }
     }

@@ -1,9 +1,10 @@
 //! Request heads (RFC 9112 sections 2, 3, 5 and 6).
 //!
-//! The tokeniser finds lines, names and values; this file adds what it leaves open: exact line ends, one Host, no
-//! doubt about the framing, no field that might change the reply. Order of severity: while the head is incomplete it
-//! is [`RequestOutcome::Partial`]; once its end or its content's end is in doubt the rest of the connection is opaque;
-//! otherwise the first unusual thing names the bypass, and the request's extent is known.
+//! The tokeniser finds lines, names and values; this file adds what it leaves open: exact line
+//! ends, one Host, no doubt about the framing, no field that might change the reply. Order of
+//! severity: while the head is incomplete it is [`RequestOutcome::Partial`]; once its end or its
+//! content's end is in doubt the rest of the connection is opaque; otherwise the first unusual
+//! thing names the bypass, and the request's extent is known.
 
 use crate::conditional::Conditional;
 use crate::connection::{ConnectionClass, ConnectionOptions};
@@ -36,7 +37,8 @@ pub enum RequestOutcome<'a> {
         reason: BypassReason,
         /// Where the request ends.
         extent: Extent,
-        /// What it may change: of a method that is not known to be safe (RFC 9110 section 9.2.1), if all servers agree what it is for.
+        /// What it may change: of a method that is not known to be safe (RFC 9110 section 9.2.1),
+        /// if all servers agree what it is for.
         changes: Option<Resource<'a>>,
     },
 }
@@ -52,8 +54,8 @@ pub enum Extent {
         body: u64,
         /// The method, which the reply's framing depends on.
         method: Method,
-        /// Whether the client may send another request behind this one (RFC 9112 section 9.3). If not, whatever
-        /// follows is not answered by anybody and must not be parsed as a request.
+        /// Whether the client may send another request behind this one (RFC 9112 section 9.3). If
+        /// not, whatever follows is not answered by anybody and must not be parsed as a request.
         keep_alive: bool,
         /// Whether the content is sent may depend on an interim reply (RFC 9110 section 10.1.1).
         expects_continue: bool,
@@ -62,7 +64,8 @@ pub enum Extent {
     Unknown,
 }
 
-/// A GET or HEAD without content, in origin form, with nothing in it that could change the reply beyond its key.
+/// A GET or HEAD without content, in origin form, with nothing in it that could change the reply
+/// beyond its key.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// Bytes of the head, which is the whole request.
@@ -77,7 +80,8 @@ pub struct Request<'a> {
     pub host: &'a [u8],
     /// What the request says about the connection.
     pub connection: ConnectionClass,
-    /// Does the connection outlive the reply? If not, whatever follows must not be parsed as a request.
+    /// Does the connection outlive the reply? If not, whatever follows must not be parsed as a
+    /// request.
     pub keep_alive: bool,
     /// Identifies the reply that it asks for, the same for GET and HEAD.
     pub key: Key,
@@ -87,7 +91,8 @@ pub struct Request<'a> {
     pub range: Option<&'a [u8]>,
     /// The value of If-Range.
     pub if_range: Option<&'a [u8]>,
-    /// It has cookies, all of them harmless, and some that a server might read ([`ANALYTICS_COOKIES`](crate::ANALYTICS_COOKIES)).
+    /// It has cookies, all of them harmless, and some that a server might read
+    /// ([`ANALYTICS_COOKIES`](crate::ANALYTICS_COOKIES)).
     pub bears_cookies: bool,
     /// What proxies have added to it.
     pub signs: Signs,
@@ -126,18 +131,21 @@ impl core::fmt::Debug for HeaderScratch<'_> {
     }
 }
 
-/// Is it worth to call [`parse_request`] or [`crate::parse_reply`] again on `bytes`, whose first `parsed` bytes were
-/// [`RequestOutcome::Partial`]? Only if a line ended since or the limit is reached. With this test first, a peer
-/// that sends its head byte by byte causes at most one parse per line.
+/// Is it worth to call [`parse_request`] or [`crate::parse_reply`] again on `bytes`, whose first
+/// `parsed` bytes were [`RequestOutcome::Partial`]? Only if a line ended since or the limit is
+/// reached. With this test first, a peer that sends its head byte by byte causes at most one parse
+/// per line.
 #[inline]
 pub fn is_worth_parsing(bytes: &[u8], parsed: usize) -> bool {
-    parsed == 0 || bytes.len() >= HEAD_BYTES_MAX || bytes.get(parsed..).is_some_and(|new| new.contains(&b'\n'))
+    parsed == 0
+        || bytes.len() >= HEAD_BYTES_MAX
+        || bytes.get(parsed..).is_some_and(|new| new.contains(&b'\n'))
 }
 
 /// Parses the request that begins at `bytes[0]`; more requests may follow in `bytes`.
 ///
-/// Never panics. Adding bytes turns [`RequestOutcome::Partial`] into something else, and changes nothing once the
-/// outcome is another one.
+/// Never panics. Adding bytes turns [`RequestOutcome::Partial`] into something else, and changes
+/// nothing once the outcome is another one.
 pub fn parse_request<'s, 'b: 's>(
     bytes: &'b [u8],
     scratch: &'s mut HeaderScratch<'b>,
@@ -156,7 +164,8 @@ pub fn parse_request<'s, 'b: 's>(
         Ok(Status::Partial) => return RequestOutcome::Partial,
         Err(error) => return lost(diagnose(window, error)),
     };
-    let httparse::Request { method: Some(method), path: Some(target), version, headers } = tokens else {
+    let httparse::Request { method: Some(method), path: Some(target), version, headers } = tokens
+    else {
         return lost(BypassReason::RequestLine);
     };
     let version = Version::from_minor(version);
@@ -208,7 +217,8 @@ impl<'b> Fields<'b> {
         config: &KeyConfig,
     ) -> Result<(), BypassReason> {
         let start_line_len = method.len() + 1 + target.len() + 1 + VERSION_BYTES;
-        let mut lines = Lines::new(head, start_line_len).map_err(|_| BypassReason::BareLineBreak)?;
+        let mut lines =
+            Lines::new(head, start_line_len).map_err(|_| BypassReason::BareLineBreak)?;
         for header in headers {
             let spacing = lines.field(header).map_err(|_| BypassReason::BareLineBreak)?;
             self.take(header, spacing, config)?;
@@ -218,7 +228,12 @@ impl<'b> Fields<'b> {
 
     /// Takes one field line.
     #[inline]
-    fn take(&mut self, header: &Header<'b>, spacing: Spacing, config: &KeyConfig) -> Result<(), BypassReason> {
+    fn take(
+        &mut self,
+        header: &Header<'b>,
+        spacing: Spacing,
+        config: &KeyConfig,
+    ) -> Result<(), BypassReason> {
         let (name, value) = (header.name.as_bytes(), header.value);
         match classify(name) {
             RequestField::Harmless => {}
@@ -226,19 +241,28 @@ impl<'b> Fields<'b> {
             RequestField::Host if self.host.is_some() => return Err(BypassReason::HostDuplicate),
             RequestField::Host => self.host = Some(value),
             RequestField::Connection => self.connection.add(value),
-            RequestField::AcceptEncoding => once(&mut self.accept_encoding, value, &mut self.reason),
+            RequestField::AcceptEncoding => {
+                once(&mut self.accept_encoding, value, &mut self.reason)
+            }
             RequestField::Accept => once(&mut self.accept, value, &mut self.reason),
             RequestField::Origin => once(&mut self.origin, value, &mut self.reason),
-            RequestField::IfNoneMatch => once(&mut self.conditional.if_none_match, value, &mut self.reason),
-            RequestField::IfModifiedSince => once(&mut self.conditional.if_modified_since, value, &mut self.reason),
-            // RFC 9112 section 6.3 rule 5, and no tolerance for whitespace that some parsers do not strip.
+            RequestField::IfNoneMatch => {
+                once(&mut self.conditional.if_none_match, value, &mut self.reason)
+            }
+            RequestField::IfModifiedSince => {
+                once(&mut self.conditional.if_modified_since, value, &mut self.reason)
+            }
+            // RFC 9112 section 6.3 rule 5, and no tolerance for whitespace that some parsers do not
+            // strip.
             RequestField::ContentLength => {
                 if self.content_length.is_some() || spacing == Spacing::Odd {
                     return Err(BypassReason::ContentLength);
                 }
-                self.content_length = Some(parse_content_length(value).ok_or(BypassReason::ContentLength)?);
+                self.content_length =
+                    Some(parse_content_length(value).ok_or(BypassReason::ContentLength)?);
             }
-            // RFC 9112 section 6.1: the card does not follow chunked requests, let alone disguised ones. Of a plain one it is certain what it is for.
+            // RFC 9112 section 6.1: the card does not follow chunked requests, let alone disguised
+            // ones. Of a plain one it is certain what it is for.
             RequestField::TransferEncoding => {
                 if self.is_chunked || spacing == Spacing::Odd || !is_name(value, b"chunked") {
                     return Err(BypassReason::TransferEncoding);
@@ -249,7 +273,10 @@ impl<'b> Fields<'b> {
             RequestField::Upgrade => return Err(BypassReason::Upgrade),
             // RFC 9110 section 10.1.1: whether the content is sent depends on an interim reply.
             RequestField::Expect => {
-                if self.expects_continue || spacing == Spacing::Odd || !is_name(value, b"100-continue") {
+                if self.expects_continue
+                    || spacing == Spacing::Odd
+                    || !is_name(value, b"100-continue")
+                {
                     return Err(BypassReason::Expect);
                 }
                 self.expects_continue = true;
@@ -258,9 +285,12 @@ impl<'b> Fields<'b> {
             RequestField::Range => once(&mut self.range, value, &mut self.reason),
             RequestField::IfRange => once(&mut self.if_range, value, &mut self.reason),
             RequestField::IfMatch => once(&mut self.conditional.if_match, value, &mut self.reason),
-            RequestField::IfUnmodifiedSince => once(&mut self.conditional.if_unmodified_since, value, &mut self.reason),
+            RequestField::IfUnmodifiedSince => {
+                once(&mut self.conditional.if_unmodified_since, value, &mut self.reason)
+            }
             RequestField::CacheControl => {
-                self.conditional.no_cache |= list(value).any(|directive| is_name(directive, b"no-cache"));
+                self.conditional.no_cache |=
+                    list(value).any(|directive| is_name(directive, b"no-cache"));
             }
             RequestField::Authorization => self.note(BypassReason::Authorization),
             RequestField::Cookie => {
@@ -311,7 +341,8 @@ impl<'b> Fields<'b> {
                 Method::Other
             }
         };
-        // RFC 9112 section 3.2: a server must refuse these; what it does with the rest of the connection is open.
+        // RFC 9112 section 3.2: a server must refuse these; what it does with the rest of the
+        // connection is open.
         let host = match self.host {
             Some(host) if is_plain_host(host) => host,
             Some(_) => return lost(BypassReason::HostMalformed),
@@ -320,8 +351,13 @@ impl<'b> Fields<'b> {
         };
         if self.is_chunked {
             let is_plain = self.content_length.is_none() && version == Version::Http11;
-            let changes = (!is_safe && method == Method::Other && is_plain).then(|| Resource::of(host, target));
-            return RequestOutcome::Bypass { reason: BypassReason::TransferEncoding, extent: Extent::Unknown, changes };
+            let changes = (!is_safe && method == Method::Other && is_plain)
+                .then(|| Resource::of(host, target));
+            return RequestOutcome::Bypass {
+                reason: BypassReason::TransferEncoding,
+                extent: Extent::Unknown,
+                changes,
+            };
         }
         let class = self.connection.class(version);
         // RFC 9110 section 10.1.1: it is for HTTP/1.1 alone.
@@ -371,7 +407,8 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// RFC 9112 section 6.3 rule 7: without Content-Length and Transfer-Encoding a request has no content.
+    /// RFC 9112 section 6.3 rule 7: without Content-Length and Transfer-Encoding a request has no
+    /// content.
     #[cold]
     fn bypass<'s>(
         &self,

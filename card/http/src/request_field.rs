@@ -68,10 +68,12 @@ pub(crate) fn classify(name: &[u8]) -> RequestField {
     }
 }
 
-/// `Sec-*` (Fetch Metadata, client hints), but not the fields of a WebSocket handshake (RFC 6455 section 11.3).
+/// `Sec-*` (Fetch Metadata, client hints), but not the fields of a WebSocket handshake (RFC 6455
+/// section 11.3).
 #[inline]
 fn is_security_hint(name: &[u8]) -> bool {
-    let begins = |lower: &[u8]| name.len() > lower.len() && name[..lower.len()].eq_ignore_ascii_case(lower);
+    let begins =
+        |lower: &[u8]| name.len() > lower.len() && name[..lower.len()].eq_ignore_ascii_case(lower);
     begins(b"sec-") && !begins(b"sec-websocket-")
 }
 

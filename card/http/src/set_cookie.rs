@@ -27,8 +27,10 @@ impl CookieNames {
 
     fn is_set_by(&self, line: &[u8]) -> bool {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { return false };
-        let name = line[colon + 1..].split(|byte| *byte == b'=').next().map(trim_ows).unwrap_or_default();
-        line[..colon].eq_ignore_ascii_case(b"set-cookie") && self.patterns.iter().any(|pattern| pattern.matches(name))
+        let name =
+            line[colon + 1..].split(|byte| *byte == b'=').next().map(trim_ows).unwrap_or_default();
+        line[..colon].eq_ignore_ascii_case(b"set-cookie")
+            && self.patterns.iter().any(|pattern| pattern.matches(name))
     }
 }
 

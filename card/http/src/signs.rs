@@ -1,4 +1,5 @@
-//! Signs of a proxy in a request: what of the fields that it adds counts in the key, and what in the client's class.
+//! Signs of a proxy in a request: what of the fields that it adds counts in the key, and what in
+//! the client's class.
 
 use core::net::IpAddr;
 
@@ -11,8 +12,9 @@ use crate::siphash::SipHash;
 
 /// Which fields of proxies a request has, without their values.
 ///
-/// A server believes them, or not, by who sent it. So the class of their sender ([`Signs::class`]) holds his address: what the server has said to a client
-/// who has made them up is not an answer for those behind its proxy.
+/// A server believes them, or not, by who sent it. So the class of their sender ([`Signs::class`])
+/// holds his address: what the server has said to a client who has made them up is not an answer
+/// for those behind its proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signs {
     names: u32,
@@ -34,11 +36,20 @@ impl Signs {
         *self == Self::default()
     }
 
-    /// The class of a client who connects from `peer`; 0 if there is no sign of a proxy. `preface`: the connection began with a header of the PROXY
-    /// protocol, and whether that names a client.
+    /// The class of a client who connects from `peer`; 0 if there is no sign of a proxy. `preface`:
+    /// the connection began with a header of the PROXY protocol, and whether that names a client.
     #[inline]
-    pub fn class(&self, peer: IpAddr, preface: Option<(ProxyVersion, bool)>, keys: &KeyConfig) -> u32 {
-        if self.is_empty() && preface.is_none() { 0 } else { self.class_of_sender(peer, preface, keys) }
+    pub fn class(
+        &self,
+        peer: IpAddr,
+        preface: Option<(ProxyVersion, bool)>,
+        keys: &KeyConfig,
+    ) -> u32 {
+        if self.is_empty() && preface.is_none() {
+            0
+        } else {
+            self.class_of_sender(peer, preface, keys)
+        }
     }
 
     /// Does the class hold the sender's address?
@@ -46,9 +57,15 @@ impl Signs {
         self.is_of_proxy
     }
 
-    fn class_of_sender(&self, peer: IpAddr, preface: Option<(ProxyVersion, bool)>, keys: &KeyConfig) -> u32 {
+    fn class_of_sender(
+        &self,
+        peer: IpAddr,
+        preface: Option<(ProxyVersion, bool)>,
+        keys: &KeyConfig,
+    ) -> u32 {
         let mut hash = keys.keyed();
-        let version = preface.map_or(0, |(version, is_named)| 1 + 2 * version as u64 + u64::from(is_named));
+        let version =
+            preface.map_or(0, |(version, is_named)| 1 + 2 * version as u64 + u64::from(is_named));
         hash.word(TAG_SENDER | version << 8 | u64::from(self.names) << 32);
         if self.is_of_proxy || preface.is_some() {
             let octets = match peer {
@@ -67,7 +84,8 @@ impl Signs {
         hash.padded_lower(name);
         let hash = hash.finish();
         // In any order.
-        self.names = self.names.wrapping_add(u32::from_le_bytes([hash[0], hash[1], hash[2], hash[3]]));
+        self.names =
+            self.names.wrapping_add(u32::from_le_bytes([hash[0], hash[1], hash[2], hash[3]]));
     }
 }
 
@@ -143,7 +161,8 @@ impl ProxyFields {
     }
 }
 
-/// How many addresses, and whether the first and the last one are of a private network: servers let those in whom they do not let others.
+/// How many addresses, and whether the first and the last one are of a private network: servers let
+/// those in whom they do not let others.
 fn kind_of<'a>(addresses: impl Iterator<Item = &'a [u8]>) -> u64 {
     let (mut count, mut first, mut last) = (0, 0, 0);
     for address in addresses {
@@ -157,7 +176,11 @@ fn kind_of<'a>(addresses: impl Iterator<Item = &'a [u8]>) -> u64 {
 }
 
 /// The field as it is to be in another request for the same key; `None` if it does not count there.
-pub(crate) fn keyed_value<'a>(name: &[u8], value: &'a [u8], own_address: &str) -> Option<std::borrow::Cow<'a, [u8]>> {
+pub(crate) fn keyed_value<'a>(
+    name: &[u8],
+    value: &'a [u8],
+    own_address: &str,
+) -> Option<std::borrow::Cow<'a, [u8]>> {
     match meaning(added(name)?, value) {
         Added::Exact | Added::Route | Added::Baggage => Some(value.into()),
         Added::Forwarded if elements(value).is_none() => Some(value.into()),

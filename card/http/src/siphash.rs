@@ -1,9 +1,10 @@
-//! SipHash-2-4 with 128 bits of output (Aumasson and Bernstein 2012, and the reference code's 128-bit variant),
-//! over whole 64-bit words.
+//! SipHash-2-4 with 128 bits of output (Aumasson and Bernstein 2012, and the reference code's
+//! 128-bit variant), over whole 64-bit words.
 //!
-//! A keyed pseudo-random function: who does not know the key cannot find two inputs with one output, nor steer
-//! entries to one place of a table. The arithmetic is the crate `siphasher`'s. Taking words instead of bytes spares the handling of partial words between
-//! fields; the caller's encoding must say how long each field is.
+//! A keyed pseudo-random function: who does not know the key cannot find two inputs with one
+//! output, nor steer entries to one place of a table. The arithmetic is the crate `siphasher`'s.
+//! Taking words instead of bytes spares the handling of partial words between fields; the caller's
+//! encoding must say how long each field is.
 
 use std::hash::Hasher;
 
@@ -45,7 +46,9 @@ impl SipHash {
             self.word(u64::from_le_bytes(chunk.to_ascii_lowercase_array()));
         }
         if !rest.is_empty() {
-            self.word(u64::from_le_bytes(partial_word(rest).to_le_bytes().to_ascii_lowercase_array()));
+            self.word(u64::from_le_bytes(
+                partial_word(rest).to_le_bytes().to_ascii_lowercase_array(),
+            ));
         }
     }
 
@@ -85,12 +88,18 @@ mod tests {
         assert_eq!(SipHash::new(&secret).finish(), empty);
         let mut eight = SipHash::new(&secret);
         eight.word(u64::from_le_bytes(core::array::from_fn(|i| i as u8)));
-        assert_eq!(eight.finish(), *b"\x3b\x62\xa9\xba\x62\x58\xf5\x61\x0f\x83\xe2\x64\xf3\x14\x97\xb4");
+        assert_eq!(
+            eight.finish(),
+            *b"\x3b\x62\xa9\xba\x62\x58\xf5\x61\x0f\x83\xe2\x64\xf3\x14\x97\xb4"
+        );
     }
 
     proptest! {
         #[test]
-        fn words_are_padded_bytes(secret: [u8; 16], bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn words_are_padded_bytes(
+            secret: [u8; 16],
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
             let mut ours = SipHash::new(&secret);
             ours.padded(&bytes);
             let mut padded = bytes.clone();

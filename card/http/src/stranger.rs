@@ -17,22 +17,35 @@ pub enum Stranger<'a> {
     Cookie(&'a [u8]),
 }
 
-/// Hands each header and cookie of the request that begins `bytes` to `note` because of which it is a bypass (`unknown_header`, `cookie`), with what it asks for.
+/// Hands each header and cookie of the request that begins `bytes` to `note` because of which it is
+/// a bypass (`unknown_header`, `cookie`), with what it asks for.
 #[cold]
-pub fn strangers<'b>(bytes: &'b [u8], keys: &KeyConfig, mut note: impl FnMut(Resource<'b>, Stranger<'b>)) {
+pub fn strangers<'b>(
+    bytes: &'b [u8],
+    keys: &KeyConfig,
+    mut note: impl FnMut(Resource<'b>, Stranger<'b>),
+) {
     let mut scratch = HeaderScratch::new();
     let mut tokens = httparse::Request::new(&mut []);
-    let Ok(httparse::Status::Complete(_)) = tokens.parse_with_uninit_headers(bytes, scratch.slots()) else { return };
+    let Ok(httparse::Status::Complete(_)) =
+        tokens.parse_with_uninit_headers(bytes, scratch.slots())
+    else {
+        return;
+    };
     let target: &'b str = tokens.path.unwrap_or_default();
     let target = target.as_bytes();
     let headers: &[Header<'b>] = tokens.headers;
-    let host =
-        headers.iter().find(|header| header.name.eq_ignore_ascii_case("host")).map_or(&b""[..], |host| host.value);
+    let host = headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case("host"))
+        .map_or(&b""[..], |host| host.value);
     let resource = Resource::of(host, target);
     for header in headers {
         let name: &'b str = header.name;
         match classify(name.as_bytes()) {
-            RequestField::Other if !ProxyFields::default().take(name.as_bytes(), header.value, keys) => {
+            RequestField::Other
+                if !ProxyFields::default().take(name.as_bytes(), header.value, keys) =>
+            {
                 note(resource, Stranger::Header(name.as_bytes()));
             }
             RequestField::Cookie => {
@@ -60,7 +73,14 @@ mod tests {
             assert_eq!((resource.host, resource.path), (&b"a"[..], &b"/"[..]));
             found.push(stranger);
         });
-        assert_eq!(found, [Stranger::Header(b"X-Odd"), Stranger::Cookie(b"sid"), Stranger::Header(b"X-Original-URL")]);
+        assert_eq!(
+            found,
+            [
+                Stranger::Header(b"X-Odd"),
+                Stranger::Cookie(b"sid"),
+                Stranger::Header(b"X-Original-URL")
+            ]
+        );
         strangers(b"GET / HT", &keys, |_, _| panic!());
     }
 }

@@ -1,6 +1,7 @@
-//! The request target (RFC 9112 section 3.2): only origin form is a candidate for a hit, and it is taken as it is
-//! spelled. Percent-encoding and dot segments are not normalised: another spelling is another key. What some servers refuse is not a candidate: percent signs
-//! that encode nothing (nginx, Apache, Go), an encoded NUL, and dot segments that lead above the root (nginx, Apache).
+//! The request target (RFC 9112 section 3.2): only origin form is a candidate for a hit, and it is
+//! taken as it is spelled. Percent-encoding and dot segments are not normalised: another spelling
+//! is another key. What some servers refuse is not a candidate: percent signs that encode nothing
+//! (nginx, Apache, Go), an encoded NUL, and dot segments that lead above the root (nginx, Apache).
 
 use crate::reason::BypassReason;
 
@@ -23,7 +24,8 @@ pub(crate) fn check_target(target: &[u8]) -> Result<(), BypassReason> {
     }
 }
 
-/// Is the encoding of the path one, without a NUL, and do its dot segments stay below the root, whichever dots and slashes are encoded?
+/// Is the encoding of the path one, without a NUL, and do its dot segments stay below the root,
+/// whichever dots and slashes are encoded?
 fn is_plain_path(target: &[u8]) -> bool {
     let hex = |digit: u8| (digit as char).to_digit(16).map(|value| value as u8);
     let (mut depth, mut dots, mut bytes) = (0i32, 0, 0);
@@ -64,10 +66,13 @@ fn is_plain_path(target: &[u8]) -> bool {
 
 #[cold]
 fn other_form(target: &[u8]) -> BypassReason {
-    let scheme_len = target.iter().position(|b| !b.is_ascii_alphanumeric() && !b"+-.".contains(b)).unwrap_or(0);
+    let scheme_len =
+        target.iter().position(|b| !b.is_ascii_alphanumeric() && !b"+-.".contains(b)).unwrap_or(0);
     match target {
         b"*" => BypassReason::TargetAsterisk,
-        _ if scheme_len > 0 && target[scheme_len..].starts_with(b"://") => BypassReason::TargetAbsolute,
+        _ if scheme_len > 0 && target[scheme_len..].starts_with(b"://") => {
+            BypassReason::TargetAbsolute
+        }
         _ => BypassReason::TargetAuthority,
     }
 }

@@ -1,8 +1,8 @@
 //! Reply head templates: the server's own head, byte for byte, but for the moment in it.
 //!
-//! Date is renewed at each use, and Expires with it if it moves with Date, as far as that can be told (see [`crate::ReplyHead::shareable`]).
-//! The template of a 200 serves GET and HEAD alike (RFC 9110 section 9.3.2); a 304 has a template of its own,
-//! learned from the server's own 304.
+//! Date is renewed at each use, and Expires with it if it moves with Date, as far as that can be
+//! told (see [`crate::ReplyHead::shareable`]). The template of a 200 serves GET and HEAD alike (RFC
+//! 9110 section 9.3.2); a 304 has a template of its own, learned from the server's own 304.
 
 use crate::date::{HttpDate, IMF_FIXDATE_BYTES};
 use crate::limits::TEMPLATE_BYTES_MAX;
@@ -26,9 +26,10 @@ struct Expires {
 }
 
 impl HeadTemplate {
-    /// Makes a template of `head`: a complete head and nothing behind it, at most [`TEMPLATE_BYTES_MAX`] bytes. Allocates
-    /// once. Whether the reply may be shared is the caller's question to [`crate::ReplyHead::shareable`] or
-    /// [`crate::ReplyHead::learnable_304`]; an error here means that the head cannot be renewed.
+    /// Makes a template of `head`: a complete head and nothing behind it, at most
+    /// [`TEMPLATE_BYTES_MAX`] bytes. Allocates once. Whether the reply may be shared is the
+    /// caller's question to [`crate::ReplyHead::shareable`] or [`crate::ReplyHead::learnable_304`];
+    /// an error here means that the head cannot be renewed.
     pub fn new(head: &[u8]) -> Result<Self, NotShared> {
         let ReplyOutcome::Complete(parsed) = parse_reply(head, Method::Get) else {
             return Err(NotShared::StatusLine);
@@ -42,8 +43,8 @@ impl HeadTemplate {
         Ok(Self { head: head.into(), date_at: renewal.date_at as u16, expires })
     }
 
-    /// Writes the head as of `date` to the front of `out` and gives its length: [`Self::len`], or 0 with `out`
-    /// untouched if that is shorter.
+    /// Writes the head as of `date` to the front of `out` and gives its length: [`Self::len`], or 0
+    /// with `out` untouched if that is shorter.
     #[inline]
     pub fn render(&self, date: &HttpDate, out: &mut [u8]) -> usize {
         let Some(out) = out.get_mut(..self.head.len()) else {
@@ -69,7 +70,8 @@ impl HeadTemplate {
         self.expires.is_some()
     }
 
-    /// The same with an Expires that stands still, whatever Date says: for a server that has been seen to do so.
+    /// The same with an Expires that stands still, whatever Date says: for a server that has been
+    /// seen to do so.
     pub fn pinned(mut self) -> Self {
         self.expires = None;
         self

@@ -1,6 +1,8 @@
-//! What in a request is of one client or of one request alone: addresses that proxies say, and identifiers of requests.
+//! What in a request is of one client or of one request alone: addresses that proxies say, and
+//! identifiers of requests.
 //!
-//! Two executions of the server show that a page depends on none of these only if none is the same in both.
+//! Two executions of the server show that a page depends on none of these only if none is the same
+//! in both.
 
 use core::net::IpAddr;
 
@@ -31,18 +33,26 @@ impl Tokens {
         let mut tokens = Self::default();
         for header in headers {
             let name = header.name.as_bytes();
-            let Some(added) = added(name).filter(|_| !keys.is_harmless_header(name)) else { continue };
+            let Some(added) = added(name).filter(|_| !keys.is_harmless_header(name)) else {
+                continue;
+            };
             match meaning(added, header.value) {
-                Added::Address => addresses(header.value).for_each(|address| tokens.add_text(address, keys)),
+                Added::Address => {
+                    addresses(header.value).for_each(|address| tokens.add_text(address, keys))
+                }
                 Added::Mark => {
-                    identifiers(header.value).for_each(|identifier| tokens.add(TAG_MARK, identifier, keys));
+                    identifiers(header.value)
+                        .for_each(|identifier| tokens.add(TAG_MARK, identifier, keys));
                 }
                 Added::Forwarded => match elements(header.value) {
                     Some(elements) => {
-                        let said_for = elements.filter(|(name, _)| name.eq_ignore_ascii_case(b"for"));
+                        let said_for =
+                            elements.filter(|(name, _)| name.eq_ignore_ascii_case(b"for"));
                         said_for.for_each(|(_, address)| tokens.add_text(address, keys));
                     }
-                    None => identifiers(header.value).for_each(|part| tokens.add(TAG_MARK, part, keys)),
+                    None => {
+                        identifiers(header.value).for_each(|part| tokens.add(TAG_MARK, part, keys))
+                    }
                 },
                 Added::Exact | Added::Route | Added::Baggage | Added::Agent | Added::Fetch => {}
             }
@@ -98,7 +108,9 @@ impl Tokens {
     pub fn are_apart(&self, others: &Self) -> bool {
         let others_hashes = &others.hashes[..usize::from(others.count)];
         let is_shared = |hash: &u32| others_hashes.contains(hash);
-        !self.is_cut && !others.is_cut && !self.hashes[..usize::from(self.count)].iter().any(is_shared)
+        !self.is_cut
+            && !others.is_cut
+            && !self.hashes[..usize::from(self.count)].iter().any(is_shared)
     }
 }
 
@@ -133,28 +145,41 @@ mod tests {
         ] {
             assert!(!plain.are_apart(&tokens(&[(name, value)])), "{name}: {value}");
         }
-        for (name, value) in
-            [("X-Forwarded-For", "198.51.100.8"), ("Forwarded", "by=198.51.100.7"), ("Via", "198.51.100.7")]
-        {
+        for (name, value) in [
+            ("X-Forwarded-For", "198.51.100.8"),
+            ("Forwarded", "by=198.51.100.7"),
+            ("Via", "198.51.100.7"),
+        ] {
             assert!(plain.are_apart(&tokens(&[(name, value)])), "{name}: {value}");
         }
         let six = tokens(&[("X-Forwarded-For", "2001:db8::1")]);
-        assert!(!six.are_apart(&tokens(&[("X-Real-IP", "[2001:DB8::2]:80")])), "one network is one client");
+        assert!(
+            !six.are_apart(&tokens(&[("X-Real-IP", "[2001:DB8::2]:80")])),
+            "one network is one client"
+        );
         assert!(six.are_apart(&tokens(&[("X-Real-IP", "2001:db8:0:1::1")])));
-        assert!(!tokens(&[("X-Real-IP", "unknown")]).are_apart(&tokens(&[("X-Forwarded-For", "Unknown")])));
+        assert!(
+            !tokens(&[("X-Real-IP", "unknown")])
+                .are_apart(&tokens(&[("X-Forwarded-For", "Unknown")]))
+        );
     }
 
     #[test]
     fn a_part_of_an_identifier_is_enough() {
-        let trace = tokens(&[("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]);
+        let trace =
+            tokens(&[("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]);
         assert!(!trace.has_address());
+        assert!(!trace.are_apart(&tokens(&[(
+            "traceparent",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-b7ad6b7169203331-01"
+        )])));
         assert!(
-            !trace.are_apart(&tokens(&[("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-b7ad6b7169203331-01")]))
+            !trace.are_apart(&tokens(&[("sentry-trace", "4BF92F3577B34DA6A3CE929D0E0E4736-1-1")]))
         );
-        assert!(!trace.are_apart(&tokens(&[("sentry-trace", "4BF92F3577B34DA6A3CE929D0E0E4736-1-1")])));
-        assert!(
-            trace.are_apart(&tokens(&[("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]))
-        );
+        assert!(trace.are_apart(&tokens(&[(
+            "traceparent",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        )])));
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Which entries a request names that changes something (RFC 9111 section 4.4): keys of origins and of resources.
+//! Which entries a request names that changes something (RFC 9111 section 4.4): keys of origins and
+//! of resources.
 //!
-//! Coarser than [`crate::Key`]: all variants of a resource have one, its host counts without case and port, and its path with
-//! percent-encoding undone, so that a change by one spelling is a change for the others. Where that joins what a server keeps apart,
-//! an entry goes that could have stayed.
+//! Coarser than [`crate::Key`]: all variants of a resource have one, its host counts without case
+//! and port, and its path with percent-encoding undone, so that a change by one spelling is a
+//! change for the others. Where that joins what a server keeps apart, an entry goes that could have
+//! stayed.
 
 use crate::key::KeyConfig;
 use crate::siphash::SipHash;
@@ -79,11 +81,14 @@ impl KeyConfig {
         UriKey(low(hash))
     }
 
-    /// The key of the resource that Location or Content-Location refers to, if it is one of the same host. A reference that is
-    /// relative to the request's path is not followed (RFC 9111 section 4.4 leaves both fields to the cache).
+    /// The key of the resource that Location or Content-Location refers to, if it is one of the
+    /// same host. A reference that is relative to the request's path is not followed (RFC 9111
+    /// section 4.4 leaves both fields to the cache).
     pub fn reference_of(&self, origin: OriginKey, reference: &[u8]) -> Option<UriKey> {
         match authority(reference) {
-            Some((host, path)) => (self.origin_of(host) == origin).then(|| self.uri_of(origin, path)),
+            Some((host, path)) => {
+                (self.origin_of(host) == origin).then(|| self.uri_of(origin, path))
+            }
             None => reference.starts_with(b"/").then(|| self.uri_of(origin, reference)),
         }
     }
@@ -91,7 +96,9 @@ impl KeyConfig {
 
 /// Authority and path of `http://authority/path` or `//authority/path` (RFC 3986 section 4.2).
 fn authority(reference: &[u8]) -> Option<(&[u8], &[u8])> {
-    let begins = |scheme: &[u8]| reference.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    let begins = |scheme: &[u8]| {
+        reference.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
     let at = [&b"http://"[..], b"https://", b"//"].into_iter().find(|scheme| begins(scheme))?.len();
     let rest = &reference[at..];
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
@@ -128,13 +135,19 @@ mod tests {
     fn spellings_of_one_resource_are_one() {
         let config = KeyConfig::new([7; 16]);
         let page = uri(&config, "a.example", "/a b?c");
-        for (host, path) in
-            [("A.EXAMPLE", "/a%20b?c"), ("a.example:8080", "/%61%20b?%63"), ("a.example", "/a b?c#fragment")]
-        {
+        for (host, path) in [
+            ("A.EXAMPLE", "/a%20b?c"),
+            ("a.example:8080", "/%61%20b?%63"),
+            ("a.example", "/a b?c#fragment"),
+        ] {
             assert_eq!(uri(&config, host, path), page, "{host} {path}");
         }
-        for (host, path) in [("b.example", "/a b?c"), ("a.example", "/a b"), ("a.example", "/a b?c\0"), ("", "/a b?c")]
-        {
+        for (host, path) in [
+            ("b.example", "/a b?c"),
+            ("a.example", "/a b"),
+            ("a.example", "/a b?c\0"),
+            ("", "/a b?c"),
+        ] {
             assert_ne!(uri(&config, host, path), page, "{host} {path}");
         }
         assert_ne!(uri(&KeyConfig::new([8; 16]), "a.example", "/a b?c"), page);
@@ -148,7 +161,9 @@ mod tests {
         let origin = config.origin_of(b"a.example:80");
         let of = |text: &str| config.reference_of(origin, text.as_bytes());
         let page = Some(uri(&config, "a.example", "/x"));
-        for same in ["/x", "http://A.example/x", "//a.example/x", "https://a.example:443/x#y", "/%78"] {
+        for same in
+            ["/x", "http://A.example/x", "//a.example/x", "https://a.example:443/x#y", "/%78"]
+        {
             assert_eq!(of(same), page, "{same}");
         }
         assert_eq!(of("http://a.example"), Some(uri(&config, "a.example", "/")));
@@ -173,7 +188,10 @@ mod tests {
                 }
                 bytes
             };
-            prop_assert_eq!(uri(&config, "a", &one) == uri(&config, "a", &other), decoded(&one) == decoded(&other));
+            prop_assert_eq!(
+                uri(&config, "a", &one) == uri(&config, "a", &other),
+                decoded(&one) == decoded(&other)
+            );
         }
     }
 }

@@ -4,14 +4,18 @@ use crate::head::{is_token, list};
 use crate::limits::{VARY_NAME_BYTES_MAX, VARY_NAMES_MAX};
 use crate::reason::NotShared;
 
-/// Fields by which requests are always told apart, so that `Vary` on them costs nothing: in every key, or as a trait of clients
-/// ([`Trait`](crate::Trait)), where an entry answers only whom the server has given the same bytes.
+/// Fields by which requests are always told apart, so that `Vary` on them costs nothing: in every
+/// key, or as a trait of clients ([`Trait`](crate::Trait)), where an entry answers only whom the
+/// server has given the same bytes.
 fn is_always_told_apart(name: &[u8]) -> bool {
-    [&b"accept-encoding"[..], b"accept", b"origin", b"host"].iter().any(|always| name.eq_ignore_ascii_case(always))
+    [&b"accept-encoding"[..], b"accept", b"origin", b"host"]
+        .iter()
+        .any(|always| name.eq_ignore_ascii_case(always))
 }
 
-/// Request fields that choose between the variants of a resource, in lower case and in the reply's order. Fields
-/// by which requests are told apart anyhow (Accept-Encoding, Accept, Origin, Host) are left out.
+/// Request fields that choose between the variants of a resource, in lower case and in the reply's
+/// order. Fields by which requests are told apart anyhow (Accept-Encoding, Accept, Origin, Host)
+/// are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct VaryNames {
     names: [[u8; VARY_NAME_BYTES_MAX]; VARY_NAMES_MAX],
@@ -41,7 +45,8 @@ impl VaryNames {
         usize::from(self.count)
     }
 
-    /// Adds a name unless it is there already or counts always. Errors: the name is not a token, too long, or one too many.
+    /// Adds a name unless it is there already or counts always. Errors: the name is not a token,
+    /// too long, or one too many.
     pub(crate) fn add(&mut self, name: &[u8]) -> Result<(), NotShared> {
         if !is_token(name) {
             return Err(NotShared::VaryOdd);
@@ -123,7 +128,9 @@ mod tests {
         }
         outcome?;
         match vary {
-            Vary::Names(names) => Ok(names.iter().map(|n| String::from_utf8(n.to_vec()).unwrap()).collect()),
+            Vary::Names(names) => {
+                Ok(names.iter().map(|n| String::from_utf8(n.to_vec()).unwrap()).collect())
+            }
             Vary::Star => panic!("star without an error"),
         }
     }

@@ -8,8 +8,14 @@ use proptest::prelude::*;
 
 #[test]
 fn content_of_known_length() {
-    assert_eq!(follow(Framing::Length(5), &[b"hello world"]), (b"hello".to_vec(), Some(5), None, true));
-    assert_eq!(follow(Framing::Length(5), &[b"he", b"llo"]), (b"hello".to_vec(), Some(5), None, true));
+    assert_eq!(
+        follow(Framing::Length(5), &[b"hello world"]),
+        (b"hello".to_vec(), Some(5), None, true)
+    );
+    assert_eq!(
+        follow(Framing::Length(5), &[b"he", b"llo"]),
+        (b"hello".to_vec(), Some(5), None, true)
+    );
     assert_eq!(follow(Framing::Length(5), &[b"hell"]), (b"hell".to_vec(), None, None, true));
     assert_eq!(follow(Framing::Length(0), &[b"next"]), (vec![], Some(0), None, true));
     assert_eq!(follow(Framing::None, &[b"next"]), (vec![], Some(0), None, true));
@@ -36,7 +42,12 @@ fn chunked() {
     let cases: &[(&str, &str, usize, bool)] = &[
         ("0\r\n\r\nnext", "", 5, true),
         ("5\r\nhello\r\n0\r\n\r\n", "hello", 15, true),
-        ("5\r\nhello\r\nA\r\n0123456789\r\na\r\n0123456789\r\n000\r\n\r\nHTTP", "hello01234567890123456789", 47, true),
+        (
+            "5\r\nhello\r\nA\r\n0123456789\r\na\r\n0123456789\r\n000\r\n\r\nHTTP",
+            "hello01234567890123456789",
+            47,
+            true,
+        ),
         ("5;name=value\r\nhello\r\n0\r\n\r\n", "hello", 26, false),
         ("5;\r\nhello\r\n0\r\n\r\n", "hello", 16, false),
         ("1\r\nx\r\n0\r\nName: value\r\n\r\n", "x", 24, false),
@@ -45,7 +56,12 @@ fn chunked() {
     ];
     for (text, content, finished_at, plain) in cases {
         let expected = (content.as_bytes().to_vec(), Some(*finished_at), None, *plain);
-        assert_eq!(follow(Framing::Chunked, &[text.as_bytes()]), expected, "{}", text.escape_debug());
+        assert_eq!(
+            follow(Framing::Chunked, &[text.as_bytes()]),
+            expected,
+            "{}",
+            text.escape_debug()
+        );
     }
 }
 
@@ -111,7 +127,11 @@ proptest! {
     ) {
         let mut wire = Vec::new();
         for chunk in &chunks {
-            let size = if upper { format!("{:X}\r\n", chunk.len()) } else { format!("{:04x}\r\n", chunk.len()) };
+            let size = if upper {
+                format!("{:X}\r\n", chunk.len())
+            } else {
+                format!("{:04x}\r\n", chunk.len())
+            };
             wire.extend_from_slice(size.as_bytes());
             wire.extend_from_slice(chunk);
             wire.extend_from_slice(b"\r\n");
@@ -123,7 +143,10 @@ proptest! {
         cuts.extend([0, wire.len()]);
         cuts.sort_unstable();
         let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &wire[pair[0]..pair[1]]).collect();
-        prop_assert_eq!(follow(Framing::Chunked, &pieces), (chunks.concat(), Some(end), None, true));
+        prop_assert_eq!(
+            follow(Framing::Chunked, &pieces),
+            (chunks.concat(), Some(end), None, true)
+        );
     }
 
     #[test]

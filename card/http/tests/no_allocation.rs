@@ -1,4 +1,5 @@
-//! The hit path and the following of replies do not allocate. The only test of its binary, because the count is global.
+//! The hit path and the following of replies do not allocate. The only test of its binary, because
+//! the count is global.
 
 use nicache_http::*;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -22,7 +23,9 @@ fn nothing_allocates_but_making_a_template() {
     let template = HeadTemplate::new(&REPLY[..REPLY.len() - 5]).unwrap();
     let mut dates = DateCache::default();
     let mut out = [0; TEMPLATE_BYTES_MAX];
-    let ReplyOutcome::Complete(ReplyHead { vary: Vary::Names(names), .. }) = parse_reply(REPLY, Method::Get) else {
+    let ReplyOutcome::Complete(ReplyHead { vary: Vary::Names(names), .. }) =
+        parse_reply(REPLY, Method::Get)
+    else {
         panic!("a plain reply");
     };
 
@@ -32,7 +35,8 @@ fn nothing_allocates_but_making_a_template() {
         panic!("a plain request");
     };
     let key = vary_key(request.key, &names, request.headers, &config);
-    let verdict = evaluate(&request.conditional, Some(b"\"b\""), Some(b"Sun, 06 Nov 1994 08:49:37 GMT"));
+    let verdict =
+        evaluate(&request.conditional, Some(b"\"b\""), Some(b"Sun, 06 Nov 1994 08:49:37 GMT"));
     let rendered = template.render(dates.at(1_763_683_200), &mut out);
     let reply = parse_reply(REPLY, Method::Get);
     let mut follower = Follower::new(Framing::Chunked);
@@ -40,11 +44,16 @@ fn nothing_allocates_but_making_a_template() {
     let mut scratch = HeaderScratch::new();
     let bypass = parse_request(b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", &mut scratch, &config);
     let mut scratch = HeaderScratch::new();
-    let RequestOutcome::Complete(passed_on) = parse_request(PASSED_ON, &mut scratch, &config) else {
+    let RequestOutcome::Complete(passed_on) = parse_request(PASSED_ON, &mut scratch, &config)
+    else {
         panic!("a plain request");
     };
     let class = client_class(passed_on.headers, passed_on.host, &config);
-    let sender = passed_on.signs.class(core::net::Ipv4Addr::LOCALHOST.into(), Some((ProxyVersion::V1, true)), &config);
+    let sender = passed_on.signs.class(
+        core::net::Ipv4Addr::LOCALHOST.into(),
+        Some((ProxyVersion::V1, true)),
+        &config,
+    );
     let tokens = Tokens::of(passed_on.headers, &config);
     let preface = parse_preface(b"PROXY TCP6 2001:db8::1 ::1 1 80\r\n");
     let change = region.change();
@@ -56,5 +65,8 @@ fn nothing_allocates_but_making_a_template() {
     assert_eq!((verdict, rendered, key == request.key), (Verdict::Full, template.len(), false));
     assert!(matches!(reply, ReplyOutcome::Complete(head) if head.shareable.is_ok()));
     assert!(followed.finished_at.is_some());
-    assert!(matches!(bypass, RequestOutcome::Bypass { reason: BypassReason::SpaceBeforeColon, .. }));
+    assert!(matches!(
+        bypass,
+        RequestOutcome::Bypass { reason: BypassReason::SpaceBeforeColon, .. }
+    ));
 }

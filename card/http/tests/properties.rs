@@ -1,5 +1,6 @@
-//! What holds for all input: no panic, prefixes are partial, nothing behind a head changes its meaning, and what is
-//! accepted is strict. The input is made of fragments that parsers are known to quarrel about.
+//! What holds for all input: no panic, prefixes are partial, nothing behind a head changes its
+//! meaning, and what is accepted is strict. The input is made of fragments that parsers are known
+//! to quarrel about.
 
 mod exercise;
 
@@ -66,9 +67,15 @@ proptest! {
 
     #[test]
     fn requests_that_proxies_have_passed_on(
-        fields in proptest::collection::vec((0..PROXY_FIELDS.len(), "[0-9a-f:., ;=\"-]{0,24}"), 0..6),
+        fields in proptest::collection::vec(
+            (0..PROXY_FIELDS.len(), "[0-9a-f:., ;=\"-]{0,24}"),
+            0..6,
+        ),
     ) {
-        let fields: String = fields.iter().map(|(at, value)| format!("{}: {}\r\n", PROXY_FIELDS[*at], value.trim())).collect();
+        let fields: String = fields
+            .iter()
+            .map(|(at, value)| format!("{}: {}\r\n", PROXY_FIELDS[*at], value.trim()))
+            .collect();
         exercise::request(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes());
     }
 
@@ -92,7 +99,8 @@ proptest! {
         let lines: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
         let text = format!("GET {target} HTTP/1.1\r\nHost: a.org\r\n{lines}\r\n");
         exercise::request(text.as_bytes());
-        let complete = matches!(exercise::see_request(text.as_bytes()), exercise::Seen::Complete { .. });
+        let complete =
+            matches!(exercise::see_request(text.as_bytes()), exercise::Seen::Complete { .. });
         prop_assert!(complete, "{}", text);
         let mut mutated = text.into_bytes();
         let at = at.index(mutated.len());
@@ -101,7 +109,9 @@ proptest! {
     }
 
     #[test]
-    fn conditions_of_quarrelsome_pieces(text in "(\"a\"|W/|\"|a|,|, |\\*|\n|Sun, 06 Nov 1994 08:49:37 GMT| ){0,14}") {
+    fn conditions_of_quarrelsome_pieces(
+        text in "(\"a\"|W/|\"|a|,|, |\\*|\n|Sun, 06 Nov 1994 08:49:37 GMT| ){0,14}",
+    ) {
         exercise::conditional(text.as_bytes());
     }
 
@@ -114,13 +124,19 @@ proptest! {
     }
 
     #[test]
-    fn ascending_ranges(len in 500u64..1_000_000, steps in proptest::collection::vec((2u64..40, 0u64..20), 1..16)) {
+    fn ascending_ranges(
+        len in 500u64..1_000_000,
+        steps in proptest::collection::vec((2u64..40, 0u64..20), 1..16),
+    ) {
         let mut at = 0;
-        let parts: Vec<String> = steps.iter().map(|(gap, more)| {
-            let first = at + gap;
-            at = first + more;
-            format!("{first}-{at}")
-        }).collect();
+        let parts: Vec<String> = steps
+            .iter()
+            .map(|(gap, more)| {
+                let first = at + gap;
+                at = first + more;
+                format!("{first}-{at}")
+            })
+            .collect();
         exercise::ranges(format!("{len}\n\n\n\nbytes={}", parts.join(",")).as_bytes());
     }
 }

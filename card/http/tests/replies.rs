@@ -26,7 +26,8 @@ fn with(lines: &str) -> String {
 }
 
 fn without(field: &str) -> String {
-    let lines: Vec<&str> = NGINX.split_inclusive("\r\n").filter(|line| !line.starts_with(field)).collect();
+    let lines: Vec<&str> =
+        NGINX.split_inclusive("\r\n").filter(|line| !line.starts_with(field)).collect();
     assert_eq!(lines.len() + 1, NGINX.split_inclusive("\r\n").count());
     lines.concat()
 }
@@ -66,7 +67,9 @@ fn replies_of_servers_of_files_are_shareable() {
         with("Cache-Control: no-cache\r\nExpires: Thu, 01 Jan 1970 00:00:01 GMT\r\n"),
         with("Expires: Thu, 31 Dec 2037 23:55:55 GMT\r\nCache-Control: max-age=315360000\r\n"),
         with("Content-Encoding: gzip\r\nAccess-Control-Allow-Origin: *\r\n"),
-        with("Content-Security-Policy: default-src 'self'\r\nStrict-Transport-Security: max-age=1\r\n"),
+        with(
+            "Content-Security-Policy: default-src 'self'\r\nStrict-Transport-Security: max-age=1\r\n",
+        ),
         with("Link: </a>; rel=preload\r\nLink: </b>; rel=preload\r\n"),
         NGINX.replace("keep-alive", "close"),
         NGINX.replace("200 OK", "200 "),
@@ -109,7 +112,10 @@ fn unusual_replies_are_not_shared() {
         (NGINX.replace("Wed, 20 Nov 2024 18:51:06 GMT", "yesterday"), N::LastModifiedOdd),
         (NGINX.replace("\"673e2f1a-267\"", "673e2f1a-267"), N::EtagOdd),
         (NGINX.replace("\"673e2f1a-267\"", "\"a,b\""), N::EtagOdd),
-        (NGINX.replace("HTTP/1.1 200 OK", "HTTP/1.0 200 OK\r\nConnection: keep-alive"), N::HttpVersion),
+        (
+            NGINX.replace("HTTP/1.1 200 OK", "HTTP/1.0 200 OK\r\nConnection: keep-alive"),
+            N::HttpVersion,
+        ),
         (NGINX.replace("200 OK", "200"), N::StatusLine),
         (NGINX.replace("200 OK", "206 Partial Content"), N::Status),
         (NGINX.replace("200 OK", "404 Not Found"), N::Status),
@@ -128,7 +134,8 @@ fn unusual_replies_are_not_shared() {
 fn the_operator_may_declare_headers_usual() {
     let text = with("X-Served-By: web1\r\n");
     let config = ReplyConfig::new().allow_header("x-served-by");
-    let ReplyOutcome::Complete(head) = parse_reply_with(text.as_bytes(), Method::Get, &config) else {
+    let ReplyOutcome::Complete(head) = parse_reply_with(text.as_bytes(), Method::Get, &config)
+    else {
         panic!("not complete");
     };
     assert_eq!(head.shareable, Ok(()));
@@ -194,11 +201,21 @@ fn framing() {
         (status_only("200 OK"), Method::Get, Framing::Close, false, false),
         (NGINX.replace("keep-alive", "close"), Method::Get, Framing::Length(615), false, false),
         (NGINX.replace("HTTP/1.1", "HTTP/1.0"), Method::Get, Framing::Length(615), true, false),
-        ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n".into(), Method::Get, Framing::Length(0), false, false),
+        (
+            "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n".into(),
+            Method::Get,
+            Framing::Length(0),
+            false,
+            false,
+        ),
     ];
     for (text, method, framing, keep_alive, interim) in cases {
         let head = head(&text, method);
-        assert_eq!((head.framing, head.keep_alive, head.interim), (framing, keep_alive, interim), "{text}");
+        assert_eq!(
+            (head.framing, head.keep_alive, head.interim),
+            (framing, keep_alive, interim),
+            "{text}"
+        );
     }
 }
 
@@ -274,8 +291,12 @@ fn a_template_repeats_the_head_but_for_the_moment() {
         let mut out = [0xaa; TEMPLATE_BYTES_MAX];
         assert_eq!(template.render(&later, &mut out), text.len());
         assert_eq!((template.len(), template.original()), (text.len(), text.as_bytes()));
-        let expected = text.replace("Thu, 20 Nov 2025 23:59:03 GMT", "Fri, 21 Nov 2025 00:00:00 GMT");
-        assert_eq!(out[..text.len()].escape_ascii().to_string(), expected.as_bytes().escape_ascii().to_string());
+        let expected =
+            text.replace("Thu, 20 Nov 2025 23:59:03 GMT", "Fri, 21 Nov 2025 00:00:00 GMT");
+        assert_eq!(
+            out[..text.len()].escape_ascii().to_string(),
+            expected.as_bytes().escape_ascii().to_string()
+        );
         assert!(out[text.len()..].iter().all(|byte| *byte == 0xaa));
         assert_eq!(template.render(&later, &mut out[..text.len() - 1]), 0);
     }
@@ -285,9 +306,18 @@ fn a_template_repeats_the_head_but_for_the_moment() {
 fn expires_moves_with_date_unless_max_age_or_the_past_says_otherwise() {
     let later = HttpDate::from_unix_s(1_763_683_200);
     let cases = [
-        ("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\nCache-Control: max-age=3600\r\n", "Fri, 21 Nov 2025 01:00:00 GMT"),
-        ("Expires: Thu, 20 Nov 2025 23:59:03 GMT\r\nCache-Control: max-age=0\r\n", "Fri, 21 Nov 2025 00:00:00 GMT"),
-        ("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\nCache-Control: max-age=60\r\n", "Fri, 21 Nov 2025 00:59:03 GMT"),
+        (
+            "Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\nCache-Control: max-age=3600\r\n",
+            "Fri, 21 Nov 2025 01:00:00 GMT",
+        ),
+        (
+            "Expires: Thu, 20 Nov 2025 23:59:03 GMT\r\nCache-Control: max-age=0\r\n",
+            "Fri, 21 Nov 2025 00:00:00 GMT",
+        ),
+        (
+            "Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\nCache-Control: max-age=60\r\n",
+            "Fri, 21 Nov 2025 00:59:03 GMT",
+        ),
         ("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\n", "Fri, 21 Nov 2025 01:00:00 GMT"),
         ("Expires: Thu, 20 Nov 2025 23:59:03 GMT\r\n", "Fri, 21 Nov 2025 00:00:00 GMT"),
         ("Expires: Thu, 20 Nov 2025 23:59:02 GMT\r\n", "Thu, 20 Nov 2025 23:59:02 GMT"),
@@ -308,7 +338,10 @@ fn expires_moves_with_date_unless_max_age_or_the_past_says_otherwise() {
         let rendered = String::from_utf8(out[..len].to_vec()).unwrap();
         assert_eq!(
             rendered,
-            text.replace("Date: Thu, 20 Nov 2025 23:59:03 GMT", "Date: Fri, 21 Nov 2025 00:00:00 GMT")
+            text.replace(
+                "Date: Thu, 20 Nov 2025 23:59:03 GMT",
+                "Date: Fri, 21 Nov 2025 00:00:00 GMT"
+            )
         );
     }
 }

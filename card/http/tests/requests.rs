@@ -1,5 +1,5 @@
-//! Requests, ordinary and nasty: what is a candidate for a hit, what bypasses with a known end, what makes the rest of
-//! the connection opaque.
+//! Requests, ordinary and nasty: what is a candidate for a hit, what bypasses with a known end,
+//! what makes the rest of the connection opaque.
 
 mod exercise;
 
@@ -27,7 +27,8 @@ fn a_plain_request_in_all_its_parts() {
     let text = "HEAD /a?b=c HTTP/1.1\r\nHost: Example.com:8080\r\nConnection: close\r\nIf-None-Match: \"x\"\r\n\
                 If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nGET /next";
     let mut scratch = HeaderScratch::new();
-    let RequestOutcome::Complete(request) = parse_request(text.as_bytes(), &mut scratch, &config()) else {
+    let RequestOutcome::Complete(request) = parse_request(text.as_bytes(), &mut scratch, &config())
+    else {
         panic!("not complete");
     };
     assert_eq!(request.head_len, text.len() - "GET /next".len());
@@ -104,7 +105,9 @@ fn the_key_is_what_may_change_the_reply() {
         complete(&WRK.replace("example.com", "example.com.")),
         complete(&WRK.replace("HTTP/1.1", "HTTP/1.0")),
     ];
-    for lines in ["Connection: close\r\n", "Connection: keep-alive\r\n", "Origin: gzip\r\n", "Origin:\r\n"] {
+    for lines in
+        ["Connection: close\r\n", "Connection: keep-alive\r\n", "Origin: gzip\r\n", "Origin:\r\n"]
+    {
         others.push(complete(&with(lines)));
     }
     let count = others.len();
@@ -117,10 +120,22 @@ fn the_key_is_what_may_change_the_reply() {
 fn unusual_requests_bypass_and_their_end_is_known() {
     let get = |keep_alive| (Method::Get, 0, keep_alive);
     let cases: Vec<(String, BypassReason, (Method, u64, bool))> = vec![
-        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello".into(), R::Method, (Method::Other, 5, true)),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello".into(),
+            R::Method,
+            (Method::Other, 5, true),
+        ),
         ("POST / HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::Method, (Method::Other, 0, true)),
-        ("POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx".into(), R::Method, (Method::Other, 1, false)),
-        ("DELETE /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".into(), R::Method, (Method::Other, 0, false)),
+        (
+            "POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx".into(),
+            R::Method,
+            (Method::Other, 1, false),
+        ),
+        (
+            "DELETE /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".into(),
+            R::Method,
+            (Method::Other, 0, false),
+        ),
         ("get / HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::Method, (Method::Other, 0, true)),
         ("GETX / HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::Method, (Method::Other, 0, true)),
         ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::Method, (Method::Other, 0, true)),
@@ -145,7 +160,11 @@ fn unusual_requests_bypass_and_their_end_is_known() {
         (with("Cookie: _ga=1; sid=1\r\n"), R::Cookie, get(true)),
         (with("Cookie: _ga=1\r\nCookie: sid=1\r\n"), R::Cookie, get(true)),
         (with("If-Match: *\r\nIf-Match: *\r\n"), R::DuplicateHeader, get(true)),
-        (with("If-Unmodified-Since: x\r\nIf-Unmodified-Since: x\r\n"), R::DuplicateHeader, get(true)),
+        (
+            with("If-Unmodified-Since: x\r\nIf-Unmodified-Since: x\r\n"),
+            R::DuplicateHeader,
+            get(true),
+        ),
         (with("Expect: 100-continue\r\n"), R::Expect, get(true)),
         (with("Accept: a\r\nAccept: b\r\n"), R::DuplicateHeader, get(true)),
         (with("If-None-Match: \"a\"\r\nIf-None-Match: \"b\"\r\n"), R::DuplicateHeader, get(true)),
@@ -165,7 +184,8 @@ fn unusual_requests_bypass_and_their_end_is_known() {
         exercise::request(text.as_bytes());
         let len = text.find("\r\n\r\n").unwrap() + 4;
         let expects_continue = text.contains("Expect");
-        let expected = Seen::Bypass(reason, Extent::Head { len, body, method, keep_alive, expects_continue });
+        let expected =
+            Seen::Bypass(reason, Extent::Head { len, body, method, keep_alive, expects_continue });
         assert_eq!(see_request(text.as_bytes()), expected, "{}", text.escape_debug());
     }
 }
@@ -190,12 +210,21 @@ fn doubtful_requests_make_the_connection_opaque() {
         // RFC 9112 section 6.1: CL.TE, TE.CL, TE.TE and disguises
         (with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n").into(), R::TransferEncoding),
         (with("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n").into(), R::TransferEncoding),
-        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(), R::TransferEncoding),
-        ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(), R::TransferEncoding),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(),
+            R::TransferEncoding,
+        ),
+        (
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(),
+            R::TransferEncoding,
+        ),
         (with("Transfer-Encoding: identity\r\n").into(), R::TransferEncoding),
         (with("Transfer-Encoding: xchunked\r\n").into(), R::TransferEncoding),
         (with("Transfer-Encoding: chunked, identity\r\n").into(), R::TransferEncoding),
-        (with("Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n").into(), R::TransferEncoding),
+        (
+            with("Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n").into(),
+            R::TransferEncoding,
+        ),
         (with("Transfer-Encoding:\tchunked\r\n").into(), R::TransferEncoding),
         (with("Transfer-Encoding:\u{b}chunked\r\n").into(), R::ControlByte),
         (with("transfer-ENCODING: \"chunked\"\r\n").into(), R::TransferEncoding),
@@ -273,7 +302,12 @@ fn doubtful_requests_make_the_connection_opaque() {
     ];
     for (bytes, reason) in cases {
         exercise::request(&bytes);
-        assert_eq!(see_request(&bytes), Seen::Bypass(reason, Extent::Unknown), "{}", bytes.escape_ascii());
+        assert_eq!(
+            see_request(&bytes),
+            Seen::Bypass(reason, Extent::Unknown),
+            "{}",
+            bytes.escape_ascii()
+        );
     }
 }
 
@@ -281,7 +315,10 @@ fn doubtful_requests_make_the_connection_opaque() {
 fn limits() {
     let fields = |count: usize| with(&"DNT: 1\r\n".repeat(count - 1));
     complete(&fields(HEADERS_MAX));
-    assert_eq!(see_request(fields(HEADERS_MAX + 1).as_bytes()), Seen::Bypass(R::TooManyHeaders, Extent::Unknown));
+    assert_eq!(
+        see_request(fields(HEADERS_MAX + 1).as_bytes()),
+        Seen::Bypass(R::TooManyHeaders, Extent::Unknown)
+    );
 
     let long = |len: usize| {
         let mut text = with("Referer: ");
@@ -293,12 +330,19 @@ fn limits() {
     complete(&long(SHARED_HEAD_BYTES_MAX));
     for len in [SHARED_HEAD_BYTES_MAX + 1, HEAD_BYTES_MAX] {
         let seen = see_request(long(len).as_bytes());
-        assert!(matches!(seen, Seen::Bypass(R::HeadTooLong, Extent::Head { len: end, .. }) if end == len), "{seen:?}");
+        assert!(
+            matches!(seen,
+                Seen::Bypass(R::HeadTooLong, Extent::Head { len: end, .. }) if end == len),
+            "{seen:?}"
+        );
     }
     let too_long = long(HEAD_BYTES_MAX + 1);
     assert_eq!(see_request(too_long.as_bytes()), Seen::Bypass(R::HeadTooLong, Extent::Unknown));
     assert_eq!(see_request(&too_long.as_bytes()[..HEAD_BYTES_MAX - 1]), Seen::Partial);
-    assert_eq!(see_request(&too_long.as_bytes()[..HEAD_BYTES_MAX]), Seen::Bypass(R::HeadTooLong, Extent::Unknown));
+    assert_eq!(
+        see_request(&too_long.as_bytes()[..HEAD_BYTES_MAX]),
+        Seen::Bypass(R::HeadTooLong, Extent::Unknown)
+    );
     // A short head with much behind it is a short head.
     let mut pipelined = WRK.as_bytes().to_vec();
     pipelined.resize(3 * HEAD_BYTES_MAX, b'x');
@@ -337,14 +381,23 @@ fn what_changes_something_says_what() {
     };
     let some = |host: &str, path: &str| Some((host.as_bytes().to_vec(), path.as_bytes().to_vec()));
     for method in ["POST", "PUT", "DELETE", "PATCH", "get", "PURGE"] {
-        assert_eq!(changes(&format!("{method} /x?y HTTP/1.1\r\nHost: a\r\n\r\n")), some("a", "/x?y"), "{method}");
+        assert_eq!(
+            changes(&format!("{method} /x?y HTTP/1.1\r\nHost: a\r\n\r\n")),
+            some("a", "/x?y"),
+            "{method}"
+        );
     }
     assert_eq!(changes("POST http://b/x HTTP/1.1\r\nHost: a\r\n\r\n"), some("b", "/x"));
     for safe in ["OPTIONS * HTTP/1.1", "TRACE /x HTTP/1.1", "GET * HTTP/1.1"] {
         assert_eq!(changes(&format!("{safe}\r\nHost: a\r\n\r\n")), None, "{safe}");
     }
-    assert_eq!(changes("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n"), some("a", "/x"));
-    for odd in ["Transfer-Encoding: xchunked\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"] {
+    assert_eq!(
+        changes("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n"),
+        some("a", "/x")
+    );
+    for odd in
+        ["Transfer-Encoding: xchunked\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"]
+    {
         assert_eq!(changes(&format!("POST /x HTTP/1.1\r\nHost: a\r\n{odd}\r\n")), None, "{odd}");
     }
     assert_eq!(changes("POST /x HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), None);
@@ -356,11 +409,15 @@ fn ranges_and_preconditions_are_told() {
         "Range: bytes=0-1\r\nIf-Range: \"a\"\r\nIf-Match: \"b\"\r\nIf-Unmodified-Since: x\r\nCache-Control: max-age=0, NO-CACHE\r\n",
     );
     let mut scratch = HeaderScratch::new();
-    let RequestOutcome::Complete(request) = parse_request(text.as_bytes(), &mut scratch, &config()) else {
+    let RequestOutcome::Complete(request) = parse_request(text.as_bytes(), &mut scratch, &config())
+    else {
         panic!("not complete");
     };
     assert_eq!((request.range, request.if_range), (Some(&b"bytes=0-1"[..]), Some(&b"\"a\""[..])));
     let conditional = request.conditional;
-    assert_eq!((conditional.if_match, conditional.if_unmodified_since), (Some(&b"\"b\""[..]), Some(&b"x"[..])));
+    assert_eq!(
+        (conditional.if_match, conditional.if_unmodified_since),
+        (Some(&b"\"b\""[..]), Some(&b"x"[..]))
+    );
     assert!(conditional.no_cache && conditional.is_conditional());
 }

@@ -1,8 +1,9 @@
-//! Nanoseconds of a range checksum and of a walk over extents, against summing the bytes; and of filling a body.
+//! Nanoseconds of a range checksum and of a walk over extents, against summing the bytes; and of
+//! filling a body.
 //!
-//! `cargo bench -p nicache-memory`. Ranges begin at random places of a memory far larger than the caches ("cold") or
-//! of 256 KiB of it ("warm"). Times are CPU time of the thread, the least of several batches, so that other work on
-//! the machine disturbs them little.
+//! `cargo bench -p nicache-memory`. Ranges begin at random places of a memory far larger than the
+//! caches ("cold") or of 256 KiB of it ("warm"). Times are CPU time of the thread, the least of
+//! several batches, so that other work on the machine disturbs them little.
 
 use std::hint::black_box;
 
@@ -17,10 +18,12 @@ const BODY_BYTES: usize = 1 << 20;
 fn main() {
     let mut memory = CardMemory::new(MEMORY_BYTES, HugePages::Try).expect("512 MiB of memory");
     println!("pages: {:?}", memory.pages());
-    let bytes: Vec<u8> =
-        (0..BODY_BYTES).map(|at| (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()[7]).collect();
+    let bytes: Vec<u8> = (0..BODY_BYTES)
+        .map(|at| (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()[7])
+        .collect();
     let fill = cpu_ns();
-    let bodies: Vec<BodyId> = (0..MEMORY_BYTES / BODY_BYTES).map(|_| store(&mut memory, &bytes, 1448)).collect();
+    let bodies: Vec<BodyId> =
+        (0..MEMORY_BYTES / BODY_BYTES).map(|_| store(&mut memory, &bytes, 1448)).collect();
     let ns = cpu_ns() - fill;
     println!(
         "append of 1448 bytes + hash: {:.0} ns, {:.2} GB/s",
@@ -55,7 +58,10 @@ fn measure_allocation() {
             let id = small.allocate(black_box(len)).unwrap();
             small.release(id).unwrap();
         }
-        println!("allocate + release of {len} bytes: {:.0} ns", (cpu_ns() - start) / f64::from(rounds));
+        println!(
+            "allocate + release of {len} bytes: {:.0} ns",
+            (cpu_ns() - start) / f64::from(rounds)
+        );
     }
 }
 
@@ -94,7 +100,11 @@ fn measure(layout: &str, memory: &CardMemory, bodies: &[BodyId]) {
                     .sum()
             });
             let direct = time(bodies, reach, window - len, |id, start| {
-                memory.extents(id, start..start + len).unwrap().map(|piece| u64::from(sum_directly(piece))).sum()
+                memory
+                    .extents(id, start..start + len)
+                    .unwrap()
+                    .map(|piece| u64::from(sum_directly(piece)))
+                    .sum()
             });
             println!(
                 "{layout}, {warmth}, {len} bytes: checksum {prefix:.1} ns, extents {walk:.1} ns, summing every byte {direct:.0} ns"
@@ -103,7 +113,12 @@ fn measure(layout: &str, memory: &CardMemory, bodies: &[BodyId]) {
     }
 }
 
-fn time(bodies: &[BodyId], reach: usize, window: u64, mut operation: impl FnMut(BodyId, u64) -> u64) -> f64 {
+fn time(
+    bodies: &[BodyId],
+    reach: usize,
+    window: u64,
+    mut operation: impl FnMut(BodyId, u64) -> u64,
+) -> f64 {
     let rounds = 20_000u64;
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let mut least = f64::INFINITY;

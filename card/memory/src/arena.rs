@@ -1,8 +1,9 @@
-//! One anonymous mapping, touched in full at start so that no page fault is left for the packet path.
+//! One anonymous mapping, touched in full at start so that no page fault is left for the packet
+//! path.
 //!
-//! Read first: mmap(2), madvise(2), Documentation/admin-guide/mm/transhuge.rst. Deliberately absent: growing,
-//! swapping protection (mlock is the operator's choice through cgroups), and NUMA placement (first touch decides:
-//! make the arena on the thread that will use it).
+//! Read first: mmap(2), madvise(2), Documentation/admin-guide/mm/transhuge.rst. Deliberately
+//! absent: growing, swapping protection (mlock is the operator's choice through cgroups), and NUMA
+//! placement (first touch decides: make the arena on the thread that will use it).
 
 use std::ffi::c_void;
 use std::io;
@@ -53,8 +54,8 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the arena owns its mapping alone (private, anonymous, unmapped only in drop) and hands out its bytes only
-// through `&self` and `&mut self`, like a `Box<[u8]>`.
+// SAFETY: the arena owns its mapping alone (private, anonymous, unmapped only in drop) and hands
+// out its bytes only through `&self` and `&mut self`, like a `Box<[u8]>`.
 unsafe impl Send for Arena {}
 // SAFETY: as above; `&Arena` gives only `&[u8]`.
 unsafe impl Sync for Arena {}
@@ -62,7 +63,8 @@ unsafe impl Sync for Arena {}
 impl Arena {
     /// Maps `len` bytes of zeros and touches every page.
     ///
-    /// Fails with the error of mmap(2), or `ENOMEM` / `EINVAL` for a length of 0 or beyond the address space.
+    /// Fails with the error of mmap(2), or `ENOMEM` / `EINVAL` for a length of 0 or beyond the
+    /// address space.
     pub fn new(len: usize, huge: HugePages) -> io::Result<Self> {
         if len == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -81,8 +83,8 @@ impl Arena {
     /// All bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `start` is the start of `len` mapped, initialised (zero or written) bytes that live as long as self,
-        // and they are written only through `&mut self`.
+        // SAFETY: `start` is the start of `len` mapped, initialised (zero or written) bytes that
+        // live as long as self, and they are written only through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -95,7 +97,8 @@ impl Arena {
 
     fn reserved(len: usize) -> io::Result<Self> {
         let bytes = round_up(len, HUGE_PAGE_BYTES)?;
-        // MAP_HUGETLB reserves the pages at mmap(2), so that a shortage is an error here and not a SIGBUS later.
+        // MAP_HUGETLB reserves the pages at mmap(2), so that a shortage is an error here and not a
+        // SIGBUS later.
         let mapping = Mapping::new(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB)?;
         let start = mapping.first_aligned(SMALL_PAGE_BYTES)?;
         let mut arena = Self { start, len, mapping, pages: Pages::Reserved };
@@ -104,13 +107,17 @@ impl Arena {
     }
 
     fn ordinary(len: usize, huge: bool) -> io::Result<Self> {
-        // A transparent huge page must lie on a 2 MiB boundary; one page more leaves room to begin on it.
+        // A transparent huge page must lie on a 2 MiB boundary; one page more leaves room to begin
+        // on it.
         let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
-        let bytes = round_up(len, SMALL_PAGE_BYTES)?.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
+        let bytes = round_up(len, SMALL_PAGE_BYTES)?
+            .checked_add(slack)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Mapping::new(bytes, MapFlags::empty())?;
         let start = mapping.first_aligned(if huge { HUGE_PAGE_BYTES } else { SMALL_PAGE_BYTES })?;
         let mut arena = Self { start, len, mapping, pages: Pages::Small };
-        // Advice is best effort: a kernel without transparent huge pages answers EINVAL, and that is what `pages` says.
+        // Advice is best effort: a kernel without transparent huge pages answers EINVAL, and that
+        // is what `pages` says.
         let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         arena.advise(advice, if huge { HUGE_PAGE_BYTES } else { SMALL_PAGE_BYTES });
         arena.settle(SMALL_PAGE_BYTES);
@@ -121,24 +128,26 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Touches every page, and keeps the arena out of core dumps and of forked children (a child that shared it
-    /// would turn each later write into a page copy).
+    /// Touches every page, and keeps the arena out of core dumps and of forked children (a child
+    /// that shared it would turn each later write into a page copy).
     fn settle(&mut self, page_bytes: usize) {
         self.advise(Advice::LinuxDontDump, page_bytes);
         self.advise(Advice::LinuxDontFork, page_bytes);
         if !self.advise(Advice::LinuxPopulateWrite, page_bytes) {
             for page in self.bytes_mut().chunks_mut(page_bytes) {
-                // A plain store of zero to memory that is known to be zero may be left out by the compiler.
-                // SAFETY: a valid, exclusive reference to one byte.
+                // A plain store of zero to memory that is known to be zero may be left out by the
+                // compiler. SAFETY: a valid, exclusive reference to one byte.
                 unsafe { std::ptr::write_volatile(&mut page[0], 0) };
             }
         }
     }
 
     fn advise(&mut self, advice: Advice, page_bytes: usize) -> bool {
-        let bytes = self.mapping.bytes - (self.start.as_ptr() as usize - self.mapping.start as usize);
+        let bytes =
+            self.mapping.bytes - (self.start.as_ptr() as usize - self.mapping.start as usize);
         let bytes = self.len.next_multiple_of(page_bytes).min(bytes);
-        // SAFETY: the range lies inside our own mapping; none of the advices used here discards or unmaps contents.
+        // SAFETY: the range lies inside our own mapping; none of the advices used here discards or
+        // unmaps contents.
         unsafe { madvise(self.start.as_ptr().cast(), bytes, advice) }.is_ok()
     }
 }
@@ -146,21 +155,26 @@ impl Arena {
 impl Mapping {
     fn new(bytes: usize, flags: MapFlags) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice replaces nothing that exists.
-        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE | flags) }?;
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice replaces
+        // nothing that exists.
+        let start = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE | flags)
+        }?;
         Ok(Self { start, bytes })
     }
 
     fn first_aligned(&self, boundary: usize) -> io::Result<NonNull<u8>> {
         let skip = (self.start as usize).next_multiple_of(boundary) - self.start as usize;
-        NonNull::new(self.start.cast::<u8>().wrapping_add(skip)).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        NonNull::new(self.start.cast::<u8>().wrapping_add(skip))
+            .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the range that mmap gave, unmapped once; no reference outlives the arena that owns it.
-        // An error is not possible for a range that is mapped, and could not be acted upon.
+        // SAFETY: exactly the range that mmap gave, unmapped once; no reference outlives the arena
+        // that owns it. An error is not possible for a range that is mapped, and could not be acted
+        // upon.
         let _ = unsafe { munmap(self.start, self.bytes) };
     }
 }
@@ -171,14 +185,16 @@ fn round_up(len: usize, boundary: usize) -> io::Result<usize> {
         .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// `AnonHugePages` of the mapping that holds `address`, from /proc/self/smaps; None if it cannot be read.
+/// `AnonHugePages` of the mapping that holds `address`, from /proc/self/smaps; None if it cannot be
+/// read.
 fn huge_bytes_of_mapping_at(address: usize) -> Option<u64> {
     let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
     let mut inside = false;
     for line in maps.lines() {
         let first = line.split_whitespace().next()?;
         if let Some((low, high)) = first.split_once('-')
-            && let (Ok(low), Ok(high)) = (usize::from_str_radix(low, 16), usize::from_str_radix(high, 16))
+            && let (Ok(low), Ok(high)) =
+                (usize::from_str_radix(low, 16), usize::from_str_radix(high, 16))
         {
             inside = (low..high).contains(&address);
         } else if inside && first == "AnonHugePages:" {
@@ -235,7 +251,8 @@ mod tests {
         for line in maps.lines() {
             let first = line.split_whitespace().next().unwrap();
             if let Some((low, high)) = first.split_once('-')
-                && let (Ok(low), Ok(high)) = (usize::from_str_radix(low, 16), usize::from_str_radix(high, 16))
+                && let (Ok(low), Ok(high)) =
+                    (usize::from_str_radix(low, 16), usize::from_str_radix(high, 16))
             {
                 inside = (low..high).contains(&(arena.start.as_ptr() as usize));
             } else if inside && first == "Rss:" {

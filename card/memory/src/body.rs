@@ -2,9 +2,10 @@
 
 use thiserror::Error;
 
-/// Names one body of one [`CardMemory`](crate::CardMemory): a place in its table and the serial number of the
-/// allocation. Serial numbers are never used twice (64 bits), so the id of a freed body is detected for ever and never
-/// leads to another body's bytes. An id means nothing to another memory.
+/// Names one body of one [`CardMemory`](crate::CardMemory): a place in its table and the serial
+/// number of the allocation. Serial numbers are never used twice (64 bits), so the id of a freed
+/// body is detected for ever and never leads to another body's bytes. An id means nothing to
+/// another memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BodyId {
     pub(crate) index: u32,

@@ -10,8 +10,8 @@ use crate::checksum::{self, LINE_BYTES, SLOT_LINES};
 use crate::extents::{Extents, INDEX_FANOUT, Layout};
 use crate::slots::SlotMap;
 
-/// Bytes hashed at a time while a body grows: enough for BLAKE3 to work on 16 chunks side by side, and still in the
-/// second-level cache from the append.
+/// Bytes hashed at a time while a body grows: enough for BLAKE3 to work on 16 chunks side by side,
+/// and still in the second-level cache from the append.
 const HASH_STRIDE_BYTES: u64 = 32 << 10;
 /// Bytes of the prefix sums of one slot.
 const SUMS_BYTES: usize = SLOT_LINES * size_of::<u16>();
@@ -20,13 +20,14 @@ const NONE: u32 = u32::MAX;
 /// Sizes of a card memory; all of it is allocated and touched at start.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryConfig {
-    /// Bytes for data, rounded down to whole slots; at least one slot. The tables come on top: 3.1 % for the prefix
-    /// sums and about 90 bytes per body.
+    /// Bytes for data, rounded down to whole slots; at least one slot. The tables come on top: 3.1
+    /// % for the prefix sums and about 90 bytes per body.
     pub bytes: usize,
-    /// Bodies at once, sealed, filling, or released but pinned. Default: one per slot, so that slots run out first.
+    /// Bodies at once, sealed, filling, or released but pinned. Default: one per slot, so that
+    /// slots run out first.
     pub bodies_max: u32,
-    /// Bodies being filled at once; each costs 2 KiB for its hash in progress. Default: 1024. A reply that finds none
-    /// free is not cached.
+    /// Bodies being filled at once; each costs 2 KiB for its hash in progress. Default: 1024. A
+    /// reply that finds none free is not cached.
     pub fills_max: u32,
     /// Whether large pages are asked for.
     pub huge_pages: HugePages,
@@ -40,11 +41,13 @@ impl MemoryConfig {
     }
 }
 
-/// Slots, the bodies in them, and their prefix sums. See the crate's documentation for the order of calls.
+/// Slots, the bodies in them, and their prefix sums. See the crate's documentation for the order of
+/// calls.
 ///
-/// Costs: `pin`, `unpin`, `checksum` and the first extent are O(1); `append` is linear in the bytes given;
-/// `allocate` and the freeing of a body are linear in its slots with a small factor (one bit operation per 64 slots
-/// where they are adjacent, one index entry per slot where they are not). `seal` hashes the last 32 KiB at most.
+/// Costs: `pin`, `unpin`, `checksum` and the first extent are O(1); `append` is linear in the bytes
+/// given; `allocate` and the freeing of a body are linear in its slots with a small factor (one bit
+/// operation per 64 slots where they are adjacent, one index entry per slot where they are not).
+/// `seal` hashes the last 32 KiB at most.
 #[derive(Debug)]
 pub struct CardMemory {
     arena: Arena,
@@ -121,7 +124,8 @@ fn write(body: &mut Body, arena: &mut Arena, sums: &mut Arena, bytes: &[u8]) {
         let data = &mut arena.bytes_mut()[start..start + SLOT_BYTES];
         data[offset..end].copy_from_slice(piece);
 
-        // A line's sum is added when its last byte arrives, and stands at the start of the next line.
+        // A line's sum is added when its last byte arrives, and stands at the start of the next
+        // line.
         let (first_line, end_line) = (offset / LINE_BYTES, end / LINE_BYTES);
         let mut sum = sum_at(sums.bytes(), slot, first_line);
         let (lines, _) = data.as_chunks::<LINE_BYTES>();
@@ -141,7 +145,8 @@ fn write(body: &mut Body, arena: &mut Arena, sums: &mut Arena, bytes: &[u8]) {
 }
 
 impl CardMemory {
-    /// Maps `bytes` of data memory (rounded down to whole slots) with the default limits of [`MemoryConfig::new`].
+    /// Maps `bytes` of data memory (rounded down to whole slots) with the default limits of
+    /// [`MemoryConfig::new`].
     ///
     /// Errors: those of mmap(2); `InvalidInput` for less than a slot.
     pub fn new(bytes: usize, huge_pages: HugePages) -> io::Result<Self> {
@@ -150,9 +155,11 @@ impl CardMemory {
 
     /// Maps the memory and allocates all tables.
     ///
-    /// Errors: those of mmap(2); `InvalidInput` for less than a slot, 2^32 - 1 slots or more, or a limit of 0.
+    /// Errors: those of mmap(2); `InvalidInput` for less than a slot, 2^32 - 1 slots or more, or a
+    /// limit of 0.
     pub fn with_config(config: &MemoryConfig) -> io::Result<Self> {
-        let slots = u32::try_from(config.bytes / SLOT_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let slots =
+            u32::try_from(config.bytes / SLOT_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
         if slots == 0
             || slots == u32::MAX
             || [0, NONE].contains(&config.bodies_max)
@@ -165,11 +172,14 @@ impl CardMemory {
             arena: Arena::new(slots as usize * SLOT_BYTES, config.huge_pages)?,
             sums: Arena::new(slots as usize * SUMS_BYTES, config.huge_pages)?,
             slots: SlotMap::new(slots),
-            // Cloning a value with a non-zero field writes, and so touches, every page of the table.
+            // Cloning a value with a non-zero field writes, and so touches, every page of the
+            // table.
             bodies: vec![Body::FREE; bodies].into_boxed_slice(),
             hashes: vec![[0xFF; 32]; bodies].into_boxed_slice(),
             bodies_free: (0..config.bodies_max).rev().collect(),
-            fills: (0..config.fills_max).map(|_| Fill { hasher: blake3::Hasher::new(), hashed: 0 }).collect(),
+            fills: (0..config.fills_max)
+                .map(|_| Fill { hasher: blake3::Hasher::new(), hashed: 0 })
+                .collect(),
             fills_free: (0..config.fills_max).rev().collect(),
             next_serial: 1,
             pinned_bodies: 0,
@@ -177,10 +187,13 @@ impl CardMemory {
         })
     }
 
-    /// Reserves the slots of a body of `len` bytes, adjacent ones if a long enough run is found soon. It has no bytes
-    /// yet: [`append`](CardMemory::append) them. A body of 0 bytes takes no slot.
+    /// Reserves the slots of a body of `len` bytes, adjacent ones if a long enough run is found
+    /// soon. It has no bytes yet: [`append`](CardMemory::append) them. A body of 0 bytes takes no
+    /// slot.
     pub fn allocate(&mut self, len: u64) -> Result<BodyId, AllocateError> {
-        let count = data_slots(len).filter(|&count| count <= self.slots.slots()).ok_or(AllocateError::TooLong)?;
+        let count = data_slots(len)
+            .filter(|&count| count <= self.slots.slots())
+            .ok_or(AllocateError::TooLong)?;
         if self.fills_free.is_empty() {
             return Err(AllocateError::TooManyFills);
         }
@@ -195,8 +208,16 @@ impl CardMemory {
         self.next_serial += 1;
         self.fills[fill as usize].hasher.reset();
         self.fills[fill as usize].hashed = 0;
-        self.bodies[index as usize] =
-            Body { serial, len, appended: 0, layout, pins: 0, fill, sealed: false, released: false };
+        self.bodies[index as usize] = Body {
+            serial,
+            len,
+            appended: 0,
+            layout,
+            pins: 0,
+            fill,
+            sealed: false,
+            released: false,
+        };
         if count > 0 {
             let first = layout.slot(self.arena.bytes(), 0);
             set_sum(self.sums.bytes_mut(), first, 0, 0);
@@ -206,7 +227,9 @@ impl CardMemory {
 
     /// Appends bytes to a body being filled. All or nothing.
     pub fn append(&mut self, id: BodyId, bytes: &[u8]) -> Result<(), AppendError> {
-        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
+        let Some(body) =
+            self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial)
+        else {
             return Err(AppendError::Stale);
         };
         if body.fill == NONE {
@@ -235,7 +258,8 @@ impl CardMemory {
         self.append(to, &[])?;
         let mut piece = [0; SLOT_BYTES];
         for at in (0..len).step_by(SLOT_BYTES) {
-            let start = layout.slot(self.arena.bytes(), (at / SLOT_BYTES as u64) as u32) as usize * SLOT_BYTES;
+            let start = layout.slot(self.arena.bytes(), (at / SLOT_BYTES as u64) as u32) as usize
+                * SLOT_BYTES;
             let piece = &mut piece[..(len - at).min(SLOT_BYTES as u64) as usize];
             piece.copy_from_slice(&self.arena.bytes()[start..start + piece.len()]);
             self.append(to, piece)?;
@@ -248,9 +272,12 @@ impl CardMemory {
         self.seal_with(id, &[])
     }
 
-    /// The same for a body that lacks `tail`, which is put behind it and does not count for the hash.
+    /// The same for a body that lacks `tail`, which is put behind it and does not count for the
+    /// hash.
     pub fn seal_with(&mut self, id: BodyId, tail: &[u8]) -> Result<(), SealError> {
-        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
+        let Some(body) =
+            self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial)
+        else {
             return Err(SealError::Stale);
         };
         if body.fill == NONE {
@@ -288,16 +315,18 @@ impl CardMemory {
         body.sealed.then(|| self.hashes[id.index as usize])
     }
 
-    /// Where the bytes of `range` lie, of a body sealed or still filling. No piece is empty; a body in adjacent slots
-    /// comes in one piece. The pieces stay where they are as long as the body is not freed.
+    /// Where the bytes of `range` lie, of a body sealed or still filling. No piece is empty; a body
+    /// in adjacent slots comes in one piece. The pieces stay where they are as long as the body is
+    /// not freed.
     #[inline]
     pub fn extents(&self, id: BodyId, range: Range<u64>) -> Result<Extents<'_>, AccessError> {
         let body = self.readable(id, &range)?;
         Ok(Extents::new(self.arena.bytes(), body.layout, range))
     }
 
-    /// The ones'-complement sum of `range` as if it began at an even offset: big-endian words, 0..=0xFFFE, not
-    /// complemented, both zeros as 0 (see [`checksum()`](crate::checksum)). O(1) whatever the length.
+    /// The ones'-complement sum of `range` as if it began at an even offset: big-endian words,
+    /// 0..=0xFFFE, not complemented, both zeros as 0 (see [`checksum()`](crate::checksum)). O(1)
+    /// whatever the length.
     ///
     /// To place the range behind an odd number of bytes, swap the bytes of the result.
     #[inline]
@@ -307,21 +336,30 @@ impl CardMemory {
             return Ok(0);
         }
         let (arena, sums) = (self.arena.bytes(), self.sums.bytes());
-        // The end is looked up by the last byte of the range, so that it lies in a slot of the body even if it is
-        // the end of the last one.
+        // The end is looked up by the last byte of the range, so that it lies in a slot of the body
+        // even if it is the end of the last one.
         let last = range.end - 1;
-        let to_end = prefix(arena, sums, body.layout, last, (last % LINE_BYTES as u64) as usize + 1);
-        let to_start = prefix(arena, sums, body.layout, range.start, (range.start % LINE_BYTES as u64) as usize);
+        let to_end =
+            prefix(arena, sums, body.layout, last, (last % LINE_BYTES as u64) as usize + 1);
+        let to_start = prefix(
+            arena,
+            sums,
+            body.layout,
+            range.start,
+            (range.start % LINE_BYTES as u64) as usize,
+        );
         let sum = checksum::difference(to_end, to_start);
-        // The stored sums are of little-endian words: one swap makes them big-endian, another one moves the range
-        // from an odd to an even offset.
+        // The stored sums are of little-endian words: one swap makes them big-endian, another one
+        // moves the range from an odd to an even offset.
         Ok(if range.start.is_multiple_of(2) { sum.swap_bytes() } else { sum })
     }
 
     /// Keeps the body from being freed until [`unpin`](CardMemory::unpin). Pins are counted.
     #[inline]
     pub fn pin(&mut self, id: BodyId) -> Result<(), PinError> {
-        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
+        let Some(body) =
+            self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial)
+        else {
             return Err(PinError::Stale);
         };
         if body.released {
@@ -335,7 +373,9 @@ impl CardMemory {
     /// Takes one pin away; frees the body if it was the last one and the body has been released.
     #[inline]
     pub fn unpin(&mut self, id: BodyId) -> Result<(), PinError> {
-        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
+        let Some(body) =
+            self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial)
+        else {
             return Err(PinError::Stale);
         };
         body.pins = body.pins.checked_sub(1).ok_or(PinError::Unbalanced)?;
@@ -349,10 +389,12 @@ impl CardMemory {
         Ok(())
     }
 
-    /// Gives the body up, filling or sealed: at once if nothing pins it, else when the last pin goes. Until then who
-    /// holds a pin may read it. Stale or released ids are refused.
+    /// Gives the body up, filling or sealed: at once if nothing pins it, else when the last pin
+    /// goes. Until then who holds a pin may read it. Stale or released ids are refused.
     pub fn release(&mut self, id: BodyId) -> Result<(), PinError> {
-        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
+        let Some(body) =
+            self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial)
+        else {
             return Err(PinError::Stale);
         };
         if body.released {
@@ -371,7 +413,8 @@ impl CardMemory {
         Ok(())
     }
 
-    /// Bytes of card memory that a body of `len` bytes takes when its slots are adjacent; what a policy should count.
+    /// Bytes of card memory that a body of `len` bytes takes when its slots are adjacent; what a
+    /// policy should count.
     pub fn occupied_bytes(len: u64) -> u64 {
         len.div_ceil(SLOT_BYTES as u64).saturating_mul(SLOT_BYTES as u64)
     }
@@ -391,7 +434,8 @@ impl CardMemory {
         u64::from(self.slots.slots() - self.slots.free()) * SLOT_BYTES as u64
     }
 
-    /// Bytes in slots of bodies that have been released but are still pinned: they come free by themselves.
+    /// Bytes in slots of bodies that have been released but are still pinned: they come free by
+    /// themselves.
     pub fn lingering_bytes(&self) -> u64 {
         u64::from(self.lingering_slots) * SLOT_BYTES as u64
     }
@@ -424,7 +468,11 @@ impl CardMemory {
     #[inline]
     fn readable(&self, id: BodyId, range: &Range<u64>) -> Result<&Body, AccessError> {
         let body = self.body(id).ok_or(AccessError::Stale)?;
-        if range.start > range.end || range.end > body.appended { Err(AccessError::Range) } else { Ok(body) }
+        if range.start > range.end || range.end > body.appended {
+            Err(AccessError::Range)
+        } else {
+            Ok(body)
+        }
     }
 
     fn reserve(&mut self, count: u32) -> Result<Layout, AllocateError> {
@@ -440,7 +488,9 @@ impl CardMemory {
         }
         let needed = u64::from(count) + u64::from(Layout::index_slots(count));
         if needed > u64::from(free) {
-            return Err(AllocateError::NoSpace { missing: (needed - u64::from(free)).min(u64::from(u32::MAX)) as u32 });
+            return Err(AllocateError::NoSpace {
+                missing: (needed - u64::from(free)).min(u64::from(u32::MAX)) as u32,
+            });
         }
         let depth = Layout::depth_for(count);
         let root = self.take_one()?;
@@ -448,7 +498,10 @@ impl CardMemory {
         let mut ordinal = 0;
         while ordinal < count {
             // `needed` slots were free, so none of these fails.
-            let (first, got) = self.slots.take_some(count - ordinal).ok_or(AllocateError::NoSpace { missing: 1 })?;
+            let (first, got) = self
+                .slots
+                .take_some(count - ordinal)
+                .ok_or(AllocateError::NoSpace { missing: 1 })?;
             for slot in first..first + got {
                 for height in (1..depth).rev() {
                     if u64::from(ordinal) % Layout::span(height) == 0 {
@@ -499,7 +552,8 @@ impl Fill {
     }
 }
 
-/// Sum (little-endian words, not folded) of a body up to `len` bytes into the line that holds its byte `at`.
+/// Sum (little-endian words, not folded) of a body up to `len` bytes into the line that holds its
+/// byte `at`.
 #[inline]
 fn prefix(arena: &[u8], sums: &[u8], layout: Layout, at: u64, len: usize) -> u64 {
     let slot = layout.slot(arena, (at / SLOT_BYTES as u64) as u32);

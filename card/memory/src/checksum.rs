@@ -1,32 +1,37 @@
 //! Ones'-complement sums over 64-byte lines, from which the sum of any range follows.
 //!
-//! Read first: RFC 1071 (sections 1 and 2: byte order independence, and sums of parts at odd offsets).
+//! Read first: RFC 1071 (sections 1 and 2: byte order independence, and sums of parts at odd
+//! offsets).
 //!
 //! # The arithmetic
 //!
-//! A ones'-complement sum of 16-bit words is a sum modulo 65535. So for a body `b` let `P(x)` be the sum of
-//! `b[0..x]` (a last odd byte is padded with a zero behind it); then the bytes `s..e` weigh `P(e) - P(s)` modulo 65535,
-//! with each byte in the half of the word (high or low) that its offset *in the body* gives it. If `s` is odd, every
-//! byte sits in the other half once the range is laid at an even offset of a segment; exchanging the halves is a
-//! multiplication by 256 modulo 65535, that is a byte swap of the sum.
+//! A ones'-complement sum of 16-bit words is a sum modulo 65535. So for a body `b` let `P(x)` be
+//! the sum of `b[0..x]` (a last odd byte is padded with a zero behind it); then the bytes `s..e`
+//! weigh `P(e) - P(s)` modulo 65535, with each byte in the half of the word (high or low) that its
+//! offset *in the body* gives it. If `s` is odd, every byte sits in the other half once the range
+//! is laid at an even offset of a segment; exchanging the halves is a multiplication by 256 modulo
+//! 65535, that is a byte swap of the sum.
 //!
-//! Subtraction cannot tell the two zeros of ones'-complement apart (0x0000: all bytes zero; 0xFFFF: anything else that
-//! is a multiple of 65535). Here both are 0. That never shows in a TCP or UDP checksum, since a pseudo-header with a
-//! protocol number is added and is not zero, so that the sum as a whole ends in the same representative either way.
+//! Subtraction cannot tell the two zeros of ones'-complement apart (0x0000: all bytes zero; 0xFFFF:
+//! anything else that is a multiple of 65535). Here both are 0. That never shows in a TCP or UDP
+//! checksum, since a pseudo-header with a protocol number is added and is not zero, so that the sum
+//! as a whole ends in the same representative either way.
 //!
 //! # The cost
 //!
-//! One `u16` per 64-byte line (3.1 % of the memory, one cache line per slot) holds `P` at the line's start. `P` at
-//! another offset takes the sum of up to 64 bytes of one line more. A range costs two of these whatever its length:
-//! two look-ups and two lines of data. One sum per slot would take 1/32 of the space but up to 2 KiB of summing
-//! on either side, which is no gain for a segment of 1448 bytes.
+//! One `u16` per 64-byte line (3.1 % of the memory, one cache line per slot) holds `P` at the
+//! line's start. `P` at another offset takes the sum of up to 64 bytes of one line more. A range
+//! costs two of these whatever its length: two look-ups and two lines of data. One sum per slot
+//! would take 1/32 of the space but up to 2 KiB of summing on either side, which is no gain for a
+//! segment of 1448 bytes.
 
 /// Bytes per prefix sum.
 pub(crate) const LINE_BYTES: usize = 64;
 /// Prefix sums per slot.
 pub(crate) const SLOT_LINES: usize = crate::SLOT_BYTES / LINE_BYTES;
 
-/// 64 bytes of ones and then 64 of zeros: a window of it masks the tail of a line without a branch per word.
+/// 64 bytes of ones and then 64 of zeros: a window of it masks the tail of a line without a branch
+/// per word.
 static MASK: [u8; 2 * LINE_BYTES] = {
     let mut mask = [0; 2 * LINE_BYTES];
     let mut at = 0;
@@ -37,14 +42,16 @@ static MASK: [u8; 2 * LINE_BYTES] = {
     mask
 };
 
-/// The ones'-complement sum of `bytes` as big-endian words, the first byte at an even offset: 0..=0xFFFE, not
-/// complemented, both zeros as 0 (see the module's head). What [`CardMemory::checksum`](crate::CardMemory::checksum)
-/// gives for a range, found by adding every byte.
+/// The ones'-complement sum of `bytes` as big-endian words, the first byte at an even offset:
+/// 0..=0xFFFE, not complemented, both zeros as 0 (see the module's head). What
+/// [`CardMemory::checksum`](crate::CardMemory::checksum) gives for a range, found by adding every
+/// byte.
 pub fn sum_directly(bytes: &[u8]) -> u16 {
     one_zero(nicache_checksum::sum(bytes))
 }
 
-/// The sum of two ranges of which the first has an even length: `a` over its bytes, `b` over the following ones.
+/// The sum of two ranges of which the first has an even length: `a` over its bytes, `b` over the
+/// following ones.
 pub fn join(a: u16, b: u16) -> u16 {
     add(a, b)
 }
@@ -61,7 +68,8 @@ pub(crate) fn line_sum(line: &[u8; LINE_BYTES]) -> u16 {
     fold(sum)
 }
 
-/// Sum of the first `len` (0..=64) bytes of a line, as little-endian words; not folded, less than 2^37.
+/// Sum of the first `len` (0..=64) bytes of a line, as little-endian words; not folded, less than
+/// 2^37.
 #[inline]
 pub(crate) fn line_head_sum(line: &[u8; LINE_BYTES], len: usize) -> u64 {
     let (words, _) = line.as_chunks::<8>();
@@ -140,7 +148,16 @@ mod tests {
     fn extremes_of_folding() {
         assert_eq!(fold(u64::MAX), 0);
         assert_eq!(fold(0), 0);
-        for sum in [1, 0xFFFE, 0xFFFF, 0x1_0000, 0xFFFF_FFFF, 0x1_0000_0000, u64::MAX - 1, 0x8000_0000_7FFF_FFFF] {
+        for sum in [
+            1,
+            0xFFFE,
+            0xFFFF,
+            0x1_0000,
+            0xFFFF_FFFF,
+            0x1_0000_0000,
+            u64::MAX - 1,
+            0x8000_0000_7FFF_FFFF,
+        ] {
             assert_eq!(u64::from(fold(sum)), sum % 0xFFFF, "{sum:#x}");
         }
         for a in [0, 1, 0x7FFF, 0xFFFE, 0xFFFF] {

@@ -11,9 +11,9 @@ const INDEX_BITS: u32 = INDEX_FANOUT.trailing_zeros();
 
 /// Where the slots of a body are.
 ///
-/// `depth` 0: adjacent slots from `root` on. Otherwise `root` is a slot full of slot numbers (little-endian `u32`):
-/// of data slots at depth 1, of index slots one less deep otherwise. Depth 1 reaches 1 MiB, 2 reaches 512 MiB,
-/// 3 reaches 256 GiB.
+/// `depth` 0: adjacent slots from `root` on. Otherwise `root` is a slot full of slot numbers
+/// (little-endian `u32`): of data slots at depth 1, of index slots one less deep otherwise. Depth 1
+/// reaches 1 MiB, 2 reaches 512 MiB, 3 reaches 256 GiB.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) root: u32,
@@ -51,7 +51,11 @@ impl Layout {
     pub(crate) fn node(self, arena: &[u8], ordinal: u32, height: u8) -> u32 {
         let mut slot = self.root;
         for level in (height..self.depth).rev() {
-            slot = read_index(arena, slot, ordinal >> (INDEX_BITS * u32::from(level)) & (INDEX_FANOUT - 1));
+            slot = read_index(
+                arena,
+                slot,
+                ordinal >> (INDEX_BITS * u32::from(level)) & (INDEX_FANOUT - 1),
+            );
         }
         slot
     }

@@ -1,14 +1,15 @@
 //! Card memory: the store of reply bodies from which hits are answered.
 //!
-//! Read first: Bos et al. 2009, section 2.4.1 ("Mapping on memories"). As there, the memory is cut at start into
-//! slots of one size, so that there is no allocation at run time and no external fragmentation, and the bytes lie
-//! there ready for the network with their partial checksums. Three things differ from the paper:
+//! Read first: Bos et al. 2009, section 2.4.1 ("Mapping on memories"). As there, the memory is cut
+//! at start into slots of one size, so that there is no allocation at run time and no external
+//! fragmentation, and the bytes lie there ready for the network with their partial checksums. Three
+//! things differ from the paper:
 //!
-//! * A body is not a linked list of packets but an array of bytes over slots, contiguous where possible and otherwise
-//!   found through an index kept in slots of its own, so that any offset is reached in constant time.
-//!   A body can then be cut at whatever segment size the client asks for.
-//! * For the same reason there is not one partial checksum per packet but a prefix sum per 64-byte line
-//!   (see [`checksum`]); the sum of any range is the difference of two of them.
+//! * A body is not a linked list of packets but an array of bytes over slots, contiguous where
+//!   possible and otherwise found through an index kept in slots of its own, so that any offset is
+//!   reached in constant time. A body can then be cut at whatever segment size the client asks for.
+//! * For the same reason there is not one partial checksum per packet but a prefix sum per 64-byte
+//!   line (see [`checksum`]); the sum of any range is the difference of two of them.
 //! * Headers are not stored: they are made by the sender in front of the extents.
 //!
 //! ```text
@@ -17,12 +18,13 @@
 //! bodies  | serial, length, first slot or index root, pins, state | ...
 //! ```
 //!
-//! Order of calls: [`CardMemory::allocate`], [`CardMemory::append`] until complete, [`CardMemory::seal`]; then
-//! [`CardMemory::pin`] per reply being sent, [`CardMemory::extents`] and [`CardMemory::checksum`] per segment,
-//! [`CardMemory::unpin`] when the last byte is acknowledged; [`CardMemory::release`] on eviction or purge.
+//! Order of calls: [`CardMemory::allocate`], [`CardMemory::append`] until complete,
+//! [`CardMemory::seal`]; then [`CardMemory::pin`] per reply being sent, [`CardMemory::extents`] and
+//! [`CardMemory::checksum`] per segment, [`CardMemory::unpin`] when the last byte is acknowledged;
+//! [`CardMemory::release`] on eviction or purge.
 //!
-//! Deliberately absent: names of bodies and their validity (the card's directory), which body to evict
-//! (nicache-policy), and locks (one owner; share it by owning it).
+//! Deliberately absent: names of bodies and their validity (the card's directory), which body to
+//! evict (nicache-policy), and locks (one owner; share it by owning it).
 
 #![deny(unsafe_code)]
 #![deny(clippy::disallowed_methods)]

@@ -27,7 +27,10 @@ impl FromStr for Size {
             _ => (trimmed, 0),
         };
         let value: Option<u64> = digits.trim().parse().ok();
-        value.and_then(|value| value.checked_mul(1 << shift)).map(Size).ok_or_else(|| SizeError(text.to_owned()))
+        value
+            .and_then(|value| value.checked_mul(1 << shift))
+            .map(Size)
+            .ok_or_else(|| SizeError(text.to_owned()))
     }
 }
 
@@ -79,9 +82,13 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in
-            [("4096", 4096), ("512K", 512 << 10), ("64M", 64 << 20), ("2GiB", 2 << 30), ("1MB", 1 << 20)]
-        {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("512K", 512 << 10),
+            ("64M", 64 << 20),
+            ("2GiB", 2 << 30),
+            ("1MB", 1 << 20),
+        ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
         for text in ["", "M", "-1", "1T", "99999999999G", "64 M B"] {

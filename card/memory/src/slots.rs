@@ -1,10 +1,11 @@
 //! Which slots are free: a bitmap with summaries above it.
 //!
-//! Level 0 has one bit per slot (1 = free); a bit of a higher level says that the word below it is not zero. The next
-//! free slot after any place is found in one step per level: four levels reach 16 M slots (32 GiB).
+//! Level 0 has one bit per slot (1 = free); a bit of a higher level says that the word below it is
+//! not zero. The next free slot after any place is found in one step per level: four levels reach
+//! 16 M slots (32 GiB).
 
-/// Free runs looked at before a body is scattered. Bounds the search in a fragmented memory; each run costs one
-/// look-up and one bit count per 64 slots.
+/// Free runs looked at before a body is scattered. Bounds the search in a fragmented memory; each
+/// run costs one look-up and one bit count per 64 slots.
 const RUN_PROBES: usize = 64;
 
 #[derive(Debug)]
@@ -12,8 +13,8 @@ pub(crate) struct SlotMap {
     levels: Box<[Box<[u64]>]>,
     slots: u32,
     free: u32,
-    /// Where the search for a run begins: behind the last one given (next fit), so that large bodies do not probe
-    /// the small holes at the start again and again.
+    /// Where the search for a run begins: behind the last one given (next fit), so that large
+    /// bodies do not probe the small holes at the start again and again.
     cursor: u32,
 }
 
@@ -204,28 +205,40 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_an_array_of_flags(slots in 1u32..10_000, steps in prop::collection::vec(step(), 0..200)) {
+        fn behaves_like_an_array_of_flags(
+            slots in 1u32..10_000,
+            steps in prop::collection::vec(step(), 0..200),
+        ) {
             let mut map = SlotMap::new(slots);
             let mut taken = vec![false; slots as usize];
             let mut runs: Vec<(u32, u32)> = Vec::new();
             for step in steps {
                 match step {
                     Step::Run(count) => {
-                        let longest = taken.chunk_by(|a, b| a == b).filter(|run| !run[0]).map(<[bool]>::len).max();
+                        let longest = taken
+                            .chunk_by(|a, b| a == b)
+                            .filter(|run| !run[0])
+                            .map(<[bool]>::len)
+                            .max();
                         match map.take_run(count) {
                             Some(first) => {
                                 mark(&mut taken, first, count, false);
                                 runs.push((first, count));
                             }
                             // With this few runs every one of the free ones was looked at.
-                            None if runs.len() < 32 => prop_assert!(longest.unwrap_or(0) < count as usize),
+                            None if runs.len() < 32 => {
+                                prop_assert!(longest.unwrap_or(0) < count as usize)
+                            }
                             None => {}
                         }
                     }
                     Step::Some(count) => match map.take_some(count) {
                         Some((first, got)) => {
                             prop_assert!((1..=count).contains(&got));
-                            prop_assert_eq!(first as usize, taken.iter().position(|&slot| !slot).unwrap());
+                            prop_assert_eq!(
+                                first as usize,
+                                taken.iter().position(|&slot| !slot).unwrap()
+                            );
                             mark(&mut taken, first, got, false);
                             runs.push((first, got));
                         }
@@ -239,7 +252,10 @@ mod tests {
                     Step::Give(_) => {}
                 }
                 prop_assert_eq!(map.free() as usize, free(&taken));
-                prop_assert_eq!(map.next_free(0).map(|slot| slot as usize), taken.iter().position(|&slot| !slot));
+                prop_assert_eq!(
+                    map.next_free(0).map(|slot| slot as usize),
+                    taken.iter().position(|&slot| !slot)
+                );
             }
         }
     }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use nicache_memory::checksum::sum_directly;
 use nicache_memory::{
-    AccessError, AllocateError, AppendError, BodyId, CardMemory, HugePages, MemoryConfig, PinError, SLOT_BYTES,
-    SealError,
+    AccessError, AllocateError, AppendError, BodyId, CardMemory, HugePages, MemoryConfig, PinError,
+    SLOT_BYTES, SealError,
 };
 use proptest::prelude::*;
 
@@ -42,9 +42,11 @@ fn step() -> impl Strategy<Value = Step> {
     let body = 0usize..1000;
     prop_oneof![
         4 => prop_oneof![0u64..200, 0u64..8_000, 2000u64..100_000].prop_map(Step::Allocate),
-        4 => (body.clone(), prop_oneof![0usize..200, 0usize..6000], any::<u8>()).prop_map(|(b, n, s)| Step::Append(b, n, s)),
+        4 => (body.clone(), prop_oneof![0usize..200, 0usize..6000], any::<u8>())
+            .prop_map(|(b, n, s)| Step::Append(b, n, s)),
         4 => (body.clone(), any::<u8>()).prop_map(|(b, s)| Step::Fill(b, s)),
-        2 => (body.clone(), prop_oneof![4 => Just(0), 1 => 1usize..12]).prop_map(|(b, n)| Step::Seal(b, n)),
+        2 => (body.clone(), prop_oneof![4 => Just(0), 1 => 1usize..12])
+            .prop_map(|(b, n)| Step::Seal(b, n)),
         2 => (body.clone(), body.clone()).prop_map(|(to, from)| Step::Copy(to, from)),
         2 => body.clone().prop_map(Step::Pin),
         2 => body.clone().prop_map(Step::Unpin),
@@ -84,7 +86,11 @@ fn check_range(memory: &CardMemory, body: &ModelBody, range: Range<u64>) {
     let expected = &body.bytes[range.start as usize..range.end as usize];
     assert_eq!(memory.extents(body.id, range.clone()).unwrap().bytes_left(), expected.len() as u64);
     assert_eq!(read(memory, body.id, range.clone()), expected);
-    assert_eq!(memory.checksum(body.id, range.clone()).unwrap(), sum_directly(expected), "{range:?}");
+    assert_eq!(
+        memory.checksum(body.id, range.clone()).unwrap(),
+        sum_directly(expected),
+        "{range:?}"
+    );
 }
 
 /// Where each piece lies, as addresses: shows two bodies that share a slot.
@@ -131,7 +137,8 @@ fn run(slots: usize, steps: Vec<Step>) {
                     Err(AllocateError::TooManyFills) => assert_eq!(fills, FILLS_MAX as usize),
                     Err(AllocateError::NoBodies) => assert_eq!(bodies.len(), BODIES_MAX as usize),
                     Err(AllocateError::NoSpace { missing }) => {
-                        // A scattered body of this size needs one slot of index for every 512 of data, rounded up.
+                        // A scattered body of this size needs one slot of index for every 512 of
+                        // data, rounded up.
                         assert!(missing > 0);
                         assert!(CardMemory::occupied_bytes(len) + 2 * SLOT_BYTES as u64 > free);
                     }
@@ -211,9 +218,15 @@ fn run(slots: usize, steps: Vec<Step>) {
                 let start = start % (have + 1);
                 let end = start + length % (have - start + 1);
                 check_range(&memory, body, start..end);
-                assert!(matches!(memory.extents(body.id, start..have + 1), Err(AccessError::Range)));
+                assert!(matches!(
+                    memory.extents(body.id, start..have + 1),
+                    Err(AccessError::Range)
+                ));
                 assert_eq!(memory.checksum(body.id, start..have + 1), Err(AccessError::Range));
-                assert_eq!(memory.checksum(body.id, Range { start: 1, end: 0 }), Err(AccessError::Range));
+                assert_eq!(
+                    memory.checksum(body.id, Range { start: 1, end: 0 }),
+                    Err(AccessError::Range)
+                );
             }
             Step::Stale(at) if !stale.is_empty() => {
                 let id = stale[at % stale.len()];
@@ -235,7 +248,10 @@ fn run(slots: usize, steps: Vec<Step>) {
 
     for body in &bodies {
         check_range(&memory, body, 0..body.bytes.len() as u64);
-        assert_eq!(memory.hash(body.id), body.sealed.then(|| *blake3::hash(&body.bytes[..body.hashed]).as_bytes()));
+        assert_eq!(
+            memory.hash(body.id),
+            body.sealed.then(|| *blake3::hash(&body.bytes[..body.hashed]).as_bytes())
+        );
     }
     while let Some(body) = bodies.pop() {
         if !body.released {
@@ -268,7 +284,10 @@ fn check_all(memory: &CardMemory, bodies: &[ModelBody], total: u64) {
     assert_eq!(memory.free_bytes() + memory.used_bytes(), total);
     assert_eq!(memory.bodies(), bodies.len());
     assert_eq!(memory.pinned() as usize, bodies.iter().filter(|body| body.pins > 0).count());
-    assert_eq!(memory.filling(), bodies.iter().filter(|body| !body.sealed && !body.released).count());
+    assert_eq!(
+        memory.filling(),
+        bodies.iter().filter(|body| !body.sealed && !body.released).count()
+    );
     let needed: u64 = bodies.iter().map(|body| CardMemory::occupied_bytes(body.len)).sum();
     assert!(memory.used_bytes() >= needed);
     let mut taken: HashMap<usize, usize> = HashMap::new();
@@ -293,9 +312,15 @@ proptest! {
 
     #[test]
     fn checksum_of_any_range_is_the_direct_sum(
-        bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(0xFFu8), any::<u8>()], 0..12_000),
+        bytes in prop::collection::vec(
+            prop_oneof![Just(0u8), Just(0xFFu8), any::<u8>()],
+            0..12_000,
+        ),
         cuts in prop::collection::vec(1usize..3000, 1..20),
-        ranges in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..50),
+        ranges in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+            1..50,
+        ),
     ) {
         let mut memory = CardMemory::new(64 << 10, HugePages::No).unwrap();
         let id = memory.allocate(bytes.len() as u64).unwrap();
@@ -315,17 +340,22 @@ proptest! {
             prop_assert_eq!(
                 memory.checksum(id, start as u64..end as u64).unwrap(),
                 sum_directly(&bytes[start..end]),
-                "{}..{}", start, end
+                "{}..{}",
+                start,
+                end
             );
         }
     }
 }
 
-/// A memory in which every other slot is taken, so that every larger body is scattered over an index of depth 1 or 2.
+/// A memory in which every other slot is taken, so that every larger body is scattered over an
+/// index of depth 1 or 2.
 fn comb(slots: usize) -> (CardMemory, Vec<BodyId>) {
-    let mut memory =
-        CardMemory::with_config(&MemoryConfig { fills_max: 4, ..MemoryConfig::new(slots * SLOT_BYTES, HugePages::No) })
-            .unwrap();
+    let mut memory = CardMemory::with_config(&MemoryConfig {
+        fills_max: 4,
+        ..MemoryConfig::new(slots * SLOT_BYTES, HugePages::No)
+    })
+    .unwrap();
     let all: Vec<_> = (0..slots)
         .map(|at| {
             let id = memory.allocate(8).unwrap();
@@ -357,16 +387,26 @@ fn scattered_bodies_of_each_depth() {
         assert_eq!(read(&memory, id, 0..bytes.len() as u64), bytes);
         for start in (0..bytes.len()).step_by(4093) {
             let end = bytes.len().min(start + 65_161);
-            assert_eq!(memory.checksum(id, start as u64..end as u64).unwrap(), sum_directly(&bytes[start..end]));
+            assert_eq!(
+                memory.checksum(id, start as u64..end as u64).unwrap(),
+                sum_directly(&bytes[start..end])
+            );
         }
         memory.release(id).unwrap();
         assert_eq!(memory.free_bytes(), free);
     }
     // 2044 data slots and 5 of index are more than the 2048 that are free.
-    assert_eq!(memory.allocate(2044 * SLOT_BYTES as u64), Err(AllocateError::NoSpace { missing: 1 }));
+    assert_eq!(
+        memory.allocate(2044 * SLOT_BYTES as u64),
+        Err(AllocateError::NoSpace { missing: 1 })
+    );
     assert_eq!(memory.free_bytes(), 2048 * SLOT_BYTES as u64);
     for (at, id) in teeth.iter().enumerate() {
-        assert_eq!(read(&memory, *id, 0..8), (2 * at as u64 + 1).to_le_bytes(), "the neighbours are untouched");
+        assert_eq!(
+            read(&memory, *id, 0..8),
+            (2 * at as u64 + 1).to_le_bytes(),
+            "the neighbours are untouched"
+        );
     }
 }
 
@@ -387,7 +427,11 @@ fn bounds_of_the_arguments() {
     memory.append(full, &[0xFF; 4 * SLOT_BYTES]).unwrap();
     assert_eq!(memory.append(full, &[0]), Err(AppendError::Overrun));
     memory.seal(full).unwrap();
-    assert_eq!(memory.extents(full, 1..4 * SLOT_BYTES as u64).unwrap().count(), 1, "adjacent slots are one piece");
+    assert_eq!(
+        memory.extents(full, 1..4 * SLOT_BYTES as u64).unwrap().count(),
+        1,
+        "adjacent slots are one piece"
+    );
 }
 
 #[test]

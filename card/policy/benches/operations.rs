@@ -1,15 +1,15 @@
 //! Nanoseconds per operation of each policy, and the length of a period's end.
 //!
-//! `cargo bench -p nicache-policy`. Times are CPU time of the thread, the least of several batches, so that other work
-//! on the machine disturbs them little.
+//! `cargo bench -p nicache-policy`. Times are CPU time of the thread, the least of several batches,
+//! so that other work on the machine disturbs them little.
 
 use std::hint::black_box;
 
 use rustix::time::{ClockId, clock_gettime};
 
 use nicache_policy::{
-    Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, PopularityConfig,
-    Random, Removal, S3Fifo, Sieve, TwoQ, WTinyLfu,
+    Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity,
+    PopularityConfig, Random, Removal, S3Fifo, Sieve, TwoQ, WTinyLfu,
 };
 
 const ROUNDS: u64 = 200_000;
@@ -97,7 +97,8 @@ fn cpu_ns() -> f64 {
 }
 
 fn mix(at: u64) -> u64 {
-    let hash = (at ^ (at >> 30)).wrapping_add(0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let hash =
+        (at ^ (at >> 30)).wrapping_add(0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB) ^ (hash >> 29)
 }
 

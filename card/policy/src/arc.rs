@@ -1,25 +1,31 @@
-//! Adaptive replacement: two lists, of what was used once and of what was used again, whose shares of the memory follow
-//! the hits among the ghosts of each.
+//! Adaptive replacement: two lists, of what was used once and of what was used again, whose shares
+//! of the memory follow the hits among the ghosts of each.
 //!
-//! Read first: Megiddo and Modha 2003, "ARC: a self-tuning, low overhead replacement cache" (FAST '03), figure 4.
+//! Read first: Megiddo and Modha 2003, "ARC: a self-tuning, low overhead replacement cache" (FAST
+//! '03), figure 4.
 //!
-//! `T1` has the objects used once since they came, `T2` the others, both by last use; `B1` and `B2` remember the keys
-//! of their victims. `p` is the target for the size of `T1`: a request for a ghost in `B1` raises it, one in `B2`
-//! lowers it.
+//! `T1` has the objects used once since they came, `T2` the others, both by last use; `B1` and `B2`
+//! remember the keys of their victims. `p` is the target for the size of `T1`: a request for a
+//! ghost in `B1` raises it, one in `B2` lowers it.
 //!
 //! # With sizes
 //!
-//! The paper's pages are of one size, 1. Here all four lists count bytes, `p` is in bytes, and one request for a ghost
-//! moves it by the ghost's bytes times the paper's `max(1, |B2| / |B1|)` (or its inverse), so that it takes as many
-//! requests as with pages to move `p` by one list. The directory keeps the paper's bounds in bytes and in objects:
-//! `|T1| + |B1|` at most the memory, all four lists at most twice the memory. With objects of one size the result is
-//! exactly the paper's: its case IV deletes a ghost before it replaces and this policy when the new object comes, which
-//! is the same ghost, or the object evicted just then, which the paper does not remember either.
+//! The paper's pages are of one size, 1. Here all four lists count bytes, `p` is in bytes, and one
+//! request for a ghost moves it by the ghost's bytes times the paper's `max(1, |B2| / |B1|)` (or
+//! its inverse), so that it takes as many requests as with pages to move `p` by one list. The
+//! directory keeps the paper's bounds in bytes and in objects: `|T1| + |B1|` at most the memory,
+//! all four lists at most twice the memory. With objects of one size the result is exactly the
+//! paper's: its case IV deletes a ghost before it replaces and this policy when the new object
+//! comes, which is the same ghost, or the object evicted just then, which the paper does not
+//! remember either.
 //!
-//! A ghost that is asked for stays one until its object is inserted, since misses overlap. Every operation is O(1),
-//! amortised: one insertion may forget several small ghosts.
+//! A ghost that is asked for stays one until its object is inserted, since misses overlap. Every
+//! operation is O(1), amortised: one insertion may forget several small ghosts.
 
-use crate::{Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table, TableFull};
+use crate::{
+    Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table,
+    TableFull,
+};
 
 /// Adaptive replacement. 96 to 112 bytes per object, with its ghosts.
 #[derive(Debug)]
@@ -84,7 +90,11 @@ impl Arc {
     }
 
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.objects_max > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.objects_max > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     fn part(&self, home: Home) -> &Part {
@@ -171,7 +181,8 @@ impl Arc {
         let exceed = |memories: usize, parts: &[&Part]| {
             let objects_sum = objects + parts.iter().map(|part| part.list.len()).sum::<usize>();
             let bytes_sum = u128::from(bytes) + parts.iter().map(|part| part.bytes).sum::<u128>();
-            objects_sum > memories * self.objects_max || bytes_sum > memories as u128 * u128::from(self.bytes_max)
+            objects_sum > memories * self.objects_max
+                || bytes_sum > memories as u128 * u128::from(self.bytes_max)
         };
         if exceed(1, &[t1, b1]) && !b1.list.is_empty() {
             return b1.list.back();
@@ -223,7 +234,10 @@ impl Policy for Arc {
             }
             None => {
                 self.bound_ghosts(1, bytes);
-                let place = self.table.insert(key, Object { bytes, ..Object::default() }).ok_or(TableFull)?;
+                let place = self
+                    .table
+                    .insert(key, Object { bytes, ..Object::default() })
+                    .ok_or(TableFull)?;
                 self.enter(place, Home::T1);
             }
         }

@@ -1,29 +1,34 @@
-//! Belady's bound: a policy that is told all requests beforehand, and lets go the object whose next use is farthest
-//! away. For studies: what no policy can do better.
+//! Belady's bound: a policy that is told all requests beforehand, and lets go the object whose next
+//! use is farthest away. For studies: what no policy can do better.
 //!
-//! Read first: Belady 1966, "A study of replacement algorithms for a virtual-storage computer" (IBM Systems Journal
-//! 5(2)), the algorithm MIN.
+//! Read first: Belady 1966, "A study of replacement algorithms for a virtual-storage computer" (IBM
+//! Systems Journal 5(2)), the algorithm MIN.
 //!
-//! MIN stores every object that is asked for. The fewest misses of a cache that may let a reply pass, as
-//! [`Policy::poll_victim`] allows, are fewer: there an object is not stored if its own next use is the farthest. Both
-//! are here.
+//! MIN stores every object that is asked for. The fewest misses of a cache that may let a reply
+//! pass, as [`Policy::poll_victim`] allows, are fewer: there an object is not stored if its own
+//! next use is the farthest. Both are here.
 //!
-//! Where objects have the same size and memory counts, these are the least possible misses. Where they differ in size
-//! it is a heuristic: the farthest ones go until there is room, whatever they weigh. Finding the optimum then is
-//! NP-hard, and other policies may have fewer misses or fewer missed bytes than this one.
+//! Where objects have the same size and memory counts, these are the least possible misses. Where
+//! they differ in size it is a heuristic: the farthest ones go until there is room, whatever they
+//! weigh. Finding the optimum then is NP-hard, and other policies may have fewer misses or fewer
+//! missed bytes than this one.
 //!
-//! Each `handle_hit` and `handle_miss` is one request of the foretold ones. A request that is another than the foretold
-//! one changes no other key's future. Every operation is O(log n), n objects being in memory; the choice of a victim is
-//! O(1). A request that differs from the foretold ones may look at those of its key that it skips.
+//! Each `handle_hit` and `handle_miss` is one request of the foretold ones. A request that is
+//! another than the foretold one changes no other key's future. Every operation is O(log n), n
+//! objects being in memory; the choice of a victim is O(1). A request that differs from the
+//! foretold ones may look at those of its key that it skips.
 
 use std::collections::HashMap;
 
-use crate::{Admission, Heap, Heaped, Incoming, Key, Occupancy, Place, Policy, Position, Removal, Table, TableFull};
+use crate::{
+    Admission, Heap, Heaped, Incoming, Key, Occupancy, Place, Policy, Position, Removal, Table,
+    TableFull,
+};
 
 const NEVER: u32 = u32::MAX;
 
-/// Farthest next use first. 4 bytes per foretold request, 48 to 56 bytes per key among them, and 72 to 80 bytes
-/// per object.
+/// Farthest next use first. 4 bytes per foretold request, 48 to 56 bytes per key among them, and 72
+/// to 80 bytes per object.
 #[derive(Debug)]
 pub struct Belady {
     /// All foretold keys, and objects that were not foretold.
@@ -71,18 +76,29 @@ impl Heaped for Object {
 }
 
 impl Belady {
-    /// The bound for caches that may let a reply pass: for a memory of `bytes_max` that holds at most `objects_max`
-    /// objects, and the keys of all requests in their order. From the 2^32 - 1st on they are taken for none.
+    /// The bound for caches that may let a reply pass: for a memory of `bytes_max` that holds at
+    /// most `objects_max` objects, and the keys of all requests in their order. From the 2^32 - 1st
+    /// on they are taken for none.
     pub fn new(bytes_max: u64, objects_max: u32, future: impl IntoIterator<Item = Key>) -> Self {
         Self::construct(bytes_max, objects_max, future, true)
     }
 
-    /// MIN, the bound for caches that store every object that fits; the other arguments are those of [`Belady::new`].
-    pub fn storing_all(bytes_max: u64, objects_max: u32, future: impl IntoIterator<Item = Key>) -> Self {
+    /// MIN, the bound for caches that store every object that fits; the other arguments are those
+    /// of [`Belady::new`].
+    pub fn storing_all(
+        bytes_max: u64,
+        objects_max: u32,
+        future: impl IntoIterator<Item = Key>,
+    ) -> Self {
         Self::construct(bytes_max, objects_max, future, false)
     }
 
-    fn construct(bytes_max: u64, objects_max: u32, future: impl IntoIterator<Item = Key>, may_decline: bool) -> Self {
+    fn construct(
+        bytes_max: u64,
+        objects_max: u32,
+        future: impl IntoIterator<Item = Key>,
+        may_decline: bool,
+    ) -> Self {
         let future = future.into_iter().take(NEVER as usize);
         let mut next_uses = Vec::with_capacity(future.size_hint().0);
         let mut firsts = Vec::new();
@@ -112,7 +128,11 @@ impl Belady {
     }
 
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.objects_max > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.objects_max > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     fn find_inserted(&self, key: Key) -> Option<Place> {
@@ -210,7 +230,8 @@ impl Policy for Belady {
                     return Err(TableFull);
                 }
                 let unforeseen = || Object { next_use: NEVER, ..Object::default() };
-                let place = found.or_else(|| self.table.insert(key, unforeseen())).ok_or(TableFull)?;
+                let place =
+                    found.or_else(|| self.table.insert(key, unforeseen())).ok_or(TableFull)?;
                 let object = self.table.get_mut(place);
                 (object.inserted, object.bytes) = (true, bytes);
                 let rank = self.rank(place);

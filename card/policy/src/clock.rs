@@ -1,14 +1,16 @@
-//! CLOCK: a FIFO whose oldest object, if it was used since it was last looked at, gets another turn.
+//! CLOCK: a FIFO whose oldest object, if it was used since it was last looked at, gets another
+//! turn.
 //!
-//! Read first: Corbató 1968, "A paging experiment with the Multics system". A hit costs a bit, and that only if the bit
-//! is not set yet: no order changes. With `n` bits per object its uses are counted up to `2^n - 1`, and each turn costs
-//! one (the generalised clock of Smith 1978, "Sequentiality and prefetching in database systems").
+//! Read first: Corbató 1968, "A paging experiment with the Multics system". A hit costs a bit, and
+//! that only if the bit is not set yet: no order changes. With `n` bits per object its uses are
+//! counted up to `2^n - 1`, and each turn costs one (the generalised clock of Smith 1978,
+//! "Sequentiality and prefetching in database systems").
 //!
 //! # The hand
 //!
-//! A poll moves the hand: objects that were used get their turn then. It rests at the victim, so that another poll names
-//! the same object unless it has been used meanwhile. The incoming object, if it is there already, gets a turn for
-//! nothing.
+//! A poll moves the hand: objects that were used get their turn then. It rests at the victim, so
+//! that another poll names the same object unless it has been used meanwhile. The incoming object,
+//! if it is there already, gets a turn for nothing.
 //!
 //! Every operation is O(1); the hand's way is amortised over the uses that it takes back.
 
@@ -26,7 +28,8 @@ pub struct ClockHand {
 }
 
 impl Clock {
-    /// With one bit per object, for a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// With one bit per object, for a memory of `bytes_max` that holds at most `objects_max`
+    /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_bits(bytes_max, objects_max, 1)
     }
@@ -51,7 +54,12 @@ impl Order for ClockHand {
     }
 
     #[inline]
-    fn victim(&mut self, table: &mut Table<Object>, queue: &mut Queue, incoming: Option<Incoming>) -> Option<Place> {
+    fn victim(
+        &mut self,
+        table: &mut Table<Object>,
+        queue: &mut Queue,
+        incoming: Option<Incoming>,
+    ) -> Option<Place> {
         loop {
             let place = queue.back()?;
             let is_incoming = is_incoming(table, place, incoming);

@@ -1,8 +1,8 @@
-//! First in, first out: everything that fits is admitted, and the object that was inserted first goes first, however
-//! often it was served.
+//! First in, first out: everything that fits is admitted, and the object that was inserted first
+//! goes first, however often it was served.
 //!
-//! One of the policies that Kim et al. 2002 (section 3) compare: slightly worse there than [`Lru`](crate::Lru). Every
-//! operation is O(1), and a hit costs nothing.
+//! One of the policies that Kim et al. 2002 (section 3) compare: slightly worse there than
+//! [`Lru`](crate::Lru). Every operation is O(1), and a hit costs nothing.
 
 use crate::ordered::{Order, Ordered, is_incoming};
 use crate::queue::{Object, Queue};
@@ -29,8 +29,17 @@ impl Order for FirstIn {
     fn use_object(&mut self, _table: &mut Table<Object>, _queue: &mut Queue, _place: Place) {}
 
     #[inline]
-    fn victim(&mut self, table: &mut Table<Object>, queue: &mut Queue, incoming: Option<Incoming>) -> Option<Place> {
+    fn victim(
+        &mut self,
+        table: &mut Table<Object>,
+        queue: &mut Queue,
+        incoming: Option<Incoming>,
+    ) -> Option<Place> {
         let oldest = queue.back()?;
-        if is_incoming(table, oldest, incoming) { List::before(table, oldest) } else { Some(oldest) }
+        if is_incoming(table, oldest, incoming) {
+            List::before(table, oldest)
+        } else {
+            Some(oldest)
+        }
     }
 }

@@ -1,20 +1,25 @@
-//! Greedy dual size frequency: everything that fits is admitted, and the object that gives the least for its bytes
-//! goes first.
+//! Greedy dual size frequency: everything that fits is admitted, and the object that gives the
+//! least for its bytes goes first.
 //!
-//! Read first: Cherkasova 1998, "Improving WWW proxies performance with greedy-dual-size-frequency caching policy"
-//! (HP Laboratories, HPL-98-69R1).
+//! Read first: Cherkasova 1998, "Improving WWW proxies performance with greedy-dual-size-frequency
+//! caching policy" (HP Laboratories, HPL-98-69R1).
 //!
-//! The victim is the object of the least `K = L + F * cost / bytes`, where `F` is its number of uses while it is in
-//! memory and `L`, the memory's age, is the `K` of the last victim, 0 at first. `K` is worked out at each use. So one
-//! large object makes room for many small ones, and what was popular once falls behind as `L` grows. With a cost that
-//! is proportional to the bytes it would be [`Lfu`](crate::Lfu) with ageing.
+//! The victim is the object of the least `K = L + F * cost / bytes`, where `F` is its number of
+//! uses while it is in memory and `L`, the memory's age, is the `K` of the last victim, 0 at first.
+//! `K` is worked out at each use. So one large object makes room for many small ones, and what was
+//! popular once falls behind as `L` grows. With a cost that is proportional to the bytes it would
+//! be [`Lfu`](crate::Lfu) with ageing.
 //!
-//! Among equals the one whose last use is longest ago goes first; 0 bytes count as 1. Deliberately absent: the report's
-//! look ahead, by which an object that would be among the victims for itself is not stored.
+//! Among equals the one whose last use is longest ago goes first; 0 bytes count as 1. Deliberately
+//! absent: the report's look ahead, by which an object that would be among the victims for itself
+//! is not stored.
 //!
 //! Every operation is O(log n), n objects being in memory; the choice of a victim is O(1).
 
-use crate::{Admission, Heap, Heaped, Incoming, Key, Occupancy, Place, Policy, Position, Removal, Table, TableFull};
+use crate::{
+    Admission, Heap, Heaped, Incoming, Key, Occupancy, Place, Policy, Position, Removal, Table,
+    TableFull,
+};
 
 /// What a miss costs: the aim of [`Gdsf`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,8 +27,8 @@ pub enum GdsfCost {
     /// 1, whatever the size: few misses. The default.
     #[default]
     Request,
-    /// The packets that bring the object, 2 + bytes / 536 (Cao and Irani 1997, "Cost-aware WWW proxy caching
-    /// algorithms"): few bytes missed.
+    /// The packets that bring the object, 2 + bytes / 536 (Cao and Irani 1997, "Cost-aware WWW
+    /// proxy caching algorithms"): few bytes missed.
     Packets,
 }
 
@@ -116,7 +121,11 @@ impl Gdsf {
     }
 
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.table.capacity() > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.table.capacity() > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     /// The rank of an object that is used now for the `uses`th time.
@@ -137,7 +146,8 @@ impl Gdsf {
 
     fn remove(&mut self, place: Place, removal: Removal) {
         if removal == Removal::Evicted {
-            // The memory does not grow younger by a victim that had been passed over for being the incoming object.
+            // The memory does not grow younger by a victim that had been passed over for being the
+            // incoming object.
             self.age = self.age.max(f64::from_bits(self.order.rank(&self.table, place).priority));
         }
         self.order.remove(&mut self.table, place);

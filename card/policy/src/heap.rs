@@ -1,7 +1,8 @@
-//! A binary heap of values of a [`Table`], each of which knows where it is in the heap, so that it can move and go.
+//! A binary heap of values of a [`Table`], each of which knows where it is in the heap, so that it
+//! can move and go.
 //!
-//! The ranks lie in the heap, not in the values: a comparison costs no look into the table. Every operation is
-//! O(log n), the least value O(1).
+//! The ranks lie in the heap, not in the values: a comparison costs no look into the table. Every
+//! operation is O(log n), the least value O(1).
 
 use crate::table::NONE;
 use crate::{Incoming, Place, Table};
@@ -56,13 +57,18 @@ impl<R: Ord + Copy> Heap<R> {
     #[inline]
     pub fn least_but(&self, unwanted: Place) -> Option<Place> {
         // Whatever is less than all but the root is a child of it.
-        let least = self.nodes.iter().take(3).filter(|node| node.1 != unwanted).min_by_key(|node| node.0);
+        let least =
+            self.nodes.iter().take(3).filter(|node| node.1 != unwanted).min_by_key(|node| node.0);
         least.map(|node| node.1)
     }
 
     /// The value of the least rank, for the sake of `incoming`, which it is not itself.
     #[inline]
-    pub(crate) fn victim<T: Default + Clone>(&self, table: &Table<T>, incoming: Option<Incoming>) -> Option<Place> {
+    pub(crate) fn victim<T: Default + Clone>(
+        &self,
+        table: &Table<T>,
+        incoming: Option<Incoming>,
+    ) -> Option<Place> {
         let least = self.least()?;
         let is_incoming = incoming.is_some_and(|incoming| incoming.key == table.key(least));
         if is_incoming { self.least_but(least) } else { Some(least) }
@@ -162,11 +168,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_sorted_map(steps in prop::collection::vec((0u64..24, 0u64..100, 0u8..3), 0..300)) {
+        fn behaves_like_a_sorted_map(
+            steps in prop::collection::vec((0u64..24, 0u64..100, 0u8..3), 0..300),
+        ) {
             let mut table: Table<Value> = Table::new(24);
             let mut heap = Heap::new(24);
             let mut model: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-            let places: Vec<Place> = (0..24).map(|key| table.insert(Key(key), Value::default()).unwrap()).collect();
+            let places: Vec<Place> =
+                (0..24).map(|key| table.insert(Key(key), Value::default()).unwrap()).collect();
             for (key, rank, step) in steps {
                 // No two are equal.
                 let rank = (rank, key);
@@ -191,7 +200,10 @@ mod tests {
                     nodes.min_by_key(|node| node.1).map(|node| *node.0)
                 };
                 prop_assert_eq!(heap.least().map(|place| table.key(place).0), least(None));
-                prop_assert_eq!(heap.least_but(place).map(|place| table.key(place).0), least(Some(key)));
+                prop_assert_eq!(
+                    heap.least_but(place).map(|place| table.key(place).0),
+                    least(Some(key))
+                );
                 for (key, rank) in &model {
                     prop_assert_eq!(heap.rank(&table, places[*key as usize]), *rank);
                 }

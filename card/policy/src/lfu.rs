@@ -1,22 +1,25 @@
-//! Least frequently used: everything that fits is admitted, and the object with the fewest uses goes first; among
-//! equals, the one whose last use is longest ago.
+//! Least frequently used: everything that fits is admitted, and the object with the fewest uses
+//! goes first; among equals, the one whose last use is longest ago.
 //!
-//! Uses are counted while an object is in memory and forgotten with it. So an object that was popular once would stay
-//! for ever; against that there is *dynamic ageing*.
+//! Uses are counted while an object is in memory and forgotten with it. So an object that was
+//! popular once would stay for ever; against that there is *dynamic ageing*.
 //!
 //! # LFU-DA
 //!
-//! Read first: Arlitt, Cherkasova, Dilley, Friedrich and Jin 2000, "Evaluating content management techniques for web
-//! proxy caches" (Performance Evaluation Review 27(4)). The victim is the object of the least `K = F + L`, where `F` is
-//! its number of uses, and `L`, the memory's age, is the `K` of the last victim, 0 at first. `K` is worked out at each
-//! use of an object, so that one that is not used any more falls behind as `L` grows. There is nothing to set.
+//! Read first: Arlitt, Cherkasova, Dilley, Friedrich and Jin 2000, "Evaluating content management
+//! techniques for web proxy caches" (Performance Evaluation Review 27(4)). The victim is the object
+//! of the least `K = F + L`, where `F` is its number of uses, and `L`, the memory's age, is the `K`
+//! of the last victim, 0 at first. `K` is worked out at each use of an object, so that one that is
+//! not used any more falls behind as `L` grows. There is nothing to set.
 //!
-//! Without ageing (`L` stays 0) it is the plain policy that Kim et al. 2002 (section 3) compare: slightly better there
-//! than [`Lru`](crate::Lru).
+//! Without ageing (`L` stays 0) it is the plain policy that Kim et al. 2002 (section 3) compare:
+//! slightly better there than [`Lru`](crate::Lru).
 //!
 //! Every operation is O(log n), n objects being in memory; the choice of a victim is O(1).
 
-use crate::{Admission, Heap, Heaped, Incoming, Key, Occupancy, Policy, Position, Removal, Table, TableFull};
+use crate::{
+    Admission, Heap, Heaped, Incoming, Key, Occupancy, Policy, Position, Removal, Table, TableFull,
+};
 
 /// Least frequently used. 64 to 72 bytes per object.
 #[derive(Debug)]
@@ -71,7 +74,11 @@ impl Lfu {
     }
 
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.table.capacity() > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.table.capacity() > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     /// The rank of an object that is used now for the `uses`th time.
@@ -138,7 +145,8 @@ impl Policy for Lfu {
             if removal == Removal::Evicted
                 && let Some(age) = &mut self.age
             {
-                // The memory does not grow younger by a victim that had been passed over for being the incoming object.
+                // The memory does not grow younger by a victim that had been passed over for being
+                // the incoming object.
                 *age = self.order.rank(&self.table, place).priority.max(*age);
             }
             self.order.remove(&mut self.table, place);

@@ -1,14 +1,15 @@
 //! Which replies become entries, and which entries go: replacement and admission behind one trait.
 //!
-//! Read first: Bos et al. 2009, sections 2.1 and 2.2. The card and the trace simulators run the same code, so a policy
-//! has no clock, no I/O and no randomness of its own; time comes as [`Policy::handle_period_end`], randomness as a seed.
+//! Read first: Bos et al. 2009, sections 2.1 and 2.2. The card and the trace simulators run the
+//! same code, so a policy has no clock, no I/O and no randomness of its own; time comes as
+//! [`Policy::handle_period_end`], randomness as a seed.
 //!
-//! Everything is allocated at construction: a [`Table`] of fixed capacity found through a hash, [`List`]s whose links
-//! lie in the table's values, and [`Heap`]s whose values know their position. All are public, for policies in other
-//! crates.
+//! Everything is allocated at construction: a [`Table`] of fixed capacity found through a hash,
+//! [`List`]s whose links lie in the table's values, and [`Heap`]s whose values know their position.
+//! All are public, for policies in other crates.
 //!
-//! Deliberately absent: the entries themselves, their bytes and their validity (the card's directory), and Vary
-//! (a variant has a key of its own).
+//! Deliberately absent: the entries themselves, their bytes and their validity (the card's
+//! directory), and Vary (a variant has a key of its own).
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]

@@ -1,34 +1,41 @@
-//! Low inter-reference recency set: what matters is how many other objects were used between an object's last two uses,
-//! not how long ago the last one was.
+//! Low inter-reference recency set: what matters is how many other objects were used between an
+//! object's last two uses, not how long ago the last one was.
 //!
-//! Read first: Jiang and Zhang 2002, "LIRS: an efficient low inter-reference recency set replacement policy to improve
-//! buffer cache performance" (SIGMETRICS), section 3.
+//! Read first: Jiang and Zhang 2002, "LIRS: an efficient low inter-reference recency set
+//! replacement policy to improve buffer cache performance" (SIGMETRICS), section 3.
 //!
-//! The stack `S` has objects by their last use, some of them no longer in memory. Most of the memory is for *LIR*
-//! objects, which were used again while they were in the stack, no lower than its lowest LIR object; `S` ends with it.
-//! The others are *HIR*; those in memory wait in the queue `Q` for their eviction. A use of an HIR object that is in
-//! `S`, in memory or not, makes it LIR; then the lowest LIR objects become HIR, at the end of `Q`, until the others
-//! fit. While `Q` is empty, a new object that fits the LIR share is LIR. So a scan of any length passes through `Q`
+//! The stack `S` has objects by their last use, some of them no longer in memory. Most of the
+//! memory is for *LIR* objects, which were used again while they were in the stack, no lower than
+//! its lowest LIR object; `S` ends with it. The others are *HIR*; those in memory wait in the queue
+//! `Q` for their eviction. A use of an HIR object that is in `S`, in memory or not, makes it LIR;
+//! then the lowest LIR objects become HIR, at the end of `Q`, until the others fit. While `Q` is
+//! empty, a new object that fits the LIR share is LIR. So a scan of any length passes through `Q`
 //! alone.
 //!
 //! # Where the paper leaves room, it is done so
 //!
-//! *Sizes.* The paper's blocks are of one size. Here the shares count bytes and objects, whichever is used up first. An
-//! object larger than the LIR share is never LIR. Where an object comes that is larger than all of `Q`, the lowest LIR
-//! objects follow those of `Q`: they would have passed through it. So that this is rare, `Q` has a larger share of the
-//! bytes from the first object on that has another size than the ones before: with the paper's 1 %, most objects of a web
-//! server are larger than `Q` where memory is short, and each that is asked for once takes LIR objects away.
+//! *Sizes.* The paper's blocks are of one size. Here the shares count bytes and objects, whichever
+//! is used up first. An object larger than the LIR share is never LIR. Where an object comes that
+//! is larger than all of `Q`, the lowest LIR objects follow those of `Q`: they would have passed
+//! through it. So that this is rare, `Q` has a larger share of the bytes from the first object on
+//! that has another size than the ones before: with the paper's 1 %, most objects of a web server
+//! are larger than `Q` where memory is short, and each that is asked for once takes LIR objects
+//! away.
 //!
-//! *Stack.* `S` grows with the objects that are not in memory, which its lowest LIR object keeps. It is bounded by
-//! [`LirsConfig::stack_share`] in bytes and in objects: those not in memory go, the first evicted first.
+//! *Stack.* `S` grows with the objects that are not in memory, which its lowest LIR object keeps.
+//! It is bounded by [`LirsConfig::stack_share`] in bytes and in objects: those not in memory go,
+//! the first evicted first.
 //!
-//! Every operation is O(1), amortised (one that takes the lowest LIR object away also takes what is between it and the
-//! next), but `poll_victim` for the sake of the lowest LIR object itself when `Q` is empty: it looks for the next LIR
-//! object.
+//! Every operation is O(1), amortised (one that takes the lowest LIR object away also takes what is
+//! between it and the next), but `poll_victim` for the sake of the lowest LIR object itself when
+//! `Q` is empty: it looks for the next LIR object.
 
 mod queue;
 
-use crate::{Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table, TableFull};
+use crate::{
+    Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table,
+    TableFull,
+};
 use queue::{Queue, QueueLinks};
 
 /// Settings of [`Lirs`].
@@ -40,16 +47,18 @@ pub struct LirsConfig {
     pub objects_max: u32,
     /// Share of the memory that is for HIR objects, from 0 to 1; at least 1 byte and one object.
     ///
-    /// Default 0.01 (Jiang and Zhang 2002, section 4). More follows shifts of interest faster and bears scans worse.
+    /// Default 0.01 (Jiang and Zhang 2002, section 4). More follows shifts of interest faster and
+    /// bears scans worse.
     pub hir_share: f64,
     /// The same of the bytes as soon as objects of different sizes have come, if it is more.
     ///
-    /// Default 0.2: on three web servers' logs it has 3 to 8 points more hits than 0.01 where memory is short, and about
-    /// as many where it is not.
+    /// Default 0.2: on three web servers' logs it has 3 to 8 points more hits than 0.01 where
+    /// memory is short, and about as many where it is not.
     pub sized_hir_share: f64,
     /// How many times the memory the objects in the stack have, from 1 to 4.
     ///
-    /// Default 2; each whole number costs about 60 bytes per object. A lower one forgets objects that come again late.
+    /// Default 2; each whole number costs about 60 bytes per object. A lower one forgets objects
+    /// that come again late.
     pub stack_share: f64,
 }
 
@@ -148,20 +157,26 @@ impl Linked for Object {
 }
 
 impl Lirs {
-    /// With the default shares, for a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// With the default shares, for a memory of `bytes_max` that holds at most `objects_max`
+    /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&LirsConfig::new(bytes_max, objects_max))
     }
 
-    /// Allocates everything. Settings out of their bounds are brought into them; what is not a number counts as the
-    /// default.
+    /// Allocates everything. Settings out of their bounds are brought into them; what is not a
+    /// number counts as the default.
     pub fn with_config(config: &LirsConfig) -> Self {
         let bytes_max = config.bytes_max;
         let objects_max = config.objects_max.min(1 << 28) as usize;
-        let hir_share = if config.hir_share.is_nan() { 0.01 } else { config.hir_share.clamp(0.0, 1.0) };
-        let sized_hir_share =
-            if config.sized_hir_share.is_nan() { 0.2 } else { config.sized_hir_share.clamp(0.0, 1.0) };
-        let stack_share = if config.stack_share.is_nan() { 2.0 } else { config.stack_share.clamp(1.0, 4.0) };
+        let hir_share =
+            if config.hir_share.is_nan() { 0.01 } else { config.hir_share.clamp(0.0, 1.0) };
+        let sized_hir_share = if config.sized_hir_share.is_nan() {
+            0.2
+        } else {
+            config.sized_hir_share.clamp(0.0, 1.0)
+        };
+        let stack_share =
+            if config.stack_share.is_nan() { 2.0 } else { config.stack_share.clamp(1.0, 4.0) };
         let hir_bytes = ((bytes_max as f64 * hir_share) as u64).max(1);
         let sized_hir_bytes = ((bytes_max as f64 * sized_hir_share) as u64).max(hir_bytes);
         let hir_objects = ((objects_max as f64 * hir_share) as usize).max(1);
@@ -192,7 +207,11 @@ impl Lirs {
     }
 
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.objects_max > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.objects_max > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     /// An object of this size comes.
@@ -265,9 +284,10 @@ impl Lirs {
         } else {
             self.bytes = self.bytes.wrapping_sub(before).wrapping_add(bytes);
         }
-        for (sum, counts) in
-            [(&mut self.stack_sum, object.is_stacked), (&mut self.lir_sum, object.status == Status::Lir)]
-        {
+        for (sum, counts) in [
+            (&mut self.stack_sum, object.is_stacked),
+            (&mut self.lir_sum, object.status == Status::Lir),
+        ] {
             if counts {
                 sum.take(before);
                 sum.add(bytes);
@@ -337,12 +357,14 @@ impl Lirs {
     }
 
     fn victim(&self, incoming: Option<Incoming>) -> Option<Place> {
-        let may_go = |place: &Place| incoming.is_none_or(|incoming| self.table.key(*place) != incoming.key);
+        let may_go =
+            |place: &Place| incoming.is_none_or(|incoming| self.table.key(*place) != incoming.key);
         let waiting = self.queue.front();
         let waiting = waiting.filter(may_go).or_else(|| Queue::after(&self.queue_links, waiting?));
         let lirs = || {
             let is_lir = |place: &Place| self.table.get(*place).status == Status::Lir;
-            std::iter::successors(self.stack.back(), |&place| List::before(&self.table, place)).filter(is_lir)
+            std::iter::successors(self.stack.back(), |&place| List::before(&self.table, place))
+                .filter(is_lir)
         };
         waiting.or_else(|| lirs().find(may_go))
     }
@@ -404,7 +426,9 @@ impl Policy for Lirs {
     fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
         let found = self.table.find(key);
         let status = found.map(|place| self.table.get(place).status);
-        if matches!(status, None | Some(Status::Ghost)) && self.occupancy().objects == self.objects_max {
+        if matches!(status, None | Some(Status::Ghost))
+            && self.occupancy().objects == self.objects_max
+        {
             return Err(TableFull);
         }
         self.note_size(bytes);
@@ -412,7 +436,8 @@ impl Policy for Lirs {
         let found = self.table.find(key);
         let status = found.map(|place| self.table.get(place).status);
         let Some(place) = found else {
-            let place = self.table.insert(key, Object { bytes, ..Object::default() }).ok_or(TableFull)?;
+            let place =
+                self.table.insert(key, Object { bytes, ..Object::default() }).ok_or(TableFull)?;
             self.bytes = self.bytes.wrapping_add(bytes);
             let is_lir = self.queue.is_empty() && self.has_lir_room(bytes);
             self.enter(place, if is_lir { Status::Lir } else { Status::Hir });

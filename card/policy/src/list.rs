@@ -1,6 +1,7 @@
 //! A doubly linked list whose links lie in the values of a [`Table`].
 //!
-//! A value may be in one list at a time per pair of links; the caller knows in which. Every operation is O(1).
+//! A value may be in one list at a time per pair of links; the caller knows in which. Every
+//! operation is O(1).
 
 use crate::table::NONE;
 use crate::{Place, Table};
@@ -154,7 +155,8 @@ mod tests {
             let mut table: Table<Value> = Table::new(12);
             let mut list = List::default();
             let mut model: VecDeque<u64> = VecDeque::new();
-            let places: Vec<Place> = (0..12).map(|key| table.insert(Key(key), Value::default()).unwrap()).collect();
+            let places: Vec<Place> =
+                (0..12).map(|key| table.insert(Key(key), Value::default()).unwrap()).collect();
             for (key, step) in steps {
                 let at = places[key as usize];
                 match (step, model.iter().position(|&other| other == key)) {
@@ -177,8 +179,14 @@ mod tests {
                     }
                     _ => {}
                 }
-                let forward: Vec<u64> = std::iter::successors(list.front(), |&at| List::after(&table, at)).map(|at| table.key(at).0).collect();
-                let mut backward: Vec<u64> = std::iter::successors(list.back(), |&at| List::before(&table, at)).map(|at| table.key(at).0).collect();
+                let forward: Vec<u64> =
+                    std::iter::successors(list.front(), |&at| List::after(&table, at))
+                        .map(|at| table.key(at).0)
+                        .collect();
+                let mut backward: Vec<u64> =
+                    std::iter::successors(list.back(), |&at| List::before(&table, at))
+                        .map(|at| table.key(at).0)
+                        .collect();
                 backward.reverse();
                 prop_assert_eq!(&forward, &backward);
                 prop_assert_eq!(forward, Vec::from(model.clone()));

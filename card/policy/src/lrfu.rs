@@ -1,22 +1,27 @@
-//! Least recently/frequently used: everything that fits is admitted, and the object whose uses, weighted by how long
-//! ago they were, add up to the least goes first.
+//! Least recently/frequently used: everything that fits is admitted, and the object whose uses,
+//! weighted by how long ago they were, add up to the least goes first.
 //!
-//! Read first: Lee, Choi, Kim, Noh, Min, Cho and Kim 2001, "LRFU: a spectrum of policies that subsumes the least
-//! recently used and least frequently used policies" (IEEE Transactions on Computers 50(12)), sections 2 and 3.
+//! Read first: Lee, Choi, Kim, Noh, Min, Cho and Kim 2001, "LRFU: a spectrum of policies that
+//! subsumes the least recently used and least frequently used policies" (IEEE Transactions on
+//! Computers 50(12)), sections 2 and 3.
 //!
-//! Time is the number of requests, hits and misses alike. A use `x` requests ago weighs `F(x) = (1/2)^(lambda x)`, and
-//! an object's value (its *combined recency and frequency*, CRF) is the sum over its uses while it is in memory:
-//! `C(t) = 1 + F(t - u) C(u)` at a use at time `t` after one at `u`. lambda = 0 counts uses (LFU), lambda = 1 makes the
-//! last use outweigh all others together (LRU).
+//! Time is the number of requests, hits and misses alike. A use `x` requests ago weighs `F(x) =
+//! (1/2)^(lambda x)`, and an object's value (its *combined recency and frequency*, CRF) is the sum
+//! over its uses while it is in memory: `C(t) = 1 + F(t - u) C(u)` at a use at time `t` after one
+//! at `u`. lambda = 0 counts uses (LFU), lambda = 1 makes the last use outweigh all others together
+//! (LRU).
 //!
-//! All values fall by the same factor while time passes, so their order changes at uses only. The heap has
-//! `log2 C(u) + lambda u`, which is `log2 C(t) + lambda t` at every later time `t`: it needs no renewal, and its
-//! precision suffices as long as lambda times the number of requests is far below 2^52. Among equals the one whose last
-//! use is longest ago goes first.
+//! All values fall by the same factor while time passes, so their order changes at uses only. The
+//! heap has `log2 C(u) + lambda u`, which is `log2 C(t) + lambda t` at every later time `t`: it
+//! needs no renewal, and its precision suffices as long as lambda times the number of requests is
+//! far below 2^52. Among equals the one whose last use is longest ago goes first.
 //!
 //! Every operation is O(log n), n objects being in memory; the choice of a victim is O(1).
 
-use crate::{Admission, Heap, Heaped, Incoming, Key, Occupancy, Place, Policy, Position, Removal, Table, TableFull};
+use crate::{
+    Admission, Heap, Heaped, Incoming, Key, Occupancy, Place, Policy, Position, Removal, Table,
+    TableFull,
+};
 
 /// Settings of [`Lrfu`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,10 +30,11 @@ pub struct LrfuConfig {
     pub bytes_max: u64,
     /// Objects in memory at most; about 68 bytes each.
     pub objects_max: u32,
-    /// Binary orders of magnitude that a use loses of its weight per request; from 0 (LFU) to 1 (LRU).
+    /// Binary orders of magnitude that a use loses of its weight per request; from 0 (LFU) to 1
+    /// (LRU).
     ///
-    /// Default 0.001: a use weighs half after 1000 requests. The larger the memory, the smaller the best value (Lee et
-    /// al. 2001, section 4).
+    /// Default 0.001: a use weighs half after 1000 requests. The larger the memory, the smaller the
+    /// best value (Lee et al. 2001, section 4).
     pub lambda: f64,
 }
 
@@ -79,12 +85,14 @@ impl Heaped for Object {
 }
 
 impl Lrfu {
-    /// With the default lambda, for a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// With the default lambda, for a memory of `bytes_max` that holds at most `objects_max`
+    /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&LrfuConfig::new(bytes_max, objects_max))
     }
 
-    /// Allocates everything. A lambda out of its bounds is brought into them; what is not a number counts as the default.
+    /// Allocates everything. A lambda out of its bounds is brought into them; what is not a number
+    /// counts as the default.
     pub fn with_config(config: &LrfuConfig) -> Self {
         let table = Table::new(config.objects_max as usize);
         let lambda = if config.lambda.is_nan() { 0.001 } else { config.lambda.clamp(0.0, 1.0) };
@@ -100,7 +108,11 @@ impl Lrfu {
     }
 
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.table.capacity() > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.table.capacity() > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     /// The rank after a use now; `before` is the one of the use before, if there was one.
@@ -154,7 +166,8 @@ impl Policy for Lrfu {
         self.admits(bytes)
     }
 
-    /// An insertion is a use at the time of the last request, also of an object that has a new size.
+    /// An insertion is a use at the time of the last request, also of an object that has a new
+    /// size.
     fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
         match self.table.find(key) {
             Some(place) => {
@@ -164,7 +177,10 @@ impl Policy for Lrfu {
                 self.note_use(place);
             }
             None => {
-                let place = self.table.insert(key, Object { bytes, ..Object::default() }).ok_or(TableFull)?;
+                let place = self
+                    .table
+                    .insert(key, Object { bytes, ..Object::default() })
+                    .ok_or(TableFull)?;
                 let rank = self.rank(None);
                 self.order.push(&mut self.table, place, rank);
             }

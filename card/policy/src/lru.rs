@@ -1,6 +1,8 @@
-//! Least recently used: everything that fits is admitted, and the object whose last use is longest ago goes first.
+//! Least recently used: everything that fits is admitted, and the object whose last use is longest
+//! ago goes first.
 //!
-//! The policy against which Bos et al. 2009 (section 2.2, figure 5) set their own. Every operation is O(1).
+//! The policy against which Bos et al. 2009 (section 2.2, figure 5) set their own. Every operation
+//! is O(1).
 
 use crate::ordered::{Order, Ordered, is_incoming};
 use crate::queue::{Object, Queue};
@@ -29,8 +31,17 @@ impl Order for LeastRecent {
     }
 
     #[inline]
-    fn victim(&mut self, table: &mut Table<Object>, queue: &mut Queue, incoming: Option<Incoming>) -> Option<Place> {
+    fn victim(
+        &mut self,
+        table: &mut Table<Object>,
+        queue: &mut Queue,
+        incoming: Option<Incoming>,
+    ) -> Option<Place> {
         let oldest = queue.back()?;
-        if is_incoming(table, oldest, incoming) { List::before(table, oldest) } else { Some(oldest) }
+        if is_incoming(table, oldest, incoming) {
+            List::before(table, oldest)
+        } else {
+            Some(oldest)
+        }
     }
 }

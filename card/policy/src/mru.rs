@@ -1,10 +1,13 @@
-//! Most recently used: everything that fits is admitted, and the object that was used last goes first.
+//! Most recently used: everything that fits is admitted, and the object that was used last goes
+//! first.
 //!
-//! Read first: Yocum and Chase 2001, "Payload caching: high-speed data forwarding for network intermediaries"
-//! (section 5.3). What is sent on in the order in which it came is wanted longest ago first; once the memory is full,
-//! a new object does not displace one that is wanted sooner. So of what a forwarder holds, as much is hit as fits.
+//! Read first: Yocum and Chase 2001, "Payload caching: high-speed data forwarding for network
+//! intermediaries" (section 5.3). What is sent on in the order in which it came is wanted longest
+//! ago first; once the memory is full, a new object does not displace one that is wanted sooner. So
+//! of what a forwarder holds, as much is hit as fits.
 //!
-//! For objects that are wanted again and again in no such order it is the worst choice. Every operation is O(1).
+//! For objects that are wanted again and again in no such order it is the worst choice. Every
+//! operation is O(1).
 
 use crate::ordered::{Order, Ordered, is_incoming};
 use crate::queue::{Object, Queue};
@@ -33,7 +36,12 @@ impl Order for MostRecent {
     }
 
     #[inline]
-    fn victim(&mut self, table: &mut Table<Object>, queue: &mut Queue, incoming: Option<Incoming>) -> Option<Place> {
+    fn victim(
+        &mut self,
+        table: &mut Table<Object>,
+        queue: &mut Queue,
+        incoming: Option<Incoming>,
+    ) -> Option<Place> {
         let newest = queue.front()?;
         if is_incoming(table, newest, incoming) { List::after(table, newest) } else { Some(newest) }
     }

@@ -14,14 +14,20 @@ pub trait Order: Debug + Send {
     fn use_object(&mut self, table: &mut Table<Object>, queue: &mut Queue, place: Place);
 
     /// The object to evict next, for the sake of `incoming`, which it is not itself.
-    fn victim(&mut self, table: &mut Table<Object>, queue: &mut Queue, incoming: Option<Incoming>) -> Option<Place>;
+    fn victim(
+        &mut self,
+        table: &mut Table<Object>,
+        queue: &mut Queue,
+        incoming: Option<Incoming>,
+    ) -> Option<Place>;
 
     /// An object is about to leave the queue.
     #[inline]
     fn handle_leave(&mut self, _table: &Table<Object>, _place: Place) {}
 }
 
-/// A policy of one queue: everything that fits is admitted, and new objects come in front. 40 to 48 bytes per object.
+/// A policy of one queue: everything that fits is admitted, and new objects come in front. 40 to 48
+/// bytes per object.
 #[derive(Debug)]
 pub struct Ordered<O> {
     table: Table<Object>,
@@ -38,7 +44,11 @@ impl<O: Order> Ordered<O> {
 
     #[inline]
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.table.capacity() > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.table.capacity() > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     #[inline]

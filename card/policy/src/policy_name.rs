@@ -1,8 +1,9 @@
-//! Every policy by name: one meaning for each, in commands, configuration files, studies and tables.
+//! Every policy by name: one meaning for each, in commands, configuration files, studies and
+//! tables.
 
 use crate::{
-    Arc, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, PopularityConfig, Random, S3Fifo, Sieve,
-    TwoQ, WTinyLfu,
+    Arc, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, PopularityConfig,
+    Random, S3Fifo, Sieve, TwoQ, WTinyLfu,
 };
 
 /// A policy.
@@ -74,8 +75,9 @@ impl PolicyName {
         matches!(self, Self::Belady | Self::PfooL)
     }
 
-    /// Bytes that the policy itself takes for each object in memory, and for what it remembers of others, at most and with default
-    /// settings; `None` for what no card can have. The object's own entry comes on top.
+    /// Bytes that the policy itself takes for each object in memory, and for what it remembers of
+    /// others, at most and with default settings; `None` for what no card can have. The object's
+    /// own entry comes on top.
     pub fn bytes_per_object(self) -> Option<u32> {
         match self {
             Self::Fifo | Self::Lru | Self::Mru | Self::Clock | Self::Sieve => Some(48),
@@ -164,8 +166,8 @@ impl PolicyName {
         }
     }
 
-    /// The policy with its default settings, for a memory of so many bytes that holds so many objects at most. `seed` is for the random one.
-    /// `None` for what no card can have.
+    /// The policy with its default settings, for a memory of so many bytes that holds so many
+    /// objects at most. `seed` is for the random one. `None` for what no card can have.
     pub fn build(self, bytes: u64, objects: u32, seed: u64) -> Option<Box<dyn Policy>> {
         Some(match self {
             Self::Lru => Box::new(Lru::new(bytes, objects)),

@@ -2,55 +2,64 @@
 //!
 //! # The paper's rules
 //!
-//! * Time is divided in periods (the paper's epochs; 30 s). At the end of each, a file's popularity becomes
-//!   `p = (1 - alpha) p + alpha * count`, where `count` is the number of its requests in the period, hits and misses
-//!   alike.
-//! * A file whose estimate is below the threshold tau is unpopular. tau is 0 at first; it rises when the popular files
-//!   become more than a high watermark and falls when they are fewer than a low one. Serving a request checks only
-//!   whether the file crosses tau; only the popular ones are sorted, at the end of the period.
-//! * The popular files that fit in the memory, in the order of their rank, are marked cacheable. A reply is stored the
-//!   next time that a cacheable file is asked for.
+//! * Time is divided in periods (the paper's epochs; 30 s). At the end of each, a file's popularity
+//!   becomes `p = (1 - alpha) p + alpha * count`, where `count` is the number of its requests in
+//!   the period, hits and misses alike.
+//! * A file whose estimate is below the threshold tau is unpopular. tau is 0 at first; it rises
+//!   when the popular files become more than a high watermark and falls when they are fewer than a
+//!   low one. Serving a request checks only whether the file crosses tau; only the popular ones are
+//!   sorted, at the end of the period.
+//! * The popular files that fit in the memory, in the order of their rank, are marked cacheable. A
+//!   reply is stored the next time that a cacheable file is asked for.
 //! * A miss of a file that is not popular replaces nothing.
 //!
 //! # Where the paper leaves room, it is done so
 //!
-//! *Score.* Within a period a key's score is the larger of its `p` and of what `p` would become if the period ended
-//! now. So a key that was popular at the last period's end is not demoted because the new period is young, and a key
-//! whose running count alone lifts it over tau is promoted at that request, without waiting for the period's end.
-//! A popularity below [`FORGOTTEN`] is taken for 0, and a score of 0 is not popular even if tau is 0.
+//! *Score.* Within a period a key's score is the larger of its `p` and of what `p` would become if
+//! the period ended now. So a key that was popular at the last period's end is not demoted because
+//! the new period is young, and a key whose running count alone lifts it over tau is promoted at
+//! that request, without waiting for the period's end. A popularity below [`FORGOTTEN`] is taken
+//! for 0, and a score of 0 is not popular even if tau is 0.
 //!
-//! *Room.* The rank decides who must give way, and where nobody must, none is needed. So while the objects in memory
-//! and the incoming one together fit the budget, a reply is stored the second time that its object is asked for,
-//! popular or not; and a popular one is stored without waiting for its rank if it fits beside the popular ones in
-//! memory, since then only unpopular ones give way. Cold start is thus: the first request of an object is
-//! counted, its second one is admitted ("next time"). Once the memory is full of popular objects, only the ranking of the
-//! last period's end makes a key cacheable.
+//! *Room.* The rank decides who must give way, and where nobody must, none is needed. So while the
+//! objects in memory and the incoming one together fit the budget, a reply is stored the second
+//! time that its object is asked for, popular or not; and a popular one is stored without waiting
+//! for its rank if it fits beside the popular ones in memory, since then only unpopular ones give
+//! way. Cold start is thus: the first request of an object is counted, its second one is admitted
+//! ("next time"). Once the memory is full of popular objects, only the ranking of the last period's
+//! end makes a key cacheable.
 //!
-//! *Rank.* By popularity; among equals those in memory before the others, then those that were cacheable before, then
-//! by key. So a full memory of equally popular objects keeps what it has. In rank order each key that fits what is
-//! left of the budget is marked; one that is too large for the rest is passed over for smaller ones behind it. A key
-//! whose size is not known yet counts as 0 bytes.
+//! *Rank.* By popularity; among equals those in memory before the others, then those that were
+//! cacheable before, then by key. So a full memory of equally popular objects keeps what it has. In
+//! rank order each key that fits what is left of the budget is marked; one that is too large for
+//! the rest is passed over for smaller ones behind it. A key whose size is not known yet counts as
+//! 0 bytes.
 //!
-//! *Victims.* An object goes only for one with a strictly higher score: first the unpopular ones, longest unused first,
-//! then the popular but not cacheable, then the cacheable, from the lowest rank up. Of each kind the least
-//! popular of the last [`VICTIM_LOOKS`] is taken, so that the choice is O(1); if it is not less popular than the
-//! incoming object, the next kind is tried, and in the end nothing is evicted.
+//! *Victims.* An object goes only for one with a strictly higher score: first the unpopular ones,
+//! longest unused first, then the popular but not cacheable, then the cacheable, from the lowest
+//! rank up. Of each kind the least popular of the last [`VICTIM_LOOKS`] is taken, so that the
+//! choice is O(1); if it is not less popular than the incoming object, the next kind is tried, and
+//! in the end nothing is evicted.
 //!
-//! *tau up.* When a promotion makes the popular keys one more than the high watermark, tau becomes the least value that
-//! leaves at most (low + high) / 2 of them. That is found by selection, not by sorting, and is paid for by the
-//! (high - low) / 2 promotions before it. All keys of one score fall together. A scan of any number of keys
-//! asked for once can therefore raise tau above the score of one request (alpha), after which it promotes none.
+//! *tau up.* When a promotion makes the popular keys one more than the high watermark, tau becomes
+//! the least value that leaves at most (low + high) / 2 of them. That is found by selection, not by
+//! sorting, and is paid for by the (high - low) / 2 promotions before it. All keys of one score
+//! fall together. A scan of any number of keys asked for once can therefore raise tau above the
+//! score of one request (alpha), after which it promotes none.
 //!
-//! *tau down.* At a period's end with fewer popular keys than the low watermark tau is halved (0 when that is less than
-//! half of one request); if moreover an eighth of the memory is free, it goes back to its initial 0.
-//! Keys that the lower tau makes popular are promoted at their next request.
+//! *tau down.* At a period's end with fewer popular keys than the low watermark tau is halved (0
+//! when that is less than half of one request); if moreover an eighth of the memory is free, it
+//! goes back to its initial 0. Keys that the lower tau makes popular are promoted at their next
+//! request.
 //!
 //! *Refusals.* A popular reply that can never be stored would keep its place in the ranking. After
-//! [`REFUSALS_FREE`] refusals without an insertion a key is not cacheable for 1, 2, 4 ... 64 periods.
+//! [`REFUSALS_FREE`] refusals without an insertion a key is not cacheable for 1, 2, 4 ... 64
+//! periods.
 //!
-//! *Bounds.* Unpopular keys not in memory are forgotten, longest unused first, when the table is full; popular ones
-//! and those in memory never are. Popularity of keys not asked for is brought up to date when next looked at, so a
-//! period's end costs O(popular log popular) and does not depend on the number of keys followed.
+//! *Bounds.* Unpopular keys not in memory are forgotten, longest unused first, when the table is
+//! full; popular ones and those in memory never are. Popularity of keys not asked for is brought up
+//! to date when next looked at, so a period's end costs O(popular log popular) and does not depend
+//! on the number of keys followed.
 
 mod tracked;
 
@@ -74,19 +83,21 @@ pub struct PopularityConfig {
     pub bytes_max: u64,
     /// Objects in memory at most.
     pub objects_max: u32,
-    /// Keys followed at most, in memory or not; at least `objects_max + popular_high + 2`, and taken for that if less.
-    /// 64 to 72 bytes each. An object is noticed as popular only if it is asked for again before this many other keys
-    /// are. Default: `objects_max + 8 * popular_high`.
+    /// Keys followed at most, in memory or not; at least `objects_max + popular_high + 2`, and
+    /// taken for that if less. 64 to 72 bytes each. An object is noticed as popular only if it is
+    /// asked for again before this many other keys are. Default: `objects_max + 8 * popular_high`.
     pub keys_max: u32,
-    /// Weight of the last period against all earlier ones; clamped to 0.1..=1. Default: 0.75 (the paper: 0.6 to 0.8).
+    /// Weight of the last period against all earlier ones; clamped to 0.1..=1. Default: 0.75 (the
+    /// paper: 0.6 to 0.8).
     pub alpha: f32,
     /// Length of a period. Default: 30 s (the paper's).
     pub period: Duration,
     /// Fewer popular keys than this lower tau. Default: half of `popular_high`.
     pub popular_low: u32,
-    /// More popular keys than this raise tau; at least 2 and more than `popular_low`. It bounds the sorting at a period's
-    /// end and the number of objects that can be admitted by rank. Default: twice `objects_max`,
-    /// within 64..=32768: with the low watermark at half of it, enough keys stay popular to fill the memory.
+    /// More popular keys than this raise tau; at least 2 and more than `popular_low`. It bounds the
+    /// sorting at a period's end and the number of objects that can be admitted by rank. Default:
+    /// twice `objects_max`, within 64..=32768: with the low watermark at half of it, enough keys
+    /// stay popular to fill the memory.
     pub popular_high: u32,
 }
 
@@ -138,7 +149,8 @@ impl Popularity {
         config.popular_high = config.popular_high.clamp(2, 1 << 24);
         config.popular_low = config.popular_low.min(config.popular_high - 1);
         config.objects_max = config.objects_max.min(1 << 30);
-        config.keys_max = config.keys_max.clamp(config.objects_max + config.popular_high + 2, 1 << 31);
+        config.keys_max =
+            config.keys_max.clamp(config.objects_max + config.popular_high + 2, 1 << 31);
         let popular_max = config.popular_high as usize + 1;
         Self {
             table: Table::new(config.keys_max as usize),
@@ -167,7 +179,8 @@ impl Popularity {
         self.popular.len()
     }
 
-    /// Popularity of a key at the last period's end, in requests per period; None if it is not followed.
+    /// Popularity of a key at the last period's end, in requests per period; None if it is not
+    /// followed.
     pub fn popularity(&self, key: Key) -> Option<f32> {
         let tracked = self.table.get(self.table.find(key)?);
         Some(tracked.at(self.period, self.config.alpha).0)
@@ -186,18 +199,21 @@ impl Popularity {
     fn admits(&self, place: Place, bytes: u64) -> Admission {
         let tracked = self.table.get(place);
         let may = tracked.barred_until <= self.period && bytes <= self.config.bytes_max;
-        let ranked = tracked.is_popular() && (tracked.cacheable || self.has_room_beside_popular(bytes));
+        let ranked =
+            tracked.is_popular() && (tracked.cacheable || self.has_room_beside_popular(bytes));
         if may && (ranked || self.has_room(bytes)) { Admission::Admit } else { Admission::Reject }
     }
 
     fn has_room(&self, bytes: u64) -> bool {
-        self.objects < self.config.objects_max && self.bytes.saturating_add(bytes) <= self.config.bytes_max
+        self.objects < self.config.objects_max
+            && self.bytes.saturating_add(bytes) <= self.config.bytes_max
     }
 
     fn has_room_beside_popular(&self, bytes: u64) -> bool {
         let objects = self.surplus.len() + self.kept.len();
         let popular_bytes = self.bytes.wrapping_sub(self.unpopular_bytes);
-        objects < self.config.objects_max as usize && popular_bytes.saturating_add(bytes) <= self.config.bytes_max
+        objects < self.config.objects_max as usize
+            && popular_bytes.saturating_add(bytes) <= self.config.bytes_max
     }
 
     /// Starts to follow a key that is not followed; forgets the idle key longest unused if need be.
@@ -207,7 +223,10 @@ impl Popularity {
             self.idle.remove(&mut self.table, oldest);
             self.table.remove(oldest);
         }
-        let place = self.table.insert(key, Tracked { settled: self.period, home: Home::Idle, ..Tracked::default() })?;
+        let place = self.table.insert(
+            key,
+            Tracked { settled: self.period, home: Home::Idle, ..Tracked::default() },
+        )?;
         self.idle.push_front(&mut self.table, place);
         Some(place)
     }
@@ -280,7 +299,8 @@ impl Popularity {
             Home::Idle => self.idle.remove(&mut self.table, place),
             Home::Unpopular => {
                 self.unpopular.remove(&mut self.table, place);
-                self.unpopular_bytes = self.unpopular_bytes.wrapping_sub(self.table.get(place).bytes);
+                self.unpopular_bytes =
+                    self.unpopular_bytes.wrapping_sub(self.table.get(place).bytes);
             }
             Home::Surplus => self.surplus.remove(&mut self.table, place),
             Home::Kept => self.kept.remove(&mut self.table, place),
@@ -294,7 +314,8 @@ impl Popularity {
             Home::Idle => self.idle.push_front(&mut self.table, place),
             Home::Unpopular => {
                 self.unpopular.push_front(&mut self.table, place);
-                self.unpopular_bytes = self.unpopular_bytes.wrapping_add(self.table.get(place).bytes);
+                self.unpopular_bytes =
+                    self.unpopular_bytes.wrapping_add(self.table.get(place).bytes);
             }
             Home::Surplus => self.surplus.push_back(&mut self.table, place),
             Home::Kept => self.kept.push_back(&mut self.table, place),
@@ -334,8 +355,11 @@ impl Popularity {
             return;
         }
         let room = self.config.bytes_max / 8;
-        self.threshold =
-            if self.objects < self.config.objects_max && self.has_room(room) { 0.0 } else { self.threshold / 2.0 };
+        self.threshold = if self.objects < self.config.objects_max && self.has_room(room) {
+            0.0
+        } else {
+            self.threshold / 2.0
+        };
         if self.threshold < self.config.alpha / 2.0 {
             self.threshold = 0.0;
         }
@@ -353,7 +377,9 @@ impl Popularity {
             self.leave_home(place);
             let tracked = self.table.get_mut(place);
             tracked.popular_at = at as u32;
-            tracked.cacheable = tracked.barred_until <= self.period && objects_left > 0 && tracked.bytes <= bytes_left;
+            tracked.cacheable = tracked.barred_until <= self.period
+                && objects_left > 0
+                && tracked.bytes <= bytes_left;
             if tracked.cacheable {
                 bytes_left -= tracked.bytes;
                 objects_left -= 1;
@@ -369,7 +395,10 @@ impl Popularity {
         let mut at = list.back();
         for _ in 0..VICTIM_LOOKS {
             let Some(place) = at else { break };
-            let (key, score) = (self.table.key(place), self.table.get(place).score(self.period, self.config.alpha));
+            let (key, score) = (
+                self.table.key(place),
+                self.table.get(place).score(self.period, self.config.alpha),
+            );
             if Some(key) != but && least.is_none_or(|(lowest, _)| score < lowest) {
                 least = Some((score, key));
             }
@@ -409,7 +438,8 @@ impl Policy for Popularity {
         if let (Some(bytes), false) = (bytes, tracked.inserted) {
             tracked.bytes = bytes;
         }
-        // Before this request counts: the paper stores the reply the next time that a cacheable file is asked for.
+        // Before this request counts: the paper stores the reply the next time that a cacheable
+        // file is asked for.
         let bytes = bytes.unwrap_or(tracked.bytes);
         let admission = self.admits(place, bytes);
         self.count(place);
@@ -472,7 +502,10 @@ impl Policy for Popularity {
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
         let mut limit = f32::INFINITY;
         if let Some(incoming) = incoming {
-            limit = self.table.get(self.table.find(incoming.key)?).score(self.period, self.config.alpha);
+            limit = self
+                .table
+                .get(self.table.find(incoming.key)?)
+                .score(self.period, self.config.alpha);
         }
         let but = incoming.map(|incoming| incoming.key);
         [&self.unpopular, &self.surplus, &self.kept]

@@ -1,7 +1,7 @@
 //! A list of objects that knows their bytes.
 //!
-//! What the policies of queues keep of an object takes 20 bytes, so that a node of the table takes 32 and two of them a
-//! cache line: a simulation spends its time waiting for those.
+//! What the policies of queues keep of an object takes 20 bytes, so that a node of the table takes
+//! 32 and two of them a cache line: a simulation spends its time waiting for those.
 
 use crate::{Linked, Links, List, Place, Table};
 
@@ -56,7 +56,8 @@ impl Linked for Object {
     }
 }
 
-/// The queue. New objects come in front. Sums of bytes wrap: senseless sizes do no harm beyond their stay.
+/// The queue. New objects come in front. Sums of bytes wrap: senseless sizes do no harm beyond
+/// their stay.
 #[derive(Debug, Default)]
 pub struct Queue {
     list: List,

@@ -1,9 +1,10 @@
-//! Random replacement: everything that fits is admitted, and any object may go next, all with the same probability.
+//! Random replacement: everything that fits is admitted, and any object may go next, all with the
+//! same probability.
 //!
-//! It needs no uses and no order, and is what a policy must beat to be worth its work. The random numbers are those of
-//! SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators") from a seed: one seed, one
-//! course. A poll draws none, so that it names the same object again while no other comes or goes; a removal draws.
-//! Every operation is O(1).
+//! It needs no uses and no order, and is what a policy must beat to be worth its work. The random
+//! numbers are those of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom
+//! number generators") from a seed: one seed, one course. A poll draws none, so that it names the
+//! same object again while no other comes or goes; a removal draws. Every operation is O(1).
 
 use nicache_random::{SplitMix64, below};
 
@@ -34,14 +35,19 @@ impl Random {
     pub fn new(bytes_max: u64, objects_max: u32, seed: u64) -> Self {
         let table = Table::new(objects_max as usize);
         let places = Vec::with_capacity(table.capacity());
-        let mut random = Self { table, places, source: SplitMix64::new(seed), drawn: 0, bytes: 0, bytes_max };
+        let mut random =
+            Self { table, places, source: SplitMix64::new(seed), drawn: 0, bytes: 0, bytes_max };
         random.draw();
         random
     }
 
     #[inline]
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.table.capacity() > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.table.capacity() > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     #[inline]

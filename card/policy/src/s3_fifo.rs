@@ -1,25 +1,27 @@
 //! S3-FIFO: a small FIFO that filters out what is used once, a main FIFO, and a FIFO of ghosts.
 //!
-//! Read first: Yang, Zhang, Qiu, Yue and Rashmi 2023, "FIFO queues are all you need for cache eviction" (SOSP 2023;
-//! section 4, algorithm 1).
+//! Read first: Yang, Zhang, Qiu, Yue and Rashmi 2023, "FIFO queues are all you need for cache
+//! eviction" (SOSP 2023; section 4, algorithm 1).
 //!
-//! A new object enters the small queue. At its end it goes on to the main queue if it was used often enough there, else
-//! it goes and is remembered; a ghost that is asked for enters the main queue. At the end of the main queue an object
-//! that was used gets another turn, which costs one of its uses, of which three count. A hit costs a counter, and that
-//! only below three.
+//! A new object enters the small queue. At its end it goes on to the main queue if it was used
+//! often enough there, else it goes and is remembered; a ghost that is asked for enters the main
+//! queue. At the end of the main queue an object that was used gets another turn, which costs one
+//! of its uses, of which three count. A hit costs a counter, and that only below three.
 //!
-//! The small queue has to give unless the main queue has more than its share. Objects that go on to the main queue may
-//! bring it there; then the next victim is one of its own. So it is in the authors' simulator; in algorithm 1 the main
-//! queue gives at once, besides the small queue.
+//! The small queue has to give unless the main queue has more than its share. Objects that go on to
+//! the main queue may bring it there; then the next victim is one of its own. So it is in the
+//! authors' simulator; in algorithm 1 the main queue gives at once, besides the small queue.
 //!
-//! The paper's objects count as one each. Here the shares are of the bytes and of the number of objects, whichever is
-//! reached first; an object larger than the ghosts' share is not remembered. An object larger than the small queue's
-//! share enters it all the same: see [`SizeLimit`](crate::SizeLimit) for one that does not.
+//! The paper's objects count as one each. Here the shares are of the bytes and of the number of
+//! objects, whichever is reached first; an object larger than the ghosts' share is not remembered.
+//! An object larger than the small queue's share enters it all the same: see
+//! [`SizeLimit`](crate::SizeLimit) for one that does not.
 //!
 //! # Polls
 //!
-//! A poll moves objects on until the one at the end has to go. It rests there, so that another poll names the same
-//! object unless it has been used meanwhile. The incoming object, if it is there already, is moved on like a used one.
+//! A poll moves objects on until the one at the end has to go. It rests there, so that another poll
+//! names the same object unless it has been used meanwhile. The incoming object, if it is there
+//! already, is moved on like a used one.
 //!
 //! Every operation is O(1); the moves are amortised over insertions and uses.
 
@@ -38,10 +40,11 @@ pub struct S3FifoConfig {
     pub objects_max: u32,
     /// The small queue's share of both, within 0..=1. Default: 0.1 (the paper's).
     pub small_share: f64,
-    /// The ghosts' share of both, within 0..=1: 40 to 48 bytes each. Default: 0.9 (the paper: as many as the main queue
-    /// holds).
+    /// The ghosts' share of both, within 0..=1: 40 to 48 bytes each. Default: 0.9 (the paper: as
+    /// many as the main queue holds).
     pub ghost_share: f64,
-    /// Uses in the small queue that lead to the main queue, at most 3. Default: 2 (the paper: more than one).
+    /// Uses in the small queue that lead to the main queue, at most 3. Default: 2 (the paper: more
+    /// than one).
     pub uses_to_main: u8,
 }
 
@@ -73,11 +76,17 @@ impl S3Fifo {
     /// Settings out of their bounds are brought into them.
     pub fn with_config(config: &S3FifoConfig) -> Self {
         let ghosts_max = share_of(config.objects_max.into(), config.ghost_share) as u32;
-        let stages = Stages::new(config.objects_max, ghosts_max, share_of(config.bytes_max, config.ghost_share));
+        let stages = Stages::new(
+            config.objects_max,
+            ghosts_max,
+            share_of(config.bytes_max, config.ghost_share),
+        );
         let objects_max = stages.objects_max() as u64;
         Self {
             main_objects_max: (objects_max - share_of(objects_max, config.small_share)) as usize,
-            main_bytes_max: config.bytes_max.saturating_sub(share_of(config.bytes_max, config.small_share)),
+            main_bytes_max: config
+                .bytes_max
+                .saturating_sub(share_of(config.bytes_max, config.small_share)),
             stages,
             bytes_max: config.bytes_max,
             uses_to_main: config.uses_to_main.min(USES_MAX),
@@ -87,7 +96,11 @@ impl S3Fifo {
 
     #[inline]
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.stages.objects_max() > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.stages.objects_max() > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     /// Moves objects on until the last one of a queue has to go.
@@ -96,7 +109,8 @@ impl S3Fifo {
         let incoming = self.stages.expect(incoming);
         if self.is_smalls_turn || !self.is_mains_turn(incoming) {
             while let Some(place) = self.stages.first.back() {
-                if self.stages.table.get(place).uses < self.uses_to_main && incoming != Some(place) {
+                if self.stages.table.get(place).uses < self.uses_to_main && incoming != Some(place)
+                {
                     self.is_smalls_turn = true;
                     return Some(place);
                 }

@@ -1,22 +1,26 @@
 //! An object is admitted at its second miss: an admission filter in front of any policy.
 //!
-//! Read first: Maggs and Sitaraman 2015, "Algorithmic nuggets in content delivery" (Computer Communication Review
-//! 45(3)): about three quarters of the objects asked for at a proxy are asked for once, and storing them
-//! costs room and work for nothing. There the memory is a Bloom filter; here it is the last keys themselves, in the
-//! order of their first miss, so that it forgets one by one and never mistakes a key for another.
+//! Read first: Maggs and Sitaraman 2015, "Algorithmic nuggets in content delivery" (Computer
+//! Communication Review 45(3)): about three quarters of the objects asked for at a proxy are asked
+//! for once, and storing them costs room and work for nothing. There the memory is a Bloom filter;
+//! here it is the last keys themselves, in the order of their first miss, so that it forgets one by
+//! one and never mistakes a key for another.
 //!
-//! A key leaves the memory when its object is inserted: after that object's eviction two misses are wanted again. An
-//! insertion that does not follow an admission is no concern of the filter. The policy behind it sees every request all
-//! the same.
+//! A key leaves the memory when its object is inserted: after that object's eviction two misses are
+//! wanted again. An insertion that does not follow an admission is no concern of the filter. The
+//! policy behind it sees every request all the same.
 //!
 //! Every operation is O(1) beyond the policy's.
 
 use std::time::Duration;
 
-use crate::{Admission, Incoming, Key, Linked, Links, List, Occupancy, Policy, Removal, Table, TableFull};
+use crate::{
+    Admission, Incoming, Key, Linked, Links, List, Occupancy, Policy, Removal, Table, TableFull,
+};
 
-/// A policy that sees only objects inserted that were missed twice. It goes by the policy's name, and its ghosts count
-/// the keys in memory, too (a key that the policy remembers as well counts twice).
+/// A policy that sees only objects inserted that were missed twice. It goes by the policy's name,
+/// and its ghosts count the keys in memory, too (a key that the policy remembers as well counts
+/// twice).
 #[derive(Debug)]
 pub struct SecondHit<P> {
     policy: P,
@@ -41,7 +45,8 @@ impl Linked for Missed {
 }
 
 impl<P: Policy> SecondHit<P> {
-    /// With a memory of the last `keys_max` keys, 32 to 40 bytes each. One of 0 keys admits nothing.
+    /// With a memory of the last `keys_max` keys, 32 to 40 bytes each. One of 0 keys admits
+    /// nothing.
     pub fn new(policy: P, keys_max: u32) -> Self {
         Self { policy, missed: Table::new(keys_max as usize), order: List::default() }
     }

@@ -1,15 +1,16 @@
-//! SIEVE: a FIFO in which a hand goes from the oldest to the newest object and removes those not used since its last
-//! visit; those that were used keep their place.
+//! SIEVE: a FIFO in which a hand goes from the oldest to the newest object and removes those not
+//! used since its last visit; those that were used keep their place.
 //!
-//! Read first: Zhang, Yang, Yue, Vigfusson and Rashmi 2024, "SIEVE is simpler than LRU" (NSDI 2024; section 3).
-//! Against [`Clock`](crate::Clock), a new object is reached soon after the hand has passed the old ones: what is used
-//! once goes early, without ghosts and without a second queue. A hit costs a bit, and that only if it is not set yet.
+//! Read first: Zhang, Yang, Yue, Vigfusson and Rashmi 2024, "SIEVE is simpler than LRU" (NSDI 2024;
+//! section 3). Against [`Clock`](crate::Clock), a new object is reached soon after the hand has
+//! passed the old ones: what is used once goes early, without ghosts and without a second queue. A
+//! hit costs a bit, and that only if it is not set yet.
 //!
 //! # The hand
 //!
-//! A poll moves it. It rests at the victim, so that another poll names the same object unless it has been used
-//! meanwhile. When what it rests at goes, it moves on to the next newer object, behind the newest to the oldest. The
-//! incoming object, if it is there already, is passed over.
+//! A poll moves it. It rests at the victim, so that another poll names the same object unless it
+//! has been used meanwhile. When what it rests at goes, it moves on to the next newer object,
+//! behind the newest to the oldest. The incoming object, if it is there already, is passed over.
 //!
 //! Every operation is O(1); the hand's way is amortised over the uses whose bits it clears.
 
@@ -46,7 +47,12 @@ impl Order for SieveHand {
     }
 
     #[inline]
-    fn victim(&mut self, table: &mut Table<Object>, queue: &mut Queue, incoming: Option<Incoming>) -> Option<Place> {
+    fn victim(
+        &mut self,
+        table: &mut Table<Object>,
+        queue: &mut Queue,
+        incoming: Option<Incoming>,
+    ) -> Option<Place> {
         let mut place = self.at.or(queue.back())?;
         loop {
             let is_incoming = is_incoming(table, place, incoming);

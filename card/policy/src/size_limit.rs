@@ -1,8 +1,8 @@
 //! Large objects are not admitted: an admission filter in front of any policy.
 //!
-//! One large object takes the room of many small ones; where requests count and not bytes, that seldom pays. Read
-//! first: Arlitt, Cherkasova, Dilley, Friedrich and Jin 2000, "Evaluating content management techniques for web proxy
-//! caches" (hit rate against byte hit rate).
+//! One large object takes the room of many small ones; where requests count and not bytes, that
+//! seldom pays. Read first: Arlitt, Cherkasova, Dilley, Friedrich and Jin 2000, "Evaluating content
+//! management techniques for web proxy caches" (hit rate against byte hit rate).
 //!
 //! The policy behind it sees every request all the same, for its ghosts and counts.
 
@@ -42,7 +42,11 @@ impl<P: Policy> Policy for SizeLimit<P> {
     #[inline]
     fn handle_miss(&mut self, key: Key, bytes: Option<u64>) -> Admission {
         let admission = self.policy.handle_miss(key, bytes);
-        if bytes.is_some_and(|bytes| bytes > self.object_bytes_max) { Admission::Reject } else { admission }
+        if bytes.is_some_and(|bytes| bytes > self.object_bytes_max) {
+            Admission::Reject
+        } else {
+            admission
+        }
     }
 
     #[inline]

@@ -1,12 +1,12 @@
-//! Objects that come in through a first queue, go on to a main queue, and are remembered as ghosts when the first
-//! queue drops them: what 2Q and S3-FIFO have in common.
+//! Objects that come in through a first queue, go on to a main queue, and are remembered as ghosts
+//! when the first queue drops them: what 2Q and S3-FIFO have in common.
 //!
-//! All three are of one table: a look-up finds an object or its ghost, and an object that becomes a ghost stays where
-//! it is.
+//! All three are of one table: a look-up finds an object or its ghost, and an object that becomes a
+//! ghost stays where it is.
 //!
-//! A ghost for whose object room is being made is *returning*: it counts as a ghost no more, so that the victims'
-//! ghosts do not push it out before it is inserted. There is one at a time; if another comes instead, it is the newest
-//! ghost again.
+//! A ghost for whose object room is being made is *returning*: it counts as a ghost no more, so
+//! that the victims' ghosts do not push it out before it is inserted. There is one at a time; if
+//! another comes instead, it is the newest ghost again.
 
 use crate::queue::{Home, Object, Queue};
 use crate::{Incoming, Key, List, Occupancy, Place, Table, TableFull};
@@ -25,7 +25,8 @@ pub(crate) struct Stages {
 }
 
 impl Stages {
-    /// For at most `objects_max` objects (at most 2^30) and as many ghosts as are within both of their limits.
+    /// For at most `objects_max` objects (at most 2^30) and as many ghosts as are within both of
+    /// their limits.
     pub(crate) fn new(objects_max: u32, ghosts_max: u32, ghost_bytes_max: u64) -> Self {
         let objects_max = objects_max.min(1 << 30) as usize;
         let ghosts_max = (ghosts_max as usize).min(objects_max);
@@ -59,7 +60,8 @@ impl Stages {
         self.table.find(key).filter(|&place| self.is_object(place))
     }
 
-    /// Takes the incoming object's ghost, if there is one, out of the ghosts; where the object is if in memory already.
+    /// Takes the incoming object's ghost, if there is one, out of the ghosts; where the object is
+    /// if in memory already.
     #[inline]
     pub(crate) fn expect(&mut self, incoming: Option<Incoming>) -> Option<Place> {
         let place = self.table.find(incoming?.key)?;
@@ -77,15 +79,19 @@ impl Stages {
         None
     }
 
-    /// Puts an object in front of the main queue if it was a ghost, else of the first queue. One that is there already
-    /// gets its new size and stays where it is, which is the answer.
+    /// Puts an object in front of the main queue if it was a ghost, else of the first queue. One
+    /// that is there already gets its new size and stays where it is, which is the answer.
     #[inline]
     pub(crate) fn insert(&mut self, key: Key, bytes: u64) -> Result<Option<Place>, TableFull> {
         let found = self.table.find(key);
         if let Some(place) = found
             && self.is_object(place)
         {
-            let queue = if self.table.get(place).home == Home::First { &mut self.first } else { &mut self.main };
+            let queue = if self.table.get(place).home == Home::First {
+                &mut self.first
+            } else {
+                &mut self.main
+            };
             queue.resize(&mut self.table, place, bytes);
             return Ok(Some(place));
         }
@@ -131,7 +137,11 @@ impl Stages {
 
     /// Takes an object out and forgets it.
     pub(crate) fn purge(&mut self, place: Place) {
-        let queue = if self.table.get(place).home == Home::First { &mut self.first } else { &mut self.main };
+        let queue = if self.table.get(place).home == Home::First {
+            &mut self.first
+        } else {
+            &mut self.main
+        };
         queue.remove(&mut self.table, place);
         self.table.remove(place);
     }
@@ -165,7 +175,8 @@ impl Stages {
             self.table.remove(place);
             return;
         }
-        while (self.ghosts.len() >= self.ghosts_max || self.ghosts.bytes() > self.ghost_bytes_max - bytes)
+        while (self.ghosts.len() >= self.ghosts_max
+            || self.ghosts.bytes() > self.ghost_bytes_max - bytes)
             && let Some(oldest) = self.ghosts.back()
         {
             self.ghosts.remove(&mut self.table, oldest);
@@ -176,7 +187,8 @@ impl Stages {
     }
 }
 
-/// A share of a number of bytes or objects, rounded down; shares are within 0..=1, and what is not a number is 0.
+/// A share of a number of bytes or objects, rounded down; shares are within 0..=1, and what is not
+/// a number is 0.
 pub(crate) fn share_of(whole: u64, share: f64) -> u64 {
     (whole as f64 * share.clamp(0.0, 1.0)) as u64
 }

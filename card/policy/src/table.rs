@@ -1,8 +1,9 @@
 //! A map from keys to values of fixed capacity.
 //!
-//! Values stay at their [`Place`] until removed, so that lists can link them. Collisions are chained through the
-//! nodes: unlike an open table, this has no tombstones, so that any number of insertions and removals never leads to a
-//! rehash (a pause) or to growth (an allocation). One look-up costs two cache lines: the chain's head and the node.
+//! Values stay at their [`Place`] until removed, so that lists can link them. Collisions are
+//! chained through the nodes: unlike an open table, this has no tombstones, so that any number of
+//! insertions and removals never leads to a rehash (a pause) or to growth (an allocation). One
+//! look-up costs two cache lines: the chain's head and the node.
 
 use crate::Key;
 
@@ -30,12 +31,14 @@ struct Node<T> {
 }
 
 impl<T: Default + Clone> Table<T> {
-    /// Room for `capacity` values (at most 2^31); all memory is allocated and touched here: the size of `T`, 12 bytes,
-    /// and 8 to 16 bytes for the heads, per value: twice as many heads as values make most chains one value long.
+    /// Room for `capacity` values (at most 2^31); all memory is allocated and touched here: the
+    /// size of `T`, 12 bytes, and 8 to 16 bytes for the heads, per value: twice as many heads as
+    /// values make most chains one value long.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.min(1 << 31);
         let heads = vec![NONE; (2 * capacity).next_power_of_two().max(2)].into_boxed_slice();
-        let mut nodes = vec![Node { key: Key(0), next: NONE, value: T::default() }; capacity].into_boxed_slice();
+        let mut nodes = vec![Node { key: Key(0), next: NONE, value: T::default() }; capacity]
+            .into_boxed_slice();
         for (at, node) in nodes.iter_mut().enumerate() {
             node.next = if at + 1 < capacity { at as u32 + 1 } else { NONE };
         }
@@ -144,7 +147,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_hash_map(capacity in 0usize..40, steps in prop::collection::vec((0u64..60, any::<bool>()), 0..500)) {
+        fn behaves_like_a_hash_map(
+            capacity in 0usize..40,
+            steps in prop::collection::vec((0u64..60, any::<bool>()), 0..500),
+        ) {
             let mut table: Table<u64> = Table::new(capacity);
             let mut model: HashMap<u64, u64> = HashMap::new();
             for (at, (key, put)) in steps.into_iter().enumerate() {
@@ -153,7 +159,9 @@ mod tests {
                         *table.get_mut(place) += 1;
                         *model.get_mut(&key).unwrap() += 1;
                     }
-                    (Some(place), false) => prop_assert_eq!(Some(table.remove(place)), model.remove(&key)),
+                    (Some(place), false) => {
+                        prop_assert_eq!(Some(table.remove(place)), model.remove(&key))
+                    }
                     (None, true) => match table.insert(Key(key), at as u64) {
                         Some(place) => {
                             prop_assert_eq!(table.key(place), Key(key));
@@ -165,7 +173,10 @@ mod tests {
                 }
                 prop_assert_eq!(table.len(), model.len());
                 for (key, value) in &model {
-                    prop_assert_eq!(table.find(Key(*key)).map(|place| *table.get(place)), Some(*value));
+                    prop_assert_eq!(
+                        table.find(Key(*key)).map(|place| *table.get(place)),
+                        Some(*value)
+                    );
                 }
             }
         }

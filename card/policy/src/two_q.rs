@@ -1,15 +1,17 @@
-//! 2Q: a FIFO for what is asked for the first time (`A1in`), the keys that it dropped lately (`A1out`), and an LRU
-//! queue (`Am`) for what was asked for again while it was among those.
+//! 2Q: a FIFO for what is asked for the first time (`A1in`), the keys that it dropped lately
+//! (`A1out`), and an LRU queue (`Am`) for what was asked for again while it was among those.
 //!
-//! Read first: Johnson and Shasha 1994, "2Q: a low overhead high performance buffer management replacement algorithm"
-//! (VLDB 1994; the full version, figure 2). Uses in close succession, which `A1in` absorbs, say nothing about an object;
-//! one after that does.
+//! Read first: Johnson and Shasha 1994, "2Q: a low overhead high performance buffer management
+//! replacement algorithm" (VLDB 1994; the full version, figure 2). Uses in close succession, which
+//! `A1in` absorbs, say nothing about an object; one after that does.
 //!
-//! The paper's pages are of one size. Here `Kin` and `Kout` are shares of the bytes and of the number of objects,
-//! whichever is reached first; an object larger than `Kout` is not remembered. `Am` has all that `A1in` leaves. If
-//! nothing is in `Am` though `A1in` is within its share, `A1in` has to give.
+//! The paper's pages are of one size. Here `Kin` and `Kout` are shares of the bytes and of the
+//! number of objects, whichever is reached first; an object larger than `Kout` is not remembered.
+//! `Am` has all that `A1in` leaves. If nothing is in `Am` though `A1in` is within its share, `A1in`
+//! has to give.
 //!
-//! A poll changes nothing but that it takes the incoming object's key out of `A1out`. Every operation is O(1).
+//! A poll changes nothing but that it takes the incoming object's key out of `A1out`. Every
+//! operation is O(1).
 
 use crate::queue::Home;
 use crate::stages::{Stages, share_of};
@@ -54,7 +56,11 @@ impl TwoQ {
     /// Settings out of their bounds are brought into them.
     pub fn with_config(config: &TwoQConfig) -> Self {
         let ghosts_max = share_of(config.objects_max.into(), config.out_share) as u32;
-        let stages = Stages::new(config.objects_max, ghosts_max, share_of(config.bytes_max, config.out_share));
+        let stages = Stages::new(
+            config.objects_max,
+            ghosts_max,
+            share_of(config.bytes_max, config.out_share),
+        );
         Self {
             in_objects_max: share_of(stages.objects_max() as u64, config.in_share) as usize,
             in_bytes_max: share_of(config.bytes_max, config.in_share),
@@ -65,7 +71,11 @@ impl TwoQ {
 
     #[inline]
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.stages.objects_max() > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.stages.objects_max() > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     #[inline]

@@ -1,37 +1,43 @@
-//! Window TinyLFU: an object stays if it was asked for more often lately than the one whose place it takes; a small
-//! window in front gives new objects the time to be asked for again.
+//! Window TinyLFU: an object stays if it was asked for more often lately than the one whose place
+//! it takes; a small window in front gives new objects the time to be asked for again.
 //!
-//! Read first: Einziger, Friedman and Manes 2017, "TinyLFU: a highly efficient cache admission policy" (ACM
-//! Transactions on Storage 13(4)), sections 3 and 4.
+//! Read first: Einziger, Friedman and Manes 2017, "TinyLFU: a highly efficient cache admission
+//! policy" (ACM Transactions on Storage 13(4)), sections 3 and 4.
 //!
-//! The memory has a *window* (LRU) and a *main* part, a segmented LRU of *probation* and *protected*. An object enters
-//! the window; what the window has no room for any more enters probation; a use in probation moves it to protected, and
-//! what protected has no room for goes back to probation. Requests of all keys, hits and misses alike, are counted in a
-//! sketch of a few bits per key, and all counts are halved every so many requests. When the memory is full, the last of
-//! the window and the last of probation are compared, and the one that was asked for less goes; in case of doubt the
-//! one of the window.
+//! The memory has a *window* (LRU) and a *main* part, a segmented LRU of *probation* and
+//! *protected*. An object enters the window; what the window has no room for any more enters
+//! probation; a use in probation moves it to protected, and what protected has no room for goes
+//! back to probation. Requests of all keys, hits and misses alike, are counted in a sketch of a few
+//! bits per key, and all counts are halved every so many requests. When the memory is full, the
+//! last of the window and the last of probation are compared, and the one that was asked for less
+//! goes; in case of doubt the one of the window.
 //!
 //! # Where the paper leaves room, it is done so
 //!
-//! *Sizes.* The paper's objects are of one size. Here the parts count bytes and objects, whichever is used up first,
-//! and the window takes at least an object of the mean size, `bytes_max / objects_max`. An object that is larger than
-//! the window does not pass through it: it is itself compared with the last of probation, for each victim that it
-//! needs, and if one was asked for as often or more, it is not stored. Frequencies are compared whatever the sizes are.
+//! *Sizes.* The paper's objects are of one size. Here the parts count bytes and objects, whichever
+//! is used up first, and the window takes at least an object of the mean size, `bytes_max /
+//! objects_max`. An object that is larger than the window does not pass through it: it is itself
+//! compared with the last of probation, for each victim that it needs, and if one was asked for as
+//! often or more, it is not stored. Frequencies are compared whatever the sizes are.
 //!
-//! *Room.* As long as the window has room for the incoming object, the main part has more than its share and gives the
-//! victim without comparison. Where probation is empty, the last of protected takes its part.
+//! *Room.* As long as the window has room for the incoming object, the main part has more than its
+//! share and gives the victim without comparison. Where probation is empty, the last of protected
+//! takes its part.
 //!
-//! *Sample.* The number of requests after which counts are halved is in proportion to the objects that are in memory at
-//! that time, since with sizes their number is not known beforehand.
+//! *Sample.* The number of requests after which counts are halved is in proportion to the objects
+//! that are in memory at that time, since with sizes their number is not known beforehand.
 //!
-//! Deliberately absent: the doorkeeper, a Bloom filter that keeps keys asked for once out of the sketch. It makes the
-//! sketch smaller, which here takes 8 bytes per object.
+//! Deliberately absent: the doorkeeper, a Bloom filter that keeps keys asked for once out of the
+//! sketch. It makes the sketch smaller, which here takes 8 bytes per object.
 //!
 //! Every operation is O(1), amortised; halving the counts takes time in proportion to the sketch.
 
 mod sketch;
 
-use crate::{Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table, TableFull};
+use crate::{
+    Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table,
+    TableFull,
+};
 use sketch::Sketch;
 
 /// Settings of [`WTinyLfu`].
@@ -132,19 +138,24 @@ impl Linked for Object {
 }
 
 impl WTinyLfu {
-    /// With the default shares, for a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// With the default shares, for a memory of `bytes_max` that holds at most `objects_max`
+    /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&WTinyLfuConfig::new(bytes_max, objects_max))
     }
 
-    /// Allocates everything. Settings out of their bounds are brought into them; what is not a number counts as 0.
+    /// Allocates everything. Settings out of their bounds are brought into them; what is not a
+    /// number counts as 0.
     pub fn with_config(config: &WTinyLfuConfig) -> Self {
         let table = Table::new(config.objects_max as usize);
         let memory = Limit { objects: table.capacity(), bytes: config.bytes_max };
         let mut window_max = memory.share(config.window_share);
         window_max.objects = window_max.objects.max(1).min(memory.objects);
         window_max.bytes = window_max.bytes.max(memory.bytes / memory.objects.max(1) as u64);
-        let main_max = Limit { objects: memory.objects - window_max.objects, bytes: memory.bytes - window_max.bytes };
+        let main_max = Limit {
+            objects: memory.objects - window_max.objects,
+            bytes: memory.bytes - window_max.bytes,
+        };
         Self {
             table,
             parts: [Part::default(); 3],
@@ -157,7 +168,11 @@ impl WTinyLfu {
     }
 
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.table.capacity() > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.table.capacity() > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
 
     fn part(&self, home: Home) -> &Part {
@@ -197,7 +212,9 @@ impl WTinyLfu {
 
     /// Moves what the window and protected have no room for to probation.
     fn settle(&mut self) {
-        for (home, limit) in [(Home::Window, self.window_max), (Home::Protected, self.protected_max)] {
+        for (home, limit) in
+            [(Home::Window, self.window_max), (Home::Protected, self.protected_max)]
+        {
             while self.part(home).exceeds(limit)
                 && let Some(last) = self.part(home).list.back()
             {
@@ -215,7 +232,8 @@ impl WTinyLfu {
     fn victim(&self, incoming: Option<Incoming>) -> Option<Place> {
         let key = incoming.map(|incoming| incoming.key);
         let of_window = self.last_but(Home::Window, key);
-        let of_main = self.last_but(Home::Probation, key).or_else(|| self.last_but(Home::Protected, key));
+        let of_main =
+            self.last_but(Home::Probation, key).or_else(|| self.last_but(Home::Protected, key));
         match incoming {
             Some(incoming) if incoming.bytes > self.window_max.bytes => {
                 let victim = of_main.or(of_window)?;
@@ -225,7 +243,11 @@ impl WTinyLfu {
                 of_main.or(of_window)
             }
             _ => match (of_window, of_main) {
-                (Some(candidate), Some(victim)) if self.is_rather_kept(self.table.key(candidate), victim) => of_main,
+                (Some(candidate), Some(victim))
+                    if self.is_rather_kept(self.table.key(candidate), victim) =>
+                {
+                    of_main
+                }
                 _ => of_window.or(of_main),
             },
         }
@@ -291,8 +313,14 @@ impl Policy for WTinyLfu {
                 self.note_use(place);
             }
             None => {
-                let place = self.table.insert(key, Object { bytes, ..Object::default() }).ok_or(TableFull)?;
-                self.enter(place, if bytes > self.window_max.bytes { Home::Probation } else { Home::Window });
+                let place = self
+                    .table
+                    .insert(key, Object { bytes, ..Object::default() })
+                    .ok_or(TableFull)?;
+                self.enter(
+                    place,
+                    if bytes > self.window_max.bytes { Home::Probation } else { Home::Window },
+                );
             }
         }
         self.settle();

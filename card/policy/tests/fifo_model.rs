@@ -28,7 +28,12 @@ impl Model for Insertions {
 proptest! {
     #[test]
     fn behaves_like_a_queue(objects_max in 1usize..12, steps in steps()) {
-        compare(Fifo::new(BYTES_MAX, objects_max as u32), Insertions(Vec::new()), objects_max, steps)?;
+        compare(
+            Fifo::new(BYTES_MAX, objects_max as u32),
+            Insertions(Vec::new()),
+            objects_max,
+            steps,
+        )?;
     }
 }
 

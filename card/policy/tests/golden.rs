@@ -24,9 +24,12 @@ fn a_shift_of_interest() {
     assert_eq!(run(Fifo::new(300, 3), &SHIFT), (10, vec![1, 2, 3, 4, 5, 6, 3]));
     assert_eq!(run(Lru::new(300, 3), &SHIFT), (9, vec![1, 2, 4, 5, 6, 3]));
     // 1 and 2 stay for ever; all others take turns in the third place.
-    assert_eq!(run(Lfu::without_ageing(300, 3), &SHIFT), (14, vec![3, 4, 3, 5, 3, 6, 3, 4, 5, 4, 5]));
-    // K of the victims: 3 has 1, 2 has 2 (as 4, used later), 4 has 2, 1 has 3 (as 5, used later), 5 has 3,
-    // 6 has 4 (as 4, used later), 3 has 6 (as 5, used later).
+    assert_eq!(
+        run(Lfu::without_ageing(300, 3), &SHIFT),
+        (14, vec![3, 4, 3, 5, 3, 6, 3, 4, 5, 4, 5])
+    );
+    // K of the victims: 3 has 1, 2 has 2 (as 4, used later), 4 has 2, 1 has 3 (as 5, used later), 5
+    // has 3, 6 has 4 (as 4, used later), 3 has 6 (as 5, used later).
     assert_eq!(run(Lfu::new(300, 3), &SHIFT), (10, vec![3, 2, 4, 1, 5, 6, 3]));
 }
 

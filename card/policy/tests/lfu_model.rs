@@ -1,4 +1,5 @@
-//! LFU, with and without ageing, against a vector that is sorted by the formula of Arlitt et al. 2000.
+//! LFU, with and without ageing, against a vector that is sorted by the formula of Arlitt et al.
+//! 2000.
 
 mod cache;
 mod model;
@@ -83,8 +84,8 @@ fn requests_until_forgotten(policy: Lfu) -> u64 {
     1000
 }
 
-/// Two objects take turns in the place beside one that was used 100 times before: by each eviction the memory is one
-/// use older.
+/// Two objects take turns in the place beside one that was used 100 times before: by each eviction
+/// the memory is one use older.
 #[test]
 fn with_ageing_what_was_popular_once_goes() {
     assert_eq!(requests_until_forgotten(Lfu::without_ageing(200, 2)), 1000);

@@ -1,5 +1,6 @@
-//! Popularity against a naive model: the formulas of Bos et al. 2009, section 2.2, worked out for every key at every
-//! period's end, with sorting wherever the policy selects, and a plain map wherever it links lists.
+//! Popularity against a naive model: the formulas of Bos et al. 2009, section 2.2, worked out for
+//! every key at every period's end, with sorting wherever the policy selects, and a plain map
+//! wherever it links lists.
 
 // Other tests use the rest of it.
 #[allow(dead_code)]
@@ -7,7 +8,9 @@ mod traces;
 
 use std::collections::BTreeMap;
 
-use nicache_policy::{Admission, Incoming, Key, Policy, Popularity, PopularityConfig, Removal, TableFull};
+use nicache_policy::{
+    Admission, Incoming, Key, Policy, Popularity, PopularityConfig, Removal, TableFull,
+};
 use proptest::prelude::*;
 
 const FORGOTTEN: f32 = 1.0 / 1_048_576.0;
@@ -33,7 +36,8 @@ struct Model {
 
 impl Model {
     fn next(&self, object: &Object) -> f32 {
-        let next = (1.0 - self.config.alpha) * object.popularity + self.config.alpha * object.count as f32;
+        let next =
+            (1.0 - self.config.alpha) * object.popularity + self.config.alpha * object.count as f32;
         if next < FORGOTTEN { 0.0 } else { next }
     }
 
@@ -54,7 +58,8 @@ impl Model {
     }
 
     fn ranking(&self) -> Vec<(u64, f32)> {
-        let mut ranking: Vec<_> = self.objects.iter().filter(|(_, object)| object.popular).collect();
+        let mut ranking: Vec<_> =
+            self.objects.iter().filter(|(_, object)| object.popular).collect();
         ranking.sort_by(|(a_key, a), (b_key, b)| {
             (self.score(b).total_cmp(&self.score(a)))
                 .then(b.inserted.cmp(&a.inserted))
@@ -65,8 +70,12 @@ impl Model {
     }
 
     fn demote_below(&mut self, threshold: f32) {
-        let low: Vec<u64> =
-            self.ranking().into_iter().filter(|(_, score)| *score < threshold).map(|(key, _)| key).collect();
+        let low: Vec<u64> = self
+            .ranking()
+            .into_iter()
+            .filter(|(_, score)| *score < threshold)
+            .map(|(key, _)| key)
+            .collect();
         for key in low {
             let object = self.objects.get_mut(&key).unwrap();
             (object.popular, object.cacheable) = (false, false);
@@ -75,14 +84,17 @@ impl Model {
 
     fn admits(&self, key: u64, bytes: u64) -> bool {
         let object = &self.objects[&key];
-        let popular: Vec<_> = self.objects.values().filter(|object| object.inserted && object.popular).collect();
+        let popular: Vec<_> =
+            self.objects.values().filter(|object| object.inserted && object.popular).collect();
         let popular_bytes: u64 = popular.iter().map(|object| object.bytes).sum();
         let fits = |objects: usize, held: u64| {
             objects < self.config.objects_max as usize && held + bytes <= self.config.bytes_max
         };
         let anyhow = fits(self.inserted(), self.bytes());
         let as_popular = object.cacheable || fits(popular.len(), popular_bytes);
-        object.barred_until <= self.period && bytes <= self.config.bytes_max && (anyhow || object.popular && as_popular)
+        object.barred_until <= self.period
+            && bytes <= self.config.bytes_max
+            && (anyhow || object.popular && as_popular)
     }
 
     fn count(&mut self, key: u64) {
@@ -111,7 +123,8 @@ impl Model {
         let (mut bytes, mut objects) = (self.config.bytes_max, self.config.objects_max);
         for (key, _) in self.ranking() {
             let object = self.objects.get_mut(&key).unwrap();
-            object.cacheable = object.barred_until <= self.period && object.bytes <= bytes && objects > 0;
+            object.cacheable =
+                object.barred_until <= self.period && object.bytes <= bytes && objects > 0;
             if object.cacheable {
                 bytes -= object.bytes;
                 objects -= 1;
@@ -142,10 +155,12 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     // Low keys are asked for more often.
     let key = prop_oneof![0u64..4, 0u64..10, 0u64..30];
-    let removal = prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
+    let removal =
+        prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
     prop_oneof![
         6 => key.clone().prop_map(Step::Hit),
-        12 => (key.clone(), prop::option::of(0u64..400)).prop_map(|(key, bytes)| Step::Miss(key, bytes)),
+        12 => (key.clone(), prop::option::of(0u64..400))
+            .prop_map(|(key, bytes)| Step::Miss(key, bytes)),
         2 => (key.clone(), 0u64..400).prop_map(|(key, bytes)| Step::Reply(key, bytes)),
         4 => (key.clone(), 0u64..400).prop_map(|(key, bytes)| Step::Insert(key, bytes)),
         3 => (key.clone(), removal).prop_map(|(key, removal)| Step::Remove(key, removal)),
@@ -218,13 +233,16 @@ fn run(config: PopularityConfig, steps: Vec<Step>) {
                                 object.cacheable &= object.inserted;
                             }
                         }
-                        Removal::Evicted if object.inserted => (object.inserted, object.cacheable) = (false, false),
+                        Removal::Evicted if object.inserted => {
+                            (object.inserted, object.cacheable) = (false, false)
+                        }
                         _ => object.inserted = false,
                     }
                 }
             }
             Step::Victim(incoming) => {
-                let victim = policy.poll_victim(incoming.map(|key| Incoming { key: Key(key), bytes: 10 }));
+                let victim =
+                    policy.poll_victim(incoming.map(|key| Incoming { key: Key(key), bytes: 10 }));
                 check_victim(&model, incoming, victim);
             }
             Step::PeriodEnd(times) => {
@@ -238,7 +256,11 @@ fn run(config: PopularityConfig, steps: Vec<Step>) {
         assert_eq!(policy.popular(), model.popular());
         assert!(policy.popular() <= config.popular_high as usize);
         for (key, object) in &model.objects {
-            assert_eq!(policy.popularity(Key(*key)), Some(object.popularity), "popularity of {key}");
+            assert_eq!(
+                policy.popularity(Key(*key)),
+                Some(object.popularity),
+                "popularity of {key}"
+            );
             assert_eq!(policy.is_popular(Key(*key)), object.popular, "{key} popular");
             assert_eq!(policy.is_cacheable(Key(*key)), object.cacheable, "{key} cacheable");
         }
@@ -256,7 +278,9 @@ fn check_victim(model: &Model, incoming: Option<u64>, victim: Option<Key>) {
     };
     let class = |object: &Object| u8::from(object.popular) + u8::from(object.cacheable);
     let expected = (model.objects.iter())
-        .filter(|(key, object)| object.inserted && Some(**key) != incoming && model.score(object) < limit)
+        .filter(|(key, object)| {
+            object.inserted && Some(**key) != incoming && model.score(object) < limit
+        })
         .map(|(_, object)| (class(object), model.score(object)))
         .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let got = victim.map(|key| &model.objects[&key.0]).map(|object| {
@@ -271,13 +295,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn behaves_like_the_papers_formulas(config in config(), steps in prop::collection::vec(step(), 0..400)) {
+    fn behaves_like_the_papers_formulas(
+        config in config(),
+        steps in prop::collection::vec(step(), 0..400),
+    ) {
         run(config, steps);
     }
 }
 
-/// The calls of a cache that is driven by the first requests of a real log, with a period's end after every 200, and how many
-/// of the requests were misses.
+/// The calls of a cache that is driven by the first requests of a real log, with a period's end
+/// after every 200, and how many of the requests were misses.
 fn calls(config: PopularityConfig, requests: &[(u64, u64)]) -> (Vec<Step>, u64) {
     let mut policy = Popularity::new(&config);
     let (mut steps, mut misses) = (Vec::new(), 0);
@@ -297,7 +324,9 @@ fn calls(config: PopularityConfig, requests: &[(u64, u64)]) -> (Vec<Step>, u64) 
         }
         loop {
             let occupancy = policy.occupancy();
-            if occupancy.bytes + bytes <= config.bytes_max && occupancy.objects < config.objects_max as usize {
+            if occupancy.bytes + bytes <= config.bytes_max
+                && occupancy.objects < config.objects_max as usize
+            {
                 policy.handle_insert(Key(key), bytes).unwrap();
                 steps.push(Step::Insert(key, bytes));
                 break;
@@ -319,8 +348,12 @@ fn calls(config: PopularityConfig, requests: &[(u64, u64)]) -> (Vec<Step>, u64) 
 fn a_real_log_is_played_back_as_by_the_model() {
     for (log, expected) in [("epa", EPA_MISSES), ("blog", BLOG_MISSES)] {
         let requests = &traces::load(log)[..4000];
-        let config =
-            PopularityConfig { popular_low: 10, popular_high: 24, keys_max: 4000, ..PopularityConfig::new(40_000, 7) };
+        let config = PopularityConfig {
+            popular_low: 10,
+            popular_high: 24,
+            keys_max: 4000,
+            ..PopularityConfig::new(40_000, 7)
+        };
         let (steps, misses) = calls(config, requests);
         assert!(steps.iter().any(|step| matches!(step, Step::Remove(_, Removal::Evicted))));
         run(config, steps);

@@ -90,7 +90,10 @@ fn a_more_popular_object_displaces_a_less_popular_one_after_the_period_end_only(
         cache.requests(key, 100, 3 + key as u32);
     }
     cache.requests(9, 100, 20);
-    assert!(!cache.objects.contains_key(&9), "the memory is full, and ranks are given at the period's end");
+    assert!(
+        !cache.objects.contains_key(&9),
+        "the memory is full, and ranks are given at the period's end"
+    );
     cache.policy.handle_period_end();
     assert!(cache.policy.is_cacheable(Key(9)));
     cache.request(9, 100);
@@ -148,7 +151,8 @@ fn what_is_always_refused_loses_its_place() {
     assert!(admitted.len() <= 6, "{admitted:?}");
 }
 
-/// 1000 objects asked for in turn, with ten times as many others between one request of an object and the next.
+/// 1000 objects asked for in turn, with ten times as many others between one request of an object
+/// and the next.
 #[test]
 fn scans_of_millions_neither_flush_nor_grow() {
     let config = PopularityConfig::new(100_000, 1000);
@@ -158,7 +162,10 @@ fn scans_of_millions_neither_flush_nor_grow() {
         for round in 0..40 {
             for key in 0..1000 {
                 let hit = cache.request(key, 100);
-                assert!(hit || (period, round) < (0, 4), "key {key} is missing in period {period}, round {round}");
+                assert!(
+                    hit || (period, round) < (0, 4),
+                    "key {key} is missing in period {period}, round {round}"
+                );
             }
             for _ in 0..10_000 {
                 next += 1;
@@ -173,7 +180,8 @@ fn scans_of_millions_neither_flush_nor_grow() {
     assert!(cache.evicted.is_empty());
 }
 
-/// The attacker fills the empty memory first, but five requests in a row are less than twenty in a period.
+/// The attacker fills the empty memory first, but five requests in a row are less than twenty in a
+/// period.
 #[test]
 fn an_attacker_who_repeats_each_key_a_few_times_does_not_flush_either() {
     let mut cache = Cache::new(Popularity::new(&PopularityConfig::new(100_000, 1000)), 100_000);
@@ -182,7 +190,10 @@ fn an_attacker_who_repeats_each_key_a_few_times_does_not_flush_either() {
         for round in 0..20 {
             for key in 0..1000 {
                 let hit = cache.request(key, 100);
-                assert!(hit || (period, round) <= (1, 0), "key {key} is missing in period {period}, round {round}");
+                assert!(
+                    hit || (period, round) <= (1, 0),
+                    "key {key} is missing in period {period}, round {round}"
+                );
             }
             for _ in 0..5000 {
                 next += 1;
@@ -296,6 +307,10 @@ fn with_room_what_is_asked_for_again_is_stored_however_late_and_gives_way_first(
         cache.policy.handle_period_end();
     }
     cache.requests(9, 100, 2);
-    assert_eq!(cache.evicted, [0], "the unpopular one longest unused gives way to a popular one within the period");
+    assert_eq!(
+        cache.evicted,
+        [0],
+        "the unpopular one longest unused gives way to a popular one within the period"
+    );
     assert!(cache.request(9, 100));
 }

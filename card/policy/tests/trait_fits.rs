@@ -1,6 +1,7 @@
-//! Policies of other kinds behind the trait, written as another crate would: one that weighs sizes (GDSF), one that
-//! compares the victim with the incoming object (TinyLFU's rule). They show that the calls carry what such policies need;
-//! they are not tuned. And the order of the policies on popular objects among ones asked for once.
+//! Policies of other kinds behind the trait, written as another crate would: one that weighs sizes
+//! (GDSF), one that compares the victim with the incoming object (TinyLFU's rule). They show that
+//! the calls carry what such policies need; they are not tuned. And the order of the policies on
+//! popular objects among ones asked for once.
 
 mod cache;
 
@@ -8,8 +9,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use cache::Cache;
 use nicache_policy::{
-    Admission, Fifo, Incoming, Key, Lfu, Lru, Occupancy, Policy, Popularity, PopularityConfig, Removal, S3Fifo, Sieve,
-    TableFull, TwoQ,
+    Admission, Fifo, Incoming, Key, Lfu, Lru, Occupancy, Policy, Popularity, PopularityConfig,
+    Removal, S3Fifo, Sieve, TableFull, TwoQ,
 };
 
 /// Cherkasova 1998: priority = age + uses / bytes. Naive: the victim is searched for.
@@ -61,7 +62,8 @@ impl Policy for Gdsf {
     }
 }
 
-/// Einziger et al. 2017: the victim of a FIFO stays if it was asked for more often than the incoming object.
+/// Einziger et al. 2017: the victim of a FIFO stays if it was asked for more often than the
+/// incoming object.
 #[derive(Default)]
 struct TinyLfuFifo {
     order: VecDeque<(Key, u64)>,
@@ -136,7 +138,9 @@ fn ghosts_sizes_and_comparison_with_the_incoming_object() {
     let gdsf = share_of_hits(Gdsf::default());
     let tiny = share_of_hits(TinyLfuFifo::default());
     let of_queues = [("s3-fifo", s3_fifo), ("sieve", sieve), ("2q", two_q)];
-    for (name, share) in [("gdsf", gdsf), ("tinylfu", tiny), ("popularity", popularity)].into_iter().chain(of_queues) {
+    for (name, share) in
+        [("gdsf", gdsf), ("tinylfu", tiny), ("popularity", popularity)].into_iter().chain(of_queues)
+    {
         assert!(share > lru, "{name} {share:.3}, lru {lru:.3}");
     }
 }

@@ -1,7 +1,9 @@
-//! Cost per frame of each port and of the software fallback. `cargo bench -p nicache-port`; the TAP rows need root.
+//! Cost per frame of each port and of the software fallback. `cargo bench -p nicache-port`; the TAP
+//! rows need root.
 //!
-//! The TAP is in a network namespace of its own. Its frames are for another MAC address, so the kernel drops them as soon as its IP
-//! stack sees them: a row is the cost of our side and of the kernel's way in.
+//! The TAP is in a network namespace of its own. Its frames are for another MAC address, so the
+//! kernel drops them as soon as its IP stack sees them: a row is the cost of our side and of the
+//! kernel's way in.
 
 use std::io::IoSlice;
 use std::process::Command;
@@ -24,7 +26,12 @@ fn frame(payload: usize) -> Vec<u8> {
 }
 
 fn offload(payload: usize) -> Offload {
-    let gso = (payload > 1460).then_some(Gso { kind: GsoKind::Tcp4, size: 1460, header_len: 54, ecn: false });
+    let gso = (payload > 1460).then_some(Gso {
+        kind: GsoKind::Tcp4,
+        size: 1460,
+        header_len: 54,
+        ecn: false,
+    });
     Offload { checksum: Checksum::Partial { start: 34, offset: 16 }, gso }
 }
 
@@ -54,9 +61,13 @@ fn memory(name: &str, capabilities: Capabilities, payload: usize) {
 fn tap() -> Result<TapQueue, String> {
     // Sound: only `UnshareFlags::FILES` is not.
     #[allow(deprecated)]
-    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET).map_err(|errno| errno.to_string())?;
+    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)
+        .map_err(|errno| errno.to_string())?;
     let mut queues = Tap::open("bench", 1).map_err(|error| error.to_string())?;
-    let up = Command::new("ip").args(["link", "set", "bench", "up"]).status().map_err(|error| error.to_string())?;
+    let up = Command::new("ip")
+        .args(["link", "set", "bench", "up"])
+        .status()
+        .map_err(|error| error.to_string())?;
     if !up.success() {
         return Err("`ip link set bench up` failed".into());
     }

@@ -3,8 +3,9 @@
 //! ```text
 //!  PortCounters  | receive: frames bytes super dropped | pad to 128 | send: frames bytes super dropped refused | pad to 128 |
 //! ```
-//! A direction has its own pair of cache lines (128 bytes: adjacent lines are fetched together), so that a reader does not slow the
-//! other direction down. One thread writes, so an update is a plain load and store: no locked instruction on the packet path.
+//! A direction has its own pair of cache lines (128 bytes: adjacent lines are fetched together), so
+//! that a reader does not slow the other direction down. One thread writes, so an update is a plain
+//! load and store: no locked instruction on the packet path.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -41,13 +42,16 @@ pub struct DirectionSnapshot {
     pub bytes: u64,
     /// Super-frames among the frames.
     pub super_frames: u64,
-    /// Received: frames with malformed metadata. Sent: frames dropped because the queue toward the peer was full.
+    /// Received: frames with malformed metadata. Sent: frames dropped because the queue toward the
+    /// peer was full.
     pub dropped: u64,
-    /// Sent: frames dropped for any other reason (too long, offload missing, kernel error). Received: always 0.
+    /// Sent: frames dropped for any other reason (too long, offload missing, kernel error).
+    /// Received: always 0.
     pub refused: u64,
 }
 
-/// The counters of a port at a moment. They are read one after the other: a frame may be in `frames` and not yet in `bytes`.
+/// The counters of a port at a moment. They are read one after the other: a frame may be in
+/// `frames` and not yet in `bytes`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortSnapshot {
     /// From the wire.
@@ -199,9 +203,11 @@ mod tests {
         b.receive(&mut burst).unwrap();
         b.receive(&mut burst).unwrap();
 
-        let counted = DirectionSnapshot { frames: 2, bytes: 2114, super_frames: 1, dropped: 0, refused: 0 };
+        let counted =
+            DirectionSnapshot { frames: 2, bytes: 2114, super_frames: 1, dropped: 0, refused: 0 };
         let (sent, received) = (a.counters(), b.counters());
-        let (sent, received) = std::thread::spawn(move || (sent.snapshot(), received.snapshot())).join().unwrap();
+        let (sent, received) =
+            std::thread::spawn(move || (sent.snapshot(), received.snapshot())).join().unwrap();
         let failed = DirectionSnapshot { dropped: 1, refused: 1, ..counted };
         assert_eq!(sent, PortSnapshot { send: failed, ..Default::default() });
         assert_eq!(received, PortSnapshot { receive: counted, ..Default::default() });

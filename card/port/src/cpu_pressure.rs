@@ -1,7 +1,8 @@
 //! Do programs wait for a processor? The kernel's pressure stall information for the whole machine.
 //!
-//! Read first: Linux, Documentation/accounting/psi.rst. `some` counts the time during which at least one program could run and did not. A program that waits
-//! on another processor than the card's counts, too: then the machine as a whole is short of them, and spinning is no use of one.
+//! Read first: Linux, Documentation/accounting/psi.rst. `some` counts the time during which at
+//! least one program could run and did not. A program that waits on another processor than the
+//! card's counts, too: then the machine as a whole is short of them, and spinning is no use of one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -33,10 +34,13 @@ impl CpuPressure {
         Self { file: File::open("/proc/pressure/cpu").ok(), last: None, is_contended: false }
     }
 
-    /// Have programs waited for a processor for a fifth of the time lately? `now_ns` is CLOCK_MONOTONIC. Asks the kernel only every 10 ms.
+    /// Have programs waited for a processor for a fifth of the time lately? `now_ns` is
+    /// CLOCK_MONOTONIC. Asks the kernel only every 10 ms.
     pub fn is_contended(&mut self, now_ns: u64) -> bool {
         let Some(file) = &self.file else { return false };
-        let is_time = self.last.is_none_or(|last| now_ns.saturating_sub(last.at_ns) >= LOOK.as_nanos() as u64);
+        let is_time = self
+            .last
+            .is_none_or(|last| now_ns.saturating_sub(last.at_ns) >= LOOK.as_nanos() as u64);
         if is_time {
             let mut text = [0; 256];
             let len = file.read_at(&mut text, 0).unwrap_or(0);
@@ -71,7 +75,8 @@ mod tests {
 
     #[test]
     fn the_kernels_line_is_understood() {
-        let text = b"some avg10=19.44 avg60=8.77 avg300=5.95 total=20641538419\nfull avg10=0.00 total=7\n";
+        let text =
+            b"some avg10=19.44 avg60=8.77 avg300=5.95 total=20641538419\nfull avg10=0.00 total=7\n";
         assert_eq!(waited_us(text), Some(20_641_538_419));
         for odd in [&b""[..], b"some", b"full total=7", b"some total=", b"some total=-1", b"\xff"] {
             assert_eq!(waited_us(odd), None);
@@ -107,7 +112,9 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    while std::time::Instant::now() < end && !found.load(std::sync::atomic::Ordering::Relaxed) {
+                    while std::time::Instant::now() < end
+                        && !found.load(std::sync::atomic::Ordering::Relaxed)
+                    {
                         std::hint::spin_loop();
                     }
                 });

@@ -1,15 +1,18 @@
-//! A bad wire: loses, duplicates, reorders, delays and corrupts frames, the same ones for the same seed.
+//! A bad wire: loses, duplicates, reorders, delays and corrupts frames, the same ones for the same
+//! seed.
 //!
-//! Each direction has its own generator and draws the same number of words for each frame, whatever happens to it. So the fate
-//! of a frame depends on the seed, its number in its direction and the rates, not on what the other direction carries; and changing one
-//! rate leaves the other faults where they were. With *lanes* ([`Faulty::with_lanes`]) it is the frame's number in its lane that counts, so that
-//! flows are independent of each other, too.
+//! Each direction has its own generator and draws the same number of words for each frame, whatever
+//! happens to it. So the fate of a frame depends on the seed, its number in its direction and the
+//! rates, not on what the other direction carries; and changing one rate leaves the other faults
+//! where they were. With *lanes* ([`Faulty::with_lanes`]) it is the frame's number in its lane that
+//! counts, so that flows are independent of each other, too.
 //!
-//! Time comes from a [`Clock`], and nothing happens by itself: a frame that is held back moves on with the first
-//! [`receive`](Port::receive), [`send`](Port::send) or [`flush`](Port::flush) after its time. Who sleeps meanwhile must not sleep past
-//! [`next_release_ns`](Faulty::next_release_ns).
+//! Time comes from a [`Clock`], and nothing happens by itself: a frame that is held back moves on
+//! with the first [`receive`](Port::receive), [`send`](Port::send) or [`flush`](Port::flush) after
+//! its time. Who sleeps meanwhile must not sleep past [`next_release_ns`](Faulty::next_release_ns).
 //!
-//! Deliberately absent: bandwidth limits; errors that the link's own check sequence would catch (those are losses).
+//! Deliberately absent: bandwidth limits; errors that the link's own check sequence would catch
+//! (those are losses).
 
 mod draw;
 
@@ -32,8 +35,8 @@ use nicache_random::{SplitMix64, below};
 /// Frames taken from the port inside at a time.
 const SCRATCH_FRAMES: usize = 16;
 
-/// What happens to the frames of one direction. Probabilities are per frame, from 0 to 1, independent of each other; a super-frame counts
-/// as one frame. The default is a perfect wire.
+/// What happens to the frames of one direction. Probabilities are per frame, from 0 to 1,
+/// independent of each other; a super-frame counts as one frame. The default is a perfect wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FaultRates {
     /// Probability that a frame is lost.
@@ -70,7 +73,12 @@ pub struct FaultConfig {
 
 impl Default for FaultConfig {
     fn default() -> Self {
-        Self { seed: 0, receive: FaultRates::default(), send: FaultRates::default(), queue_frames: 256 }
+        Self {
+            seed: 0,
+            receive: FaultRates::default(),
+            send: FaultRates::default(),
+            queue_frames: 256,
+        }
     }
 }
 
@@ -97,9 +105,10 @@ pub struct FaultCounters {
 
 /// A port behind a bad wire.
 ///
-/// A corrupted frame has a bit flipped behind its IP header and [`Checksum::Unverified`], its checksum having been completed before:
-/// a receiver that verifies TCP checksums finds every one. (One bit changes the sum always; UDP without checksum is defenceless.) Of a
-/// super-frame, the first segment arrives, corrupted, and the others are lost.
+/// A corrupted frame has a bit flipped behind its IP header and [`Checksum::Unverified`], its
+/// checksum having been completed before: a receiver that verifies TCP checksums finds every one.
+/// (One bit changes the sum always; UDP without checksum is defenceless.) Of a super-frame, the
+/// first segment arrives, corrupted, and the others are lost.
 #[derive(Debug)]
 pub struct Faulty<P, C> {
     inner: P,
@@ -124,8 +133,9 @@ impl<P: Port, C: Clock> Faulty<P, C> {
         }
     }
 
-    /// Wraps `inner`; frames of a lane share the wire with those of others, but what happens to them follows from their number in their lane.
-    /// `lane_of` sees what a frame received has, and the first part of what is sent.
+    /// Wraps `inner`; frames of a lane share the wire with those of others, but what happens to
+    /// them follows from their number in their lane. `lane_of` sees what a frame received has, and
+    /// the first part of what is sent.
     pub fn with_lanes(inner: P, config: &FaultConfig, clock: C, lane_of: LaneOf) -> Self {
         let mut seeds = SplitMix64::new(config.seed);
         let mut faulty = Self::new(inner, config, clock);
@@ -156,7 +166,8 @@ impl<P: Port, C: Clock> Faulty<P, C> {
         self.sending.rates = *send;
     }
 
-    /// Begins anew, as if it had just been made with `config`, but for `queue_frames`, the lanes and what the counters have counted. Frames held back are lost.
+    /// Begins anew, as if it had just been made with `config`, but for `queue_frames`, the lanes
+    /// and what the counters have counted. Frames held back are lost.
     pub fn restart(&mut self, config: &FaultConfig) {
         let mut seeds = SplitMix64::new(config.seed);
         self.receiving.restart(&config.receive, seeds.next_u64());
@@ -195,7 +206,8 @@ impl<P: Port, C: Clock> Port for Faulty<P, C> {
         self.release(now_ns);
         burst.clear();
         self.receiving.deliver(now_ns, burst);
-        // As many rounds as fill the burst, so that a flood of frames that get lost cannot keep us here.
+        // As many rounds as fill the burst, so that a flood of frames that get lost cannot keep us
+        // here.
         for _ in 0..burst.capacity().div_ceil(SCRATCH_FRAMES) {
             if burst.len() == burst.capacity() {
                 break;
@@ -402,7 +414,8 @@ impl Held {
         Some(&mut self.slots[slot])
     }
 
-    /// The slot of the next frame that is due. The caller takes the frame out and gives the slot back to `free`.
+    /// The slot of the next frame that is due. The caller takes the frame out and gives the slot
+    /// back to `free`.
     fn take_due(&mut self, now_ns: u64) -> Option<usize> {
         if self.next_due_ns()? > now_ns {
             return None;
@@ -451,19 +464,22 @@ fn keep_first_segment(frame: &mut FrameBuf) {
     frame.set_len(end);
 }
 
-/// Where the transport header and payload of an IP packet are, without Ethernet padding; else everything behind the Ethernet header.
+/// Where the transport header and payload of an IP packet are, without Ethernet padding; else
+/// everything behind the Ethernet header.
 fn transport_range(frame: &[u8]) -> (usize, usize) {
     let ip_range = || {
         let (ethertype, network) = network_header(frame)?;
         let ip = frame.get(network..)?;
         let (header_len, packet_len) = match ethertype {
-            0x0800 => {
-                (usize::from(ip.first()? & 0x0f) * 4, usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?])))
-            }
+            0x0800 => (
+                usize::from(ip.first()? & 0x0f) * 4,
+                usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?])),
+            ),
             0x86dd => (40, 40 + usize::from(u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?]))),
             _ => return None,
         };
-        (header_len < packet_len && packet_len <= ip.len()).then_some((network + header_len, network + packet_len))
+        (header_len < packet_len && packet_len <= ip.len())
+            .then_some((network + header_len, network + packet_len))
     };
     ip_range().unwrap_or((ETHERNET_HEADER_BYTES.min(frame.len()), frame.len()))
 }

@@ -1,16 +1,18 @@
 //! Frames, bursts of frames, and the offload metadata that travels with a frame.
 //!
-//! The metadata follows virtio 1.2, section 5.1.6 (struct virtio_net_hdr), in decoded and checked form.
+//! The metadata follows virtio 1.2, section 5.1.6 (struct virtio_net_hdr), in decoded and checked
+//! form.
 
 use std::io::IoSlice;
 
 use crate::gather::{SendError, parts_len};
 
-/// Bytes of a frame buffer: an IP packet of 65,535 bytes with its Ethernet header, two VLAN tags and some slack.
+/// Bytes of a frame buffer: an IP packet of 65,535 bytes with its Ethernet header, two VLAN tags
+/// and some slack.
 pub const FRAME_BYTES_MAX: usize = 65_536 + 64;
 
-/// Bytes before each frame in its buffer, for what a port reads together with the frame. With them and the Ethernet header the IP header
-/// is aligned to 16 bytes.
+/// Bytes before each frame in its buffer, for what a port reads together with the frame. With them
+/// and the Ethernet header the IP header is aligned to 16 bytes.
 pub(crate) const HEADROOM_BYTES: usize = 18;
 
 /// Bytes of an Ethernet header without VLAN tags; no frame is shorter.
@@ -31,8 +33,9 @@ pub enum Checksum {
     Unverified,
     /// It is right, or the frame came from a machine-internal sender that needs none.
     Valid,
-    /// The checksum field holds the sum of the pseudo-header only; somebody further on has to complete it
-    /// (virtio `NEEDS_CSUM`). Such a frame never was on a real wire, so there is nothing to verify.
+    /// The checksum field holds the sum of the pseudo-header only; somebody further on has to
+    /// complete it (virtio `NEEDS_CSUM`). Such a frame never was on a real wire, so there is
+    /// nothing to verify.
     Partial {
         /// Where summing starts (the transport header), in bytes from the start of the frame.
         start: u16,
@@ -61,7 +64,8 @@ pub struct Gso {
     pub size: u16,
     /// Bytes of all headers (Ethernet, IP, transport) that each segment repeats.
     pub header_len: u16,
-    /// The TCP header has CWR set, which only the first segment may carry (RFC 3168, section 6.1.2).
+    /// The TCP header has CWR set, which only the first segment may carry (RFC 3168, section
+    /// 6.1.2).
     pub ecn: bool,
 }
 
@@ -75,11 +79,14 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// The metadata of the same frame with `bytes` less before the transport header; `None` if there were not so many.
+    /// The metadata of the same frame with `bytes` less before the transport header; `None` if
+    /// there were not so many.
     #[must_use]
     pub fn nearer(self, bytes: u16) -> Option<Self> {
         let checksum = match self.checksum {
-            Checksum::Partial { start, offset } => Checksum::Partial { start: start.checked_sub(bytes)?, offset },
+            Checksum::Partial { start, offset } => {
+                Checksum::Partial { start: start.checked_sub(bytes)?, offset }
+            }
             other => other,
         };
         let gso = match self.gso {
@@ -89,10 +96,13 @@ impl Offload {
         Some(Self { checksum, gso })
     }
 
-    /// The metadata of the same frame with `bytes` more bytes in front of the network header; `None` if a position does not fit.
+    /// The metadata of the same frame with `bytes` more bytes in front of the network header;
+    /// `None` if a position does not fit.
     fn shifted(self, bytes: u16) -> Option<Self> {
         let checksum = match self.checksum {
-            Checksum::Partial { start, offset } => Checksum::Partial { start: start.checked_add(bytes)?, offset },
+            Checksum::Partial { start, offset } => {
+                Checksum::Partial { start: start.checked_add(bytes)?, offset }
+            }
             other => other,
         };
         let gso = match self.gso {
@@ -107,7 +117,8 @@ impl Offload {
 pub struct FrameBuf {
     /// The headroom, the frame, and one byte that shows that a frame was too long.
     bytes: Box<[u8]>,
-    /// Where the frame starts: behind the headroom, or in it once something was inserted near its front.
+    /// Where the frame starts: behind the headroom, or in it once something was inserted near its
+    /// front.
     start: usize,
     len: usize,
     offload: Offload,
@@ -140,15 +151,16 @@ impl FrameBuf {
         &mut self.bytes[self.start..self.start + self.len]
     }
 
-    /// Where a port reads `header` bytes of its own with a frame behind them: these, [`FRAME_BYTES_MAX`] bytes, and one more.
+    /// Where a port reads `header` bytes of its own with a frame behind them: these,
+    /// [`FRAME_BYTES_MAX`] bytes, and one more.
     pub(crate) fn space_mut(&mut self, header: usize) -> &mut [u8] {
         self.start = HEADROOM_BYTES;
         &mut self.bytes[HEADROOM_BYTES - header..]
     }
 
-    /// Inserts a VLAN tag (TPID and TCI) between the addresses and the Ethertype, and shifts the positions in the metadata behind it.
-    /// The payload stays where it is: the addresses move into the headroom. `None` if headroom or positions do not suffice; the frame
-    /// is unchanged.
+    /// Inserts a VLAN tag (TPID and TCI) between the addresses and the Ethertype, and shifts the
+    /// positions in the metadata behind it. The payload stays where it is: the addresses move into
+    /// the headroom. `None` if headroom or positions do not suffice; the frame is unchanged.
     pub(crate) fn insert_vlan_tag(&mut self, tag: [u8; VLAN_TAG_BYTES]) -> Option<()> {
         const ADDRESSES: usize = ETHERNET_HEADER_BYTES - 2;
         if !(ETHERNET_HEADER_BYTES..=FRAME_BYTES_MAX - VLAN_TAG_BYTES).contains(&self.len) {
@@ -206,7 +218,8 @@ impl FrameBuf {
         Ok(())
     }
 
-    /// Writes a byte into every page, so that none is first touched on the packet path (1.4 µs each).
+    /// Writes a byte into every page, so that none is first touched on the packet path (1.4 µs
+    /// each).
     fn touch(&mut self) {
         for page in self.bytes.chunks_mut(4096) {
             page[0] = 1;
@@ -222,11 +235,15 @@ impl Default for FrameBuf {
 
 impl std::fmt::Debug for FrameBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameBuf").field("len", &self.len).field("offload", &self.offload).finish_non_exhaustive()
+        f.debug_struct("FrameBuf")
+            .field("len", &self.len)
+            .field("offload", &self.offload)
+            .finish_non_exhaustive()
     }
 }
 
-/// A fixed array of frame buffers, allocated once, of which the first [`len`](Burst::len) hold the frames last received.
+/// A fixed array of frame buffers, allocated once, of which the first [`len`](Burst::len) hold the
+/// frames last received.
 #[derive(Debug)]
 pub struct Burst {
     frames: Box<[FrameBuf]>,
@@ -281,12 +298,14 @@ impl Burst {
         self.len = 0;
     }
 
-    /// The next free buffer for a port that is filling the burst, if there is one; it counts once [`push`](Burst::push) is called.
+    /// The next free buffer for a port that is filling the burst, if there is one; it counts once
+    /// [`push`](Burst::push) is called.
     pub fn next_free(&mut self) -> Option<&mut FrameBuf> {
         self.frames.get_mut(self.len)
     }
 
-    /// All buffers, for a port that fills several at once; they count once [`set_len`](Burst::set_len) is called.
+    /// All buffers, for a port that fills several at once; they count once
+    /// [`set_len`](Burst::set_len) is called.
     pub(crate) fn buffers_mut(&mut self) -> &mut [FrameBuf] {
         &mut self.frames
     }
@@ -357,7 +376,8 @@ mod tests {
         let mut frame = FrameBuf::new();
         let bytes: Vec<u8> = (0..60).collect();
         let gso = Gso { kind: GsoKind::Tcp4, size: 8, header_len: 50, ecn: false };
-        let offload = Offload { checksum: Checksum::Partial { start: 34, offset: 16 }, gso: Some(gso) };
+        let offload =
+            Offload { checksum: Checksum::Partial { start: 34, offset: 16 }, gso: Some(gso) };
         frame.copy_from(&[IoSlice::new(&bytes)], offload).unwrap();
         frame.insert_vlan_tag([0x81, 0, 0, 5]).unwrap();
         assert_eq!(frame.data(), [&bytes[..12], &[0x81, 0, 0, 5], &bytes[12..]].concat());
@@ -378,7 +398,11 @@ mod tests {
         let mut burst = Burst::new(2);
         assert_eq!((burst.len(), burst.capacity()), (0, 2));
         for value in 1..=2u8 {
-            burst.next_free().unwrap().copy_from(&[IoSlice::new(&[value])], Offload::default()).unwrap();
+            burst
+                .next_free()
+                .unwrap()
+                .copy_from(&[IoSlice::new(&[value])], Offload::default())
+                .unwrap();
             burst.push();
         }
         assert!(burst.next_free().is_none());

@@ -1,12 +1,16 @@
-//! Adaptive busy polling: look for frames again and again for a short while after the last one, then sleep until the kernel has some.
+//! Adaptive busy polling: look for frames again and again for a short while after the last one,
+//! then sleep until the kernel has some.
 //!
-//! A wake-up across cores costs about 45 µs round trip, several times a request; spinning for 50 µs saves it while requests keep
-//! coming, and an idle port must cost nothing. Where frames come regularly but further apart than spinning can bridge, every spin
-//! would be in vain: the window shrinks while sleeps are long, and is back at once when they are short (as in KVM's
-//! `halt_poll_ns`, Linux `virt/kvm/kvm_main.c`). And nobody is to wait for a processor that only spins: where programs do
-//! ([`CpuPressure`](crate::CpuPressure)), it naps for a moment without listening, and only then sleeps. A sleep that ends with each frame would have a server on the same
-//! processor interrupted for each of its replies; after a nap there are several. Where there are not, as with a single connection, a nap only costs time, and the next ones are left
-//! out, twice as many each time.
+//! A wake-up across cores costs about 45 µs round trip, several times a request; spinning for 50 µs
+//! saves it while requests keep coming, and an idle port must cost nothing. Where frames come
+//! regularly but further apart than spinning can bridge, every spin would be in vain: the window
+//! shrinks while sleeps are long, and is back at once when they are short (as in KVM's
+//! `halt_poll_ns`, Linux `virt/kvm/kvm_main.c`). And nobody is to wait for a processor that only
+//! spins: where programs do ([`CpuPressure`](crate::CpuPressure)), it naps for a moment without
+//! listening, and only then sleeps. A sleep that ends with each frame would have a server on the
+//! same processor interrupted for each of its replies; after a nap there are several. Where there
+//! are not, as with a single connection, a nap only costs time, and the next ones are left out,
+//! twice as many each time.
 //!
 //! [`Idle`] takes the time as an argument; only [`wait`] sleeps. The order of calls, over and over:
 //!
@@ -41,8 +45,9 @@ const LONG_SPINS: u64 = 4;
 /// How long to spin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdlePolicy {
-    /// Longest time to look for frames after the last one before sleeping. Default: 50 µs. 0: sleep at once (one
-    /// connection is then as slow as through the kernel, 69 µs instead of 15). Danger: long spins take the core from others.
+    /// Longest time to look for frames after the last one before sleeping. Default: 50 µs. 0: sleep
+    /// at once (one connection is then as slow as through the kernel, 69 µs instead of 15). Danger:
+    /// long spins take the core from others.
     pub spin: Duration,
 }
 
@@ -111,8 +116,11 @@ impl Idle {
             && self.slept
         {
             let gap_ns = now_ns.saturating_sub(since_ns);
-            self.window_ns =
-                if gap_ns > self.spin_ns.saturating_mul(LONG_SPINS) { self.window_ns / 2 } else { self.spin_ns };
+            self.window_ns = if gap_ns > self.spin_ns.saturating_mul(LONG_SPINS) {
+                self.window_ns / 2
+            } else {
+                self.spin_ns
+            };
         }
         self.slept = false;
         if self.nap == Nap::Taken {
@@ -122,11 +130,16 @@ impl Idle {
     }
 
     fn judge_nap(&mut self, frames: usize) {
-        self.left_out_last = if frames >= NAP_FRAMES { 0 } else { (2 * self.left_out_last + 1).min(NAPS_LEFT_OUT_MAX) };
+        self.left_out_last = if frames >= NAP_FRAMES {
+            0
+        } else {
+            (2 * self.left_out_last + 1).min(NAPS_LEFT_OUT_MAX)
+        };
         self.left_out = self.left_out_last;
     }
 
-    /// Are there programs that wait for a processor? Then there is no spinning until it is said that there are none.
+    /// Are there programs that wait for a processor? Then there is no spinning until it is said
+    /// that there are none.
     pub fn set_contended(&mut self, is_contended: bool) {
         self.is_contended = is_contended;
     }
@@ -172,12 +185,14 @@ pub enum Wake {
     Interrupted,
 }
 
-/// Sleeps until one of the file descriptors is readable, the time is over (`None`: no limit), or a signal comes. Takes no processor time.
+/// Sleeps until one of the file descriptors is readable, the time is over (`None`: no limit), or a
+/// signal comes. Takes no processor time.
 ///
 /// For a port whose [`wait_fd`](crate::Port::wait_fd) is `None`, only the timeout ends the sleep.
 ///
 /// # Errors
-/// `InvalidInput` for more than [`WAIT_FDS_MAX`] file descriptors, or for none without a timeout; else what the kernel says.
+/// `InvalidInput` for more than [`WAIT_FDS_MAX`] file descriptors, or for none without a timeout;
+/// else what the kernel says.
 pub fn wait(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Wake> {
     if fds.len() > WAIT_FDS_MAX || (fds.is_empty() && timeout.is_none()) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -187,8 +202,9 @@ pub fn wait(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Wak
     let ready = match fds {
         [] => poll(&mut [], timeout.as_ref()),
         [first, ..] => {
-            let mut list: [PollFd<'_>; WAIT_FDS_MAX] =
-                std::array::from_fn(|at| PollFd::from_borrowed_fd(*fds.get(at).unwrap_or(first), PollFlags::IN));
+            let mut list: [PollFd<'_>; WAIT_FDS_MAX] = std::array::from_fn(|at| {
+                PollFd::from_borrowed_fd(*fds.get(at).unwrap_or(first), PollFlags::IN)
+            });
             poll(&mut list[..fds.len()], timeout.as_ref())
         }
     };
@@ -312,7 +328,10 @@ mod tests {
             Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
         };
         let (start, start_cpu) = (Instant::now(), cpu());
-        assert_eq!(wait(&[reader.as_fd()], Some(Duration::from_millis(100))).unwrap(), Wake::TimedOut);
+        assert_eq!(
+            wait(&[reader.as_fd()], Some(Duration::from_millis(100))).unwrap(),
+            Wake::TimedOut
+        );
         assert!(start.elapsed() >= Duration::from_millis(100));
         assert!(cpu() - start_cpu < Duration::from_millis(10));
 
@@ -325,6 +344,9 @@ mod tests {
         assert!(wait(&[], None).is_err());
         assert!(wait(&[other.as_fd(); WAIT_FDS_MAX + 1], None).is_err());
         drop(writer);
-        assert_eq!(wait(&[reader.as_fd(), other.as_fd()], Some(Duration::MAX)).unwrap(), Wake::Ready);
+        assert_eq!(
+            wait(&[reader.as_fd(), other.as_fd()], Some(Duration::MAX)).unwrap(),
+            Wake::Ready
+        );
     }
 }

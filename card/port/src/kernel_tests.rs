@@ -1,5 +1,6 @@
-//! Ports against the real kernel. Each test makes its own network namespaces in threads of its own, which vanish with it; nothing
-//! outside of them is touched, and tests can run at the same time. Skipped, with the reason printed, where TAPs cannot be made.
+//! Ports against the real kernel. Each test makes its own network namespaces in threads of its own,
+//! which vanish with it; nothing outside of them is touched, and tests can run at the same time.
+//! Skipped, with the reason printed, where TAPs cannot be made.
 
 mod harness;
 mod packet;
@@ -138,9 +139,15 @@ fn the_kernel_believes_the_metadata_and_else_verifies() {
         assert_eq!([receive(1000), receive(1000), receive(500)], [3; 3]);
     }
 
-    assert!(matches!(tap.send(&[IoSlice::new(&frame[..13])], Offload::default()), Err(SendError::Invalid)));
+    assert!(matches!(
+        tap.send(&[IoSlice::new(&frame[..13])], Offload::default()),
+        Err(SendError::Invalid)
+    ));
     let long = vec![0; FRAME_BYTES_MAX + 1];
-    assert!(matches!(tap.send(&[IoSlice::new(&long)], Offload::default()), Err(SendError::TooLong)));
+    assert!(matches!(
+        tap.send(&[IoSlice::new(&long)], Offload::default()),
+        Err(SendError::TooLong)
+    ));
     namespace.ip("link set card0 down".into());
     let down = tap.send(&[IoSlice::new(&frame)], Offload::default());
     assert!(matches!(down, Err(SendError::Io(_))), "{down:?}");
@@ -158,7 +165,8 @@ fn queues_share_the_traffic_of_an_interface() {
     let mut found = [0; 4];
     for (queue, found) in queues.iter_mut().zip(&mut found) {
         while queue.receive(&mut burst).unwrap() > 0 {
-            *found += burst.iter().filter(|frame| frame.len() == 542 && frame.data()[541] == 7).count();
+            *found +=
+                burst.iter().filter(|frame| frame.len() == 542 && frame.data()[541] == 7).count();
         }
     }
     assert_eq!(found.iter().sum::<usize>(), 64, "{found:?}");
@@ -203,7 +211,9 @@ fn an_idle_tap_sleeps_and_wakes() {
 #[test]
 fn interfaces_are_exclusive_and_vanish() {
     let Some(namespace) = namespace() else { return };
-    let open = |name: &'static str, config: TapConfig| namespace.run(move || Tap::open_with(name, 1, &config));
+    let open = |name: &'static str, config: TapConfig| {
+        namespace.run(move || Tap::open_with(name, 1, &config))
+    };
     let config = TapConfig::default();
     let existing = TapConfig { existing: true, ..config };
     let queues = open("one", config).unwrap();
@@ -211,13 +221,18 @@ fn interfaces_are_exclusive_and_vanish() {
     assert!(matches!(open("lo", existing), Err(TapError::BadName(_))));
     drop(open("one", existing).unwrap());
     drop(queues);
-    for config in [TapConfig { napi: true, tso: false, ..config }, TapConfig { checksum: false, uso: false, ..config }]
-    {
-        // A process that another test starts has the descriptors, too, until it executes its program.
+    for config in [
+        TapConfig { napi: true, tso: false, ..config },
+        TapConfig { checksum: false, uso: false, ..config },
+    ] {
+        // A process that another test starts has the descriptors, too, until it executes its
+        // program.
         let began = Instant::now();
         loop {
             match open("one", config) {
-                Err(TapError::Exists(_)) if began.elapsed() < DEADLINE => std::thread::sleep(Duration::from_millis(1)),
+                Err(TapError::Exists(_)) if began.elapsed() < DEADLINE => {
+                    std::thread::sleep(Duration::from_millis(1))
+                }
                 opened => break drop(opened.unwrap()),
             }
         }
@@ -241,10 +256,12 @@ fn a_queue_is_steered_to_the_cpu_of_its_thread() {
             sched_setaffinity(None, &only).unwrap();
             steering.follow(turn as u64 * 1_000_000_000).unwrap();
             let mut text = [0; 4096];
-            let file = crate::steering::queue_file(&interface, 1, rustix::fs::OFlags::RDONLY).unwrap();
+            let file =
+                crate::steering::queue_file(&interface, 1, rustix::fs::OFlags::RDONLY).unwrap();
             let len = rustix::io::read(&file, &mut text).unwrap();
             let text = String::from_utf8_lossy(&text[..len]).trim().replace(',', "");
-            let bits: u32 = text.chars().map(|digit| digit.to_digit(16).unwrap().count_ones()).sum();
+            let bits: u32 =
+                text.chars().map(|digit| digit.to_digit(16).unwrap().count_ones()).sum();
             let from_end = text.len() - 1 - cpu / 4;
             let digit = text.chars().nth(from_end).unwrap().to_digit(16).unwrap();
             assert_eq!((bits, digit), (1, 1 << (cpu % 4)), "CPU {cpu}: {text}");
@@ -357,7 +374,9 @@ fn a_capture_has_both_directions() {
         return;
     };
     let file = Shared::default();
-    let port = Pcap::new(first.tap(1, 1).remove(0), file.clone(), RealtimeClock, PCAP_SNAPLEN_DEFAULT).unwrap();
+    let port =
+        Pcap::new(first.tap(1, 1).remove(0), file.clone(), RealtimeClock, PCAP_SNAPLEN_DEFAULT)
+            .unwrap();
     let bridge = Bridge::start(port, second.tap(2, 1).remove(0));
     transfer(&first, &second, v4(2, 0), 1 << 20);
     let [counted, _] = bridge.stop();

@@ -1,25 +1,27 @@
 //! Frames in and out of a card.
 //!
-//! A [`Port`] receives bursts of Ethernet frames and sends one frame at a time from a gather list. Every frame carries its
-//! [`Offload`]: whether its checksum is verified, or still partial, and whether it is a super-frame that somebody further on has
-//! to cut into segments. The metadata is that of virtio-net (virtio 1.2, section 5.1.6), because kernel TAPs, AF_PACKET sockets
-//! and virtual machines all speak it.
+//! A [`Port`] receives bursts of Ethernet frames and sends one frame at a time from a gather list.
+//! Every frame carries its [`Offload`]: whether its checksum is verified, or still partial, and
+//! whether it is a super-frame that somebody further on has to cut into segments. The metadata is
+//! that of virtio-net (virtio 1.2, section 5.1.6), because kernel TAPs, AF_PACKET sockets and
+//! virtual machines all speak it.
 //!
-//! Ports: [`TapQueue`] (one queue of a kernel TAP interface), [`PacketSocket`] (one queue of an interface that exists already) and
-//! [`MemoryPort`] (one end of an in-memory wire).
-//! Wrappers, each generic over the port inside: [`Pcap`] (capture file), [`Faulty`] (seeded loss, duplication, reordering, delay,
-//! corruption), [`Counted`] (counters that another thread can read).
-//! Around a port: [`send_with_fallback`] cuts a super-frame in software for a port that cannot, and [`Idle`] with [`wait`] says when to
-//! poll and when to sleep. [`ReceiveSteering`] keeps the kernel's share of the work on the card's CPU.
+//! Ports: [`TapQueue`] (one queue of a kernel TAP interface), [`PacketSocket`] (one queue of an
+//! interface that exists already) and [`MemoryPort`] (one end of an in-memory wire). Wrappers, each
+//! generic over the port inside: [`Pcap`] (capture file), [`Faulty`] (seeded loss, duplication,
+//! reordering, delay, corruption), [`Counted`] (counters that another thread can read). Around a
+//! port: [`send_with_fallback`] cuts a super-frame in software for a port that cannot, and [`Idle`]
+//! with [`wait`] says when to poll and when to sleep. [`ReceiveSteering`] keeps the kernel's share
+//! of the work on the card's CPU.
 //!
-//! Read first: `port.rs` (the contract), then `frame.rs`. Another kind of port is one more file that implements
-//! [`Port`]; nothing else here knows the ports by name.
+//! Read first: `port.rs` (the contract), then `frame.rs`. Another kind of port is one more file
+//! that implements [`Port`]; nothing else here knows the ports by name.
 //!
-//! Deliberately absent: parsing beyond what cutting a super-frame needs, addresses and routes of interfaces (the supervisor's), and
-//! any thread of its own.
+//! Deliberately absent: parsing beyond what cutting a super-frame needs, addresses and routes of
+//! interfaces (the supervisor's), and any thread of its own.
 //!
-//! Unsafe code is confined to `tap.rs` (the ioctls of `/dev/net/tun`) and `packet_socket` (socket options, and receiving several frames
-//! at once).
+//! Unsafe code is confined to `tap.rs` (the ioctls of `/dev/net/tun`) and `packet_socket` (socket
+//! options, and receiving several frames at once).
 
 #![deny(unsafe_code)]
 
@@ -48,7 +50,9 @@ pub use clock::{Clock, ManualClock, MonotonicClock, RealtimeClock};
 pub use counters::{Counted, DirectionSnapshot, PortCounters, PortSnapshot};
 pub use cpu_pressure::CpuPressure;
 pub use fault::{FaultConfig, FaultCounters, FaultRates, Faulty, LaneOf};
-pub use frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Gso, GsoKind, Offload};
+pub use frame::{
+    Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Gso, GsoKind, Offload,
+};
 pub use gather::{PARTS_MAX, SendError};
 pub use idle::{Idle, IdlePolicy, IdleStep, NAP, WAIT_FDS_MAX, Wake, wait};
 pub use memory_wire::{MemoryPort, memory_wire};

@@ -1,9 +1,10 @@
 //! A wire in memory: two ports joined by two bounded queues. For simulation, benches and tests.
 //!
-//! Frames are copied once, when they are sent; receiving exchanges buffers. All buffers are allocated at creation and circulate
-//! between the queues and the bursts.
+//! Frames are copied once, when they are sent; receiving exchanges buffers. All buffers are
+//! allocated at creation and circulate between the queues and the bursts.
 //!
-//! The two ends may be on different threads, so each queue is behind a lock. It is held for one copy at most.
+//! The two ends may be on different threads, so each queue is behind a lock. It is held for one
+//! copy at most.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -14,11 +15,16 @@ use crate::gather::SendError;
 use crate::port::{Capabilities, Port};
 use crate::virtio_net::encode_header;
 
-/// Makes a wire that holds `frames` frames in each direction. The first port sends under the capabilities `first`, the second under
-/// `second`.
+/// Makes a wire that holds `frames` frames in each direction. The first port sends under the
+/// capabilities `first`, the second under `second`.
 ///
-/// Costs 2 · `frames` · [`FRAME_BYTES_MAX`](crate::FRAME_BYTES_MAX) bytes of address space, of which memory is used as far as frames have been long.
-pub fn memory_wire(frames: usize, first: Capabilities, second: Capabilities) -> (MemoryPort, MemoryPort) {
+/// Costs 2 · `frames` · [`FRAME_BYTES_MAX`](crate::FRAME_BYTES_MAX) bytes of address space, of
+/// which memory is used as far as frames have been long.
+pub fn memory_wire(
+    frames: usize,
+    first: Capabilities,
+    second: Capabilities,
+) -> (MemoryPort, MemoryPort) {
     let there = Arc::new(Mutex::new(Queue::new(frames)));
     let back = Arc::new(Mutex::new(Queue::new(frames)));
     let port = |capabilities, outgoing: &Arc<_>, incoming: &Arc<_>| MemoryPort {
@@ -31,8 +37,8 @@ pub fn memory_wire(frames: usize, first: Capabilities, second: Capabilities) -> 
 
 /// One end of a [`memory_wire`].
 ///
-/// A port without [`Capabilities::checksum`] is like a real wire: what the sender knew about the checksum gets lost, and the other end
-/// receives [`Checksum::Unverified`].
+/// A port without [`Capabilities::checksum`] is like a real wire: what the sender knew about the
+/// checksum gets lost, and the other end receives [`Checksum::Unverified`].
 #[derive(Debug)]
 pub struct MemoryPort {
     capabilities: Capabilities,
@@ -71,7 +77,8 @@ impl Port for MemoryPort {
         }
         // The same rules as on a TAP, so that a frame that passes here would pass there.
         encode_header(&offload, frame_len).map_err(|_| SendError::Invalid)?;
-        let checksum = if self.capabilities.checksum { offload.checksum } else { Checksum::Unverified };
+        let checksum =
+            if self.capabilities.checksum { offload.checksum } else { Checksum::Unverified };
         lock(&self.outgoing).push(parts, Offload { checksum, ..offload })
     }
 
@@ -196,7 +203,11 @@ mod tests {
     proptest! {
         /// Against a queue that cannot be wrong.
         #[test]
-        fn a_bounded_queue(capacity in 1usize..5, room in 1usize..4, steps in proptest::collection::vec(any::<bool>(), 0..60)) {
+        fn a_bounded_queue(
+            capacity in 1usize..5,
+            room in 1usize..4,
+            steps in proptest::collection::vec(any::<bool>(), 0..60),
+        ) {
             let (mut a, mut b) = memory_wire(capacity, Capabilities::FULL, Capabilities::FULL);
             let mut burst = Burst::new(room);
             let mut model = VecDeque::new();
@@ -204,7 +215,10 @@ mod tests {
                 if receive {
                     b.receive(&mut burst).unwrap();
                     let expected: Vec<u8> = model.drain(..room.min(model.len())).collect();
-                    prop_assert_eq!(burst.iter().map(|frame| frame.data()[0]).collect::<Vec<_>>(), expected);
+                    prop_assert_eq!(
+                        burst.iter().map(|frame| frame.data()[0]).collect::<Vec<_>>(),
+                        expected
+                    );
                 } else {
                     let sent = send(&mut a, &[number as u8; 14]);
                     prop_assert_eq!(sent.is_ok(), model.len() < capacity);

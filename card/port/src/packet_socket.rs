@@ -1,25 +1,29 @@
-//! An existing interface (veth, bridge port, network card): what arrives on it is received, what is sent goes out on it, through a packet
-//! socket per queue.
+//! An existing interface (veth, bridge port, network card): what arrives on it is received, what is
+//! sent goes out on it, through a packet socket per queue.
 //!
-//! Read first: `packet(7)` and Linux `net/packet/af_packet.c`. Each frame travels behind a virtio-net header ([`crate::virtio_net`]), so
-//! super-frames of up to 64 KiB cross with one system call. The kernel's own stack sees the frames as well, unless a program at the
-//! interface takes them away from it; frames that the machine itself sends out on the interface are not received.
+//! Read first: `packet(7)` and Linux `net/packet/af_packet.c`. Each frame travels behind a
+//! virtio-net header ([`crate::virtio_net`]), so super-frames of up to 64 KiB cross with one system
+//! call. The kernel's own stack sees the frames as well, unless a program at the interface takes
+//! them away from it; frames that the machine itself sends out on the interface are not received.
 //!
-//! Frames go to the driver past the queueing discipline (`PACKET_QDISC_BYPASS`): programs at tc egress and captures on this machine do not
-//! see them, and a queue that is full is told at once.
+//! Frames go to the driver past the queueing discipline (`PACKET_QDISC_BYPASS`): programs at tc
+//! egress and captures on this machine do not see them, and a queue that is full is told at once.
 //!
-//! The kernel spreads flows over the queues of an interface by its symmetric hash (`PACKET_FANOUT_HASH`), which is also how a TAP with as
-//! many queues places a flow that it does not know yet. So both directions of a connection have the same queue number on either port.
+//! The kernel spreads flows over the queues of an interface by its symmetric hash
+//! (`PACKET_FANOUT_HASH`), which is also how a TAP with as many queues places a flow that it does
+//! not know yet. So both directions of a connection have the same queue number on either port.
 //!
-//! The kernel takes the outermost VLAN tag out of a received frame; it is put back. To be sent, tags are part of the frame.
+//! The kernel takes the outermost VLAN tag out of a received frame; it is put back. To be sent,
+//! tags are part of the frame.
 //!
-//! Everything hangs on the file descriptors: when the last process that holds one closes it or ends, the interface is as before.
+//! Everything hangs on the file descriptors: when the last process that holds one closes it or
+//! ends, the interface is as before.
 //!
-//! Short frames come through a ring in shared memory, long ones through the socket's queue (`ring.rs`); short ones are sent several at a
-//! time (`stage.rs`).
+//! Short frames come through a ring in shared memory, long ones through the socket's queue
+//! (`ring.rs`); short ones are sent several at a time (`stage.rs`).
 //!
-//! Deliberately absent: `TPACKET_V3`, which holds frames back until a block is full or a timer of 1 ms ends, and rings to send from, which
-//! take no gather lists.
+//! Deliberately absent: `TPACKET_V3`, which holds frames back until a block is full or a timer of 1
+//! ms ends, and rings to send from, which take no gather lists.
 
 mod batch;
 mod config;
@@ -57,7 +61,8 @@ const NAME_BYTES: usize = 16;
 /// What VLAN tags may add to a frame of the interface's MTU.
 const VLAN_TAGS_BYTES: usize = 8;
 // The header is in the machine's byte order here, and the codec's is little-endian.
-const _: () = assert!(cfg!(target_endian = "little"), "packet sockets need a little-endian machine");
+const _: () =
+    assert!(cfg!(target_endian = "little"), "packet sockets need a little-endian machine");
 
 /// One queue of an existing interface.
 #[derive(Debug)]
@@ -82,12 +87,17 @@ pub struct PacketSocket {
 const RECEIVES_PER_LOOK: u32 = 256;
 
 impl PacketSocket {
-    /// Opens `queue_count` sockets on the interface, which is in the network namespace of the calling thread. No frame is received
-    /// twice or on the wrong queue, from the first one on. The interface may be down.
+    /// Opens `queue_count` sockets on the interface, which is in the network namespace of the
+    /// calling thread. No frame is received twice or on the wrong queue, from the first one on. The
+    /// interface may be down.
     ///
     /// # Errors
     /// See [`PacketError`]; then nothing is left behind.
-    pub fn open(interface: &str, queue_count: usize, config: &PacketConfig<'_>) -> Result<Vec<Self>, PacketError> {
+    pub fn open(
+        interface: &str,
+        queue_count: usize,
+        config: &PacketConfig<'_>,
+    ) -> Result<Vec<Self>, PacketError> {
         if !(1..NAME_BYTES).contains(&interface.len()) || interface.contains(['/', '\0']) {
             return Err(PacketError::BadName(interface.to_owned()));
         }
@@ -109,7 +119,8 @@ impl PacketSocket {
         Ok(sockets)
     }
 
-    /// A descriptor that keeps an interface receiving such frames as long as it is open, and that receives none itself.
+    /// A descriptor that keeps an interface receiving such frames as long as it is open, and that
+    /// receives none itself.
     ///
     /// # Errors
     /// See [`PacketError`].
@@ -122,8 +133,8 @@ impl PacketSocket {
     /// Takes over an open socket, e.g. one that came over a Unix socket.
     ///
     /// # Errors
-    /// [`PacketError::NotAPacketSocket`] if it is something else, [`PacketError::Gone`] if its interface is, or an error of the kernel;
-    /// the file descriptor is closed.
+    /// [`PacketError::NotAPacketSocket`] if it is something else, [`PacketError::Gone`] if its
+    /// interface is, or an error of the kernel; the file descriptor is closed.
     pub fn from_owned_fd(fd: OwnedFd) -> Result<Self, PacketError> {
         let interface = interface_of(fd.as_fd())?;
         fcntl_getfl(&fd)
@@ -131,8 +142,8 @@ impl PacketSocket {
             .map_err(|errno| step("making the packet socket non-blocking")(errno.into()))?;
         let ring = Ring::map(fd.as_fd()).map_err(step("mapping the socket's ring"))?;
         let mtu = options::mtu(&fd, &interface).map_err(step("asking for the interface's MTU"))?;
-        // With virtio-net headers the kernel takes partial checksums and TCP super-frames whatever the driver can: it completes and
-        // cuts them itself.
+        // With virtio-net headers the kernel takes partial checksums and TCP super-frames whatever
+        // the driver can: it completes and cuts them itself.
         let frame_bytes_max = frame_bytes_max(mtu);
         let capabilities = Capabilities { uso: knows_uso(), frame_bytes_max, ..Capabilities::FULL };
         Ok(Self {
@@ -150,28 +161,32 @@ impl PacketSocket {
     }
 
     /// Takes over a socket that the parent process left open under `number`, after
-    /// [`keep_across_exec`](PacketSocket::keep_across_exec). It is used through a duplicate; the number itself stays open as long as
-    /// this process lives, but is not handed down to children.
+    /// [`keep_across_exec`](PacketSocket::keep_across_exec). It is used through a duplicate; the
+    /// number itself stays open as long as this process lives, but is not handed down to children.
     ///
     /// # Errors
-    /// [`PacketError::NotAPacketSocket`] if nothing, or something else, is open there; that is left alone.
+    /// [`PacketError::NotAPacketSocket`] if nothing, or something else, is open there; that is left
+    /// alone.
     #[allow(unsafe_code)]
     pub fn inherit(number: RawFd) -> Result<Self, PacketError> {
         if number < 0 {
             return Err(PacketError::NotAPacketSocket(number));
         }
-        // SAFETY: the number is not -1, and is only used for calls that answer EBADF or ENOTSOCK if it is not an open socket. Nothing
-        // is closed through it, so that an owner elsewhere in the process keeps what it has.
+        // SAFETY: the number is not -1, and is only used for calls that answer EBADF or ENOTSOCK if
+        // it is not an open socket. Nothing is closed through it, so that an owner elsewhere in the
+        // process keeps what it has.
         let inherited = unsafe { BorrowedFd::borrow_raw(number) };
         interface_of(inherited)?;
         let failed = |errno: Errno| step("taking over the inherited packet socket")(errno.into());
         let fd = fcntl_dupfd_cloexec(inherited, 3).map_err(failed)?;
-        fcntl_getfd(inherited).and_then(|flags| fcntl_setfd(inherited, flags | FdFlags::CLOEXEC)).map_err(failed)?;
+        fcntl_getfd(inherited)
+            .and_then(|flags| fcntl_setfd(inherited, flags | FdFlags::CLOEXEC))
+            .map_err(failed)?;
         Self::from_owned_fd(fd)
     }
 
-    /// Makes the socket survive `exec` in every child that is started from now on, under the number that is returned (to be told to the
-    /// child, which calls [`inherit`](PacketSocket::inherit)).
+    /// Makes the socket survive `exec` in every child that is started from now on, under the number
+    /// that is returned (to be told to the child, which calls [`inherit`](PacketSocket::inherit)).
     ///
     /// # Errors
     /// What the kernel says.
@@ -181,7 +196,8 @@ impl PacketSocket {
         Ok(self.fd.as_raw_fd())
     }
 
-    /// Replaces the filter that says which frames are received (an eBPF socket filter), or removes it. What waits already stays.
+    /// Replaces the filter that says which frames are received (an eBPF socket filter), or removes
+    /// it. What waits already stays.
     ///
     /// # Errors
     /// What the kernel says, e.g. that this is not such a program.
@@ -194,8 +210,8 @@ impl PacketSocket {
         &self.interface
     }
 
-    /// Frames that found no room because too many waited to be received, as far as known: the kernel is asked now and then. They are
-    /// part of [`Port::receive_dropped`].
+    /// Frames that found no room because too many waited to be received, as far as known: the
+    /// kernel is asked now and then. They are part of [`Port::receive_dropped`].
     pub fn overflowed(&self) -> u64 {
         self.overflowed
     }
@@ -203,8 +219,8 @@ impl PacketSocket {
     /// What costs a system call, now and then.
     fn look(&mut self) -> io::Result<()> {
         self.overflowed += ring::take_drops(&self.fd)?;
-        // That the interface has gone down is not an error, frames come again when it is up; but the socket polls readable until it has
-        // told. It may also be gone for good.
+        // That the interface has gone down is not an error, frames come again when it is up; but
+        // the socket polls readable until it has told. It may also be gone for good.
         let _ = rustix::net::sockopt::socket_error(&self.fd)?;
         self.is_gone = options::bound(&self.fd)?.interface <= 0;
         if let Ok(mtu) = options::mtu(&self.fd, &self.interface) {
@@ -217,7 +233,8 @@ impl PacketSocket {
         io::Error::new(io::ErrorKind::NotConnected, PacketError::Gone(self.interface.clone()))
     }
 
-    /// Receives as many frames from the socket's queue as there are buffers; tells how many are good. Those are the first ones.
+    /// Receives as many frames from the socket's queue as there are buffers; tells how many are
+    /// good. Those are the first ones.
     fn receive_queued(&mut self, frames: &mut [FrameBuf]) -> usize {
         let (mut notes, mut kept, mut left) = (ArrayVec::new(), 0, frames.len());
         let mut is_stale = true;
@@ -227,9 +244,11 @@ impl PacketSocket {
                 Ok(()) if !notes.is_empty() => {}
                 // It has been read already, see `receive`.
                 Ok(()) | Err(Errno::AGAIN) => break,
-                // The first time this may be about an earlier moment: the socket keeps it until it is told.
+                // The first time this may be about an earlier moment: the socket keeps it until it
+                // is told.
                 Err(Errno::NETDOWN | Errno::INTR) if is_stale => is_stale = false,
-                // A frame that virtio-net headers cannot describe, such as a super-frame inside of a tunnel, is gone.
+                // A frame that virtio-net headers cannot describe, such as a super-frame inside of
+                // a tunnel, is gone.
                 Err(_) => {
                     self.malformed += 1;
                     left -= 1;
@@ -259,7 +278,8 @@ impl PacketSocket {
         is_good
     }
 
-    /// What a reader does that is killed at the wrong moment: gives slots back and leaves their frames in the queue.
+    /// What a reader does that is killed at the wrong moment: gives slots back and leaves their
+    /// frames in the queue.
     #[cfg(test)]
     pub(crate) fn forget_queued(&mut self) -> usize {
         match self.ring.waiting(BATCH_FRAMES_MAX) {
@@ -321,12 +341,14 @@ impl Port for PacketSocket {
         }
         let capacity = burst.capacity();
         let mut kept = 0;
-        // As many steps as frames are wanted, so that a flood of malformed frames cannot keep us here.
+        // As many steps as frames are wanted, so that a flood of malformed frames cannot keep us
+        // here.
         for _ in 0..capacity {
             let free = &mut burst.buffers_mut()[kept..];
             match self.ring.waiting(free.len().min(BATCH_FRAMES_MAX)) {
                 Waiting::Nothing => {
-                    // A reader that was killed may have left frames in the queue whose slots it had given back.
+                    // A reader that was killed may have left frames in the queue whose slots it had
+                    // given back.
                     if is_time {
                         let free = free.len().min(BATCH_FRAMES_MAX);
                         kept += self.receive_queued(&mut burst.buffers_mut()[kept..kept + free]);
@@ -356,7 +378,9 @@ impl Port for PacketSocket {
         list.push(IoSlice::new(&header[..HEADER_BYTES]));
         list.extend(parts.iter().copied());
         if Stage::fits(HEADER_BYTES + frame_len) {
-            if frame_len > self.capabilities.frame_bytes_max + VLAN_TAGS_BYTES && offload.gso.is_none() {
+            if frame_len > self.capabilities.frame_bytes_max + VLAN_TAGS_BYTES
+                && offload.gso.is_none()
+            {
                 return Err(SendError::TooLong);
             }
             self.stage.push(&list);
@@ -373,7 +397,8 @@ impl Port for PacketSocket {
                 // A packet socket takes a frame whole or not at all.
                 Ok(_) => Ok(()),
                 Err(Errno::INTR) => continue,
-                // The first time this may be about an earlier moment: the socket keeps it until it is told.
+                // The first time this may be about an earlier moment: the socket keeps it until it
+                // is told.
                 Err(Errno::NETDOWN) if is_stale => {
                     is_stale = false;
                     continue;
@@ -424,11 +449,14 @@ fn interface_of(fd: BorrowedFd<'_>) -> Result<String, PacketError> {
     }
 }
 
-/// Whether packet sockets take UDP super-frames: Linux 6.2 and newer, which cannot be asked otherwise.
+/// Whether packet sockets take UDP super-frames: Linux 6.2 and newer, which cannot be asked
+/// otherwise.
 fn knows_uso() -> bool {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|number| number.parse::<u32>().unwrap_or(0));
     (numbers.next(), numbers.next()) >= (Some(6), Some(2))
 }
 
@@ -454,7 +482,10 @@ mod tests {
             let number = fd.as_raw_fd();
             assert!(matches!(PacketSocket::inherit(number), Err(PacketError::NotAPacketSocket(_))));
             assert!(fcntl_getfd(&fd).is_ok(), "inherit must not close what it refuses");
-            assert!(matches!(PacketSocket::from_owned_fd(fd), Err(PacketError::NotAPacketSocket(_))));
+            assert!(matches!(
+                PacketSocket::from_owned_fd(fd),
+                Err(PacketError::NotAPacketSocket(_))
+            ));
         }
         assert!(matches!(PacketSocket::inherit(-1), Err(PacketError::NotAPacketSocket(-1))));
         assert!(matches!(PacketSocket::inherit(1 << 20), Err(PacketError::NotAPacketSocket(_))));

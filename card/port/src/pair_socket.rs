@@ -1,6 +1,8 @@
-//! Frames between two processes: a pair of connected sockets, each frame a message behind a virtio-net header ([`crate::virtio_net`]).
+//! Frames between two processes: a pair of connected sockets, each frame a message behind a
+//! virtio-net header ([`crate::virtio_net`]).
 //!
-//! Read first: `unix(7)`, SOCK_SEQPACKET. Messages arrive whole and in order. When the other end is closed, sending fails and nothing more is received.
+//! Read first: `unix(7)`, SOCK_SEQPACKET. Messages arrive whole and in order. When the other end is
+//! closed, sending fails and nothing more is received.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use arrayvec::ArrayVec;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, recv, sendmsg, socketpair,
-    sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, recv,
+    sendmsg, socketpair, sockopt,
 };
 
 use crate::frame::{Burst, FRAME_BYTES_MAX, Offload};
@@ -64,13 +66,17 @@ impl Port for PairSocket {
     fn receive(&mut self, burst: &mut Burst) -> io::Result<usize> {
         burst.clear();
         while let Some(frame) = burst.next_free() {
-            let received = match recv(&self.fd, frame.space_mut(VIRTIO_NET_HEADER_BYTES), RecvFlags::DONTWAIT) {
-                Ok((0, _)) | Err(Errno::AGAIN | Errno::CONNRESET) => break,
-                Ok((received, _)) => received,
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(errno.into()),
-            };
-            let Some(len) = received.checked_sub(VIRTIO_NET_HEADER_BYTES).filter(|&len| len <= FRAME_BYTES_MAX) else {
+            let received =
+                match recv(&self.fd, frame.space_mut(VIRTIO_NET_HEADER_BYTES), RecvFlags::DONTWAIT)
+                {
+                    Ok((0, _)) | Err(Errno::AGAIN | Errno::CONNRESET) => break,
+                    Ok((received, _)) => received,
+                    Err(Errno::INTR) => continue,
+                    Err(errno) => return Err(errno.into()),
+                };
+            let Some(len) =
+                received.checked_sub(VIRTIO_NET_HEADER_BYTES).filter(|&len| len <= FRAME_BYTES_MAX)
+            else {
                 self.dropped += 1;
                 continue;
             };
@@ -112,7 +118,8 @@ impl Port for PairSocket {
     }
 }
 
-/// A port that receives from elsewhere once it is [diverted](Divertible::divert), and sends as before.
+/// A port that receives from elsewhere once it is [diverted](Divertible::divert), and sends as
+/// before.
 #[derive(Debug)]
 pub struct Divertible<P> {
     port: P,
@@ -197,7 +204,10 @@ mod tests {
     fn a_closed_end_is_an_error_to_send_to_and_silent_to_receive_from() {
         let (mut one, other) = PairSocket::pair().unwrap();
         drop(other);
-        assert!(matches!(one.send(&[IoSlice::new(&[0; 60])], Offload::default()), Err(SendError::Io(_))));
+        assert!(matches!(
+            one.send(&[IoSlice::new(&[0; 60])], Offload::default()),
+            Err(SendError::Io(_))
+        ));
         assert_eq!(one.receive(&mut Burst::new(1)).unwrap(), 0);
     }
 

@@ -1,9 +1,11 @@
 //! Writes every frame that goes through a port into a capture file.
 //!
-//! Read first: `draft-ietf-opsawg-pcap` (classic pcap, here with the magic for nanoseconds, in little-endian, link type Ethernet).
+//! Read first: `draft-ietf-opsawg-pcap` (classic pcap, here with the magic for nanoseconds, in
+//! little-endian, link type Ethernet).
 //!
-//! Super-frames are written whole, as captures on Linux have them. The format knows no directions (addresses tell), and no metadata: a
-//! partial checksum is in the file as the sum of the pseudo-header, which viewers report as wrong.
+//! Super-frames are written whole, as captures on Linux have them. The format knows no directions
+//! (addresses tell), and no metadata: a partial checksum is in the file as the sum of the
+//! pseudo-header, which viewers report as wrong.
 //!
 //! Writing to a disk blocks. This is for tests and for looking into a problem, not for measuring.
 
@@ -24,7 +26,8 @@ const VERSION_MINOR: u16 = 4;
 const LINKTYPE_ETHERNET: u32 = 1;
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A port that writes the frames of both directions to `W`: what was received, and what the port inside took over.
+/// A port that writes the frames of both directions to `W`: what was received, and what the port
+/// inside took over.
 ///
 /// If writing fails, capturing ends and the traffic goes on; see [`error`](Pcap::error).
 #[derive(Debug)]
@@ -38,7 +41,8 @@ pub struct Pcap<P, W: Write, C> {
 }
 
 impl<P: Port, W: Write, C: Clock> Pcap<P, W, C> {
-    /// Wraps `inner` and writes the head of the file. `clock` shows nanoseconds since 1970; a frame is cut after `snaplen` bytes.
+    /// Wraps `inner` and writes the head of the file. `clock` shows nanoseconds since 1970; a frame
+    /// is cut after `snaplen` bytes.
     ///
     /// # Errors
     /// The head could not be written.
@@ -87,7 +91,12 @@ impl<P: Port, W: Write, C: Clock> Pcap<P, W, C> {
 }
 
 /// Writes one record.
-fn record<W: Write>(writer: &mut W, now_ns: u64, parts: &[IoSlice<'_>], snaplen: u32) -> io::Result<()> {
+fn record<W: Write>(
+    writer: &mut W,
+    now_ns: u64,
+    parts: &[IoSlice<'_>],
+    snaplen: u32,
+) -> io::Result<()> {
     let original = parts_len(parts);
     let mut left = original.min(snaplen as usize);
     let mut head = [0; 16];

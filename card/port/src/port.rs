@@ -15,15 +15,18 @@ pub struct Capabilities {
     pub tso: bool,
     /// UDP super-frames over IPv4 and IPv6.
     pub uso: bool,
-    /// Bytes of the longest frame, Ethernet header included, that is not a super-frame. (A super-frame may have [`FRAME_BYTES_MAX`].)
+    /// Bytes of the longest frame, Ethernet header included, that is not a super-frame. (A
+    /// super-frame may have [`FRAME_BYTES_MAX`].)
     pub frame_bytes_max: usize,
 }
 
 impl Capabilities {
     /// Everything: partial checksums, super-frames of both kinds, frames as long as a buffer.
-    pub const FULL: Self = Self { checksum: true, tso: true, uso: true, frame_bytes_max: FRAME_BYTES_MAX };
+    pub const FULL: Self =
+        Self { checksum: true, tso: true, uso: true, frame_bytes_max: FRAME_BYTES_MAX };
 
-    /// No offload at all and frames of an Ethernet with an MTU of 1500: what software fallbacks are tested with.
+    /// No offload at all and frames of an Ethernet with an MTU of 1500: what software fallbacks are
+    /// tested with.
     pub const PLAIN: Self = Self { checksum: false, tso: false, uso: false, frame_bytes_max: 1514 };
 
     /// Whether a frame with this metadata can be sent as it is.
@@ -40,8 +43,8 @@ impl Capabilities {
     /// What every port refuses before it looks closer; otherwise the bytes of the frame.
     ///
     /// # Errors
-    /// [`SendError::TooLong`] above [`FRAME_BYTES_MAX`], [`SendError::Invalid`] without a whole Ethernet header,
-    /// [`SendError::TooManyParts`], [`SendError::Unsupported`].
+    /// [`SendError::TooLong`] above [`FRAME_BYTES_MAX`], [`SendError::Invalid`] without a whole
+    /// Ethernet header, [`SendError::TooManyParts`], [`SendError::Unsupported`].
     pub fn check(&self, parts: &[IoSlice<'_>], offload: &Offload) -> Result<usize, SendError> {
         let frame_len = parts_len(parts);
         if frame_len > FRAME_BYTES_MAX {
@@ -62,23 +65,27 @@ impl Capabilities {
 
 /// A place where frames come in and go out.
 ///
-/// One thread at a time uses a port, and polls it: nothing here blocks. Nothing allocates after creation, either.
+/// One thread at a time uses a port, and polls it: nothing here blocks. Nothing allocates after
+/// creation, either.
 pub trait Port {
     /// What [`send`](Port::send) takes.
     fn capabilities(&self) -> Capabilities;
 
-    /// Receives some of what has arrived, at most [`Burst::capacity`] frames, and sets the length of `burst` to their number, which it
-    /// also returns. Never blocks. More may be there unless it returns 0.
+    /// Receives some of what has arrived, at most [`Burst::capacity`] frames, and sets the length
+    /// of `burst` to their number, which it also returns. Never blocks. More may be there unless it
+    /// returns 0.
     ///
-    /// Metadata of received frames is consistent: positions lie inside of the frame, sizes are not zero. What a hostile or
-    /// broken peer sends otherwise is dropped and counted in [`receive_dropped`](Port::receive_dropped).
+    /// Metadata of received frames is consistent: positions lie inside of the frame, sizes are not
+    /// zero. What a hostile or broken peer sends otherwise is dropped and counted in
+    /// [`receive_dropped`](Port::receive_dropped).
     ///
     /// # Errors
-    /// The port is broken, e.g. the interface is gone. Frames received before the error are kept: the error comes with the next call.
+    /// The port is broken, e.g. the interface is gone. Frames received before the error are kept:
+    /// the error comes with the next call.
     fn receive(&mut self, burst: &mut Burst) -> io::Result<usize>;
 
-    /// Sends one frame, given as a gather list whose parts together start with the Ethernet header. `Ok` means taken over, not
-    /// arrived. Never blocks.
+    /// Sends one frame, given as a gather list whose parts together start with the Ethernet header.
+    /// `Ok` means taken over, not arrived. Never blocks.
     ///
     /// # Errors
     /// See [`SendError`]; the frame is dropped.
@@ -92,7 +99,8 @@ pub trait Port {
         Ok(())
     }
 
-    /// Writes out whatever is still buffered of frames, captures included; nothing is sent or received afterwards.
+    /// Writes out whatever is still buffered of frames, captures included; nothing is sent or
+    /// received afterwards.
     ///
     /// # Errors
     /// What the last write said.
@@ -100,15 +108,18 @@ pub trait Port {
         self.flush()
     }
 
-    /// A file descriptor that polls readable when frames are there, for sleeping; `None` for a port in memory.
+    /// A file descriptor that polls readable when frames are there, for sleeping; `None` for a port
+    /// in memory.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Frames that arrived and that the port itself threw away since its creation (malformed metadata, cut short), or found no room.
+    /// Frames that arrived and that the port itself threw away since its creation (malformed
+    /// metadata, cut short), or found no room.
     fn receive_dropped(&self) -> u64 {
         0
     }
 
-    /// Frames that [`send`](Port::send) took over to be sent with others, and that could not be sent then.
+    /// Frames that [`send`](Port::send) took over to be sent with others, and that could not be
+    /// sent then.
     fn send_dropped(&self) -> u64 {
         0
     }
@@ -157,8 +168,14 @@ mod tests {
     #[test]
     fn capabilities_cover_each_offload_separately() {
         let partial = Offload { checksum: Checksum::Partial { start: 34, offset: 16 }, gso: None };
-        let tcp = Offload { gso: Some(Gso { kind: GsoKind::Tcp4, size: 1448, header_len: 66, ecn: false }), ..partial };
-        let udp = Offload { gso: Some(Gso { kind: GsoKind::Udp, size: 1448, header_len: 42, ecn: false }), ..partial };
+        let tcp = Offload {
+            gso: Some(Gso { kind: GsoKind::Tcp4, size: 1448, header_len: 66, ecn: false }),
+            ..partial
+        };
+        let udp = Offload {
+            gso: Some(Gso { kind: GsoKind::Udp, size: 1448, header_len: 42, ecn: false }),
+            ..partial
+        };
         assert!(Capabilities::PLAIN.supports(&Offload::default()));
         assert!(!Capabilities::PLAIN.supports(&partial));
         let no_uso = Capabilities { uso: false, ..Capabilities::FULL };

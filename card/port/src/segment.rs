@@ -1,6 +1,8 @@
-//! Software fallback for ports without offloads: cuts a super-frame into frames, and completes partial checksums.
+//! Software fallback for ports without offloads: cuts a super-frame into frames, and completes
+//! partial checksums.
 //!
-//! Read first: RFC 9293 (TCP), RFC 791 and 8200 (IP), RFC 768 (UDP) for the fields that differ between segments:
+//! Read first: RFC 9293 (TCP), RFC 791 and 8200 (IP), RFC 768 (UDP) for the fields that differ
+//! between segments:
 //!
 //! | field | segment `i` of `n` |
 //! |---|---|
@@ -14,8 +16,8 @@
 //!
 //! The payload stays where it is: only headers are copied, to the stack.
 //!
-//! Deliberately absent: IP fragmentation, tunnels, walking IPv6 extension headers (the start of the transport header is known from the
-//! partial checksum).
+//! Deliberately absent: IP fragmentation, tunnels, walking IPv6 extension headers (the start of the
+//! transport header is known from the partial checksum).
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -25,7 +27,8 @@ use crate::gather::{PARTS_MAX, SendError, parts_len};
 use crate::port::Port;
 use nicache_checksum::Sum;
 
-/// Most bytes of headers that the fallback handles: Ethernet with two VLAN tags, IPv6 with extension headers, TCP with options.
+/// Most bytes of headers that the fallback handles: Ethernet with two VLAN tags, IPv6 with
+/// extension headers, TCP with options.
 pub const HEADER_BYTES_MAX: usize = 256;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -45,11 +48,13 @@ const TCP_CHECKSUM: usize = 16;
 /// Offset of the checksum field in a UDP header.
 const UDP_CHECKSUM: usize = 6;
 
-/// Sends a frame through a port that may lack the offloads that the frame needs. Tells how many frames it became.
+/// Sends a frame through a port that may lack the offloads that the frame needs. Tells how many
+/// frames it became.
 ///
 /// # Errors
-/// [`SendError::Invalid`] for a frame that contradicts its metadata; else what the port says. The segments before the one that
-/// failed have been sent, the others are dropped, as a full queue would do it on a real wire.
+/// [`SendError::Invalid`] for a frame that contradicts its metadata; else what the port says. The
+/// segments before the one that failed have been sent, the others are dropped, as a full queue
+/// would do it on a real wire.
 pub fn send_with_fallback<P: Port + ?Sized>(
     port: &mut P,
     parts: &[IoSlice<'_>],
@@ -71,7 +76,8 @@ pub fn send_with_fallback<P: Port + ?Sized>(
     let segments = Segments::new(parts, &offload)?;
     let mut header = [0; HEADER_BYTES_MAX];
     for index in 0..segments.count() {
-        let (header_len, offload) = segments.emit_header(index, parts, capabilities.checksum, &mut header);
+        let (header_len, offload) =
+            segments.emit_header(index, parts, capabilities.checksum, &mut header);
         send_behind(port, &header[..header_len], parts, segments.payload(index), offload)?;
     }
     Ok(segments.count())
@@ -95,10 +101,12 @@ impl Segments {
     /// Checks the headers of a super-frame.
     ///
     /// # Errors
-    /// [`SendError::Invalid`] if it is not a super-frame, or its headers are not what the metadata say, or longer than
-    /// [`HEADER_BYTES_MAX`]; [`SendError::TooLong`] if it is longer than a buffer.
+    /// [`SendError::Invalid`] if it is not a super-frame, or its headers are not what the metadata
+    /// say, or longer than [`HEADER_BYTES_MAX`]; [`SendError::TooLong`] if it is longer than a
+    /// buffer.
     pub fn new(parts: &[IoSlice<'_>], offload: &Offload) -> Result<Self, SendError> {
-        let (Some(gso), Checksum::Partial { start, offset }) = (offload.gso, offload.checksum) else {
+        let (Some(gso), Checksum::Partial { start, offset }) = (offload.gso, offload.checksum)
+        else {
             return Err(SendError::Invalid);
         };
         let frame_len = parts_len(parts);
@@ -111,21 +119,28 @@ impl Segments {
         }
         let mut header = [0; HEADER_BYTES_MAX];
         copy_front(parts, &mut header[..header_len]);
-        let segments = Self { header, header_len, network: 0, transport, ipv6: false, gso, frame_len };
+        let segments =
+            Self { header, header_len, network: 0, transport, ipv6: false, gso, frame_len };
         segments.checked(usize::from(offset)).ok_or(SendError::Invalid)
     }
 
-    /// Finds the IP header and checks all three headers; every index that [`emit_header`](Segments::emit_header) uses is covered.
+    /// Finds the IP header and checks all three headers; every index that
+    /// [`emit_header`](Segments::emit_header) uses is covered.
     fn checked(mut self, checksum_offset: usize) -> Option<Self> {
         let header = &self.header[..self.header_len];
         let (ethertype, network) = network_header(header)?;
         let ip = header.get(network..self.transport)?;
         let transport = header.get(self.transport..)?;
         let (protocol, transport_len, checksum) = match self.gso.kind {
-            GsoKind::Tcp4 | GsoKind::Tcp6 => (PROTOCOL_TCP, usize::from(*transport.get(12)? >> 4) * 4, TCP_CHECKSUM),
+            GsoKind::Tcp4 | GsoKind::Tcp6 => {
+                (PROTOCOL_TCP, usize::from(*transport.get(12)? >> 4) * 4, TCP_CHECKSUM)
+            }
             GsoKind::Udp => (PROTOCOL_UDP, 8, UDP_CHECKSUM),
         };
-        if transport_len < checksum + 2 || transport_len != transport.len() || checksum_offset != checksum {
+        if transport_len < checksum + 2
+            || transport_len != transport.len()
+            || checksum_offset != checksum
+        {
             return None;
         }
         let version = ip.first()? >> 4;
@@ -133,7 +148,11 @@ impl Segments {
             (ETHERTYPE_IPV4, GsoKind::Tcp4 | GsoKind::Udp) => {
                 let fragment = u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]) & 0x3fff;
                 let len = usize::from(ip[0] & 0x0f) * 4;
-                version == 4 && ip.len() >= 20 && len == ip.len() && fragment == 0 && ip[9] == protocol
+                version == 4
+                    && ip.len() >= 20
+                    && len == ip.len()
+                    && fragment == 0
+                    && ip[9] == protocol
             }
             (ETHERTYPE_IPV6, GsoKind::Tcp6 | GsoKind::Udp) => {
                 version == 6 && ip.len() >= 40 && (ip.len() > 40 || ip[6] == protocol)
@@ -141,7 +160,8 @@ impl Segments {
             _ => false,
         };
         // IP lengths are 16 bits: a segment that would need more contradicts itself.
-        let segment_len = self.frame_len.min(self.header_len + usize::from(self.gso.size)) - network;
+        let segment_len =
+            self.frame_len.min(self.header_len + usize::from(self.gso.size)) - network;
         if !right || segment_len > usize::from(u16::MAX) {
             return None;
         }
@@ -162,13 +182,15 @@ impl Segments {
         start..self.frame_len.min(start + size)
     }
 
-    /// Writes the headers of segment `index` of the super-frame `parts`; tells their length and the metadata of the segment.
+    /// Writes the headers of segment `index` of the super-frame `parts`; tells their length and the
+    /// metadata of the segment.
     ///
-    /// `partial` leaves the transport checksum partial; otherwise it is complete, and the metadata say [`Checksum::Unverified`], as
-    /// for a frame from a wire.
+    /// `partial` leaves the transport checksum partial; otherwise it is complete, and the metadata
+    /// say [`Checksum::Unverified`], as for a frame from a wire.
     ///
     /// # Panics
-    /// If `index` is not below [`count`](Segments::count), or `parts` is not what [`new`](Segments::new) was given.
+    /// If `index` is not below [`count`](Segments::count), or `parts` is not what
+    /// [`new`](Segments::new) was given.
     pub fn emit_header(
         &self,
         index: usize,
@@ -199,7 +221,8 @@ impl Segments {
 
         let (protocol, checksum) = match self.gso.kind {
             GsoKind::Tcp4 | GsoKind::Tcp6 => {
-                let seq = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
+                let seq =
+                    u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
                 let seq = seq.wrapping_add(index as u32 * u32::from(self.gso.size));
                 transport[4..8].copy_from_slice(&seq.to_be_bytes());
                 if !last {
@@ -298,8 +321,9 @@ pub(crate) fn network_header(frame: &[u8]) -> Option<(u16, usize)> {
     None
 }
 
-/// The checksum as it is transmitted: in UDP, 0 means "none" and is sent as all ones, which is equal in ones' complement (RFC 768).
-/// The position of the field tells UDP from TCP (16), ICMP and ICMPv6 (2).
+/// The checksum as it is transmitted: in UDP, 0 means "none" and is sent as all ones, which is
+/// equal in ones' complement (RFC 768). The position of the field tells UDP from TCP (16), ICMP and
+/// ICMPv6 (2).
 fn on_the_wire(checksum: u16, offset: usize) -> u16 {
     if checksum == 0 && offset == UDP_CHECKSUM { 0xffff } else { checksum }
 }

@@ -1,10 +1,11 @@
 //! Receive steering: on which CPU the kernel works on frames that a TAP queue has sent it.
 //!
-//! What a TAP takes is received in the middle of the system call that sent it, past the queue of received frames that real interfaces use
-//! (Linux `net/core/dev.c`). So the sender's CPU never comes by the place where it frees buffers that other CPUs have handed back, and
-//! each time these pile up they must interrupt it, which is dear in a virtual machine. Steering the queue to the very CPU that sends
-//! (Receive Packet Steering, Linux `Documentation/networking/scaling.rst`) leads the frames through that queue, and the interrupts are
-//! gone.
+//! What a TAP takes is received in the middle of the system call that sent it, past the queue of
+//! received frames that real interfaces use (Linux `net/core/dev.c`). So the sender's CPU never
+//! comes by the place where it frees buffers that other CPUs have handed back, and each time these
+//! pile up they must interrupt it, which is dear in a virtual machine. Steering the queue to the
+//! very CPU that sends (Receive Packet Steering, Linux `Documentation/networking/scaling.rst`)
+//! leads the frames through that queue, and the interrupts are gone.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-/// A thread that moves between CPUs is followed this often at most; each time costs the kernel a few µs.
+/// A thread that moves between CPUs is followed this often at most; each time costs the kernel a
+/// few µs.
 const INTERVAL_NS: u64 = Duration::from_millis(50).as_nanos() as u64;
 
 /// Keeps one queue's received frames on the CPU of the thread that sends them.
@@ -25,8 +27,8 @@ pub struct ReceiveSteering {
 }
 
 impl ReceiveSteering {
-    /// For queue `queue` of `interface` in the calling thread's network namespace. The thread needs CAP_SYS_ADMIN and CAP_NET_ADMIN
-    /// outside of user namespaces, the latter also later on.
+    /// For queue `queue` of `interface` in the calling thread's network namespace. The thread needs
+    /// CAP_SYS_ADMIN and CAP_NET_ADMIN outside of user namespaces, the latter also later on.
     ///
     /// # Errors
     /// What the kernel says: no such queue, no privilege, or a kernel without steering.
@@ -55,7 +57,8 @@ impl ReceiveSteering {
 
 /// The file with the CPUs of a queue.
 pub(crate) fn queue_file(interface: &str, queue: usize, access: OFlags) -> io::Result<OwnedFd> {
-    // What is mounted on /sys may show another namespace; this mount is seen by nobody else and gone with its descriptor.
+    // What is mounted on /sys may show another namespace; this mount is seen by nobody else and
+    // gone with its descriptor.
     let context = fsopen(c"sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     let root = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;

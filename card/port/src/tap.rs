@@ -1,13 +1,17 @@
-//! A kernel TAP interface: the kernel's end is an ordinary network interface, ours is a file per queue.
+//! A kernel TAP interface: the kernel's end is an ordinary network interface, ours is a file per
+//! queue.
 //!
-//! Read first: Linux `Documentation/networking/tuntap.rst` and `drivers/net/tun.c`. Every read and write carries one frame behind a
-//! virtio-net header ([`crate::virtio_net`]), so that super-frames of up to 64 KiB cross with one system call each.
+//! Read first: Linux `Documentation/networking/tuntap.rst` and `drivers/net/tun.c`. Every read and
+//! write carries one frame behind a virtio-net header ([`crate::virtio_net`]), so that super-frames
+//! of up to 64 KiB cross with one system call each.
 //!
-//! The interface is created in the network namespace of the calling thread and lives as long as one of its queues is open in some
-//! process; it is never made persistent. It is down and without addresses: bringing it up is the supervisor's job.
+//! The interface is created in the network namespace of the calling thread and lives as long as one
+//! of its queues is open in some process; it is never made persistent. It is down and without
+//! addresses: bringing it up is the supervisor's job.
 //!
-//! The kernel does not believe [`crate::Checksum::Valid`] of a frame that it gets (Linux reads that flag only in its own virtio driver): it verifies
-//! the checksum as from a wire. Whoever builds frames saves that on both sides with [`crate::Checksum::Partial`].
+//! The kernel does not believe [`crate::Checksum::Valid`] of a frame that it gets (Linux reads that
+//! flag only in its own virtio driver): it verifies the checksum as from a wire. Whoever builds
+//! frames saves that on both sides with [`crate::Checksum::Partial`].
 //!
 //! Deliberately absent: io_uring and batching (measured: no gain), flow steering programs.
 
@@ -55,7 +59,8 @@ const TUN_F_USO6: usize = 0x40;
 /// How a TAP is set up. The default suits a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapConfig {
-    /// Let the kernel receive our frames in its NAPI context, with GRO. Default: no (measured: no gain, more latency).
+    /// Let the kernel receive our frames in its NAPI context, with GRO. Default: no (measured: no
+    /// gain, more latency).
     pub napi: bool,
     /// Let the kernel hand us frames whose checksum is partial. Default: yes. Super-frames need it.
     pub checksum: bool,
@@ -63,7 +68,8 @@ pub struct TapConfig {
     pub tso: bool,
     /// Let the kernel hand us UDP super-frames, if it can (Linux 6.2). Default: yes.
     pub uso: bool,
-    /// Attach to an interface that exists already. Default: no. Danger: if another process serves it, the two share its traffic.
+    /// Attach to an interface that exists already. Default: no. Danger: if another process serves
+    /// it, the two share its traffic.
     pub existing: bool,
 }
 
@@ -76,11 +82,16 @@ impl Default for TapConfig {
 /// Why a TAP could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
-    /// The kernel was built without TAP, its module is not loaded, or the container does not show the device.
-    #[error("{DEVICE} is missing: load the tun module, or make the device visible in this container")]
+    /// The kernel was built without TAP, its module is not loaded, or the container does not show
+    /// the device.
+    #[error(
+        "{DEVICE} is missing: load the tun module, or make the device visible in this container"
+    )]
     NoDevice,
     /// Neither root nor `CAP_NET_ADMIN` in the network namespace, or no access to the device.
-    #[error("not permitted to create a TAP interface: CAP_NET_ADMIN and access to {DEVICE} are needed")]
+    #[error(
+        "not permitted to create a TAP interface: CAP_NET_ADMIN and access to {DEVICE} are needed"
+    )]
     NotPermitted,
     /// Not a name that an interface can have: 1 to 15 bytes without blanks, slashes and zeros.
     #[error("`{0}` cannot be the name of a TAP interface")]
@@ -110,8 +121,9 @@ pub enum TapError {
 pub enum Tap {}
 
 impl Tap {
-    /// Creates the TAP interface `name` (`%d` in it stands for a free number) in the network namespace of the calling thread and
-    /// opens `queue_count` queues, between which the kernel spreads flows.
+    /// Creates the TAP interface `name` (`%d` in it stands for a free number) in the network
+    /// namespace of the calling thread and opens `queue_count` queues, between which the kernel
+    /// spreads flows.
     ///
     /// # Errors
     /// See [`TapError`]; then nothing is left behind.
@@ -123,7 +135,11 @@ impl Tap {
     ///
     /// # Errors
     /// See [`TapError`].
-    pub fn open_with(name: &str, queue_count: usize, config: &TapConfig) -> Result<Vec<TapQueue>, TapError> {
+    pub fn open_with(
+        name: &str,
+        queue_count: usize,
+        config: &TapConfig,
+    ) -> Result<Vec<TapQueue>, TapError> {
         if !(1..NAME_BYTES).contains(&name.len())
             || name.contains(|c: char| c == '/' || c == '\0' || c.is_ascii_whitespace())
         {
@@ -135,8 +151,9 @@ impl Tap {
         let mut queues: Vec<TapQueue> = Vec::with_capacity(queue_count);
         for _ in 0..queue_count {
             // The kernel has chosen a name for the pattern when the first queue was opened.
-            let (name, create) =
-                queues.first().map_or((name, !config.existing), |first| (first.interface.as_str(), false));
+            let (name, create) = queues
+                .first()
+                .map_or((name, !config.existing), |first| (first.interface.as_str(), false));
             queues.push(open_queue(name, create, config)?);
         }
         Ok(queues)
@@ -144,13 +161,13 @@ impl Tap {
 }
 
 fn open_queue(name: &str, create: bool, config: &TapConfig) -> Result<TapQueue, TapError> {
-    let fd = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()).map_err(
-        |errno| match errno {
-            Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoDevice,
-            Errno::ACCESS | Errno::PERM => TapError::NotPermitted,
-            errno => step("opening /dev/net/tun", errno),
-        },
-    )?;
+    let fd =
+        rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
+            .map_err(|errno| match errno {
+                Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoDevice,
+                Errno::ACCESS | Errno::PERM => TapError::NotPermitted,
+                errno => step("opening /dev/net/tun", errno),
+            })?;
     let mut flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | IFF_MULTI_QUEUE;
     if create {
         flags |= IFF_TUN_EXCL;
@@ -158,12 +175,14 @@ fn open_queue(name: &str, create: bool, config: &TapConfig) -> Result<TapQueue, 
     if config.napi {
         flags |= IFF_NAPI;
     }
-    set_interface(fd.as_fd(), &mut InterfaceRequest::new(name, flags)).map_err(|errno| match errno {
-        Errno::PERM | Errno::ACCESS => TapError::NotPermitted,
-        Errno::BUSY | Errno::EXIST => TapError::Exists(name.to_owned()),
-        Errno::INVAL => TapError::BadName(name.to_owned()),
-        errno => step("creating the TAP interface", errno),
-    })?;
+    set_interface(fd.as_fd(), &mut InterfaceRequest::new(name, flags)).map_err(
+        |errno| match errno {
+            Errno::PERM | Errno::ACCESS => TapError::NotPermitted,
+            Errno::BUSY | Errno::EXIST => TapError::Exists(name.to_owned()),
+            Errno::INVAL => TapError::BadName(name.to_owned()),
+            errno => step("creating the TAP interface", errno),
+        },
+    )?;
     TapQueue::from_owned_fd(fd, config)
 }
 
@@ -179,9 +198,10 @@ pub struct TapQueue {
 
 /// How many frames to read before they are handled.
 ///
-/// Each frame is a system call of its own, and so is finding that there is none. Under a load that keeps up with the card, looking for
-/// another frame right behind each one would mostly be in vain, while after the work on the first the next has come. So a receive reads
-/// one frame, and more only while a backlog is there.
+/// Each frame is a system call of its own, and so is finding that there is none. Under a load that
+/// keeps up with the card, looking for another frame right behind each one would mostly be in vain,
+/// while after the work on the first the next has come. So a receive reads one frame, and more only
+/// while a backlog is there.
 #[derive(Debug)]
 struct Batch {
     frames: usize,
@@ -212,11 +232,13 @@ impl Batch {
 }
 
 impl TapQueue {
-    /// Takes over an open queue, e.g. one that came over a Unix socket. Sets header size, byte order, offloads and non-blocking mode
-    /// anew (the offloads are a property of the whole interface).
+    /// Takes over an open queue, e.g. one that came over a Unix socket. Sets header size, byte
+    /// order, offloads and non-blocking mode anew (the offloads are a property of the whole
+    /// interface).
     ///
     /// # Errors
-    /// [`TapError::NotATap`] if it is something else, or an error of the kernel; the file descriptor is closed.
+    /// [`TapError::NotATap`] if it is something else, or an error of the kernel; the file
+    /// descriptor is closed.
     pub fn from_owned_fd(fd: OwnedFd, config: &TapConfig) -> Result<Self, TapError> {
         let interface = interface_of(fd.as_fd())?;
         let header_bytes = VIRTIO_NET_HEADER_BYTES as c_int;
@@ -232,7 +254,8 @@ impl TapQueue {
         Ok(Self {
             fd,
             interface,
-            // With virtio-net headers the kernel takes partial checksums and TCP super-frames whatever it gives.
+            // With virtio-net headers the kernel takes partial checksums and TCP super-frames
+            // whatever it gives.
             capabilities: Capabilities { uso, ..Capabilities::FULL },
             batch: Batch { frames: 1, full: 0 },
             dropped: 0,
@@ -240,8 +263,8 @@ impl TapQueue {
     }
 
     /// Takes over a queue that the parent process left open under `number`, after
-    /// [`keep_across_exec`](TapQueue::keep_across_exec). The queue is used through a duplicate; the number itself stays open as long
-    /// as this process lives, but is not handed down to children.
+    /// [`keep_across_exec`](TapQueue::keep_across_exec). The queue is used through a duplicate; the
+    /// number itself stays open as long as this process lives, but is not handed down to children.
     ///
     /// # Errors
     /// [`TapError::NotATap`] if nothing, or something else, is open there; that is left alone.
@@ -249,20 +272,22 @@ impl TapQueue {
         if number < 0 {
             return Err(TapError::NotATap(number));
         }
-        // SAFETY: the number is not -1, and is only used for fcntl and ioctl calls that answer EBADF if it is not open. Nothing is
-        // closed through it, so that an owner elsewhere in the process keeps what it has.
+        // SAFETY: the number is not -1, and is only used for fcntl and ioctl calls that answer
+        // EBADF if it is not open. Nothing is closed through it, so that an owner elsewhere in the
+        // process keeps what it has.
         let inherited = unsafe { BorrowedFd::borrow_raw(number) };
         interface_of(inherited)?;
-        let fd =
-            fcntl_dupfd_cloexec(inherited, 3).map_err(|errno| step("duplicating the inherited TAP queue", errno))?;
+        let fd = fcntl_dupfd_cloexec(inherited, 3)
+            .map_err(|errno| step("duplicating the inherited TAP queue", errno))?;
         fcntl_getfd(inherited)
             .and_then(|flags| fcntl_setfd(inherited, flags | FdFlags::CLOEXEC))
             .map_err(|errno| step("keeping the inherited TAP queue from children", errno))?;
         Self::from_owned_fd(fd, config)
     }
 
-    /// Makes the queue survive `exec` in every child that is started from now on, under the number that is returned (to be
-    /// told to the child, which calls [`inherit`](TapQueue::inherit)). Drop the queue once the child has been started.
+    /// Makes the queue survive `exec` in every child that is started from now on, under the number
+    /// that is returned (to be told to the child, which calls [`inherit`](TapQueue::inherit)). Drop
+    /// the queue once the child has been started.
     ///
     /// # Errors
     /// What the kernel says.
@@ -297,7 +322,8 @@ impl Port for TapQueue {
 
     fn receive(&mut self, burst: &mut Burst) -> io::Result<usize> {
         burst.clear();
-        // As many reads as frames are wanted, so that a flood of malformed frames cannot keep us here.
+        // As many reads as frames are wanted, so that a flood of malformed frames cannot keep us
+        // here.
         for _ in 0..self.batch.frames().min(burst.capacity()) {
             let Some(frame) = burst.next_free() else {
                 break;
@@ -312,7 +338,8 @@ impl Port for TapQueue {
                 Err(_) if !burst.is_empty() => break,
                 Err(errno) => return Err(errno.into()),
             };
-            // The kernel cuts a frame that does not fit without telling; the byte too many gives it away.
+            // The kernel cuts a frame that does not fit without telling; the byte too many gives it
+            // away.
             let len = match received.checked_sub(VIRTIO_NET_HEADER_BYTES) {
                 Some(len) if len <= FRAME_BYTES_MAX => len,
                 _ => {
@@ -379,16 +406,18 @@ impl InterfaceRequest {
 }
 
 fn set_interface(fd: BorrowedFd<'_>, request: &mut InterfaceRequest) -> rustix::io::Result<()> {
-    // SAFETY: TUNSETIFF reads and writes one `struct ifreq` of at most 40 bytes, which `InterfaceRequest` is and whose every bit
-    // pattern is valid. (Other files than TAP queues answer ENOTTY or EBADFD.)
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq` of at most 40 bytes, which
+    // `InterfaceRequest` is and whose every bit pattern is valid. (Other files than TAP queues
+    // answer ENOTTY or EBADFD.)
     unsafe { ioctl(fd, Updater::<TUNSETIFF, InterfaceRequest>::new(request)) }
 }
 
 /// The name of the interface that a queue belongs to.
 fn interface_of(fd: BorrowedFd<'_>) -> Result<String, TapError> {
     let mut request = InterfaceRequest::new("", 0);
-    // SAFETY: TUNGETIFF writes one `struct ifreq` of at most 40 bytes, which `InterfaceRequest` is and whose every bit pattern is
-    // valid. The opcode belongs to the TUN driver: other files answer ENOTTY.
+    // SAFETY: TUNGETIFF writes one `struct ifreq` of at most 40 bytes, which `InterfaceRequest` is
+    // and whose every bit pattern is valid. The opcode belongs to the TUN driver: other files
+    // answer ENOTTY.
     let result = unsafe { ioctl(fd, Updater::<TUNGETIFF, InterfaceRequest>::new(&mut request)) };
     let wanted = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
     if result.is_err() || request.flags & wanted != wanted {
@@ -399,7 +428,8 @@ fn interface_of(fd: BorrowedFd<'_>) -> Result<String, TapError> {
 }
 
 fn set_int<const OPCODE: Opcode>(fd: BorrowedFd<'_>, value: c_int) -> rustix::io::Result<()> {
-    // SAFETY: only instantiated with TUNSETVNETHDRSZ and TUNSETVNETLE, which read one int through their pointer.
+    // SAFETY: only instantiated with TUNSETVNETHDRSZ and TUNSETVNETLE, which read one int through
+    // their pointer.
     unsafe { ioctl(fd, Setter::<OPCODE, c_int>::new(value)) }
 }
 
@@ -436,7 +466,8 @@ mod tests {
     #[test]
     fn opcodes_are_those_of_the_kernel() {
         // include/uapi/linux/if_tun.h on x86 and arm.
-        let expected: [Opcode; 5] = [0x4004_54ca, 0x4004_54d0, 0x8004_54d2, 0x4004_54d8, 0x4004_54dc];
+        let expected: [Opcode; 5] =
+            [0x4004_54ca, 0x4004_54d0, 0x8004_54d2, 0x4004_54d8, 0x4004_54dc];
         assert_eq!([TUNSETIFF, TUNSETOFFLOAD, TUNGETIFF, TUNSETVNETHDRSZ, TUNSETVNETLE], expected);
     }
 

@@ -54,7 +54,12 @@ impl Recipe {
     pub(crate) fn build(&self, gso_size: Option<u16>) -> (Vec<u8>, Offload) {
         let mut frame: Vec<u8> = (1..=12).collect();
         for tag in 0..self.vlan_tags {
-            frame.extend([if tag == 0 { 0x88 } else { 0x81 }, if tag == 0 { 0xa8 } else { 0 }, 0, 5]);
+            frame.extend([
+                if tag == 0 { 0x88 } else { 0x81 },
+                if tag == 0 { 0xa8 } else { 0 },
+                0,
+                5,
+            ]);
         }
         let transport_len = self.header_len() - self.transport() + self.payload.len();
         let protocol = if self.udp { 17 } else { 6 };
@@ -78,7 +83,8 @@ impl Recipe {
             let sum = !naive_sum(&frame[start..end]);
             frame[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
         }
-        let pseudo = naive_sum(&pseudo_header(&frame, self.network(), self.ipv6, protocol, transport_len));
+        let pseudo =
+            naive_sum(&pseudo_header(&frame, self.network(), self.ipv6, protocol, transport_len));
         frame.extend([0x1f, 0x90, 0, 80]);
         if self.udp {
             frame.extend((transport_len as u16).to_be_bytes());
@@ -96,12 +102,21 @@ impl Recipe {
             (false, false) => GsoKind::Tcp4,
             (false, true) => GsoKind::Tcp6,
         };
-        let checksum = Checksum::Partial { start: self.transport() as u16, offset: if self.udp { 6 } else { 16 } };
-        let gso = gso_size.map(|size| Gso { kind, size, header_len: self.header_len() as u16, ecn: false });
+        let checksum = Checksum::Partial {
+            start: self.transport() as u16,
+            offset: if self.udp { 6 } else { 16 },
+        };
+        let gso = gso_size.map(|size| Gso {
+            kind,
+            size,
+            header_len: self.header_len() as u16,
+            ecn: false,
+        });
         (frame, Offload { checksum, gso })
     }
 
-    /// Gives an IPv4 frame made from this recipe other addresses and another destination port; its checksum stays partial.
+    /// Gives an IPv4 frame made from this recipe other addresses and another destination port; its
+    /// checksum stays partial.
     pub(crate) fn readdress(&self, frame: &mut [u8], from: [u8; 4], to: [u8; 4], port: u16) {
         let (network, transport) = (self.network(), self.transport());
         frame[network + 12..network + 16].copy_from_slice(&from);

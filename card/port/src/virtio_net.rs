@@ -1,7 +1,7 @@
 //! The 12-byte header that precedes each frame on a TAP (or AF_PACKET socket) with `VNET_HDR`.
 //!
-//! Read first: virtio 1.2, section 5.1.6 (struct virtio_net_hdr with num_buffers, little-endian) and Linux
-//! `include/linux/virtio_net.h`, which fills and reads it on the kernel's side.
+//! Read first: virtio 1.2, section 5.1.6 (struct virtio_net_hdr with num_buffers, little-endian)
+//! and Linux `include/linux/virtio_net.h`, which fills and reads it on the kernel's side.
 //!
 //! ```text
 //!  0       1          2         4          6            8             10
@@ -10,20 +10,20 @@
 //!  +-------+----------+---------+----------+------------+-------------+-------------+
 //! ```
 //!
-//! Whoever is at the other end may be hostile: every value is checked against the frame. `hdr_len` is only a hint (section
-//! 5.1.6.2; Linux puts the length of the linear part of its buffer there), so it is not read: the length of the headers comes from
-//! the frame.
+//! Whoever is at the other end may be hostile: every value is checked against the frame. `hdr_len`
+//! is only a hint (section 5.1.6.2; Linux puts the length of the linear part of its buffer there),
+//! so it is not read: the length of the headers comes from the frame.
 //!
-//! Deliberately absent: UFO (removed from Linux, lives on in virtio 1.2 only), segmentation inside of tunnels, receive segment
-//! coalescing information (ignored), hash reports.
+//! Deliberately absent: UFO (removed from Linux, lives on in virtio 1.2 only), segmentation inside
+//! of tunnels, receive segment coalescing information (ignored), hash reports.
 
 use crate::frame::{Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Gso, GsoKind, Offload};
 
 /// Bytes of the header.
 pub const VIRTIO_NET_HEADER_BYTES: usize = 12;
 
-/// Least payload bytes of a TCP segment: the kernel's own floor (`TCP_MIN_GSO_SIZE`). Less would turn one frame into tens of
-/// thousands.
+/// Least payload bytes of a TCP segment: the kernel's own floor (`TCP_MIN_GSO_SIZE`). Less would
+/// turn one frame into tens of thousands.
 const TCP_SEGMENT_BYTES_MIN: u16 = 8;
 /// Most datagrams in a UDP super-frame (Linux `UDP_MAX_SEGMENTS`).
 const UDP_SEGMENTS_MAX: usize = 128;
@@ -57,7 +57,8 @@ pub enum HeaderError {
     /// The segments of a super-frame would be empty, tiny, or too many.
     #[error("super-frame with segments of {0} bytes")]
     SegmentSize(u16),
-    /// The checksum field would lie in the Ethernet header, outside of the frame, or not where the protocol has it.
+    /// The checksum field would lie in the Ethernet header, outside of the frame, or not where the
+    /// protocol has it.
     #[error("checksum position outside of the frame")]
     ChecksumPosition,
     /// The headers of a super-frame would be longer than the frame, or leave no payload.
@@ -70,11 +71,15 @@ pub enum HeaderError {
 
 /// Decodes the header of a received frame.
 ///
-/// The result is consistent with the frame: positions lie inside of it, sizes are not zero, [`Gso::header_len`] is exact.
+/// The result is consistent with the frame: positions lie inside of it, sizes are not zero,
+/// [`Gso::header_len`] is exact.
 ///
 /// # Errors
 /// See [`HeaderError`]; the frame is to be dropped.
-pub fn decode_header(header: &[u8; VIRTIO_NET_HEADER_BYTES], frame: &[u8]) -> Result<Offload, HeaderError> {
+pub fn decode_header(
+    header: &[u8; VIRTIO_NET_HEADER_BYTES],
+    frame: &[u8],
+) -> Result<Offload, HeaderError> {
     let field = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
     let (flags, gso_type, gso_size, start, offset, buffers) =
         (header[0], header[1], field(4), field(6), field(8), field(10));
@@ -106,7 +111,8 @@ pub fn decode_header(header: &[u8; VIRTIO_NET_HEADER_BYTES], frame: &[u8]) -> Re
         return Err(HeaderError::GsoWithoutChecksum);
     }
     let transport_len = match kind {
-        // The data offset, in words of 4 bytes (RFC 9293, section 3.1). `check_position` saw bytes 16 and 17 of this header.
+        // The data offset, in words of 4 bytes (RFC 9293, section 3.1). `check_position` saw bytes
+        // 16 and 17 of this header.
         GsoKind::Tcp4 | GsoKind::Tcp6 if offset == TCP_CHECKSUM_OFFSET => {
             let len = usize::from(frame[usize::from(start) + 12] >> 4) * 4;
             if len < TCP_HEADER_BYTES_MIN {
@@ -117,7 +123,8 @@ pub fn decode_header(header: &[u8; VIRTIO_NET_HEADER_BYTES], frame: &[u8]) -> Re
         GsoKind::Udp if offset == UDP_CHECKSUM_OFFSET => UDP_HEADER_BYTES,
         _ => return Err(HeaderError::ChecksumPosition),
     };
-    let header_len = u16::try_from(usize::from(start) + transport_len).map_err(|_| HeaderError::HeaderLength)?;
+    let header_len =
+        u16::try_from(usize::from(start) + transport_len).map_err(|_| HeaderError::HeaderLength)?;
     let gso = Gso { kind, size: gso_size, header_len, ecn };
     check_gso(&gso, frame.len())?;
     Ok(Offload { checksum, gso: Some(gso) })
@@ -127,7 +134,10 @@ pub fn decode_header(header: &[u8; VIRTIO_NET_HEADER_BYTES], frame: &[u8]) -> Re
 ///
 /// # Errors
 /// The metadata contradict themselves or the length; see [`HeaderError`].
-pub fn encode_header(offload: &Offload, frame_len: usize) -> Result<[u8; VIRTIO_NET_HEADER_BYTES], HeaderError> {
+pub fn encode_header(
+    offload: &Offload,
+    frame_len: usize,
+) -> Result<[u8; VIRTIO_NET_HEADER_BYTES], HeaderError> {
     check_frame_length(frame_len)?;
     let mut header = [0; VIRTIO_NET_HEADER_BYTES];
     let mut put = |at: usize, value: u16| header[at..at + 2].copy_from_slice(&value.to_le_bytes());
@@ -168,7 +178,11 @@ pub fn encode_header(offload: &Offload, frame_len: usize) -> Result<[u8; VIRTIO_
 }
 
 fn check_frame_length(frame_len: usize) -> Result<(), HeaderError> {
-    if (ETHERNET_HEADER_BYTES..=FRAME_BYTES_MAX).contains(&frame_len) { Ok(()) } else { Err(HeaderError::FrameLength) }
+    if (ETHERNET_HEADER_BYTES..=FRAME_BYTES_MAX).contains(&frame_len) {
+        Ok(())
+    } else {
+        Err(HeaderError::FrameLength)
+    }
 }
 
 fn check_position(start: u16, offset: u16, frame_len: usize) -> Result<(), HeaderError> {
@@ -246,7 +260,10 @@ mod tests {
         assert_eq!(refused(|h| h[10] = 2), HeaderError::SeveralBuffers(2));
         // A data offset of 0, and one that reaches past the end of the frame.
         assert_eq!(decode_header(&header(|_| ()), &vec![0; 3000]), Err(HeaderError::HeaderLength));
-        assert_eq!(decode_header(&header(|_| ()), &tcp_frame()[..66]), Err(HeaderError::HeaderLength));
+        assert_eq!(
+            decode_header(&header(|_| ()), &tcp_frame()[..66]),
+            Err(HeaderError::HeaderLength)
+        );
         assert_eq!(decode_header(&[0; 12], &frame[..13]), Err(HeaderError::FrameLength));
     }
 
@@ -273,9 +290,16 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the other end writes: no panic, and what is accepted survives a round trip and stays inside of the frame.
+        /// Whatever the other end writes: no panic, and what is accepted survives a round trip and
+        /// stays inside of the frame.
         #[test]
-        fn any_header_is_refused_or_consistent(header: [u8; 12], flags in 0u8..4, kind in 0u8..6, low in any::<bool>(), frame in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_header_is_refused_or_consistent(
+            header: [u8; 12],
+            flags in 0u8..4,
+            kind in 0u8..6,
+            low in any::<bool>(),
+            frame in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
             let mut header = header;
             header[0] = flags;
             if low {

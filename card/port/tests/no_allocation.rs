@@ -60,7 +60,8 @@ fn the_packet_path_does_not_allocate() {
     }
 }
 
-/// Two packet sockets on a veth pair in a namespace of the calling thread; `None`, with the reason printed, without the privilege.
+/// Two packet sockets on a veth pair in a namespace of the calling thread; `None`, with the reason
+/// printed, without the privilege.
 fn packet_sockets() -> Option<[PacketSocket; 2]> {
     // Sound: only `UnshareFlags::FILES` is not.
     #[allow(deprecated)]
@@ -73,10 +74,16 @@ fn packet_sockets() -> Option<[PacketSocket; 2]> {
         "link set dev near addrgenmode none up",
         "link set dev far addrgenmode none up",
     ] {
-        let status = std::process::Command::new("ip").args(arguments.split(' ')).status().expect("iproute2 is needed");
+        let status = std::process::Command::new("ip")
+            .args(arguments.split(' '))
+            .status()
+            .expect("iproute2 is needed");
         assert!(status.success(), "ip {arguments}");
     }
-    Some(["near", "far"].map(|name| PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0)))
+    Some(
+        ["near", "far"]
+            .map(|name| PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0)),
+    )
 }
 
 #[test]
@@ -105,5 +112,8 @@ fn packet_sockets_do_not_allocate() {
 
 #[test]
 fn the_counter_counts() {
-    assert_eq!(allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 100]))).count_total, 1);
+    assert_eq!(
+        allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 100]))).count_total,
+        1
+    );
 }

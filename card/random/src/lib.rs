@@ -1,6 +1,7 @@
 //! Random numbers that follow from a seed: a run can be repeated on any machine. Not for secrets.
 //!
-//! Read first: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014 (SplitMix64).
+//! Read first: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014
+//! (SplitMix64).
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]
 
@@ -38,7 +39,8 @@ impl SplitMix64 {
     }
 }
 
-/// Scrambles a number until each bit depends on every bit: the generator's last step. Invertible; 0 stays 0.
+/// Scrambles a number until each bit depends on every bit: the generator's last step. Invertible; 0
+/// stays 0.
 #[inline]
 #[must_use]
 pub const fn mix(number: u64) -> u64 {
@@ -47,7 +49,8 @@ pub const fn mix(number: u64) -> u64 {
     b ^ (b >> 31)
 }
 
-/// Maps a random word to `0..bound` by its high bits (the bias of `bound / 2^64` does not matter here). 0 if `bound` is 0.
+/// Maps a random word to `0..bound` by its high bits (the bias of `bound / 2^64` does not matter
+/// here). 0 if `bound` is 0.
 #[inline]
 #[must_use]
 pub const fn below(word: u64, bound: u64) -> u64 {

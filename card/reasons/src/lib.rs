@@ -1,4 +1,5 @@
-//! Reasons that are counted: why a request passes, a reply is not kept, or a statement touches everything.
+//! Reasons that are counted: why a request passes, a reply is not kept, or a statement touches
+//! everything.
 #![forbid(unsafe_code)]
 
 /// Makes an enumeration of reasons, each with a label for metrics:

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IPv6 address, or an IPv4 address in its mapped form (RFC 4291 section 2.5.5.2), which never is on a wire.
+/// An IPv6 address, or an IPv4 address in its mapped form (RFC 4291 section 2.5.5.2), which never
+/// is on a wire.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(u128);
 
@@ -32,8 +33,8 @@ impl Address {
         Ipv6Addr::from_bits(self.0).to_canonical()
     }
 
-    /// What one subscriber has: an IPv4 address, or the first 64 bits of an IPv6 address (RFC 4291 section 2.5.4: the rest is the
-    /// interface's, and a host may have as many as it likes).
+    /// What one subscriber has: an IPv4 address, or the first 64 bits of an IPv6 address (RFC 4291
+    /// section 2.5.4: the rest is the interface's, and a host may have as many as it likes).
     #[must_use]
     pub fn network(self) -> Self {
         if self.is_v4() { self } else { Self(self.0 >> 64 << 64) }
@@ -78,7 +79,8 @@ pub struct FlowKey {
     pub client_port: u16,
     /// TCP port of the service.
     pub server_port: u16,
-    /// Numbers of the VLANs that both are in, the outer one in the upper half; 0: none. The same addresses in two VLANs are two machines.
+    /// Numbers of the VLANs that both are in, the outer one in the upper half; 0: none. The same
+    /// addresses in two VLANs are two machines.
     pub vlans: u32,
 }
 

@@ -1,7 +1,9 @@
-//! How often challenge acknowledgments are sent (RFC 5961 section 7): without a limit, whoever forges segments makes a host send packets.
+//! How often challenge acknowledgments are sent (RFC 5961 section 7): without a limit, whoever
+//! forges segments makes a host send packets.
 //!
-//! One limit is per connection, one for all together. A common limit that is known exactly tells an attacker, who counts the answers on a
-//! connection of his own, whether a guess hit another (CVE-2016-5696); so it is drawn anew for every second.
+//! One limit is per connection, one for all together. A common limit that is known exactly tells an
+//! attacker, who counts the answers on a connection of his own, whether a guess hit another
+//! (CVE-2016-5696); so it is drawn anew for every second.
 
 use core::time::Duration;
 
@@ -56,7 +58,9 @@ mod tests {
     #[test]
     fn a_connection_is_challenged_twice_a_second() {
         let (mut budget, mut flow) = (ChallengeBudget::default(), Challenged::default());
-        let allowed = (0..1_000).filter(|ms| budget.allows(&mut flow, Time::from_millis(5_000 + ms), 7)).count();
+        let allowed = (0..1_000)
+            .filter(|ms| budget.allows(&mut flow, Time::from_millis(5_000 + ms), 7))
+            .count();
         assert_eq!((allowed, budget.refused()), (2, 998));
     }
 
@@ -67,7 +71,11 @@ mod tests {
         let mut seconds = Vec::new();
         for (second, random) in [(1, 10), (2, 900), (3, 4_321)] {
             let now = Time::from_millis(second * 1_000);
-            seconds.push((0..5_000).filter(|_| budget.allows(&mut Challenged::default(), now, random)).count());
+            seconds.push(
+                (0..5_000)
+                    .filter(|_| budget.allows(&mut Challenged::default(), now, random))
+                    .count(),
+            );
         }
         assert_eq!(seconds, [510, 1_400, 821]);
     }

@@ -38,7 +38,8 @@ pub enum Event {
 }
 
 impl State {
-    /// The state after `event`; one that has no meaning in a state (a repeated FIN, say) changes nothing.
+    /// The state after `event`; one that has no meaning in a state (a repeated FIN, say) changes
+    /// nothing.
     #[must_use]
     pub fn after(self, event: Event) -> Self {
         match (self, event) {

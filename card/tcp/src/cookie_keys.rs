@@ -1,6 +1,8 @@
-//! The keys of SYN cookies, renewed from time to time (RFC 4987 section 3.6): whoever has found one out, by guessing offline or otherwise, does not have the next one.
+//! The keys of SYN cookies, renewed from time to time (RFC 4987 section 3.6): whoever has found one
+//! out, by guessing offline or otherwise, does not have the next one.
 //!
-//! Who draws them is the caller's business; here is which one a cookie is made and judged with. A cookie of the key before is good for as long as it would have been.
+//! Who draws them is the caller's business; here is which one a cookie is made and judged with. A
+//! cookie of the key before is good for as long as it would have been.
 
 use core::time::Duration;
 
@@ -35,7 +37,14 @@ impl CookieKeys {
 
     /// See [`syn_cookie::make`].
     #[must_use]
-    pub fn make(&self, tuple: &[u8], client: Seq, options: &SynOptions, tsval: u32, now: Time) -> Cookie {
+    pub fn make(
+        &self,
+        tuple: &[u8],
+        client: Seq,
+        options: &SynOptions,
+        tsval: u32,
+        now: Time,
+    ) -> Cookie {
         syn_cookie::make(&self.current, tuple, client, options, tsval, now)
     }
 
@@ -68,7 +77,9 @@ mod tests {
         let mut keys = CookieKeys::new(IsnKey([1; 16]));
         // Ticks are of 64 s.
         let cookie = keys.make(b"tuple", Seq(5), &SynOptions::default(), 0, at(640));
-        let opens = |keys: &CookieKeys, seconds| keys.open(b"tuple", Seq(5), cookie.seq, None, at(seconds)).is_some();
+        let opens = |keys: &CookieKeys, seconds| {
+            keys.open(b"tuple", Seq(5), cookie.seq, None, at(seconds)).is_some()
+        };
         keys.renew(IsnKey([2; 16]), at(650));
         assert!(opens(&keys, 650) && opens(&keys, 767));
         assert!(!opens(&keys, 768), "its ticks are over");
@@ -86,7 +97,14 @@ mod tests {
         let mut keys = CookieKeys::new(IsnKey([1; 16]));
         keys.renew(IsnKey([2; 16]), at(0));
         // Made by somebody who knows the old key.
-        let forged = syn_cookie::make(&IsnKey([1; 16]), b"tuple", Seq(5), &SynOptions::default(), 0, at(127));
+        let forged = syn_cookie::make(
+            &IsnKey([1; 16]),
+            b"tuple",
+            Seq(5),
+            &SynOptions::default(),
+            0,
+            at(127),
+        );
         assert!(keys.open(b"tuple", Seq(5), forged.seq, None, at(127)).is_some());
         assert!(keys.open(b"tuple", Seq(5), forged.seq, None, at(128)).is_none());
     }

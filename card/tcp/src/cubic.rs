@@ -10,7 +10,8 @@ use crate::time::Time;
 
 /// Multiplicative decrease (RFC 9438 section 4.6).
 pub const BETA: f64 = 0.7;
-/// Decrease for a mark instead of a loss (RFC 8511 section 3): marks come early, while the queue is short.
+/// Decrease for a mark instead of a loss (RFC 8511 section 3): marks come early, while the queue is
+/// short.
 pub const BETA_ECN: f64 = 0.85;
 /// Aggressiveness, segments per cubic second (RFC 9438 section 5.1).
 pub const C: f64 = 0.4;
@@ -94,13 +95,19 @@ impl Cubic {
         let mss = mss.max(1);
         let factor = f64::from(self.mss) / f64::from(mss);
         self.mss = mss;
-        for w in [&mut self.cwnd, &mut self.w_max, &mut self.w_est, &mut self.cwnd_prior, &mut self.ssthresh] {
+        for w in [
+            &mut self.cwnd,
+            &mut self.w_max,
+            &mut self.w_est,
+            &mut self.cwnd_prior,
+            &mut self.ssthresh,
+        ] {
             *w *= factor;
         }
     }
 
-    /// `acked` bytes have newly arrived outside loss recovery while the window was the limit. `divisor` slows slow start down
-    /// ([`crate::hystart::GROWTH_DIVISOR`]); usually 1.
+    /// `acked` bytes have newly arrived outside loss recovery while the window was the limit.
+    /// `divisor` slows slow start down ([`crate::hystart::GROWTH_DIVISOR`]); usually 1.
     pub fn grow(&mut self, acked: u32, divisor: f64, srtt: Duration, now: Time) {
         let mut acked = f64::from(acked) / f64::from(self.mss);
         let cap = f64::from(WINDOW_BYTES_MAX) / f64::from(self.mss);
@@ -146,7 +153,8 @@ impl Cubic {
         } else {
             // RFC 9438 section 4.2: target = W_cubic(t + RTT) within [cwnd, 1.5 cwnd];
             // sections 4.4 and 4.5: every acknowledged segment adds (target - cwnd) / cwnd.
-            let target = w_cubic(t + srtt.as_secs_f64(), self.k, self.w_max).clamp(self.cwnd, 1.5 * self.cwnd);
+            let target = w_cubic(t + srtt.as_secs_f64(), self.k, self.w_max)
+                .clamp(self.cwnd, 1.5 * self.cwnd);
             self.cwnd += (target - self.cwnd) / self.cwnd * acked;
         }
     }
@@ -165,8 +173,9 @@ impl Cubic {
         self.after_timeout = false;
     }
 
-    /// A loss was detected by acknowledgments. The window itself counts, not what is outstanding (RFC 9438 section 4.6 leaves the choice
-    /// to a sender whose window grows only when it is used).
+    /// A loss was detected by acknowledgments. The window itself counts, not what is outstanding
+    /// (RFC 9438 section 4.6 leaves the choice to a sender whose window grows only when it is
+    /// used).
     pub fn handle_loss(&mut self) {
         self.reduce(BETA);
         // RFC 9438 section 4.6: cwnd = max(ssthresh, 2).
@@ -179,8 +188,9 @@ impl Cubic {
         self.cwnd = self.ssthresh;
     }
 
-    /// The retransmission timer expired with `flight` bytes thought to be on the path. `again` says that the window was reduced before for the
-    /// same data: the threshold then stays (RFC 5681 section 3.1, equation 4).
+    /// The retransmission timer expired with `flight` bytes thought to be on the path. `again` says
+    /// that the window was reduced before for the same data: the threshold then stays (RFC 5681
+    /// section 3.1, equation 4).
     pub fn handle_timeout(&mut self, flight: u32, again: bool) {
         if !again {
             self.reduce(BETA);
@@ -204,15 +214,17 @@ impl Cubic {
     fn reduce(&mut self, beta: f64) {
         self.cwnd_prior = self.cwnd;
         // RFC 9438 section 4.7: fast convergence.
-        self.w_max = if self.cwnd < self.w_max { self.cwnd * (1.0 + BETA) / 2.0 } else { self.cwnd };
+        self.w_max =
+            if self.cwnd < self.w_max { self.cwnd * (1.0 + BETA) / 2.0 } else { self.cwnd };
         self.epoch = None;
         self.after_timeout = false;
         // RFC 9438 section 4.6: ssthresh = max(cwnd * beta, 2).
         self.ssthresh = (self.cwnd * beta).max(2.0);
     }
 
-    /// The flow was idle for `idle`, more than a timeout of `rto` (RFC 5681 section 4.1, RFC 2861 section 2): the window is
-    /// halved for each timeout, down to the initial one; the threshold remembers what was reached.
+    /// The flow was idle for `idle`, more than a timeout of `rto` (RFC 5681 section 4.1, RFC 2861
+    /// section 2): the window is halved for each timeout, down to the initial one; the threshold
+    /// remembers what was reached.
     pub fn restart(&mut self, initial_segments: u32, idle: Duration, rto: Duration) {
         let initial = f64::from(initial_segments.max(1));
         if self.cwnd > initial {
@@ -233,8 +245,8 @@ mod tests {
 
     const MSS: u32 = 1_000;
 
-    /// Runs a flow at a fixed round-trip time, acknowledging segment by segment, and returns the window
-    /// at the end of each round.
+    /// Runs a flow at a fixed round-trip time, acknowledging segment by segment, and returns the
+    /// window at the end of each round.
     fn rounds(cubic: &mut Cubic, now: &mut Time, rtt: Duration, count: usize) -> Vec<f64> {
         (0..count)
             .map(|_| {
@@ -276,7 +288,10 @@ mod tests {
         for (round, window) in rounds(&mut cubic, &mut now, rtt, 150).into_iter().enumerate() {
             let t = (round + 1) as f64 * 0.1;
             let expected = w_cubic(t, k, 1_000.0);
-            assert!((window - expected).abs() < expected * 0.01, "t {t}: {window} against {expected}");
+            assert!(
+                (window - expected).abs() < expected * 0.01,
+                "t {t}: {window} against {expected}"
+            );
         }
     }
 
@@ -369,7 +384,10 @@ mod tests {
         let saved = Cubic::new(MSS, 100);
         let mut now = saved;
         now.handle_loss();
-        assert_eq!((saved.at_least(&now).window(), saved.at_least(&now).threshold()), (100 * MSS, u32::MAX));
+        assert_eq!(
+            (saved.at_least(&now).window(), saved.at_least(&now).threshold()),
+            (100 * MSS, u32::MAX)
+        );
         assert_eq!(Cubic::new(MSS, 10).at_least(&now).window(), 70 * MSS);
     }
 

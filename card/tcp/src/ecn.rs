@@ -1,7 +1,9 @@
-//! Explicit congestion notification (RFC 3168): routers mark packets instead of dropping them, the receiver echoes the mark (ECE), the
-//! sender reduces its window once per round trip and says so (CWR).
+//! Explicit congestion notification (RFC 3168): routers mark packets instead of dropping them, the
+//! receiver echoes the mark (ECE), the sender reduces its window once per round trip and says so
+//! (CWR).
 //!
-//! Deliberately absent: accurate ECN (RFC 9768), ECN on control packets and retransmissions (RFC 8311).
+//! Deliberately absent: accurate ECN (RFC 9768), ECN on control packets and retransmissions (RFC
+//! 8311).
 
 use crate::flags::Flags;
 use crate::seq::Seq;
@@ -73,8 +75,9 @@ impl EcnSender {
         Self { agreed, tell: false, until: None }
     }
 
-    /// An acknowledgment up to `una` has ECE; whether the window has to be reduced, once per window of data (RFC 3168 section 6.1.2). As long as the
-    /// receiver cannot have seen CWR, it goes on echoing the same mark (section 6.1.3).
+    /// An acknowledgment up to `una` has ECE; whether the window has to be reduced, once per window
+    /// of data (RFC 3168 section 6.1.2). As long as the receiver cannot have seen CWR, it goes on
+    /// echoing the same mark (section 6.1.3).
     pub fn handle_echo(&mut self, una: Seq, nxt: Seq) -> bool {
         if !self.agreed || self.tell || self.until.is_some_and(|until| una.lt(until)) {
             return false;
@@ -98,14 +101,16 @@ impl EcnSender {
         self.agreed
     }
 
-    /// The next new segment tells of a reduction, and has to be the first of its frame: not every port cuts super-frames with CWR.
+    /// The next new segment tells of a reduction, and has to be the first of its frame: not every
+    /// port cuts super-frames with CWR.
     #[must_use]
     pub fn has_news(&self) -> bool {
         self.agreed && self.tell
     }
 
-    /// How a data segment that ends at `end` is to be sent: whether its packet is ECN-capable, and whether it has CWR. `new`: it was never sent
-    /// before; others are not capable (RFC 3168 section 6.1.5).
+    /// How a data segment that ends at `end` is to be sent: whether its packet is ECN-capable, and
+    /// whether it has CWR. `new`: it was never sent before; others are not capable (RFC 3168
+    /// section 6.1.5).
     pub fn mark(&mut self, new: bool, end: Seq) -> (Codepoint, bool) {
         if !self.agreed || !new {
             return (Codepoint::NotCapable, false);
@@ -150,7 +155,8 @@ impl EcnReceiver {
         self.agreed
     }
 
-    /// A data segment has arrived. CWR ends the echo of earlier marks, a mark begins it (RFC 3168 section 6.1.3).
+    /// A data segment has arrived. CWR ends the echo of earlier marks, a mark begins it (RFC 3168
+    /// section 6.1.3).
     pub fn handle_data(&mut self, codepoint: Codepoint, flags: Flags) {
         if flags.contains(Flags::CWR) {
             self.echo = false;
@@ -174,7 +180,10 @@ mod tests {
     #[test]
     fn negotiation() {
         // RFC 3168 section 6.1.1; a peer that reflects both bits has no ECN.
-        assert!(is_offered(Flags::SYN | Flags::ECE | Flags::CWR) && !is_offered(Flags::SYN | Flags::ECE));
+        assert!(
+            is_offered(Flags::SYN | Flags::ECE | Flags::CWR)
+                && !is_offered(Flags::SYN | Flags::ECE)
+        );
         assert!(is_agreed(Flags::SYN | Flags::ACK | Flags::ECE));
         assert!(!is_agreed(Flags::SYN | Flags::ACK | Flags::ECE | Flags::CWR));
         for bits in 0..4 {
@@ -194,9 +203,15 @@ mod tests {
         assert!(!ecn.handle_echo(Seq(100), Seq(120)), "the receiver has not seen CWR");
         assert!(ecn.handle_echo(Seq(110), Seq(200)), "it has: this is another mark");
         ecn.advance(Seq(200));
-        assert!(!ecn.handle_echo(Seq(200), Seq(200)), "nothing new was sent, so CWR is still to come");
+        assert!(
+            !ecn.handle_echo(Seq(200), Seq(200)),
+            "nothing new was sent, so CWR is still to come"
+        );
         let mut off = EcnSender::new(false);
-        assert!(!off.handle_echo(Seq(10), Seq(100)) && off.mark(true, Seq(100)).0 == Codepoint::NotCapable);
+        assert!(
+            !off.handle_echo(Seq(10), Seq(100))
+                && off.mark(true, Seq(100)).0 == Codepoint::NotCapable
+        );
     }
 
     #[test]

@@ -1,12 +1,16 @@
-//! A segment in an IPv4 (RFC 791) or IPv6 packet (RFC 8200) in an Ethernet II frame with at most two VLAN tags (IEEE 802.1Q).
+//! A segment in an IPv4 (RFC 791) or IPv6 packet (RFC 8200) in an Ethernet II frame with at most
+//! two VLAN tags (IEEE 802.1Q).
 //!
 //! Deliberately absent: IP options, extension headers and fragments.
 
-use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv6Packet};
+use smoltcp::wire::{
+    EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv6Packet,
+};
 
 pub use crate::address::{Address, FlowKey};
 pub use crate::headers::{
-    Addresses, ETHERNET_BYTES, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES, Mac, TAG_BYTES, TAGS_MAX, Tags,
+    Addresses, ETHERNET_BYTES, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES, Mac, TAG_BYTES, TAGS_MAX,
+    Tags,
 };
 use crate::{Codepoint, HeadRepr, checksum, plain};
 
@@ -16,8 +20,8 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 const IPV4_ADDRESSES_AT: usize = 12;
 const IPV6_ADDRESSES_AT: usize = 8;
 
-/// Writes the headers of a segment with `payload_len` bytes, and returns their length. The checksum field of TCP has the sum of the pseudo-header, for whoever adds the
-/// segment's own.
+/// Writes the headers of a segment with `payload_len` bytes, and returns their length. The checksum
+/// field of TCP has the sum of the pseudo-header, for whoever adds the segment's own.
 #[inline]
 pub fn write_headers(
     addresses: &Addresses,
@@ -65,7 +69,14 @@ pub(crate) fn write_any_headers(
     tcp_at + tcp.len()
 }
 
-fn write_ipv4(bytes: &mut [u8], source: [u8; 4], destination: [u8; 4], segment_len: u32, ip_id: u16, ecn: Codepoint) {
+fn write_ipv4(
+    bytes: &mut [u8],
+    source: [u8; 4],
+    destination: [u8; 4],
+    segment_len: u32,
+    ip_id: u16,
+    ecn: Codepoint,
+) {
     let mut ip = Ipv4Packet::new_unchecked(bytes);
     ip.set_version(4);
     ip.set_header_len(IPV4_BYTES as u8);
@@ -80,7 +91,13 @@ fn write_ipv4(bytes: &mut [u8], source: [u8; 4], destination: [u8; 4], segment_l
     ip.fill_checksum();
 }
 
-fn write_ipv6(bytes: &mut [u8], source: [u8; 16], destination: [u8; 16], segment_len: u32, ecn: Codepoint) {
+fn write_ipv6(
+    bytes: &mut [u8],
+    source: [u8; 16],
+    destination: [u8; 16],
+    segment_len: u32,
+    ecn: Codepoint,
+) {
     let mut ip = Ipv6Packet::new_unchecked(bytes);
     ip.set_version(6);
     ip.set_traffic_class(ecn.bits());
@@ -91,7 +108,8 @@ fn write_ipv6(bytes: &mut [u8], source: [u8; 16], destination: [u8; 16], segment
     ip.set_dst_addr(destination.into());
 }
 
-/// What is around a transport header: an IP packet without options, extension headers and fragmentation.
+/// What is around a transport header: an IP packet without options, extension headers and
+/// fragmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// VLAN tags.
@@ -121,7 +139,8 @@ pub(crate) fn ecn_at(frame: &[u8], ip_at: usize, is_v4: bool) -> Codepoint {
 }
 
 impl Packet {
-    /// The packet of a frame. `None`: it is a fragment, has options or extension headers, or is none.
+    /// The packet of a frame. `None`: it is a fragment, has options or extension headers, or is
+    /// none.
     #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let (tags, kind) = Tags::parse(frame)?;
@@ -185,7 +204,8 @@ impl Packet {
         self.sum_with_addresses(frame) == 0xffff
     }
 
-    /// The ones'-complement sum that the checksum of an ICMP message is made of: with the addresses over IPv6 only (RFC 792, RFC 4443 section 2.3).
+    /// The ones'-complement sum that the checksum of an ICMP message is made of: with the addresses
+    /// over IPv6 only (RFC 792, RFC 4443 section 2.3).
     #[must_use]
     pub fn message_sum(&self, frame: &[u8]) -> u16 {
         if self.source.is_v4() {
@@ -201,14 +221,20 @@ impl Packet {
     }
 
     fn sum_with_addresses(&self, frame: &[u8]) -> u16 {
-        checksum::add(self.pseudo_header_sum(frame), checksum::sum(&frame[self.transport_at..self.end]))
+        checksum::add(
+            self.pseudo_header_sum(frame),
+            checksum::sum(&frame[self.transport_at..self.end]),
+        )
     }
 
-    /// The sum of the pseudo-header: what the checksum field has of a frame that somebody further on completes.
+    /// The sum of the pseudo-header: what the checksum field has of a frame that somebody further
+    /// on completes.
     #[must_use]
     pub fn pseudo_header_sum(&self, frame: &[u8]) -> u16 {
-        // The addresses are in a row, as in the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
-        let at = self.ip_at + if self.source.is_v4() { IPV4_ADDRESSES_AT } else { IPV6_ADDRESSES_AT };
+        // The addresses are in a row, as in the pseudo-header (RFC 9293 section 3.1, RFC 8200
+        // section 8.1).
+        let at =
+            self.ip_at + if self.source.is_v4() { IPV4_ADDRESSES_AT } else { IPV6_ADDRESSES_AT };
         let addresses = checksum::sum(&frame[at..self.transport_at]);
         let len = checksum::sum(&((self.end - self.transport_at) as u32).to_be_bytes());
         checksum::add(checksum::add(addresses, len), u16::from(u8::from(self.protocol)))
@@ -249,7 +275,13 @@ mod tests {
     }
 
     fn frame(addresses: &Addresses, payload: &[u8]) -> Vec<u8> {
-        let tcp = HeadRepr { src_port: 80, dst_port: 999, seq: Seq(7), flags: Flags::ACK, ..HeadRepr::default() };
+        let tcp = HeadRepr {
+            src_port: 80,
+            dst_port: 999,
+            seq: Seq(7),
+            flags: Flags::ACK,
+            ..HeadRepr::default()
+        };
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let len = write_headers(addresses, &tcp, payload.len() as u32, 3, &mut bytes);
         let mut frame = [&bytes[..len], payload].concat();
@@ -264,7 +296,10 @@ mod tests {
         for addresses in all() {
             let frame = [frame(&addresses, b"hello"), vec![0; 4]].concat();
             let packet = Packet::parse(&frame).unwrap();
-            assert_eq!((packet.source, packet.destination), (addresses.source, addresses.destination));
+            assert_eq!(
+                (packet.source, packet.destination),
+                (addresses.source, addresses.destination)
+            );
             assert_eq!((packet.transport_at, packet.end), (addresses.tcp_at(), frame.len() - 4));
             assert_eq!((packet.tags, packet.protocol), (addresses.tags, IpProtocol::Tcp));
             assert!(packet.is_header_right(&frame) && packet.is_segment_right(&frame));
@@ -278,7 +313,8 @@ mod tests {
                 let Some(packet) = Packet::parse(&wrong) else { continue };
                 let is_right = packet.is_header_right(&wrong) && packet.is_segment_right(&wrong);
                 // Class, label and hop limit of IPv6 are in no sum.
-                let is_summed = addresses.source.is_v4() || at >= packet.ip_at + 4 && at != packet.ip_at + 7;
+                let is_summed =
+                    addresses.source.is_v4() || at >= packet.ip_at + 4 && at != packet.ip_at + 7;
                 assert_eq!(is_right, !is_summed, "byte {at} of {addresses:?}");
             }
         }

@@ -1,7 +1,9 @@
-//! Connections whose handshake is not complete: a class of its own with a bound, so that a flood of SYNs takes no place from those that are established.
+//! Connections whose handshake is not complete: a class of its own with a bound, so that a flood of
+//! SYNs takes no place from those that are established.
 //!
-//! The queue remembers the places of a flow table, oldest first. A place is taken out lazily: an entry whose flow has gone on, or is another one by now,
-//! is skipped when it is met. Counted is what the caller says has begun and ended.
+//! The queue remembers the places of a flow table, oldest first. A place is taken out lazily: an
+//! entry whose flow has gone on, or is another one by now, is skipped when it is met. Counted is
+//! what the caller says has begun and ended.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -33,8 +35,9 @@ pub struct HalfOpen {
 }
 
 impl HalfOpen {
-    /// For a table of `capacity` places, of which at most `limit` are half open. None gives way that is younger than `patience`: its client may
-    /// be about to answer. Zero is right where a connection does without its place.
+    /// For a table of `capacity` places, of which at most `limit` are half open. None gives way
+    /// that is younger than `patience`: its client may be about to answer. Zero is right where a
+    /// connection does without its place.
     #[must_use]
     pub fn new(capacity: usize, limit: usize, patience: Duration) -> Self {
         Self {
@@ -123,7 +126,11 @@ mod tests {
         half.end(7);
         assert_eq!((half.len(), half.admit(Time::ZERO)), (2, Admission::Admit));
         half.begin(4, Time::ZERO);
-        assert_eq!(half.admit(Time::ZERO), Admission::Replace(1), "7 has gone on, 4 is young again");
+        assert_eq!(
+            half.admit(Time::ZERO),
+            Admission::Replace(1),
+            "7 has gone on, 4 is young again"
+        );
         assert_eq!(HalfOpen::new(4, 0, Duration::ZERO).admit(Time::ZERO), Admission::Refuse);
     }
 

@@ -11,8 +11,8 @@ use crate::time::Time;
 pub const MSS_DEFAULT_V4: u16 = 536;
 /// The same over IPv6.
 pub const MSS_DEFAULT_V6: u16 = 1_220;
-/// No peer gets smaller segments than this, whatever it asks for: a tiny size is an amplification attack on
-/// the sender's CPU (Linux' TCP_MIN_SND_MSS).
+/// No peer gets smaller segments than this, whatever it asks for: a tiny size is an amplification
+/// attack on the sender's CPU (Linux' TCP_MIN_SND_MSS).
 pub const MSS_MIN: u16 = 48;
 /// Bytes of the timestamps option with padding in every segment (RFC 7323 appendix A).
 pub const TIMESTAMPS_BYTES: u16 = 12;
@@ -20,7 +20,8 @@ pub const TIMESTAMPS_BYTES: u16 = 12;
 /// What we can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest payload we take and want to send, options not deducted: link MTU less 40 (IPv4) or 60 (IPv6).
+    /// Largest payload we take and want to send, options not deducted: link MTU less 40 (IPv4) or
+    /// 60 (IPv6).
     pub mss: u16,
     /// Shift of the windows that we announce; `None` to not offer scaling.
     pub window_scale: Option<u8>,
@@ -45,8 +46,8 @@ pub struct Agreement {
     pub our_scale: u8,
 }
 
-/// Settles the options of a connection that a peer's SYN opens: each is used only if both sides want
-/// it (RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2). `tsval` is our clock.
+/// Settles the options of a connection that a peer's SYN opens: each is used only if both sides
+/// want it (RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2). `tsval` is our clock.
 #[must_use]
 pub fn answer(syn: &SynOptions, limits: &Limits, tsval: u32) -> Agreement {
     let scales = syn.window_scale.zip(limits.window_scale);
@@ -87,8 +88,8 @@ pub fn observed(syn: &SynOptions, syn_ack: &SynOptions, limits: &Limits) -> Agre
     Agreement { options: *syn_ack, ..answer(syn, &host, 0) }
 }
 
-/// RFC 9293 section 3.7.1 (MUST-15, MUST-16) and RFC 6691: the smaller of both sides' sizes, less what
-/// the options of every segment take.
+/// RFC 9293 section 3.7.1 (MUST-15, MUST-16) and RFC 6691: the smaller of both sides' sizes, less
+/// what the options of every segment take.
 fn segment_size(syn: &SynOptions, limits: &Limits, timestamps: bool) -> u16 {
     let default = if limits.v6 { MSS_DEFAULT_V6 } else { MSS_DEFAULT_V4 };
     let size = syn.mss.unwrap_or(default).min(limits.mss).max(MSS_MIN);
@@ -106,7 +107,8 @@ pub enum SynTimeout {
     GaveUp,
 }
 
-/// The timer of SYN-RECEIVED: 1, 2, 4, ... s (RFC 6298 section 2, (5.5)), five repetitions as in Linux.
+/// The timer of SYN-RECEIVED: 1, 2, 4, ... s (RFC 6298 section 2, (5.5)), five repetitions as in
+/// Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynReceived {
     backoff: Backoff,
@@ -116,7 +118,8 @@ pub struct SynReceived {
 
 /// Repetitions of a SYN-ACK before the connection is forgotten.
 pub const SYN_ACK_RETRIES: u8 = 5;
-/// Repetitions that say nothing about the path: a round trip of more than a second looks the same (RFC 6928 section 2).
+/// Repetitions that say nothing about the path: a round trip of more than a second looks the same
+/// (RFC 6928 section 2).
 pub const SYN_ACK_REPETITIONS_MAX: u8 = 1;
 
 impl SynReceived {
@@ -145,13 +148,15 @@ impl SynReceived {
         SynTimeout::Retransmit
     }
 
-    /// The round-trip time, if the third segment arrives at `now` and the SYN-ACK was sent once (RFC 6298 section 3).
+    /// The round-trip time, if the third segment arrives at `now` and the SYN-ACK was sent once
+    /// (RFC 6298 section 3).
     #[must_use]
     pub fn rtt(&self, now: Time) -> Option<Duration> {
         (self.backoff.count() == 0).then(|| now.since(self.sent))
     }
 
-    /// The SYN-ACK had to be repeated so often that something was lost: the sender starts with a window of one segment
+    /// The SYN-ACK had to be repeated so often that something was lost: the sender starts with a
+    /// window of one segment
     /// ([`Sender::handle_lost_handshake`](crate::Sender::handle_lost_handshake)).
     #[must_use]
     pub fn is_lossy(&self) -> bool {
@@ -163,8 +168,14 @@ impl SynReceived {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { mss: 1_460, window_scale: Some(7), sack: true, timestamps: true, ecn: true, v6: false };
+    const LIMITS: Limits = Limits {
+        mss: 1_460,
+        window_scale: Some(7),
+        sack: true,
+        timestamps: true,
+        ecn: true,
+        v6: false,
+    };
 
     #[test]
     fn a_linux_syn() {
@@ -178,12 +189,18 @@ mod tests {
         let a = answer(&syn, &LIMITS, 5);
         assert_eq!(a.options.timestamps, Some(Timestamps { val: 5, ecr: 77 }));
         assert_eq!(a.options.window_scale, Some(7));
-        assert_eq!(a.peer, PeerLimits { mss: 1_448, window_scale: 10, sack: true, timestamps: true, ecn: false });
+        assert_eq!(
+            a.peer,
+            PeerLimits { mss: 1_448, window_scale: 10, sack: true, timestamps: true, ecn: false }
+        );
         assert_eq!(a.our_scale, 7);
         let o = observed(&syn, &SynOptions { mss: Some(1_400), ..a.options }, &LIMITS);
         assert_eq!(o.peer, PeerLimits { mss: 1_388, ..a.peer });
         let o = observed(&syn, &SynOptions { mss: Some(1_460), ..SynOptions::default() }, &LIMITS);
-        assert_eq!(o.peer, PeerLimits { mss: 1_460, window_scale: 0, sack: false, timestamps: false, ecn: false });
+        assert_eq!(
+            o.peer,
+            PeerLimits { mss: 1_460, window_scale: 0, sack: false, timestamps: false, ecn: false }
+        );
     }
 
     #[test]
@@ -191,9 +208,15 @@ mod tests {
         // RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2, RFC 9293 section 3.7.1.
         let a = answer(&SynOptions::default(), &LIMITS, 5);
         assert_eq!(a.options, SynOptions { mss: Some(1_460), ..SynOptions::default() });
-        assert_eq!(a.peer, PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false, ecn: false });
+        assert_eq!(
+            a.peer,
+            PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false, ecn: false }
+        );
         assert_eq!(a.our_scale, 0);
-        assert_eq!(answer(&SynOptions::default(), &Limits { v6: true, ..LIMITS }, 0).peer.mss, 1_220);
+        assert_eq!(
+            answer(&SynOptions::default(), &Limits { v6: true, ..LIMITS }, 0).peer.mss,
+            1_220
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What is in front of a segment's own header: sizes, VLAN tags (IEEE 802.1Q), from where a frame goes where.
+//! What is in front of a segment's own header: sizes, VLAN tags (IEEE 802.1Q), from where a frame
+//! goes where.
 
 use smoltcp::wire::EthernetProtocol;
 
@@ -31,7 +32,8 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// The tags of a frame, and what type of packet is behind them; `None` if there are more tags than [`TAGS_MAX`], or the frame ends before.
+    /// The tags of a frame, and what type of packet is behind them; `None` if there are more tags
+    /// than [`TAGS_MAX`], or the frame ends before.
     #[must_use]
     pub fn parse(frame: &[u8]) -> Option<(Self, EthernetProtocol)> {
         let mut tags = Self::default();
@@ -42,7 +44,9 @@ impl Tags {
                 return Some((tags, EthernetProtocol::from(u16::from_be_bytes(kind))));
             }
             let from = tags.len();
-            tags.bytes.get_mut(from..from + TAG_BYTES)?.copy_from_slice(frame.get(at..at + TAG_BYTES)?);
+            tags.bytes
+                .get_mut(from..from + TAG_BYTES)?
+                .copy_from_slice(frame.get(at..at + TAG_BYTES)?);
             tags.len += TAG_BYTES as u8;
         }
     }
@@ -51,8 +55,9 @@ impl Tags {
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut tags = Self::default();
-        let are_tags =
-            bytes.chunks(TAG_BYTES).all(|tag| tag.len() == TAG_BYTES && TAG_TYPES.contains(&[tag[0], tag[1]]));
+        let are_tags = bytes
+            .chunks(TAG_BYTES)
+            .all(|tag| tag.len() == TAG_BYTES && TAG_TYPES.contains(&[tag[0], tag[1]]));
         tags.bytes.get_mut(..bytes.len()).filter(|_| are_tags)?.copy_from_slice(bytes);
         tags.len = bytes.len() as u8;
         Some(tags)
@@ -76,11 +81,15 @@ impl Tags {
         &self.bytes[..self.len()]
     }
 
-    /// For [`FlowKey::vlans`](crate::frame::FlowKey::vlans). A tag that says only a priority names no VLAN.
+    /// For [`FlowKey::vlans`](crate::frame::FlowKey::vlans). A tag that says only a priority names
+    /// no VLAN.
     #[must_use]
     pub fn vlans(&self) -> u32 {
         let number = |tag: &[u8]| u32::from(u16::from_be_bytes([tag[2], tag[3]]) & 0xfff);
-        self.bytes().chunks_exact(TAG_BYTES).map(number).fold(0, |vlans, number| vlans << 16 | number)
+        self.bytes()
+            .chunks_exact(TAG_BYTES)
+            .map(number)
+            .fold(0, |vlans, number| vlans << 16 | number)
     }
 }
 

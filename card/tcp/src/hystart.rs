@@ -1,12 +1,15 @@
-//! HyStart++ (RFC 9406): slow start ends before it overruns the path's queue, when the round trips of a round are longer than those of the round before.
+//! HyStart++ (RFC 9406): slow start ends before it overruns the path's queue, when the round trips
+//! of a round are longer than those of the round before.
 //!
-//! It first goes on for some rounds at a quarter of the pace (Conservative Slow Start); round trips that shrink
-//! again call that off. The limit of growth per acknowledgment for senders without pacing (section 4.3, L) is left out: acknowledgments of
-//! receivers that merge segments cover up to 64 KB.
+//! It first goes on for some rounds at a quarter of the pace (Conservative Slow Start); round trips
+//! that shrink again call that off. The limit of growth per acknowledgment for senders without
+//! pacing (section 4.3, L) is left out: acknowledgments of receivers that merge segments cover up
+//! to 64 KB.
 
 use crate::seq::Seq;
 
-/// Least and most increase that counts, in microseconds (section 4.3, MIN_RTT_THRESH and MAX_RTT_THRESH).
+/// Least and most increase that counts, in microseconds (section 4.3, MIN_RTT_THRESH and
+/// MAX_RTT_THRESH).
 const THRESHOLD_US: (u32, u32) = (4_000, 16_000);
 /// Share of the last round's least round trip that counts (MIN_RTT_DIVISOR).
 const DIVISOR: u32 = 8;
@@ -41,12 +44,19 @@ pub struct HyStart {
 
 impl Default for HyStart {
     fn default() -> Self {
-        Self { round_end: None, last_us: u32::MAX, current_us: u32::MAX, samples: 0, conservative: None }
+        Self {
+            round_end: None,
+            last_us: u32::MAX,
+            current_us: u32::MAX,
+            samples: 0,
+            conservative: None,
+        }
     }
 }
 
 impl HyStart {
-    /// An acknowledgment up to `una` in slow start, with `nxt` sent so far and perhaps a round trip of `rtt_us` microseconds (section 4.2).
+    /// An acknowledgment up to `una` in slow start, with `nxt` sent so far and perhaps a round trip
+    /// of `rtt_us` microseconds (section 4.2).
     pub fn handle_ack(&mut self, una: Seq, nxt: Seq, rtt_us: Option<u32>) -> Pace {
         let end = *self.round_end.get_or_insert(nxt);
         if let Some(rtt_us) = rtt_us {
@@ -122,7 +132,11 @@ mod tests {
         for i in 0..10 {
             at += 1;
             let rtt = if i == 3 { 40_000 } else { 90_000 };
-            assert_eq!(hystart.handle_ack(Seq(at), Seq(1_000), Some(rtt)), Pace::Full, "sample {i}");
+            assert_eq!(
+                hystart.handle_ack(Seq(at), Seq(1_000), Some(rtt)),
+                Pace::Full,
+                "sample {i}"
+            );
             hystart.samples = hystart.samples.min(if i < 3 { 6 } else { u8::MAX });
         }
     }

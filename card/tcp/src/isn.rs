@@ -1,5 +1,5 @@
-//! Initial sequence numbers (RFC 6528): ISN = M + F(four-tuple, secret), where M is a clock of 4 microseconds
-//! and F is SipHash-2-4 (Aumasson and Bernstein, 2012) under a key drawn at start.
+//! Initial sequence numbers (RFC 6528): ISN = M + F(four-tuple, secret), where M is a clock of 4
+//! microseconds and F is SipHash-2-4 (Aumasson and Bernstein, 2012) under a key drawn at start.
 
 use siphasher::sip::SipHasher24;
 
@@ -24,7 +24,8 @@ pub fn initial(key: &IsnKey, tuple: &[u8], now: Time) -> Seq {
     Seq(siphash24(&key.0, tuple) as u32) + ticks
 }
 
-/// A random-looking offset for the timestamps of a connection (RFC 7323 section 7.1), constant per four-tuple.
+/// A random-looking offset for the timestamps of a connection (RFC 7323 section 7.1), constant per
+/// four-tuple.
 #[must_use]
 pub fn timestamp_offset(key: &IsnKey, tuple: &[u8]) -> u32 {
     (siphash24(&key.0, tuple) >> 32) as u32
@@ -42,7 +43,8 @@ mod tests {
 
     #[test]
     fn siphash_reference_vectors() {
-        // SipHash paper, appendix A: key 00..0f, input 00..0e; and the first of the reference vectors.
+        // SipHash paper, appendix A: key 00..0f, input 00..0e; and the first of the reference
+        // vectors.
         let key: [u8; 16] = core::array::from_fn(|i| i as u8);
         let input: Vec<u8> = (0..15).collect();
         assert_eq!(siphash24(&key, &input), 0xa129_ca61_49be_45e5);

@@ -84,7 +84,8 @@ pub use nicache_checksum as checksum;
 pub use options::{SackBlocks, SynOptions, Timestamps};
 pub use rewrite::{AckRewrite, Rewrite, SackRewrite, rewrite};
 pub use sender::{
-    AckError, AckInfo, AckOutcome, PeerLimits, Sender, SenderConfig, TimeoutOutcome, Transmit, TransmitKind,
+    AckError, AckInfo, AckOutcome, PeerLimits, Sender, SenderConfig, TimeoutOutcome, Transmit,
+    TransmitKind,
 };
 pub use seq::Seq;
 pub use splice::Splice;

@@ -71,7 +71,8 @@ impl SackBlocks {
 /// Options that have a meaning only in a segment with SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SynOptions {
-    /// Largest payload the sender of the option takes, options not deducted (RFC 9293 section 3.7.1).
+    /// Largest payload the sender of the option takes, options not deducted (RFC 9293 section
+    /// 3.7.1).
     pub mss: Option<u16>,
     /// Shift of the windows its sender will announce, at most [`WINDOW_SCALE_MAX`].
     pub window_scale: Option<u8>,
@@ -79,7 +80,8 @@ pub struct SynOptions {
     pub sack_permitted: bool,
     /// Timestamps, offered or agreed.
     pub timestamps: Option<Timestamps>,
-    /// ECN, offered or agreed: no option, but control bits that have this meaning only here (RFC 3168 section 6.1.1).
+    /// ECN, offered or agreed: no option, but control bits that have this meaning only here (RFC
+    /// 3168 section 6.1.1).
     pub ecn: bool,
 }
 

@@ -1,25 +1,29 @@
-//! Pacing: when the next frame may leave, so that a window is spread over its round trip instead of filling the
-//! queues of the path at once.
+//! Pacing: when the next frame may leave, so that a window is spread over its round trip instead of
+//! filling the queues of the path at once.
 //!
-//! The rate is that of Linux' sk_pacing: twice the window per round trip in slow start, 1.2 times after it. A frame has an earliest
-//! departure time; who is woken late may catch up on a few milliseconds. What a flow sends first after a pause is an initial window
-//! at once (RFC 6928), and at the beginning of a round trip one super-frame: a reply of some 100 KB shall not wait for its last segments, and
-//! paths carry bursts of that size for everybody.
+//! The rate is that of Linux' sk_pacing: twice the window per round trip in slow start, 1.2 times
+//! after it. A frame has an earliest departure time; who is woken late may catch up on a few
+//! milliseconds. What a flow sends first after a pause is an initial window at once (RFC 6928), and
+//! at the beginning of a round trip one super-frame: a reply of some 100 KB shall not wait for its
+//! last segments, and paths carry bursts of that size for everybody.
 
 use core::time::Duration;
 
 use crate::time::{Time, nanos};
 
-/// Percent of the window per round trip, in slow start and after it (Linux' tcp_pacing_ss_ratio, tcp_pacing_ca_ratio).
+/// Percent of the window per round trip, in slow start and after it (Linux' tcp_pacing_ss_ratio,
+/// tcp_pacing_ca_ratio).
 const SLOW_START_PERCENT: u64 = 200;
 const AVOIDANCE_PERCENT: u64 = 120;
 /// What may be caught up on after a late wake-up.
 const CATCH_UP: Duration = Duration::from_millis(2);
-/// A frame has about as much as leaves in this time (Linux' tcp_tso_autosize), and at least [`SEGMENTS_MIN`] segments.
+/// A frame has about as much as leaves in this time (Linux' tcp_tso_autosize), and at least
+/// [`SEGMENTS_MIN`] segments.
 const FRAME_TIME: Duration = Duration::from_millis(1);
 const SEGMENTS_MIN: u32 = 2;
 
-/// Bytes that may go at once at the beginning of a round trip: as much as a super-frame has, which leaves at once anyway.
+/// Bytes that may go at once at the beginning of a round trip: as much as a super-frame has, which
+/// leaves at once anyway.
 const ROUND_BYTES: u32 = 65_536;
 
 /// When a flow may send.
@@ -33,12 +37,20 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// The path as it is now: a window of `window` bytes, a round trip of `srtt`. Round trips shorter than `rtt_min` are not paced.
-    pub fn set_path(&mut self, window: u32, slow_start: bool, srtt: Option<Duration>, rtt_min: Duration) {
+    /// The path as it is now: a window of `window` bytes, a round trip of `srtt`. Round trips
+    /// shorter than `rtt_min` are not paced.
+    pub fn set_path(
+        &mut self,
+        window: u32,
+        slow_start: bool,
+        srtt: Option<Duration>,
+        rtt_min: Duration,
+    ) {
         self.rate = match srtt {
             Some(srtt) if srtt >= rtt_min && !srtt.is_zero() => {
                 let percent = if slow_start { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
-                let bytes = u128::from(window) * u128::from(percent) * 10_000_000 / u128::from(nanos(srtt));
+                let bytes =
+                    u128::from(window) * u128::from(percent) * 10_000_000 / u128::from(nanos(srtt));
                 u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
             }
             _ => 0,
@@ -115,7 +127,11 @@ mod tests {
         pacer.set_path(100_000, true, Some(Duration::from_millis(100)), Duration::ZERO);
         assert_eq!(pacer.rate(), Some(2_000_000));
         pacer.set_path(100_000, true, Some(Duration::from_micros(50)), Duration::from_millis(5));
-        assert_eq!((pacer.rate(), pacer.frame_bytes_max(MSS)), (None, u32::MAX), "a short path is not paced");
+        assert_eq!(
+            (pacer.rate(), pacer.frame_bytes_max(MSS)),
+            (None, u32::MAX),
+            "a short path is not paced"
+        );
         assert_eq!(pacer.blocked_until(Time::ZERO), None);
     }
 
@@ -139,9 +155,13 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the wake-ups do, no more leaves than the rate allows with the catch-up and one frame, and with wake-ups in time nearly that.
+        /// Whatever the wake-ups do, no more leaves than the rate allows with the catch-up and one
+        /// frame, and with wake-ups in time nearly that.
         #[test]
-        fn the_rate_is_kept(window in 20_000u32..5_000_000, late_us in proptest::collection::vec(0u64..1_500, 100)) {
+        fn the_rate_is_kept(
+            window in 20_000u32..5_000_000,
+            late_us in proptest::collection::vec(0u64..1_500, 100),
+        ) {
             let mut pacer = paced(window);
             let rate = pacer.rate().unwrap() as f64;
             let (mut now, mut sent) = (Time::from_millis(1_000), 0f64);

@@ -1,6 +1,8 @@
-//! How long a connection may take its time: peers that are gone, that read too slowly, that never finish asking.
+//! How long a connection may take its time: peers that are gone, that read too slowly, that never
+//! finish asking.
 //!
-//! Each is a small state machine without a timer of its own: events are told to it, it tells when to look again and what has become of the peer then.
+//! Each is a small state machine without a timer of its own: events are told to it, it tells when
+//! to look again and what has become of the peer then.
 
 use core::time::Duration;
 
@@ -101,18 +103,25 @@ impl KeepAlive {
 /// Settings for readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRules {
-    /// Bytes that a reader must acknowledge in a second, averaged over [`ReadRules::period`], while anything is outstanding (default 100; 0: no limit).
-    /// It is too slow when it has been so in two periods, with none between them in which it was not.
+    /// Bytes that a reader must acknowledge in a second, averaged over [`ReadRules::period`], while
+    /// anything is outstanding (default 100; 0: no limit). It is too slow when it has been so in
+    /// two periods, with none between them in which it was not.
     pub bytes_per_second: u32,
-    /// Over which the rate is averaged (default 30 s: longer than most outages of a mobile network).
+    /// Over which the rate is averaged (default 30 s: longer than most outages of a mobile
+    /// network).
     pub period: Duration,
-    /// How long a window may stay closed with something to send (default 120 s). RFC 9293 section 3.8.6.1 lets it for ever, RFC 6429 lets us not.
+    /// How long a window may stay closed with something to send (default 120 s). RFC 9293 section
+    /// 3.8.6.1 lets it for ever, RFC 6429 lets us not.
     pub closed_window: Duration,
 }
 
 impl Default for ReadRules {
     fn default() -> Self {
-        Self { bytes_per_second: 100, period: Duration::from_secs(30), closed_window: Duration::from_secs(120) }
+        Self {
+            bytes_per_second: 100,
+            period: Duration::from_secs(30),
+            closed_window: Duration::from_secs(120),
+        }
     }
 }
 
@@ -127,7 +136,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// `acked` bytes were newly acknowledged, after which `outstanding` are sent or waiting to be. Zero: the peer has all, and time stops.
+    /// `acked` bytes were newly acknowledged, after which `outstanding` are sent or waiting to be.
+    /// Zero: the peer has all, and time stops.
     pub fn handle_progress(&mut self, acked: u32, outstanding: u32, now: Time) {
         if outstanding == 0 {
             *self = Self::default();
@@ -140,13 +150,20 @@ impl Reading {
     /// When to look again; `None` while nothing is outstanding.
     #[must_use]
     pub fn next_timeout(&self, rules: &ReadRules, closed_since: Option<Time>) -> Option<Time> {
-        let rate = self.since.filter(|_| rules.bytes_per_second > 0).map(|since| since + rules.period);
+        let rate =
+            self.since.filter(|_| rules.bytes_per_second > 0).map(|since| since + rules.period);
         let window = closed_since.map(|since| since + rules.closed_window);
         earliest([rate, window])
     }
 
-    /// Time has come to `now`; whether the peer is too slow. `closed_since`: its window is closed since then, which has a limit of its own.
-    pub fn handle_timeout(&mut self, rules: &ReadRules, closed_since: Option<Time>, now: Time) -> Option<Impatience> {
+    /// Time has come to `now`; whether the peer is too slow. `closed_since`: its window is closed
+    /// since then, which has a limit of its own.
+    pub fn handle_timeout(
+        &mut self,
+        rules: &ReadRules,
+        closed_since: Option<Time>,
+        now: Time,
+    ) -> Option<Impatience> {
         if closed_since.is_some_and(|since| now.since(since) >= rules.closed_window) {
             return Some(Impatience::ClosedWindow);
         }
@@ -155,17 +172,20 @@ impl Reading {
             return None;
         }
         let wanted = f64::from(rules.bytes_per_second) * now.since(since).as_secs_f64();
-        // A peer that acknowledges nothing at all is the retransmission timer's business. That may have begun in this period: a network that fails before the
-        // last bytes of a short reply makes nobody slow.
+        // A peer that acknowledges nothing at all is the retransmission timer's business. That may
+        // have begun in this period: a network that fails before the last bytes of a short reply
+        // makes nobody slow.
         let is_silent = self.acked == 0 || closed_since.is_some();
         let is_slow = !is_silent && f64::from(self.acked) < wanted;
         let is_too_slow = is_slow && self.was_slow;
-        *self = Self { since: Some(now), acked: 0, was_slow: is_slow || is_silent && self.was_slow };
+        *self =
+            Self { since: Some(now), acked: 0, was_slow: is_slow || is_silent && self.was_slow };
         is_too_slow.then_some(Impatience::SlowReader)
     }
 }
 
-/// The time that a request's head takes, from its first byte (or the connection's opening) to its last.
+/// The time that a request's head takes, from its first byte (or the connection's opening) to its
+/// last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeadTimer(Option<Time>);
 
@@ -227,7 +247,11 @@ mod tests {
         reading.handle_progress(0, 50_000, at(0));
         reading.handle_progress(1_000, 49_000, at(5));
         assert_eq!(reading.handle_timeout(&rules, None, at(9)), None);
-        assert_eq!(reading.handle_timeout(&rules, None, at(10)), None, "1000 bytes in 10 s are enough");
+        assert_eq!(
+            reading.handle_timeout(&rules, None, at(10)),
+            None,
+            "1000 bytes in 10 s are enough"
+        );
         reading.handle_progress(999, 48_001, at(15));
         assert_eq!(reading.handle_timeout(&rules, None, at(20)), None);
         reading.handle_progress(999, 47_002, at(25));
@@ -243,7 +267,8 @@ mod tests {
         for s in [10, 20, 30] {
             assert_eq!(reading.handle_timeout(&rules, None, at(s)), None, "{s}");
         }
-        // Silence between two of them does not hide a slow reader, and a period in which it reads makes good for one.
+        // Silence between two of them does not hide a slow reader, and a period in which it reads
+        // makes good for one.
         let mut other = reading;
         reading.handle_progress(1, 599, at(35));
         assert_eq!(reading.handle_timeout(&rules, None, at(40)), Some(Impatience::SlowReader));
@@ -271,7 +296,10 @@ mod tests {
         reading.handle_progress(0, 500, at(0));
         assert_eq!(reading.handle_timeout(&rules, Some(at(5)), at(30)), None);
         assert_eq!(reading.next_timeout(&rules, Some(at(5))), Some(at(40)));
-        assert_eq!(reading.handle_timeout(&rules, Some(at(5)), at(65)), Some(Impatience::ClosedWindow));
+        assert_eq!(
+            reading.handle_timeout(&rules, Some(at(5)), at(65)),
+            Some(Impatience::ClosedWindow)
+        );
     }
 
     #[test]
@@ -288,10 +316,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever reads twice as fast as needed, in whatever pieces, is never too slow; whoever reads at half of it always is, within four periods.
+        /// Whoever reads twice as fast as needed, in whatever pieces, is never too slow; whoever
+        /// reads at half of it always is, within four periods.
         #[test]
         fn the_rate_decides(pieces in proptest::collection::vec(1u64..9_000, 30..60), fast: bool) {
-            let rules = ReadRules { bytes_per_second: 1_000, period: 10 * S, closed_window: 60 * S };
+            let rules =
+                ReadRules { bytes_per_second: 1_000, period: 10 * S, closed_window: 60 * S };
             let rate = if fast { 2_000 } else { 500 };
             let mut reading = Reading::default();
             let (mut now, mut verdict) = (at(10), None);

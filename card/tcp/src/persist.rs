@@ -1,8 +1,9 @@
 //! Zero-window probes (RFC 9293 section 3.8.6.1).
 //!
 //! The first probe comes one retransmission timeout after the window closed, the following at
-//! doubling intervals. A peer that answers may keep its window closed as long as it likes (MUST-37); how
-//! long such a flow is worth its memory is for the owner of the flow table to decide (RFC 6429).
+//! doubling intervals. A peer that answers may keep its window closed as long as it likes
+//! (MUST-37); how long such a flow is worth its memory is for the owner of the flow table to decide
+//! (RFC 6429).
 
 use core::time::Duration;
 

@@ -1,7 +1,8 @@
-//! Segments as nearly all are: IPv4 or IPv6 without VLAN tags, an acknowledgment with at most a push, and no options but timestamps in the layout of RFC 7323
-//! appendix A.
+//! Segments as nearly all are: IPv4 or IPv6 without VLAN tags, an acknowledgment with at most a
+//! push, and no options but timestamps in the layout of RFC 7323 appendix A.
 //!
-//! One look instead of a parse of each layer; what is not plain is for [`crate::frame::Packet`] and [`crate::parse`], which find the same of what is.
+//! One look instead of a parse of each layer; what is not plain is for [`crate::frame::Packet`] and
+//! [`crate::parse`], which find the same of what is.
 
 use nicache_checksum::{fold_halves, halves};
 
@@ -51,7 +52,8 @@ fn octets<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Plain {
-    /// The segment of a frame, if it is plain. Packets marked as congested are not. Its checksums are not looked at ([`Plain::is_right`]).
+    /// The segment of a frame, if it is plain. Packets marked as congested are not. Its checksums
+    /// are not looked at ([`Plain::is_right`]).
     #[inline(always)]
     #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
@@ -80,7 +82,13 @@ impl Plain {
             _ => return None,
         };
         Some(Self {
-            key: FlowKey { client, server, client_port: u16_at(tcp, 0), server_port: u16_at(tcp, 2), vlans: 0 },
+            key: FlowKey {
+                client,
+                server,
+                client_port: u16_at(tcp, 0),
+                server_port: u16_at(tcp, 2),
+                vlans: 0,
+            },
             seq: Seq(u32_at(tcp, 4)),
             ack: Seq(u32_at(tcp, 8)),
             window: u16_at(tcp, 14),
@@ -147,7 +155,8 @@ impl Plain {
     }
 }
 
-/// Writes the headers of a plain segment with `payload_len` bytes as [`crate::frame::write_headers`] does, and returns their length. `None`: it would not be plain.
+/// Writes the headers of a plain segment with `payload_len` bytes as
+/// [`crate::frame::write_headers`] does, and returns their length. `None`: it would not be plain.
 #[inline]
 pub(crate) fn write_headers(
     addresses: &Addresses,
@@ -166,7 +175,8 @@ pub(crate) fn write_headers(
     let (tcp_at, pseudo) = match (addresses.source.v4_octets(), addresses.destination.v4_octets()) {
         (Some(source), Some(destination)) => {
             bytes[12..14].copy_from_slice(&IPV4.to_be_bytes());
-            let (source, destination) = (u32::from_be_bytes(source), u32::from_be_bytes(destination));
+            let (source, destination) =
+                (u32::from_be_bytes(source), u32::from_be_bytes(destination));
             let total = (IPV4_BYTES as u32 + segment_len) as u16;
             write_ipv4(
                 &mut bytes[ETHERNET_BYTES..ETHERNET_BYTES + IPV4_BYTES],
@@ -188,11 +198,15 @@ pub(crate) fn write_headers(
             (ip[6], ip[7]) = (TCP, HOPS);
             ip[8..24].copy_from_slice(&source);
             ip[24..].copy_from_slice(&destination);
-            (ETHERNET_BYTES + IPV6_BYTES, checksum::pseudo_header_v6(source, destination, segment_len))
+            (
+                ETHERNET_BYTES + IPV6_BYTES,
+                checksum::pseudo_header_v6(source, destination, segment_len),
+            )
         }
     };
     let head = &mut bytes[tcp_at..tcp_at + HEADER_BYTES_MIN + TIMESTAMPS_BYTES];
-    head[..4].copy_from_slice(&(u32::from(tcp.src_port) << 16 | u32::from(tcp.dst_port)).to_be_bytes());
+    head[..4]
+        .copy_from_slice(&(u32::from(tcp.src_port) << 16 | u32::from(tcp.dst_port)).to_be_bytes());
     head[4..8].copy_from_slice(&tcp.seq.0.to_be_bytes());
     head[8..12].copy_from_slice(&tcp.ack.0.to_be_bytes());
     let offset_and_flags = (header_len as u32 / 4) << 28 | u32::from(tcp.flags.0) << 16;
@@ -207,12 +221,21 @@ pub(crate) fn write_headers(
 }
 
 #[inline]
-fn write_ipv4(ip: &mut [u8], ecn: Codepoint, total_len: u16, id: u16, source: u32, destination: u32) {
+fn write_ipv4(
+    ip: &mut [u8],
+    ecn: Codepoint,
+    total_len: u16,
+    id: u16,
+    source: u32,
+    destination: u32,
+) {
     let first = 0x4500_0000 | u32::from(ecn.bits()) << 16 | u32::from(total_len);
     let second = u32::from(id) << 16 | u32::from(DONT_FRAGMENT);
     let third = u32::from(HOPS) << 24 | u32::from(TCP) << 16;
     let sum = halves(first) + halves(second) + halves(third) + halves(source) + halves(destination);
-    for (at, word) in [first, second, third | u32::from(!fold_halves(sum)), source, destination].into_iter().enumerate()
+    for (at, word) in [first, second, third | u32::from(!fold_halves(sum)), source, destination]
+        .into_iter()
+        .enumerate()
     {
         ip[4 * at..4 * at + 4].copy_from_slice(&word.to_be_bytes());
     }
@@ -257,7 +280,12 @@ mod tests {
         let packet = Packet::parse(frame).expect("a packet");
         let head = parse(&frame[packet.transport_at..packet.end]).expect("a header");
         assert_eq!(packet.protocol, IpProtocol::Tcp);
-        assert!(packet.tags.is_empty() && !head.unknown_option && head.sack.is_empty() && head.syn_options.is_none());
+        assert!(
+            packet.tags.is_empty()
+                && !head.unknown_option
+                && head.sack.is_empty()
+                && head.syn_options.is_none()
+        );
         assert!(matches!(packet.ecn(frame), Codepoint::NotCapable));
         assert_eq!(head.flags.without(Flags::PSH), Flags::ACK);
         let key = FlowKey {
@@ -278,7 +306,10 @@ mod tests {
             end: packet.end,
         };
         assert_eq!(plain, found);
-        assert_eq!(plain.is_right(frame), packet.is_header_right(frame) && packet.is_segment_right(frame));
+        assert_eq!(
+            plain.is_right(frame),
+            packet.is_header_right(frame) && packet.is_segment_right(frame)
+        );
         true
     }
 
@@ -327,12 +358,20 @@ mod tests {
     proptest! {
         #[test]
         fn headers_are_written_alike(
-            is_v6: bool, source: u128, destination: u128, numbers: [u32; 4], ports: [u16; 4], flags: u8, ecn in 0u8..4,
-            timestamps: bool, payload_len in 0u32..65_000,
+            is_v6: bool,
+            source: u128,
+            destination: u128,
+            numbers: [u32; 4],
+            ports: [u16; 4],
+            flags: u8,
+            ecn in 0u8..4,
+            timestamps: bool,
+            payload_len in 0u32..65_000,
         ) {
             let mut to = addresses(is_v6, &[]);
             if is_v6 {
-                (to.source, to.destination) = (Ipv6Addr::from_bits(source).into(), Ipv6Addr::from_bits(destination).into());
+                (to.source, to.destination) =
+                    (Ipv6Addr::from_bits(source).into(), Ipv6Addr::from_bits(destination).into());
             } else {
                 let address = |bits: u128| Address::from(Ipv4Addr::from_bits(bits as u32));
                 (to.source, to.destination) = (address(source), address(destination));
@@ -350,14 +389,20 @@ mod tests {
             };
             let (mut short, mut general) = ([0; HEADERS_BYTES_MAX], [0; HEADERS_BYTES_MAX]);
             let len = write_headers(&to, &head, payload_len, ports[3], &mut short);
-            prop_assert_eq!(len, Some(write_any_headers(&to, &head, payload_len, ports[3], &mut general)));
+            prop_assert_eq!(
+                len,
+                Some(write_any_headers(&to, &head, payload_len, ports[3], &mut general))
+            );
             prop_assert_eq!(short, general);
         }
 
         #[test]
         fn whatever_is_changed_is_found_alike(
-            is_v6: bool, timestamps: bool, payload in proptest::collection::vec(any::<u8>(), 0..40),
-            changes in proptest::collection::vec((0usize..90, any::<u8>()), 0..4), cut in 0usize..12,
+            is_v6: bool,
+            timestamps: bool,
+            payload in proptest::collection::vec(any::<u8>(), 0..40),
+            changes in proptest::collection::vec((0usize..90, any::<u8>()), 0..4),
+            cut in 0usize..12,
         ) {
             let mut frame = frame(&addresses(is_v6, &[]), &request(timestamps), &payload);
             for (at, bits) in changes {

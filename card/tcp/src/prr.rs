@@ -1,10 +1,13 @@
-//! Proportional rate reduction (RFC 9937): how much may be sent for each acknowledgment while the window is being reduced.
+//! Proportional rate reduction (RFC 9937): how much may be sent for each acknowledgment while the
+//! window is being reduced.
 //!
-//! The window shrinks to the threshold over about one round trip, in proportion to what arrives; if losses have left less than the threshold
-//! on the path, it grows back to it no faster than slow start would.
+//! The window shrinks to the threshold over about one round trip, in proportion to what arrives; if
+//! losses have left less than the threshold on the path, it grows back to it no faster than slow
+//! start would.
 //!
-//! Packets are conserved, not bytes: a segment that is shorter than others counts as a whole one, whether it arrives or is sent. Otherwise the short
-//! end of a reply would let nothing go that was lost before it.
+//! Packets are conserved, not bytes: a segment that is shorter than others counts as a whole one,
+//! whether it arrives or is sent. Otherwise the short end of a reply would let nothing go that was
+//! lost before it.
 
 /// One reduction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +23,8 @@ pub struct Prr {
 }
 
 impl Prr {
-    /// A reduction begins with `flight` bytes that were outstanding, less what has already arrived (RFC 9937 section 5, initialization).
+    /// A reduction begins with `flight` bytes that were outstanding, less what has already arrived
+    /// (RFC 9937 section 5, initialization).
     #[must_use]
     pub fn new(flight: u32, pipe: u32) -> Self {
         Self { recover_flight: flight.max(1), delivered: 0, out: 0, window: pipe }
@@ -32,14 +36,15 @@ impl Prr {
         self.window
     }
 
-    /// `delivered` bytes have newly arrived, `pipe` are on the path. `clean`: the acknowledgment advanced and brought no news of losses.
-    /// (RFC 9937 section 5, on every acknowledgment.)
+    /// `delivered` bytes have newly arrived, `pipe` are on the path. `clean`: the acknowledgment
+    /// advanced and brought no news of losses. (RFC 9937 section 5, on every acknowledgment.)
     pub fn handle_ack(&mut self, delivered: u32, pipe: u32, threshold: u32, mss: u32, clean: bool) {
         let delivered = delivered.next_multiple_of(mss);
         self.delivered += u64::from(delivered);
         let mut count = if pipe > threshold {
             // Proportional part.
-            let target = (self.delivered * u64::from(threshold)).div_ceil(u64::from(self.recover_flight));
+            let target =
+                (self.delivered * u64::from(threshold)).div_ceil(u64::from(self.recover_flight));
             target.saturating_sub(self.out)
         } else {
             // Conservative reduction bound, or slow start if all goes well.
@@ -71,7 +76,8 @@ mod tests {
 
     #[test]
     fn one_loss_of_twenty_sends_seven_for_ten() {
-        // RFC 9937 section 6: with a factor of 0.7, about seven segments go out for ten that arrive.
+        // RFC 9937 section 6: with a factor of 0.7, about seven segments go out for ten that
+        // arrive.
         let mut prr = Prr::new(20 * MSS, 16 * MSS);
         let (mut pipe, mut sent) = (19 * MSS, 0);
         for _ in 0..19 {
@@ -119,8 +125,9 @@ mod tests {
     }
 
     proptest! {
-        /// At the end of a reduction without further loss the path holds the threshold, within a segment; never more was
-        /// sent than had arrived while the path held more than the threshold.
+        /// At the end of a reduction without further loss the path holds the threshold, within a
+        /// segment; never more was sent than had arrived while the path held more than the
+        /// threshold.
         #[test]
         fn it_ends_at_the_threshold(segments in 4u32..400, lost in 1u32..20) {
             let lost = lost.min(segments - 3);
@@ -141,7 +148,10 @@ mod tests {
                 prop_assert!(pipe <= threshold || sent <= arrived);
                 prop_assert!(pipe > 0, "the acknowledgments never stop");
             }
-            prop_assert!(pipe + 2 * MSS > threshold && pipe <= threshold + MSS, "{pipe} {threshold}");
+            prop_assert!(
+                pipe + 2 * MSS > threshold && pipe <= threshold + MSS,
+                "{pipe} {threshold}"
+            );
         }
     }
 }

@@ -1,19 +1,22 @@
-//! RACK: losses found by time (RFC 8985 sections 5 and 6). A range is lost if something sent later has arrived, and
-//! more than a round trip and a *reordering window* have passed since it was sent. That holds for retransmissions as for anything else.
+//! RACK: losses found by time (RFC 8985 sections 5 and 6). A range is lost if something sent later
+//! has arrived, and more than a round trip and a *reordering window* have passed since it was sent.
+//! That holds for retransmissions as for anything else.
 //!
-//! The window is zero until the path is seen to reorder; from then on it is a quarter of the least round trip, and grows
-//! when duplicate arrivals show that retransmissions were not needed (section 6.2, step 4).
+//! The window is zero until the path is seen to reorder; from then on it is a quarter of the least
+//! round trip, and grows when duplicate arrivals show that retransmissions were not needed (section
+//! 6.2, step 4).
 
 use crate::scoreboard::{Range, Scoreboard};
 use crate::seq::Seq;
 use crate::time::Stamp;
 
-/// Bytes above a hole, in segments, at which it counts as a loss on a path that was not seen to reorder (RFC 8985 section 6.2 step 4,
-/// DupThresh).
+/// Bytes above a hole, in segments, at which it counts as a loss on a path that was not seen to
+/// reorder (RFC 8985 section 6.2 step 4, DupThresh).
 pub const DUP_THRESHOLD: u32 = 3;
 /// Recoveries for which a window that had to grow stays (RFC 8985 section 6.2 step 4).
 const PERSIST_RECOVERIES: u8 = 16;
-/// Quarters of the least round trip that the window has at most; it is also bounded by a round trip.
+/// Quarters of the least round trip that the window has at most; it is also bounded by a round
+/// trip.
 const MULTIPLIER_MAX: u8 = 64;
 
 /// What decides on the reordering window, beside RACK's own state.
@@ -49,7 +52,15 @@ impl Rack {
     /// The next byte is `at`.
     #[must_use]
     pub fn new(at: Seq) -> Self {
-        Self { newest: None, rtt_us: 0, fack: at, reordering_seen: false, multiplier: 1, persist: 0, round: None }
+        Self {
+            newest: None,
+            rtt_us: 0,
+            fack: at,
+            reordering_seen: false,
+            multiplier: 1,
+            persist: 0,
+            round: None,
+        }
     }
 
     /// The stream goes on at `at`; what is known of the path stays.
@@ -63,9 +74,16 @@ impl Rack {
         self.reordering_seen
     }
 
-    /// A range has arrived, whether acknowledged or reported (section 6.2, steps 2 and 3). `echo_is_older`: the timestamp echoed is
-    /// from before the range was sent last, so that an earlier transmission has arrived.
-    pub fn handle_arrival(&mut self, range: &Range, now: Stamp, min_rtt_us: u32, echo_is_older: bool) {
+    /// A range has arrived, whether acknowledged or reported (section 6.2, steps 2 and 3).
+    /// `echo_is_older`: the timestamp echoed is from before the range was sent last, so that an
+    /// earlier transmission has arrived.
+    pub fn handle_arrival(
+        &mut self,
+        range: &Range,
+        now: Stamp,
+        min_rtt_us: u32,
+        echo_is_older: bool,
+    ) {
         if range.end.gt(self.fack) {
             self.fack = range.end;
         } else if range.end.lt(self.fack) && !range.again {
@@ -81,7 +99,8 @@ impl Rack {
         }
     }
 
-    /// The receiver got something twice that was sent again: the window was too small (section 6.2, step 4).
+    /// The receiver got something twice that was sent again: the window was too small (section 6.2,
+    /// step 4).
     pub fn handle_duplicate(&mut self, nxt: Seq) {
         if self.round.is_none() {
             self.round = Some(nxt);
@@ -118,7 +137,8 @@ impl Rack {
         window.min(u64::from(path.srtt_us)) as u32
     }
 
-    /// Deems lost what section 6.2, step 5 says. Returns in how many microseconds the next range will be, if nothing is heard of it.
+    /// Deems lost what section 6.2, step 5 says. Returns in how many microseconds the next range
+    /// will be, if nothing is heard of it.
     pub fn detect(&self, board: &mut Scoreboard, path: &Path, now: Stamp) -> Option<u32> {
         let newest = self.newest?;
         let allowed = self.rtt_us.saturating_add(self.window_us(path, board.sacked()));
@@ -139,7 +159,8 @@ impl Rack {
         next
     }
 
-    /// Deems lost, when the retransmission timer has expired, the first range and what was sent more than a round trip ago (section 6.3).
+    /// Deems lost, when the retransmission timer has expired, the first range and what was sent
+    /// more than a round trip ago (section 6.3).
     pub fn detect_at_timeout(&self, board: &mut Scoreboard, path: &Path, now: Stamp) {
         let una = board.una();
         let allowed = self.rtt_us.saturating_add(self.window_us(path, board.sacked()));
@@ -166,7 +187,9 @@ mod tests {
 
     fn arrive(rack: &mut Rack, board: &mut Scoreboard, segment: u32, now: u32) {
         let at = Seq(segment * 100);
-        board.sack(at, at + 100, |range| rack.handle_arrival(range, Stamp(now), PATH.min_rtt_us, false));
+        board.sack(at, at + 100, |range| {
+            rack.handle_arrival(range, Stamp(now), PATH.min_rtt_us, false)
+        });
     }
 
     #[test]
@@ -194,7 +217,11 @@ mod tests {
             arrive(&mut rack, &mut board, segment, 58_000);
         }
         let left = rack.detect(&mut board, &PATH, Stamp(58_000)).unwrap();
-        assert_eq!((board.lost(), left), (0, 6_000), "the last of them is 54 ms old, and may become 60");
+        assert_eq!(
+            (board.lost(), left),
+            (0, 6_000),
+            "the last of them is 54 ms old, and may become 60"
+        );
         rack.detect(&mut board, &PATH, Stamp(58_000 + left));
         assert_eq!(board.lost(), 400);
     }
@@ -235,10 +262,14 @@ mod tests {
         let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(Seq(0)));
         sent(&mut board, 3, 0);
         board.resend(Seq(0), Seq(100), Stamp(60_000));
-        board.acknowledge(Seq(100), |range| rack.handle_arrival(range, Stamp(101_000), PATH.min_rtt_us, true));
+        board.acknowledge(Seq(100), |range| {
+            rack.handle_arrival(range, Stamp(101_000), PATH.min_rtt_us, true)
+        });
         assert_eq!(rack.newest, None);
         board.resend(Seq(100), Seq(200), Stamp(101_000));
-        board.acknowledge(Seq(200), |range| rack.handle_arrival(range, Stamp(102_000), PATH.min_rtt_us, false));
+        board.acknowledge(Seq(200), |range| {
+            rack.handle_arrival(range, Stamp(102_000), PATH.min_rtt_us, false)
+        });
         assert_eq!(rack.newest, None, "less than the least round trip");
     }
 }

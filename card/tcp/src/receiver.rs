@@ -8,9 +8,9 @@ use crate::seq::Seq;
 /// What became of a segment's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
-    /// Skip the first `skip` payload bytes (they are old), take the next `take`, ignore the rest (it is
-    /// beyond the window); RCV.NXT has moved. `fin`: the peer's stream ends here. All zero and false for
-    /// a segment without payload at RCV.NXT or within the window.
+    /// Skip the first `skip` payload bytes (they are old), take the next `take`, ignore the rest
+    /// (it is beyond the window); RCV.NXT has moved. `fin`: the peer's stream ends here. All zero
+    /// and false for a segment without payload at RCV.NXT or within the window.
     InOrder {
         /// Old bytes.
         skip: u32,
@@ -23,7 +23,8 @@ pub enum Accept {
     Duplicate,
     /// Bytes are missing before it: acknowledge at once (RFC 5681 section 4.2).
     Gap,
-    /// It lies wholly outside the window: acknowledge and drop the segment (RFC 9293 section 3.10.7.4).
+    /// It lies wholly outside the window: acknowledge and drop the segment (RFC 9293 section
+    /// 3.10.7.4).
     OutOfWindow,
 }
 
@@ -66,11 +67,12 @@ impl Receiver {
 
     /// The stream goes on at `nxt`, whoever received what was before.
     pub fn resume_at(&mut self, nxt: Seq) {
-        *self = Self { edge: self.edge.max(nxt + self.capacity), nxt, room: self.capacity, ..*self };
+        *self =
+            Self { edge: self.edge.max(nxt + self.capacity), nxt, room: self.capacity, ..*self };
     }
 
-    /// The caller has consumed `bytes` that it took before. The right edge follows only in
-    /// steps worth announcing (RFC 9293 section 3.8.6.2.2: half of the buffer or more, or a segment of
+    /// The caller has consumed `bytes` that it took before. The right edge follows only in steps
+    /// worth announcing (RFC 9293 section 3.8.6.2.2: half of the buffer or more, or a segment of
     /// `mss`); returns whether it moved.
     pub fn release(&mut self, bytes: u32, mss: u32) -> bool {
         self.room = self.room.saturating_add(bytes).min(self.capacity);
@@ -130,23 +132,38 @@ mod tests {
     fn in_order_overlapping_old_and_beyond() {
         // RFC 9293 section 3.10.7.4: bytes outside the window are trimmed.
         let mut r = Receiver::new(Seq(u32::MAX - 9), 100);
-        assert_eq!(r.handle_data(Seq(u32::MAX - 9), 20, false), Accept::InOrder { skip: 0, take: 20, fin: false });
+        assert_eq!(
+            r.handle_data(Seq(u32::MAX - 9), 20, false),
+            Accept::InOrder { skip: 0, take: 20, fin: false }
+        );
         assert_eq!((r.nxt(), r.window()), (Seq(10), 80));
         assert_eq!(r.handle_data(Seq(u32::MAX - 9), 20, false), Accept::Duplicate);
-        assert_eq!(r.handle_data(Seq(5), 10, false), Accept::InOrder { skip: 5, take: 5, fin: false });
+        assert_eq!(
+            r.handle_data(Seq(5), 10, false),
+            Accept::InOrder { skip: 5, take: 5, fin: false }
+        );
         assert_eq!(r.handle_data(Seq(20), 5, false), Accept::Gap);
         assert_eq!(r.handle_data(Seq(90), 5, false), Accept::OutOfWindow);
-        assert_eq!(r.handle_data(Seq(15), 100, true), Accept::InOrder { skip: 0, take: 75, fin: false });
+        assert_eq!(
+            r.handle_data(Seq(15), 100, true),
+            Accept::InOrder { skip: 0, take: 75, fin: false }
+        );
         assert_eq!(r.window(), 0);
         assert_eq!(r.handle_data(Seq(90), 1, false), Accept::OutOfWindow, "zero window");
-        assert_eq!(r.handle_data(Seq(90), 0, false), Accept::InOrder { skip: 0, take: 0, fin: false });
+        assert_eq!(
+            r.handle_data(Seq(90), 0, false),
+            Accept::InOrder { skip: 0, take: 0, fin: false }
+        );
     }
 
     #[test]
     fn fin_in_order_and_once() {
         let mut r = Receiver::new(Seq(0), 100);
         assert_eq!(r.handle_data(Seq(10), 0, true), Accept::Gap);
-        assert_eq!(r.handle_data(Seq(0), 10, true), Accept::InOrder { skip: 0, take: 10, fin: true });
+        assert_eq!(
+            r.handle_data(Seq(0), 10, true),
+            Accept::InOrder { skip: 0, take: 10, fin: true }
+        );
         assert_eq!(r.nxt(), Seq(11));
         assert!(r.finished());
         assert_eq!(r.handle_data(Seq(0), 10, true), Accept::Duplicate);
@@ -166,7 +183,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_segments_deliver_the_stream_once(start: u32, segments in proptest::collection::vec((0u32..300, 0u32..60), 0..200)) {
+        fn any_segments_deliver_the_stream_once(
+            start: u32,
+            segments in proptest::collection::vec((0u32..300, 0u32..60), 0..200),
+        ) {
             let base = Seq(start);
             let mut r = Receiver::new(base, 100);
             let mut delivered = 0u32;

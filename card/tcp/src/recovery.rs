@@ -1,4 +1,5 @@
-//! What the sender is doing about losses, and until when; duplicate acknowledgments of peers without SACK (RFC 6582, RFC 5681).
+//! What the sender is doing about losses, and until when; duplicate acknowledgments of peers
+//! without SACK (RFC 6582, RFC 5681).
 
 use crate::seq::Seq;
 
@@ -77,14 +78,15 @@ impl Recovery {
         }
     }
 
-    /// A duplicate acknowledgment without SACK while `segments` are outstanding; more cannot have arrived than are, less the missing one.
+    /// A duplicate acknowledgment without SACK while `segments` are outstanding; more cannot have
+    /// arrived than are, less the missing one.
     pub fn count_duplicate(&mut self, segments: u32) {
         let most = segments.saturating_sub(1).clamp(1, u32::from(u16::MAX)) as u16;
         self.dupacks = self.dupacks.saturating_add(1).min(most);
     }
 
-    /// RFC 6582 section 3.2 step 2: without SACK, a recovery begins only beyond the point of the last one; the duplicates
-    /// that its retransmissions cause would look like a loss.
+    /// RFC 6582 section 3.2 step 2: without SACK, a recovery begins only beyond the point of the
+    /// last one; the duplicates that its retransmissions cause would look like a loss.
     #[must_use]
     pub fn is_loss_by_duplicates(&self, una: Seq) -> bool {
         self.dupacks >= DUP_THRESHOLD && una.gt(self.point)

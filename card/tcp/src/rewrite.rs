@@ -141,8 +141,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn change() -> impl Strategy<Value = Rewrite> {
-        (any::<[u32; 5]>(), any::<bool>(), any::<Option<u16>>(), any::<bool>()).prop_map(|(d, set, window, strip)| {
-            Rewrite {
+        (any::<[u32; 5]>(), any::<bool>(), any::<Option<u16>>(), any::<bool>()).prop_map(
+            |(d, set, window, strip)| Rewrite {
                 seq_delta: d[0],
                 ack: if set { AckRewrite::Set(Seq(d[1])) } else { AckRewrite::Add(d[1]) },
                 window,
@@ -150,8 +150,8 @@ mod tests {
                 tsecr_delta: d[3],
                 sack_delta: d[4],
                 sack: if strip { SackRewrite::Strip } else { SackRewrite::Keep },
-            }
-        })
+            },
+        )
     }
 
     fn packet(pad: usize) -> Vec<u8> {
@@ -200,7 +200,13 @@ mod tests {
             rewrite(&mut bytes, &change, false);
             let new = parse(&bytes).unwrap();
             prop_assert_eq!(new.seq, old.seq + change.seq_delta);
-            prop_assert_eq!(new.ack, match change.ack { AckRewrite::Set(a) => a, AckRewrite::Add(d) => old.ack + d });
+            prop_assert_eq!(
+                new.ack,
+                match change.ack {
+                    AckRewrite::Set(a) => a,
+                    AckRewrite::Add(d) => old.ack + d,
+                }
+            );
             prop_assert_eq!(new.window, change.window.unwrap_or(old.window));
             let (t, u) = (old.timestamps.unwrap(), new.timestamps.unwrap());
             prop_assert_eq!(u.val, t.val.wrapping_add(change.tsval_delta));
@@ -217,7 +223,11 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), change in change(), complete: bool) {
+        fn any_bytes_never_panic(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..80),
+            change in change(),
+            complete: bool,
+        ) {
             rewrite(&mut bytes, &change, complete);
         }
     }

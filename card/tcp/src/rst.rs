@@ -7,7 +7,8 @@ use crate::seq::Seq;
 pub enum Verdict {
     /// Reset the connection.
     Accept,
-    /// Send `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, at a limited rate (section 7), and drop the segment.
+    /// Send `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, at a limited rate (section 7), and drop the
+    /// segment.
     ChallengeAck,
     /// Drop the segment.
     Drop,
@@ -27,8 +28,8 @@ pub fn judge(seq: Seq, rcv_nxt: Seq, window: u32) -> Verdict {
     }
 }
 
-/// Judges a SYN in a synchronised state (RFC 5961 section 4.2): whatever its number, it is challenged; a
-/// peer that really restarted answers the challenge with an exact RST.
+/// Judges a SYN in a synchronised state (RFC 5961 section 4.2): whatever its number, it is
+/// challenged; a peer that really restarted answers the challenge with an exact RST.
 #[must_use]
 pub fn judge_syn() -> Verdict {
     Verdict::ChallengeAck

@@ -36,21 +36,26 @@ impl Backoff {
         if self.0 == 0 {
             return base.min(max);
         }
-        base.checked_mul(1u32.checked_shl(u32::from(self.0)).unwrap_or(u32::MAX)).unwrap_or(max).min(max)
+        base.checked_mul(1u32.checked_shl(u32::from(self.0)).unwrap_or(u32::MAX))
+            .unwrap_or(max)
+            .min(max)
     }
 }
 
 /// The timeout without back-off: SRTT + max(4 * RTTVAR, `rto_min`).
 ///
 /// RFC 6298 (2.3) takes max(G, 4 * RTTVAR) and (2.4) rounds the sum up to a minimum. Linux instead
-/// puts the minimum under the variation, so that a delayed acknowledgment (RFC 9293 section 3.8.6.3: up to
-/// 500 ms, 40 to 200 ms in practice) on a long path does not look like a loss; the result is never smaller.
+/// puts the minimum under the variation, so that a delayed acknowledgment (RFC 9293 section
+/// 3.8.6.3: up to 500 ms, 40 to 200 ms in practice) on a long path does not look like a loss; the
+/// result is never smaller.
 #[inline]
 #[must_use]
 pub fn timeout(rtt: &Rtt, rto_min: Duration, rto_max: Duration) -> Duration {
     match rtt.smoothed_ns() {
         0 => RTO_INITIAL.min(rto_max),
-        srtt => Duration::from_nanos((srtt + (4 * rtt.variation_ns()).max(nanos(rto_min))).min(nanos(rto_max))),
+        srtt => Duration::from_nanos(
+            (srtt + (4 * rtt.variation_ns()).max(nanos(rto_min))).min(nanos(rto_max)),
+        ),
     }
 }
 

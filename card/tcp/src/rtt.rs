@@ -15,7 +15,8 @@ pub struct Rtt {
 
 /// A sample is cut to this, so that a peer that echoes nonsense cannot freeze the flow.
 const SAMPLE_NS_MAX: u64 = 120_000_000_000;
-/// The least round trip is that of this time: a path may change (RFC 8985 section 6.2 step 1; Linux' tcp_min_rtt_wlen).
+/// The least round trip is that of this time: a path may change (RFC 8985 section 6.2 step 1;
+/// Linux' tcp_min_rtt_wlen).
 const LEAST_OF_NS: u64 = 300_000_000_000;
 
 impl Rtt {
@@ -51,7 +52,8 @@ impl Rtt {
         self.srtt_ns = approach(self.srtt_ns, r, 8 * n).max(1);
     }
 
-    /// What was acknowledged had been sent once, `us` microseconds before: a sample, and perhaps the least round trip.
+    /// What was acknowledged had been sent once, `us` microseconds before: a sample, and perhaps
+    /// the least round trip.
     #[inline]
     pub fn observe_age(&mut self, us: u32, samples_per_round: u32, now: Time) {
         let rtt_ns = u64::from(us) * 1_000;
@@ -89,7 +91,8 @@ impl Rtt {
         Duration::from_nanos(self.rttvar_ns)
     }
 
-    /// Takes a round trip for the least one: that of the last segment acknowledged, without the receiver's delay for earlier ones.
+    /// Takes a round trip for the least one: that of the last segment acknowledged, without the
+    /// receiver's delay for earlier ones.
     pub fn observe_least(&mut self, rtt: Duration, now: Time) {
         self.observe_least_ns(nanos(rtt), now);
     }
@@ -97,7 +100,8 @@ impl Rtt {
     #[inline]
     fn observe_least_ns(&mut self, rtt_ns: u64, now: Time) {
         let r = rtt_ns.clamp(1, SAMPLE_NS_MAX);
-        if self.min_ns == 0 || r <= self.min_ns || now.0.saturating_sub(self.min_at.0) > LEAST_OF_NS {
+        if self.min_ns == 0 || r <= self.min_ns || now.0.saturating_sub(self.min_at.0) > LEAST_OF_NS
+        {
             (self.min_ns, self.min_at) = (r, now);
         }
     }

@@ -1,17 +1,20 @@
-//! What is known of every byte that was sent and is not acknowledged: when it was sent last, whether it has arrived
-//! out of order (RFC 2018), whether it is deemed lost (RFC 8985).
+//! What is known of every byte that was sent and is not acknowledged: when it was sent last,
+//! whether it has arrived out of order (RFC 2018), whether it is deemed lost (RFC 8985).
 //!
-//! The space from SND.UNA to SND.NXT is tiled by ranges, each of one history, in an array of fixed size:
+//! The space from SND.UNA to SND.NXT is tiled by ranges, each of one history, in an array of fixed
+//! size:
 //!
 //! ```text
 //! una                                                          nxt
 //!  | in flight, 10:02 | sacked | lost | sacked | in flight, 10:03 |
 //! ```
 //!
-//! A record per segment would cost 80 KB for a window of 10 MB. Here, bytes sent within a small part of a round trip share
-//! one range, and so do neighbours with the same fate. When more ranges would be needed than there are ([`RANGES_MAX`]), those that lie
-//! closest in time are merged under the later time, which makes a loss be seen later and never too early; if
-//! nothing is left to merge, the highest range that has arrived counts as missing (SACK is advisory, RFC 2018 section 8) and is at worst sent again.
+//! A record per segment would cost 80 KB for a window of 10 MB. Here, bytes sent within a small
+//! part of a round trip share one range, and so do neighbours with the same fate. When more ranges
+//! would be needed than there are ([`RANGES_MAX`]), those that lie closest in time are merged under
+//! the later time, which makes a loss be seen later and never too early; if nothing is left to
+//! merge, the highest range that has arrived counts as missing (SACK is advisory, RFC 2018 section
+//! 8) and is at worst sent again.
 
 use crate::seq::Seq;
 use crate::time::Stamp;
@@ -41,7 +44,8 @@ pub struct Range {
     pub sent: Stamp,
     /// Where it is thought to be.
     pub state: State,
-    /// It was sent more than once, or its history was forgotten: its round trip says nothing (RFC 6298 section 3).
+    /// It was sent more than once, or its history was forgotten: its round trip says nothing (RFC
+    /// 6298 section 3).
     pub again: bool,
 }
 
@@ -177,8 +181,8 @@ impl Scoreboard {
         self.ranges().rev().find(|range| range.state == State::Sacked).map(|range| range.end)
     }
 
-    /// `bytes` more were sent for the first time. They share the last range if that was sent less than `grain`
-    /// microseconds ago.
+    /// `bytes` more were sent for the first time. They share the last range if that was sent less
+    /// than `grain` microseconds ago.
     pub fn push(&mut self, bytes: u32, sent: Stamp, grain: u32) {
         let start = self.nxt;
         let len = usize::from(self.len);
@@ -198,9 +202,9 @@ impl Scoreboard {
         self.len += 1;
     }
 
-    /// Everything below `una` is acknowledged; `visit` sees what was not known to have arrived. Returns true if the receiver
-    /// has dropped what it had reported (RFC 2018 section 8): a true acknowledgment would have covered it. All such
-    /// reports are then forgotten.
+    /// Everything below `una` is acknowledged; `visit` sees what was not known to have arrived.
+    /// Returns true if the receiver has dropped what it had reported (RFC 2018 section 8): a true
+    /// acknowledgment would have covered it. All such reports are then forgotten.
     pub fn acknowledge(&mut self, una: Seq, mut visit: impl FnMut(&Range)) -> bool {
         let mut gone = 0;
         for index in 0..usize::from(self.len) {
@@ -231,7 +235,8 @@ impl Scoreboard {
         reneged
     }
 
-    /// `[left, right)`, which lies between una and nxt, has arrived; `visit` sees what was not known of it. Returns the bytes of that.
+    /// `[left, right)`, which lies between una and nxt, has arrived; `visit` sees what was not
+    /// known of it. Returns the bytes of that.
     pub fn sack(&mut self, left: Seq, right: Seq, mut visit: impl FnMut(&Range)) -> u32 {
         let mut fresh = 0;
         self.change(left, right, |range| {
@@ -248,7 +253,9 @@ impl Scoreboard {
     pub fn resend(&mut self, left: Seq, right: Seq, sent: Stamp) {
         self.change(left, right, |range| match range.state {
             State::Sacked => *range,
-            State::InFlight | State::Lost => Range { state: State::InFlight, sent, again: true, ..*range },
+            State::InFlight | State::Lost => {
+                Range { state: State::InFlight, sent, again: true, ..*range }
+            }
         });
     }
 
@@ -287,7 +294,8 @@ impl Scoreboard {
         self.coalesce();
     }
 
-    /// What was reported to have arrived may be dropped by the receiver (RFC 2018 section 8): it counts as in flight.
+    /// What was reported to have arrived may be dropped by the receiver (RFC 2018 section 8): it
+    /// counts as in flight.
     pub fn forget_sacked(&mut self) {
         for tile in &mut self.tiles[..usize::from(self.len)] {
             if tile.state == State::Sacked {
@@ -300,7 +308,8 @@ impl Scoreboard {
 
     fn range(&self, index: usize) -> Range {
         let tile = &self.tiles[index];
-        let end = if index + 1 < usize::from(self.len) { self.tiles[index + 1].start } else { self.nxt };
+        let end =
+            if index + 1 < usize::from(self.len) { self.tiles[index + 1].start } else { self.nxt };
         Range { start: tile.start, end, sent: tile.sent, state: tile.state, again: tile.again }
     }
 
@@ -387,7 +396,9 @@ impl Scoreboard {
             .windows(2)
             .enumerate()
             .filter(|(_, pair)| pair[0].state == pair[1].state)
-            .min_by_key(|(_, pair)| pair[0].sent.since(pair[1].sent).max(pair[1].sent.since(pair[0].sent)))
+            .min_by_key(|(_, pair)| {
+                pair[0].sent.since(pair[1].sent).max(pair[1].sent.since(pair[0].sent))
+            })
             .map(|(index, _)| index);
         if let Some(index) = closest {
             let next = self.tiles[index + 1];
@@ -398,8 +409,10 @@ impl Scoreboard {
             self.len -= 1;
             return;
         }
-        // States alternate. The highest arrival joins the range below it (una is never sacked), and that the one above.
-        if let Some(index) = (1..len).rev().find(|&index| self.tiles[index].state == State::Sacked) {
+        // States alternate. The highest arrival joins the range below it (una is never sacked), and
+        // that the one above.
+        if let Some(index) = (1..len).rev().find(|&index| self.tiles[index].state == State::Sacked)
+        {
             let range = self.range(index);
             let below = self.tiles[index - 1];
             let new = Range { state: below.state, again: true, ..range };
@@ -444,15 +457,28 @@ mod tests {
     fn holes_between_arrivals() {
         let mut board = board(100);
         assert_eq!(board.sack(Seq(20), Seq(30), |_| {}), 10);
-        assert_eq!(board.sack(Seq(25), Seq(40), |range| assert_eq!((range.start, range.end), (Seq(30), Seq(40)))), 10);
+        assert_eq!(
+            board.sack(Seq(25), Seq(40), |range| assert_eq!(
+                (range.start, range.end),
+                (Seq(30), Seq(40))
+            )),
+            10
+        );
         assert_eq!(states(&board), [(0, 20, InFlight), (20, 40, Sacked), (40, 100, InFlight)]);
         assert_eq!(board.lose_where(|range| range.end.le(Seq(20))), 20);
         assert_eq!((board.in_flight(), board.sacked(), board.lost()), (60, 20, 20));
         board.resend(Seq(0), Seq(10), Stamp(9));
-        assert_eq!(board.first_lost().map(|range| (range.start, range.end)), Some((Seq(10), Seq(20))));
+        assert_eq!(
+            board.first_lost().map(|range| (range.start, range.end)),
+            Some((Seq(10), Seq(20)))
+        );
         assert!(board.ranges().next().unwrap().again);
         let mut seen = Vec::new();
-        assert!(!board.acknowledge(Seq(50), |range| seen.push((range.start.0, range.end.0, range.state))));
+        assert!(!board.acknowledge(Seq(50), |range| seen.push((
+            range.start.0,
+            range.end.0,
+            range.state
+        ))));
         assert_eq!(seen, [(0, 10, InFlight), (10, 20, Lost), (40, 50, InFlight)]);
         assert_eq!((board.outstanding(), board.in_flight()), (50, 50));
     }
@@ -490,7 +516,9 @@ mod tests {
         }
         let sacked: Vec<_> = board.ranges().filter(|range| range.state == Sacked).collect();
         assert!(sacked.len() >= RANGES_MAX / 2 - 2, "{}", sacked.len());
-        assert!(sacked.iter().rev().skip(1).all(|range| range.len() == 10 && range.start.0 % 20 == 10));
+        assert!(
+            sacked.iter().rev().skip(1).all(|range| range.len() == 10 && range.start.0 % 20 == 10)
+        );
         assert_eq!(board.outstanding(), board.in_flight() + board.sacked() + board.lost());
     }
 
@@ -522,9 +550,13 @@ mod tests {
     }
 
     proptest! {
-        /// Against a history of every byte, round the wrap of the sequence space, while the board is not full.
+        /// Against a history of every byte, round the wrap of the sequence space, while the board
+        /// is not full.
         #[test]
-        fn equals_a_history_of_every_byte(base: u32, steps in proptest::collection::vec(step(), 0..60)) {
+        fn equals_a_history_of_every_byte(
+            base: u32,
+            steps in proptest::collection::vec(step(), 0..60),
+        ) {
             let base = Seq(base);
             let mut board = Scoreboard::new(base);
             // (sent, state, again) of the bytes from una.
@@ -544,24 +576,39 @@ mod tests {
                         let n = n.min(len);
                         let mut seen = Vec::new();
                         let reneged = board.acknowledge(base + (una + n), |range| {
-                            seen.extend((range.start.since(base)..range.end.since(base)).map(|at| (at - una, range.state)));
+                            seen.extend(
+                                (range.start.since(base)..range.end.since(base))
+                                    .map(|at| (at - una, range.state)),
+                            );
                         });
-                        let expected: Vec<_> = (0..n).map(|at| (at, bytes[at as usize].1)).filter(|b| b.1 != Sacked).collect();
+                        let expected: Vec<_> = (0..n)
+                            .map(|at| (at, bytes[at as usize].1))
+                            .filter(|b| b.1 != Sacked)
+                            .collect();
                         prop_assert_eq!(seen, expected);
                         bytes.drain(..n as usize);
                         una += n;
                         prop_assert_eq!(reneged, bytes.first().is_some_and(|b| b.1 == Sacked));
                         if reneged {
-                            bytes.iter_mut().filter(|b| b.1 == Sacked).for_each(|b| (b.1, b.2) = (InFlight, true));
+                            bytes
+                                .iter_mut()
+                                .filter(|b| b.1 == Sacked)
+                                .for_each(|b| (b.1, b.2) = (InFlight, true));
                         }
                     }
                     Step::Sack(at, n) => {
                         let (l, r) = clip(at, n);
-                        let fresh = bytes[l as usize..r as usize].iter().filter(|b| b.1 != Sacked).count();
+                        let fresh =
+                            bytes[l as usize..r as usize].iter().filter(|b| b.1 != Sacked).count();
                         if l < r {
-                            prop_assert_eq!(board.sack(base + (una + l), base + (una + r), |_| {}) as usize, fresh);
+                            prop_assert_eq!(
+                                board.sack(base + (una + l), base + (una + r), |_| {}) as usize,
+                                fresh
+                            );
                         }
-                        bytes[l as usize..r as usize].iter_mut().for_each(|b| (b.1, b.2) = (Sacked, false));
+                        bytes[l as usize..r as usize]
+                            .iter_mut()
+                            .for_each(|b| (b.1, b.2) = (Sacked, false));
                     }
                     Step::Resend(at, n) => {
                         let (l, r) = clip(at, n);
@@ -572,7 +619,10 @@ mod tests {
                     Step::Lose(at, n) => {
                         let (l, r) = clip(at, n);
                         board.lose(base + (una + l), base + (una + r));
-                        bytes[l as usize..r as usize].iter_mut().filter(|b| b.1 != Sacked).for_each(|b| b.1 = Lost);
+                        bytes[l as usize..r as usize]
+                            .iter_mut()
+                            .filter(|b| b.1 != Sacked)
+                            .for_each(|b| b.1 = Lost);
                     }
                     Step::LoseOlder(age) => {
                         board.lose_where(|range| range.sent.0 + age < clock);
@@ -585,7 +635,10 @@ mod tests {
                     }
                     Step::Forget => {
                         board.forget_sacked();
-                        bytes.iter_mut().filter(|b| b.1 == Sacked).for_each(|b| (b.1, b.2) = (InFlight, true));
+                        bytes
+                            .iter_mut()
+                            .filter(|b| b.1 == Sacked)
+                            .for_each(|b| (b.1, b.2) = (InFlight, true));
                     }
                     Step::MoveTo(n) => {
                         una += n;
@@ -594,7 +647,10 @@ mod tests {
                     }
                 }
                 let count = |state| bytes.iter().filter(|b| b.1 == state).count() as u32;
-                prop_assert_eq!((board.sacked(), board.lost(), board.in_flight()), (count(Sacked), count(Lost), count(InFlight)));
+                prop_assert_eq!(
+                    (board.sacked(), board.lost(), board.in_flight()),
+                    (count(Sacked), count(Lost), count(InFlight))
+                );
                 let mut at = 0;
                 for range in board.ranges() {
                     prop_assert_eq!(range.start, base + (una + at));
@@ -615,7 +671,9 @@ mod tests {
 
         /// A board that is full stays consistent, and never takes for arrived what has not.
         #[test]
-        fn a_full_board_never_invents_arrivals(seeds in proptest::collection::vec((0u32..3_090, 1u32..4, 0u8..8), 200..600)) {
+        fn a_full_board_never_invents_arrivals(
+            seeds in proptest::collection::vec((0u32..3_090, 1u32..4, 0u8..8), 200..600),
+        ) {
             let mut board = Scoreboard::new(Seq(0));
             let mut arrived = vec![false; 3_100];
             for i in 0..310 {
@@ -628,17 +686,30 @@ mod tests {
                         board.push(n, Stamp(200_000 + at), 1);
                         arrived.resize(arrived.len() + n as usize, false);
                     }
-                    1 => { board.lose_where(|range| range.start.0 % 7 == at % 7); }
+                    1 => {
+                        board.lose_where(|range| range.start.0 % 7 == at % 7);
+                    }
                     _ => {
                         board.sack(Seq(at.max(1)), Seq(at.max(1) + n), |_| {});
                         arrived[at.max(1) as usize..(at.max(1) + n) as usize].fill(true);
                     }
                 }
                 prop_assert!(board.ranges().count() <= RANGES_MAX);
-                let sum = |state| board.ranges().filter(|range| range.state == state).map(|range| range.len()).sum::<u32>();
-                prop_assert_eq!((sum(Sacked), sum(Lost), sum(InFlight)), (board.sacked(), board.lost(), board.in_flight()));
+                let sum = |state| {
+                    board
+                        .ranges()
+                        .filter(|range| range.state == state)
+                        .map(|range| range.len())
+                        .sum::<u32>()
+                };
+                prop_assert_eq!(
+                    (sum(Sacked), sum(Lost), sum(InFlight)),
+                    (board.sacked(), board.lost(), board.in_flight())
+                );
                 for range in board.ranges().filter(|range| range.state == Sacked) {
-                    prop_assert!(arrived[range.start.0 as usize..range.end.0 as usize].iter().all(|a| *a));
+                    prop_assert!(
+                        arrived[range.start.0 as usize..range.end.0 as usize].iter().all(|a| *a)
+                    );
                 }
             }
         }

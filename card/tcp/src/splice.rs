@@ -17,7 +17,8 @@
 //! [`Splice::to_client`] and [`Splice::to_host`].
 //!
 //! Windows are mapped by their right edge, never by their size: the two sides may use different
-//! scales, and part of a client's window may be taken by bytes of the card that are still under way.
+//! scales, and part of a client's window may be taken by bytes of the card that are still under
+//! way.
 
 use crate::options::WINDOW_SCALE_MAX;
 use crate::rewrite::{AckRewrite, Rewrite, SackRewrite};
@@ -84,9 +85,9 @@ impl Splice {
 
     /// How a segment of the host has to be changed to go to the client.
     ///
-    /// `client_acked` is the highest acknowledgment number that the client was ever sent, in its own
-    /// space: the host's acknowledgment, which lags behind what the card accepted, is raised to it
-    /// (RFC 9293 section 3.4: an acknowledgment never goes back).
+    /// `client_acked` is the highest acknowledgment number that the client was ever sent, in its
+    /// own space: the host's acknowledgment, which lags behind what the card accepted, is raised to
+    /// it (RFC 9293 section 3.4: an acknowledgment never goes back).
     #[must_use]
     pub fn to_client(&self, head: &SegmentHead, client_acked: Seq) -> Rewrite {
         let mapped = self.in_to_client(head.ack);
@@ -105,17 +106,18 @@ impl Splice {
 
     /// How a segment of the client has to be changed to go to the host.
     ///
-    /// `host_base` is the position, in the host's space, of the first byte that it sent or will send
-    /// since it owns the stream again; everything before is acknowledged. A client that still
-    /// acknowledges bytes of the card is shown to the host as acknowledging exactly that, with
-    /// a window of what remains beyond the card's bytes (possibly zero).
+    /// `host_base` is the position, in the host's space, of the first byte that it sent or will
+    /// send since it owns the stream again; everything before is acknowledged. A client that still
+    /// acknowledges bytes of the card is shown to the host as acknowledging exactly that, with a
+    /// window of what remains beyond the card's bytes (possibly zero).
     #[must_use]
     pub fn to_host(&self, head: &SegmentHead, host_base: Seq) -> Rewrite {
         let mapped = self.out_to_host(head.ack);
         let ack = mapped.max(host_base);
         let edge = mapped + head.window_bytes(self.client_scale);
         // RFC 2018 section 3: blocks of bytes that the host never sent mean nothing to it.
-        let foreign = head.sack.as_slice().iter().any(|(left, _)| self.out_to_host(*left).lt(host_base));
+        let foreign =
+            head.sack.as_slice().iter().any(|(left, _)| self.out_to_host(*left).lt(host_base));
         Rewrite {
             seq_delta: self.in_delta,
             ack: AckRewrite::Set(ack),
@@ -139,7 +141,8 @@ impl Splice {
     }
 }
 
-/// The window field of a rewritten segment; left alone where there is no acknowledgment to count from.
+/// The window field of a rewritten segment; left alone where there is no acknowledgment to count
+/// from.
 fn field(head: &SegmentHead, bytes: u32, scale: u8) -> Option<u16> {
     // RFC 7323 section 2.2: the window of a segment with SYN is never scaled.
     let scale = if head.flags.syn() { 0 } else { scale };
@@ -181,13 +184,23 @@ mod tests {
             prop_assert_eq!(s.in_to_client(s.in_to_host(at)), at);
         }
 
-        /// What the client says about a host's segment that it got means to the host what it should,
-        /// across the wrap of all spaces.
+        /// What the client says about a host's segment that it got means to the host what it
+        /// should, across the wrap of all spaces.
         #[test]
-        fn segments_round_trip(s in splice(), seq: u32, ack: u32, ts: (u32, u32), ahead in 0u32..1 << 20) {
+        fn segments_round_trip(
+            s in splice(),
+            seq: u32,
+            ack: u32,
+            ts: (u32, u32),
+            ahead in 0u32..1 << 20,
+        ) {
             let repr = HeadRepr {
-                seq: Seq(seq), ack: Seq(ack), flags: Flags::ACK, window: 513,
-                timestamps: Some(Timestamps { val: ts.0, ecr: ts.1 }), ..HeadRepr::default()
+                seq: Seq(seq),
+                ack: Seq(ack),
+                flags: Flags::ACK,
+                window: 513,
+                timestamps: Some(Timestamps { val: ts.0, ecr: ts.1 }),
+                ..HeadRepr::default()
             };
             let (mut bytes, from_host) = head(repr);
             rewrite(&mut bytes, &s.to_client(&from_host, s.in_to_client(from_host.ack)), false);
@@ -199,8 +212,13 @@ mod tests {
             let mut sack = SackBlocks::EMPTY;
             sack.push(seen.seq + ahead, seen.seq + (ahead + 100));
             let reply = HeadRepr {
-                seq: seen.ack, ack: seen.seq, flags: Flags::ACK, window: 77,
-                timestamps: Some(Timestamps { val: 5, ecr: seen.timestamps.unwrap().val }), sack, ..HeadRepr::default()
+                seq: seen.ack,
+                ack: seen.seq,
+                flags: Flags::ACK,
+                window: 77,
+                timestamps: Some(Timestamps { val: 5, ecr: seen.timestamps.unwrap().val }),
+                sack,
+                ..HeadRepr::default()
             };
             let (mut bytes, from_client) = head(reply);
             rewrite(&mut bytes, &s.to_host(&from_client, repr.seq), false);
@@ -213,15 +231,23 @@ mod tests {
         /// The right edge that a side sees is never beyond the granted one, and less than one unit
         /// of its scale short of it.
         #[test]
-        fn windows_keep_their_right_edge(s in splice(), ack: u32, window: u16, ahead in 0u32..200_000) {
-            let (_, from_client) = head(HeadRepr { ack: Seq(ack), flags: Flags::ACK, window, ..HeadRepr::default() });
+        fn windows_keep_their_right_edge(
+            s in splice(),
+            ack: u32,
+            window: u16,
+            ahead in 0u32..200_000,
+        ) {
+            let (_, from_client) =
+                head(HeadRepr { ack: Seq(ack), flags: Flags::ACK, window, ..HeadRepr::default() });
             let base = s.out_to_host(Seq(ack) + ahead);
             let change = s.to_host(&from_client, base);
             prop_assert_eq!(change.ack, AckRewrite::Set(base));
             let granted = (u32::from(window) << s.client_scale).saturating_sub(ahead);
             let shown = u32::from(change.window.unwrap()) << s.host_peer_scale;
             prop_assert!(shown <= granted);
-            prop_assert!(granted - shown < 1 << s.host_peer_scale || change.window == Some(u16::MAX));
+            prop_assert!(
+                granted - shown < 1 << s.host_peer_scale || change.window == Some(u16::MAX)
+            );
         }
     }
 
@@ -230,11 +256,20 @@ mod tests {
         // Host bytes end at 1000; the card sent 500 of its own after them.
         let mut s = Splice::default();
         s.advance(500, 80);
-        let (_, from_client) =
-            head(HeadRepr { seq: Seq(2080), ack: Seq(1200), flags: Flags::ACK, window: 1000, ..HeadRepr::default() });
+        let (_, from_client) = head(HeadRepr {
+            seq: Seq(2080),
+            ack: Seq(1200),
+            flags: Flags::ACK,
+            window: 1000,
+            ..HeadRepr::default()
+        });
         let change = s.to_host(&from_client, Seq(1000));
         assert_eq!(change.ack, AckRewrite::Set(Seq(1000)));
-        assert_eq!(change.window, Some(700), "2200 is the client's edge, 1500 where the host goes on");
+        assert_eq!(
+            change.window,
+            Some(700),
+            "2200 is the client's edge, 1500 where the host goes on"
+        );
         assert_eq!(Seq(2080) + change.seq_delta, Seq(2000));
     }
 
@@ -242,7 +277,8 @@ mod tests {
     fn the_host_may_lag_behind_the_cards_acknowledgment() {
         let mut s = Splice::default();
         s.advance(0, 100);
-        let (_, from_host) = head(HeadRepr { ack: Seq(50), flags: Flags::ACK, window: 1000, ..HeadRepr::default() });
+        let (_, from_host) =
+            head(HeadRepr { ack: Seq(50), flags: Flags::ACK, window: 1000, ..HeadRepr::default() });
         let change = s.to_client(&from_host, Seq(400));
         assert_eq!(change.ack, AckRewrite::Set(Seq(400)));
         assert_eq!(change.window, Some(750));

@@ -1,7 +1,9 @@
-//! When SYNs are answered with cookies (RFC 4987 section 3.6): from the moment that many handshakes are under way, and for as long as many are begun that nobody completes.
+//! When SYNs are answered with cookies (RFC 4987 section 3.6): from the moment that many handshakes
+//! are under way, and for as long as many are begun that nobody completes.
 //!
-//! The number alone would let places that have become free be taken by the flood again, each of which has its SYN-ACK repeated to somebody who never asked. The rate alone
-//! would take a crowd of clients for a flood: what counts is who does not answer.
+//! The number alone would let places that have become free be taken by the flood again, each of
+//! which has its SYN-ACK repeated to somebody who never asked. The rate alone would take a crowd of
+//! clients for a flood: what counts is who does not answer.
 
 use core::time::Duration;
 
@@ -9,7 +11,8 @@ use crate::time::Time;
 
 /// Over which the rate is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Handshakes of a period that nobody completes, as a share of the places (1/n), above which a flood goes on.
+/// Handshakes of a period that nobody completes, as a share of the places (1/n), above which a
+/// flood goes on.
 const FLOOD_SHARE: usize = 16;
 
 /// Whether there is a flood.
@@ -24,7 +27,8 @@ pub struct SynPressure {
 }
 
 impl SynPressure {
-    /// Whether a SYN that comes now is answered with a cookie; `open` handshakes of at most `limit` are under way.
+    /// Whether a SYN that comes now is answered with a cookie; `open` handshakes of at most `limit`
+    /// are under way.
     pub fn is_on(&mut self, open: usize, limit: usize, now: Time) -> bool {
         self.roll(now);
         if open * 2 > limit {

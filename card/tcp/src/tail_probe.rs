@@ -1,5 +1,6 @@
-//! Tail loss probes (RFC 8985 section 7): when nothing is heard for two round trips, one segment more, or the last one again, makes the
-//! receiver tell what it has; so the end of a burst is repaired without waiting for the retransmission timer.
+//! Tail loss probes (RFC 8985 section 7): when nothing is heard for two round trips, one segment
+//! more, or the last one again, makes the receiver tell what it has; so the end of a burst is
+//! repaired without waiting for the retransmission timer.
 
 use core::time::Duration;
 
@@ -11,8 +12,8 @@ const SLACK: Duration = Duration::from_millis(2);
 /// What a receiver may wait with the acknowledgment of a lone segment (TLP.max_ack_delay).
 const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 
-/// How long to wait for an acknowledgment before probing, in nanoseconds, for a smoothed round trip of `srtt_ns` (RFC 8985 section 7.2). `lone`: not more
-/// than one segment is outstanding.
+/// How long to wait for an acknowledgment before probing, in nanoseconds, for a smoothed round trip
+/// of `srtt_ns` (RFC 8985 section 7.2). `lone`: not more than one segment is outstanding.
 #[inline]
 #[must_use]
 pub fn wait_ns(srtt_ns: u64, lone: bool) -> u64 {
@@ -26,7 +27,8 @@ pub enum Verdict {
     Open,
     /// Nothing was lost, or the ordinary means will find it.
     Done,
-    /// The probe repaired a loss that nothing else has shown: the window has to be reduced (section 7.4.2).
+    /// The probe repaired a loss that nothing else has shown: the window has to be reduced (section
+    /// 7.4.2).
     Repaired,
 }
 
@@ -97,13 +99,19 @@ mod tests {
         let probe = TailProbe::new(Seq(500), true);
         assert_eq!(probe.judge(&told(500, true)), Verdict::Open);
         assert_eq!(probe.judge(&told(500, false)), Verdict::Done);
-        assert_eq!(probe.judge(&Told { duplicate_end: Some(Seq(500)), ..told(500, false) }), Verdict::Done);
+        assert_eq!(
+            probe.judge(&Told { duplicate_end: Some(Seq(500)), ..told(500, false) }),
+            Verdict::Done
+        );
         assert_eq!(probe.judge(&Told { echo_is_older: true, ..told(500, true) }), Verdict::Done);
         assert_eq!(probe.judge(&told(600, true)), Verdict::Repaired);
     }
 
     #[test]
     fn a_lone_segment_waits_for_a_delayed_acknowledgment() {
-        assert_eq!((wait_ns(50_000_000, false), wait_ns(50_000_000, true)), (102_000_000, 300_000_000));
+        assert_eq!(
+            (wait_ns(50_000_000, false), wait_ns(50_000_000, true)),
+            (102_000_000, 300_000_000)
+        );
     }
 }

@@ -35,7 +35,8 @@ impl Time {
     }
 }
 
-/// The first of some instants, `None` being never. A chain of iterators over them takes longer, and every segment needs it several times.
+/// The first of some instants, `None` being never. A chain of iterators over them takes longer, and
+/// every segment needs it several times.
 #[inline]
 #[must_use]
 pub fn earliest<const N: usize>(times: [Option<Time>; N]) -> Option<Time> {
@@ -48,8 +49,8 @@ pub fn earliest<const N: usize>(times: [Option<Time>; N]) -> Option<Time> {
     is_any.then_some(first)
 }
 
-/// When something was sent, in microseconds modulo 2^32: half the size of a [`Time`], for records of which there are many.
-/// Comparisons are meaningful for instants less than 35 minutes apart.
+/// When something was sent, in microseconds modulo 2^32: half the size of a [`Time`], for records
+/// of which there are many. Comparisons are meaningful for instants less than 35 minutes apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(pub u32);
 

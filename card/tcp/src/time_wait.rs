@@ -1,7 +1,8 @@
 //! Connections in TIME-WAIT (RFC 9293 section 3.6.1): a table of fixed capacity, allocated once.
 //!
-//! Sets of eight places, chosen by the hash of the four-tuple. A full set gives up its oldest entry: a stray
-//! segment then finds no connection, which is the risk that every bounded table takes.
+//! Sets of eight places, chosen by the hash of the four-tuple. A full set gives up its oldest
+//! entry: a stray segment then finds no connection, which is the risk that every bounded table
+//! takes.
 
 use core::time::Duration;
 
@@ -27,11 +28,13 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// May this SYN open a new connection in the place of the old one (RFC 6191 section 2, RFC 9293 section 3.6.1, MAY-2)? If its timestamp is later, or
-    /// its number is beyond the last one. Either is enough, as for Linux: clients behind one address have clocks of their own.
+    /// May this SYN open a new connection in the place of the old one (RFC 6191 section 2, RFC 9293
+    /// section 3.6.1, MAY-2)? If its timestamp is later, or its number is beyond the last one.
+    /// Either is enough, as for Linux: clients behind one address have clocks of their own.
     #[must_use]
     pub fn may_reopen(&self, head: &SegmentHead) -> bool {
-        let is_later = |(recent, theirs): (u32, Timestamps)| (theirs.val.wrapping_sub(recent) as i32) > 0;
+        let is_later =
+            |(recent, theirs): (u32, Timestamps)| (theirs.val.wrapping_sub(recent) as i32) > 0;
         head.seq.gt(self.rcv_nxt) || self.ts_recent.zip(head.timestamps).is_some_and(is_later)
     }
 }
@@ -80,8 +83,8 @@ impl TimeWaitTable {
         &mut self.sets[index]
     }
 
-    /// Adds the connection with this hash of its four-tuple (keyed, so that nobody can aim at a set).
-    /// Returns whether a living entry had to give way.
+    /// Adds the connection with this hash of its four-tuple (keyed, so that nobody can aim at a
+    /// set). Returns whether a living entry had to give way.
     pub fn insert(&mut self, hash: u64, closed: Closed, now: Time) -> bool {
         let entry = Entry { hash, expires: now + TIME_WAIT, closed };
         let set = self.set(hash);
@@ -100,7 +103,11 @@ impl TimeWaitTable {
 
     /// The connection with this hash, if it is still waiting.
     pub fn get(&mut self, hash: u64, now: Time) -> Option<Closed> {
-        self.set(hash).iter().flatten().find(|e| e.hash == hash && e.expires > now).map(|e| e.closed)
+        self.set(hash)
+            .iter()
+            .flatten()
+            .find(|e| e.hash == hash && e.expires > now)
+            .map(|e| e.closed)
     }
 
     /// Forgets a connection.
@@ -112,8 +119,15 @@ impl TimeWaitTable {
         }
     }
 
-    /// A segment with `payload_len` bytes of payload for a connection with this hash; `None` when there is none.
-    pub fn handle_segment(&mut self, hash: u64, head: &SegmentHead, payload_len: u32, now: Time) -> Option<Answer> {
+    /// A segment with `payload_len` bytes of payload for a connection with this hash; `None` when
+    /// there is none.
+    pub fn handle_segment(
+        &mut self,
+        hash: u64,
+        head: &SegmentHead,
+        payload_len: u32,
+        now: Time,
+    ) -> Option<Answer> {
         let closed = self.get(hash, now)?;
         let answer = judge(&closed, head, payload_len);
         match answer {
@@ -139,7 +153,11 @@ fn judge(closed: &Closed, head: &SegmentHead, payload_len: u32) -> Answer {
         return if closed.may_reopen(head) { Answer::NewConnection } else { Answer::Acknowledge };
     }
     // RFC 9293 section 3.10.7.4: what does not sit at RCV.NXT is not acceptable, and answered.
-    if head.segment_len(payload_len) > 0 || head.seq != closed.rcv_nxt { Answer::Acknowledge } else { Answer::Drop }
+    if head.segment_len(payload_len) > 0 || head.seq != closed.rcv_nxt {
+        Answer::Acknowledge
+    } else {
+        Answer::Drop
+    }
 }
 
 #[cfg(test)]
@@ -176,7 +194,10 @@ mod tests {
         assert_eq!(table.get(0, now), None);
         assert_eq!(table.get(1, now), Some(closed(None)));
         assert_eq!(table.get(1, t0 + Duration::from_secs(62)), None);
-        assert!(!table.insert(9, closed(None), t0 + Duration::from_secs(62)), "an expired one is free");
+        assert!(
+            !table.insert(9, closed(None), t0 + Duration::from_secs(62)),
+            "an expired one is free"
+        );
         table.remove(8);
         assert_eq!(table.get(8, now), None);
     }
@@ -200,7 +221,10 @@ mod tests {
         // RFC 1337.
         let mut table = TimeWaitTable::new(8);
         table.insert(1, closed(None), Time::ZERO);
-        assert_eq!(table.handle_segment(1, &head(Flags::RST, 1_000, None), 0, Time(1)), Some(Answer::Drop));
+        assert_eq!(
+            table.handle_segment(1, &head(Flags::RST, 1_000, None), 0, Time(1)),
+            Some(Answer::Drop)
+        );
         assert!(table.get(1, Time(1)).is_some());
     }
 
@@ -209,11 +233,23 @@ mod tests {
         // RFC 6191 section 2.
         let mut table = TimeWaitTable::new(8);
         table.insert(1, closed(Some(50)), Time::ZERO);
-        assert_eq!(table.handle_segment(1, &head(Flags::SYN, 5, Some(49)), 0, Time(1)), Some(Answer::Acknowledge));
-        assert_eq!(table.handle_segment(1, &head(Flags::SYN, 5, Some(51)), 0, Time(1)), Some(Answer::NewConnection));
+        assert_eq!(
+            table.handle_segment(1, &head(Flags::SYN, 5, Some(49)), 0, Time(1)),
+            Some(Answer::Acknowledge)
+        );
+        assert_eq!(
+            table.handle_segment(1, &head(Flags::SYN, 5, Some(51)), 0, Time(1)),
+            Some(Answer::NewConnection)
+        );
         assert_eq!(table.get(1, Time(1)), None);
         table.insert(1, closed(None), Time::ZERO);
-        assert_eq!(table.handle_segment(1, &head(Flags::SYN, 1_000, None), 0, Time(1)), Some(Answer::Acknowledge));
-        assert_eq!(table.handle_segment(1, &head(Flags::SYN, 1_001, None), 0, Time(1)), Some(Answer::NewConnection));
+        assert_eq!(
+            table.handle_segment(1, &head(Flags::SYN, 1_000, None), 0, Time(1)),
+            Some(Answer::Acknowledge)
+        );
+        assert_eq!(
+            table.handle_segment(1, &head(Flags::SYN, 1_001, None), 0, Time(1)),
+            Some(Answer::NewConnection)
+        );
     }
 }

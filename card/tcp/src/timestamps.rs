@@ -25,8 +25,9 @@ impl TsClock {
         (now.as_millis() as u32).wrapping_add(self.offset)
     }
 
-    /// Somebody else sent `tsval` on this flow at `now`: from now on this clock is not behind it, so that
-    /// the receiver's PAWS check (RFC 7323 section 5) passes what we send next. A clock that is ahead stays.
+    /// Somebody else sent `tsval` on this flow at `now`: from now on this clock is not behind it,
+    /// so that the receiver's PAWS check (RFC 7323 section 5) passes what we send next. A clock
+    /// that is ahead stays.
     pub fn learn(&mut self, tsval: u32, now: Time) {
         if ahead(tsval, self.at(now)) {
             self.set(tsval, now);
@@ -56,8 +57,8 @@ fn ahead(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
-/// An idle connection's TS.Recent is void after 24 days (RFC 7323 section 5.5): by then the clock of
-/// the peer may have wrapped.
+/// An idle connection's TS.Recent is void after 24 days (RFC 7323 section 5.5): by then the clock
+/// of the peer may have wrapped.
 const VALID_MS: u64 = 24 * 86_400 * 1_000;
 
 /// TS.Recent and the PAWS check (RFC 7323 section 5).
@@ -80,9 +81,9 @@ impl Paws {
         self.recent
     }
 
-    /// RFC 7323 section 5.3, R1: the segment is not from the past. A segment that fails is answered with an
-    /// acknowledgment and dropped; RST is not subject to the check. Section 3.2: once agreed, a segment
-    /// without timestamps (other than RST) is dropped.
+    /// RFC 7323 section 5.3, R1: the segment is not from the past. A segment that fails is answered
+    /// with an acknowledgment and dropped; RST is not subject to the check. Section 3.2: once
+    /// agreed, a segment without timestamps (other than RST) is dropped.
     #[must_use]
     pub fn accepts(&self, timestamps: Option<Timestamps>, rst: bool, now: Time) -> bool {
         if rst {
@@ -92,11 +93,12 @@ impl Paws {
         !ahead(self.recent, ts.val) || now.since(self.updated).as_millis() as u64 > VALID_MS
     }
 
-    /// RFC 7323 section 4.3 (2): takes the TSval of an accepted segment, unless the segment begins beyond
-    /// the last acknowledgment sent.
+    /// RFC 7323 section 4.3 (2): takes the TSval of an accepted segment, unless the segment begins
+    /// beyond the last acknowledgment sent.
     pub fn update(&mut self, ts: Timestamps, seq: Seq, last_ack_sent: Seq, now: Time) {
         if seq.le(last_ack_sent)
-            && (!ahead(self.recent, ts.val) || now.since(self.updated).as_millis() as u64 > VALID_MS)
+            && (!ahead(self.recent, ts.val)
+                || now.since(self.updated).as_millis() as u64 > VALID_MS)
         {
             self.recent = ts.val;
             self.updated = now;

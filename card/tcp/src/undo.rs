@@ -1,7 +1,9 @@
-//! Taking a reduction of the window back that turns out to have had no reason: a segment was late, not lost.
+//! Taking a reduction of the window back that turns out to have had no reason: a segment was late,
+//! not lost.
 //!
-//! Two proofs count. *Eifel* (RFC 3522, RFC 4015): what was deemed lost is acknowledged with a timestamp from before its
-//! retransmission. *D-SACK* (RFC 2883, RFC 3708): every byte that was sent again is reported to have arrived twice.
+//! Two proofs count. *Eifel* (RFC 3522, RFC 4015): what was deemed lost is acknowledged with a
+//! timestamp from before its retransmission. *D-SACK* (RFC 2883, RFC 3708): every byte that was
+//! sent again is reported to have arrived twice.
 
 use crate::cubic::Cubic;
 use crate::seq::Seq;
@@ -64,7 +66,8 @@ impl Undo {
         self.saved.is_some_and(|saved| saved.first.is_some() && saved.unproven == 0)
     }
 
-    /// The echoed timestamp of what acknowledges bytes deemed lost is older than their retransmission, or there was none.
+    /// The echoed timestamp of what acknowledges bytes deemed lost is older than their
+    /// retransmission, or there was none.
     #[must_use]
     pub fn is_disproven_by_echo(&self, echo: Option<u32>) -> bool {
         let Some(saved) = self.saved else { return false };

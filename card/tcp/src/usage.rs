@@ -1,4 +1,5 @@
-//! Whether the congestion window was used, so that it does not grow beyond what was ever tried (RFC 9438 section 5.8, RFC 7661).
+//! Whether the congestion window was used, so that it does not grow beyond what was ever tried (RFC
+//! 9438 section 5.8, RFC 7661).
 
 use crate::seq::Seq;
 
@@ -19,7 +20,8 @@ impl Usage {
         Self { limited: false, most: 0, round_end: None }
     }
 
-    /// The sender has sent what it may: `limited` by the window, or else by the application or the peer.
+    /// The sender has sent what it may: `limited` by the window, or else by the application or the
+    /// peer.
     pub fn handle_polled(&mut self, limited: bool, outstanding: u32, una: Seq, nxt: Seq) {
         let is_over = self.round_end.is_none_or(|end| una.ge(end));
         if is_over || limited || (!self.limited && outstanding > self.most) {

@@ -1,7 +1,8 @@
 //! Timers of connections: a hashed wheel with intrusive links, O(1) to arm and to disarm.
 //!
-//! A flow has at most one armed timer. A timer that fires early is harmless: the connection looks at its own deadlines again and
-//! arms the wheel anew, so the packet path needs to touch the wheel only when a deadline moves forward in time.
+//! A flow has at most one armed timer. A timer that fires early is harmless: the connection looks
+//! at its own deadlines again and arms the wheel anew, so the packet path needs to touch the wheel
+//! only when a deadline moves forward in time.
 
 use crate::time::Time;
 
@@ -23,7 +24,8 @@ struct Link {
 /// A wheel for a fixed number of timers.
 pub struct Wheel {
     heads: Box<[u32]>,
-    /// One bit per tick: something is armed for it. Looking for the next one would read 64 KB otherwise.
+    /// One bit per tick: something is armed for it. Looking for the next one would read 64 KB
+    /// otherwise.
     occupied: Box<[u64]>,
     links: Box<[Link]>,
     /// Tick up to which (exclusive) everything has fired.
@@ -44,7 +46,8 @@ impl Wheel {
         }
     }
 
-    /// Makes timer `index` fire at `due` or earlier. Does nothing if it is armed for an earlier time already.
+    /// Makes timer `index` fire at `due` or earlier. Does nothing if it is armed for an earlier
+    /// time already.
     pub fn arm(&mut self, index: u32, due: Time) {
         let link = self.links[index as usize];
         if link.tick != NONE {
@@ -56,7 +59,8 @@ impl Wheel {
         let ticks = (due.0 / TICK_NS + 1).max(self.turned).min(self.turned + TICKS as u64 - 1);
         let tick = (ticks % TICKS as u64) as usize;
         let head = self.heads[tick];
-        self.links[index as usize] = Link { next: head, previous: NONE, tick: tick as u32, due_ns: due.0 };
+        self.links[index as usize] =
+            Link { next: head, previous: NONE, tick: tick as u32, due_ns: due.0 };
         if head != NONE {
             self.links[head as usize].previous = index;
         }
@@ -82,7 +86,8 @@ impl Wheel {
         if link.next != NONE {
             self.links[link.next as usize].previous = link.previous;
         }
-        self.links[index as usize] = Link { next: NONE, previous: NONE, tick: NONE, due_ns: u64::MAX };
+        self.links[index as usize] =
+            Link { next: NONE, previous: NONE, tick: NONE, due_ns: u64::MAX };
         self.armed -= 1;
     }
 
@@ -117,7 +122,8 @@ impl Wheel {
         for ahead in 1..=words {
             let word = self.occupied[(start / 64 + ahead) % words];
             if word != 0 {
-                return (ahead * 64) as u64 + u64::from(word.trailing_zeros()) - (start % 64) as u64;
+                return (ahead * 64) as u64 + u64::from(word.trailing_zeros())
+                    - (start % 64) as u64;
             }
         }
         TICKS as u64
@@ -175,9 +181,15 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list: everything fires once, after its time and within a tick of it, and what is next is known.
+        /// Against a list: everything fires once, after its time and within a tick of it, and what
+        /// is next is known.
         #[test]
-        fn equals_a_list(steps in proptest::collection::vec((0u32..20, 0u64..9_000, 0u64..400, any::<bool>()), 0..100)) {
+        fn equals_a_list(
+            steps in proptest::collection::vec(
+                (0u32..20, 0u64..9_000, 0u64..400, any::<bool>()),
+                0..100,
+            ),
+        ) {
             let mut wheel = Wheel::new(20, Time(0));
             let mut armed: Vec<Option<u64>> = vec![None; 20];
             let mut now = 0;

@@ -10,8 +10,8 @@ use core::fmt;
 use crate::ecn::{self, Codepoint};
 pub use crate::flags::Flags;
 use crate::options::{
-    KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS, KIND_WINDOW_SCALE, SackBlocks, SynOptions,
-    Timestamps, WINDOW_SCALE_MAX, Walk,
+    KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS, KIND_WINDOW_SCALE,
+    SackBlocks, SynOptions, Timestamps, WINDOW_SCALE_MAX, Walk,
 };
 use crate::seq::Seq;
 
@@ -71,7 +71,8 @@ pub struct SegmentHead {
     /// There is an option of a kind not understood here (MD5, AO, multipath, ...). A flow whose SYN
     /// carries one should be left to the host.
     pub unknown_option: bool,
-    /// The ECN field of the packet around the segment. Not in the header: whoever has the packet sets it ([`crate::frame::Packet::ecn`]).
+    /// The ECN field of the packet around the segment. Not in the header: whoever has the packet
+    /// sets it ([`crate::frame::Packet::ecn`]).
     pub ecn: Codepoint,
 }
 
@@ -79,14 +80,20 @@ impl SegmentHead {
     /// The window in bytes: scaled, but never in a SYN (RFC 7323 section 2.2).
     #[must_use]
     pub fn window_bytes(&self, scale: u8) -> u32 {
-        if self.flags.syn() { u32::from(self.window) } else { u32::from(self.window) << scale.min(WINDOW_SCALE_MAX) }
+        if self.flags.syn() {
+            u32::from(self.window)
+        } else {
+            u32::from(self.window) << scale.min(WINDOW_SCALE_MAX)
+        }
     }
 
-    /// Sequence space the segment occupies with `payload_len` bytes of payload: SYN and FIN count one
-    /// each (RFC 9293 section 3.4).
+    /// Sequence space the segment occupies with `payload_len` bytes of payload: SYN and FIN count
+    /// one each (RFC 9293 section 3.4).
     #[must_use]
     pub fn segment_len(&self, payload_len: u32) -> u32 {
-        payload_len.wrapping_add(u32::from(self.flags.syn())).wrapping_add(u32::from(self.flags.fin()))
+        payload_len
+            .wrapping_add(u32::from(self.flags.syn()))
+            .wrapping_add(u32::from(self.flags.fin()))
     }
 }
 
@@ -138,8 +145,12 @@ pub fn parse(tcp: &[u8]) -> Result<SegmentHead, WireError> {
         ecn: Codepoint::NotCapable,
     };
     let options = &tcp[HEADER_BYTES_MIN..header_len];
-    // The layout that nearly every segment of a connection with timestamps has (RFC 7323 appendix A).
-    if options.len() == 12 && options[..4] == [KIND_NOP, KIND_NOP, KIND_TIMESTAMPS, 10] && !flags.syn() {
+    // The layout that nearly every segment of a connection with timestamps has (RFC 7323 appendix
+    // A).
+    if options.len() == 12
+        && options[..4] == [KIND_NOP, KIND_NOP, KIND_TIMESTAMPS, 10]
+        && !flags.syn()
+    {
         head.timestamps = Some(Timestamps { val: u32_at(options, 4), ecr: u32_at(options, 8) });
         return Ok(head);
     }
@@ -150,17 +161,23 @@ pub fn parse(tcp: &[u8]) -> Result<SegmentHead, WireError> {
         match (option.kind, option.len) {
             (KIND_MSS, 4) => syn.mss = Some(u16_at(options, at + 2)),
             // RFC 7323 section 2.3: a shift above 14 is used as 14.
-            (KIND_WINDOW_SCALE, 3) => syn.window_scale = Some(options[at + 2].min(WINDOW_SCALE_MAX)),
+            (KIND_WINDOW_SCALE, 3) => {
+                syn.window_scale = Some(options[at + 2].min(WINDOW_SCALE_MAX))
+            }
             (KIND_SACK_PERMITTED, 2) => syn.sack_permitted = true,
             (KIND_TIMESTAMPS, 10) => {
-                head.timestamps = Some(Timestamps { val: u32_at(options, at + 2), ecr: u32_at(options, at + 6) });
+                head.timestamps =
+                    Some(Timestamps { val: u32_at(options, at + 2), ecr: u32_at(options, at + 6) });
             }
             (KIND_SACK, len) if len >= 10 && (len - 2).is_multiple_of(8) => {
                 for block in options[at + 2..at + len].chunks_exact(8) {
                     head.sack.push(Seq(u32_at(block, 0)), Seq(u32_at(block, 4)));
                 }
             }
-            (KIND_MSS | KIND_WINDOW_SCALE | KIND_SACK_PERMITTED | KIND_SACK | KIND_TIMESTAMPS, _) => {
+            (
+                KIND_MSS | KIND_WINDOW_SCALE | KIND_SACK_PERMITTED | KIND_SACK | KIND_TIMESTAMPS,
+                _,
+            ) => {
                 return Err(WireError::BadOption);
             }
             _ => head.unknown_option = true,
@@ -195,7 +212,8 @@ pub struct HeadRepr {
     pub sack: SackBlocks,
     /// Options of a SYN or SYN-ACK.
     pub syn_options: Option<SynOptions>,
-    /// The ECN field of the packet around the segment; [`HeadRepr::emit`] does not write it, [`crate::frame::write_headers`] does.
+    /// The ECN field of the packet around the segment; [`HeadRepr::emit`] does not write it,
+    /// [`crate::frame::write_headers`] does.
     pub ecn: Codepoint,
 }
 
@@ -208,11 +226,16 @@ impl HeadRepr {
             Some(syn) => {
                 usize::from(syn.mss.is_some()) * 4
                     + usize::from(syn.window_scale.is_some()) * 4
-                    + if syn.timestamps.is_some() { 12 } else { usize::from(syn.sack_permitted) * 4 }
+                    + if syn.timestamps.is_some() {
+                        12
+                    } else {
+                        usize::from(syn.sack_permitted) * 4
+                    }
             }
             None => {
                 let blocks = self.sack_blocks();
-                usize::from(self.timestamps.is_some()) * 12 + if blocks > 0 { 4 + 8 * blocks } else { 0 }
+                usize::from(self.timestamps.is_some()) * 12
+                    + if blocks > 0 { 4 + 8 * blocks } else { 0 }
             }
         };
         HEADER_BYTES_MIN + options
@@ -302,8 +325,11 @@ mod tests {
         let ts = proptest::option::of((any::<u32>(), any::<u32>()))
             .prop_map(|ts| ts.map(|(val, ecr)| Timestamps { val, ecr }));
         let blocks = proptest::collection::vec((any::<u32>(), any::<u32>()), 0..5);
-        let syn =
-            proptest::option::of((proptest::option::of(any::<u16>()), proptest::option::of(0u8..=14), any::<bool>()));
+        let syn = proptest::option::of((
+            proptest::option::of(any::<u16>()),
+            proptest::option::of(0u8..=14),
+            any::<bool>(),
+        ));
         (any::<(u16, u16, u32, u32, u8, u16)>(), ts, blocks, syn).prop_map(
             |((src_port, dst_port, seq, ack, flags, window), timestamps, blocks, syn)| {
                 let mut sack = SackBlocks::EMPTY;
@@ -348,7 +374,10 @@ mod tests {
 
         /// Random option bytes behind a valid fixed part reach the option code more often.
         #[test]
-        fn any_options_never_panic(options in proptest::collection::vec(0u8..12, 0..40), flags: u8) {
+        fn any_options_never_panic(
+            options in proptest::collection::vec(0u8..12, 0..40),
+            flags: u8,
+        ) {
             let mut bytes = vec![0u8; 20];
             bytes.extend_from_slice(&options);
             bytes[12] = ((bytes.len() / 4) as u8) << 4;
@@ -363,7 +392,10 @@ mod tests {
             prop_assert!(len == repr.len() && len <= HEADER_BYTES_MAX && len % 4 == 0);
             let head = parse(&bytes[..len]).unwrap();
             prop_assert_eq!(head.header_len, len);
-            prop_assert_eq!((head.src_port, head.dst_port, head.seq, head.ack), (repr.src_port, repr.dst_port, repr.seq, repr.ack));
+            prop_assert_eq!(
+                (head.src_port, head.dst_port, head.seq, head.ack),
+                (repr.src_port, repr.dst_port, repr.seq, repr.ack)
+            );
             prop_assert_eq!((head.flags, head.window), (repr.flags, repr.window));
             prop_assert_eq!(head.timestamps, repr.timestamps);
             prop_assert_eq!(head.syn_options, repr.syn_options);

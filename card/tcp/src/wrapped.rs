@@ -1,8 +1,10 @@
-//! TCP in packets that are not plain: with options of IPv4 (RFC 791 section 3.1), extension headers of IPv6 (RFC 8200 section 4), or in fragments.
+//! TCP in packets that are not plain: with options of IPv4 (RFC 791 section 3.1), extension headers
+//! of IPv6 (RFC 8200 section 4), or in fragments.
 //!
-//! Routers and stacks may add either without the ends having asked for it. What a receiver only skips can be taken away, and what is left is a
-//! plain packet ([`frame`](crate::frame)). What a receiver may judge by (source routes, security labels, options that it must know, other headers) is not
-//! looked at here: then there is no [`Wrapped`], and the packet is for the receiver alone.
+//! Routers and stacks may add either without the ends having asked for it. What a receiver only
+//! skips can be taken away, and what is left is a plain packet ([`frame`](crate::frame)). What a
+//! receiver may judge by (source routes, security labels, options that it must know, other headers)
+//! is not looked at here: then there is no [`Wrapped`], and the packet is for the receiver alone.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +18,8 @@ const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_FRAGMENT: u8 = 44;
 const PROTOCOL_DESTINATION_OPTIONS: u8 = 60;
 
-/// Options of IPv4 that a receiver skips: record route, timestamp, router alert (RFC 791, RFC 2113).
+/// Options of IPv4 that a receiver skips: record route, timestamp, router alert (RFC 791, RFC
+/// 2113).
 const IPV4_SKIPPED: [u8; 3] = [7, 68, 148];
 const IPV4_OPTION_END: u8 = 0;
 const IPV4_OPTION_NOTHING: u8 = 1;
@@ -25,7 +28,8 @@ const IPV4_MORE: u16 = 0x2000;
 const IPV4_OFFSET: u16 = 0x1fff;
 const IPV4_DONT: u16 = 0x4000;
 
-/// Bits of an IPv6 option's type that say what becomes of a packet whose receiver does not know it; 0: it is skipped (RFC 8200 section 4.2).
+/// Bits of an IPv6 option's type that say what becomes of a packet whose receiver does not know it;
+/// 0: it is skipped (RFC 8200 section 4.2).
 const IPV6_UNKNOWN: u8 = 0xc0;
 /// Options of one header at most; the kernel accepts at most 8.
 const IPV6_OPTIONS_MAX: usize = 16;
@@ -74,10 +78,12 @@ impl Wrapped {
             EthernetProtocol::Ipv6 => Self::ipv6(frame, tags, ip_at),
             _ => None,
         }?;
-        // The first part tells the ports and all numbers; a part that others follow ends where one may begin.
+        // The first part tells the ports and all numbers; a part that others follow ends where one
+        // may begin.
         let (bytes, piece) = (wrapped.payload().len(), wrapped.piece);
         let has_head = piece.is_some_and(|piece| piece.offset > 0) || bytes >= TCP_BYTES_MIN;
-        let is_fit = piece.is_none_or(|piece| bytes > 0 && (!piece.more || bytes.is_multiple_of(8)));
+        let is_fit =
+            piece.is_none_or(|piece| bytes > 0 && (!piece.more || bytes.is_multiple_of(8)));
         (has_head && is_fit).then_some(wrapped)
     }
 
@@ -100,10 +106,17 @@ impl Wrapped {
         if !is_right || !are_skipped_ipv4(header.get(IPV4_BYTES..)?) {
             return None;
         }
-        let address =
-            |at: usize| <[u8; 4]>::try_from(fixed.get(at..at + 4)?).ok().map(|bytes| Ipv4Addr::from(bytes).into());
+        let address = |at: usize| {
+            <[u8; 4]>::try_from(fixed.get(at..at + 4)?)
+                .ok()
+                .map(|bytes| Ipv4Addr::from(bytes).into())
+        };
         let id = u32::from(u16::from_be_bytes([fixed[4], fixed[5]]));
-        let piece = Piece { id, offset: usize::from(fragment & IPV4_OFFSET) * 8, more: fragment & IPV4_MORE != 0 };
+        let piece = Piece {
+            id,
+            offset: usize::from(fragment & IPV4_OFFSET) * 8,
+            more: fragment & IPV4_MORE != 0,
+        };
         Some(Self {
             tags,
             source: address(12)?,
@@ -120,7 +133,8 @@ impl Wrapped {
         let (fixed, _) = ip.split_first_chunk::<IPV6_BYTES>()?;
         let end = IPV6_BYTES + usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
         let ip = ip.get(..end)?;
-        let address = |at: usize| <[u8; 16]>::try_from(fixed.get(at..at + 16)?).ok().map(Ipv6Addr::from);
+        let address =
+            |at: usize| <[u8; 16]>::try_from(fixed.get(at..at + 16)?).ok().map(Ipv6Addr::from);
         let (source, destination) = (Address::from(address(8)?), Address::from(address(24)?));
         if fixed[0] >> 4 != 6 || source.is_v4() || destination.is_v4() || fixed[6] == PROTOCOL_TCP {
             return None;
@@ -171,8 +185,10 @@ impl Wrapped {
         self.ip_at + if self.source.is_v4() { IPV4_BYTES } else { IPV6_BYTES }
     }
 
-    /// Writes what is before the TCP header of the plain packet that has `segment_len` bytes of TCP, and returns its length. `frame` is this packet's, or
-    /// that of the datagram's first part; `ecn` says what the parts have met (RFC 3168 section 5.3). `None`: that is too much for one packet.
+    /// Writes what is before the TCP header of the plain packet that has `segment_len` bytes of
+    /// TCP, and returns its length. `frame` is this packet's, or that of the datagram's first part;
+    /// `ecn` says what the parts have met (RFC 3168 section 5.3). `None`: that is too much for one
+    /// packet.
     #[must_use]
     pub fn write_plain_head(
         &self,
@@ -216,7 +232,11 @@ fn are_skipped_ipv4(mut options: &[u8]) -> bool {
         match *options {
             [] | [IPV4_OPTION_END, ..] => return true,
             [IPV4_OPTION_NOTHING, ref rest @ ..] => options = rest,
-            [kind, len, ..] if IPV4_SKIPPED.contains(&kind) && len >= 2 && usize::from(len) <= options.len() => {
+            [kind, len, ..]
+                if IPV4_SKIPPED.contains(&kind)
+                    && len >= 2
+                    && usize::from(len) <= options.len() =>
+            {
                 options = &options[usize::from(len)..];
             }
             _ => return false,
@@ -224,7 +244,8 @@ fn are_skipped_ipv4(mut options: &[u8]) -> bool {
     }
 }
 
-/// Bytes of an IPv6 header of options at the start of these bytes, if every receiver skips them all.
+/// Bytes of an IPv6 header of options at the start of these bytes, if every receiver skips them
+/// all.
 fn skipped_ipv6(header: &[u8]) -> Option<usize> {
     let len = (usize::from(*header.get(1)?) + 1) * 8;
     let mut options = header.get(2..len)?;
@@ -233,7 +254,9 @@ fn skipped_ipv6(header: &[u8]) -> Option<usize> {
             [] => return Some(len),
             // Padding of one byte; of several.
             [0, ref rest @ ..] => options = rest,
-            [kind, bytes, ref rest @ ..] if kind & IPV6_UNKNOWN == 0 => options = rest.get(usize::from(bytes)..)?,
+            [kind, bytes, ref rest @ ..] if kind & IPV6_UNKNOWN == 0 => {
+                options = rest.get(usize::from(bytes)..)?
+            }
             _ => return None,
         }
     }
@@ -252,8 +275,10 @@ mod tests {
         let v6 = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into();
         let v4 = |last| Ipv4Addr::new(10, 0, 0, last).into();
         let (source, destination) = if is_v4 { (v4(1), v4(2)) } else { (v6(1), v6(2)) };
-        let tags = if tagged { Tags::from_bytes(&[0x81, 0, 0, 7]).unwrap() } else { Tags::default() };
-        let addresses = Addresses { source_mac: [1; 6], destination_mac: [2; 6], tags, source, destination };
+        let tags =
+            if tagged { Tags::from_bytes(&[0x81, 0, 0, 7]).unwrap() } else { Tags::default() };
+        let addresses =
+            Addresses { source_mac: [1; 6], destination_mac: [2; 6], tags, source, destination };
         let tcp = HeadRepr { flags: Flags::ACK, seq: Seq(7), ..HeadRepr::default() };
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let len = write_headers(&addresses, &tcp, payload.len() as u32, 3, &mut bytes);
@@ -309,7 +334,8 @@ mod tests {
         // All of its datagram.
         (44, &[6, 0, 0, 0, 1, 2, 3, 4]),
     ];
-    /// An option that must be known, a home address, a route, hop by hop not as the first, a header in a fragment, too many options.
+    /// An option that must be known, a home address, a route, hop by hop not as the first, a header
+    /// in a fragment, too many options.
     const JUDGED_IPV6: [(u8, &[u8]); 6] = [
         (60, &[6, 0, 0x41, 4, 0, 0, 0, 0]),
         (60, &[6, 0, 0xc9, 4, 0, 0, 0, 0]),
@@ -323,10 +349,16 @@ mod tests {
     fn what_every_receiver_skips_is_taken_away() {
         for tagged in [false, true] {
             let frame = plain(true, tagged, b"hello");
-            SKIPPED_IPV4.iter().for_each(|between| assert_eq!(unwrapped(&with(&frame, 0, between)).unwrap(), frame));
+            SKIPPED_IPV4.iter().for_each(|between| {
+                assert_eq!(unwrapped(&with(&frame, 0, between)).unwrap(), frame)
+            });
             let frame = plain(false, tagged, b"hello");
             for (next, between) in SKIPPED_IPV6 {
-                assert_eq!(unwrapped(&with(&frame, next, between)).unwrap(), frame, "{next} {between:?}");
+                assert_eq!(
+                    unwrapped(&with(&frame, next, between)).unwrap(),
+                    frame,
+                    "{next} {between:?}"
+                );
             }
         }
     }
@@ -334,7 +366,9 @@ mod tests {
     #[test]
     fn what_a_receiver_may_judge_by_is_left_alone() {
         let frame = plain(true, false, b"hello");
-        JUDGED_IPV4.iter().for_each(|between| assert_eq!(unwrapped(&with(&frame, 0, between)), None, "{between:?}"));
+        JUDGED_IPV4.iter().for_each(|between| {
+            assert_eq!(unwrapped(&with(&frame, 0, between)), None, "{between:?}")
+        });
         assert_eq!(unwrapped(&frame), None, "it is plain");
         let mut wrong = with(&frame, 0, SKIPPED_IPV4[0]);
         wrong[14 + 8] ^= 1;
@@ -353,7 +387,10 @@ mod tests {
         let piece = Wrapped::parse(&first).unwrap().piece;
         assert_eq!(piece, Some(Piece { id: 9, offset: 0, more: true }));
         let last = with(&frame, 44, &[6, 0, 0, 48, 0, 0, 0, 9]);
-        assert_eq!(Wrapped::parse(&last).unwrap().piece, Some(Piece { id: 9, offset: 48, more: false }));
+        assert_eq!(
+            Wrapped::parse(&last).unwrap().piece,
+            Some(Piece { id: 9, offset: 48, more: false })
+        );
         // Before others only whole words, and the first has the TCP header.
         let odd = with(&plain(false, false, b"x"), 44, &[6, 0, 0, 1, 0, 0, 0, 9]);
         assert_eq!(Wrapped::parse(&odd), None);
@@ -363,8 +400,11 @@ mod tests {
         /// Whatever comes is none, or lies within the frame.
         #[test]
         fn any_bytes_can_be_looked_at(
-            is_v4 in any::<bool>(), between in prop::collection::vec(any::<u8>(), 0..40), next in any::<u8>(),
-            changes in prop::collection::vec((0usize..120, any::<u8>()), 0..6), cut in 0usize..160,
+            is_v4 in any::<bool>(),
+            between in prop::collection::vec(any::<u8>(), 0..40),
+            next in any::<u8>(),
+            changes in prop::collection::vec((0usize..120, any::<u8>()), 0..6),
+            cut in 0usize..160,
         ) {
             let between = &between[..between.len() / 4 * 4];
             let mut frame = with(&plain(is_v4, false, &[b'x'; 30]), next, between);
@@ -375,7 +415,9 @@ mod tests {
             }
             frame.truncate(cut);
             if let Some(wrapped) = Wrapped::parse(&frame) {
-                prop_assert!(wrapped.ip_at < wrapped.payload_at && wrapped.payload_at <= wrapped.end);
+                prop_assert!(
+                    wrapped.ip_at < wrapped.payload_at && wrapped.payload_at <= wrapped.end
+                );
                 prop_assert!(wrapped.end <= frame.len());
                 let _ = unwrapped(&frame);
             }

@@ -79,7 +79,8 @@ fn a_clean_path_sees_no_retransmission() {
                 if bytes == 1_000_000 && seed > 3 {
                     continue;
                 }
-                let setup = Setup { seed, rtt: Duration::from_micros(rtt), rate, ..Setup::clean(bytes) };
+                let setup =
+                    Setup { seed, rtt: Duration::from_micros(rtt), rate, ..Setup::clean(bytes) };
                 let report = run(&setup);
                 assert_eq!(report.retransmitted + report.window_probes, 0, "{setup:?} {report:?}");
                 assert_eq!(report.duplicate_bytes, 0);
@@ -91,7 +92,8 @@ fn a_clean_path_sees_no_retransmission() {
 #[test]
 fn one_and_two_percent_loss_are_repaired_without_timeouts_for_the_most_part() {
     for (loss, sack) in [(10, true), (20, true), (10, false)] {
-        let (mut elapsed, mut timeouts, mut retransmitted, mut segments, mut lost) = (Duration::ZERO, 0, 0, 0, 0);
+        let (mut elapsed, mut timeouts, mut retransmitted, mut segments, mut lost) =
+            (Duration::ZERO, 0, 0, 0, 0);
         for seed in 0..20 {
             let setup = Setup { seed, loss, sack, ..Setup::clean(2_000_000) };
             let report = run(&setup);

@@ -1,11 +1,15 @@
-//! What a frame costs each kind of port: TAP, packet socket, AF_XDP. `cargo bench -p nicache-xdp`; needs root.
+//! What a frame costs each kind of port: TAP, packet socket, AF_XDP. `cargo bench -p nicache-xdp`;
+//! needs root.
 //!
-//! Everything is measured as processor time of the thread that has the port, so other programs on the machine matter little. Each row is
-//! the median of several runs, and says how many frames and bits one core could do if it did nothing else.
+//! Everything is measured as processor time of the thread that has the port, so other programs on
+//! the machine matter little. Each row is the median of several runs, and says how many frames and
+//! bits one core could do if it did nothing else.
 //!
-//! * send: our side and the kernel's way to the other end of a veth pair (for a TAP: into the kernel), where frames for nobody are dropped.
+//! * send: our side and the kernel's way to the other end of a veth pair (for a TAP: into the
+//!   kernel), where frames for nobody are dropped.
 //! * receive: our side only. What the kernel does before is done on the sender's account.
-//! * forward: both ways of a port pair between two kernels that speak TCP, per frame with data; acknowledgments are part of it.
+//! * forward: both ways of a port pair between two kernels that speak TCP, per frame with data;
+//!   acknowledgments are part of it.
 
 #[allow(dead_code)]
 #[path = "../tests/interfaces/common.rs"]
@@ -39,7 +43,9 @@ fn cpu_ns() -> u64 {
 fn row(name: &str, mut run: impl FnMut() -> (u64, u64, u64)) {
     let mut runs: Vec<(f64, f64)> = (0..RUNS)
         .map(|_| run())
-        .map(|(frames, bytes, ns)| (ns as f64 / frames.max(1) as f64, bytes as f64 / frames.max(1) as f64))
+        .map(|(frames, bytes, ns)| {
+            (ns as f64 / frames.max(1) as f64, bytes as f64 / frames.max(1) as f64)
+        })
         .collect();
     runs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (ns, bytes) = runs[RUNS / 2];
@@ -62,8 +68,13 @@ fn frame(len: usize) -> (Vec<u8>, Offload) {
     frame[23] = 6;
     frame[37] = 80;
     frame[46] = 5 << 4;
-    let gso = (len > 1514).then_some(Gso { kind: GsoKind::Tcp4, size: 1460, header_len: 54, ecn: false });
-    let checksum = if gso.is_some() { Checksum::Partial { start: 34, offset: 16 } } else { Checksum::Unverified };
+    let gso =
+        (len > 1514).then_some(Gso { kind: GsoKind::Tcp4, size: 1460, header_len: 54, ecn: false });
+    let checksum = if gso.is_some() {
+        Checksum::Partial { start: 34, offset: 16 }
+    } else {
+        Checksum::Unverified
+    };
     (frame, Offload { checksum, gso })
 }
 
@@ -145,7 +156,8 @@ impl<P: Port> Port for Timed<P> {
     }
 }
 
-/// Carries a TCP transfer; frames are those toward the receiver. Between frames the thread sleeps at once, so that waiting costs nothing.
+/// Carries a TCP transfer; frames are those toward the receiver. Between frames the thread sleeps
+/// at once, so that waiting costs nothing.
 fn forward_row(
     name: &str,
     scene: &Scene,
@@ -162,7 +174,9 @@ fn forward_row(
         let mut burst = Burst::new(64);
         while !stopped.load(Ordering::Relaxed) {
             beat(MonotonicClock.now_ns());
-            if forward(&mut wire, &mut host, &mut burst) + forward(&mut host, &mut wire, &mut burst) == 0 {
+            if forward(&mut wire, &mut host, &mut burst) + forward(&mut host, &mut wire, &mut burst)
+                == 0
+            {
                 let fds = [wire.wait_fd().unwrap(), host.wait_fd().unwrap()];
                 wait(&fds, Some(Duration::from_millis(20))).unwrap();
             }
@@ -198,7 +212,10 @@ fn tap_rows() {
     namespace.ip("link set bench addrgenmode none up");
     send_rows("TAP", &mut tap, &[60, 1514, 64_054], || ());
     // What is sent on the interface arrives at the TAP.
-    let mut from = namespace.run(|| PacketSocket::open("bench", 1, &PacketConfig::default())).unwrap().remove(0);
+    let mut from = namespace
+        .run(|| PacketSocket::open("bench", 1, &PacketConfig::default()))
+        .unwrap()
+        .remove(0);
     receive_rows("TAP", &mut from, &mut tap, &[60, 1514, 64_054]);
 
     let (Some(client), Some(server)) = (Namespace::new(), Namespace::new()) else { return };
@@ -218,7 +235,9 @@ fn packet(namespace: &Namespace, name: &'static str, files: Option<SideFiles<'_>
     namespace.run(move || {
         let reception = if filter.is_some() { Reception::Own } else { Reception::Promiscuous };
         let filter = filter.as_ref().map(AsFd::as_fd);
-        PacketSocket::open(name, 1, &PacketConfig { filter, reception, ..PacketConfig::default() }).unwrap().remove(0)
+        PacketSocket::open(name, 1, &PacketConfig { filter, reception, ..PacketConfig::default() })
+            .unwrap()
+            .remove(0)
     })
 }
 
@@ -241,22 +260,28 @@ fn attach(scene: &Scene, port: CardPort) -> Steering {
 
 fn packet_rows() {
     let Some(scene) = scene() else { return };
-    let (mut wire, mut client) = (packet(&scene.card, "wire", None), packet(&scene.client, "eth0", None));
+    let (mut wire, mut client) =
+        (packet(&scene.card, "wire", None), packet(&scene.client, "eth0", None));
     let mut burst = Burst::new(64);
-    send_rows("packet socket", &mut wire, &[60, 1514, 64_054], || while client.receive(&mut burst).unwrap() > 0 {});
+    send_rows("packet socket", &mut wire, &[60, 1514, 64_054], || {
+        while client.receive(&mut burst).unwrap() > 0 {}
+    });
     receive_rows("packet socket", &mut client, &mut wire, &[60, 1514, 64_054]);
     drop(client);
     forward_row("packet socket", &scene, wire, packet(&scene.card, "host", None), |_| ());
 
     let steering = attach(&scene, CardPort::Packet);
     let files = steering.files();
-    let (mut wire, mut client) = (packet(&scene.card, "wire", Some(files.wire)), packet(&scene.client, "eth0", None));
+    let (mut wire, mut client) =
+        (packet(&scene.card, "wire", Some(files.wire)), packet(&scene.client, "eth0", None));
     let heartbeat = Heartbeat::map(files.heartbeat).unwrap();
     heartbeat.beat(MonotonicClock.now_ns(), Duration::from_secs(3600));
     receive_rows("packet socket, steered", &mut client, &mut wire, &[60]);
     drop(client);
     let host = packet(&scene.card, "host", Some(files.host));
-    forward_row("packet socket, steered", &scene, wire, host, move |now_ns| heartbeat.beat(now_ns, LEASE));
+    forward_row("packet socket, steered", &scene, wire, host, move |now_ns| {
+        heartbeat.beat(now_ns, LEASE)
+    });
 }
 
 fn xdp_rows() {
@@ -273,10 +298,14 @@ fn xdp_rows() {
     heartbeat.beat(MonotonicClock.now_ns(), Duration::from_secs(3600));
     let mut client = packet(&scene.client, "eth0", None);
     let mut burst = Burst::new(64);
-    send_rows("AF_XDP, copy mode", &mut wire, &[60, 1514], || while client.receive(&mut burst).unwrap() > 0 {});
+    send_rows("AF_XDP, copy mode", &mut wire, &[60, 1514], || {
+        while client.receive(&mut burst).unwrap() > 0 {}
+    });
     receive_rows("AF_XDP, copy mode", &mut client, &mut wire, &[60, 1514]);
     drop(client);
-    forward_row("AF_XDP, copy mode", &scene, wire, host, move |now_ns| heartbeat.beat(now_ns, LEASE));
+    forward_row("AF_XDP, copy mode", &scene, wire, host, move |now_ns| {
+        heartbeat.beat(now_ns, LEASE)
+    });
 }
 
 fn main() {

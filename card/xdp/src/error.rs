@@ -4,8 +4,8 @@ use std::io;
 
 use nicache_port::PacketError;
 
-/// Why frames cannot be steered. Nothing is left behind in any case. Without steering, a card can still forward all frames itself, through
-/// promiscuous packet sockets.
+/// Why frames cannot be steered. Nothing is left behind in any case. Without steering, a card can
+/// still forward all frames itself, through promiscuous packet sockets.
 #[derive(Debug, thiserror::Error)]
 pub enum SteeringError {
     /// The process may not load programs into the kernel or attach them to interfaces.
@@ -19,13 +19,16 @@ pub enum SteeringError {
     /// Both sides are the same interface.
     #[error("the wire and the host cannot be the same interface `{0}`")]
     SameInterface(String),
-    /// Which queue a flow comes by is the network card's choice, and can be followed on the other side by packet sockets only.
+    /// Which queue a flow comes by is the network card's choice, and can be followed on the other
+    /// side by packet sockets only.
     #[error(
         "several AF_XDP queues are possible toward the wire only, with packet sockets toward the host: use one queue"
     )]
     Queues,
     /// Another XDP program is at work there.
-    #[error("interface `{0}` has an XDP program already: `ip link set dev {0} xdp off` removes it, if nobody needs it")]
+    #[error(
+        "interface `{0}` has an XDP program already: `ip link set dev {0} xdp off` removes it, if nobody needs it"
+    )]
     Busy(String),
     /// The driver runs no XDP programs there.
     #[error("interface `{interface}` has no native XDP: {error}")]

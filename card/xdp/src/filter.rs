@@ -1,7 +1,10 @@
-//! Programs at tc ingress of kernels without tcx (before Linux 6.6): filters of the `clsact` queueing discipline, which stay when their process is killed.
+//! Programs at tc ingress of kernels without tcx (before Linux 6.6): filters of the `clsact`
+//! queueing discipline, which stay when their process is killed.
 //!
-//! A filter's handle says that it is one of these, and a name among the abstract UNIX addresses of the network namespace says that its owner lives: the kernel frees the name with the
-//! process, however that ends, and the name means the same in every PID namespace. Whoever attaches one removes those of dead owners first, at all interfaces.
+//! A filter's handle says that it is one of these, and a name among the abstract UNIX addresses of
+//! the network namespace says that its owner lives: the kernel frees the name with the process,
+//! however that ends, and the name means the same in every PID namespace. Whoever attaches one
+//! removes those of dead owners first, at all interfaces.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, netdevice, recv, send,
-    socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
+    netdevice, recv, send, socket_with,
 };
 
 use crate::log::with_log;
@@ -35,7 +38,8 @@ const TCA_BPF_NAME: u16 = 7;
 const NLMSG_BYTES: usize = 16;
 const TCMSG_BYTES: usize = 20;
 
-/// A filter, removed when this is dropped (in the interface's network namespace). The queueing discipline stays, as others may have filters there.
+/// A filter, removed when this is dropped (in the interface's network namespace). The queueing
+/// discipline stays, as others may have filters there.
 #[derive(Debug)]
 pub(crate) struct Filter {
     program: OwnedFd,
@@ -46,7 +50,8 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Attaches a program behind those that are there, but for those of owners that are dead: they are removed, wherever they are in this network namespace.
+    /// Attaches a program behind those that are there, but for those of owners that are dead: they
+    /// are removed, wherever they are in this network namespace.
     pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32) -> io::Result<Self> {
         remove_dead(program)?;
         let (handle, alive) = new_handle(interface)?;
@@ -70,7 +75,11 @@ fn add(program: BorrowedFd<'_>, interface: u32, handle: u32) -> io::Result<()> {
 }
 
 fn hook(program: BorrowedFd<'_>, interface: u32, handle: u32) -> TcHook {
-    TcHookBuilder::new(program).ifindex(interface as i32).handle(handle).priority(1).hook(TC_INGRESS)
+    TcHookBuilder::new(program)
+        .ifindex(interface as i32)
+        .handle(handle)
+        .priority(1)
+        .hook(TC_INGRESS)
 }
 
 /// A handle that no owner has who lives, and what keeps it.
@@ -95,7 +104,8 @@ fn claim(interface: u32, handle: u32) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Removes the filters whose owners are dead. `program` is any: filters are removed by their handle.
+/// Removes the filters whose owners are dead. `program` is any: filters are removed by their
+/// handle.
 fn remove_dead(program: BorrowedFd<'_>) -> io::Result<()> {
     let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     connect(&netlink, &SocketAddrNetlink::new(0, 0))?;
@@ -122,10 +132,15 @@ fn remove_dead(program: BorrowedFd<'_>) -> io::Result<()> {
 
 /// The handles of such filters at an interface.
 fn filters(netlink: BorrowedFd<'_>, interface: u32) -> io::Result<Vec<u32>> {
-    // nlmsghdr: length, type, flags, sequence number, port. tcmsg: family, padding, interface, handle, parent, info.
-    let head =
-        [&((NLMSG_BYTES + TCMSG_BYTES) as u32).to_ne_bytes()[..], &RTM_GETTFILTER.to_ne_bytes(), &DUMP.to_ne_bytes()];
-    let body = [[0; 4], [0; 4], [0; 4], interface.to_ne_bytes(), [0; 4], PARENT.to_ne_bytes(), [0; 4]];
+    // nlmsghdr: length, type, flags, sequence number, port. tcmsg: family, padding, interface,
+    // handle, parent, info.
+    let head = [
+        &((NLMSG_BYTES + TCMSG_BYTES) as u32).to_ne_bytes()[..],
+        &RTM_GETTFILTER.to_ne_bytes(),
+        &DUMP.to_ne_bytes(),
+    ];
+    let body =
+        [[0; 4], [0; 4], [0; 4], interface.to_ne_bytes(), [0; 4], PARENT.to_ne_bytes(), [0; 4]];
     send(netlink, &[head.concat(), body.concat()].concat(), SendFlags::empty())?;
     let (mut found, mut buffer) = (Vec::new(), vec![0; 65_536]);
     loop {
@@ -156,7 +171,8 @@ fn own_handle(message: &[u8]) -> Option<u32> {
     let handle = u32_at(message, NLMSG_BYTES + 8)?;
     let options = attribute(message.get(NLMSG_BYTES + TCMSG_BYTES..)?, TCA_OPTIONS)?;
     let name = attribute(options, TCA_BPF_NAME)?;
-    (handle & !(NUMBERS - 1) == HANDLES && NAMES.iter().any(|known| name.starts_with(known))).then_some(handle)
+    (handle & !(NUMBERS - 1) == HANDLES && NAMES.iter().any(|known| name.starts_with(known)))
+        .then_some(handle)
 }
 
 fn attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
@@ -183,7 +199,8 @@ mod tests {
     use std::process::Command;
 
     fn run(program: &str, arguments: &str) -> String {
-        let output = Command::new(program).args(arguments.split_whitespace()).output().expect(program);
+        let output =
+            Command::new(program).args(arguments.split_whitespace()).output().expect(program);
         assert!(output.status.success(), "{program} {arguments}: {output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
@@ -212,9 +229,17 @@ mod tests {
             let loaded = crate::program::load(0, 1).unwrap();
             let other = Filter::attach(loaded.host.ingress.as_fd(), index).unwrap();
             let one = Filter::attach(loaded.wire.ingress.as_fd(), index).unwrap();
-            assert!(shown().contains("host_ingress") && shown().contains("wire_ingress"), "{}", shown());
+            assert!(
+                shown().contains("host_ingress") && shown().contains("wire_ingress"),
+                "{}",
+                shown()
+            );
             drop(one);
-            assert!(shown().contains("host_ingress") && !shown().contains("wire_ingress"), "{}", shown());
+            assert!(
+                shown().contains("host_ingress") && !shown().contains("wire_ingress"),
+                "{}",
+                shown()
+            );
             drop(other);
             assert!(!shown().contains("host_ingress"), "{}", shown());
         });
@@ -235,7 +260,8 @@ mod tests {
             let wires = |text: String| text.matches("wire_ingress:[").count();
             assert_eq!(wires(shown()), 2, "{}", shown());
             // At another interface.
-            let peer = run("ip", "-o link show dev far").split(':').next().unwrap().parse().unwrap();
+            let peer =
+                run("ip", "-o link show dev far").split(':').next().unwrap().parse().unwrap();
             let _next = Filter::attach(wire, peer).unwrap();
             assert!(wires(shown()) == 1 && shown().contains("handle 0x7"), "{}", shown());
             assert!(shown().contains("host_ingress"), "{}", shown());

@@ -1,22 +1,28 @@
 //! Between a network interface and a card: AF_XDP sockets, and which frames a card gets at all.
 //!
-//! [`Steering`] loads programs (`ebpf/steer.bpf.c`) at two interfaces, the one toward the wire and the one toward the host. Frames of a
-//! [`Service`] go to the card, by a packet socket or an AF_XDP socket; the rest takes the way that [`Rest`] names, inside of the kernel. The
-//! card shows by a [`Heartbeat`] that it is alive; once that is over, everything takes the way of the rest, but
-//! for connections that are lost with the card ([`Steering::end_term`]).
+//! [`Steering`] loads programs (`ebpf/steer.bpf.c`) at two interfaces, the one toward the wire and
+//! the one toward the host. Frames of a [`Service`] go to the card, by a packet socket or an AF_XDP
+//! socket; the rest takes the way that [`Rest`] names, inside of the kernel. The card shows by a
+//! [`Heartbeat`] that it is alive; once that is over, everything takes the way of the rest, but for
+//! connections that are lost with the card ([`Steering::end_term`]).
 //!
-//! [`Sieve`] does the same for a forwarder at one interface: all frames are its own, except what this machine keeps.
+//! [`Sieve`] does the same for a forwarder at one interface: all frames are its own, except what
+//! this machine keeps.
 //!
-//! [`XdpSocket`] is a [`Port`](nicache_port::Port) on one queue of an interface, [`LinkPort`] one on all queues.
+//! [`XdpSocket`] is a [`Port`](nicache_port::Port) on one queue of an interface, [`LinkPort`] one
+//! on all queues.
 //!
 //! [`l0::L0`] answers single-segment hits before a card hears of them.
 //!
-//! Everything hangs on file descriptors: programs, maps and memberships end with the last process that holds them. A supervisor may hold
-//! them all ([`Steering::held`]), so that one card takes over from another.
+//! Everything hangs on file descriptors: programs, maps and memberships end with the last process
+//! that holds them. A supervisor may hold them all ([`Steering::held`]), so that one card takes
+//! over from another.
 //!
-//! Read first: `steering.rs`, then `ebpf/steer.bpf.c`; Linux `Documentation/networking/af_xdp.rst` for the sockets.
+//! Read first: `steering.rs`, then `ebpf/steer.bpf.c`; Linux `Documentation/networking/af_xdp.rst`
+//! for the sockets.
 //!
-//! Deliberately absent: changing an interface's settings (offloads, number of queues, flow rules of the network card), and TCP.
+//! Deliberately absent: changing an interface's settings (offloads, number of queues, flow rules of
+//! the network card), and TCP.
 
 #![deny(unsafe_code)]
 

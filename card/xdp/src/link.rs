@@ -11,16 +11,23 @@ use crate::filter::Filter;
 /// `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
 const FLAG_NATIVE: u32 = 1 << 2;
 
-/// Attaches an XDP program that the driver runs. The descriptor is the link: when it is closed, the program is detached.
+/// Attaches an XDP program that the driver runs. The descriptor is the link: when it is closed, the
+/// program is detached.
 ///
-/// The kernel's own place for such programs, behind drivers that have none ("generic"), is not used: frames were copied there or joined to super-frames before, AF_XDP hears neither of their
-/// checksums nor of their VLAN tags, and from Linux 6.9 on programs at tc ingress, others' too, find them without their Ethernet header.
+/// The kernel's own place for such programs, behind drivers that have none ("generic"), is not
+/// used: frames were copied there or joined to super-frames before, AF_XDP hears neither of their
+/// checksums nor of their VLAN tags, and from Linux 6.9 on programs at tc ingress, others' too,
+/// find them without their Ethernet header.
 pub(crate) fn attach_xdp(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
     create(program, interface, libbpf_sys::BPF_XDP, FLAG_NATIVE)
 }
 
 /// The same, with what it means if that fails.
-pub(crate) fn attach_native(program: BorrowedFd<'_>, interface: &str, index: u32) -> Result<OwnedFd, SteeringError> {
+pub(crate) fn attach_native(
+    program: BorrowedFd<'_>,
+    interface: &str,
+    index: u32,
+) -> Result<OwnedFd, SteeringError> {
     attach_xdp(program, index).map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
         _ if is_taken(&error) => SteeringError::Busy(interface.to_owned()),
@@ -56,7 +63,8 @@ pub(crate) fn attach_ingress(program: BorrowedFd<'_>, interface: u32) -> io::Res
     }
 }
 
-/// Attaches a program at tc egress behind those that are there (Linux 6.6 and newer). The descriptor is the link.
+/// Attaches a program at tc egress behind those that are there (Linux 6.6 and newer). The
+/// descriptor is the link.
 pub(crate) fn attach_egress(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
     create(program, interface, libbpf_sys::BPF_TCX_EGRESS, 0)
 }
@@ -83,7 +91,9 @@ fn create(
         ..Default::default()
     };
     // SAFETY: the options are initialised and live during the call, which keeps nothing of them.
-    let result = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), interface as i32, kind, &options) };
+    let result = unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), interface as i32, kind, &options)
+    };
     if result < 0 {
         return Err(io::Error::from_raw_os_error(-result));
     }

@@ -1,8 +1,10 @@
-//! A link of a forwarder's as one port: an AF_XDP socket on each queue, and a packet socket for what goes to the kernel.
+//! A link of a forwarder's as one port: an AF_XDP socket on each queue, and a packet socket for
+//! what goes to the kernel.
 //!
-//! [`Sieve`](crate::Sieve) leaves the frames of neighbours and of kept ports to the kernel. The forwarder wants to hear neighbours, too: the packet socket
-//! sees what goes to the kernel, and nothing else, so each frame comes here once. It also has the frames of a queue that has got no socket, for instance
-//! because somebody has given the network card more queues.
+//! [`Sieve`](crate::Sieve) leaves the frames of neighbours and of kept ports to the kernel. The
+//! forwarder wants to hear neighbours, too: the packet socket sees what goes to the kernel, and
+//! nothing else, so each frame comes here once. It also has the frames of a queue that has got no
+//! socket, for instance because somebody has given the network card more queues.
 //!
 //! Everything is sent by the first queue, in the order in which it is given.
 
@@ -32,7 +34,10 @@ impl LinkPort {
     /// [`io::ErrorKind::InvalidInput`] without a socket; else what the system says.
     pub fn new(sockets: Vec<XdpSocket>, passed: PacketSocket) -> io::Result<Self> {
         if sockets.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link has one queue at least"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a link has one queue at least",
+            ));
         }
         let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for file in sockets.iter().map(AsFd::as_fd).chain([passed.as_fd()]) {

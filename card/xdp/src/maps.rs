@@ -21,10 +21,21 @@ pub struct Counts {
 }
 
 /// Sets an entry.
-pub(crate) fn set<const K: usize, const V: usize>(map: BorrowedFd<'_>, key: [u8; K], value: [u8; V]) -> io::Result<()> {
-    // SAFETY: key and value live during the call; they are as long as those of the map, which all callers know by name.
-    let result =
-        unsafe { libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), 0) };
+pub(crate) fn set<const K: usize, const V: usize>(
+    map: BorrowedFd<'_>,
+    key: [u8; K],
+    value: [u8; V],
+) -> io::Result<()> {
+    // SAFETY: key and value live during the call; they are as long as those of the map, which all
+    // callers know by name.
+    let result = unsafe {
+        libbpf_sys::bpf_map_update_elem(
+            map.as_raw_fd(),
+            key.as_ptr().cast(),
+            value.as_ptr().cast(),
+            0,
+        )
+    };
     check(result)
 }
 
@@ -39,16 +50,27 @@ pub(crate) fn remove<const K: usize>(map: BorrowedFd<'_>, key: [u8; K]) -> io::R
 }
 
 /// Reads an entry that is there, as in an array.
-pub(crate) fn get<const K: usize, const V: usize>(map: BorrowedFd<'_>, key: [u8; K]) -> io::Result<[u8; V]> {
+pub(crate) fn get<const K: usize, const V: usize>(
+    map: BorrowedFd<'_>,
+    key: [u8; K],
+) -> io::Result<[u8; V]> {
     let mut value = [0; V];
     // SAFETY: key and value live during the call; they are as long as those of the map.
-    let result =
-        unsafe { libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), key.as_ptr().cast(), value.as_mut_ptr().cast()) };
+    let result = unsafe {
+        libbpf_sys::bpf_map_lookup_elem(
+            map.as_raw_fd(),
+            key.as_ptr().cast(),
+            value.as_mut_ptr().cast(),
+        )
+    };
     check(result).map(|()| value)
 }
 
 /// Reads an entry, if it is there.
-pub(crate) fn find<const K: usize, const V: usize>(map: BorrowedFd<'_>, key: [u8; K]) -> io::Result<Option<[u8; V]>> {
+pub(crate) fn find<const K: usize, const V: usize>(
+    map: BorrowedFd<'_>,
+    key: [u8; K],
+) -> io::Result<Option<[u8; V]>> {
     match get(map, key) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
         result => result.map(Some),
@@ -67,11 +89,17 @@ pub(crate) fn clear<const K: usize>(map: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// The key behind another one, or the first.
-fn next_key<const K: usize>(map: BorrowedFd<'_>, key: Option<[u8; K]>) -> io::Result<Option<[u8; K]>> {
+fn next_key<const K: usize>(
+    map: BorrowedFd<'_>,
+    key: Option<[u8; K]>,
+) -> io::Result<Option<[u8; K]>> {
     let mut next = [0; K];
     let before = key.as_ref().map_or(std::ptr::null(), |key| key.as_ptr().cast());
-    // SAFETY: `key`, if it is there, and `next` live during the call; they are as long as those of the map.
-    let result = unsafe { libbpf_sys::bpf_map_get_next_key(map.as_raw_fd(), before, next.as_mut_ptr().cast()) };
+    // SAFETY: `key`, if it is there, and `next` live during the call; they are as long as those of
+    // the map.
+    let result = unsafe {
+        libbpf_sys::bpf_map_get_next_key(map.as_raw_fd(), before, next.as_mut_ptr().cast())
+    };
     match check(result) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
         result => result.map(|()| Some(next)),
@@ -83,9 +111,14 @@ pub(crate) fn counts(map: BorrowedFd<'_>, side: u32) -> io::Result<Counts> {
     const WORDS: usize = size_of::<Counts>() / 8;
     let cpus = libbpf_rs::num_possible_cpus().map_err(io::Error::other)?;
     let mut words = vec![0u64; cpus * WORDS];
-    // SAFETY: the kernel writes one value of `WORDS` words for each possible CPU, which is what there is room for.
+    // SAFETY: the kernel writes one value of `WORDS` words for each possible CPU, which is what
+    // there is room for.
     check(unsafe {
-        libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), (&raw const side).cast(), words.as_mut_ptr().cast())
+        libbpf_sys::bpf_map_lookup_elem(
+            map.as_raw_fd(),
+            (&raw const side).cast(),
+            words.as_mut_ptr().cast(),
+        )
     })?;
     let mut sum = Counts::default();
     for cpu in words.chunks_exact(WORDS) {

@@ -1,15 +1,19 @@
-//! Probe frames: does all that comes in by two interfaces under [`Steering`](crate::Steering) arrive, and what goes out leave?
+//! Probe frames: does all that comes in by two interfaces under [`Steering`](crate::Steering)
+//! arrive, and what goes out leave?
 //!
-//! A driver, or the kernel in its place, may take programs and sockets and hand them nothing, or frames that are cut. So, before a card begins,
-//! for each interface:
+//! A driver, or the kernel in its place, may take programs and sockets and hand them nothing, or
+//! frames that are cut. So, before a card begins, for each interface:
 //!
 //! * it *hears*: a frame that comes in comes to the card's ports;
 //! * it *speaks*: a frame that the card sends leaves;
 //! * it *passes* the rest: a frame that is not the card's leaves on the other side, byte for byte.
 //!
-//! A frame is made to come in by the kernel itself (`BPF_PROG_TEST_RUN`): behind the driver for all ports, and through the XDP program where there is one. That nobody on the network
-//! answers means nothing here; and where there is no carrier, nothing that would have to leave is looked at.
-//! What leaves has the Ethertype for local experiments (IEEE 802), and is from and to the address of the interface that it leaves by, or to that of the server behind it: a switch throws it away, and a station does not know it.
+//! A frame is made to come in by the kernel itself (`BPF_PROG_TEST_RUN`): behind the driver for all
+//! ports, and through the XDP program where there is one. That nobody on the network answers means
+//! nothing here; and where there is no carrier, nothing that would have to leave is looked at. What
+//! leaves has the Ethertype for local experiments (IEEE 802), and is from and to the address of the
+//! interface that it leaves by, or to that of the server behind it: a switch throws it away, and a
+//! station does not know it.
 //!
 //! The card must not be alive meanwhile.
 
@@ -21,11 +25,14 @@ use std::time::{Duration, Instant};
 
 use nicache_port::{Burst, Offload, Port};
 
-use self::kernel::{Watcher, address_of, inject, is_running, is_up, run_as_received, sent, slaves_of};
+use self::kernel::{
+    Watcher, address_of, inject, is_running, is_up, run_as_received, sent, slaves_of,
+};
 use crate::maps;
 use crate::side::Rest;
 
-/// How long a frame is tried again. What works does so at once; on a machine that is busy or emulated it takes longer. No fewer times than `TRIES_MIN`, however late they come.
+/// How long a frame is tried again. What works does so at once; on a machine that is busy or
+/// emulated it takes longer. No fewer times than `TRIES_MIN`, however late they come.
 const LIMIT: Duration = Duration::from_secs(5);
 const TRIES_MIN: u32 = 25;
 /// Between two tries, and between two looks.
@@ -72,7 +79,8 @@ pub enum ProbeSockets {
     Packet,
     /// [`XdpSocket`](crate::XdpSocket)s to which the kernel copies.
     Copied,
-    /// [`XdpSocket`](crate::XdpSocket)s whose memory the driver receives into. No frame is made to come in to them: it would be taken from the driver's queue behind its back.
+    /// [`XdpSocket`](crate::XdpSocket)s whose memory the driver receives into. No frame is made to
+    /// come in to them: it would be taken from the driver's queue behind its back.
     ZeroCopy,
 }
 
@@ -107,13 +115,19 @@ pub enum ProbeError {
     },
 }
 
-/// Sends probe frames through everything between the wire (first) and the host. `key` is any number that nobody else knows, not 0. Tells what could not be tried, and why.
+/// Sends probe frames through everything between the wire (first) and the host. `key` is any number
+/// that nobody else knows, not 0. Tells what could not be tried, and why.
 ///
 /// # Errors
 /// See [`ProbeError`].
-pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -> Result<Vec<String>, ProbeError> {
+pub fn probe(
+    files: &ProbeFiles<'_>,
+    sides: &mut [ProbeSide<'_>; 2],
+    key: u64,
+) -> Result<Vec<String>, ProbeError> {
     let io = |step: &'static str| move |error: io::Error| ProbeError::Io { step, error };
-    let _marked = Marked::set(files.key, key).map_err(io("telling the programs about probe frames"))?;
+    let _marked =
+        Marked::set(files.key, key).map_err(io("telling the programs about probe frames"))?;
     let mut untried = Vec::new();
     for side in sides.iter() {
         if !is_up(side.interface).map_err(io("asking whether an interface is up"))? {
@@ -126,7 +140,8 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
     for number in 0..2 {
         let other = sides[1 - number].interface;
         let side = &mut sides[number];
-        let has_carrier = |name: &str| is_running(name).map_err(io("asking for an interface's carrier"));
+        let has_carrier =
+            |name: &str| is_running(name).map_err(io("asking for an interface's carrier"));
         try_ports(side, Some(files.inject[number]), files.drivers[number], key, &mut untried)?;
         let there = address_of(other).map_err(io("asking for an interface's address"))?;
         let to = match side.rest {
@@ -137,19 +152,30 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
         if !has_carrier(other)? {
             continue;
         }
-        let watcher = Watcher::open(other, files.filter).map_err(io("watching what leaves by an interface"))?;
-        let driver = files.drivers[number].map(|program| Way::Driver { program, name: side.interface.to_owned() });
+        let watcher = Watcher::open(other, files.filter)
+            .map_err(io("watching what leaves by an interface"))?;
+        let driver = files.drivers[number]
+            .map(|program| Way::Driver { program, name: side.interface.to_owned() });
         for way in [Way::Stack(files.inject[number])].into_iter().chain(driver) {
             let frame = frame(to, there, key, OF_REST);
-            let tried = repeat(|| way.take(&frame), || watcher.has_seen(&frame).map_err(ProbeError::Port))?;
+            let tried =
+                repeat(|| way.take(&frame), || watcher.has_seen(&frame).map_err(ProbeError::Port))?;
             match tried {
                 Tried::Seen => {}
-                Tried::Unseen if !has_carrier(other)? => untried.push(format!("{other} has no carrier")),
+                Tried::Unseen if !has_carrier(other)? => {
+                    untried.push(format!("{other} has no carrier"))
+                }
                 Tried::Unseen => {
-                    return Err(ProbeError::Cut { from: side.interface.to_owned(), to: other.to_owned() });
+                    return Err(ProbeError::Cut {
+                        from: side.interface.to_owned(),
+                        to: other.to_owned(),
+                    });
                 }
                 Tried::Cannot(error) => {
-                    untried.push(format!("nothing can be made to come in by {}: {error}", side.interface));
+                    untried.push(format!(
+                        "nothing can be made to come in by {}: {error}",
+                        side.interface
+                    ));
                 }
             }
         }
@@ -158,13 +184,18 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
     Ok(untried)
 }
 
-/// The same for one link alone, whose AF_XDP sockets `program` hands frames to that nobody keeps: it hears and speaks.
+/// The same for one link alone, whose AF_XDP sockets `program` hands frames to that nobody keeps:
+/// it hears and speaks.
 ///
 /// # Errors
 /// See [`ProbeError`].
-pub fn probe_link(program: BorrowedFd<'_>, side: &mut ProbeSide<'_>, key: u64) -> Result<Vec<String>, ProbeError> {
-    let is_up =
-        is_up(side.interface).map_err(|error| ProbeError::Io { step: "asking whether an interface is up", error })?;
+pub fn probe_link(
+    program: BorrowedFd<'_>,
+    side: &mut ProbeSide<'_>,
+    key: u64,
+) -> Result<Vec<String>, ProbeError> {
+    let is_up = is_up(side.interface)
+        .map_err(|error| ProbeError::Io { step: "asking whether an interface is up", error })?;
     if !is_up {
         return Ok(vec![format!("{} is down", side.interface)]);
     }
@@ -182,7 +213,8 @@ fn try_ports(
     untried: &mut Vec<String>,
 ) -> Result<(), ProbeError> {
     let io = |step: &'static str| move |error: io::Error| ProbeError::Io { step, error };
-    let has_carrier = |name: &str| is_running(name).map_err(io("asking for an interface's carrier"));
+    let has_carrier =
+        |name: &str| is_running(name).map_err(io("asking for an interface's carrier"));
     let mut ways = Vec::new();
     // Sockets of XDP hear nothing that is already behind the driver.
     let is_xdp = side.sockets != ProbeSockets::Packet;
@@ -197,10 +229,14 @@ fn try_ports(
         if below.is_empty() {
             below.push(side.interface.to_owned());
         }
-        ways.extend(below.into_iter().map(|name| (is_xdp.then_some(0), Way::Driver { program, name })));
+        ways.extend(
+            below.into_iter().map(|name| (is_xdp.then_some(0), Way::Driver { program, name })),
+        );
         if is_xdp && side.ports.len() > 1 {
-            untried
-                .push(format!("nothing can be made to come in by other queues of {} than the first", side.interface));
+            untried.push(format!(
+                "nothing can be made to come in by other queues of {} than the first",
+                side.interface
+            ));
         }
     }
     let own = address_of(side.interface).map_err(io("asking for an interface's address"))?;
@@ -210,7 +246,8 @@ fn try_ports(
             Tried::Seen => {}
             Tried::Unseen => return Err(ProbeError::Deaf(side.interface.to_owned())),
             Tried::Cannot(error) => {
-                untried.push(format!("nothing can be made to come in by {}: {error}", side.interface));
+                untried
+                    .push(format!("nothing can be made to come in by {}: {error}", side.interface));
             }
         }
     }
@@ -250,7 +287,12 @@ enum Tried {
 }
 
 /// Does a frame that comes in come to the port of `queue`, or to any?
-fn hears(side: &mut ProbeSide<'_>, queue: Option<usize>, way: &Way<'_>, frame: &[u8]) -> Result<Tried, ProbeError> {
+fn hears(
+    side: &mut ProbeSide<'_>,
+    queue: Option<usize>,
+    way: &Way<'_>,
+    frame: &[u8],
+) -> Result<Tried, ProbeError> {
     let mut burst = Burst::new(8);
     repeat(
         || way.take(frame),
@@ -269,8 +311,10 @@ fn hears(side: &mut ProbeSide<'_>, queue: Option<usize>, way: &Way<'_>, frame: &
 
 /// Does a frame leave that each of the ports sends?
 fn speaks(side: &mut ProbeSide<'_>, frame: &[u8]) -> Result<bool, ProbeError> {
-    let count =
-        || sent(side.interface).map_err(|error| ProbeError::Io { step: "asking what an interface has sent", error });
+    let count = || {
+        sent(side.interface)
+            .map_err(|error| ProbeError::Io { step: "asking what an interface has sent", error })
+    };
     for port in &mut side.ports {
         let before = count()?;
         let send = || {

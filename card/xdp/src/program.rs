@@ -15,7 +15,8 @@ pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
 
-/// Connections whose queues are known; about 13 MB. Of more, those that were idle longest are forgotten, until their next frame.
+/// Connections whose queues are known; about 13 MB. Of more, those that were idle longest are
+/// forgotten, until their next frame.
 const FLOWS: u32 = 1 << 17;
 
 /// Programs of one side.
@@ -50,7 +51,8 @@ pub(crate) struct Loaded {
     pub(crate) host: SidePrograms,
 }
 
-/// Loads programs and maps, with room for `queues` AF_XDP sockets on each side and `connections` that are lost.
+/// Loads programs and maps, with room for `queues` AF_XDP sockets on each side and `connections`
+/// that are lost.
 pub(crate) fn load(queues: u32, connections: u32) -> Result<Loaded, SteeringError> {
     check_capabilities()?;
     let (result, log) = with_log(|| load_object(queues, connections));
@@ -70,8 +72,11 @@ impl Failure {
         match self {
             Self::Io(error) => SteeringError::Io { step: "keeping a steering program", error },
             Self::Absent(name) => SteeringError::Refused(format!("{name} is not in the object")),
-            // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the process.
-            Self::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") => {
+            // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the
+            // process.
+            Self::Libbpf(error)
+                if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") =>
+            {
                 SteeringError::NotPermitted(error.to_string())
             }
             Self::Libbpf(error) => SteeringError::Refused(format!("{error:#}\n{log}")),
@@ -136,11 +141,15 @@ fn load_object(queues: u32, connections: u32) -> Result<Loaded, Failure> {
     })
 }
 
-/// Asked beforehand, as the kernel's EPERM would come with no word about which capability it missed.
+/// Asked beforehand, as the kernel's EPERM would come with no word about which capability it
+/// missed.
 pub(crate) fn check_capabilities() -> Result<(), SteeringError> {
     use rustix::thread::CapabilitySet;
     let effective = rustix::thread::capabilities(None)
-        .map_err(|errno| SteeringError::Io { step: "asking for capabilities", error: errno.into() })?
+        .map_err(|errno| SteeringError::Io {
+            step: "asking for capabilities",
+            error: errno.into(),
+        })?
         .effective;
     let loads = effective.intersects(CapabilitySet::SYS_ADMIN.union(CapabilitySet::BPF));
     if loads && effective.contains(CapabilitySet::NET_ADMIN) {

@@ -1,4 +1,5 @@
-//! What a card serves, as the programs at the interfaces know it (`struct service` in `ebpf/service.h`).
+//! What a card serves, as the programs at the interfaces know it (`struct service` in
+//! `ebpf/service.h`).
 
 use std::net::{IpAddr, Ipv6Addr};
 

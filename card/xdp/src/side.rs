@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 pub enum Rest {
     /// They go on to the kernel's stack, to which the interface belongs.
     Pass,
-    /// They go out on the other side, as on a wire. The interface receives everything that is on its own wire, as a bridge's would.
+    /// They go out on the other side, as on a wire. The interface receives everything that is on
+    /// its own wire, as a bridge's would.
     Redirect,
-    /// The other side is a station with this MAC address beside the kernel's own stack: its frames go there, those for many to both, the
-    /// others to the stack.
+    /// The other side is a station with this MAC address beside the kernel's own stack: its frames
+    /// go there, those for many to both, the others to the stack.
     Station([u8; 6]),
 }
 
@@ -18,10 +19,12 @@ pub enum Rest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CardPort {
-    /// A [`PacketSocket`](nicache_port::PacketSocket) with the side's [`filter`](crate::SideFiles::filter).
+    /// A [`PacketSocket`](nicache_port::PacketSocket) with the side's
+    /// [`filter`](crate::SideFiles::filter).
     Packet,
-    /// An [`XdpSocket`](crate::XdpSocket) on each of so many queues. More than one is possible toward the wire only, with as many packet
-    /// sockets toward the host, as the network card chooses the queue of a flow.
+    /// An [`XdpSocket`](crate::XdpSocket) on each of so many queues. More than one is possible
+    /// toward the wire only, with as many packet sockets toward the host, as the network card
+    /// chooses the queue of a flow.
     Xdp {
         /// Queues of the interface, from 0 on.
         queues: u32,

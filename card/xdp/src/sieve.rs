@@ -1,4 +1,5 @@
-//! A program at one link whose frames are a forwarder's, by AF_XDP sockets, except what this machine keeps.
+//! A program at one link whose frames are a forwarder's, by AF_XDP sockets, except what this
+//! machine keeps.
 //!
 //! ```no_run
 //! use nicache_xdp::{KeptPorts, Sieve, XdpConfig, XdpSocket};
@@ -10,7 +11,8 @@
 //! # }
 //! ```
 //!
-//! What this machine keeps goes to the kernel's stack, where packet sockets see it, and so does everything from a queue that has no socket.
+//! What this machine keeps goes to the kernel's stack, where packet sockets see it, and so does
+//! everything from a queue that has no socket.
 //!
 //! Read first: `ebpf/sieve.bpf.c`.
 
@@ -42,7 +44,8 @@ pub struct KeptPorts {
     pub ports: std::ops::RangeInclusive<u16>,
 }
 
-/// The program at work. When this is dropped, or the process that has it ends in whatever way, the link is as before.
+/// The program at work. When this is dropped, or the process that has it ends in whatever way, the
+/// link is as before.
 #[derive(Debug)]
 pub struct Sieve {
     program: OwnedFd,
@@ -51,8 +54,9 @@ pub struct Sieve {
 }
 
 impl Sieve {
-    /// Attaches the program to an interface of the calling thread's network namespace, with room for a socket on each of so many queues. As long as
-    /// a queue has none, its frames go to the kernel.
+    /// Attaches the program to an interface of the calling thread's network namespace, with room
+    /// for a socket on each of so many queues. As long as a queue has none, its frames go to the
+    /// kernel.
     ///
     /// # Errors
     /// See [`SteeringError`]; then nothing is left behind.
@@ -99,7 +103,10 @@ fn load_object(queues: u32) -> Result<(OwnedFd, OwnedFd, OwnedFd), Failure> {
     let object = open.load()?;
     let map = |name: &str| {
         let map = object.maps().find(|map| map.name() == OsStr::new(name));
-        map.ok_or_else(|| Failure::Absent(name.to_owned()))?.as_fd().try_clone_to_owned().map_err(Failure::Io)
+        map.ok_or_else(|| Failure::Absent(name.to_owned()))?
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(Failure::Io)
     };
     let program = object.progs().find(|program| program.name() == OsStr::new("sieve"));
     let program = program.ok_or_else(|| Failure::Absent("sieve".to_owned()))?;

@@ -1,13 +1,16 @@
-//! One queue of an interface by AF_XDP: frames go between the driver and memory that is shared with the kernel, past the kernel's stack.
+//! One queue of an interface by AF_XDP: frames go between the driver and memory that is shared with
+//! the kernel, past the kernel's stack.
 //!
-//! Read first: Linux `Documentation/networking/af_xdp.rst`. Which frames arrive is decided by the program at the interface, see
-//! [`Steering`](crate::Steering).
+//! Read first: Linux `Documentation/networking/af_xdp.rst`. Which frames arrive is decided by the
+//! program at the interface, see [`Steering`](crate::Steering).
 //!
-//! Best on network cards whose driver has zero-copy, and for small frames. There are no super-frames and no checksums by the hardware: the
-//! software fallback ([`nicache_port::send_with_fallback`]) cuts and sums. A frame is copied once on our side, as card memory is not part of
-//! the socket's.
+//! Best on network cards whose driver has zero-copy, and for small frames. There are no
+//! super-frames and no checksums by the hardware: the software fallback
+//! ([`nicache_port::send_with_fallback`]) cuts and sums. A frame is copied once on our side, as
+//! card memory is not part of the socket's.
 //!
-//! VLAN tags must be part of the frames: a driver that strips them (`ethtool -k`, rx-vlan-offload) loses them for AF_XDP.
+//! VLAN tags must be part of the frames: a driver that strips them (`ethtool -k`, rx-vlan-offload)
+//! loses them for AF_XDP.
 
 mod ethtool;
 mod memory;
@@ -20,7 +23,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use arrayvec::ArrayVec;
 use libc::{XDP_PKT_CONTD, xdp_desc};
-use nicache_port::{Burst, Capabilities, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Offload, Port, SendError};
+use nicache_port::{
+    Burst, Capabilities, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Offload, Port, SendError,
+};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 pub use self::ethtool::Settings;
@@ -40,12 +45,14 @@ const RECEIVES_PER_LOOK: u32 = 256;
 /// How a socket is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpConfig {
-    /// Frames that may wait in each direction: a power of two from 64 to 65,536. Default: 2048. Costs 8 KiB of locked memory each.
+    /// Frames that may wait in each direction: a power of two from 64 to 65,536. Default: 2048.
+    /// Costs 8 KiB of locked memory each.
     pub frames: u32,
-    /// Copy between the driver and the shared memory even if the driver can do without. Default: no.
+    /// Copy between the driver and the shared memory even if the driver can do without. Default:
+    /// no.
     pub copy_only: bool,
-    /// Whether frames come from a kernel on this machine that may have left checksums partial. Default: as the driver's name tells (veth,
-    /// tun, virtio). Costs a few ns for each frame.
+    /// Whether frames come from a kernel on this machine that may have left checksums partial.
+    /// Default: as the driver's name tells (veth, tun, virtio). Costs a few ns for each frame.
     pub partial_checksums: Option<bool>,
 }
 
@@ -71,7 +78,9 @@ pub enum XdpError {
     #[error("this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS): use a packet socket")]
     Unsupported,
     /// Another socket is on the queue.
-    #[error("queue {queue} of interface `{interface}` has an AF_XDP socket already: end the program that has it")]
+    #[error(
+        "queue {queue} of interface `{interface}` has an AF_XDP socket already: end the program that has it"
+    )]
     Busy {
         /// The interface.
         interface: String,
@@ -88,7 +97,8 @@ pub enum XdpError {
         /// The queue.
         queue: u32,
     },
-    /// The interface was there and has been removed; what [`Port::receive`] tells, inside of an [`io::Error`].
+    /// The interface was there and has been removed; what [`Port::receive`] tells, inside of an
+    /// [`io::Error`].
     #[error("interface `{0}` is gone: start again when it is back")]
     Gone(String),
     /// Anything else, with what was being done.
@@ -128,12 +138,18 @@ pub struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Opens a socket on queue `queue` of the interface, which is in the network namespace of the calling thread, and enters it into the map of
-    /// sockets ([`SideFiles::sockets`](crate::SideFiles)), from which it vanishes when it is closed.
+    /// Opens a socket on queue `queue` of the interface, which is in the network namespace of the
+    /// calling thread, and enters it into the map of sockets
+    /// ([`SideFiles::sockets`](crate::SideFiles)), from which it vanishes when it is closed.
     ///
     /// # Errors
     /// See [`XdpError`]; then nothing is left behind.
-    pub fn open(interface: &str, queue: u32, sockets: BorrowedFd<'_>, config: &XdpConfig) -> Result<Self, XdpError> {
+    pub fn open(
+        interface: &str,
+        queue: u32,
+        sockets: BorrowedFd<'_>,
+        config: &XdpConfig,
+    ) -> Result<Self, XdpError> {
         if !config.frames.is_power_of_two() || !(64..=65_536).contains(&config.frames) {
             return Err(XdpError::BadFrames(config.frames));
         }
@@ -142,7 +158,8 @@ impl XdpSocket {
             .map_err(|errno| io("opening a socket to ask for interfaces")(errno.into()))?;
         let index = rustix::net::netdevice::name_to_index(&ask, interface)
             .map_err(|_| XdpError::NoInterface(interface.to_owned()))?;
-        let mtu = nicache_port::mtu(ask.as_fd(), interface).map_err(io("asking for the interface's MTU"))?;
+        let mtu = nicache_port::mtu(ask.as_fd(), interface)
+            .map_err(io("asking for the interface's MTU"))?;
         let partial_checksums = match config.partial_checksums {
             Some(partial) => partial,
             None => {
@@ -151,16 +168,20 @@ impl XdpSocket {
             }
         };
         let place = || (interface.to_owned(), queue);
-        let opened = setup::open(index, queue, config.frames, config.copy_only).map_err(|(step, error)| {
-            let (interface, queue) = place();
-            match error.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => XdpError::NotPermitted,
-                Some(libc::EAFNOSUPPORT) => XdpError::Unsupported,
-                Some(libc::EBUSY) => XdpError::Busy { interface, queue },
-                Some(libc::EINVAL) if step.starts_with("binding") => XdpError::NoQueue { interface, queue },
-                _ => XdpError::Io { step, error },
-            }
-        })?;
+        let opened = setup::open(index, queue, config.frames, config.copy_only).map_err(
+            |(step, error)| {
+                let (interface, queue) = place();
+                match error.raw_os_error() {
+                    Some(libc::EPERM | libc::EACCES) => XdpError::NotPermitted,
+                    Some(libc::EAFNOSUPPORT) => XdpError::Unsupported,
+                    Some(libc::EBUSY) => XdpError::Busy { interface, queue },
+                    Some(libc::EINVAL) if step.starts_with("binding") => {
+                        XdpError::NoQueue { interface, queue }
+                    }
+                    _ => XdpError::Io { step, error },
+                }
+            },
+        )?;
         let mut socket = Self::new(interface, queue, mtu, opened, config.frames, partial_checksums);
         socket.refill();
         let number = std::os::fd::AsRawFd::as_raw_fd(&socket.fd);
@@ -174,8 +195,24 @@ impl XdpSocket {
         Ok(socket)
     }
 
-    fn new(interface: &str, queue: u32, mtu: usize, opened: Opened, frames: u32, partial_checksums: bool) -> Self {
-        let Opened { fd, chunks, mut fill, completion, receive, transmit, is_zero_copy, has_many_chunks } = opened;
+    fn new(
+        interface: &str,
+        queue: u32,
+        mtu: usize,
+        opened: Opened,
+        frames: u32,
+        partial_checksums: bool,
+    ) -> Self {
+        let Opened {
+            fd,
+            chunks,
+            mut fill,
+            completion,
+            receive,
+            transmit,
+            is_zero_copy,
+            has_many_chunks,
+        } = opened;
         let offset = |chunk: u32| u64::from(chunk) * CHUNK_BYTES as u64;
         // The first half is received into, the second sent from.
         for chunk in 0..frames {
@@ -246,7 +283,8 @@ impl XdpSocket {
         let mut parts = ArrayVec::<IoSlice<'_>, FRAME_CHUNKS_MAX>::new();
         let mut is_whole = true;
         for ahead in 0..count {
-            let part = self.receive.peek(ahead).and_then(|part| self.chunks.read(part.addr, part.len));
+            let part =
+                self.receive.peek(ahead).and_then(|part| self.chunks.read(part.addr, part.len));
             is_whole &= part.is_some_and(|part| parts.try_push(IoSlice::new(part)).is_ok());
         }
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
@@ -293,7 +331,11 @@ impl XdpSocket {
     fn push_out(&mut self) -> io::Result<()> {
         self.unsent = 0;
         if self.is_zero_copy {
-            return if self.transmit.needs_wakeup() { tolerate(kick(self.fd.as_fd())) } else { Ok(()) };
+            return if self.transmit.needs_wakeup() {
+                tolerate(kick(self.fd.as_fd()))
+            } else {
+                Ok(())
+            };
         }
         // A system call sends some; as many as it takes, unless the interface does not keep up.
         for _ in 0..FRAME_CHUNKS_MAX * 8 {
@@ -317,9 +359,10 @@ impl XdpSocket {
     fn look(&mut self) -> io::Result<()> {
         if let Err(error) = pending_error(self.fd.as_fd()) {
             return Err(match error.raw_os_error() {
-                Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO) => {
-                    io::Error::new(io::ErrorKind::NotConnected, XdpError::Gone(self.interface.clone()))
-                }
+                Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO) => io::Error::new(
+                    io::ErrorKind::NotConnected,
+                    XdpError::Gone(self.interface.clone()),
+                ),
                 _ => error,
             });
         }
@@ -334,7 +377,14 @@ fn tolerate(result: io::Result<()>) -> io::Result<()> {
         Err(error)
             if matches!(
                 error.raw_os_error(),
-                Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::EINTR)
+                Some(
+                    libc::EAGAIN
+                        | libc::EBUSY
+                        | libc::ENOBUFS
+                        | libc::ENETDOWN
+                        | libc::ENXIO
+                        | libc::EINTR
+                )
             ) =>
         {
             Ok(())
@@ -453,7 +503,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn gathering_in_pieces_is_gathering_at_once(parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..8), piece in 1usize..30) {
+        fn gathering_in_pieces_is_gathering_at_once(
+            parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..8),
+            piece in 1usize..30,
+        ) {
             let whole = parts.concat();
             let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
             let mut gather = Gather { parts: &slices, at: 0 };

@@ -42,8 +42,9 @@ pub struct SteeringConfig<'a> {
     pub wire: Side<'a>,
     /// Toward the server: frames *from* a service are the card's.
     pub host: Side<'a>,
-    /// Whether another program may be asked before steering at the wire's driver ([`FirstFiles`]). If that runs no XDP programs, a card with packet
-    /// sockets goes without ([`Steering::without_first`]).
+    /// Whether another program may be asked before steering at the wire's driver ([`FirstFiles`]).
+    /// If that runs no XDP programs, a card with packet sockets goes without
+    /// ([`Steering::without_first`]).
     pub has_first: bool,
     /// Most connections that can be lost with a card: all that it holds.
     pub connections: u32,
@@ -51,9 +52,10 @@ pub struct SteeringConfig<'a> {
 
 /// The programs at work.
 ///
-/// When this is dropped, or the process that has it ends in whatever way, both interfaces are as before, unless another process holds
-/// the [files](Steering::held). (Before Linux 6.6 a process that is killed leaves its filters, which let frames pass as if the card
-/// were dead, until the next one attaches anything in that network namespace.)
+/// When this is dropped, or the process that has it ends in whatever way, both interfaces are as
+/// before, unless another process holds the [files](Steering::held). (Before Linux 6.6 a process
+/// that is killed leaves its filters, which let frames pass as if the card were dead, until the
+/// next one attaches anything in that network namespace.)
 #[derive(Debug)]
 pub struct Steering {
     heartbeat: OwnedFd,
@@ -100,8 +102,8 @@ pub struct SteeringFiles<'a> {
     pub wire: SideFiles<'a>,
     /// Toward the server.
     pub host: SideFiles<'a>,
-    /// For [`PacketConfig::queue`](nicache_port::PacketConfig) toward the server if the card has several AF_XDP sockets toward the
-    /// clients: gives both directions of a flow the same number.
+    /// For [`PacketConfig::queue`](nicache_port::PacketConfig) toward the server if the card has
+    /// several AF_XDP sockets toward the clients: gives both directions of a flow the same number.
     pub host_queue: BorrowedFd<'a>,
     /// For who answers before the card.
     pub first: FirstFiles<'a>,
@@ -121,7 +123,8 @@ pub struct FirstFiles<'a> {
 /// What the card needs of one side.
 #[derive(Debug, Clone, Copy)]
 pub struct SideFiles<'a> {
-    /// For [`PacketConfig::filter`](nicache_port::PacketConfig): lets the socket receive frames of services only.
+    /// For [`PacketConfig::filter`](nicache_port::PacketConfig): lets the socket receive frames of
+    /// services only.
     pub filter: BorrowedFd<'a>,
     /// For [`XdpSocket::open`](crate::XdpSocket::open): the map of sockets by queue.
     pub sockets: BorrowedFd<'a>,
@@ -132,8 +135,8 @@ const WIRE: u32 = 0;
 const HOST: u32 = 1;
 
 impl Steering {
-    /// Loads the programs and attaches them to both interfaces. The card does not count as alive yet, so no frame is its own until the
-    /// first beat.
+    /// Loads the programs and attaches them to both interfaces. The card does not count as alive
+    /// yet, so no frame is its own until the first beat.
     ///
     /// # Errors
     /// See [`SteeringError`]; then nothing is left behind.
@@ -155,7 +158,8 @@ impl Steering {
         }
         let loaded = load(queues(wire).max(queues(host)), config.connections)?;
         for service in config.services {
-            set_service(loaded.services.as_fd(), service).map_err(step("telling the programs about a service"))?;
+            set_service(loaded.services.as_fd(), service)
+                .map_err(step("telling the programs about a service"))?;
         }
         for (side, number, other) in [(wire, WIRE, host_index), (host, HOST, wire_index)] {
             maps::set(loaded.ways.as_fd(), number.to_ne_bytes(), way(side, other))
@@ -182,8 +186,9 @@ impl Steering {
         })
     }
 
-    /// A card is about to begin. When it stops beating, connections pass that began after that, as others may be such that only it could
-    /// go on with; until [`end_term`](Steering::end_term) tells which.
+    /// A card is about to begin. When it stops beating, connections pass that began after that, as
+    /// others may be such that only it could go on with; until [`end_term`](Steering::end_term)
+    /// tells which.
     ///
     /// # Errors
     /// What the kernel says.
@@ -191,11 +196,13 @@ impl Steering {
         self.terms.begin()
     }
 
-    /// The card has ended, whatever its last beat says, and with it these connections: their segments are dropped, with whichever VLAN tags.
-    /// All others pass from now on, and so does a connection that a client begins anew.
+    /// The card has ended, whatever its last beat says, and with it these connections: their
+    /// segments are dropped, with whichever VLAN tags. All others pass from now on, and so does a
+    /// connection that a client begins anew.
     ///
     /// # Errors
-    /// What the kernel says, e.g. `E2BIG` if there are more than [`connections`](SteeringConfig::connections). Then the term goes on.
+    /// What the kernel says, e.g. `E2BIG` if there are more than
+    /// [`connections`](SteeringConfig::connections). Then the term goes on.
     pub fn end_term(&self, lost: impl IntoIterator<Item = Connection>) -> io::Result<()> {
         self.terms.end(lost)
     }
@@ -216,7 +223,8 @@ impl Steering {
     /// # Errors
     /// What the kernel says.
     pub fn remove_service(&self, service: &Service) -> Result<(), SteeringError> {
-        maps::remove(self.services.as_fd(), service.key()).map_err(step("telling the programs about a service"))
+        maps::remove(self.services.as_fd(), service.key())
+            .map_err(step("telling the programs about a service"))
     }
 
     /// Frames from the wire and from the host since the programs were attached.
@@ -232,12 +240,14 @@ impl Steering {
         [&self.wire, &self.host].map(|side| side.driver.is_some())
     }
 
-    /// Why no program can be asked before steering, if that was [wanted](SteeringConfig::has_first).
+    /// Why no program can be asked before steering, if that was
+    /// [wanted](SteeringConfig::has_first).
     pub fn without_first(&self) -> Option<&SteeringError> {
         self.without_first.as_ref()
     }
 
-    /// Nobody is asked before steering: the XDP program toward the wire, if it is there for nothing else, is detached.
+    /// Nobody is asked before steering: the XDP program toward the wire, if it is there for nothing
+    /// else, is detached.
     pub fn drop_first(&mut self) {
         if self.wire.port == CardPort::Packet {
             self.wire.driver = None;
@@ -256,16 +266,22 @@ impl Steering {
                 key: self.probe.as_fd(),
                 filter: self.probe_filter.as_fd(),
                 inject: [self.wire.inject.as_fd(), self.host.inject.as_fd()],
-                drivers: [&self.wire, &self.host].map(|side| side.driver.as_ref().map(|driver| driver.program.as_fd())),
+                drivers: [&self.wire, &self.host]
+                    .map(|side| side.driver.as_ref().map(|driver| driver.program.as_fd())),
             },
         }
     }
 
-    /// The files that keep the programs attached: they stay until the last process that holds one of each kind has closed it.
+    /// The files that keep the programs attached: they stay until the last process that holds one
+    /// of each kind has closed it.
     pub fn held(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [&self.wire, &self.host].into_iter().flat_map(|side| {
             let driver = side.driver.as_ref().map(|driver| driver.link.as_fd());
-            side.ingress.link().into_iter().chain(driver).chain(side.reception.as_ref().map(AsFd::as_fd))
+            side.ingress
+                .link()
+                .into_iter()
+                .chain(driver)
+                .chain(side.reception.as_ref().map(AsFd::as_fd))
         })
     }
 }
@@ -282,9 +298,11 @@ fn attach_side(
     programs: SidePrograms,
     has_first: bool,
 ) -> Result<(Attached, Option<SteeringError>), SteeringError> {
-    let ingress = attach_ingress(programs.ingress.as_fd(), index).map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
-        _ => step("attaching a program at tc ingress")(error),
+    let ingress = attach_ingress(programs.ingress.as_fd(), index).map_err(|error| {
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
+            _ => step("attaching a program at tc ingress")(error),
+        }
     })?;
     let attached = (has_first || side.port != CardPort::Packet)
         .then(|| attach_native(programs.driver.as_fd(), side.interface, index));
@@ -297,10 +315,15 @@ fn attach_side(
     let reception = match side.rest {
         Rest::Pass => None,
         Rest::Redirect => Some(PacketSocket::listen(side.interface, Reception::Promiscuous)?),
-        Rest::Station(address) => Some(PacketSocket::listen(side.interface, Reception::Addresses(&[address]))?),
+        Rest::Station(address) => {
+            Some(PacketSocket::listen(side.interface, Reception::Addresses(&[address]))?)
+        }
     };
     let SidePrograms { filter, sockets, inject, .. } = programs;
-    Ok((Attached { port: side.port, filter, sockets, inject, ingress, driver, reception }, without_first))
+    Ok((
+        Attached { port: side.port, filter, sockets, inject, ingress, driver, reception },
+        without_first,
+    ))
 }
 
 fn set_service(services: BorrowedFd<'_>, service: &Service) -> io::Result<()> {
@@ -327,7 +350,8 @@ fn way(side: &Side<'_>, other: u32) -> [u8; 20] {
 
 pub(crate) fn index_of(interface: &str) -> Result<u32, SteeringError> {
     let failed = step::<rustix::io::Errno>("opening a socket to ask for interfaces");
-    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(failed)?;
     rustix::net::netdevice::name_to_index(&socket, interface)
         .map_err(|_| SteeringError::NoInterface(interface.to_owned()))
 }

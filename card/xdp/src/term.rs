@@ -1,5 +1,5 @@
-//! Which connections pass without a card: the terms of cards, and what is lost at the end of each (`term` and `lost` in
-//! `ebpf/steer.bpf.c`).
+//! Which connections pass without a card: the terms of cards, and what is lost at the end of each
+//! (`term` and `lost` in `ebpf/steer.bpf.c`).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -97,8 +97,10 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_the_programs() {
-        let connection =
-            Connection { client: "10.1.2.3:4660".parse().unwrap(), server: "[fd00::1]:80".parse().unwrap() };
+        let connection = Connection {
+            client: "10.1.2.3:4660".parse().unwrap(),
+            server: "[fd00::1]:80".parse().unwrap(),
+        };
         let key = connection.key();
         assert_eq!(key[10..16], [0xff, 0xff, 10, 1, 2, 3]);
         assert_eq!((key[16], key[31]), (0xfd, 1));

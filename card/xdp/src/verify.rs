@@ -7,14 +7,17 @@ use nicache_kernel::verified_instructions;
 use crate::error::SteeringError;
 use crate::{l0, program, sieve};
 
-/// Loads the programs of [`Steering`](crate::Steering); the largest number of instructions that the verifier went through for one, 0 if
-/// the kernel does not say. Nothing is attached, and nothing stays.
+/// Loads the programs of [`Steering`](crate::Steering); the largest number of instructions that the
+/// verifier went through for one, 0 if the kernel does not say. Nothing is attached, and nothing
+/// stays.
 ///
 /// # Errors
 /// Why the kernel refuses one of them.
 pub fn verify_steering() -> Result<u32, SteeringError> {
     let loaded = program::load(1, 1)?;
-    let sides = [&loaded.wire, &loaded.host].into_iter().flat_map(|side| [&side.driver, &side.filter, &side.ingress]);
+    let sides = [&loaded.wire, &loaded.host]
+        .into_iter()
+        .flat_map(|side| [&side.driver, &side.filter, &side.ingress]);
     let programs = sides.chain([&loaded.host_queue, &loaded.wire_rest]);
     Ok(programs.filter_map(|program| verified_instructions(program.as_fd())).max().unwrap_or(0))
 }
@@ -28,7 +31,8 @@ pub fn verify_sieve() -> Result<u32, SteeringError> {
     Ok(verified_instructions(program.as_fd()).unwrap_or(0))
 }
 
-/// The same for [`L0`](crate::l0::L0) at a TAP. `control`: the control page of the kernel's revision table.
+/// The same for [`L0`](crate::l0::L0) at a TAP. `control`: the control page of the kernel's
+/// revision table.
 ///
 /// # Errors
 /// As [`verify_steering`].

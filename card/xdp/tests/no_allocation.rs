@@ -31,7 +31,8 @@ fn rounds() {
         "link set dev near addrgenmode none up",
         "link set dev far addrgenmode none up",
     ] {
-        let status = Command::new("ip").args(arguments.split(' ')).status().expect("iproute2 is needed");
+        let status =
+            Command::new("ip").args(arguments.split(' ')).status().expect("iproute2 is needed");
         assert!(status.success(), "ip {arguments}");
     }
     let side = |interface, port| Side { interface, rest: Rest::Pass, port };
@@ -44,7 +45,9 @@ fn rounds() {
     })
     .unwrap();
     let heartbeat = Heartbeat::map(steering.files().heartbeat).unwrap();
-    let mut far = XdpSocket::open("far", 0, steering.files().wire.sockets.as_fd(), &XdpConfig::default()).unwrap();
+    let mut far =
+        XdpSocket::open("far", 0, steering.files().wire.sockets.as_fd(), &XdpConfig::default())
+            .unwrap();
     let mut near = PacketSocket::open("near", 1, &PacketConfig::default()).unwrap().remove(0);
     let (frame, mut burst, mut back) = (frame(1000), Burst::new(32), Burst::new(32));
     let (mut there, mut returned) = (0, 0);
@@ -54,8 +57,11 @@ fn rounds() {
         near.flush().unwrap();
         while far.receive(&mut burst).unwrap() > 0 {
             for frame in &burst {
-                far.send(&[IoSlice::new(&frame.data()[..54]), IoSlice::new(&frame.data()[54..])], Offload::default())
-                    .unwrap();
+                far.send(
+                    &[IoSlice::new(&frame.data()[..54]), IoSlice::new(&frame.data()[54..])],
+                    Offload::default(),
+                )
+                .unwrap();
             }
             there += burst.len();
             far.flush().unwrap();
@@ -65,7 +71,8 @@ fn rounds() {
         }
     };
     round(MonotonicClock.now_ns());
-    let info = allocation_counter::measure(|| (0..300).for_each(|_| round(MonotonicClock.now_ns())));
+    let info =
+        allocation_counter::measure(|| (0..300).for_each(|_| round(MonotonicClock.now_ns())));
     assert_eq!(info.count_total, 0);
     assert!(there > 300 * 40 - 100 && returned > 300 * 40 - 100, "{there} there, {returned} back");
 }

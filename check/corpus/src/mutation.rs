@@ -5,8 +5,20 @@ use fastrand::Rng;
 /// Bytes of the longest input.
 const INPUT_BYTES_MAX: usize = 65_536;
 /// Values at which lengths, counts and signs turn over.
-const BOUNDARIES: [u64; 12] =
-    [0, 1, 0x7f, 0x80, 0xff, 0x100, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, i64::MAX as u64, u64::MAX];
+const BOUNDARIES: [u64; 12] = [
+    0,
+    1,
+    0x7f,
+    0x80,
+    0xff,
+    0x100,
+    0x7fff,
+    0xffff,
+    0x7fff_ffff,
+    0xffff_ffff,
+    i64::MAX as u64,
+    u64::MAX,
+];
 /// Bytes that mean something to readers of text.
 const SIGNS: &[u8] = b"\r\n\t :;,=\"'\\/?&%#*-+.0129azAZ(){}[]<>\0";
 
@@ -75,7 +87,8 @@ impl Mutations {
                 input.splice(place..place, piece);
             }
             6 => {
-                let piece: Vec<u8> = (0..self.random.usize(1..=16)).map(|_| self.random.u8(..)).collect();
+                let piece: Vec<u8> =
+                    (0..self.random.usize(1..=16)).map(|_| self.random.u8(..)).collect();
                 input.splice(place..place, piece);
             }
             7 => {
@@ -120,7 +133,10 @@ mod tests {
         let inputs = some(1);
         assert!(inputs.iter().all(|input| input.len() <= 264));
         assert!(inputs.iter().collect::<HashSet<_>>().len() > 1_000);
-        assert!(inputs.iter().any(|input| input.starts_with(b"GET ")) && inputs.iter().any(Vec::is_empty));
+        assert!(
+            inputs.iter().any(|input| input.starts_with(b"GET "))
+                && inputs.iter().any(Vec::is_empty)
+        );
     }
 
     #[test]
@@ -132,7 +148,10 @@ mod tests {
     #[test]
     #[should_panic(expected = "found")]
     fn what_panics_is_found() {
-        let wants = |input: &[u8]| assert!(input.is_empty() || input[0] == b'G' || input[0] == 0, "found");
-        Mutations::new(vec![b"GET".to_vec()], Rng::with_seed(3)).take(10_000).for_each(|input| wants(&input));
+        let wants =
+            |input: &[u8]| assert!(input.is_empty() || input[0] == b'G' || input[0] == 0, "found");
+        Mutations::new(vec![b"GET".to_vec()], Rng::with_seed(3))
+            .take(10_000)
+            .for_each(|input| wants(&input));
     }
 }

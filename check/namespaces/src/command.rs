@@ -7,7 +7,8 @@ pub fn ip(arguments: impl AsRef<str>) -> String {
     run("ip", arguments)
 }
 
-/// Runs a program with arguments that blanks separate, and returns what it said. Panics if it fails.
+/// Runs a program with arguments that blanks separate, and returns what it said. Panics if it
+/// fails.
 pub fn run(program: &str, arguments: impl AsRef<str>) -> String {
     text_of(&output(program, arguments.as_ref()), program, arguments.as_ref())
 }

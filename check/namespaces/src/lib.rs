@@ -1,6 +1,8 @@
-//! Network namespaces for tests. They have no name, so they and their interfaces are gone when their threads and processes are, however a test ends.
+//! Network namespaces for tests. They have no name, so they and their interfaces are gone when
+//! their threads and processes are, however a test ends.
 //!
-//! * [`Namespace`]: one with a thread in it, to which work is given; pairs of interfaces join two of them.
+//! * [`Namespace`]: one with a thread in it, to which work is given; pairs of interfaces join two
+//!   of them.
 //! * [`enter_new`], [`enter_private`]: the calling thread moves into a new one.
 //! * [`inside`]: work in the namespace of another process.
 //! * [`Process`], [`wait_for_listener`]: programs that run in one.
@@ -32,9 +34,13 @@ pub fn enter_new() -> io::Result<()> {
     Ok(rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)?)
 }
 
-/// Moves the calling thread of a test into a new network namespace with its loopback interface up. Panics without root.
+/// Moves the calling thread of a test into a new network namespace with its loopback interface up.
+/// Panics without root.
 pub fn enter_private() {
-    assert!(rustix::process::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test makes network namespaces: run it as root"
+    );
     enter_new().unwrap();
     ip("link set lo up");
 }

@@ -9,7 +9,8 @@ use crate::{enter_new, inode};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A network namespace: a thread that is in it and runs what it is given. Sockets made there stay in it, and processes live in it.
+/// A network namespace: a thread that is in it and runs what it is given. Sockets made there stay
+/// in it, and processes live in it.
 #[derive(Debug)]
 pub struct Namespace {
     jobs: Option<Sender<Job>>,
@@ -18,7 +19,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// One whose loopback interface is down. `None`, with the reason printed: this machine makes none for us.
+    /// One whose loopback interface is down. `None`, with the reason printed: this machine makes
+    /// none for us.
     pub fn new() -> Option<Self> {
         let (jobs, inbox) = channel::<Job>();
         let (started, start) = channel();
@@ -53,11 +55,16 @@ impl Namespace {
     pub fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
         let (done, result) = channel();
         let job = Box::new(move || drop(done.send(job())));
-        self.jobs.as_ref().expect("they are there until it is dropped").send(job).expect("a job has panicked");
+        self.jobs
+            .as_ref()
+            .expect("they are there until it is dropped")
+            .send(job)
+            .expect("a job has panicked");
         result.recv().expect("the job panicked")
     }
 
-    /// Runs a program inside with arguments that blanks separate, and returns what it said. Panics if it fails.
+    /// Runs a program inside with arguments that blanks separate, and returns what it said. Panics
+    /// if it fails.
     pub fn command(&self, program: &str, arguments: impl AsRef<str>) -> String {
         let (named, given) = (program.to_owned(), arguments.as_ref().to_owned());
         // What fails panics here, and the namespace lives on.
@@ -82,7 +89,8 @@ impl Namespace {
         self.run(|| rustix::thread::gettid().as_raw_nonzero().get())
     }
 
-    /// Gives this namespace an interface `name`, up, whose other end is `end` in the namespace `middle`, up and with no address.
+    /// Gives this namespace an interface `name`, up, whose other end is `end` in the namespace
+    /// `middle`, up and with no address.
     pub fn veth(&self, name: &str, middle: &Self, end: &str) {
         middle.ip(format!("link add {end} type veth peer name {name} netns {}", self.thread_id()));
         middle.ip(format!("link set {end} addrgenmode none up"));
@@ -92,7 +100,8 @@ impl Namespace {
     /// Starts a program inside. It ends with the value that is returned.
     pub fn start(&self, program: &str, arguments: &[&str]) -> Process {
         let program = program.to_owned();
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let arguments: Vec<String> =
+            arguments.iter().map(|&argument| argument.to_owned()).collect();
         let start = move || Command::new(&program).args(arguments).stdin(Stdio::null()).spawn();
         Process(self.run(start).unwrap_or_else(|error| panic!("{error}")))
     }

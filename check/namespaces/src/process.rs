@@ -20,7 +20,8 @@ impl Drop for Process {
     }
 }
 
-/// Waits until somebody listens at the address, as seen from the calling thread's namespace. Panics after `limit`.
+/// Waits until somebody listens at the address, as seen from the calling thread's namespace. Panics
+/// after `limit`.
 pub fn wait_for_listener(address: SocketAddr, limit: Duration) {
     let deadline = Instant::now() + limit;
     while let Err(error) = TcpStream::connect_timeout(&address, limit) {

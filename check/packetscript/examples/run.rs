@@ -1,4 +1,5 @@
-//! Runs scripts: `cargo run -p nicache-packetscript --example run -- FILE... --against ours|host|linux [--trace]`.
+//! Runs scripts: `cargo run -p nicache-packetscript --example run -- FILE... --against
+//! ours|host|linux [--trace]`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! The bytes of requests and replies: known to both ends, so that every byte on the wire can be checked.
+//! The bytes of requests and replies: known to both ends, so that every byte on the wire can be
+//! checked.
 
 use nicache_http::HttpDate;
 
@@ -24,16 +25,25 @@ pub(crate) fn reply(object: &Object, closes: bool, unix_s: u64) -> Vec<u8> {
     let length = body_bytes.to_string();
     let padding = "x".repeat(LENGTH_AND_PADDING - length.len());
     let end = if closes { CLOSE } else { NO_CLOSE };
-    bytes.extend(format!("\r\nContent-Length: {length}\r\nServer: {padding}\r\n{end}\r\n\r\n").bytes());
+    bytes.extend(
+        format!("\r\nContent-Length: {length}\r\nServer: {padding}\r\n{end}\r\n\r\n").bytes(),
+    );
     // No two places of a body within 251 bytes are equal, and objects differ.
-    let seed = object.path.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+    let seed = object
+        .path
+        .bytes()
+        .fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
     bytes.extend((0..body_bytes).map(|at| ((at + seed) % 251) as u8));
     bytes
 }
 
 /// Bytes of a reply without a body.
 pub(crate) fn reply_bytes_min() -> usize {
-    DATE_AT + DATE_BYTES + b"\r\nContent-Length: \r\nServer: \r\n\r\n\r\n".len() + LENGTH_AND_PADDING + CLOSE.len()
+    DATE_AT
+        + DATE_BYTES
+        + b"\r\nContent-Length: \r\nServer: \r\n\r\n\r\n".len()
+        + LENGTH_AND_PADDING
+        + CLOSE.len()
 }
 
 /// Is the byte at this place of a reply part of its date, which the server sets?
@@ -64,7 +74,11 @@ fn head(request: &Request, padding: usize) -> Vec<u8> {
     };
     let close = if request.closes { "Connection: close\r\n" } else { "" };
     let agent = "0".repeat(padding);
-    format!("{method} {} HTTP/1.1\r\nHost: a\r\n{length}{close}User-Agent: {agent}\r\n\r\n", request.path).into_bytes()
+    format!(
+        "{method} {} HTTP/1.1\r\nHost: a\r\n{length}{close}User-Agent: {agent}\r\n\r\n",
+        request.path
+    )
+    .into_bytes()
 }
 
 /// Both directions of a connection.
@@ -106,7 +120,10 @@ impl Streams {
             let reply = self.replies.partition_point(|begin| *begin <= place);
             let in_reply = place - self.replies[reply.saturating_sub(1)];
             if expected != byte && !is_date(in_reply) {
-                return Some(format!("byte {} is {byte:#04x} instead of {expected:#04x}", place + 1));
+                return Some(format!(
+                    "byte {} is {byte:#04x} instead of {expected:#04x}",
+                    place + 1
+                ));
             }
         }
         None
@@ -146,7 +163,9 @@ impl Responder {
                 }
                 self.closes |= closes;
             }
-            let Some(end) = self.input.windows(4).position(|window| window == b"\r\n\r\n") else { return };
+            let Some(end) = self.input.windows(4).position(|window| window == b"\r\n\r\n") else {
+                return;
+            };
             let head = String::from_utf8_lossy(&self.input[..end]).into_owned();
             self.input.drain(..end + 4);
             let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
@@ -162,7 +181,13 @@ mod tests {
     use super::*;
 
     fn post(body_bytes: usize) -> Request {
-        Request { method: Method::Post, path: "/x".into(), head_bytes: 120, body_bytes, closes: true }
+        Request {
+            method: Method::Post,
+            path: "/x".into(),
+            head_bytes: 120,
+            body_bytes,
+            closes: true,
+        }
     }
 
     #[test]
@@ -170,7 +195,13 @@ mod tests {
         let object = Object { path: "/x".into(), reply_bytes: 1000 };
         assert_eq!(reply(&object, false, 0).len(), 1000);
         assert_eq!(reply(&object, true, 0).len(), 1000);
-        let get = Request { method: Method::Get, path: "/x".into(), head_bytes: 100, body_bytes: 0, closes: false };
+        let get = Request {
+            method: Method::Get,
+            path: "/x".into(),
+            head_bytes: 100,
+            body_bytes: 0,
+            closes: false,
+        };
         assert_eq!(request(&get).len(), 100);
         assert_eq!(request(&post(77)).len(), 197);
         assert!(is_date(DATE_AT) && !is_date(DATE_AT + DATE_BYTES));
@@ -181,7 +212,13 @@ mod tests {
     #[test]
     fn a_responder_answers_what_a_stream_says_however_it_is_cut() {
         let objects = [Object { path: "/x".into(), reply_bytes: 500 }];
-        let get = Request { method: Method::Get, path: "/x".into(), head_bytes: 60, body_bytes: 0, closes: false };
+        let get = Request {
+            method: Method::Get,
+            path: "/x".into(),
+            head_bytes: 60,
+            body_bytes: 0,
+            closes: false,
+        };
         let streams = Streams::new(&[get, post(33)], &objects);
         for cut in 1..streams.client.len() {
             let mut responder = Responder::default();
@@ -197,7 +234,13 @@ mod tests {
     #[test]
     fn every_byte_but_the_date_counts() {
         let objects = [Object { path: "/x".into(), reply_bytes: 500 }];
-        let get = Request { method: Method::Get, path: "/x".into(), head_bytes: 60, body_bytes: 0, closes: false };
+        let get = Request {
+            method: Method::Get,
+            path: "/x".into(),
+            head_bytes: 60,
+            body_bytes: 0,
+            closes: false,
+        };
         let streams = Streams::new(&[get.clone(), get], &objects);
         let dated = reply(&objects[0], false, 1_700_000_000);
         assert_eq!(streams.contradiction(0, &dated), None);

@@ -56,8 +56,12 @@ pub(crate) fn describe(packet: &Packet, sender: Sender, connection: &Connection)
 
 /// The letters of control bits.
 pub(crate) fn flags(bits: u8) -> String {
-    let text: String =
-        FLAG_LETTERS.iter().enumerate().filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, letter)| letter).collect();
+    let text: String = FLAG_LETTERS
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| bits & (1 << bit) != 0)
+        .map(|(_, letter)| letter)
+        .collect();
     // As tcpdump has it: what opens and closes comes first.
     let (first, rest): (String, String) = text.chars().partition(|letter| "SFR".contains(*letter));
     if text.is_empty() { "-".to_owned() } else { first + &rest }
@@ -65,7 +69,11 @@ pub(crate) fn flags(bits: u8) -> String {
 
 /// Small numbers before the first one are negative.
 fn signed(relative: u32) -> i64 {
-    if relative > u32::MAX - (1 << 24) { i64::from(relative) - (1 << 32) } else { i64::from(relative) }
+    if relative > u32::MAX - (1 << 24) {
+        i64::from(relative) - (1 << 32)
+    } else {
+        i64::from(relative)
+    }
 }
 
 fn option(option: &TcpOption, sender: Sender, connection: &Connection, other: u32) -> String {
@@ -79,7 +87,11 @@ fn option(option: &TcpOption, sender: Sender, connection: &Connection, other: u3
             let blocks: Vec<String> = blocks
                 .iter()
                 .map(|(left, right)| {
-                    format!("{}:{}", signed(left.wrapping_sub(other)), signed(right.wrapping_sub(other)))
+                    format!(
+                        "{}:{}",
+                        signed(left.wrapping_sub(other)),
+                        signed(right.wrapping_sub(other))
+                    )
                 })
                 .collect();
             format!("sack {}", blocks.join(" "))

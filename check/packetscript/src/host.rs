@@ -1,4 +1,5 @@
-//! The TCP of `nicache serve`: the stack of `nicache-host` with the script's server on it, in virtual time.
+//! The TCP of `nicache serve`: the stack of `nicache-host` with the script's server on it, in
+//! virtual time.
 //!
 //! Deliberately absent: the bus and the card between it and the wire; the stack has no IPv6.
 
@@ -9,7 +10,9 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use nicache_bus::BusClass;
 use nicache_host::stack::{Connection, ConnectionId};
-use nicache_host::stack::{Connections, Ends, Handled, Incoming, PACKET_PARTS_MAX, StackConfig, parse};
+use nicache_host::stack::{
+    Connections, Ends, Handled, Incoming, PACKET_PARTS_MAX, StackConfig, parse,
+};
 use nicache_host::{Mbuf, Owner};
 use nicache_tcp::frame::{HEADERS_BYTES_MAX, write_headers};
 use nicache_tcp::handshake::Limits;
@@ -63,10 +66,20 @@ impl Host {
             ecn: true,
             v6: false,
         };
-        let config =
-            StackConfig { limits, sender: SenderConfig::default(), card_cuts: false, read: ReadRules::default() };
+        let config = StackConfig {
+            limits,
+            sender: SenderConfig::default(),
+            card_cuts: false,
+            read: ReadRules::default(),
+        };
         Ok(Self {
-            connections: Connections::new(config, CONNECTIONS, vec![endpoint::SERVER_PORT], [7; 16], time(START)),
+            connections: Connections::new(
+                config,
+                CONNECTIONS,
+                vec![endpoint::SERVER_PORT],
+                [7; 16],
+                time(START),
+            ),
             programs: BTreeMap::new(),
             memory: Vec::new(),
             objects: setup.objects.clone(),
@@ -78,7 +91,10 @@ impl Host {
     }
 
     fn handle_frame(&mut self, frame: &[u8]) {
-        let Incoming::Tcp { ends, head, payload } = parse(frame, false, SERVER_MAC, self.address) else { return };
+        let Incoming::Tcp { ends, head, payload } = parse(frame, false, SERVER_MAC, self.address)
+        else {
+            return;
+        };
         match self.connections.handle_segment(ends, &head, &frame[payload], time(self.now)) {
             Handled::Nothing => {}
             Handled::Answer(head) => self.emit(&ends, &head, &[]),
@@ -93,14 +109,23 @@ impl Host {
 
     /// Reads, answers, and sends what TCP may send.
     fn serve(&mut self, id: ConnectionId) {
-        let (Some(connection), Some(program)) = (self.connections.get(id), self.programs.get_mut(&id)) else { return };
+        let (Some(connection), Some(program)) =
+            (self.connections.get(id), self.programs.get_mut(&id))
+        else {
+            return;
+        };
         let input = connection.input().to_vec();
         connection.consume(input.len());
         program.handle(&input, &self.objects, UNIX_S);
         if !program.output.is_empty() && connection.can_send() {
             let (mmaddr, len) = (self.memory.len() as u64, program.output.len() as u32);
             self.memory.append(&mut program.output);
-            connection.send(Mbuf::Bytes { mmaddr, len, class: BusClass::Content, owner: Owner::Nobody });
+            connection.send(Mbuf::Bytes {
+                mmaddr,
+                len,
+                class: BusClass::Content,
+                owner: Owner::Nobody,
+            });
         }
         if program.closes || connection.is_read_out() {
             connection.finish();
@@ -155,7 +180,11 @@ fn bytes_of(connection: &Connection, memory: &[u8], seq: nicache_tcp::Seq, len: 
     let mut bytes = Vec::new();
     while (bytes.len() as u32) < len {
         let mut parts = ArrayVec::<Mbuf, PACKET_PARTS_MAX>::new();
-        let gathered = connection.queue().gather(seq + bytes.len() as u32, len - bytes.len() as u32, &mut parts);
+        let gathered = connection.queue().gather(
+            seq + bytes.len() as u32,
+            len - bytes.len() as u32,
+            &mut parts,
+        );
         for part in &parts {
             if let Mbuf::Bytes { mmaddr, len, .. } = part {
                 bytes.extend(&memory[*mmaddr as usize..*mmaddr as usize + *len as usize]);
@@ -205,7 +234,9 @@ impl Backend for Host {
                 ServerAction::Close | ServerAction::Shutdown => connection.finish(),
                 ServerAction::Reset => connection.abort(),
                 ServerAction::Pause | ServerAction::Read(_) | ServerAction::Resume => {
-                    return Err(BackendError::Unsupported("the host's program always reads".to_owned()));
+                    return Err(BackendError::Unsupported(
+                        "the host's program always reads".to_owned(),
+                    ));
                 }
             }
             self.transmit(id);

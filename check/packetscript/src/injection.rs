@@ -17,18 +17,26 @@ const URG: u8 = 0x20;
 ///
 /// # Errors
 /// In words: something that the script refers to is not known.
-pub(crate) fn packet(segment: &Segment, connection: &Connection, ip: u8, now: Duration) -> Result<Packet, String> {
+pub(crate) fn packet(
+    segment: &Segment,
+    connection: &Connection,
+    ip: u8,
+    now: Duration,
+) -> Result<Packet, String> {
     let relative = segment.seq.unwrap_or(0);
     let flags = segment.flags.map_or(0, |flags| flags.bits);
     let seq = connection.client_isn.wrapping_add(relative);
     let ack = match segment.ack {
         Some(ack) => connection.server_base().wrapping_add(ack),
-        None if flags & ACK != 0 => return Err("a segment with ACK has an acknowledgment number: ack N".to_owned()),
+        None if flags & ACK != 0 => {
+            return Err("a segment with ACK has an acknowledgment number: ack N".to_owned());
+        }
         None => 0,
     };
     let options = segment.options.iter().flat_map(|list| &list.options);
-    let options: Vec<TcpOption> =
-        options.map(|option| wire_option(option, connection, flags, now)).collect::<Result<_, _>>()?;
+    let options: Vec<TcpOption> = options
+        .map(|option| wire_option(option, connection, flags, now))
+        .collect::<Result<_, _>>()?;
     if crate::option::write(&options).len() > 40 {
         return Err("the options have more than 40 bytes".to_owned());
     }
@@ -55,7 +63,8 @@ fn payload(segment: &Segment, connection: &Connection, relative: u32) -> Result<
     (0..len)
         .map(|offset| {
             let position = relative.wrapping_add(offset).wrapping_sub(1);
-            let is_before = |until: u32| (relative.wrapping_add(offset).wrapping_sub(until) as i32) < 0;
+            let is_before =
+                |until: u32| (relative.wrapping_add(offset).wrapping_sub(until) as i32) < 0;
             if segment.other_until.is_some_and(is_before) {
                 return Ok(b'#');
             }
@@ -74,7 +83,12 @@ fn payload(segment: &Segment, connection: &Connection, relative: u32) -> Result<
         .collect()
 }
 
-fn wire_option(option: &OptionSpec, connection: &Connection, flags: u8, now: Duration) -> Result<TcpOption, String> {
+fn wire_option(
+    option: &OptionSpec,
+    connection: &Connection,
+    flags: u8,
+    now: Duration,
+) -> Result<TcpOption, String> {
     let certain = || "an option that is sent has a value, not *".to_owned();
     Ok(match option {
         OptionSpec::End => TcpOption::End,
@@ -85,7 +99,12 @@ fn wire_option(option: &OptionSpec, connection: &Connection, flags: u8, now: Dur
         OptionSpec::Sack(blocks) => {
             let base = connection.server_base();
             let blocks = blocks.as_ref().ok_or_else(certain)?;
-            TcpOption::Sack(blocks.iter().map(|(l, r)| (base.wrapping_add(*l), base.wrapping_add(*r))).collect())
+            TcpOption::Sack(
+                blocks
+                    .iter()
+                    .map(|(l, r)| (base.wrapping_add(*l), base.wrapping_add(*r)))
+                    .collect(),
+            )
         }
         OptionSpec::Timestamps { val, ecr } => {
             let val = match val {
@@ -97,9 +116,9 @@ fn wire_option(option: &OptionSpec, connection: &Connection, flags: u8, now: Dur
                 _ if flags & ACK == 0 => 0,
                 Stamp::Number(number) => connection.stamp_base().wrapping_add(*number),
                 Stamp::Any => connection.last_stamp(),
-                Stamp::Named(name) => {
-                    connection.named_stamp(name).ok_or_else(|| format!("no timestamp was named `${name}`"))?
-                }
+                Stamp::Named(name) => connection
+                    .named_stamp(name)
+                    .ok_or_else(|| format!("no timestamp was named `${name}`"))?,
             };
             TcpOption::Timestamps { val, ecr }
         }

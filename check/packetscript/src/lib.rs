@@ -1,4 +1,5 @@
-//! Scripts of packets in time, run against the card of this workspace, the stack of its host, and Linux.
+//! Scripts of packets in time, run against the card of this workspace, the stack of its host, and
+//! Linux.
 //!
 //! ```text
 //!  text ─▶ parse ─▶ script ─▶ runner ─┬▶ ours: the card between wires in memory, virtual time
@@ -6,9 +7,10 @@
 //!                                     └▶ linux: a TAP in a network namespace, the kernel's TCP, real time
 //! ```
 //!
-//! A script is the client, segment by segment; what runs behind the wire is the server. Numbers in it are relative, the bytes
-//! of requests and replies are known from their places, and every segment of the server must be expected. The form of scripts is
-//! told in `docs/packet-scripts.md`, the scripts themselves are in `scripts/`.
+//! A script is the client, segment by segment; what runs behind the wire is the server. Numbers in
+//! it are relative, the bytes of requests and replies are known from their places, and every
+//! segment of the server must be expected. The form of scripts is told in `docs/packet-scripts.md`,
+//! the scripts themselves are in `scripts/`.
 //!
 //! Read first: `script.rs` (what a script says), `runner.rs` (what that means), `backend.rs`.
 //!

@@ -8,8 +8,13 @@ use crate::script::{Ecn, OptionList, Segment};
 
 const PSH: u8 = 8;
 
-/// How `packet` differs from `expected`; empty if it does not. PSH counts only where it is expected.
-pub(crate) fn differences(expected: &Segment, packet: &Packet, connection: &Connection) -> Vec<String> {
+/// How `packet` differs from `expected`; empty if it does not. PSH counts only where it is
+/// expected.
+pub(crate) fn differences(
+    expected: &Segment,
+    packet: &Packet,
+    connection: &Connection,
+) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: &str, expected: Option<String>, got: String| {
         if let Some(expected) = expected
@@ -27,12 +32,20 @@ pub(crate) fn differences(expected: &Segment, packet: &Packet, connection: &Conn
     }
     let seq = packet.seq.wrapping_sub(connection.server_base());
     compare("the sequence number", expected.seq.map(text), text(seq));
-    compare("the length", expected.len.map(|len| len.to_string()), packet.payload.len().to_string());
+    compare(
+        "the length",
+        expected.len.map(|len| len.to_string()),
+        packet.payload.len().to_string(),
+    );
     let len_max = expected.len_max.unwrap_or(u32::MAX) as usize;
     let is_longer = packet.payload.len() > len_max;
     let ack = packet.ack.wrapping_sub(connection.client_isn);
     compare("the acknowledgment", expected.ack.map(text), text(ack));
-    compare("the urgent pointer", expected.urgent.map(|urgent| urgent.to_string()), packet.urgent.to_string());
+    compare(
+        "the urgent pointer",
+        expected.urgent.map(|urgent| urgent.to_string()),
+        packet.urgent.to_string(),
+    );
     if is_longer {
         found.push(format!("the length is {}, more than {len_max}", packet.payload.len()));
     }
@@ -53,9 +66,15 @@ fn text(relative: u32) -> String {
     (relative as i32).to_string()
 }
 
-fn option_differences(list: &OptionList, packet: &Packet, connection: &Connection, found: &mut Vec<String>) {
+fn option_differences(
+    list: &OptionList,
+    packet: &Packet,
+    connection: &Connection,
+    found: &mut Vec<String>,
+) {
     let is_padding = |option: &&TcpOption| matches!(option, TcpOption::Nop | TcpOption::End);
-    let mut left: Vec<&TcpOption> = packet.options.iter().filter(|option| !is_padding(option)).collect();
+    let mut left: Vec<&TcpOption> =
+        packet.options.iter().filter(|option| !is_padding(option)).collect();
     for expected in &list.options {
         if matches!(expected, OptionSpec::Nop | OptionSpec::End) {
             continue;
@@ -71,7 +90,10 @@ fn option_differences(list: &OptionList, packet: &Packet, connection: &Connectio
         }
     }
     if !list.others {
-        found.extend(left.iter().map(|option| format!("there is an option that is not expected: {option:?}")));
+        found.extend(
+            left.iter()
+                .map(|option| format!("there is an option that is not expected: {option:?}")),
+        );
     }
 }
 
@@ -102,16 +124,22 @@ fn is_kind(expected: &OptionSpec, option: &TcpOption) -> bool {
 
 fn is_equal(expected: &OptionSpec, option: &TcpOption, connection: &Connection) -> bool {
     match (expected, option) {
-        (OptionSpec::Mss(expected), TcpOption::Mss(mss)) => expected.is_none_or(|expected| expected == *mss),
+        (OptionSpec::Mss(expected), TcpOption::Mss(mss)) => {
+            expected.is_none_or(|expected| expected == *mss)
+        }
         (OptionSpec::WindowScale(expected), TcpOption::WindowScale(scale)) => {
             expected.is_none_or(|expected| expected == *scale)
         }
         (OptionSpec::Sack(expected), TcpOption::Sack(blocks)) => {
             let relative = |edge: u32| edge.wrapping_sub(connection.client_isn);
-            let blocks: Vec<_> = blocks.iter().map(|(left, right)| (relative(*left), relative(*right))).collect();
+            let blocks: Vec<_> =
+                blocks.iter().map(|(left, right)| (relative(*left), relative(*right))).collect();
             expected.as_ref().is_none_or(|expected| *expected == blocks)
         }
-        (OptionSpec::Timestamps { val, ecr }, TcpOption::Timestamps { val: got_val, ecr: got_ecr }) => {
+        (
+            OptionSpec::Timestamps { val, ecr },
+            TcpOption::Timestamps { val: got_val, ecr: got_ecr },
+        ) => {
             let is_val = match val {
                 Stamp::Any | Stamp::Named(_) => true,
                 Stamp::Number(number) => *number == got_val.wrapping_sub(connection.stamp_base()),

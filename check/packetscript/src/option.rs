@@ -107,15 +107,16 @@ fn known(kind: u8, data: &[u8]) -> TcpOption {
         (2, 2) => TcpOption::Mss(u16::from_be_bytes([data[0], data[1]])),
         (3, 1) => TcpOption::WindowScale(data[0]),
         (4, 0) => TcpOption::SackPermitted,
-        (5, len) if len > 0 && len.is_multiple_of(8) => {
-            TcpOption::Sack((0..len / 8).map(|block| (word(8 * block), word(8 * block + 4))).collect())
-        }
+        (5, len) if len > 0 && len.is_multiple_of(8) => TcpOption::Sack(
+            (0..len / 8).map(|block| (word(8 * block), word(8 * block + 4))).collect(),
+        ),
         (8, 8) => TcpOption::Timestamps { val: word(0), ecr: word(4) },
         _ => TcpOption::Other { kind, data: data.to_vec() },
     }
 }
 
-/// Writes options, with padding to a multiple of four bytes. Timestamps alone are laid out as RFC 7323 appendix A recommends.
+/// Writes options, with padding to a multiple of four bytes. Timestamps alone are laid out as RFC
+/// 7323 appendix A recommends.
 pub(crate) fn write(options: &[TcpOption]) -> Vec<u8> {
     let mut bytes = Vec::new();
     if matches!(options, [TcpOption::Timestamps { .. } | TcpOption::Sack(_), ..]) {
@@ -177,8 +178,10 @@ mod tests {
             let bytes = write(&options);
             prop_assert_eq!(bytes.len() % 4, 0);
             let is_padding = |option: &TcpOption| *option == TcpOption::Nop;
-            let read: Vec<_> = read(&bytes).into_iter().filter(|option| !is_padding(option)).collect();
-            let written: Vec<_> = options.into_iter().filter(|option| !is_padding(option)).collect();
+            let read: Vec<_> =
+                read(&bytes).into_iter().filter(|option| !is_padding(option)).collect();
+            let written: Vec<_> =
+                options.into_iter().filter(|option| !is_padding(option)).collect();
             prop_assert_eq!(read, written);
         }
 

@@ -18,7 +18,8 @@ pub(crate) const IP_AT: usize = 14;
 const TCP: u8 = 6;
 const ICMP: u8 = 1;
 const ICMP_V6: u8 = 58;
-/// Bytes of an IPv4 packet that an ICMP error quotes at least (RFC 1191 section 4 with RFC 792): header and 8 bytes.
+/// Bytes of an IPv4 packet that an ICMP error quotes at least (RFC 1191 section 4 with RFC 792):
+/// header and 8 bytes.
 const QUOTED_BYTES: usize = 28;
 
 /// A TCP segment with what matters of its IP header. Numbers are as on the wire.
@@ -93,13 +94,17 @@ impl Packet {
         tcp.extend(self.urgent.to_be_bytes());
         tcp.extend(&options[..options.len().min(40)]);
         tcp.extend(&self.payload);
-        let sum = !checksum::add(pseudo(self.source, self.destination, TCP, tcp.len()), checksum::sum(&tcp));
+        let sum = !checksum::add(
+            pseudo(self.source, self.destination, TCP, tcp.len()),
+            checksum::sum(&tcp),
+        );
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
         tcp
     }
 }
 
-/// An ICMP error of the router `from`: a packet of the server was longer than `mtu`. `quoted` is that packet.
+/// An ICMP error of the router `from`: a packet of the server was longer than `mtu`. `quoted` is
+/// that packet.
 pub(crate) fn too_big(from: IpAddr, mtu: u16, quoted: &Packet) -> Vec<u8> {
     let packet = quoted.frame().split_off(IP_AT);
     let mut frame = [&SERVER_MAC[..], &CLIENT_MAC[..]].concat();
@@ -119,7 +124,8 @@ pub(crate) fn too_big(from: IpAddr, mtu: u16, quoted: &Packet) -> Vec<u8> {
             let mut icmp = vec![2, 0, 0, 0, 0, 0];
             icmp.extend(mtu.to_be_bytes());
             icmp.extend(&packet[..packet.len().min(1280 - 48)]);
-            let sum = !checksum::add(pseudo(router, server, ICMP_V6, icmp.len()), checksum::sum(&icmp));
+            let sum =
+                !checksum::add(pseudo(router, server, ICMP_V6, icmp.len()), checksum::sum(&icmp));
             icmp[2..4].copy_from_slice(&sum.to_be_bytes());
             frame.extend([0x86, 0xdd]);
             frame.extend(ipv6(octets(router), octets(server), ICMP_V6, 0, &icmp));
@@ -194,7 +200,9 @@ fn read_v4(ip: &[u8]) -> Frame {
         return Frame::Bad("the sum of its IPv4 header is wrong");
     }
     let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
-    let Some(tcp) = ip.get(20..total) else { return Frame::Bad("its IPv4 header tells another length") };
+    let Some(tcp) = ip.get(20..total) else {
+        return Frame::Bad("its IPv4 header tells another length");
+    };
     let address = |at: usize| IpAddr::from([ip[at], ip[at + 1], ip[at + 2], ip[at + 3]]);
     read_tcp(address(12), address(16), ip[1] & 3, tcp)
 }
@@ -204,8 +212,11 @@ fn read_v6(ip: &[u8]) -> Frame {
         return Frame::Other;
     }
     let total = 40 + usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-    let Some(tcp) = ip.get(40..total) else { return Frame::Bad("its IPv6 header tells another length") };
-    let address = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap_or_default());
+    let Some(tcp) = ip.get(40..total) else {
+        return Frame::Bad("its IPv6 header tells another length");
+    };
+    let address =
+        |at: usize| IpAddr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap_or_default());
     read_tcp(address(8), address(24), ip[1] >> 4 & 3, tcp)
 }
 
@@ -264,7 +275,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_built_is_read(v6: bool, payload in proptest::collection::vec(any::<u8>(), 0..40), ecn in 0u8..4) {
+        fn what_is_built_is_read(
+            v6: bool,
+            payload in proptest::collection::vec(any::<u8>(), 0..40),
+            ecn in 0u8..4,
+        ) {
             let mut packet = packet(v6, payload, ecn);
             // Timestamps alone get their padding by themselves.
             packet.options.drain(..2);

@@ -58,7 +58,11 @@ pub struct Failure {
 pub fn run<B: Backend>(script: &Script, side: Side, backend: &mut B) -> Result<Trace, RunError> {
     let mut runner = Runner::new(script, side, backend);
     let mut last = None;
-    for line in script.lines.iter().filter(|line| line.only.as_ref().is_none_or(|(only, _)| side.reads(*only))) {
+    for line in script
+        .lines
+        .iter()
+        .filter(|line| line.only.as_ref().is_none_or(|(only, _)| side.reads(*only)))
+    {
         runner.step(line).map_err(|stop| runner.error(line, stop))?;
         last = Some(line);
     }
@@ -117,7 +121,9 @@ impl<'a, B: Backend> Runner<'a, B> {
     }
 
     fn step(&mut self, line: &Line) -> Result<(), Stop> {
-        if let (false, When::After { time, .. }) = (matches!(line.event, Event::Expect(_)), line.when) {
+        if let (false, When::After { time, .. }) =
+            (matches!(line.event, Event::Expect(_)), line.when)
+        {
             self.last += time;
         }
         match &line.event {
@@ -129,7 +135,8 @@ impl<'a, B: Backend> Runner<'a, B> {
                 self.collect(self.last)?;
                 let ip = self.script.setup.ip;
                 let frame = injection::too_big(error, self.connection(error.connection), ip);
-                let text = format!("<  too-big mtu {} about {}({})", error.mtu, error.seq, error.len);
+                let text =
+                    format!("<  too-big mtu {} about {}({})", error.mtu, error.seq, error.len);
                 self.send(&frame, text)
             }
             Event::Expect(expectation) => self.expect(expectation, line.when, self.last),
@@ -179,8 +186,16 @@ impl<'a, B: Backend> Runner<'a, B> {
     fn connection(&mut self, number: u16) -> &mut Connection {
         let setup = &self.script.setup;
         self.connections.entry(number).or_insert_with(|| {
-            let requests = setup.streams.iter().find(|(known, _)| *known == number).map(|(_, requests)| &requests[..]);
-            Connection::new(number, setup.client_isn, Streams::new(requests.unwrap_or_default(), &setup.objects))
+            let requests = setup
+                .streams
+                .iter()
+                .find(|(known, _)| *known == number)
+                .map(|(_, requests)| &requests[..]);
+            Connection::new(
+                number,
+                setup.client_isn,
+                Streams::new(requests.unwrap_or_default(), &setup.objects),
+            )
         })
     }
 
@@ -215,9 +230,11 @@ impl<'a, B: Backend> Runner<'a, B> {
     /// When a packet is in time: from, to, and how long it is waited for.
     fn window(&self, when: When, since: Duration) -> (Duration, Duration, Duration) {
         let (from, to, own) = match when {
-            When::After { time, tolerance } => {
-                (since + time, since + time, tolerance.or(self.script.setup.tolerance).unwrap_or_default())
-            }
+            When::After { time, tolerance } => (
+                since + time,
+                since + time,
+                tolerance.or(self.script.setup.tolerance).unwrap_or_default(),
+            ),
             When::Between(from, to) => (since + from, since + to, Duration::ZERO),
             When::At(from, to) => (from, to, Duration::ZERO),
             When::Any => (since, since + ANY_TIME_MAX, Duration::ZERO),
@@ -228,7 +245,12 @@ impl<'a, B: Backend> Runner<'a, B> {
         (from, to, to + GRACE)
     }
 
-    fn expect(&mut self, expectation: &Expectation, when: When, since: Duration) -> Result<(), Stop> {
+    fn expect(
+        &mut self,
+        expectation: &Expectation,
+        when: When,
+        since: Duration,
+    ) -> Result<(), Stop> {
         if expectation.count == 1 {
             return self.expect_one(&expectation.segment, when, since);
         }
@@ -255,11 +277,20 @@ impl<'a, B: Backend> Runner<'a, B> {
     }
 
     /// The next segment that counts is this one; returns its payload's length.
-    fn expect_next(&mut self, segment: &Segment, in_row: bool, when: When, since: Duration) -> Result<u32, Stop> {
+    fn expect_next(
+        &mut self,
+        segment: &Segment,
+        in_row: bool,
+        when: When,
+        since: Duration,
+    ) -> Result<u32, Stop> {
         let (from, to, limit) = self.window(when, since);
         loop {
             let Some(arrival) = self.next_arrival(limit)? else {
-                return Err(Stop::Differs(format!("nothing came until {:.6}", limit.as_secs_f64())));
+                return Err(Stop::Differs(format!(
+                    "nothing came until {:.6}",
+                    limit.as_secs_f64()
+                )));
             };
             let connection = self.connection(arrival.connection);
             let mut found = matching::differences(segment, &arrival.packet, connection);
@@ -274,8 +305,11 @@ impl<'a, B: Backend> Runner<'a, B> {
             }
             self.take(segment, &arrival)?;
             if arrival.at < from || arrival.at > to {
-                let (at, from, to) = (arrival.at.as_secs_f64(), from.as_secs_f64(), to.as_secs_f64());
-                return Err(Stop::IsLate(format!("it came at {at:.6}, not between {from:.6} and {to:.6}")));
+                let (at, from, to) =
+                    (arrival.at.as_secs_f64(), from.as_secs_f64(), to.as_secs_f64());
+                return Err(Stop::IsLate(format!(
+                    "it came at {at:.6}, not between {from:.6} and {to:.6}"
+                )));
             }
             return Ok(arrival.packet.payload.len() as u32);
         }
@@ -292,9 +326,13 @@ impl<'a, B: Backend> Runner<'a, B> {
             })
             .collect();
         while !left.is_empty() {
-            let limit = left.iter().map(|(line, _)| self.window(line.when, since).2).max().unwrap_or(since);
+            let limit =
+                left.iter().map(|(line, _)| self.window(line.when, since).2).max().unwrap_or(since);
             let Some(arrival) = self.next_arrival(limit)? else {
-                return Err(Stop::Differs(format!("nothing more came; `{}` is missing", left[0].0.text)));
+                return Err(Stop::Differs(format!(
+                    "nothing more came; `{}` is missing",
+                    left[0].0.text
+                )));
             };
             let connection = self.connection(arrival.connection);
             let fits = |expectation: &Expectation| {
@@ -306,11 +344,19 @@ impl<'a, B: Backend> Runner<'a, B> {
                     self.take(&expectation.segment, &arrival)?;
                     let (from, to, _) = self.window(line.when, since);
                     if arrival.at < from || arrival.at > to {
-                        return Err(Stop::IsLate(format!("`{}` came at {:.6}", line.text, arrival.at.as_secs_f64())));
+                        return Err(Stop::IsLate(format!(
+                            "`{}` came at {:.6}",
+                            line.text,
+                            arrival.at.as_secs_f64()
+                        )));
                     }
                 }
                 None if self.is_passed_over(&arrival) => {}
-                None => return Err(Stop::Differs(self.differs(&arrival, &["it is none of the group".to_owned()]))),
+                None => {
+                    return Err(Stop::Differs(
+                        self.differs(&arrival, &["it is none of the group".to_owned()]),
+                    ));
+                }
             }
         }
         Ok(())
@@ -333,11 +379,16 @@ impl<'a, B: Backend> Runner<'a, B> {
     /// The script does not care for this segment.
     fn is_passed_over(&mut self, arrival: &Arrival) -> bool {
         const ACK: u8 = 0x10;
-        if self.script.setup.ignores_acks && arrival.packet.flags == ACK && arrival.packet.payload.is_empty() {
+        if self.script.setup.ignores_acks
+            && arrival.packet.flags == ACK
+            && arrival.packet.payload.is_empty()
+        {
             return true;
         }
         let connection = &self.connections[&arrival.connection];
-        let fits = |segment: &Segment| matching::differences(segment, &arrival.packet, connection).is_empty();
+        let fits = |segment: &Segment| {
+            matching::differences(segment, &arrival.packet, connection).is_empty()
+        };
         let Some(at) = self.may.iter().position(|(segment, _)| fits(segment)) else { return false };
         if !self.may[at].1 {
             self.may.remove(at);
@@ -351,16 +402,20 @@ impl<'a, B: Backend> Runner<'a, B> {
         matching::take_names(segment, &arrival.packet, connection);
         let at = arrival.packet.seq.wrapping_sub(connection.server_base()).wrapping_sub(1);
         if !arrival.packet.payload.is_empty()
-            && let Some(why) = connection.streams.contradiction(at as usize, &arrival.packet.payload)
+            && let Some(why) =
+                connection.streams.contradiction(at as usize, &arrival.packet.payload)
         {
-            return Err(Stop::Differs(self.differs(arrival, &[format!("the payload is wrong: {why}")])));
+            return Err(Stop::Differs(
+                self.differs(arrival, &[format!("the payload is wrong: {why}")]),
+            ));
         }
         self.last = self.last.max(arrival.at);
         Ok(())
     }
 
     fn differs(&self, arrival: &Arrival, found: &[String]) -> String {
-        let text = describe(&arrival.packet, Sender::Server, &self.connections[&arrival.connection]);
+        let text =
+            describe(&arrival.packet, Sender::Server, &self.connections[&arrival.connection]);
         format!("this came at {:.6}: {text}\n    {}", arrival.at.as_secs_f64(), found.join("; "))
     }
 

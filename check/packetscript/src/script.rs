@@ -16,7 +16,8 @@ pub enum Side {
 }
 
 impl Side {
-    /// What is marked for `mark` is for this side, too: card and host have the same sender, and are both ours.
+    /// What is marked for `mark` is for this side, too: card and host have the same sender, and are
+    /// both ours.
     pub fn reads(self, mark: Self) -> bool {
         self == mark || (self, mark) == (Self::Host, Self::Ours)
     }
@@ -61,7 +62,8 @@ pub struct Setup {
     pub client_isn: u32,
     /// Pure acknowledgments that no expectation asks for are passed over.
     pub ignores_acks: bool,
-    /// How much earlier or later than said a packet may come, if that is more than the side's own tolerance.
+    /// How much earlier or later than said a packet may come, if that is more than the side's own
+    /// tolerance.
     pub tolerance: Option<Duration>,
 }
 
@@ -178,13 +180,15 @@ pub enum Event {
         /// As often as it likes.
         is_repeated: bool,
     },
-    /// The server is to send all of these, in any order; each with the time and the line's number and text.
+    /// The server is to send all of these, in any order; each with the time and the line's number
+    /// and text.
     AnyOrder(Vec<Line>),
     /// The server is to send nothing for so long.
     Quiet(Duration),
     /// The server's program does something.
     Server(ServerAction),
-    /// So many other clients send a SYN each and are never heard of again; what the server answers them is dropped.
+    /// So many other clients send a SYN each and are never heard of again; what the server answers
+    /// them is dropped.
     Flood(u32),
 }
 

@@ -1,4 +1,5 @@
-//! Every script against the kernel's TCP. It is the reference: what it does not pass is wrong in the script.
+//! Every script against the kernel's TCP. It is the reference: what it does not pass is wrong in
+//! the script.
 
 mod common;
 
@@ -28,7 +29,9 @@ fn the_kernel_does_what_the_scripts_say() {
                             *refused.lock().unwrap() = Some(BackendError::NotPermitted.to_string());
                             return;
                         }
-                        Err(error) => wrong.lock().unwrap().push(format!("{}: {error}", named.name)),
+                        Err(error) => {
+                            wrong.lock().unwrap().push(format!("{}: {error}", named.name))
+                        }
                     }
                 }
             });

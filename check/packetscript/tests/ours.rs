@@ -4,12 +4,16 @@ mod common;
 
 use nicache_packetscript::{BackendError, Host, Ours, RunError, Script, Side, run};
 
-/// Scripts that the card does not pass yet, with what it does instead. One that passes does not belong here.
+/// Scripts that the card does not pass yet, with what it does instead. One that passes does not
+/// belong here.
 const CARD_EXPECTED_TO_FAIL: &[(&str, &str)] = &[];
 
 /// The same for the host's stack.
 const HOST_EXPECTED_TO_FAIL: &[(&str, &str)] = &[
-    ("handshake/flood", "a table full of young half-open connections drops SYNs: there are no SYN cookies"),
+    (
+        "handshake/flood",
+        "a table full of young half-open connections drops SYNs: there are no SYN cookies",
+    ),
     ("handshake/wrong-acknowledgment", "neither a reset nor an acknowledgment answers it"),
     ("path-mtu/too-big", "ICMP errors are not looked at"),
     ("path-mtu/too-small", "ICMP errors are not looked at"),
@@ -32,7 +36,11 @@ fn the_host_does_what_the_scripts_say() {
     });
 }
 
-fn check(side: Side, expected_to_fail: &[(&str, &str)], run: impl Fn(&Script) -> Result<(), RunError>) {
+fn check(
+    side: Side,
+    expected_to_fail: &[(&str, &str)],
+    run: impl Fn(&Script) -> Result<(), RunError>,
+) {
     let scripts = common::scripts(side);
     let mut wrong = Vec::new();
     for (name, _) in expected_to_fail {
@@ -44,7 +52,9 @@ fn check(side: Side, expected_to_fail: &[(&str, &str)], run: impl Fn(&Script) ->
         let expected = expected_to_fail.iter().find(|(name, _)| *name == named.name);
         match (run(&named.script), expected) {
             (Ok(()), None) | (Err(RunError::Failed(_)), Some(_)) => {}
-            (Ok(()), Some(_)) => wrong.push(format!("{} is expected to fail, but passes", named.name)),
+            (Ok(()), Some(_)) => {
+                wrong.push(format!("{} is expected to fail, but passes", named.name))
+            }
             (Err(error), _) => wrong.push(format!("{}: {error}", named.name)),
         }
     }

@@ -1,4 +1,5 @@
-//! The parser: all scripts and the fuzzing corpus, damaged scripts, and what is refused with which words.
+//! The parser: all scripts and the fuzzing corpus, damaged scripts, and what is refused with which
+//! words.
 
 mod common;
 mod exercise;
@@ -54,7 +55,11 @@ fn what_is_wrong_is_said() {
         ("}\n", 1, "nothing is open"),
         ("only ours: +0 < S 0:0(0)\n", 1, "nobody to run against"),
         ("only ours () +0 < S 0:0(0)\n", 1, "the reason is missing"),
-        ("only linux (a) {\nonly ours (b) +0 < S 0:0(0)\n}\n", 2, "in a block for one side already"),
+        (
+            "only linux (a) {\nonly ours (b) +0 < S 0:0(0)\n}\n",
+            2,
+            "in a block for one side already",
+        ),
         ("+0 < S 0:0(0)\nonly linux (late)\n", 2, "from its beginning"),
     ] {
         let error = parse(text).expect_err(text);
@@ -79,27 +84,38 @@ fn set_up_and_lines_are_as_written() {
 fn every_script_says_which_rule_it_is_about() {
     for side in [Side::Ours, Side::Host, Side::Linux] {
         for named in common::scripts(side) {
-            let is_for_side = |only: &Option<(Side, String)>| only.as_ref().is_none_or(|(only, _)| side.reads(*only));
+            let is_for_side = |only: &Option<(Side, String)>| {
+                only.as_ref().is_none_or(|(only, _)| side.reads(*only))
+            };
             let lines = named.script.lines.iter().filter(|line| is_for_side(&line.only)).count();
             assert!(lines >= 3, "{} has {lines} lines for {side:?}", named.name);
         }
     }
     for text in all_texts() {
         let first = text.lines().next().unwrap_or_default();
-        assert!(first.starts_with("// ") && first.len() > 30, "a rule is expected instead of `{first}`");
+        assert!(
+            first.starts_with("// ") && first.len() > 30,
+            "a rule is expected instead of `{first}`"
+        );
     }
 }
 
 fn all_texts() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
     let scripts = common::scripts(Side::Ours);
-    scripts.iter().map(|named| std::fs::read_to_string(root.join(&named.name).with_extension("pkt")).unwrap()).collect()
+    scripts
+        .iter()
+        .map(|named| std::fs::read_to_string(root.join(&named.name).with_extension("pkt")).unwrap())
+        .collect()
 }
 
 proptest! {
     /// Characters of a script are changed, taken away or doubled, or lines exchanged.
     #[test]
-    fn damaged_scripts_never_panic(which: usize, changes in proptest::collection::vec((any::<usize>(), 0u8..4, any::<char>()), 1..5)) {
+    fn damaged_scripts_never_panic(
+        which: usize,
+        changes in proptest::collection::vec((any::<usize>(), 0u8..4, any::<char>()), 1..5),
+    ) {
         let texts = all_texts();
         let mut text: Vec<char> = texts[which % texts.len()].chars().collect();
         for (at, kind, other) in changes {
@@ -120,12 +136,20 @@ proptest! {
     }
 
     #[test]
-    fn any_words_never_panic(words in proptest::collection::vec(prop_oneof![
-        Just("+0"), Just("<"), Just(">"), Just("S."), Just("0:0(0)"), Just("1:101(100)"), Just("ack"), Just("1"), Just("win"), Just("*"),
-        Just("<mss 1460>"), Just("<TS>"), Just("<sack 1:2>"), Just("\n"), Just("any order {\n"), Just("}\n"), Just("only ours (x)"), Just("{"),
-        Just("in"), Just("2"), Just("stream"), Just("GET"), Just("/x"), Just("100"), Just("object"), Just("..."), Just("may"), Just("no packet for"),
-        Just("too-big mtu 1000 about 1(1000)"), Just("flood"), Just("server"), Just("close"), Just("[ce]"), Just("#2"), Just("other bytes"),
-    ], 0..40)) {
+    fn any_words_never_panic(
+        words in proptest::collection::vec(
+            prop_oneof![
+                Just("+0"), Just("<"), Just(">"), Just("S."), Just("0:0(0)"), Just("1:101(100)"),
+                Just("ack"), Just("1"), Just("win"), Just("*"), Just("<mss 1460>"), Just("<TS>"),
+                Just("<sack 1:2>"), Just("\n"), Just("any order {\n"), Just("}\n"),
+                Just("only ours (x)"), Just("{"), Just("in"), Just("2"), Just("stream"),
+                Just("GET"), Just("/x"), Just("100"), Just("object"), Just("..."), Just("may"),
+                Just("no packet for"), Just("too-big mtu 1000 about 1(1000)"), Just("flood"),
+                Just("server"), Just("close"), Just("[ce]"), Just("#2"), Just("other bytes"),
+            ],
+            0..40,
+        ),
+    ) {
         exercise::script(words.join(" ").as_bytes());
     }
 }

@@ -1,4 +1,5 @@
-//! Repeats one seed and prints every frame: `cargo run -p nicache-simulation --example seed -- storm 17`.
+//! Repeats one seed and prints every frame: `cargo run -p nicache-simulation --example seed --
+//! storm 17`.
 
 use std::process::ExitCode;
 

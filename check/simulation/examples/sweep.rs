@@ -16,7 +16,12 @@ fn main() -> ExitCode {
     let start = Instant::now();
     let result = sweep(mode, from..to);
     println!("{}", result.events);
-    println!("{} runs, {} failures, {:.1} s", result.runs, result.failures.len(), start.elapsed().as_secs_f64());
+    println!(
+        "{} runs, {} failures, {:.1} s",
+        result.runs,
+        result.failures.len(),
+        start.elapsed().as_secs_f64()
+    );
     println!("never: {:?}", result.events.missing());
     if result.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

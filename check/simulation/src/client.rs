@@ -1,4 +1,5 @@
-//! Clients: machines with several connections, each with its own way of sending, reading and ending.
+//! Clients: machines with several connections, each with its own way of sending, reading and
+//! ending.
 
 use std::collections::VecDeque;
 
@@ -64,7 +65,8 @@ enum Stage {
     Done,
 }
 
-/// smoltcp repeats nothing once both sides have sent their FINs at the same time: such a connection ends by itself.
+/// smoltcp repeats nothing once both sides have sent their FINs at the same time: such a connection
+/// ends by itself.
 const CLOSING_NS: u64 = 120_000_000_000;
 
 /// A connection that is under way.
@@ -170,9 +172,13 @@ impl Client {
             let at = match session.stage {
                 Stage::Waiting => Some(session.plan.start_ns),
                 Stage::Running => {
-                    let send = (!session.output.is_empty() || session.may_ask()).then_some(session.send_ns);
+                    let send = (!session.output.is_empty() || session.may_ask())
+                        .then_some(session.send_ns);
                     let read = (session.read_ns > now_ns).then_some(session.read_ns);
-                    [send.filter(|&at| at > now_ns), read, session.abort_ns].into_iter().flatten().min()
+                    [send.filter(|&at| at > now_ns), read, session.abort_ns]
+                        .into_iter()
+                        .flatten()
+                        .min()
                 }
                 Stage::Closing(since_ns) => Some(since_ns + CLOSING_NS).filter(|&at| at > now_ns),
                 Stage::Connecting | Stage::Done => None,
@@ -191,7 +197,8 @@ impl Client {
     pub(crate) fn describe_open(&self) -> Vec<String> {
         let open = self.sessions.iter().filter(|session| session.stage != Stage::Done);
         open.map(|session| {
-            let state = session.handle.map(|handle| self.machine.sockets.get::<tcp::Socket<'_>>(handle).state());
+            let state = session.handle.map(
+                |handle| self.machine.sockets.get::<tcp::Socket<'_>>(handle).state());
             let asked: Vec<String> = session
                 .outstanding
                 .iter()
@@ -228,8 +235,9 @@ impl Client {
                     State::SynSent => false,
                     State::Closed => {
                         if !self.log.borrow().ended_since(peer, session.since_ns) {
-                            let text =
-                                format!("I6: connection of {peer:x?} refused at {now_ns} ns without the host's doing");
+                            let text = format!(
+                                "I6: connection of {peer:x?} refused at {now_ns} ns without the host's doing"
+                            );
                             self.log.borrow_mut().violation(text);
                         }
                         session.stage = Stage::Done;
@@ -251,7 +259,8 @@ impl Client {
                 let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle);
                 let mut moved = false;
                 while socket.can_recv() {
-                    moved |= socket.recv(|bytes| (bytes.len(), bytes.len())).is_ok_and(|len| len > 0);
+                    moved |=
+                        socket.recv(|bytes| (bytes.len(), bytes.len())).is_ok_and(|len| len > 0);
                 }
                 if socket.state() == State::Closing && now_ns >= since_ns + CLOSING_NS {
                     socket.abort();
@@ -309,7 +318,13 @@ impl Client {
             session.left -= 1;
             self.next_number += 1;
             let last = session.left == 0;
-            let mut asked = draw(self.next_number, &session.plan.asks, &self.files.borrow(), last, &mut self.random);
+            let mut asked = draw(
+                self.next_number,
+                &session.plan.asks,
+                &self.files.borrow(),
+                last,
+                &mut self.random,
+            );
             asked.behind = session.outstanding.len();
             session.stopped |= asked.last;
             let mut log = self.log.borrow_mut();
@@ -346,7 +361,14 @@ impl Client {
         moved | self.read(index, peer, handle, now_ns, oracle)
     }
 
-    fn read(&mut self, index: usize, peer: Peer, handle: SocketHandle, now_ns: u64, oracle: &mut Oracle) -> bool {
+    fn read(
+        &mut self,
+        index: usize,
+        peer: Peer,
+        handle: SocketHandle,
+        now_ns: u64,
+        oracle: &mut Oracle,
+    ) -> bool {
         let session = &mut self.sessions[index];
         let mut moved = false;
         let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle);
@@ -355,7 +377,11 @@ impl Client {
             let slow = session.plan.read_pause_ns_max > 0;
             self.counts.zero_windows += u64::from(socket.recv_queue() == socket.recv_capacity());
             let mut buffer = [0; 3000];
-            let len = if slow { 1 + self.random.below(buffer.len() as u64) as usize } else { buffer.len() };
+            let len = if slow {
+                1 + self.random.below(buffer.len() as u64) as usize
+            } else {
+                buffer.len()
+            };
             let buffer = &mut buffer[..len];
             loop {
                 match socket.recv_slice(buffer) {
@@ -364,7 +390,8 @@ impl Client {
                         session.input.extend_from_slice(&buffer[..len]);
                         moved = true;
                         if slow {
-                            session.read_ns = now_ns + 1000 + self.random.below(session.plan.read_pause_ns_max);
+                            session.read_ns =
+                                now_ns + 1000 + self.random.below(session.plan.read_pause_ns_max);
                             break;
                         }
                     }
@@ -391,8 +418,10 @@ impl Client {
                     break;
                 }
                 Parsed::Broken(what) => {
-                    let text =
-                        format!("I2: reply to #{} of {peer:x?} is not HTTP at {now_ns} ns: {what}", asked.number);
+                    let text = format!(
+                        "I2: reply to #{} of {peer:x?} is not HTTP at {now_ns} ns: {what}",
+                        asked.number
+                    );
                     self.log.borrow_mut().violation(text);
                     session.stage = Stage::Done;
                     socket.abort();
@@ -402,7 +431,8 @@ impl Client {
                     session.input.drain(..reply.raw.len());
                     let Some(asked) = session.outstanding.pop_front() else { break };
                     oracle.judge(&asked, &reply, peer, now_ns, &mut session.history);
-                    let was_refused = asked.late > 0 && !std::mem::take(&mut session.late).is_empty();
+                    let was_refused =
+                        asked.late > 0 && !std::mem::take(&mut session.late).is_empty();
                     if reply.last || was_refused {
                         // Nothing more is answered on this connection.
                         self.counts.excused += session.outstanding.len() as u64;
@@ -412,7 +442,9 @@ impl Client {
                         session.left = 0;
                         session.stopped = true;
                     }
-                    session.send_ns = session.send_ns.max(now_ns + self.random.below(session.plan.pause_ns_max + 1));
+                    session.send_ns = session
+                        .send_ns
+                        .max(now_ns + self.random.below(session.plan.pause_ns_max + 1));
                     moved = true;
                 }
             }
@@ -423,22 +455,27 @@ impl Client {
                 if self.log.borrow().ended_since(peer, session.since_ns) {
                     self.counts.excused += session.outstanding.len() as u64;
                 } else {
-                    let numbers: Vec<u64> = session.outstanding.iter().map(|asked| asked.number).collect();
+                    let numbers: Vec<u64> =
+                        session.outstanding.iter().map(|asked| asked.number).collect();
                     let text = format!(
                         "I6: connection of {peer:x?} ended at {now_ns} ns without the host's doing, unanswered {numbers:?}"
                     );
                     self.log.borrow_mut().violation(text);
                 }
             } else if !session.input.is_empty() {
-                let text = format!("I2: {peer:x?} got {} bytes that it never asked for", session.input.len());
+                let text = format!(
+                    "I2: {peer:x?} got {} bytes that it never asked for",
+                    session.input.len()
+                );
                 self.log.borrow_mut().violation(text);
             }
             session.stage = Stage::Closing(now_ns);
             self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle).close();
             return true;
         }
-        let finished =
-            session.outstanding.is_empty() && session.output.is_empty() && (session.left == 0 || session.stopped);
+        let finished = session.outstanding.is_empty()
+            && session.output.is_empty()
+            && (session.left == 0 || session.stopped);
         if finished && session.plan.ending != Ending::Wait {
             session.stage = Stage::Closing(now_ns);
             self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle).close();
@@ -470,7 +507,10 @@ impl Session {
     }
 
     fn may_ask(&self) -> bool {
-        self.left > 0 && !self.stopped && self.late.is_empty() && self.outstanding.len() < self.plan.depth
+        self.left > 0
+            && !self.stopped
+            && self.late.is_empty()
+            && self.outstanding.len() < self.plan.depth
     }
 
     /// Gives TCP the next portion.
@@ -481,13 +521,18 @@ impl Session {
             return false;
         }
         let whole = self.output.len();
-        let portion =
-            if random.percent(self.plan.split_percent) { 1 + random.below(whole as u64) as usize } else { whole };
+        let portion = if random.percent(self.plan.split_percent) {
+            1 + random.below(whole as u64) as usize
+        } else {
+            whole
+        };
         let Ok(sent) = socket.send_slice(&self.output[..portion]) else { return false };
         self.output.drain(..sent);
         let left = self.output.len();
         for asked in &mut self.outstanding {
-            if let Some(&(_, behind)) = self.unsent.iter().find(|(number, _)| *number == asked.number) {
+            if let Some(&(_, behind)) =
+                self.unsent.iter().find(|(number, _)| *number == asked.number)
+            {
                 if left < behind + asked.bytes.len() - asked.late {
                     asked.portions += 1;
                     if asked.begun_ns == 0 {

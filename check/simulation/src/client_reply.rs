@@ -49,20 +49,28 @@ pub(crate) fn parse(bytes: &[u8], head_request: bool, ended: bool) -> Parsed {
     loop {
         let Some(end) = bytes[at..].windows(4).position(|window| window == b"\r\n\r\n") else {
             let plausible = bytes[at..].iter().zip(b"HTTP/1.").all(|(got, wanted)| got == wanted);
-            return if plausible { Parsed::Partial } else { Parsed::Broken("no status line".into()) };
+            return if plausible {
+                Parsed::Partial
+            } else {
+                Parsed::Broken("no status line".into())
+            };
         };
         let Ok(head) = std::str::from_utf8(&bytes[at..at + end]) else {
             return Parsed::Broken("head is not ASCII".into());
         };
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap_or_default();
-        let Some(code) = status.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()) else {
+        let Some(code) =
+            status.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok())
+        else {
             return Parsed::Broken(format!("status line {status:?}"));
         };
         reply.status = code;
         reply.headers.clear();
         for line in lines {
-            let Some((name, value)) = line.split_once(": ") else { return Parsed::Broken(format!("line {line:?}")) };
+            let Some((name, value)) = line.split_once(": ") else {
+                return Parsed::Broken(format!("line {line:?}"));
+            };
             reply.headers.push((name.to_ascii_lowercase(), value.into()));
         }
         reply.head = (at, at + end + 4);
@@ -80,8 +88,9 @@ pub(crate) fn parse(bytes: &[u8], head_request: bool, ended: bool) -> Parsed {
             let Some(line) = bytes[at..].windows(2).position(|window| window == b"\r\n") else {
                 return Parsed::Partial;
             };
-            let Some(len) =
-                std::str::from_utf8(&bytes[at..at + line]).ok().and_then(|text| usize::from_str_radix(text, 16).ok())
+            let Some(len) = std::str::from_utf8(&bytes[at..at + line])
+                .ok()
+                .and_then(|text| usize::from_str_radix(text, 16).ok())
             else {
                 return Parsed::Broken("chunk size".into());
             };

@@ -1,14 +1,17 @@
-//! The network card of a simulated machine: queues of frames below smoltcp, with the knobs that smoltcp itself lacks.
+//! The network card of a simulated machine: queues of frames below smoltcp, with the knobs that
+//! smoltcp itself lacks.
 //!
-//! Options of SYNs can be taken away, so that peers without SACK, timestamps or window scaling occur. Sequence numbers are
-//! moved to where a seed wants them: near the wrap-around, and growing with time from connection to connection as RFC 6528
-//! asks for (smoltcp's own are random).
+//! Options of SYNs can be taken away, so that peers without SACK, timestamps or window scaling
+//! occur. Sequence numbers are moved to where a seed wants them: near the wrap-around, and growing
+//! with time from connection to connection as RFC 6528 asks for (smoltcp's own are random).
 
 use std::collections::{HashMap, VecDeque};
 
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
-use smoltcp::wire::{EthernetFrame, EthernetProtocol, IpAddress, IpProtocol, Ipv4Packet, TcpPacket, TcpSeqNumber};
+use smoltcp::wire::{
+    EthernetFrame, EthernetProtocol, IpAddress, IpProtocol, Ipv4Packet, TcpPacket, TcpSeqNumber,
+};
 
 /// Where a TCP header starts in a frame without VLAN tag and IP options.
 pub(crate) const TCP_AT: usize = 34;
@@ -89,11 +92,19 @@ fn addresses(frame: &[u8]) -> Option<(IpAddress, IpAddress, usize)> {
         return None;
     }
     let ip = Ipv4Packet::new_checked(&frame[14..]).ok()?;
-    if ip.next_header() != IpProtocol::Tcp || ip.header_len() != 20 || ip.frag_offset() != 0 || ip.more_frags() {
+    if ip.next_header() != IpProtocol::Tcp
+        || ip.header_len() != 20
+        || ip.frag_offset() != 0
+        || ip.more_frags()
+    {
         return None;
     }
     let end = 14 + ip.total_len() as usize;
-    (end >= TCP_AT + 20).then_some((IpAddress::Ipv4(ip.src_addr()), IpAddress::Ipv4(ip.dst_addr()), end))
+    (end >= TCP_AT + 20).then_some((
+        IpAddress::Ipv4(ip.src_addr()),
+        IpAddress::Ipv4(ip.dst_addr()),
+        end,
+    ))
 }
 
 fn number_of(address: IpAddress) -> u32 {
@@ -112,12 +123,16 @@ impl Shifts {
         if tcp.syn() {
             let chosen = tcp.seq_number().0 as u32;
             let now_us = self.now_us;
-            let spread =
-                (u64::from(connection.0) << 32 | u64::from(connection.1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let spread = (u64::from(connection.0) << 32 | u64::from(connection.1))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                >> 32;
             let shown = match (self.by_connection.get(&connection), self.changes.wraps_within) {
                 (Some(known), _) if known.chosen == chosen => known.shown,
                 // RFC 6528: the next incarnation starts further on.
-                (Some(known), _) => known.shown.wrapping_add(1_000_000).wrapping_add((now_us - known.since_us) as u32),
+                (Some(known), _) => known
+                    .shown
+                    .wrapping_add(1_000_000)
+                    .wrapping_add((now_us - known.since_us) as u32),
                 (None, Some(within)) => 0u32.wrapping_sub(spread as u32 % within),
                 (None, None) => spread as u32,
             };
@@ -166,7 +181,9 @@ impl Shifts {
         if !tcp.ack() || !tcp.verify_checksum(&source, &destination) {
             return;
         }
-        if let Some(shift) = self.by_connection.get(&(tcp.dst_port(), number_of(source), tcp.src_port())) {
+        if let Some(shift) =
+            self.by_connection.get(&(tcp.dst_port(), number_of(source), tcp.src_port()))
+        {
             let ack = tcp.ack_number().0 as u32;
             tcp.set_ack_number(TcpSeqNumber(ack.wrapping_sub(shift.delta()) as i32));
             tcp.fill_checksum(&source, &destination);
@@ -212,13 +229,21 @@ impl Device for Station {
         self.shifts.arrive(&mut frame);
         Some((
             Received(frame),
-            Sending { outgoing: &mut self.outgoing, wraps: &mut self.wraps, shifts: &mut self.shifts },
+            Sending {
+                outgoing: &mut self.outgoing,
+                wraps: &mut self.wraps,
+                shifts: &mut self.shifts,
+            },
         ))
     }
 
     fn transmit(&mut self, timestamp: Instant) -> Option<Sending<'_>> {
         self.shifts.now_us = timestamp.total_micros() as u64;
-        Some(Sending { outgoing: &mut self.outgoing, wraps: &mut self.wraps, shifts: &mut self.shifts })
+        Some(Sending {
+            outgoing: &mut self.outgoing,
+            wraps: &mut self.wraps,
+            shifts: &mut self.shifts,
+        })
     }
 
     fn capabilities(&self) -> DeviceCapabilities {

@@ -1,6 +1,7 @@
 //! The files of the server: every version that ever was, and when it could be seen.
 //!
-//! A write is an interval. The new version is visible from an instant inside of it, and the writer's call returns at its end.
+//! A write is an interval. The new version is visible from an instant inside of it, and the
+//! writer's call returns at its end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,7 +44,8 @@ pub struct File {
     pub open_for_writing: bool,
     /// Its directory is locked by a rename until then.
     pub directory_locked_until_ns: u64,
-    /// Always the same number of bytes, so that a change in the middle of a reply goes unnoticed by its length.
+    /// Always the same number of bytes, so that a change in the middle of a reply goes unnoticed by
+    /// its length.
     pub fixed_len: Option<usize>,
 }
 
@@ -109,7 +111,8 @@ impl Files {
         self.files[file].versions.last().expect("a file has a first version")
     }
 
-    /// The bytes in an inode now: a descriptor that was opened before a rename still reads the old one.
+    /// The bytes in an inode now: a descriptor that was opened before a rename still reads the old
+    /// one.
     pub fn read_inode(&self, file: usize, inode: u64) -> Option<Rc<[u8]>> {
         self.files[file].versions.iter().rev().find(|version| version.inode == inode)?.bytes.clone()
     }
@@ -129,7 +132,8 @@ impl Files {
         }
     }
 
-    /// Whoever made the version with this validator knows that it is there: from now on none before it may be shown.
+    /// Whoever made the version with this validator knows that it is there: from now on none before
+    /// it may be shown.
     pub fn return_of(&mut self, file: usize, etag: &str, now_ns: u64) {
         let versions = &mut self.files[file].versions;
         let Some(made) = versions.iter().position(|version| version.etag == etag) else { return };
@@ -138,9 +142,15 @@ impl Files {
         }
     }
 
-    /// The versions that a reply may show whose request was sent at `sent_ns` and which was complete at `end_ns` (I1): visible
-    /// before the end, and not replaced by a write that had returned before the request was sent.
-    pub fn allowed(&self, file: usize, sent_ns: u64, end_ns: u64) -> impl Iterator<Item = &Version> {
+    /// The versions that a reply may show whose request was sent at `sent_ns` and which was
+    /// complete at `end_ns` (I1): visible before the end, and not replaced by a write that had
+    /// returned before the request was sent.
+    pub fn allowed(
+        &self,
+        file: usize,
+        sent_ns: u64,
+        end_ns: u64,
+    ) -> impl Iterator<Item = &Version> {
         let versions = &self.files[file].versions;
         versions.iter().enumerate().filter_map(move |(index, version)| {
             let replaced_ns = versions.get(index + 1).map_or(u64::MAX, |next| next.returned_ns);

@@ -7,9 +7,10 @@
 //!                          writers ──┴─▶ watcher model
 //! ```
 //!
-//! A seed and a [`Mode`] decide everything: offloads, handshake mode, memory, options and sequence numbers of SYNs, what clients ask
-//! and how they cut it into segments, what files hold and when they change, who dies when. While a run goes on, checkers compare what
-//! clients got with what the server did ([`oracle`]), and at its end what the card still holds.
+//! A seed and a [`Mode`] decide everything: offloads, handshake mode, memory, options and sequence
+//! numbers of SYNs, what clients ask and how they cut it into segments, what files hold and when
+//! they change, who dies when. While a run goes on, checkers compare what clients got with what the
+//! server did ([`oracle`]), and at its end what the card still holds.
 //!
 //! The checkers are tested, too: a [`Mutant`] is a fault in a model, and each must be found.
 //!

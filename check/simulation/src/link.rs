@@ -1,12 +1,13 @@
-//! Between the frames of simulated machines and a port of the card: super-frames and partial checksums like a kernel's.
+//! Between the frames of simulated machines and a port of the card: super-frames and partial
+//! checksums like a kernel's.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
 use nicache_port::{
-    Burst, Capabilities, Checksum, FaultCounters, FaultRates, Faulty, Gso, GsoKind, ManualClock, MemoryPort, Offload,
-    Port, SendError, send_with_fallback,
+    Burst, Capabilities, Checksum, FaultCounters, FaultRates, Faulty, Gso, GsoKind, ManualClock,
+    MemoryPort, Offload, Port, SendError, send_with_fallback,
 };
 use nicache_tcp::checksum;
 use smoltcp::wire::Ipv4Packet;
@@ -62,7 +63,10 @@ impl Link {
             if self.partial && is_tcp(&frame) {
                 let head_len = TCP_AT + tcp_header_len(&frame);
                 let size = payload_len(&frame);
-                while self.join && size > 0 && frames.front().is_some_and(|next| joins(&frame, next, size)) {
+                while self.join
+                    && size > 0
+                    && frames.front().is_some_and(|next| joins(&frame, next, size))
+                {
                     let Some(next) = frames.pop_front() else { break };
                     let next_end = packet_end(&next);
                     let end = packet_end(&frame);
@@ -72,8 +76,12 @@ impl Link {
                     let total = (frame.len() - 14) as u16;
                     Ipv4Packet::new_unchecked(&mut frame[14..]).set_total_len(total);
                     Ipv4Packet::new_unchecked(&mut frame[14..]).fill_checksum();
-                    offload.gso =
-                        Some(Gso { kind: GsoKind::Tcp4, size: size as u16, header_len: head_len as u16, ecn: false });
+                    offload.gso = Some(Gso {
+                        kind: GsoKind::Tcp4,
+                        size: size as u16,
+                        header_len: head_len as u16,
+                        ecn: false,
+                    });
                 }
                 let end = packet_end(&frame);
                 frame.truncate(end);
@@ -128,7 +136,8 @@ impl Link {
         }
     }
 
-    /// Hands over all frames that have come, cut to what a plain Ethernet carries. Returns how many.
+    /// Hands over all frames that have come, cut to what a plain Ethernet carries. Returns how
+    /// many.
     pub(crate) fn receive(&mut self, mut deliver: impl FnMut(Vec<u8>)) -> usize {
         let mut count = 0;
         while let Ok(received) = self.port.receive(&mut self.burst) {
@@ -144,7 +153,8 @@ impl Link {
                     continue;
                 }
                 let mut plain = Plain(&mut deliver);
-                let sent = send_with_fallback(&mut plain, &[IoSlice::new(frame.data())], frame.offload());
+                let sent =
+                    send_with_fallback(&mut plain, &[IoSlice::new(frame.data())], frame.offload());
                 self.refused += u64::from(sent.is_err());
             }
         }

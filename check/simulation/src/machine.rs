@@ -39,7 +39,8 @@ pub(crate) struct MachinePlan {
     pub syn: SynChanges,
     /// For smoltcp's own choices.
     pub seed: u64,
-    /// Its connections are probed when they are silent, so that a peer that has forgotten them is found out.
+    /// Its connections are probed when they are silent, so that a peer that has forgotten them is
+    /// found out.
     pub keep_alive: bool,
 }
 
@@ -85,7 +86,11 @@ impl Machine {
     }
 
     /// A fresh TCP socket.
-    pub(crate) fn new_socket(&self, receive_bytes: usize, send_bytes: usize) -> tcp::Socket<'static> {
+    pub(crate) fn new_socket(
+        &self,
+        receive_bytes: usize,
+        send_bytes: usize,
+    ) -> tcp::Socket<'static> {
         let mut socket = tcp::Socket::new(
             tcp::SocketBuffer::new(vec![0; receive_bytes]),
             tcp::SocketBuffer::new(vec![0; send_bytes]),

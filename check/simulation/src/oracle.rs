@@ -1,7 +1,8 @@
 //! Judges every reply by what was true at the server while it was on the way.
 //!
-//! A reply whose serial number belongs to this very request came from the host, and must be what the host wrote, byte for byte. Any other
-//! came from card memory: then it must be one whole version of the file that the invariants allow.
+//! A reply whose serial number belongs to this very request came from the host, and must be what
+//! the host wrote, byte for byte. Any other came from card memory: then it must be one whole
+//! version of the file that the invariants allow.
 
 use std::collections::HashSet;
 
@@ -43,8 +44,16 @@ impl Oracle {
         }
     }
 
-    /// Judges the reply to `asked` that was whole at `now_ns`. `history`: which earlier replies of the connection were hits.
-    pub fn judge(&mut self, asked: &Asked, reply: &Reply, peer: Peer, now_ns: u64, history: &mut Vec<bool>) {
+    /// Judges the reply to `asked` that was whole at `now_ns`. `history`: which earlier replies of
+    /// the connection were hits.
+    pub fn judge(
+        &mut self,
+        asked: &Asked,
+        reply: &Reply,
+        peer: Peer,
+        now_ns: u64,
+        history: &mut Vec<bool>,
+    ) {
         let verdict = self.verdict(asked, reply, peer, now_ns);
         match verdict {
             Ok(hit) => {
@@ -65,11 +74,23 @@ impl Oracle {
         }
     }
 
-    fn verdict(&self, asked: &Asked, reply: &Reply, peer: Peer, now_ns: u64) -> Result<bool, String> {
+    fn verdict(
+        &self,
+        asked: &Asked,
+        reply: &Reply,
+        peer: Peer,
+        now_ns: u64,
+    ) -> Result<bool, String> {
         let log = self.log.borrow();
-        let source =
-            reply.serial().and_then(|serial| log.replies.get(serial)).ok_or("I2: a reply that nobody wrote")?;
-        let own = if asked.garbage { source.request.is_none() } else { source.request == Some(asked.number) };
+        let source = reply
+            .serial()
+            .and_then(|serial| log.replies.get(serial))
+            .ok_or("I2: a reply that nobody wrote")?;
+        let own = if asked.garbage {
+            source.request.is_none()
+        } else {
+            source.request == Some(asked.number)
+        };
         if own {
             if source.peer != peer {
                 return Err("I5: another client's reply".into());
@@ -95,7 +116,9 @@ impl Oracle {
         }
         // Of a 206 the card has the head alone.
         let finished = match source.finished_ns {
-            None if reply.status != 206 => return Err("I2: a hit from a reply that the host never finished".into()),
+            None if reply.status != 206 => {
+                return Err("I2: a hit from a reply that the host never finished".into());
+            }
             finished => finished.unwrap_or(source.started_ns),
         };
         if self.lapses.iter().any(|&(from, to)| from < asked.sent_ns && now_ns < to) {
@@ -119,7 +142,13 @@ impl Oracle {
     }
 
     /// The head is the server's own, but for the date, which is today's.
-    fn same_head(&self, asked: &Asked, reply: &Reply, source: &[u8], now_ns: u64) -> Result<(), String> {
+    fn same_head(
+        &self,
+        asked: &Asked,
+        reply: &Reply,
+        source: &[u8],
+        now_ns: u64,
+    ) -> Result<(), String> {
         let mut source = source;
         let source_len = loop {
             let Some(len) = source.windows(4).position(|window| window == b"\r\n\r\n") else {
@@ -136,7 +165,8 @@ impl Oracle {
         let head = match self.cache_status {
             false => head,
             true => {
-                own = without_status(head).ok_or("I5: a hit without the Cache-Status that was asked for")?;
+                own = without_status(head)
+                    .ok_or("I5: a hit without the Cache-Status that was asked for")?;
                 &own
             }
         };
@@ -145,13 +175,15 @@ impl Oracle {
         let may_differ = |line: &[u8]| {
             line.starts_with(b"Date: ")
                 || reply.status == 206
-                    && (line.starts_with(b"Content-Length: ") || line.starts_with(b"Content-Range: "))
+                    && (line.starts_with(b"Content-Length: ")
+                        || line.starts_with(b"Content-Range: "))
         };
         let theirs = theirs.split(|&byte| byte == b'\n');
         let ours = ours.split(|&byte| byte == b'\n');
         for (theirs, ours) in theirs.zip(ours) {
             let name_len = theirs.iter().position(|byte| *byte == b':').unwrap_or(0);
-            if theirs != ours && !(may_differ(theirs) && ours.starts_with(&theirs[..name_len + 1])) {
+            if theirs != ours && !(may_differ(theirs) && ours.starts_with(&theirs[..name_len + 1]))
+            {
                 return Err("I5: a hit with another head".into());
             }
         }
@@ -165,7 +197,13 @@ impl Oracle {
         Ok(())
     }
 
-    fn allowed(&self, asked: &Asked, reply: &Reply, file: usize, now_ns: u64) -> Result<(), String> {
+    fn allowed(
+        &self,
+        asked: &Asked,
+        reply: &Reply,
+        file: usize,
+        now_ns: u64,
+    ) -> Result<(), String> {
         let files = self.files.borrow();
         let mut allowed = files.allowed(file, asked.sent_ns, now_ns);
         match reply.status {
@@ -174,7 +212,8 @@ impl Oracle {
                     .find(|version| reply.header("etag") == Some(version.etag.as_str()))
                     .ok_or("I1: stale, by its validator")?;
                 let bytes = version.bytes.as_ref().ok_or("I1: a file that is not there")?;
-                if reply.header("content-length").is_some_and(|len| *len != bytes.len().to_string()) {
+                if reply.header("content-length").is_some_and(|len| *len != bytes.len().to_string())
+                {
                     return Err("I2: another length than the file's".into());
                 }
                 if asked.head && reply.header("content-length").is_none() {
@@ -192,7 +231,9 @@ impl Oracle {
                     return Err("I5: 200 where the server would say 206".into());
                 }
                 conditions_hold(asked, version)?;
-                if asked.since.is_none() && asked.tag.as_ref().is_some_and(|tag| tag == "*" || *tag == version.etag) {
+                if asked.since.is_none()
+                    && asked.tag.as_ref().is_some_and(|tag| tag == "*" || *tag == version.etag)
+                {
                     return Err("I5: 200 where the server would say 304".into());
                 }
                 Ok(())
@@ -201,10 +242,14 @@ impl Oracle {
                 let version = allowed
                     .find(|version| reply.header("etag") == Some(version.etag.as_str()))
                     .ok_or("I1: a stale range, by its validator")?;
-                let bytes = version.bytes.as_ref().ok_or("I1: a range of a file that is not there")?;
+                let bytes =
+                    version.bytes.as_ref().ok_or("I1: a range of a file that is not there")?;
                 let modified = http_date(version.modified_s);
                 if asked.head
-                    || asked.if_range.as_ref().is_some_and(|value| *value != version.etag && *value != modified)
+                    || asked
+                        .if_range
+                        .as_ref()
+                        .is_some_and(|value| *value != version.etag && *value != modified)
                 {
                     return Err("I5: a range that was not asked for".into());
                 }
@@ -212,12 +257,14 @@ impl Oracle {
                 let ranges = asked.range.as_ref().and_then(|value| read(value, bytes.len()));
                 let is_right = match ranges.as_deref() {
                     Some(&[range]) => {
-                        reply.header("content-range") == Some(content_range(range, bytes.len()).as_str())
+                        reply.header("content-range")
+                            == Some(content_range(range, bytes.len()).as_str())
                             && reply.body == bytes[range.0..=range.1]
                     }
                     Some(ranges) if ranges.len() > 1 => {
                         let kind = reply.header("content-type").unwrap_or_default();
-                        reply.header("content-range").is_none() && is_multipart_of(&reply.body, kind, bytes, ranges)
+                        reply.header("content-range").is_none()
+                            && is_multipart_of(&reply.body, kind, bytes, ranges)
                     }
                     _ => false,
                 };
@@ -226,7 +273,8 @@ impl Oracle {
             304 => {
                 let fits = |version: &crate::files::Version| {
                     let tag = asked.tag.as_ref().map(|tag| tag == "*" || *tag == version.etag);
-                    let since = asked.since.as_ref().map(|since| *since == http_date(version.modified_s));
+                    let since =
+                        asked.since.as_ref().map(|since| *since == http_date(version.modified_s));
                     version.bytes.is_some()
                         && (tag.is_some() || since.is_some())
                         && tag != Some(false)
@@ -270,7 +318,8 @@ impl Oracle {
         if let Expect::File(file) | Expect::Vary(file) = asked.expect {
             let files = self.files.borrow();
             let current = files.current(file);
-            let replaced = current.visible_ns <= now_ns && reply.header("etag") != Some(current.etag.as_str());
+            let replaced =
+                current.visible_ns <= now_ns && reply.header("etag") != Some(current.etag.as_str());
             events.add("hits_while_purged", u64::from(replaced));
         }
     }
@@ -278,8 +327,16 @@ impl Oracle {
 
 fn conditions_hold(asked: &Asked, version: &Version) -> Result<(), String> {
     let matches = asked.if_match.as_ref().is_none_or(|tag| tag == "*" || *tag == version.etag);
-    let unmodified = asked.unmodified.as_deref().and_then(http_date_s).is_none_or(|date| version.modified_s <= date);
-    if matches && unmodified { Ok(()) } else { Err("I5: a hit where the server would say 412".into()) }
+    let unmodified = asked
+        .unmodified
+        .as_deref()
+        .and_then(http_date_s)
+        .is_none_or(|date| version.modified_s <= date);
+    if matches && unmodified {
+        Ok(())
+    } else {
+        Err("I5: a hit where the server would say 412".into())
+    }
 }
 
 /// The head without the line by which the card says that the reply is its own, which must be there.

@@ -69,14 +69,25 @@ pub(crate) struct RequestPlan {
     pub popular: u64,
     /// Percent of requests that are neither GET nor HEAD of a file without conditions.
     pub odd_percent: u64,
-    /// Of which kinds: from, to. A run that has few of them has each more often, so that what is learned from one is used for another.
+    /// Of which kinds: from, to. A run that has few of them has each more often, so that what is
+    /// learned from one is used for another.
     pub odd_kinds: (u64, u64),
 }
 
 /// Draws the next request.
-pub(crate) fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: &mut Random) -> Asked {
+pub(crate) fn draw(
+    number: u64,
+    plan: &RequestPlan,
+    files: &Files,
+    last: bool,
+    random: &mut Random,
+) -> Asked {
     let count = files.len() as u64;
-    let file = if random.percent(80) { random.below(plan.popular.min(count)) } else { random.below(count) } as usize;
+    let file = if random.percent(80) {
+        random.below(plan.popular.min(count))
+    } else {
+        random.below(count)
+    } as usize;
     let mut asked = Asked {
         number,
         bytes: Rc::from([]),
@@ -120,7 +131,11 @@ pub(crate) fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, r
             }
             8..10 => {
                 let german = random.percent(50);
-                fields.push_str(if german { "Accept-Language: de\r\n" } else { "Accept-Language: en\r\n" });
+                fields.push_str(if german {
+                    "Accept-Language: de\r\n"
+                } else {
+                    "Accept-Language: en\r\n"
+                });
                 let base = file & !1;
                 asked.expect = Expect::Vary((base ^ usize::from(german)).min(files.len() - 1));
                 path = format!("/vary/{base}");
@@ -183,8 +198,10 @@ pub(crate) fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, r
         (true, false, _) => "Connection: keep-alive\r\n",
         _ => "",
     };
-    asked.last =
-        asked.garbage || keep.contains("close") || (asked.http10 && keep.is_empty()) || path.starts_with("/close");
+    asked.last = asked.garbage
+        || keep.contains("close")
+        || (asked.http10 && keep.is_empty())
+        || path.starts_with("/close");
     asked.last |= asked.http10 && path.starts_with("/chunked");
     let version = if asked.http10 { "HTTP/1.0" } else { "HTTP/1.1" };
     let text = if asked.garbage {
@@ -192,7 +209,9 @@ pub(crate) fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, r
         asked.head = false;
         String::from("\u{1}this is not a request\r\n\r\n")
     } else {
-        format!("{method} {path} {version}\r\nHost: sim.test\r\nUser-Agent: r{number}\r\n{keep}{fields}\r\n{body}")
+        format!(
+            "{method} {path} {version}\r\nHost: sim.test\r\nUser-Agent: r{number}\r\n{keep}{fields}\r\n{body}"
+        )
     };
     asked.bytes = text.into_bytes().into();
     asked
@@ -222,7 +241,9 @@ fn range(asked: &mut Asked, files: &Files, file: usize, fields: &mut String, ran
             }
             parts.join(",")
         }
-        8 => random.pick(&["-0", "5-2", "x", "", "0-1,,3-4", "0-1, 5-6", "999999999-", "0-,1-2"]).into(),
+        8 => random
+            .pick(&["-0", "5-2", "x", "", "0-1,,3-4", "0-1, 5-6", "999999999-", "0-,1-2"])
+            .into(),
         _ => format!("{},{}", one(random), one(random)),
     };
     let value = format!("bytes={value}");
@@ -241,7 +262,13 @@ fn range(asked: &mut Asked, files: &Files, file: usize, fields: &mut String, ran
     }
 }
 
-fn precondition(asked: &mut Asked, files: &Files, file: usize, fields: &mut String, random: &mut Random) {
+fn precondition(
+    asked: &mut Asked,
+    files: &Files,
+    file: usize,
+    fields: &mut String,
+    random: &mut Random,
+) {
     let Some(version) = files.get(file).versions.last() else { return };
     if random.percent(60) {
         let tag = match random.below(4) {
@@ -258,7 +285,13 @@ fn precondition(asked: &mut Asked, files: &Files, file: usize, fields: &mut Stri
     }
 }
 
-fn condition(asked: &mut Asked, files: &Files, file: usize, fields: &mut String, random: &mut Random) {
+fn condition(
+    asked: &mut Asked,
+    files: &Files,
+    file: usize,
+    fields: &mut String,
+    random: &mut Random,
+) {
     let versions = &files.get(file).versions;
     let version = if random.percent(80) { versions.last() } else { versions.first() };
     let Some(version) = version else { return };

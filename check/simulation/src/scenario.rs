@@ -25,7 +25,8 @@ pub enum Mode {
     Calm,
     /// Several clients and writers on a perfect wire.
     Writers,
-    /// Few files, read all the time on a perfect wire while they are changed slowly: the moments in the middle of a change.
+    /// Few files, read all the time on a perfect wire while they are changed slowly: the moments in
+    /// the middle of a change.
     Readers,
     /// A bad wire, a server and a watcher that die, small tables.
     Storm,
@@ -104,9 +105,11 @@ impl Scenario {
         let latency_ns = random.pick(&[0, 50_000, MS, 10 * MS, 40 * MS]);
         let base = FaultRates { latency_ns, ..FaultRates::default() };
         let wire_faults = [0, 1].map(|_| if storm { bad_wire(base, 6, random) } else { base });
-        let host_base = FaultRates { latency_ns: random.pick(&[0, 20_000, 300_000]), ..FaultRates::default() };
+        let host_base =
+            FaultRates { latency_ns: random.pick(&[0, 20_000, 300_000]), ..FaultRates::default() };
         let host_storm = storm && random.percent(40);
-        let host_faults = [0, 1].map(|_| if host_storm { bad_wire(host_base, 2, random) } else { host_base });
+        let host_faults =
+            [0, 1].map(|_| if host_storm { bad_wire(host_base, 2, random) } else { host_base });
         let clients = if calm { 1 } else { random.range(1, 3) };
         let server_timestamps = handshake == Handshake::Card || random.percent(70);
         let server_machine = MachinePlan {
@@ -134,7 +137,9 @@ impl Scenario {
                 let from = random.below(chaos_until_ns);
                 watcher_deaths.push((from, from + random.below(16 * S)));
             }
-            losses = (0..random.pick(&[0, 0, 1, 10, 200])).map(|_| random.below(chaos_until_ns)).collect();
+            losses = (0..random.pick(&[0, 0, 1, 10, 200]))
+                .map(|_| random.below(chaos_until_ns))
+                .collect();
         }
         // Who forgets connections without a word is found out by probes only.
         let keep_alive = storm || random.percent(20);
@@ -165,10 +170,19 @@ impl Scenario {
             len_max,
             until_ns: chaos_until_ns,
         };
-        let odd_kinds = random.pick(&[(0, 17), (0, 31), (0, 3), (4, 5), (8, 9), (18, 23), (18, 25), (26, 31)]);
+        let odd_kinds =
+            random.pick(&[(0, 17), (0, 31), (0, 3), (4, 5), (8, 9), (18, 23), (18, 25), (26, 31)]);
         let clients = (0..clients)
             .map(|index| {
-                client(index as u8 + 2, mode, server_timestamps, keep_alive, chaos_until_ns, odd_kinds, random)
+                client(
+                    index as u8 + 2,
+                    mode,
+                    server_timestamps,
+                    keep_alive,
+                    chaos_until_ns,
+                    odd_kinds,
+                    random,
+                )
             })
             .collect();
         let scenario = Self {
@@ -196,7 +210,10 @@ impl Scenario {
     fn read_all_the_time(mut self, random: &mut Random) -> Self {
         self.memory_bytes = 4 << 20;
         self.entries = 64;
-        self.wire_faults.iter_mut().chain(&mut self.host_faults).for_each(|rates| rates.latency_ns = 50_000);
+        self.wire_faults
+            .iter_mut()
+            .chain(&mut self.host_faults)
+            .for_each(|rates| rates.latency_ns = 50_000);
         self.server.slow_percent = 0;
         self.watcher = WatcherPlan { delay_ns_max: 2 * MS, refuse_percent: 0, ..self.watcher };
         self.writers.interval_ns = random.pick(&[50, 200]) * MS;
@@ -224,7 +241,9 @@ fn offloads(random: &mut Random) -> (Capabilities, bool) {
 }
 
 fn bad_wire(base: FaultRates, percent_max: u64, random: &mut Random) -> FaultRates {
-    let mut rate = |max: u64| if random.percent(60) { random.below(max * 10 + 1) as f64 / 1000.0 } else { 0.0 };
+    let mut rate = |max: u64| {
+        if random.percent(60) { random.below(max * 10 + 1) as f64 / 1000.0 } else { 0.0 }
+    };
     FaultRates {
         loss: rate(percent_max),
         duplicate: rate(percent_max),
@@ -280,7 +299,13 @@ fn client(
             ending: if calm {
                 Ending::Close
             } else {
-                random.pick(&[Ending::Close, Ending::Close, Ending::HalfClose, Ending::Wait, Ending::Abort])
+                random.pick(&[
+                    Ending::Close,
+                    Ending::Close,
+                    Ending::HalfClose,
+                    Ending::Wait,
+                    Ending::Abort,
+                ])
             },
             asks,
         }

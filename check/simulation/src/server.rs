@@ -126,7 +126,8 @@ impl Server {
 
     /// When it wants to be polled again.
     pub(crate) fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
-        let deaths = self.plan.deaths.iter().flat_map(|&(from, to, _)| [from, to]).filter(|&at| at > now_ns);
+        let deaths =
+            self.plan.deaths.iter().flat_map(|&(from, to, _)| [from, to]).filter(|&at| at > now_ns);
         let own = self.connections.iter().filter(|_| !self.dead).flat_map(|connection| {
             let quiet = connection.job.is_none() && connection.output.is_empty();
             let limit = if quiet { self.plan.idle_ns } else { STUCK_NS };
@@ -142,7 +143,11 @@ impl Server {
             ]
         });
         // What was due and did not happen waits for something else.
-        own.flatten().filter(|&at| at > now_ns).chain(deaths).chain(self.machine.due_ns(now_ns)).min()
+        own.flatten()
+            .filter(|&at| at > now_ns)
+            .chain(deaths)
+            .chain(self.machine.due_ns(now_ns))
+            .min()
     }
 
     /// Connections that are open, for a report.
@@ -164,7 +169,8 @@ impl Server {
     }
 
     fn live_or_die(&mut self, now_ns: u64) {
-        let death = self.plan.deaths.iter().find(|&&(from, to, _)| (from..to).contains(&now_ns)).copied();
+        let death =
+            self.plan.deaths.iter().find(|&&(from, to, _)| (from..to).contains(&now_ns)).copied();
         let Some((_, _, resets)) = death else {
             if self.dead {
                 self.dead = false;
@@ -190,7 +196,10 @@ impl Server {
     }
 
     fn serve(&mut self, index: usize, now_ns: u64) -> bool {
-        let mut connection = std::mem::replace(&mut self.connections[index], Connection::on(SocketHandle::default()));
+        let mut connection = std::mem::replace(
+            &mut self.connections[index],
+            Connection::on(SocketHandle::default()),
+        );
         let moved = self.serve_connection(&mut connection, now_ns);
         self.connections[index] = connection;
         moved
@@ -200,7 +209,8 @@ impl Server {
         let timestamps = self.machine.has_timestamps();
         let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(connection.handle);
         match socket.state() {
-            // One that heard a SYN and listens again remembers the peer's options, as a closed one does.
+            // One that heard a SYN and listens again remembers the peer's options, as a closed one
+            // does.
             State::Listen if socket.timestamp_enabled() == timestamps => return false,
             State::Closed | State::Listen => {
                 connection.forget();
@@ -235,7 +245,10 @@ impl Server {
             moved = true;
         }
         let peer_closed = !socket.may_recv();
-        if connection.job.is_none() && connection.output.is_empty() && !connection.close_after_output {
+        if connection.job.is_none()
+            && connection.output.is_empty()
+            && !connection.close_after_output
+        {
             moved |= self.next_job(connection, now_ns);
         }
         moved |= self.run_job(connection, now_ns);
@@ -259,7 +272,8 @@ impl Server {
                 moved = true;
             }
         } else if quiet && (connection.close_after_output || peer_closed || idle) {
-            self.application.counts.idle_closes += u64::from(idle && !peer_closed && !connection.close_after_output);
+            self.application.counts.idle_closes +=
+                u64::from(idle && !peer_closed && !connection.close_after_output);
             socket.close();
             connection.closed_ns = Some(now_ns);
             moved = true;
@@ -276,8 +290,9 @@ impl Server {
         let (len, request) = match parsed {
             Parsed::Partial => {
                 let head = connection.input.windows(4).position(|window| window == b"\r\n\r\n");
-                let expects =
-                    head.is_some_and(|head| String::from_utf8_lossy(&connection.input[..head]).contains("\r\nExpect:"));
+                let expects = head.is_some_and(|head| {
+                    String::from_utf8_lossy(&connection.input[..head]).contains("\r\nExpect:")
+                });
                 if expects && !std::mem::replace(&mut connection.continued, true) {
                     connection.output.extend(CONTINUE);
                     return true;
@@ -294,12 +309,16 @@ impl Server {
         if std::mem::take(&mut connection.continued) {
             self.application.log.borrow_mut().replies[job.serial].bytes.extend_from_slice(CONTINUE);
         }
-        if now_ns < self.plan.chaos_until_ns && self.application.random.percent(self.plan.slow_percent) {
+        if now_ns < self.plan.chaos_until_ns
+            && self.application.random.percent(self.plan.slow_percent)
+        {
             job.pieces = self.application.random.range(2, 6);
             job.pause_ns = self.application.random.range(1_000_000, 400_000_000);
             self.application.counts.slow += 1;
         }
-        if now_ns < self.plan.chaos_until_ns && self.application.random.percent(self.plan.reset_percent) {
+        if now_ns < self.plan.chaos_until_ns
+            && self.application.random.percent(self.plan.reset_percent)
+        {
             connection.reset_at = Some(now_ns + self.application.random.below(300_000_000));
         }
         connection.job = Some(job);
@@ -315,7 +334,11 @@ impl Server {
             moved = true;
             let files = self.application.files.borrow();
             let mut bytes = Vec::new();
-            let goes_on = job.next_piece(&files, &mut bytes, &mut self.application.counts.changed_during_reply);
+            let goes_on = job.next_piece(
+                &files,
+                &mut bytes,
+                &mut self.application.counts.changed_during_reply,
+            );
             drop(files);
             let mut log = self.application.log.borrow_mut();
             let reply = &mut log.replies[job.serial];

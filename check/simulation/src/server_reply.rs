@@ -1,4 +1,5 @@
-//! What the server answers: files with validators, and the kinds of replies that must not be shared.
+//! What the server answers: files with validators, and the kinds of replies that must not be
+//! shared.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -102,7 +103,12 @@ pub(crate) struct Job {
 
 impl Job {
     /// Writes the next piece into `out`. False: it was the last.
-    pub(crate) fn next_piece(&mut self, files: &Files, out: &mut Vec<u8>, changed: &mut u64) -> bool {
+    pub(crate) fn next_piece(
+        &mut self,
+        files: &Files,
+        out: &mut Vec<u8>,
+        changed: &mut u64,
+    ) -> bool {
         if !self.head.is_empty() {
             out.append(&mut self.head);
             if self.pieces > 1 && self.serial.is_multiple_of(2) {
@@ -171,7 +177,12 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    pub(crate) fn new(files: SharedFiles, log: SharedLog, random: Random, mutant: Option<Mutant>) -> Self {
+    pub(crate) fn new(
+        files: SharedFiles,
+        log: SharedLog,
+        random: Random,
+        mutant: Option<Mutant>,
+    ) -> Self {
         Self { files, log, random, mutant, lookups: Vec::new(), counts: ServerCounts::default() }
     }
 
@@ -195,13 +206,20 @@ impl Application {
                 Some(value) if value.contains("keep-alive") => true,
                 _ => !request.http10,
             };
-        let mut reply = ReplyPlan { serial, keep_alive, http10: request.http10, ..ReplyPlan::default() };
+        let mut reply =
+            ReplyPlan { serial, keep_alive, http10: request.http10, ..ReplyPlan::default() };
         self.choose(&mut reply, &request, garbage, peer, now_ns);
         self.log.borrow_mut().replies[serial].private = reply.private;
         reply.into_job(&request, now_ns)
     }
 
-    fn note_request(&mut self, peer: Peer, request: Option<&ServerRequest>, raw: &[u8], now_ns: u64) -> usize {
+    fn note_request(
+        &mut self,
+        peer: Peer,
+        request: Option<&ServerRequest>,
+        raw: &[u8],
+        now_ns: u64,
+    ) -> usize {
         let mut log = self.log.borrow_mut();
         let log = &mut *log;
         let serial = log.replies.len();
@@ -209,14 +227,24 @@ impl Application {
             .and_then(|request| request.header("user-agent"))
             .and_then(|agent| agent.strip_prefix('r'))
             .and_then(|number| number.parse().ok());
-        log.replies.push(HostReply { request: number, peer, started_ns: now_ns, ..HostReply::default() });
+        log.replies.push(HostReply {
+            request: number,
+            peer,
+            started_ns: now_ns,
+            ..HostReply::default()
+        });
         match number.and_then(|number| log.requests.get(&number)).cloned() {
             Some(sent) => {
                 if *sent.bytes != *raw {
-                    log.violation(format!("I5: request {number:?} reached the host changed at {now_ns} ns"));
+                    log.violation(format!(
+                        "I5: request {number:?} reached the host changed at {now_ns} ns"
+                    ));
                 }
                 if sent.peer != peer {
-                    log.violation(format!("I5: request {number:?} of {:x?} came from {peer:x?}", sent.peer));
+                    log.violation(format!(
+                        "I5: request {number:?} of {:x?} came from {peer:x?}",
+                        sent.peer
+                    ));
                 }
                 if let Some(first) = log.answered.insert(number.unwrap_or(0), serial) {
                     log.violation(format!(
@@ -226,7 +254,9 @@ impl Application {
             }
             None => {
                 let known = log.garbage.get(&peer);
-                if !known.is_some_and(|sent| sent.windows(raw.len().max(1)).any(|window| window == raw)) {
+                if !known
+                    .is_some_and(|sent| sent.windows(raw.len().max(1)).any(|window| window == raw))
+                {
                     let text = String::from_utf8_lossy(&raw[..raw.len().min(120)]);
                     log.violation(format!(
                         "I5: the host got from {peer:x?} what nobody sent, at {now_ns} ns: {text:?}"
@@ -237,7 +267,14 @@ impl Application {
         serial
     }
 
-    fn choose(&mut self, reply: &mut ReplyPlan, request: &ServerRequest, garbage: bool, peer: Peer, now_ns: u64) {
+    fn choose(
+        &mut self,
+        reply: &mut ReplyPlan,
+        request: &ServerRequest,
+        garbage: bool,
+        peer: Peer,
+        now_ns: u64,
+    ) {
         if garbage {
             reply.status = "400 Bad Request";
             reply.body = Body::Bytes(b"what?".to_vec());
@@ -304,11 +341,14 @@ impl Application {
         let _ = write!(reply.fields, "Last-Modified: {modified}\r\nETag: {}\r\n", version.etag);
         reply.body = Body::File { file, inode: version.inode };
         reply.len = bytes.len();
-        reply.not_modified = match (request.header("if-none-match"), request.header("if-modified-since")) {
-            (Some(tags), _) => tags == "*" || tags.split(',').any(|tag| tag.trim() == version.etag),
-            (None, Some(since)) => since == modified,
-            (None, None) => false,
-        };
+        reply.not_modified =
+            match (request.header("if-none-match"), request.header("if-modified-since")) {
+                (Some(tags), _) => {
+                    tags == "*" || tags.split(',').any(|tag| tag.trim() == version.etag)
+                }
+                (None, Some(since)) => since == modified,
+                (None, None) => false,
+            };
         if request.header("cookie").is_some() {
             reply.fields.push_str("Cache-Control: private\r\n");
             reply.private = true;
@@ -316,9 +356,12 @@ impl Application {
         reply.chunked = kind == "chunked" && !request.http10;
         reply.until_close = kind == "close" || (kind == "chunked" && request.http10);
         reply.interim = kind == "early" && !request.http10;
-        let changed_after = |date: &str| http_date_s(date).is_some_and(|date| version.modified_s > date);
-        let fails = request.header("if-match").is_some_and(|tags| tags != "*" && tags != version.etag)
-            || request.header("if-match").is_none() && request.header("if-unmodified-since").is_some_and(changed_after);
+        let changed_after =
+            |date: &str| http_date_s(date).is_some_and(|date| version.modified_s > date);
+        let fails =
+            request.header("if-match").is_some_and(|tags| tags != "*" && tags != version.etag)
+                || request.header("if-match").is_none()
+                    && request.header("if-unmodified-since").is_some_and(changed_after);
         if fails {
             reply.not_modified = false;
             reply.fail("412 Precondition Failed");
@@ -327,7 +370,9 @@ impl Application {
             && !reply.not_modified
             && !reply.chunked
             && !reply.until_close
-            && request.header("if-range").is_none_or(|value| value == version.etag || value == modified)
+            && request
+                .header("if-range")
+                .is_none_or(|value| value == version.etag || value == modified)
         {
             self.cut(reply, value, bytes, file);
         }
@@ -338,7 +383,10 @@ impl Application {
 
     /// Answers with ranges, as nginx reads them or as Go writes them.
     fn cut(&mut self, reply: &mut ReplyPlan, value: &str, bytes: &[u8], file: usize) {
-        let Some(ranges) = read(value, bytes.len()).filter(|ranges| ranges.len() <= RANGES_MAX) else { return };
+        let Some(ranges) = read(value, bytes.len()).filter(|ranges| ranges.len() <= RANGES_MAX)
+        else {
+            return;
+        };
         match ranges.as_slice() {
             [] => {
                 reply.fail("416 Range Not Satisfiable");
@@ -347,12 +395,17 @@ impl Application {
                 return;
             }
             &[range] => {
-                let _ = write!(reply.fields, "Content-Range: {}\r\n", content_range(range, bytes.len()));
+                let _ = write!(
+                    reply.fields,
+                    "Content-Range: {}\r\n",
+                    content_range(range, bytes.len())
+                );
                 reply.body = Body::Bytes(bytes[range.0..=range.1].to_vec());
             }
             ranges => {
                 let boundary = format!("sim{}", reply.serial);
-                reply.body = Body::Bytes(multipart(bytes, ranges, &boundary, file.is_multiple_of(2)));
+                reply.body =
+                    Body::Bytes(multipart(bytes, ranges, &boundary, file.is_multiple_of(2)));
                 reply.kind = format!("multipart/byteranges; boundary={boundary}");
                 self.counts.ranges.1 += 1;
             }
@@ -469,7 +522,11 @@ impl ReplyPlan {
             head.push_str("HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n");
         }
         let date = http_date(unix_s(now_ns));
-        let _ = write!(head, "HTTP/1.1 {}\r\nServer: sim/{}\r\nDate: {date}\r\n", self.status, self.serial);
+        let _ = write!(
+            head,
+            "HTTP/1.1 {}\r\nServer: sim/{}\r\nDate: {date}\r\n",
+            self.status, self.serial
+        );
         if !self.not_modified {
             let _ = write!(head, "Content-Type: {}\r\n", self.kind);
             if self.chunked {

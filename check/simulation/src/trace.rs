@@ -24,13 +24,21 @@ fn describe(frame: &[u8]) -> String {
         }
         let end = (14 + usize::from(ip.total_len())).min(frame.len());
         let tcp = TcpPacket::new_checked(frame.get(34..end)?).ok()?;
-        let flags: String = [(tcp.syn(), 'S'), (tcp.fin(), 'F'), (tcp.rst(), 'R'), (tcp.psh(), 'P'), (tcp.ack(), '.')]
-            .into_iter()
-            .filter_map(|(set, letter)| set.then_some(letter))
-            .collect();
-        let sound = tcp.verify_checksum(&ip.src_addr().into(), &ip.dst_addr().into()) && ip.verify_checksum();
+        let flags: String = [
+            (tcp.syn(), 'S'),
+            (tcp.fin(), 'F'),
+            (tcp.rst(), 'R'),
+            (tcp.psh(), 'P'),
+            (tcp.ack(), '.'),
+        ]
+        .into_iter()
+        .filter_map(|(set, letter)| set.then_some(letter))
+        .collect();
+        let sound = tcp.verify_checksum(&ip.src_addr().into(), &ip.dst_addr().into())
+            && ip.verify_checksum();
         let sound = if sound { "" } else { "BAD CHECKSUM " };
-        let text = String::from_utf8_lossy(&tcp.payload()[..tcp.payload().len().min(48)]).replace(['\r', '\n'], "|");
+        let text = String::from_utf8_lossy(&tcp.payload()[..tcp.payload().len().min(48)])
+            .replace(['\r', '\n'], "|");
         let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
         Some(format!(
             "{sound}{}:{} > {}:{} {flags:<4} seq {} len {} ack {} win {} opt {:02x?} {text:?}",

@@ -1,13 +1,14 @@
-//! A model of the watcher: judges fills as the contract of `nicache-coherence` says, with delays, refusals, deaths and lost events.
+//! A model of the watcher: judges fills as the contract of `nicache-coherence` says, with delays,
+//! refusals, deaths and lost events.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nicache_cache::CoherenceLink;
 use nicache_coherence::{
-    Answer, Class, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, LEASE_NS,
-    LEASE_RENEWAL_NS, Question, RecordNumber, RefusalReason, ReinstateRequest, ReinstateVerdict, Reinstatement,
-    RevisionTable, SourceSet, SourceSlot, Stamp, Verdict,
+    Answer, Class, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict,
+    LEASE_NS, LEASE_RENEWAL_NS, Question, RecordNumber, RefusalReason, ReinstateRequest,
+    ReinstateVerdict, Reinstatement, RevisionTable, SourceSet, SourceSlot, Stamp, Verdict,
 };
 
 use crate::files::{SharedFiles, directory_slot, inode_slot};
@@ -242,7 +243,8 @@ impl Watcher {
             };
             self.put_off(step, now_ns);
         }
-        let due: Vec<Judgement> = self.judgements.extract_if(.., |judgement| judgement.due_ns <= now_ns).collect();
+        let due: Vec<Judgement> =
+            self.judgements.extract_if(.., |judgement| judgement.due_ns <= now_ns).collect();
         for judgement in due {
             self.advance(judgement.step, now_ns);
         }
@@ -305,9 +307,11 @@ impl Watcher {
 
     /// When it wants to be polled.
     pub(crate) fn due_ns(&self, now_ns: u64) -> Option<u64> {
-        let edges = self.plan.deaths.iter().flat_map(|&(from, to)| [from, to]).filter(|&at| at > now_ns);
+        let edges =
+            self.plan.deaths.iter().flat_map(|&(from, to)| [from, to]).filter(|&at| at > now_ns);
         let judgements = self.judgements.iter().map(|judgement| judgement.due_ns);
-        let mail = self.link.with(|mail| !mail.questions.is_empty() && !mail.dead).then_some(now_ns);
+        let mail =
+            self.link.with(|mail| !mail.questions.is_empty() && !mail.dead).then_some(now_ns);
         edges.chain(judgements).chain(self.plan.losses.iter().copied()).chain(mail).min()
     }
 
@@ -319,7 +323,9 @@ impl Watcher {
     fn advance(&mut self, step: Step, now_ns: u64) {
         match step {
             Step::Mark(fill) => match self.mark(&fill) {
-                Ok((sources, found)) => self.put_off(Step::Compare { fill, sources, found }, now_ns),
+                Ok((sources, found)) => {
+                    self.put_off(Step::Compare { fill, sources, found }, now_ns)
+                }
                 Err(reason) => {
                     let verdict = FillVerdict { id: fill.id, verdict: Verdict::Refused(reason) };
                     self.put_off(Step::Deliver(Answer::Fill(verdict)), now_ns);
@@ -328,7 +334,10 @@ impl Watcher {
             Step::Compare { fill, sources, found } => {
                 let locked_ns = self.locked_until_ns(&found);
                 if locked_ns > now_ns && !self.skips_compare() {
-                    self.judgements.push(Judgement { due_ns: locked_ns, step: Step::Compare { fill, sources, found } });
+                    self.judgements.push(Judgement {
+                        due_ns: locked_ns,
+                        step: Step::Compare { fill, sources, found },
+                    });
                     return;
                 }
                 let verdict = match self.compare(&fill, &sources, &found) {
@@ -343,12 +352,17 @@ impl Watcher {
                     }
                     Err(reason) => Verdict::Refused(reason),
                 };
-                self.put_off(Step::Deliver(Answer::Fill(FillVerdict { id: fill.id, verdict })), now_ns);
+                self.put_off(
+                    Step::Deliver(Answer::Fill(FillVerdict { id: fill.id, verdict })),
+                    now_ns,
+                );
             }
             Step::Review(request) => {
-                let locked_ns = self.record(&request).map_or(0, |found| self.locked_until_ns(found));
+                let locked_ns =
+                    self.record(&request).map_or(0, |found| self.locked_until_ns(found));
                 if locked_ns > now_ns && self.mutant != Some(Mutant::ReinstatesWithoutWaiting) {
-                    self.judgements.push(Judgement { due_ns: locked_ns, step: Step::Review(request) });
+                    self.judgements
+                        .push(Judgement { due_ns: locked_ns, step: Step::Review(request) });
                     return;
                 }
                 let verdict = ReinstateVerdict { id: request.id, outcome: self.review(&request) };
@@ -376,11 +390,16 @@ impl Watcher {
         }
         let mut fixed = vec![SourceSlot::EVERYTHING];
         fixed.extend(found.iter().map(|&(_, inode)| inode_slot(inode)));
-        if !self.table.is_unchanged(&fixed, request.since) && self.mutant != Some(Mutant::ReinstatesChangedFiles) {
+        if !self.table.is_unchanged(&fixed, request.since)
+            && self.mutant != Some(Mutant::ReinstatesChangedFiles)
+        {
             return Reinstatement::Gone;
         }
-        let directories: Vec<SourceSlot> = found.iter().map(|&(file, _)| directory_slot(file)).collect();
-        let unchanged = [&fixed, &directories].iter().all(|slots| self.table.is_unchanged(slots, request.stamp));
+        let directories: Vec<SourceSlot> =
+            found.iter().map(|&(file, _)| directory_slot(file)).collect();
+        let unchanged = [&fixed, &directories]
+            .iter()
+            .all(|slots| self.table.is_unchanged(slots, request.stamp));
         if unchanged { Reinstatement::Stays } else { Reinstatement::Again }
     }
 
@@ -437,7 +456,10 @@ impl Watcher {
                         return Err(RefusalReason::OpenForWriting);
                     }
                     if *blake3::hash(bytes).as_bytes() == question.body_hash {
-                        matched = Some(matched.unwrap_or(false) || question.last_modified == Some(current.modified_s));
+                        matched = Some(
+                            matched.unwrap_or(false)
+                                || question.last_modified == Some(current.modified_s),
+                        );
                     }
                 }
             }

@@ -11,7 +11,8 @@ use nicache_coherence::{RefusalReason, RevisionTable};
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::{
-    Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Policy, Popularity, PopularityConfig, S3Fifo, Sieve, TwoQ, WTinyLfu,
+    Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Policy, Popularity, PopularityConfig, S3Fifo, Sieve,
+    TwoQ, WTinyLfu,
 };
 use nicache_port::{FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, memory_wire};
 use nicache_tcp::Time;
@@ -41,7 +42,8 @@ const FORGET_NS: u64 = 9_000_000_000_000;
 const VERDICTS_NS: u64 = 10_000_000_000;
 /// Rounds at one instant; more mean that two parties talk to each other for ever.
 const ROUNDS_MAX: u32 = 20_000;
-/// Instants in a row at which somebody was due before; more mean that he cannot do what he is due for.
+/// Instants in a row at which somebody was due before; more mean that he cannot do what he is due
+/// for.
 const SPINS_MAX: u32 = 10_000;
 
 /// What came of a run.
@@ -88,7 +90,8 @@ impl World {
         let scenario = Scenario::new(mode, &mut random);
         let clock = ManualClock::new(0);
         set_timestamp_clock(0);
-        let files: SharedFiles = Rc::new(RefCell::new(Files::new(scenario.files, scenario.len_max, &mut random)));
+        let files: SharedFiles =
+            Rc::new(RefCell::new(Files::new(scenario.files, scenario.len_max, &mut random)));
         let log: SharedLog = Rc::new(RefCell::new(HostLog::default()));
         let table = RevisionTable::on_heap();
         let watcher_link = WatcherLink::default();
@@ -97,7 +100,12 @@ impl World {
         let store = store(&scenario, Arc::clone(&table));
         let memory_free_bytes = store.memory().free_bytes();
         let secret = std::array::from_fn(|_| random.word() as u8);
-        let mut config = CardConfig::new(vec![SERVICE_PORT], scenario.memory_bytes, KeyConfig::new(secret), secret);
+        let mut config = CardConfig::new(
+            vec![SERVICE_PORT],
+            scenario.memory_bytes,
+            KeyConfig::new(secret),
+            secret,
+        );
         config.handshake = scenario.handshake;
         config.flows = scenario.flows;
         config.entries = scenario.entries;
@@ -105,7 +113,8 @@ impl World {
         // Whatever is wrong here is to last.
         let ages = AgeBounds::fixed(Duration::from_secs(86_400));
         config.paths = Paths::new(PathSettings { ages, ..PathSettings::default() }, Vec::new());
-        let card = Card::new(wire_port, host_port, config, store, Box::new(watcher_link.clone()), Time(0));
+        let card =
+            Card::new(wire_port, host_port, config, store, Box::new(watcher_link.clone()), Time(0));
         let clients = scenario
             .clients
             .iter()
@@ -114,7 +123,13 @@ impl World {
                 Client::new(*machine, sessions.clone(), files, log, random.fork(), mutant)
             })
             .collect();
-        let server = Server::new(scenario.server.clone(), Rc::clone(&files), Rc::clone(&log), random.fork(), mutant);
+        let server = Server::new(
+            scenario.server.clone(),
+            Rc::clone(&files),
+            Rc::clone(&log),
+            random.fork(),
+            mutant,
+        );
         let watcher = Watcher::new(
             watcher_link,
             Arc::clone(&table),
@@ -123,7 +138,13 @@ impl World {
             random.fork(),
             mutant,
         );
-        let writers = Writers::new(scenario.writers, Rc::clone(&files), Arc::clone(&table), random.fork(), mutant);
+        let writers = Writers::new(
+            scenario.writers,
+            Rc::clone(&files),
+            Arc::clone(&table),
+            random.fork(),
+            mutant,
+        );
         Self {
             clock,
             now_ns: 0,
@@ -152,10 +173,12 @@ impl World {
         while !self.clients.iter().all(Client::is_done) {
             self.settle();
             // The hosts' TCP may need a retransmission timeout for every lost segment of a window.
-            let progress_ns = self.clients.iter().map(|client| client.progress_ns).max().unwrap_or(0);
+            let progress_ns =
+                self.clients.iter().map(|client| client.progress_ns).max().unwrap_or(0);
             let deadline_ns = progress_ns.max(self.scenario.chaos_until_ns) + PATIENCE_NS;
             if self.now_ns > deadline_ns {
-                let open: Vec<String> = self.clients.iter().flat_map(Client::describe_open).collect();
+                let open: Vec<String> =
+                    self.clients.iter().flat_map(Client::describe_open).collect();
                 self.violation(format!(
                     "I6: connections stall: {open:#?}, at the server {:#?}",
                     self.server.describe_open()
@@ -167,7 +190,10 @@ impl World {
             }
         }
         let forget_ns = self.now_ns + FORGET_NS;
-        while self.log.borrow().violations.is_empty() && self.card.flows() > 0 && self.now_ns < forget_ns {
+        while self.log.borrow().violations.is_empty()
+            && self.card.flows() > 0
+            && self.now_ns < forget_ns
+        {
             self.settle();
             self.advance(forget_ns + 1);
         }
@@ -274,7 +300,10 @@ impl World {
         let mut log = self.log.borrow_mut();
         for frame in &self.server.machine.station.outgoing {
             self.trace.frame(self.now_ns, "host >", frame);
-            let ends = frame.len() >= 54 && frame[12..14] == [8, 0] && frame[23] == 6 && frame[47] & 5 != 0;
+            let ends = frame.len() >= 54
+                && frame[12..14] == [8, 0]
+                && frame[23] == 6
+                && frame[47] & 5 != 0;
             if ends {
                 let peer = (
                     u32::from_be_bytes([frame[30], frame[31], frame[32], frame[33]]),
@@ -288,18 +317,27 @@ impl World {
     /// Jumps to the next thing that is due, at most to `limit_ns`. False: nothing ever is.
     fn advance(&mut self, limit_ns: u64) -> bool {
         let now_ns = self.now_ns;
-        let card = self.card.next_due().map(|due| if due.0 == 0 { now_ns + 20_000_000 } else { due.0 });
-        let mut due =
-            [card, self.wire.due_ns(), self.host.due_ns(), self.writers.due_ns(), self.watcher.due_ns(now_ns)]
-                .into_iter()
-                .flatten()
-                .min();
+        let card =
+            self.card.next_due().map(|due| if due.0 == 0 { now_ns + 20_000_000 } else { due.0 });
+        let mut due = [
+            card,
+            self.wire.due_ns(),
+            self.host.due_ns(),
+            self.writers.due_ns(),
+            self.watcher.due_ns(now_ns),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         for client in &mut self.clients {
             due = [due, client.due_ns(now_ns)].into_iter().flatten().min();
         }
         due = [due, self.server.due_ns(now_ns)].into_iter().flatten().min();
         if self.chaos {
-            due = Some(due.map_or(self.scenario.chaos_until_ns, |due| due.min(self.scenario.chaos_until_ns)));
+            due =
+                Some(due.map_or(self.scenario.chaos_until_ns, |due| {
+                    due.min(self.scenario.chaos_until_ns)
+                }));
         }
         let Some(due) = due else {
             self.now_ns = limit_ns + 1;
@@ -307,7 +345,8 @@ impl World {
         };
         self.spins = if due <= now_ns { self.spins + 1 } else { 0 };
         if self.spins > SPINS_MAX {
-            let clients: Vec<_> = self.clients.iter_mut().map(|client| client.due_ns(now_ns)).collect();
+            let clients: Vec<_> =
+                self.clients.iter_mut().map(|client| client.due_ns(now_ns)).collect();
             let text = format!(
                 "I6: somebody is due for ever at {now_ns} ns: card {card:?}, clients {clients:?}, server {:?}, watcher {:?}, wires {:?}",
                 self.server.due_ns(now_ns),
@@ -380,13 +419,12 @@ impl World {
 
     /// What the card counted is what crossed.
     fn check_bus(&self) {
-        let clean = self
-            .scenario
-            .host_faults
-            .iter()
-            .all(|rates| *rates == FaultRates { latency_ns: rates.latency_ns, ..FaultRates::default() });
+        let clean = self.scenario.host_faults.iter().all(|rates| {
+            *rates == FaultRates { latency_ns: rates.latency_ns, ..FaultRates::default() }
+        });
         let bus = &self.card.counters().bus;
-        let (frames, bytes) = (self.host.sent.0 + self.host.received.0, self.host.sent.1 + self.host.received.1);
+        let (frames, bytes) =
+            (self.host.sent.0 + self.host.received.0, self.host.sent.1 + self.host.received.1);
         let overhead = nicache_card::bus::FRAME_OVERHEAD_BYTES;
         let faults = self.host.faults();
         let whole = self.host.refused + faults.overflowed + faults.refused == 0;
@@ -414,11 +452,20 @@ impl World {
         events.add("hits_ranges", counters.hits_ranges);
         events.add("invalidations", counters.invalidations);
         events.add("waits_collapsed", counters.cache.waits_collapsed);
-        events.add("bypass_range", counters.bypasses_by_card[nicache_card::CardBypass::Range as usize]);
+        events.add(
+            "bypass_range",
+            counters.bypasses_by_card[nicache_card::CardBypass::Range as usize],
+        );
         events.add("misses", counters.misses);
         events.add("bypass_request", counters.bypasses_by_request.iter().sum());
-        events.add("bypass_lease", counters.bypasses_by_card[nicache_card::CardBypass::Lease as usize]);
-        events.add("bypass_conditional", counters.bypasses_by_card[nicache_card::CardBypass::Conditional as usize]);
+        events.add(
+            "bypass_lease",
+            counters.bypasses_by_card[nicache_card::CardBypass::Lease as usize],
+        );
+        events.add(
+            "bypass_conditional",
+            counters.bypasses_by_card[nicache_card::CardBypass::Conditional as usize],
+        );
         events.add("card_retransmits", counters.retransmits);
         events.add("evictions", counters.cache.evictions);
         events.add("purges", counters.cache.purges_by_source);
@@ -471,9 +518,18 @@ impl World {
             events.add("connections", counts.opened);
             let by_card = self.scenario.handshake == Handshake::Card;
             events.add("connections_card_handshake", if by_card { counts.opened } else { 0 });
-            events.add("connections_without_sack", if machine.syn.no_sack { counts.opened } else { 0 });
-            events.add("connections_without_timestamps", if machine.syn.no_timestamps { counts.opened } else { 0 });
-            events.add("connections_without_window_scale", if machine.syn.no_window_scale { counts.opened } else { 0 });
+            events.add(
+                "connections_without_sack",
+                if machine.syn.no_sack { counts.opened } else { 0 },
+            );
+            events.add(
+                "connections_without_timestamps",
+                if machine.syn.no_timestamps { counts.opened } else { 0 },
+            );
+            events.add(
+                "connections_without_window_scale",
+                if machine.syn.no_window_scale { counts.opened } else { 0 },
+            );
             events.add("client_aborts", counts.aborts);
             events.add("contents_continued", counts.continued);
             events.add("client_half_closes", counts.half_closes);
@@ -498,7 +554,8 @@ fn link(
 }
 
 fn store(scenario: &Scenario, table: Arc<RevisionTable>) -> Store {
-    let memory = CardMemory::new(scenario.memory_bytes, HugePages::No).expect("memory for the card");
+    let memory =
+        CardMemory::new(scenario.memory_bytes, HugePages::No).expect("memory for the card");
     let (bytes, entries) = (memory.free_bytes(), scenario.entries as u32);
     let policy: Box<dyn Policy> = match scenario.policy % POLICIES {
         0 => {

@@ -1,4 +1,5 @@
-//! Writers: change files at random, each change an interval, and tell the revision table as the kernel's witnesses do.
+//! Writers: change files at random, each change an interval, and tell the revision table as the
+//! kernel's witnesses do.
 //!
 //! ```text
 //! in place   open* ── lock ──(witness*, visible in any order)── unlock ── return ── close
@@ -65,7 +66,8 @@ impl Writers {
         mutant: Option<Mutant>,
     ) -> Self {
         let count = files.borrow().len();
-        let next_ns = if plan.interval_ns == 0 { u64::MAX } else { random.below(2 * plan.interval_ns) };
+        let next_ns =
+            if plan.interval_ns == 0 { u64::MAX } else { random.below(2 * plan.interval_ns) };
         Self {
             plan,
             files,
@@ -88,8 +90,9 @@ impl Writers {
 
     /// Does what is due.
     pub(crate) fn poll(&mut self, now_ns: u64) {
-        while let Some(index) =
-            (0..self.steps.len()).filter(|&at| self.steps[at].0 <= now_ns).min_by_key(|&at| self.steps[at].0)
+        while let Some(index) = (0..self.steps.len())
+            .filter(|&at| self.steps[at].0 <= now_ns)
+            .min_by_key(|&at| self.steps[at].0)
         {
             let (_, file, slots, step) = self.steps.remove(index);
             self.take_step(file, &slots, step, now_ns);
@@ -187,7 +190,8 @@ impl Writers {
             self.steps.push((step(random), file, slots.clone(), Step::Open));
         }
         let visible = Step::Visible(Box::new(version));
-        let (first, second) = if random.percent(50) { (Step::Witness, visible) } else { (visible, Step::Witness) };
+        let (first, second) =
+            if random.percent(50) { (Step::Witness, visible) } else { (visible, Step::Witness) };
         self.steps.push((step(random), file, slots.clone(), first));
         self.steps.push((step(random), file, slots.clone(), second));
         let unlocked = step(random);

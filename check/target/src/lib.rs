@@ -1,6 +1,7 @@
 //! A real iSCSI target: Debian's tgtd over a file, in a network and a mount namespace of its own.
 //!
-//! For tests, for measurements, and for `nicache nfs --demo`. Nothing outside sees it, several can run at once, and all of it ends with the [`Target`]: the namespaces belong to a child that waits
+//! For tests, for measurements, and for `nicache nfs --demo`. Nothing outside sees it, several can
+//! run at once, and all of it ends with the [`Target`]: the namespaces belong to a child that waits
 //! for the end of its input. A thread that wants to reach the target calls [`Target::enter`] first.
 
 #![forbid(unsafe_code)]
@@ -48,7 +49,9 @@ pub fn missing() -> Option<&'static str> {
     }
     let programs = ["tgtd", "tgtadm", "unshare", "nsenter", "setpriv", "ip"];
     let folders = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-    programs.into_iter().find(|program| !folders.iter().any(|folder| Path::new(folder).join(program).exists()))
+    programs
+        .into_iter()
+        .find(|program| !folders.iter().any(|folder| Path::new(folder).join(program).exists()))
 }
 
 impl Target {
@@ -83,7 +86,10 @@ impl Target {
     /// Moves the calling thread, and those that it starts later, into the target's network.
     pub fn enter(&self) -> io::Result<()> {
         let namespace = File::open(format!("/proc/{}/ns/net", self.holder.id()))?;
-        Ok(move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(LinkNameSpaceType::Network))?)
+        Ok(move_into_link_name_space(
+            std::os::fd::AsFd::as_fd(&namespace),
+            Some(LinkNameSpaceType::Network),
+        )?)
     }
 
     /// Ends the target as `kill -9` does.
@@ -110,7 +116,14 @@ impl Target {
         let mut portals = vec!["portal=127.0.0.1:3260".to_owned()];
         portals.extend(self.options.ports.iter().map(|port| format!("portal=127.0.0.1:{port}")));
         let mut command = self.inside("setpriv");
-        command.args(["--pdeathsig", "KILL", "tgtd", "--foreground", "--iscsi", &portals.join(",")]);
+        command.args([
+            "--pdeathsig",
+            "KILL",
+            "tgtd",
+            "--foreground",
+            "--iscsi",
+            &portals.join(","),
+        ]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         self.tgtd = Some(command.spawn()?);
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -122,19 +135,36 @@ impl Target {
         }
         self.administer(&format!("--op new --mode target --tid 1 --targetname {NAME}"))?;
         let mut command = self.inside("tgtadm");
-        command.args(["--lld", "iscsi", "--op", "new", "--mode", "logicalunit", "--tid", "1", "--lun", "1"]);
+        command.args([
+            "--lld",
+            "iscsi",
+            "--op",
+            "new",
+            "--mode",
+            "logicalunit",
+            "--tid",
+            "1",
+            "--lun",
+            "1",
+        ]);
         run(command.arg("--backing-store").arg(&self.image))?;
-        for (account, is_outgoing) in [(&self.options.incoming, false), (&self.options.outgoing, true)] {
+        for (account, is_outgoing) in
+            [(&self.options.incoming, false), (&self.options.outgoing, true)]
+        {
             let Some((user, password)) = account else { continue };
             let outgoing = if is_outgoing { "--outgoing" } else { "" };
-            self.administer(&format!("--op new --mode account --user {user} --password {password}"))?;
+            self.administer(&format!(
+                "--op new --mode account --user {user} --password {password}"
+            ))?;
             self.administer(&format!("--op bind --mode account --tid 1 --user {user} {outgoing}"))?;
         }
         self.administer("--op bind --mode target --tid 1 --initiator-address ALL")
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        let Some(pid) = self.tgtd.as_ref().and_then(|tgtd| Pid::from_raw(tgtd.id() as i32)) else { return Ok(()) };
+        let Some(pid) = self.tgtd.as_ref().and_then(|tgtd| Pid::from_raw(tgtd.id() as i32)) else {
+            return Ok(());
+        };
         Ok(kill_process(pid, signal)?)
     }
 

@@ -67,20 +67,30 @@ impl Client {
 
     /// Sends a form.
     pub fn post_form(&mut self, path: &str, fields: &[(&str, &str)]) -> Result<Reply> {
-        let pairs: Vec<String> =
-            fields.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
+        let pairs: Vec<String> = fields
+            .iter()
+            .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
+            .collect();
         let headers = [("Content-Type", "application/x-www-form-urlencoded")];
         self.request("POST", path, &headers, pairs.join("&").as_bytes())
     }
 
-    /// Any request. One that fails on a connection that was used before is tried once more on a new one.
-    pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply> {
+    /// Any request. One that fails on a connection that was used before is tried once more on a new
+    /// one.
+    pub fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Reply> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.host);
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
         if !self.cookies.is_empty() {
-            let pairs: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let pairs: Vec<String> =
+                self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
             head += &format!("Cookie: {}\r\n", pairs.join("; "));
         }
         if method != "GET" {
@@ -137,8 +147,10 @@ fn read_reply(from: &mut impl BufRead) -> Result<(Reply, bool)> {
     let first = line(from)?;
     let mut words = first.split(' ');
     let version = words.next().unwrap_or_default();
-    let status: u16 =
-        words.next().and_then(|code| code.parse().ok()).with_context(|| format!("no status line: {first}"))?;
+    let status: u16 = words
+        .next()
+        .and_then(|code| code.parse().ok())
+        .with_context(|| format!("no status line: {first}"))?;
     let mut headers = Vec::new();
     loop {
         let text = line(from)?;
@@ -149,16 +161,18 @@ fn read_reply(from: &mut impl BufRead) -> Result<(Reply, bool)> {
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     let mut reply = Reply { status, headers, body: Vec::new() };
-    let closes = reply.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+    let closes =
+        reply.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
     let mut keep = version == "HTTP/1.1" && !closes;
     if matches!(status, 204 | 304) {
         return Ok((reply, keep));
     }
-    if reply.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+    if reply.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
+    {
         loop {
             let size = line(from)?;
-            let size =
-                u64::from_str_radix(size.split(';').next().unwrap_or_default().trim(), 16).context("no chunk size")?;
+            let size = u64::from_str_radix(size.split(';').next().unwrap_or_default().trim(), 16)
+                .context("no chunk size")?;
             take(from, size, &mut reply.body)?;
             let end = line(from)?;
             if size == 0 {
@@ -201,7 +215,9 @@ fn line(from: &mut impl BufRead) -> Result<String> {
 /// As in a form.
 fn encode(text: &str) -> String {
     let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+            char::from(byte).to_string()
+        }
         b' ' => "+".to_owned(),
         other => format!("%{other:02X}"),
     };
@@ -218,8 +234,12 @@ mod tests {
 
     #[test]
     fn framing() {
-        let (reply, keep) = read("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX-A:  b \r\n\r\nabcdef").unwrap();
-        assert_eq!((reply.status, reply.text().as_str(), reply.header("x-a"), keep), (200, "abc", Some("b"), true));
+        let (reply, keep) =
+            read("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX-A:  b \r\n\r\nabcdef").unwrap();
+        assert_eq!(
+            (reply.status, reply.text().as_str(), reply.header("x-a"), keep),
+            (200, "abc", Some("b"), true)
+        );
         let (reply, keep) = read(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\nrest",
         )
@@ -240,8 +260,11 @@ mod tests {
     #[test]
     fn cookies() {
         let mut client = Client::with_cookies("127.0.0.1:1".parse().unwrap());
-        let reply =
-            |value: &str| Reply { status: 200, headers: vec![("set-cookie".into(), value.into())], body: vec![] };
+        let reply = |value: &str| Reply {
+            status: 200,
+            headers: vec![("set-cookie".into(), value.into())],
+            body: vec![],
+        };
         client.keep_cookies(&reply("a=1; path=/"));
         client.keep_cookies(&reply("b=x=y"));
         client.keep_cookies(&reply("a=2"));

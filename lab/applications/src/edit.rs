@@ -35,7 +35,10 @@ pub struct Edit {
 
 impl fmt::Debug for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Edit").field("name", &self.name).field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Edit")
+            .field("name", &self.name)
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,25 +98,28 @@ impl Edit {
         &self.path
     }
 
-    /// What stands right before the marker on the page. Edits of one page with equal words change the same thing.
+    /// What stands right before the marker on the page. Edits of one page with equal words change
+    /// the same thing.
     pub fn words(&self) -> &str {
         &self.words
     }
 
-    /// How long after the edit the application itself may go on showing what was before, without any cache in front of it (PHP looks
-    /// at a script's time every few seconds only). Zero for most.
+    /// How long after the edit the application itself may go on showing what was before, without
+    /// any cache in front of it (PHP looks at a script's time every few seconds only). Zero for
+    /// most.
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
-    /// Whether the application itself, without any cache in front of it, may show no content for moments around the edit, and may go on
-    /// showing what was before if it is edited again within two seconds.
+    /// Whether the application itself, without any cache in front of it, may show no content for
+    /// moments around the edit, and may go on showing what was before if it is edited again within
+    /// two seconds.
     pub fn is_hasty(&self) -> bool {
         self.is_hasty
     }
 
-    /// Makes the edit and returns the marker, such as `version=17.`, that the page's body contains from now on. `server` is where the running
-    /// server is reached; edits by a web form go there.
+    /// Makes the edit and returns the marker, such as `version=17.`, that the page's body contains
+    /// from now on. `server` is where the running server is reached; edits by a web form go there.
     ///
     /// # Errors
     /// What the application or the file system says; the marker may be shown or not then.
@@ -127,7 +133,8 @@ impl Edit {
     /// As [`Edit::make`].
     pub fn make_version(&self, server: SocketAddr, version: u64) -> Result<String> {
         let marker = format!("version={version}.");
-        (self.change)(server, &marker).with_context(|| format!("the edit `{}` failed", self.name))?;
+        (self.change)(server, &marker)
+            .with_context(|| format!("the edit `{}` failed", self.name))?;
         Ok(marker)
     }
 }
@@ -174,7 +181,8 @@ impl MarkedFile {
     }
 
     fn overwrite(&self, marker: &str) -> Result<()> {
-        std::fs::write(&self.path, self.text(marker)).with_context(|| format!("cannot write {}", self.path.display()))
+        std::fs::write(&self.path, self.text(marker))
+            .with_context(|| format!("cannot write {}", self.path.display()))
     }
 
     fn text(&self, marker: &str) -> String {

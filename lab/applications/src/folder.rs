@@ -1,7 +1,9 @@
 //! The private folder of a site.
 //!
-//! It is below `/var/lib`, on a disk almost everywhere: nicache watches no tmpfs. What programs make and remove all the time (sockets, temporary
-//! files, databases) is in folders of its own, away from what the web server shows, so that it is not a change of a directory on the way to a page.
+//! It is below `/var/lib`, on a disk almost everywhere: nicache watches no tmpfs. What programs
+//! make and remove all the time (sockets, temporary files, databases) is in folders of its own,
+//! away from what the web server shows, so that it is not a change of a directory on the way to a
+//! page.
 
 use std::fs::File;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -26,10 +28,10 @@ impl Folder {
     pub(crate) fn create(name: &str) -> Result<Self> {
         let prefix = format!("nicache-{name}-");
         remove_leftovers(Path::new(PARENT), &prefix);
-        let folder = tempfile::Builder::new()
-            .prefix(&prefix)
-            .tempdir_in(PARENT)
-            .with_context(|| format!("cannot make a folder for the site below {PARENT} (are you root?)"))?;
+        let folder =
+            tempfile::Builder::new().prefix(&prefix).tempdir_in(PARENT).with_context(|| {
+                format!("cannot make a folder for the site below {PARENT} (are you root?)")
+            })?;
         // It gets its name when it is locked, so that nobody takes the folder for a leftover.
         let unlocked = folder.path().join("owner.new");
         let owner = File::create(&unlocked)?;
@@ -40,7 +42,10 @@ impl Folder {
         made.subfolder("site", "root")?;
         for name in ["run", "tmp", "log"] {
             // Programs of several users write into each.
-            std::fs::set_permissions(made.subfolder(name, "root")?, std::fs::Permissions::from_mode(0o1777))?;
+            std::fs::set_permissions(
+                made.subfolder(name, "root")?,
+                std::fs::Permissions::from_mode(0o1777),
+            )?;
         }
         Ok(made)
     }
@@ -80,7 +85,8 @@ impl Folder {
 /// Gives a file or folder to a user and the group of that user.
 pub(crate) fn give(path: &Path, user: &str) -> Result<()> {
     let (uid, gid) = ids(user)?;
-    chown(path, Some(uid), Some(gid)).with_context(|| format!("cannot give {} to {user}", path.display()))
+    chown(path, Some(uid), Some(gid))
+        .with_context(|| format!("cannot give {} to {user}", path.display()))
 }
 
 /// Gives a folder and all that is in it to a user.
@@ -101,14 +107,17 @@ pub(crate) fn give_all(path: &Path, user: &str) -> Result<()> {
 /// Copies a tree, files behind symbolic links included, so that the copy can be edited.
 pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+    for entry in
+        std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?
+    {
         let entry = entry?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         // A link may lead nowhere, where a package only suggests another.
         match std::fs::metadata(&source) {
             Ok(kind) if kind.is_dir() => copy_tree(&source, &target)?,
             Ok(_) => {
-                std::fs::copy(&source, &target).with_context(|| format!("cannot copy {}", source.display()))?;
+                std::fs::copy(&source, &target)
+                    .with_context(|| format!("cannot copy {}", source.display()))?;
             }
             Err(_) => {}
         }
@@ -121,7 +130,9 @@ fn ids(user: &str) -> Result<(u32, u32)> {
     let table = std::fs::read_to_string("/etc/passwd")?;
     let fields = table.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let entry = fields.into_iter().find(|fields| fields.first() == Some(&user) && fields.len() > 3);
-    let entry = entry.with_context(|| format!("there is no user `{user}`; a package that makes it is missing"))?;
+    let entry = entry.with_context(|| {
+        format!("there is no user `{user}`; a package that makes it is missing")
+    })?;
     Ok((entry[2].parse()?, entry[3].parse()?))
 }
 

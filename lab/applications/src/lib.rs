@@ -1,4 +1,5 @@
-//! Real web applications from Debian's packages, each prepared in a private folder: database, application server, web server, content.
+//! Real web applications from Debian's packages, each prepared in a private folder: database,
+//! application server, web server, content.
 //!
 //! ```text
 //! Application ── prepare ──▶ Site ── with(), server() ──▶ commands for `nicache run`, or Running
@@ -7,8 +8,9 @@
 //!                             └─ edits()   ways to change what they show, each with a marker to look for
 //! ```
 //!
-//! Nothing of the machine's own configuration is read for writing or changed, no service of the machine is used, and everything talks through Unix
-//! sockets in the folder, so that any number of copies run at once. Only the web server's port is chosen by the caller.
+//! Nothing of the machine's own configuration is read for writing or changed, no service of the
+//! machine is used, and everything talks through Unix sockets in the folder, so that any number of
+//! copies run at once. Only the web server's port is chosen by the caller.
 #![forbid(unsafe_code)]
 
 mod application;

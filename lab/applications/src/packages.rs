@@ -14,10 +14,16 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Those of `packages` that are not installed; a machine without `dpkg` has none.
 pub(crate) fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
-    let query =
-        Command::new("dpkg-query").args(["-W", "-f", "${Package} ${db:Status-Status}\n"]).args(packages).output();
-    let text = query.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let installed = |package: &str| text.lines().any(|line| line.split_once(' ') == Some((package, "installed")));
+    let query = Command::new("dpkg-query")
+        .args(["-W", "-f", "${Package} ${db:Status-Status}\n"])
+        .args(packages)
+        .output();
+    let text = query
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
+    let installed = |package: &str| {
+        text.lines().any(|line| line.split_once(' ') == Some((package, "installed")))
+    };
     packages.iter().copied().filter(|package| !installed(package)).collect()
 }
 
@@ -28,12 +34,16 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     }
     let list = packages.join(" ");
     if !rustix::process::geteuid().is_root() {
-        bail!("installing packages needs root: run `sudo apt-get install --no-install-recommends {list}`");
+        bail!(
+            "installing packages needs root: run `sudo apt-get install --no-install-recommends {list}`"
+        );
     }
     let _no_services = NoServices::begin()?;
     let apt = || {
         let mut command = Command::new("apt-get");
-        command.args(["-q", "-y", "-o", "DPkg::Lock::Timeout=300"]).env("DEBIAN_FRONTEND", "noninteractive");
+        command
+            .args(["-q", "-y", "-o", "DPkg::Lock::Timeout=300"])
+            .env("DEBIAN_FRONTEND", "noninteractive");
         command.stdin(Stdio::null());
         command
     };
@@ -61,7 +71,9 @@ impl NoServices {
                 file.set_permissions(std::fs::Permissions::from_mode(0o755))?;
                 Ok(begun)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(Self { made: false }),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Ok(Self { made: false })
+            }
             Err(error) => Err(error).with_context(|| format!("cannot write {POLICY}")),
         }
     }

@@ -27,12 +27,16 @@ impl Application {
                     &["php8.2-mysql", "php8.2-curl", "php8.2-apcu"],
                 ]
             }
-            Self::WordPress => vec![&nginx::PACKAGES, &php::PACKAGES, &mariadb::PACKAGES, &wordpress::PACKAGES],
+            Self::WordPress => {
+                vec![&nginx::PACKAGES, &php::PACKAGES, &mariadb::PACKAGES, &wordpress::PACKAGES]
+            }
             Self::WordPressApache => {
                 vec![&apache::PACKAGES, &["php8.2-cli"], &mariadb::PACKAGES, &wordpress::PACKAGES]
             }
             Self::DokuWiki => vec![&nginx::PACKAGES, &php::PACKAGES, &dokuwiki::PACKAGES],
-            Self::MediaWiki => vec![&nginx::PACKAGES, &php::PACKAGES, &mariadb::PACKAGES, &mediawiki::PACKAGES],
+            Self::MediaWiki => {
+                vec![&nginx::PACKAGES, &php::PACKAGES, &mariadb::PACKAGES, &mediawiki::PACKAGES]
+            }
             Self::Flask => vec![&postgres::PACKAGES, &flask::PACKAGES],
             Self::Express => express::packages(),
         };
@@ -44,8 +48,8 @@ impl Application {
         packages::missing(&self.packages())
     }
 
-    /// Installs what is missing, with `apt-get`, without starting any service. Needs root. (Express may come from npm, see
-    /// its error if that fails.)
+    /// Installs what is missing, with `apt-get`, without starting any service. Needs root. (Express
+    /// may come from npm, see its error if that fails.)
     pub fn install(self) -> Result<()> {
         packages::install(&self.missing_packages())?;
         if self == Self::Express { express::install() } else { Ok(()) }
@@ -59,7 +63,9 @@ impl Application {
     /// Prepares a site. Needs root, since databases and web servers run as users of their own.
     pub fn prepare_with(self, settings: &Settings) -> Result<Site> {
         if !rustix::process::geteuid().is_root() {
-            bail!("preparing {self} needs root, for its programs run as users of their own: try sudo");
+            bail!(
+                "preparing {self} needs root, for its programs run as users of their own: try sudo"
+            );
         }
         let missing = self.missing_packages();
         if !missing.is_empty() {

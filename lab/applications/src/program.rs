@@ -26,11 +26,12 @@ pub(crate) fn words(words: &[&str]) -> Vec<String> {
 
 /// The command as another user runs it.
 pub(crate) fn as_user(user: &str, argv: &[&str]) -> Vec<String> {
-    [words(&["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]), words(argv)].concat()
+    [words(&["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]), words(argv)]
+        .concat()
 }
 
-/// The command, killed by the kernel when the process that starts it dies. A change of the user would void that, so it comes behind the one of
-/// [`as_user`].
+/// The command, killed by the kernel when the process that starts it dies. A change of the user
+/// would void that, so it comes behind the one of [`as_user`].
 pub(crate) fn killed_with_parent(argv: &[String]) -> Vec<String> {
     let (options, program) = match argv.iter().position(|word| word == "--") {
         Some(end) if argv[0] == "setpriv" => (&argv[1..end], &argv[end + 1..]),
@@ -51,7 +52,10 @@ pub(crate) fn succeed_with(command: &mut Command, input: &str) -> Result<String>
     let mut file = tempfile::tempfile()?;
     std::io::Write::write_all(&mut file, input.as_bytes())?;
     std::io::Seek::rewind(&mut file)?;
-    let output = command.stdin(file).output().with_context(|| format!("cannot run `{program}`; is it installed?"))?;
+    let output = command
+        .stdin(file)
+        .output()
+        .with_context(|| format!("cannot run `{program}`; is it installed?"))?;
     if !output.status.success() {
         let text = [output.stdout, b"\n".to_vec(), output.stderr].concat();
         let text = String::from_utf8_lossy(&text).trim().to_owned();
@@ -59,13 +63,15 @@ pub(crate) fn succeed_with(command: &mut Command, input: &str) -> Result<String>
         while !text.is_char_boundary(from) {
             from += 1;
         }
-        let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
+        let arguments: Vec<_> =
+            command.get_args().map(|argument| argument.to_string_lossy()).collect();
         bail!("`{program} {}` {}: {}", arguments.join(" "), output.status, &text[from..]);
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A program that runs while a site is prepared. Dropping it kills it; so does the end of the thread that started it.
+/// A program that runs while a site is prepared. Dropping it kills it; so does the end of the
+/// thread that started it.
 #[derive(Debug)]
 pub(crate) struct Service {
     process: Child,
@@ -77,8 +83,12 @@ impl Service {
     pub(crate) fn start(argv: &[String]) -> Result<Self> {
         let mut command = Command::new("setpriv");
         command.args(&killed_with_parent(argv)[1..]);
-        let process =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0).spawn();
+        let process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn();
         let process = process.context("cannot run `setpriv` (package util-linux)")?;
         Ok(Self { process, name: argv.join(" ") })
     }
@@ -141,9 +151,14 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_the_program_said() {
-        let error = succeed_with(Command::new("sh").args(["-c", "cat; echo wrong >&2; exit 3"]), "input").unwrap_err();
+        let error =
+            succeed_with(Command::new("sh").args(["-c", "cat; echo wrong >&2; exit 3"]), "input")
+                .unwrap_err();
         let text = format!("{error:#}");
-        assert!(text.contains("input") && text.contains("wrong") && text.contains("exit status: 3"), "{text}");
+        assert!(
+            text.contains("input") && text.contains("wrong") && text.contains("exit status: 3"),
+            "{text}"
+        );
         assert!(succeed(&mut Command::new("no-such-program")).is_err());
     }
 

@@ -18,7 +18,8 @@ const START: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(5);
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
-/// The programs of a site, running in the calling thread's network namespace. Dropping it ends them; so does the end of that thread.
+/// The programs of a site, running in the calling thread's network namespace. Dropping it ends
+/// them; so does the end of that thread.
 #[derive(Debug)]
 pub struct Running {
     programs: Vec<Child>,
@@ -26,15 +27,30 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts them and waits for the front page. Each program gets a PID namespace of its own, so that its children end with it.
+    /// Starts them and waits for the front page. Each program gets a PID namespace of its own, so
+    /// that its children end with it.
     pub fn start(site: &Site) -> Result<Self> {
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, site.port()));
         let mut running = Self { programs: Vec::new(), server };
         for argv in site.with().iter().map(Vec::as_slice).chain([site.server()]) {
             let mut command = Command::new("setpriv");
-            command.args(["--pdeathsig", "KILL", "--", "unshare", "--pid", "--fork", "--kill-child=KILL", "--"]);
-            // Apache sends its own end to its whole process group, from inside the namespace to members outside, too.
-            let program = command.args(killed_with_parent(argv)).stdin(Stdio::null()).process_group(0).spawn();
+            command.args([
+                "--pdeathsig",
+                "KILL",
+                "--",
+                "unshare",
+                "--pid",
+                "--fork",
+                "--kill-child=KILL",
+                "--",
+            ]);
+            // Apache sends its own end to its whole process group, from inside the namespace to
+            // members outside, too.
+            let program = command
+                .args(killed_with_parent(argv))
+                .stdin(Stdio::null())
+                .process_group(0)
+                .spawn();
             running.programs.push(program.context("cannot run `setpriv` (package util-linux)")?);
         }
         running.wait_for(&site.pages()[0].path, &site.pages()[0].shows)?;
@@ -50,16 +66,23 @@ impl Running {
         let begun = Instant::now();
         loop {
             let reply = Client::new(self.server).get(path);
-            if reply.as_ref().is_ok_and(|reply| reply.status == 200 && reply.text().contains(text)) {
+            if reply.as_ref().is_ok_and(|reply| reply.status == 200 && reply.text().contains(text))
+            {
                 return Ok(());
             }
             for program in &mut self.programs {
                 if let Some(status) = program.try_wait()? {
-                    bail!("a program of the site {status} at its start; its own messages are above");
+                    bail!(
+                        "a program of the site {status} at its start; its own messages are above"
+                    );
                 }
             }
             if begun.elapsed() > START {
-                bail!("`{path}` did not show `{text}` within {} s, but {}", START.as_secs(), shown(reply));
+                bail!(
+                    "`{path}` did not show `{text}` within {} s, but {}",
+                    START.as_secs(),
+                    shown(reply)
+                );
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -82,11 +105,12 @@ impl Drop for Running {
     }
 }
 
-/// Ends what `unshare` started, which is process 1 of its namespace, and waits for that: `unshare` itself may not be killed, for it
-/// would leave before the others.
+/// Ends what `unshare` started, which is process 1 of its namespace, and waits for that: `unshare`
+/// itself may not be killed, for it would leave before the others.
 fn stop(program: &mut Child) {
     let list = format!("/proc/{0}/task/{0}/children", program.id());
-    let child = |list: String| list.split_ascii_whitespace().next()?.parse().ok().and_then(Pid::from_raw);
+    let child =
+        |list: String| list.split_ascii_whitespace().next()?.parse().ok().and_then(Pid::from_raw);
     let first = std::fs::read_to_string(list).ok().and_then(child);
     let begun = Instant::now();
     while begun.elapsed() < 2 * GRACE {

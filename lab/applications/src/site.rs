@@ -12,19 +12,28 @@ use crate::login::Login;
 pub struct Settings {
     /// Port on which the web server listens, on all addresses of its network namespace.
     pub port: u16,
-    /// Host by which the application knows itself, where it has to know it when it is prepared; its pages use the host of the request.
+    /// Host by which the application knows itself, where it has to know it when it is prepared; its
+    /// pages use the host of the request.
     pub url_host: String,
     /// Processes of PHP-FPM, of Apache, of gunicorn.
     pub workers: u32,
-    /// `opcache.revalidate_freq` in seconds: how long PHP may go on running the old text of a file that has changed.
+    /// `opcache.revalidate_freq` in seconds: how long PHP may go on running the old text of a file
+    /// that has changed.
     pub opcache_revalidate_freq: u32,
-    /// Whether the site gets a second database where the application has an edit for it: one whose changes the first applies as its replica.
+    /// Whether the site gets a second database where the application has an edit for it: one whose
+    /// changes the first applies as its replica.
     pub primary: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { port: 80, url_host: "localhost".to_owned(), workers: 4, opcache_revalidate_freq: 2, primary: false }
+        Self {
+            port: 80,
+            url_host: "localhost".to_owned(),
+            workers: 4,
+            opcache_revalidate_freq: 2,
+            primary: false,
+        }
     }
 }
 
@@ -37,7 +46,8 @@ pub struct Page {
     pub about: &'static str,
     /// Text that is in its body before any edit.
     pub shows: String,
-    /// Whether it is the same for everybody, and changes with the content only: not with time, chance or the number of visits.
+    /// Whether it is the same for everybody, and changes with the content only: not with time,
+    /// chance or the number of visits.
     pub stable: bool,
 }
 
@@ -69,7 +79,8 @@ impl Audience {
     }
 }
 
-/// A prepared application: a folder, and the commands that serve it. The folder is removed when this is dropped, so end the programs first.
+/// A prepared application: a folder, and the commands that serve it. The folder is removed when
+/// this is dropped, so end the programs first.
 #[derive(Debug)]
 pub struct Site {
     pub(crate) application: Application,
@@ -95,12 +106,14 @@ impl Site {
         self.port
     }
 
-    /// Where everything of it is: `site` has what the web server shows, `log` what the programs say.
+    /// Where everything of it is: `site` has what the web server shows, `log` what the programs
+    /// say.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The programs that run beside the server, each with its arguments, in the order in which they are started. They stay in the foreground.
+    /// The programs that run beside the server, each with its arguments, in the order in which they
+    /// are started. They stay in the foreground.
     pub fn with(&self) -> &[Vec<String>] {
         &self.with
     }
@@ -115,7 +128,8 @@ impl Site {
         &self.pages
     }
 
-    /// What an operator would write into the configuration file of nicache for it, in TOML; empty if nothing.
+    /// What an operator would write into the configuration file of nicache for it, in TOML; empty
+    /// if nothing.
     pub fn configuration(&self) -> &str {
         &self.configuration
     }

@@ -26,7 +26,8 @@ fn programs_die_with_the_process_that_runs_them() {
     command.args(["--nocapture"]).env(VICTIM, "").stdout(Stdio::piped());
     let mut victim = command.spawn().unwrap();
     let lines = BufReader::new(victim.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let folder = lines.filter_map(|line| line.strip_prefix("running in ").map(str::to_owned)).next();
+    let folder =
+        lines.filter_map(|line| line.strip_prefix("running in ").map(str::to_owned)).next();
     let folder = folder.expect("the site runs");
     assert!(commands_with(&folder).len() >= 3, "{:?}", commands_with(&folder));
     victim.kill().unwrap();
@@ -43,6 +44,7 @@ fn programs_die_with_the_process_that_runs_them() {
 /// Command lines of all processes that name the folder.
 fn commands_with(folder: &str) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let lines = processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
+    let lines = processes
+        .filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
     lines.map(|line| line.replace('\0', " ")).filter(|line| line.contains(folder)).collect()
 }

@@ -1,7 +1,9 @@
-//! How fast one CPU writes what the other has just read, as the card and a client on the same machine do with every reply.
+//! How fast one CPU writes what the other has just read, as the card and a client on the same
+//! machine do with every reply.
 //!
-//! `cargo bench -p nicache-bench --bench handover`. Virtual CPUs may be two threads of one core now and two cores after the next pause; then the figures have
-//! levels, and so have those of every benchmark in which both CPUs touch the same bytes.
+//! `cargo bench -p nicache-bench --bench handover`. Virtual CPUs may be two threads of one core now
+//! and two cores after the next pause; then the figures have levels, and so have those of every
+//! benchmark in which both CPUs touch the same bytes.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -44,8 +46,12 @@ fn main() {
     reader.join().expect("the reader does not panic");
     rates.sort_by(f64::total_cmp);
     let of = |share: f64| rates[((WINDOWS - 1) as f64 * share).round() as usize];
-    println!("64 KiB that the other CPU has just read, written at (GB/s, {WINDOWS} windows of {WINDOW:?}):");
-    for (name, share) in [("least", 0.0), ("10 %", 0.1), ("median", 0.5), ("90 %", 0.9), ("most", 1.0)] {
+    println!(
+        "64 KiB that the other CPU has just read, written at (GB/s, {WINDOWS} windows of {WINDOW:?}):"
+    );
+    for (name, share) in
+        [("least", 0.0), ("10 %", 0.1), ("median", 0.5), ("90 %", 0.9), ("most", 1.0)]
+    {
         println!("  {name:<7} {:>6.1}", of(share));
     }
 }

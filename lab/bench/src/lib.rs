@@ -1,7 +1,8 @@
 //! Benchmarks of nicache.
 //!
 //! [`wire`]: a client in one network namespace, a server in another; nginx alone, through the card, and with Varnish in the card's
-//! place, measured with `wrk` under the same conditions. What comes out is requests per second, latency and CPU time.
+//! place, measured with `wrk` under the same conditions. What comes out is requests per second,
+//! latency and CPU time.
 //!
 //! [`curves`]: the same over the load: replies and connection times at rising rates, requests per second by the number of connections.
 //!

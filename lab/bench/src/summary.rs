@@ -22,8 +22,11 @@ impl Summary {
             return Self::default();
         };
         let middle = values.len() / 2;
-        let median =
-            if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] };
+        let median = if values.len().is_multiple_of(2) {
+            (values[middle - 1] + values[middle]) / 2.0
+        } else {
+            values[middle]
+        };
         Self { median, min, max }
     }
 }

@@ -19,8 +19,13 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// Starts `nicache run` with further options, programs beside the server, and the server, and waits until it is ready.
-    pub(crate) fn start(run_options: &[String], with: &[Vec<String>], server: &[String]) -> Result<Self> {
+    /// Starts `nicache run` with further options, programs beside the server, and the server, and
+    /// waits until it is ready.
+    pub(crate) fn start(
+        run_options: &[String],
+        with: &[Vec<String>],
+        server: &[String],
+    ) -> Result<Self> {
         // It ends when we do, however that happens, and Ctrl-C is for us: we ask it to end.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "--"]).arg(card_program::find()?).process_group(0);
@@ -28,7 +33,8 @@ impl Behind {
         for program in with {
             command.arg("--with").arg(shlex::try_join(program.iter().map(String::as_str))?);
         }
-        let process = command.arg("--").args(server).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let process =
+            command.arg("--").args(server).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut process = process.context("cannot run `setpriv` (package util-linux)")?;
         let mut line = String::new();
         if let Some(output) = process.stdout.take() {

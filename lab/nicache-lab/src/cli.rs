@@ -10,23 +10,24 @@ use clap::{Parser, Subcommand};
 use nicache::generate::GenerateArgs;
 
 pub(crate) use bench::{
-    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs,
-    BenchPipelineArgs, BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart,
-    SiegeAttack,
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs,
+    BenchKimArgs, BenchNfsArgs, BenchPipelineArgs, BenchSetsArgs, BenchSiegeArgs, BenchSimArgs,
+    BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
 };
 pub(crate) use demo::DemoArgs;
 pub(crate) use prove::{HitKind, ProveArgs};
 pub(crate) use replay::{ReplayArgs, TraceSiteArgs};
 pub(crate) use study::{
-    ObjectiveOption, SimCommand, SimCurveArgs, SimReproduceArgs, SimServerArgs, StudyOption, TraceAdviseArgs,
-    TraceCommand, TraceConvertArgs, TraceInfoArgs,
+    ObjectiveOption, SimCommand, SimCurveArgs, SimReproduceArgs, SimServerArgs, StudyOption,
+    TraceAdviseArgs, TraceCommand, TraceConvertArgs, TraceInfoArgs,
 };
 
 use demo::DEMO_EXAMPLES;
 use prove::PROVE_EXAMPLES;
 use replay::{REPLAY_EXAMPLES, TRACE_SITE_EXAMPLES};
 
-/// The laboratory of nicache: measures, simulates and proves what a card does, for your traces, applications and servers.
+/// The laboratory of nicache: measures, simulates and proves what a card does, for your traces,
+/// applications and servers.
 #[derive(Debug, Parser)]
 #[command(
     name = "nicache-lab",
@@ -44,19 +45,23 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Look at a trace of requests: what is in it, which memory and policy suit it, a document root for it, other formats
+    /// Look at a trace of requests: what is in it, which memory and policy suit it, a document root
+    /// for it, other formats
     #[command(subcommand)]
     Trace(TraceCommand),
-    /// Find out what a card would do: cache sizes and policies for a trace, a simulated server, the papers' studies
+    /// Find out what a card would do: cache sizes and policies for a trace, a simulated server, the
+    /// papers' studies
     #[command(subcommand)]
     Sim(SimCommand),
     /// Prepare a real web application, run it behind the card, measure it, change it
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
-    /// Read pages of a site while your own command edits them, and find out whether any reply was older than an edit
+    /// Read pages of a site while your own command edits them, and find out whether any reply was
+    /// older than an edit
     #[command(after_help = PROVE_EXAMPLES)]
     Prove(Box<ProveArgs>),
-    /// Replay a web log and check every byte of every reply: while files are changed in every way, or (--target) as fast as a server can
+    /// Replay a web log and check every byte of every reply: while files are changed in every way,
+    /// or (--target) as fast as a server can
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Box<ReplayArgs>),
     /// Measure how fast nicache is on this machine

@@ -1,7 +1,7 @@
 //! `nicache-lab`: what measures, simulates and proves.
 //!
-//! `nicache trace` and so on become this program, where it is installed (`laboratory.rs` there). It keeps no frame itself: whoever needs a
-//! card starts the program `nicache` ([`card_program`]).
+//! `nicache trace` and so on become this program, where it is installed (`laboratory.rs` there). It
+//! keeps no frame itself: whoever needs a card starts the program `nicache` ([`card_program`]).
 #![forbid(unsafe_code)]
 
 mod behind;

@@ -37,8 +37,16 @@ mod tests {
     fn urls() {
         assert_eq!(server("http://10.0.0.2").unwrap().address, "10.0.0.2:80".parse().unwrap());
         let named = server("http://10.0.0.2:8080/").unwrap();
-        assert_eq!((&*named.host, named.address), ("10.0.0.2:8080", "10.0.0.2:8080".parse().unwrap()));
-        for wrong in ["10.0.0.2", "https://10.0.0.2/", "http://10.0.0.2/folder/", "http://no.such.host.invalid/"] {
+        assert_eq!(
+            (&*named.host, named.address),
+            ("10.0.0.2:8080", "10.0.0.2:8080".parse().unwrap())
+        );
+        for wrong in [
+            "10.0.0.2",
+            "https://10.0.0.2/",
+            "http://10.0.0.2/folder/",
+            "http://no.such.host.invalid/",
+        ] {
             assert!(server(wrong).is_err(), "{wrong}");
         }
     }

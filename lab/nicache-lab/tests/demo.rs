@@ -1,4 +1,5 @@
-//! `nicache demo`: a real application through the card. What the applications are is tested in their own crate.
+//! `nicache demo`: a real application through the card. What the applications are is tested in
+//! their own crate.
 #![allow(unsafe_code)]
 
 #[path = "../../../operator/nicache/tests/common/mod.rs"]
@@ -18,19 +19,31 @@ fn a_page_of_php_is_measured_and_changed() {
     private_network();
     // Often enough that each subject is edited in so short a time.
     let often = ["--edits-per-second", "7"];
-    let arguments = [&["demo", "php-page", "--once", "--seconds", "1", "--prove", "8s", "--json"][..], &often].concat();
+    let arguments =
+        [&["demo", "php-page", "--once", "--seconds", "1", "--prove", "8s", "--json"][..], &often]
+            .concat();
     let text = common::output(NICACHE, &arguments);
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["application"], "php-page");
     assert_eq!(report["edit"]["visible"], true);
     for page in report["pages"].as_array().unwrap() {
-        assert!(page["server"]["requests"].as_u64().unwrap() > 0 && page["card"]["requests"].as_u64().unwrap() > 0);
+        assert!(
+            page["server"]["requests"].as_u64().unwrap() > 0
+                && page["card"]["requests"].as_u64().unwrap() > 0
+        );
         assert_eq!(page["server"]["hits"], 0);
     }
     let proof = &report["proof"];
-    assert_eq!((&proof["outcome"], &proof["violations"]), (&"proven".into(), &0.into()), "{proof:#}");
+    assert_eq!(
+        (&proof["outcome"], &proof["violations"]),
+        (&"proven".into(), &0.into()),
+        "{proof:#}"
+    );
     let subjects = proof["subjects"].as_array().unwrap();
-    assert!(subjects.len() == 7 && subjects.iter().all(|subject| subject["edits"].as_u64() > Some(0)), "{proof:#}");
+    assert!(
+        subjects.len() == 7 && subjects.iter().all(|subject| subject["edits"].as_u64() > Some(0)),
+        "{proof:#}"
+    );
 }
 
 #[test]
@@ -75,10 +88,14 @@ impl Drop for Demo {
 /// A demonstration that is serving, its folder and all its processes.
 fn serving() -> (Demo, PathBuf, BTreeSet<u64>) {
     let mut command = Command::new(NICACHE);
-    command.args(["demo", "php-page", "--seconds", "1"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .args(["demo", "php-page", "--seconds", "1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     let mut demo = Demo(command.spawn().unwrap());
     let mut lines = BufReader::new(demo.0.stdout.take().unwrap()).lines();
-    let url = line_with(&mut lines, " is served through the card").split(' ').next().unwrap().to_owned();
+    let url =
+        line_with(&mut lines, " is served through the card").split(' ').next().unwrap().to_owned();
     let folder = line_with(&mut lines, "its files are in ").rsplit(' ').next().unwrap().to_owned();
     line_with(&mut lines, "until Ctrl-C");
     assert!(curl(&format!("{url}item.php?id=2")).contains("version=0."));
@@ -88,5 +105,8 @@ fn serving() -> (Demo, PathBuf, BTreeSet<u64>) {
 }
 
 fn line_with(lines: &mut std::io::Lines<BufReader<ChildStdout>>, text: &str) -> String {
-    lines.map_while(Result::ok).find(|line| line.contains(text)).unwrap_or_else(|| panic!("no `{text}`"))
+    lines
+        .map_while(Result::ok)
+        .find(|line| line.contains(text))
+        .unwrap_or_else(|| panic!("no `{text}`"))
 }

@@ -1,4 +1,5 @@
-//! `nicache prove`: a site behind the card is proved right; the same site behind a cache that does get stale is not.
+//! `nicache prove`: a site behind the card is proved right; the same site behind a cache that does
+//! get stale is not.
 #![allow(unsafe_code)]
 
 #[path = "../../../operator/nicache/tests/common/mod.rs"]
@@ -18,7 +19,9 @@ const DIRECTIVES: &str = "root @ROOT@/site;";
 fn edit(site: &Site) -> String {
     let folder = site.folder.path().join("site");
     let folder = folder.display();
-    format!("version: echo \"<p>version=$NICACHE_VERSION</p>\" > {folder}/new && mv {folder}/new {folder}/page.html")
+    format!(
+        "version: echo \"<p>version=$NICACHE_VERSION</p>\" > {folder}/new && mv {folder}/new {folder}/page.html"
+    )
 }
 
 fn prove(url: &str, edit: &str, more: &[&str]) -> Output {
@@ -39,7 +42,8 @@ fn start(url: &str, edit: &str, more: &[&str]) -> Child {
 fn report_of(output: &Output) -> Value {
     let error = String::from_utf8_lossy(&output.stderr);
     let text = String::from_utf8_lossy(&output.stdout);
-    let report = serde_json::from_str(&text).unwrap_or_else(|_| panic!("no report: {} {error}{text}", output.status));
+    let report = serde_json::from_str(&text)
+        .unwrap_or_else(|_| panic!("no report: {} {error}{text}", output.status));
     println!("{report:#}");
     report
 }
@@ -54,12 +58,16 @@ fn a_file_behind_the_card_is_never_stale() {
     let site = Site::with("", DIRECTIVES);
     let nicache = Nicache::start(&[], &site.command());
     let url = format!("http://{}/", nicache.server());
-    let more = ["--name", nicache.name(), "--replies", "20000", "--edits", "30", "--expect-hits=any"];
+    let more =
+        ["--name", nicache.name(), "--replies", "20000", "--edits", "30", "--expect-hits=any"];
     let output = prove(&url, &edit(&site), &more);
     let report = report_of(&output);
     assert_eq!(output.status.code(), Some(0), "{report:#}");
     assert_eq!(report["outcome"], "proven", "{report:#}");
-    assert!(number(&report, "/replies") >= 20_000 && number(&report, "/subjects/0/edits") >= 30, "{report:#}");
+    assert!(
+        number(&report, "/replies") >= 20_000 && number(&report, "/subjects/0/edits") >= 30,
+        "{report:#}"
+    );
     assert!(number(&report, "/card/hits") > 1000, "{report:#}");
     // Every connection has had a last look.
     assert_eq!(number(&report, "/last_replies"), 64, "{report:#}");
@@ -71,11 +79,17 @@ fn a_file_is_no_dynamic_page() {
     let site = Site::with("", DIRECTIVES);
     let nicache = Nicache::start(&[], &site.command());
     let url = format!("http://{}/", nicache.server());
-    let output =
-        prove(&url, &edit(&site), &["--name", nicache.name(), "--replies", "2000", "--edits", "3", "--expect-hits"]);
+    let output = prove(
+        &url,
+        &edit(&site),
+        &["--name", nicache.name(), "--replies", "2000", "--edits", "3", "--expect-hits"],
+    );
     let report = report_of(&output);
     assert_eq!(output.status.code(), Some(2), "{report:#}");
-    assert!(report["reasons"][0].as_str().is_some_and(|reason| reason.contains("hits_dynamic")), "{report:#}");
+    assert!(
+        report["reasons"][0].as_str().is_some_and(|reason| reason.contains("hits_dynamic")),
+        "{report:#}"
+    );
 }
 
 /// An nginx in the thread's network namespace. Dropping it kills it, workers included.
@@ -84,7 +98,8 @@ struct Nginx(Child);
 impl Nginx {
     fn start(site: &Site) -> Self {
         let command = site.command();
-        // In a PID namespace of its own, so that no worker outlives it, whatever becomes of the test.
+        // In a PID namespace of its own, so that no worker outlives it, whatever becomes of the
+        // test.
         let child = Command::new("unshare")
             .args(["--pid", "--fork", "--kill-child"])
             .args(&command)
@@ -114,7 +129,16 @@ fn a_file_behind_a_cache_of_one_second_is_stale() {
     let site = Site::with(cache, proxy);
     std::fs::write(site.folder.path().join("site/page.html"), "version=7\n").unwrap();
     let _nginx = Nginx::start(&site);
-    let more = ["--direct", "http://127.0.0.1:8080/", "--replies", "2000", "--edits", "25", "--quiet", "3s"];
+    let more = [
+        "--direct",
+        "http://127.0.0.1:8080/",
+        "--replies",
+        "2000",
+        "--edits",
+        "25",
+        "--quiet",
+        "3s",
+    ];
     let output = prove("http://127.0.0.1/", &edit(&site), &more);
     let report = report_of(&output);
     assert_eq!(output.status.code(), Some(1), "{report:#}");
@@ -128,7 +152,10 @@ fn a_file_behind_a_cache_of_one_second_is_stale() {
     assert_eq!(number(&report, "/subjects/0/first_version"), 8, "{report:#}");
     let described = &report["described"][0];
     assert_eq!(described["breach"], "stale", "{report:#}");
-    assert!(described["excerpt"].as_str().is_some_and(|bytes| bytes.contains("version=")), "{report:#}");
+    assert!(
+        described["excerpt"].as_str().is_some_and(|bytes| bytes.contains("version=")),
+        "{report:#}"
+    );
 }
 
 #[test]
@@ -148,9 +175,17 @@ fn ctrl_c_ends_a_run_with_its_report() {
         let _ = child.kill();
     }
     let output = child.wait_with_output().unwrap();
-    assert!(was_running.is_some() && ended.is_some(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        was_running.is_some() && ended.is_some(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let report = report_of(&output);
-    assert_eq!((output.status.code(), number(&report, "/last_replies")), (Some(0), 64), "{report:#}");
+    assert_eq!(
+        (output.status.code(), number(&report, "/last_replies")),
+        (Some(0), 64),
+        "{report:#}"
+    );
 }
 
 #[test]
@@ -170,7 +205,10 @@ fn a_run_that_could_not_be_is_no_proof() {
     let unnamed = said(&edit(&site), &["--name", "nobody"]);
     assert!(unnamed.contains("no nicache named `nobody`"), "{unnamed}");
     let failing = said("version: echo no disk >&2; exit 1", &[]);
-    assert!(failing.contains("first edit of `version`") && failing.contains("no disk"), "{failing}");
+    assert!(
+        failing.contains("first edit of `version`") && failing.contains("no disk"),
+        "{failing}"
+    );
     let without = said("other: true", &[]);
     assert!(without.contains("none of the markers") && without.contains("--marker"), "{without}");
 }

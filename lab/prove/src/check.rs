@@ -1,8 +1,9 @@
 //! The verdict on a reply. No clock, no I/O.
 //!
-//! Each marker of a subject must be of a version that was there at some moment of the reply's time (`history.rs`), minus
-//! the time by which the server itself may be behind. A time that the page prints must not have been too old already
-//! when the request was sent: whatever comes later is the way of the reply.
+//! Each marker of a subject must be of a version that was there at some moment of the reply's time
+//! (`history.rs`), minus the time by which the server itself may be behind. A time that the page
+//! prints must not have been too old already when the request was sent: whatever comes later is the
+//! way of the reply.
 
 use std::ops::Range;
 
@@ -184,7 +185,11 @@ impl<'a> Checker<'a> {
             age_ns: vec![0; rules.pages.len()],
             lacking: vec![0; rules.pages.len()],
         };
-        Checker { rules, copies: rules.subjects.iter().map(|subject| subject.log.copy()).collect(), measured }
+        Checker {
+            rules,
+            copies: rules.subjects.iter().map(|subject| subject.log.copy()).collect(),
+            measured,
+        }
     }
 
     /// What is wrong with a reply: nothing, or one finding for each kind of breach and subject.
@@ -192,7 +197,8 @@ impl<'a> Checker<'a> {
         let page = &self.rules.pages[reply.page];
         if reply.status != 200 {
             let is_allowed = self.rules.statuses.contains(&reply.status) && !reply.last;
-            let finding = Finding { shown: Some(reply.status.into()), ..Finding::new(Breach::Status) };
+            let finding =
+                Finding { shown: Some(reply.status.into()), ..Finding::new(Breach::Status) };
             return if is_allowed { Vec::new() } else { vec![finding] };
         }
         if page.own.as_ref().is_some_and(|own| own.find(reply.body).is_none()) {
@@ -231,7 +237,8 @@ impl<'a> Checker<'a> {
             let history = self.copies[subject].refreshed(&rule.log);
             // The server's own lag is measured, not granted; at the end nobody is granted any.
             let lag_ns = if reply.last { 0 } else { rule.lag_ns };
-            let judged_from = |lag_ns| history.judge(value, reply.sent_ns.saturating_sub(lag_ns), reply.ended_ns);
+            let judged_from =
+                |lag_ns| history.judge(value, reply.sent_ns.saturating_sub(lag_ns), reply.ended_ns);
             let mut verdict = judged_from(lag_ns);
             if let (Route::Direct, Verdict::Stale { by_ns }) = (reply.route, judged_from(0)) {
                 let most = &mut self.measured.server_lag_ns[subject];
@@ -240,7 +247,9 @@ impl<'a> Checker<'a> {
             let floor = &page.floors[subject];
             match verdict {
                 Verdict::Stale { ref mut by_ns } => *by_ns += lag_ns.min(reply.sent_ns),
-                Verdict::Current if reply.route == Route::Direct => floor.raise(value, reply.ended_ns),
+                Verdict::Current if reply.route == Route::Direct => {
+                    floor.raise(value, reply.ended_ns)
+                }
                 Verdict::Current if rule.one_state => {
                     if let Some(passed_ns) = floor.passed_ns(value, reply.sent_ns) {
                         verdict = Verdict::Stale { by_ns: reply.sent_ns - passed_ns };
@@ -277,12 +286,15 @@ impl<'a> Checker<'a> {
     /// May the page be without the subject's marker?
     fn may_lack(&mut self, subject: usize, reply: &Reply<'_>) -> bool {
         let page = &self.rules.pages[reply.page];
-        // What another subject's edit makes empty for a moment, a template, may be part of this page, too.
+        // What another subject's edit makes empty for a moment, a template, may be part of this
+        // page, too.
         !page.steady
-            || !page.atomic && (0..self.copies.len()).any(|changing| self.is_changing(changing, subject, reply))
+            || !page.atomic
+                && (0..self.copies.len()).any(|changing| self.is_changing(changing, subject, reply))
     }
 
-    /// Was the subject being changed when the server made that reply? Only the page's own is granted what the server may be behind.
+    /// Was the subject being changed when the server made that reply? Only the page's own is
+    /// granted what the server may be behind.
     fn is_changing(&mut self, subject: usize, own: usize, reply: &Reply<'_>) -> bool {
         let rule = &self.rules.subjects[subject];
         let lag_ns = if subject == own { rule.lag_ns } else { 0 };
@@ -313,7 +325,10 @@ impl<'a> Checker<'a> {
             };
             let by_ns = (breach == Breach::Aged).then_some(age_ns);
             let shown = Some(found.value);
-            add(findings, Finding { shown, by_ns, place: Some(found.place), ..Finding::new(breach) });
+            add(
+                findings,
+                Finding { shown, by_ns, place: Some(found.place), ..Finding::new(breach) },
+            );
         });
         if !is_shown {
             add(findings, Finding::new(Breach::Unexpected));
@@ -323,7 +338,8 @@ impl<'a> Checker<'a> {
 
 /// Adds a finding if it is the first of its kind.
 fn add(findings: &mut Vec<Finding>, finding: Finding) {
-    let is_known = |known: &Finding| known.breach == finding.breach && known.subject == finding.subject;
+    let is_known =
+        |known: &Finding| known.breach == finding.breach && known.subject == finding.subject;
     if !findings.iter().any(is_known) {
         findings.push(finding);
     }
@@ -347,7 +363,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const LAG: u64 = 500 * MS;
 
-    /// Subject 0 with version `n` by an edit of 10 ms at `n` seconds, up to 5; subject 1 the same with a lag.
+    /// Subject 0 with version `n` by an edit of 10 ms at `n` seconds, up to 5; subject 1 the same
+    /// with a lag.
     fn rules(atomic: bool, one_state: bool) -> Rules {
         let history = || {
             let mut history = History::new(None);
@@ -375,7 +392,12 @@ mod tests {
         };
         Rules {
             subjects: vec![subject("a", 0), subject("b", LAG)],
-            pages: vec![page(&[0], None), page(&[1], None), page(&[0, 1], None), page(&[], Some(1000 * MS))],
+            pages: vec![
+                page(&[0], None),
+                page(&[1], None),
+                page(&[0, 1], None),
+                page(&[], Some(1000 * MS)),
+            ],
             clock: Marker::named("time"),
             clock_slack_ns: 100 * MS,
             statuses: vec![503],
@@ -396,14 +418,19 @@ mod tests {
     }
 
     fn breaches(checker: &mut Checker<'_>, reply: &Reply<'_>) -> Vec<(Breach, Option<u64>)> {
-        checker.check(reply).into_iter().map(|finding| (finding.breach, finding.by_ns.map(|ns| ns / MS))).collect()
+        checker
+            .check(reply)
+            .into_iter()
+            .map(|finding| (finding.breach, finding.by_ns.map(|ns| ns / MS)))
+            .collect()
     }
 
     #[test]
     fn versions_and_their_age() {
         let rules = rules(true, false);
         let mut checker = Checker::new(&rules);
-        let mut of = |page, body: &str, sent, ended| breaches(&mut checker, &reply(page, body, sent, ended));
+        let mut of =
+            |page, body: &str, sent, ended| breaches(&mut checker, &reply(page, body, sent, ended));
         assert_eq!(of(0, "a=2", 2500, 2600), []);
         assert_eq!(of(0, "a=2", 3015, 3020), [(Breach::Stale, Some(5))]);
         assert_eq!(of(0, "a=4", 3015, 3020), [(Breach::Impossible, None)]);
@@ -422,7 +449,10 @@ mod tests {
         let rules = rules(false, false);
         let mut checker = Checker::new(&rules);
         assert_eq!(breaches(&mut checker, &reply(0, "a=2 a=3", 3005, 3020)), []);
-        assert_eq!(breaches(&mut checker, &reply(0, "a=3 a=2", 3015, 3020)), [(Breach::Stale, Some(5))]);
+        assert_eq!(
+            breaches(&mut checker, &reply(0, "a=3 a=2", 3015, 3020)),
+            [(Breach::Stale, Some(5))]
+        );
     }
 
     #[test]
@@ -435,7 +465,8 @@ mod tests {
         };
         assert!(!lacks(&rules(true, false), 3005) && !lacks(&rules(true, false), 3500));
         assert!(lacks(&rules(false, false), 3005) && !lacks(&rules(false, false), 3500));
-        // Another subject changes: what changes it may be part of the page. Once that is over, nothing is granted.
+        // Another subject changes: what changes it may be part of the page. Once that is over,
+        // nothing is granted.
         let mut others = rules(false, false);
         others.subjects[0].log = Log::new(History::new(None));
         assert!(lacks(&others, 3005) && !lacks(&others, 3015));
@@ -451,7 +482,10 @@ mod tests {
         let last = |body| Reply { last: true, ..reply(1, body, 5100, 5101) };
         assert_eq!(breaches(&mut checker, &last("b=5")), []);
         assert_eq!(breaches(&mut checker, &last("b=4")), [(Breach::NeverUpdated, Some(90))]);
-        assert_eq!(breaches(&mut checker, &Reply { status: 503, ..last("") }), [(Breach::Status, None)]);
+        assert_eq!(
+            breaches(&mut checker, &Reply { status: 503, ..last("") }),
+            [(Breach::Status, None)]
+        );
     }
 
     #[test]
@@ -459,7 +493,10 @@ mod tests {
         let rules = rules(true, false);
         let mut checker = Checker::new(&rules);
         assert_eq!(breaches(&mut checker, &Reply { status: 503, ..reply(0, "", 1, 2) }), []);
-        assert_eq!(breaches(&mut checker, &Reply { status: 404, ..reply(0, "", 1, 2) }), [(Breach::Status, None)]);
+        assert_eq!(
+            breaches(&mut checker, &Reply { status: 404, ..reply(0, "", 1, 2) }),
+            [(Breach::Status, None)]
+        );
     }
 
     #[test]
@@ -485,7 +522,8 @@ mod tests {
         for one_state in [false, true] {
             let rules = rules(true, one_state);
             let mut checker = Checker::new(&rules);
-            let direct = |body, sent, ended| Reply { route: Route::Direct, ..reply(1, body, sent, ended) };
+            let direct =
+                |body, sent, ended| Reply { route: Route::Direct, ..reply(1, body, sent, ended) };
             assert_eq!(breaches(&mut checker, &direct("b=2", 3210, 3211)), []);
             assert_eq!(checker.measured.server_lag_ns, [0, 200 * MS]);
             assert_eq!(breaches(&mut checker, &reply(1, "b=2", 3250, 3260)), []);
@@ -493,7 +531,10 @@ mod tests {
             assert_eq!(breaches(&mut checker, &reply(1, "b=2", 3300, 3310)), []);
             let after = breaches(&mut checker, &reply(1, "b=2", 3320, 3330));
             assert_eq!(after, if one_state { vec![(Breach::Stale, Some(20))] } else { vec![] });
-            assert_eq!(breaches(&mut checker, &direct("b=2", 3710, 3711)), [(Breach::Stale, Some(700))]);
+            assert_eq!(
+                breaches(&mut checker, &direct("b=2", 3710, 3711)),
+                [(Breach::Stale, Some(700))]
+            );
         }
     }
 }

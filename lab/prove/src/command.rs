@@ -21,8 +21,8 @@ const SAID_BYTES_MAX: usize = 300;
 /// Longest kind, in characters.
 const KIND_CHARS_MAX: usize = 50;
 
-/// A shell command that changes a subject. It finds the version in `NICACHE_VERSION` and the subject's name in
-/// `NICACHE_SUBJECT`; status 0 says that the change is complete.
+/// A shell command that changes a subject. It finds the version in `NICACHE_VERSION` and the
+/// subject's name in `NICACHE_SUBJECT`; status 0 says that the change is complete.
 #[derive(Debug)]
 pub struct CommandEditor {
     name: String,
@@ -48,7 +48,8 @@ enum CommandError {
 }
 
 impl CommandEditor {
-    /// An editor that has `sh -c COMMAND` change subject `name`. A command that takes longer than `timeout` is killed.
+    /// An editor that has `sh -c COMMAND` change subject `name`. A command that takes longer than
+    /// `timeout` is killed.
     pub fn new(name: &str, command: &str, timeout: Duration) -> Self {
         let mut kind: String = command.trim().chars().take(KIND_CHARS_MAX).collect();
         if kind.len() < command.trim().len() {
@@ -59,8 +60,8 @@ impl CommandEditor {
 
     fn run(&self, version: u64) -> Result<(), CommandError> {
         // A file, not a pipe: whatever the command leaves running may hold it open.
-        let said: OwnedFd =
-            memfd_create("edit-stderr", MemfdFlags::CLOEXEC).map_err(|error| CommandError::Start(error.into()))?;
+        let said: OwnedFd = memfd_create("edit-stderr", MemfdFlags::CLOEXEC)
+            .map_err(|error| CommandError::Start(error.into()))?;
         let said = File::from(said);
         let mut child = Command::new("sh")
             .args(["-c", &self.command])
@@ -80,7 +81,9 @@ impl CommandEditor {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
                 let _ = child.wait();
-                return Err(other.err().map_or(CommandError::Timeout(self.timeout), CommandError::Wait));
+                return Err(other
+                    .err()
+                    .map_or(CommandError::Timeout(self.timeout), CommandError::Wait));
             }
         };
         if status.success() {
@@ -89,7 +92,10 @@ impl CommandEditor {
         let mut text = vec![0; SAID_BYTES_MAX];
         let length = said.read_at(&mut text, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(&text[..length]).trim().to_owned();
-        Err(CommandError::Status(status, if text.is_empty() { "it said nothing".to_owned() } else { text }))
+        Err(CommandError::Status(
+            status,
+            if text.is_empty() { "it said nothing".to_owned() } else { text },
+        ))
     }
 }
 
@@ -109,7 +115,10 @@ impl Editor for CommandEditor {
 
 /// Waits at most so long. `None`: it still runs.
 fn wait(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or(io::ErrorKind::InvalidInput)?;
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
     let deadline_ns = now_ns().saturating_add(timeout.as_nanos() as u64);
     loop {
@@ -134,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_command_knows_the_version_and_the_subject() {
-        let mut editor = CommandEditor::new("title", "test $NICACHE_SUBJECT-$NICACHE_VERSION = title-7", LONG);
+        let mut editor =
+            CommandEditor::new("title", "test $NICACHE_SUBJECT-$NICACHE_VERSION = title-7", LONG);
         assert_eq!(editor.name(), "title");
         editor.edit(7).unwrap();
         assert!(editor.edit(8).unwrap_err().to_string().contains("it said nothing"));
@@ -142,7 +152,10 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_the_command_said() {
-        let error = CommandEditor::new("x", "echo no such table >&2; exit 3", LONG).edit(1).unwrap_err().to_string();
+        let error = CommandEditor::new("x", "echo no such table >&2; exit 3", LONG)
+            .edit(1)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("exit status: 3") && error.contains("no such table"), "{error}");
     }
 
@@ -150,11 +163,15 @@ mod tests {
     fn a_command_that_hangs_is_killed_with_what_it_started() {
         let folder = std::env::temp_dir().join(format!("nicache-prove-{}", std::process::id()));
         let command = format!("sleep 1000 & echo $! > {}; wait", folder.display());
-        let error = CommandEditor::new("x", &command, Duration::from_millis(300)).edit(1).unwrap_err().to_string();
+        let error = CommandEditor::new("x", &command, Duration::from_millis(300))
+            .edit(1)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("was killed"), "{error}");
         let pid = std::fs::read_to_string(&folder).unwrap();
         std::fs::remove_file(&folder).unwrap();
-        let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let state =
+            || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         let is_gone = || state().is_empty() || state().contains(") Z");
         let deadline = now_ns() + 10_000_000_000;
         while !is_gone() {

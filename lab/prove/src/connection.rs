@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send,
+    socket_with, sockopt,
 };
 
 use crate::response::ResponseReader;
@@ -48,7 +49,12 @@ impl Connection {
     /// Begins to connect, from the address `from` if given.
     pub(crate) fn open(server: SocketAddr, from: Option<IpAddr>, now_ns: u64) -> io::Result<Self> {
         let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+        let socket = socket_with(
+            family,
+            SocketType::STREAM,
+            SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+            None,
+        )?;
         sockopt::set_tcp_nodelay(&socket, true)?;
         if let Some(from) = from {
             bind(&socket, &SocketAddr::new(from, 0))?;

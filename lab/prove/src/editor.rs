@@ -24,11 +24,12 @@ pub trait Editor: Send {
     /// What the last edit did: `rename over`, `UPDATE`, ... Edits are counted by it.
     fn kind(&self) -> &str;
 
-    /// Makes the subject show `version`. When this returns, the change must be complete: whoever asks the server from
-    /// now on must get it. Nothing of it may come later, nor after an error.
+    /// Makes the subject show `version`. When this returns, the change must be complete: whoever
+    /// asks the server from now on must get it. Nothing of it may come later, nor after an error.
     ///
     /// # Errors
-    /// Whatever went wrong. Then this version and the one before are both taken for possible until an edit succeeds.
+    /// Whatever went wrong. Then this version and the one before are both taken for possible until
+    /// an edit succeeds.
     fn edit(&mut self, version: u64) -> Result<(), EditError>;
 }
 
@@ -77,7 +78,12 @@ impl Changer<'_> {
     }
 
     /// Edits at the schedule's times until `stop`, and in the end until one succeeds.
-    pub(crate) fn run(mut self, mut schedule: Schedule, least_gap: Duration, stop: &AtomicBool) -> SubjectReport {
+    pub(crate) fn run(
+        mut self,
+        mut schedule: Schedule,
+        least_gap: Duration,
+        stop: &AtomicBool,
+    ) -> SubjectReport {
         let least_gap_ns = least_gap.as_nanos() as u64;
         let mut due_ns = now_ns();
         let mut last = Ok(());

@@ -37,7 +37,10 @@ mod tests {
     fn the_place_is_in_the_middle() {
         let page = [&[b'a'; 100][..], b"<v=7>\n", &[b'b'; 100]].concat();
         let text = excerpt(&page, &(100..105));
-        assert!(text.starts_with("...aaa") && text.contains(r"<v=7>\n") && text.ends_with("bbb..."), "{text}");
+        assert!(
+            text.starts_with("...aaa") && text.contains(r"<v=7>\n") && text.ends_with("bbb..."),
+            "{text}"
+        );
         assert_eq!(excerpt(b"v=7", &(0..3)), "v=7");
     }
 

@@ -1,9 +1,10 @@
 //! What the server itself has shown, if it is one that never goes back.
 //!
-//! A server may be behind the source (a cache of compiled scripts that looks for changes every 2 s), and then a reply is
-//! fresh if the server could have given it, though the source has moved on. If all of the server's workers share what
-//! they keep, then a version that was read from the server directly is a floor: whoever asks later gets that one or a
-//! newer one. So a cache in front of it must not show less either.
+//! A server may be behind the source (a cache of compiled scripts that looks for changes every 2
+//! s), and then a reply is fresh if the server could have given it, though the source has moved on.
+//! If all of the server's workers share what they keep, then a version that was read from the
+//! server directly is a floor: whoever asks later gets that one or a newer one. So a cache in front
+//! of it must not show less either.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +40,8 @@ impl Floor {
         self.newest.store(version, Ordering::Relaxed);
     }
 
-    /// If the server had shown a newer version before `sent_ns`: when `version` was first known to be over.
+    /// If the server had shown a newer version before `sent_ns`: when `version` was first known to
+    /// be over.
     pub(crate) fn passed_ns(&self, version: u64, sent_ns: u64) -> Option<u64> {
         if version >= self.newest.load(Ordering::Relaxed) {
             return None;

@@ -1,13 +1,14 @@
 //! Which versions of a subject a reply may show. Pure: no clock, no I/O.
 //!
-//! A subject has one editor, so its edits do not overlap and their versions rise. The effect of an edit may come at any
-//! time between its begin and its end, so version *v* can be seen from the begin of its own edit until the end of the
-//! next edit that succeeded. A reply may show any version that can be seen at some moment between the sending of its
-//! request and its last byte: none below the last one whose edit had succeeded before the request was sent, none above
-//! the last one whose edit had begun before the reply's end.
+//! A subject has one editor, so its edits do not overlap and their versions rise. The effect of an
+//! edit may come at any time between its begin and its end, so version *v* can be seen from the
+//! begin of its own edit until the end of the next edit that succeeded. A reply may show any
+//! version that can be seen at some moment between the sending of its request and its last byte:
+//! none below the last one whose edit had succeeded before the request was sent, none above the
+//! last one whose edit had begun before the reply's end.
 //!
-//! Nobody knows what an edit that failed has done. Its version and the one before are both possible until the end of the
-//! next edit that succeeds.
+//! Nobody knows what an edit that failed has done. Its version and the one before are both possible
+//! until the end of the next edit that succeeds.
 
 use std::collections::VecDeque;
 
@@ -64,11 +65,13 @@ impl History {
     }
 
     fn bounded(before: Option<u64>, edits_max: usize) -> Self {
-        let since_ever = before.map(|version| Edit { version, begin_ns: 0, end_ns: 0, settled: version });
+        let since_ever =
+            before.map(|version| Edit { version, begin_ns: 0, end_ns: 0, settled: version });
         Self { edits: since_ever.into_iter().collect(), edits_max, forgotten: 0 }
     }
 
-    /// Notes that the edit to `version`, which is above all before, begins. To be called before anything is changed.
+    /// Notes that the edit to `version`, which is above all before, begins. To be called before
+    /// anything is changed.
     pub fn begin(&mut self, version: u64, begin_ns: u64) {
         if self.edits.len() == self.edits_max {
             self.edits.pop_front();
@@ -88,8 +91,8 @@ impl History {
         }
     }
 
-    /// The versions that a reply may show whose request was sent at `sent_ns` (noted before its first byte was written)
-    /// and whose last byte was there at `ended_ns` (noted after).
+    /// The versions that a reply may show whose request was sent at `sent_ns` (noted before its
+    /// first byte was written) and whose last byte was there at `ended_ns` (noted after).
     pub fn possible(&self, sent_ns: u64, ended_ns: u64) -> Possible {
         // Requests are young: the edit looked for is one of the last.
         let last = |found: &dyn Fn(&Edit) -> bool| self.edits.iter().rev().find(|edit| found(edit));
@@ -127,11 +130,15 @@ impl History {
         self.edits.iter().rev().find(|edit| edit.end_ns != UNDER_WAY).map_or(0, |edit| edit.settled)
     }
 
-    /// Edits that begun at or before `until_ns`, the latest first: version, begin, and end unless it is under way.
+    /// Edits that begun at or before `until_ns`, the latest first: version, begin, and end unless
+    /// it is under way.
     pub fn latest(&self, until_ns: u64) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
         // Time 0 is that of no edit, but of what was there before.
-        let begun = self.edits.iter().rev().filter(move |edit| (1..=until_ns).contains(&edit.begin_ns));
-        begun.map(|edit| (edit.version, edit.begin_ns, (edit.end_ns != UNDER_WAY).then_some(edit.end_ns)))
+        let begun =
+            self.edits.iter().rev().filter(move |edit| (1..=until_ns).contains(&edit.begin_ns));
+        begun.map(|edit| {
+            (edit.version, edit.begin_ns, (edit.end_ns != UNDER_WAY).then_some(edit.end_ns))
+        })
     }
 
     /// Makes this copy of an earlier state of `other` equal to it, at the cost of what is new.
@@ -139,7 +146,9 @@ impl History {
         // The last one may have ended since.
         self.edits.pop_back();
         let known = self.forgotten + self.edits.len() as u64;
-        let new = usize::try_from(known.saturating_sub(other.forgotten)).unwrap_or(usize::MAX).min(other.edits.len());
+        let new = usize::try_from(known.saturating_sub(other.forgotten))
+            .unwrap_or(usize::MAX)
+            .min(other.edits.len());
         if known < other.forgotten {
             self.edits.clear();
         }
@@ -224,7 +233,12 @@ mod tests {
             history.begin(version, begin_ns);
             now += takes;
             history.end(now, succeeded);
-            all.push(Edit { version, begin_ns, end_ns: now, settled: if succeeded { version } else { 0 } });
+            all.push(Edit {
+                version,
+                begin_ns,
+                end_ns: now,
+                settled: if succeeded { version } else { 0 },
+            });
         }
         (history, all)
     }
@@ -246,7 +260,12 @@ mod tests {
             let expected = if (sent..=ended).any(|moment| is_visible(&all, shown, moment)) {
                 Verdict::Current
             } else if (0..=ended).any(|moment| is_visible(&all, shown, moment)) {
-                let gone = all.iter().filter(|edit| edit.settled > shown).map(|edit| edit.end_ns).min().unwrap();
+                let gone = all
+                    .iter()
+                    .filter(|edit| edit.settled > shown)
+                    .map(|edit| edit.end_ns)
+                    .min()
+                    .unwrap();
                 Verdict::Stale { by_ns: sent - gone }
             } else {
                 Verdict::Impossible
@@ -256,7 +275,9 @@ mod tests {
 
         #[test]
         fn a_copy_that_catches_up_now_and_then_is_equal(
-            edits in edits(), steps in prop::collection::vec(any::<bool>(), 0..20), edits_max in 1..6usize
+            edits in edits(),
+            steps in prop::collection::vec(any::<bool>(), 0..20),
+            edits_max in 1..6usize,
         ) {
             let mut history = History::bounded(None, edits_max);
             let mut copy = history.clone();
@@ -280,7 +301,12 @@ mod tests {
         }
 
         #[test]
-        fn forgetting_never_condemns(edits in edits(), shown in 0..12u64, sent in 0..80u64, takes in 0..20u64) {
+        fn forgetting_never_condemns(
+            edits in edits(),
+            shown in 0..12u64,
+            sent in 0..80u64,
+            takes in 0..20u64,
+        ) {
             let (whole, _) = build(&edits, EDITS_MAX);
             let (bounded, _) = build(&edits, 2);
             if whole.judge(shown, sent, sent + takes) == Verdict::Current && shown > 0 {

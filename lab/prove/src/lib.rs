@@ -7,12 +7,13 @@
 //!  (connections over a few threads)
 //! ```
 //!
-//! A *subject* is a piece of content with a version, a number that its edits count up. Pages show the versions of one or
-//! several subjects as *markers*. Nothing else is assumed about the site: it may be a file, a script with includes, a
-//! row of a database, all of them.
+//! A *subject* is a piece of content with a version, a number that its edits count up. Pages show
+//! the versions of one or several subjects as *markers*. Nothing else is assumed about the site: it
+//! may be a file, a script with includes, a row of a database, all of them.
 //!
-//! Read first: `history.rs` (which versions a reply may show), `check.rs` (the verdict on a reply), then `prove.rs` (who
-//! runs when). An application that knows how to edit itself implements [`Editor`]; commands are [`CommandEditor`]s.
+//! Read first: `history.rs` (which versions a reply may show), `check.rs` (the verdict on a reply),
+//! then `prove.rs` (who runs when). An application that knows how to edit itself implements
+//! [`Editor`]; commands are [`CommandEditor`]s.
 //!
 //! Deliberately absent: starting the site (the caller's business); requests other than GET.
 

@@ -1,8 +1,9 @@
 //! A subject's history as its editor and all readers share it.
 //!
-//! The editor writes it down; a reader keeps a copy that it brings up to date before each verdict, which is one load
-//! while nothing has changed. Whoever judges a reply knows every edit that had ended before the request was sent: the
-//! change is announced before the clock is read, and the history is locked until it is written down.
+//! The editor writes it down; a reader keeps a copy that it brings up to date before each verdict,
+//! which is one load while nothing has changed. Whoever judges a reply knows every edit that had
+//! ended before the request was sent: the change is announced before the clock is read, and the
+//! history is locked until it is written down.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -94,12 +95,16 @@ mod tests {
                         let sent_ns = now_ns();
                         let known = copy.refreshed(&log).possible(sent_ns, sent_ns);
                         assert!(known.oldest >= newest, "{known:?} after {newest}");
-                        // The log itself says no more than the copy did about the time before `sent_ns`.
+                        // The log itself says no more than the copy did about the time before
+                        // `sent_ns`.
                         let whole = log.lock().possible(sent_ns, sent_ns);
                         assert_eq!(known, whole);
                         newest = known.oldest;
                     }
-                    assert_eq!(copy.refreshed(&log).judge(edits, now_ns(), now_ns()), Verdict::Current);
+                    assert_eq!(
+                        copy.refreshed(&log).judge(edits, now_ns(), now_ns()),
+                        Verdict::Current
+                    );
                 });
             }
         });

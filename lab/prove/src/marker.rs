@@ -1,7 +1,7 @@
 //! Finds the numbers that a page shows.
 //!
-//! Most markers are a word in front of digits, `version=(\d+)`, and are found by a plain search for the word. All others
-//! are regular expressions on bytes.
+//! Most markers are a word in front of digits, `version=(\d+)`, and are found by a plain search for
+//! the word. All others are regular expressions on bytes.
 
 use std::fmt;
 use std::ops::Range;
@@ -47,7 +47,8 @@ pub(crate) struct Found {
 }
 
 impl Marker {
-    /// A marker by its regular expression (without Unicode classes), whose first group is the number.
+    /// A marker by its regular expression (without Unicode classes), whose first group is the
+    /// number.
     ///
     /// # Errors
     /// [`MarkerError`].
@@ -90,7 +91,10 @@ impl Marker {
                     let digits = digits_at..digits_at + leading_digits(&page[digits_at..]);
                     let is_in_word = *boundary && start > 0 && is_word_byte(page[start - 1]);
                     if !digits.is_empty() && !is_in_word {
-                        found(Found { value: number(&page[digits.clone()]), place: start..digits.end });
+                        found(Found {
+                            value: number(&page[digits.clone()]),
+                            place: start..digits.end,
+                        });
                     }
                 }
             }
@@ -133,14 +137,17 @@ fn word_in_front_of_digits(text: &str) -> Option<(String, bool)> {
     while let Some(character) = characters.next() {
         match character {
             '\\' => word.push(characters.next().filter(char::is_ascii_punctuation)?),
-            '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
+            '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' => {
+                return None;
+            }
             plain => word.push(plain),
         }
     }
     // A boundary in front of anything but a word is another matter.
     let begins_as_word = word.bytes().next().is_some_and(is_word_byte);
     // In front of more digits, the longest match would begin elsewhere.
-    let is_plain = word.is_ascii() && !word.is_empty() && !word.ends_with(|last: char| last.is_ascii_digit());
+    let is_plain =
+        word.is_ascii() && !word.is_empty() && !word.ends_with(|last: char| last.is_ascii_digit());
     (is_plain && (!boundary || begins_as_word)).then_some((word, boundary))
 }
 
@@ -153,7 +160,9 @@ fn leading_digits(bytes: &[u8]) -> usize {
 }
 
 fn number(digits: &[u8]) -> u64 {
-    digits.iter().fold(0u64, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+    digits.iter().fold(0u64, |number, digit| {
+        number.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+    })
 }
 
 #[cfg(test)]
@@ -172,7 +181,10 @@ mod tests {
     fn words_and_patterns() {
         let marker = Marker::new(r"version=(\d+)").unwrap();
         assert!(matches!(marker.search, Search::Word { boundary: false, .. }));
-        assert_eq!(values(&marker, b"version=7, version=, version=x version=08;conversion=9"), [7, 8, 9]);
+        assert_eq!(
+            values(&marker, b"version=7, version=, version=x version=08;conversion=9"),
+            [7, 8, 9]
+        );
         assert_eq!(values(&marker, b"version=99999999999999999999999999"), [u64::MAX]);
         let marker = Marker::new(r"<b>\s*(\d+)</b>").unwrap();
         assert!(matches!(marker.search, Search::Pattern(_)));
@@ -195,7 +207,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_plain_search_finds_what_the_pattern_finds(
-            text in prop::sample::select(vec![r"v=(\d+)", r"\bv=(\d+)", r"\bn\.v=(\d+)", r"v(\d+)"]),
+            text in prop::sample::select(
+                vec![r"v=(\d+)", r"\bv=(\d+)", r"\bn\.v=(\d+)", r"v(\d+)"]),
             page in "[vn=. 0-9]{0,40}",
         ) {
             let plain = Marker::new(text).unwrap();

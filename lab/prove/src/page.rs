@@ -7,7 +7,8 @@ use std::time::Duration;
 pub struct Page {
     /// Path and query, beginning with `/`.
     pub target: String,
-    /// Request fields of whoever asks, without line ends: several pages may have one target and be for different clients.
+    /// Request fields of whoever asks, without line ends: several pages may have one target and be
+    /// for different clients.
     pub fields: Vec<String>,
     /// What the page says to him, and to nobody else.
     pub says: Option<String>,
@@ -15,11 +16,12 @@ pub struct Page {
     pub shows: Option<Vec<String>>,
     /// It prints the UNIX time, which may be so old at most when the request is sent.
     pub within: Option<Duration>,
-    /// Whether all markers of a subject in one reply must be of one version. A page that the server itself puts
-    /// together while the subject changes is not atomic; it may lack the marker then, too, and while any other subject
-    /// changes: a template that both are made of.
+    /// Whether all markers of a subject in one reply must be of one version. A page that the server
+    /// itself puts together while the subject changes is not atomic; it may lack the marker then,
+    /// too, and while any other subject changes: a template that both are made of.
     pub atomic: bool,
-    /// Whether it always shows its subjects. A page that the server itself gives without its content for moments is not steady.
+    /// Whether it always shows its subjects. A page that the server itself gives without its
+    /// content for moments is not steady.
     pub steady: bool,
 }
 
@@ -72,7 +74,9 @@ impl Chooser {
     }
 
     pub(crate) fn choose(&self, random: &mut fastrand::Rng) -> usize {
-        let Some(total) = self.cumulated.last().filter(|_| self.cumulated.len() > 1) else { return 0 };
+        let Some(total) = self.cumulated.last().filter(|_| self.cumulated.len() > 1) else {
+            return 0;
+        };
         let point = random.f64() * total;
         self.cumulated.partition_point(|&sum| sum <= point).min(self.cumulated.len() - 1)
     }
@@ -96,6 +100,9 @@ mod tests {
         assert!(even.iter().all(|count| (850..1150).contains(count)), "{even:?}");
         let zipf = counts(Popularity::Zipf(1.0));
         assert!((3200..3650).contains(&zipf[0]) && (250..450).contains(&zipf[9]), "{zipf:?}");
-        assert_eq!(Chooser::new(1, Popularity::Uniform).choose(&mut fastrand::Rng::with_seed(1)), 0);
+        assert_eq!(
+            Chooser::new(1, Popularity::Uniform).choose(&mut fastrand::Rng::with_seed(1)),
+            0
+        );
     }
 }

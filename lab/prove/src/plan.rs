@@ -15,9 +15,11 @@ pub struct Subject {
     pub name: String,
     /// How pages show its version.
     pub marker: Marker,
-    /// By how much the server itself may be behind its edits: a cache of its own, or a source that nobody can watch.
+    /// By how much the server itself may be behind its edits: a cache of its own, or a source that
+    /// nobody can watch.
     pub lag: Duration,
-    /// All of the server's workers are behind alike, so that what one has shown directly is a floor for all.
+    /// All of the server's workers are behind alike, so that what one has shown directly is a floor
+    /// for all.
     pub one_state: bool,
     /// Ways to change it, taken at random; at least one.
     pub editors: Vec<Box<dyn Editor>>,
@@ -108,8 +110,8 @@ pub struct Plan {
     pub edits_per_second: f64,
     /// Most edits that come at once.
     pub burst: u32,
-    /// Least time from the end of an edit to the next of the same subject. Some servers compare times in seconds, and take two edits
-    /// within one for one.
+    /// Least time from the end of an edit to the next of the same subject. Some servers compare
+    /// times in seconds, and take two edits within one for one.
     pub least_gap: Duration,
     /// Who reads.
     pub readers: Readers,
@@ -123,7 +125,8 @@ pub struct Plan {
     pub first_version: Option<u64>,
     /// The run ends after this, whatever has happened.
     pub duration: Option<Duration>,
-    /// Replies needed; the run ends when they are there, with [`Plan::edits`], if no duration is given.
+    /// Replies needed; the run ends when they are there, with [`Plan::edits`], if no duration is
+    /// given.
     pub replies: u64,
     /// Edits needed besides the first of each subject.
     pub edits: u64,

@@ -1,4 +1,5 @@
-//! Runs editors and readers: the first edit of each subject, load, the end of all edits, a rest, and a last look.
+//! Runs editors and readers: the first edit of each subject, load, the end of all edits, a rest,
+//! and a last look.
 
 use std::io;
 use std::net::SocketAddr;
@@ -168,9 +169,15 @@ pub fn prove(mut plan: Plan, mut progress: impl FnMut(&Progress)) -> Result<Repo
         statuses: plan.statuses.clone(),
     };
     let count = EditCount::default();
-    for ((subject, rule), &(_, first)) in subjects.iter_mut().zip(&rules.subjects).zip(&first_versions) {
+    for ((subject, rule), &(_, first)) in
+        subjects.iter_mut().zip(&rules.subjects).zip(&first_versions)
+    {
         let mut changer = changer(subject, rule, &count, first - 1, random.fork());
-        changer.edit().map_err(|why| ProveError::FirstEdit { subject: rule.name.clone(), version: first, why })?;
+        changer.edit().map_err(|why| ProveError::FirstEdit {
+            subject: rule.name.clone(),
+            version: first,
+            why,
+        })?;
     }
     rules.pages = page_rules(&plan, &rules.subjects, &requests, &before)?;
     count.succeeded.store(0, Ordering::Relaxed);
@@ -191,7 +198,8 @@ fn run(
 ) -> Result<Report, ProveError> {
     let threads = plan.readers.threads.clamp(1, plan.readers.connections.max(1));
     let chooser = Chooser::new(plan.pages.len(), plan.popularity);
-    let shared = Shared::new(rules, requests, chooser, threads, plan.readers.pipeline, plan.readers.timeout);
+    let shared =
+        Shared::new(rules, requests, chooser, threads, plan.readers.pipeline, plan.readers.timeout);
     let places = places(plan);
     let stop_editing = AtomicBool::new(false);
     let mut readers = Vec::new();
@@ -215,9 +223,12 @@ fn run(
         }
     };
     let (tally, edited, seconds) = scope(|scope| {
-        let readers: Vec<_> = readers.into_iter().map(|reader| scope.spawn(move || reader.run())).collect();
+        let readers: Vec<_> =
+            readers.into_iter().map(|reader| scope.spawn(move || reader.run())).collect();
         let mut changers = Vec::new();
-        for ((subject, rule), &(_, first)) in subjects.iter_mut().zip(&rules.subjects).zip(first_versions) {
+        for ((subject, rule), &(_, first)) in
+            subjects.iter_mut().zip(&rules.subjects).zip(first_versions)
+        {
             let changer = changer(subject, rule, count, first, random.fork());
             let schedule = Schedule::new(plan.edits_per_second, plan.burst, random.fork());
             let least_gap = plan.least_gap;
@@ -225,7 +236,10 @@ fn run(
             changers.push(scope.spawn(move || changer.run(schedule, least_gap, stop)));
         }
         let mut stall = Stall::new(plan.readers.timeout);
-        while !is_enough(plan, &shared, count) && !stall.has_lasted(shared.replies()) && !any_finished(&readers) {
+        while !is_enough(plan, &shared, count)
+            && !stall.has_lasted(shared.replies())
+            && !any_finished(&readers)
+        {
             std::thread::sleep(LOOK);
             tell("load");
         }
@@ -276,7 +290,10 @@ fn is_enough(plan: &Plan, shared: &Shared<'_>, count: &EditCount) -> bool {
     }
     match plan.duration {
         Some(duration) => now_ns() - shared.start_ns >= duration.as_nanos() as u64,
-        None => shared.replies() >= plan.replies && count.succeeded.load(Ordering::Relaxed) >= plan.edits,
+        None => {
+            shared.replies() >= plan.replies
+                && count.succeeded.load(Ordering::Relaxed) >= plan.edits
+        }
     }
 }
 
@@ -328,7 +345,9 @@ fn changer<'a>(
 fn request(plan: &Plan, page: &Page) -> Vec<u8> {
     let mut text = format!("GET {} HTTP/1.1\r\nHost: {}\r\n", page.target, plan.host);
     let fields = || plan.headers.iter().chain(&page.fields);
-    let names_program = |field: &String| field.get(..11).is_some_and(|name| name.eq_ignore_ascii_case("user-agent:"));
+    let names_program = |field: &String| {
+        field.get(..11).is_some_and(|name| name.eq_ignore_ascii_case("user-agent:"))
+    };
     if !fields().any(names_program) {
         text.push_str("User-Agent: nicache-prove\r\n");
     }
@@ -340,7 +359,12 @@ fn request(plan: &Plan, page: &Page) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn fetch_page(plan: &Plan, page: &str, request: &[u8], server: SocketAddr) -> Result<Fetched, ProveError> {
+fn fetch_page(
+    plan: &Plan,
+    page: &str,
+    request: &[u8],
+    server: SocketAddr,
+) -> Result<Fetched, ProveError> {
     fetch(server, request, plan.readers.timeout).map_err(|source| ProveError::Fetch {
         page: page.to_owned(),
         server,
@@ -378,7 +402,8 @@ fn page_rules(
 ) -> Result<Vec<PageRule>, ProveError> {
     let server = plan.direct.unwrap_or(plan.server);
     // Whoever is behind may show for a while what was there before there were markers.
-    let patience = plan.quiet + Duration::from_nanos(subjects.iter().map(|subject| subject.lag_ns).max().unwrap_or(0));
+    let patience = plan.quiet
+        + Duration::from_nanos(subjects.iter().map(|subject| subject.lag_ns).max().unwrap_or(0));
     let until_ns = now_ns() + patience.as_nanos() as u64;
     let mut rules = Vec::new();
     let mut after = Vec::new();
@@ -411,44 +436,64 @@ fn page_rules(
     }
     for (index, subject) in subjects.iter().enumerate() {
         if !rules.iter().any(|page| page.shows.contains(&index)) {
-            return Err(ProveError::NotShown { subject: subject.name.clone(), marker: subject.marker.to_string() });
+            return Err(ProveError::NotShown {
+                subject: subject.name.clone(),
+                marker: subject.marker.to_string(),
+            });
         }
     }
     Ok(rules)
 }
 
-/// A word with the page's own path that was on the page `before` the first edits and is on it now, and on none of the others.
-fn own_text<'a>(target: &str, page: usize, before: &[u8], pages: &'a [Vec<u8>]) -> Option<&'a [u8]> {
+/// A word with the page's own path that was on the page `before` the first edits and is on it now,
+/// and on none of the others.
+fn own_text<'a>(
+    target: &str,
+    page: usize,
+    before: &[u8],
+    pages: &'a [Vec<u8>],
+) -> Option<&'a [u8]> {
     // Shorter ones are part of too much.
     if target.len() < 4 {
         return None;
     }
-    let (path, is_there) = (Finder::new(target), |word: &[u8], body: &[u8]| memmem::find(body, word).is_some());
+    let (path, is_there) =
+        (Finder::new(target), |word: &[u8], body: &[u8]| memmem::find(body, word).is_some());
     let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'<>".contains(byte);
-    let mut words = pages[page].split(ends).filter(|word| word.len() <= OWN_BYTES_MAX && path.find(word).is_some());
-    let others = || pages.iter().enumerate().filter(|(other, _)| *other != page).map(|(_, body)| body);
+    let mut words = pages[page]
+        .split(ends)
+        .filter(|word| word.len() <= OWN_BYTES_MAX && path.find(word).is_some());
+    let others =
+        || pages.iter().enumerate().filter(|(other, _)| *other != page).map(|(_, body)| body);
     words.find(|word| is_there(word, before) && !others().any(|other| is_there(word, other)))
 }
 
 /// The subjects of a page.
-fn shown_on(page: &Page, fetched: &Fetched, subjects: &[SubjectRule]) -> Result<Vec<usize>, ProveError> {
+fn shown_on(
+    page: &Page,
+    fetched: &Fetched,
+    subjects: &[SubjectRule],
+) -> Result<Vec<usize>, ProveError> {
     if fetched.status != 200 {
         return Err(ProveError::PageStatus { page: page.target.clone(), status: fetched.status });
     }
     if let Some(names) = &page.shows {
         let find = |name: &String| {
-            subjects
-                .iter()
-                .position(|subject| subject.name == *name)
-                .ok_or_else(|| ProveError::UnknownSubject { page: page.target.clone(), subject: name.clone() })
+            subjects.iter().position(|subject| subject.name == *name).ok_or_else(|| {
+                ProveError::UnknownSubject { page: page.target.clone(), subject: name.clone() }
+            })
         };
         return names.iter().map(find).collect();
     }
     let is_shown = |&subject: &usize| fetched.largest(&subjects[subject].marker).is_some();
     let shows: Vec<usize> = (0..subjects.len()).filter(is_shown).collect();
     if shows.is_empty() && page.within.is_none() {
-        let markers: Vec<String> = subjects.iter().map(|subject| subject.marker.to_string()).collect();
-        return Err(ProveError::NothingShown { page: page.target.clone(), markers: markers.join(", ") });
+        let markers: Vec<String> =
+            subjects.iter().map(|subject| subject.marker.to_string()).collect();
+        return Err(ProveError::NothingShown {
+            page: page.target.clone(),
+            markers: markers.join(", "),
+        });
     }
     Ok(shows)
 }
@@ -467,7 +512,13 @@ fn places(plan: &Plan) -> Vec<Place> {
     (0..total).map(place).collect()
 }
 
-fn collect(plan: &Plan, rules: &Rules, tally: Tally, mut edited: Vec<SubjectReport>, seconds: f64) -> Report {
+fn collect(
+    plan: &Plan,
+    rules: &Rules,
+    tally: Tally,
+    mut edited: Vec<SubjectReport>,
+    seconds: f64,
+) -> Report {
     for (subject, &lag_ns) in edited.iter_mut().zip(&tally.measured.server_lag_ns) {
         subject.server_lag_ms = lag_ns as f64 / 1e6;
     }

@@ -101,7 +101,10 @@ impl<'a> Shared<'a> {
 
     fn phase(&self) -> Phase {
         let number = self.phase.load(Ordering::SeqCst);
-        [Phase::Load, Phase::Rest].into_iter().find(|phase| phase.number() == number).unwrap_or(Phase::LastLook)
+        [Phase::Load, Phase::Rest]
+            .into_iter()
+            .find(|phase| phase.number() == number)
+            .unwrap_or(Phase::LastLook)
     }
 
     pub(crate) fn replies(&self) -> u64 {
@@ -207,7 +210,8 @@ impl<'a> Reader<'a> {
         places: Vec<Place>,
         random: fastrand::Rng,
     ) -> io::Result<Self> {
-        let slot = |place| Slot { place, connection: None, retry_ns: 0, failure: None, looked_at: 0 };
+        let slot =
+            |place| Slot { place, connection: None, retry_ns: 0, failure: None, looked_at: 0 };
         Ok(Reader {
             shared,
             live: &shared.live[number],
@@ -240,7 +244,9 @@ impl<'a> Reader<'a> {
                 (0..self.slots.len()).for_each(|slot| self.tend(slot, now));
                 next_tick_ns = now + TICK.tv_nsec as u64;
             }
-            let is_idle = |slot: &Slot| slot.connection.as_ref().is_none_or(|connection| connection.asked.is_empty());
+            let is_idle = |slot: &Slot| {
+                slot.connection.as_ref().is_none_or(|connection| connection.asked.is_empty())
+            };
             if self.phase == Phase::Rest && !is_resting && self.slots.iter().all(is_idle) {
                 is_resting = true;
                 self.shared.resting.fetch_add(1, Ordering::SeqCst);
@@ -286,7 +292,9 @@ impl<'a> Reader<'a> {
                 None => self.ask(index),
                 Some(asked) if now > asked.sent_ns + timeout_ns => {
                     let text = beginning(connection.reader.unread());
-                    self.judge.condemn(&slot.place, asked, now, Breach::Silent, || format!("there is: {text}"));
+                    self.judge.condemn(&slot.place, asked, now, Breach::Silent, || {
+                        format!("there is: {text}")
+                    });
                     if asked.last {
                         slot.looked_at += 1;
                     }
@@ -297,11 +305,20 @@ impl<'a> Reader<'a> {
         }
         // Without a connection, the last look cannot end in another way.
         let slot = &mut self.slots[index];
-        if self.phase == Phase::LastLook && slot.connection.is_none() && now > self.phase_ns + timeout_ns {
+        if self.phase == Phase::LastLook
+            && slot.connection.is_none()
+            && now > self.phase_ns + timeout_ns
+        {
             for page in slot.looked_at..self.shared.requests.len() {
                 let asked = Asked { page, sent_ns: self.phase_ns, last: true };
-                let why = || slot.failure.as_ref().map_or("it ends each time".to_owned(), ToString::to_string);
-                self.judge.condemn(&slot.place, asked, now, Breach::Silent, || format!("no connection: {}", why()));
+                let why = || {
+                    slot.failure
+                        .as_ref()
+                        .map_or("it ends each time".to_owned(), ToString::to_string)
+                };
+                self.judge.condemn(&slot.place, asked, now, Breach::Silent, || {
+                    format!("no connection: {}", why())
+                });
             }
             slot.looked_at = self.shared.requests.len();
         }
@@ -317,11 +334,12 @@ impl<'a> Reader<'a> {
         if !is_wanted || now < slot.retry_ns {
             return;
         }
-        let opened = Connection::open(slot.place.server, slot.place.from, now).and_then(|connection| {
-            let data = EventData::new_u64(index as u64);
-            epoll::add(&self.epoll, &connection, data, EventFlags::IN | EventFlags::OUT)?;
-            Ok(connection)
-        });
+        let opened =
+            Connection::open(slot.place.server, slot.place.from, now).and_then(|connection| {
+                let data = EventData::new_u64(index as u64);
+                epoll::add(&self.epoll, &connection, data, EventFlags::IN | EventFlags::OUT)?;
+                Ok(connection)
+            });
         match opened {
             Ok(connection) => slot.connection = Some(connection),
             Err(error) => {
@@ -346,13 +364,17 @@ impl<'a> Reader<'a> {
     /// Sends the next requests on an idle connection.
     fn ask(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        let Some(connection) = slot.connection.as_mut().filter(|connection| connection.established) else { return };
+        let Some(connection) = slot.connection.as_mut().filter(|connection| connection.established)
+        else {
+            return;
+        };
         let sent_ns = now_ns();
         match self.phase {
             Phase::Load => {
                 for _ in 0..self.shared.pipeline {
                     let page = self.shared.chooser.choose(&mut self.random);
-                    connection.ask(Asked { page, sent_ns, last: false }, &self.shared.requests[page]);
+                    connection
+                        .ask(Asked { page, sent_ns, last: false }, &self.shared.requests[page]);
                 }
             }
             Phase::Rest => return,
@@ -380,7 +402,9 @@ impl<'a> Reader<'a> {
 
     fn watch(&self, index: usize, flags: EventFlags) -> io::Result<()> {
         match &self.slots[index].connection {
-            Some(connection) => Ok(epoll::modify(&self.epoll, connection, EventData::new_u64(index as u64), flags)?),
+            Some(connection) => {
+                Ok(epoll::modify(&self.epoll, connection, EventData::new_u64(index as u64), flags)?)
+            }
             None => Ok(()),
         }
     }
@@ -388,7 +412,8 @@ impl<'a> Reader<'a> {
     fn handle(&mut self, index: usize, flags: EventFlags) {
         let Some(connection) = &mut self.slots[index].connection else { return };
         if !connection.established {
-            let established = connection.establish().and_then(|()| self.watch(index, EventFlags::IN));
+            let established =
+                connection.establish().and_then(|()| self.watch(index, EventFlags::IN));
             if let Err(error) = established {
                 self.judge.tally.connect_failures += 1;
                 let slot = &mut self.slots[index];
@@ -433,7 +458,11 @@ impl<'a> Reader<'a> {
         if !goes_on {
             self.close(index, ended_ns);
             self.open(index, ended_ns);
-        } else if self.slots[index].connection.as_ref().is_some_and(|connection| connection.asked.is_empty()) {
+        } else if self.slots[index]
+            .connection
+            .as_ref()
+            .is_some_and(|connection| connection.asked.is_empty())
+        {
             self.ask(index);
         }
     }
@@ -457,7 +486,12 @@ impl Judge<'_> {
                 Ok(Some(response)) => {
                     let Some(asked) = connection.asked.pop_front() else {
                         let nobody = Asked { page: 0, sent_ns: ended_ns, last: false };
-                        let text = || format!("a reply that nobody asked for: {}", whole(response.head, response.body));
+                        let text = || {
+                            format!(
+                                "a reply that nobody asked for: {}",
+                                whole(response.head, response.body)
+                            )
+                        };
                         self.condemn(&slot.place, nobody, ended_ns, Breach::Malformed, text);
                         return false;
                     };
@@ -543,14 +577,24 @@ impl Judge<'_> {
         }
         for finding in &findings {
             self.shared.describe(place, asked, ended_ns, finding, || {
-                finding.place.as_ref().map_or_else(|| whole(head, body), |place| excerpt(body, place))
+                finding
+                    .place
+                    .as_ref()
+                    .map_or_else(|| whole(head, body), |place| excerpt(body, place))
             });
         }
         self.count_breaches(place, asked, findings.iter().map(|finding| finding.breach));
     }
 
     /// A violation that needs no look at a body.
-    fn condemn(&mut self, place: &Place, asked: Asked, ended_ns: u64, breach: Breach, text: impl FnOnce() -> String) {
+    fn condemn(
+        &mut self,
+        place: &Place,
+        asked: Asked,
+        ended_ns: u64,
+        breach: Breach,
+        text: impl FnOnce() -> String,
+    ) {
         self.count(place, asked);
         self.shared.describe(place, asked, ended_ns, &Finding::new(breach), text);
         self.count_breaches(place, asked, [breach]);
@@ -566,7 +610,12 @@ impl Judge<'_> {
         }
     }
 
-    fn count_breaches(&mut self, place: &Place, asked: Asked, breaches: impl IntoIterator<Item = Breach>) {
+    fn count_breaches(
+        &mut self,
+        place: &Place,
+        asked: Asked,
+        breaches: impl IntoIterator<Item = Breach>,
+    ) {
         let counts = match place.route {
             Route::Proved => {
                 self.tally.violations += 1;

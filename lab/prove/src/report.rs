@@ -72,7 +72,8 @@ pub struct PageReport {
     pub age_ms: f64,
     /// Replies without a marker, where that is allowed.
     pub lacking: u64,
-    /// A word that it has and no other page: a reply without it is another page's. `None` if there is none.
+    /// A word that it has and no other page: a reply without it is another page's. `None` if there
+    /// is none.
     pub own: Option<String>,
 }
 
@@ -127,7 +128,11 @@ impl fmt::Display for Violation {
         write!(f, " on connection {}", self.connection)?;
         write!(f, ", sent at {:.3} ms, ended at {:.3} ms", self.sent_ms, self.ended_ms)?;
         if let Some(shown) = self.shown {
-            write!(f, ", showed {}{shown}", self.subject.as_ref().map_or(String::new(), |name| format!("{name}=")))?;
+            write!(
+                f,
+                ", showed {}{shown}",
+                self.subject.as_ref().map_or(String::new(), |name| format!("{name}="))
+            )?;
         } else if let Some(subject) = &self.subject {
             write!(f, ", does not show {subject}")?;
         }
@@ -220,7 +225,8 @@ pub struct Report {
     pub replies: u64,
     /// Checked replies of the server itself.
     pub direct_replies: u64,
-    /// Replies after the quiet period, which had to show the last versions. They are in the numbers above, too.
+    /// Replies after the quiet period, which had to show the last versions. They are in the numbers
+    /// above, too.
     pub last_replies: u64,
     /// Bytes of all bodies.
     pub body_bytes: u64,
@@ -268,29 +274,39 @@ impl Report {
         }
         let mut reasons = Vec::new();
         if self.replies < self.replies_needed {
-            reasons.push(format!("there were {} replies instead of {}", self.replies, self.replies_needed));
+            reasons.push(format!(
+                "there were {} replies instead of {}",
+                self.replies, self.replies_needed
+            ));
         }
         let edits = self.edits();
         if edits < self.edits_needed.max(1) {
-            reasons.push(format!("there were {edits} edits instead of {}", self.edits_needed.max(1)));
+            reasons
+                .push(format!("there were {edits} edits instead of {}", self.edits_needed.max(1)));
         }
         for subject in self.subjects.iter().filter(|subject| subject.edits == 0) {
-            let why = subject.first_failure.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+            let why =
+                subject.first_failure.as_ref().map_or(String::new(), |why| format!(" ({why})"));
             reasons.push(format!("`{}` was never edited during the run{why}", subject.name));
         }
         for page in self.pages.iter().filter(|page| page.replies == 0) {
             reasons.push(format!("{} was never read", page.target));
         }
-        for subject in self.subjects.iter().filter(|subject| subject.server_lag_ms > subject.lag_ms) {
+        for subject in self.subjects.iter().filter(|subject| subject.server_lag_ms > subject.lag_ms)
+        {
             reasons.push(format!(
                 "the server itself was {:.0} ms behind the edits of `{}`, and only {:.0} ms were allowed for: \
                  declare its lag",
                 subject.server_lag_ms, subject.name, subject.lag_ms
             ));
         }
-        for (breach, count) in self.direct_breaches.iter().filter(|(breach, _)| **breach != Breach::Stale) {
-            reasons
-                .push(format!("the server itself, without a cache, gave {count} replies that were {}", breach.label()));
+        for (breach, count) in
+            self.direct_breaches.iter().filter(|(breach, _)| **breach != Breach::Stale)
+        {
+            reasons.push(format!(
+                "the server itself, without a cache, gave {count} replies that were {}",
+                breach.label()
+            ));
         }
         if reasons.is_empty() { Outcome::Proven } else { Outcome::NothingProven(reasons) }
     }
@@ -308,7 +324,8 @@ impl fmt::Display for Report {
             self.last_replies,
             self.direct_replies
         )?;
-        let statuses: Vec<String> = self.statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
+        let statuses: Vec<String> =
+            self.statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
         writeln!(
             f,
             "           by status {}; {} connections, {} failed to connect, {} requests unanswered",
@@ -318,7 +335,13 @@ impl fmt::Display for Report {
             self.unanswered
         )?;
         for page in &self.pages {
-            write!(f, "page       {} shows {}, {} replies", page.target, listed(&page.shows), page.replies)?;
+            write!(
+                f,
+                "page       {} shows {}, {} replies",
+                page.target,
+                listed(&page.shows),
+                page.replies
+            )?;
             if let Some(own) = &page.own {
                 write!(f, ", each with {own}")?;
             }
@@ -342,14 +365,19 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
             for (kind, counted) in &subject.kinds {
-                writeln!(f, "             {:>7} edits, {} failed: {kind}", counted.edits, counted.failed)?;
+                writeln!(
+                    f,
+                    "             {:>7} edits, {} failed: {kind}",
+                    counted.edits, counted.failed
+                )?;
             }
             if let Some(failure) = &subject.first_failure {
                 writeln!(f, "             the first failure: {failure}")?;
             }
         }
         let counts = |breaches: &BTreeMap<Breach, u64>| {
-            let counts = breaches.iter().map(|(breach, count)| format!("{count} {}", breach.label()));
+            let counts =
+                breaches.iter().map(|(breach, count)| format!("{count} {}", breach.label()));
             listed(&counts.collect::<Vec<_>>())
         };
         writeln!(f, "violations {}", counts(&self.breaches))?;
@@ -372,7 +400,11 @@ mod tests {
         Report {
             replies: 10,
             replies_needed: 10,
-            subjects: vec![SubjectReport { name: "a".into(), edits: 1, ..SubjectReport::default() }],
+            subjects: vec![SubjectReport {
+                name: "a".into(),
+                edits: 1,
+                ..SubjectReport::default()
+            }],
             pages: vec![PageReport { target: "/".into(), replies: 10, ..PageReport::default() }],
             ..Report::default()
         }
@@ -393,8 +425,12 @@ mod tests {
         assert!(reason(|report| report.subjects[0].edits = 0).contains("`a` was never edited"));
         assert!(reason(|report| report.edits_needed = 2).contains("1 edits instead of 2"));
         assert!(reason(|report| report.pages[0].replies = 0).contains("/ was never read"));
-        assert!(reason(|report| report.subjects[0].server_lag_ms = 1.0).contains("declare its lag"));
-        assert!(reason(|report| report.direct_breaches = [(Breach::Torn, 1)].into()).contains("torn"));
+        assert!(
+            reason(|report| report.subjects[0].server_lag_ms = 1.0).contains("declare its lag")
+        );
+        assert!(
+            reason(|report| report.direct_breaches = [(Breach::Torn, 1)].into()).contains("torn")
+        );
         let violated = Report { violations: 1, replies: 0, ..good() };
         assert_eq!(violated.outcome(), Outcome::Violated);
     }

@@ -60,7 +60,13 @@ pub(crate) struct ResponseReader {
 
 impl ResponseReader {
     pub(crate) fn new() -> Self {
-        Self { received: Vec::new(), used: 0, state: State::Head, head: Vec::new(), body: Vec::new() }
+        Self {
+            received: Vec::new(),
+            used: 0,
+            state: State::Head,
+            head: Vec::new(),
+            body: Vec::new(),
+        }
     }
 
     /// Where to append what the connection brings.
@@ -147,7 +153,12 @@ impl ResponseReader {
                 if !follower.handle_close() {
                     return AtClose::Cut;
                 }
-                AtClose::Whole(Response { status: *status, keep_alive: false, head: &self.head, body: &self.body })
+                AtClose::Whole(Response {
+                    status: *status,
+                    keep_alive: false,
+                    head: &self.head,
+                    body: &self.body,
+                })
             }
         }
     }
@@ -171,15 +182,25 @@ mod tests {
             for piece in REPLIES.chunks(size) {
                 reader.space().extend_from_slice(piece);
                 while let Some(response) = reader.next().unwrap() {
-                    assert!(response.head.starts_with(b"HTTP/1.1 ") && response.head.ends_with(b"\r\n\r\n"));
+                    assert!(
+                        response.head.starts_with(b"HTTP/1.1 ")
+                            && response.head.ends_with(b"\r\n\r\n")
+                    );
                     seen.push((response.status, response.keep_alive, response.body.to_vec()));
                 }
             }
             let AtClose::Whole(last) = reader.handle_close() else { panic!("not whole") };
             seen.push((last.status, last.keep_alive, last.body.to_vec()));
-            let expected =
-                [(200, true, "hello"), (200, true, "abcdefg"), (404, true, ""), (200, false, "until the end")];
-            assert_eq!(seen, expected.map(|(status, keep, body)| (status, keep, body.as_bytes().to_vec())));
+            let expected = [
+                (200, true, "hello"),
+                (200, true, "abcdefg"),
+                (404, true, ""),
+                (200, false, "until the end"),
+            ];
+            assert_eq!(
+                seen,
+                expected.map(|(status, keep, body)| (status, keep, body.as_bytes().to_vec()))
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! What the pages show before the run: the versions that are there, and which subjects are on which page.
+//! What the pages show before the run: the versions that are there, and which subjects are on which
+//! page.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +26,8 @@ impl Fetched {
 
 /// Reads one page over a connection of its own.
 pub(crate) fn fetch(server: SocketAddr, request: &[u8], timeout: Duration) -> io::Result<Fetched> {
-    let fetched = |response: Response<'_>| Fetched { status: response.status, body: response.body.to_vec() };
+    let fetched =
+        |response: Response<'_>| Fetched { status: response.status, body: response.body.to_vec() };
     let no_reply = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut stream = TcpStream::connect_timeout(&server, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
@@ -43,6 +45,8 @@ pub(crate) fn fetch(server: SocketAddr, request: &[u8], timeout: Duration) -> io
     }
     match reader.handle_close() {
         AtClose::Whole(response) => Ok(fetched(response)),
-        AtClose::Nothing | AtClose::Cut => Err(no_reply("the connection ended before the reply did".to_owned())),
+        AtClose::Nothing | AtClose::Cut => {
+            Err(no_reply("the connection ended before the reply did".to_owned()))
+        }
     }
 }

@@ -151,7 +151,9 @@ fn a_marker_that_is_missing() {
 
 #[test]
 fn another_page() {
-    for (fault, outcome) in [(Fault::None, Outcome::Proven), (Fault::OtherPageOnceIn(1000), Outcome::Violated)] {
+    for (fault, outcome) in
+        [(Fault::None, Outcome::Proven), (Fault::OtherPageOnceIn(1000), Outcome::Violated)]
+    {
         let server = Server::start(fault);
         let pages = ["/pages/one", "/pages/two"].map(Page::new);
         let report = prove(Plan { pages: pages.into(), ..plan(&server) }, |_| {}).unwrap();
@@ -164,14 +166,17 @@ fn another_page() {
 
 #[test]
 fn what_another_client_is_told() {
-    for (fault, outcome) in [(Fault::None, Outcome::Proven), (Fault::OtherClientOnceIn(1000), Outcome::Violated)] {
+    for (fault, outcome) in
+        [(Fault::None, Outcome::Proven), (Fault::OtherClientOnceIn(1000), Outcome::Violated)]
+    {
         let server = Server::start(fault);
         let told = |language: &str| Page {
             fields: vec![format!("Accept-Language: {language}")],
             says: Some(format!("for {language}.")),
             ..Page::new("/told")
         };
-        let report = prove(Plan { pages: vec![told("de"), told("fr")], ..plan(&server) }, |_| {}).unwrap();
+        let report =
+            prove(Plan { pages: vec![told("de"), told("fr")], ..plan(&server) }, |_| {}).unwrap();
         assert_eq!(report.outcome(), outcome, "{report}");
         if outcome == Outcome::Violated {
             assert_only(&report, Breach::Foreign);
@@ -216,7 +221,8 @@ fn a_time_that_is_too_old() {
 
 #[test]
 fn the_server_itself_is_asked_and_is_a_floor() {
-    // Both show what was there 300 ms ago; the one that is to be proved keeps it for another 300 ms.
+    // Both show what was there 300 ms ago; the one that is to be proved keeps it for another 300
+    // ms.
     let direct = Server::start(Fault::Behind(Duration::from_millis(300)));
     let content = Arc::clone(&direct.content);
     for (one_state, cached) in [(false, false), (true, false), (true, true)] {
@@ -229,14 +235,18 @@ fn the_server_itself_is_asked_and_is_a_floor() {
         plan.replies = 1000;
         let report = prove(plan, |_| {}).unwrap();
         assert_eq!(report.count(Breach::Stale) > 0, cached, "{one_state}: {report}");
-        assert!(report.direct_replies > 100 && report.subjects[0].server_lag_ms > 250.0, "{report}");
+        assert!(
+            report.direct_replies > 100 && report.subjects[0].server_lag_ms > 250.0,
+            "{report}"
+        );
     }
 }
 
 #[test]
 fn a_lag_that_is_not_declared_proves_nothing() {
     let server = Server::start(Fault::None);
-    let direct = Server::start_with(Fault::Behind(Duration::from_millis(100)), Arc::clone(&server.content));
+    let direct =
+        Server::start_with(Fault::Behind(Duration::from_millis(100)), Arc::clone(&server.content));
     let mut plan = plan(&server);
     plan.direct = Some(direct.address);
     plan.quiet = Duration::from_millis(500);
@@ -295,7 +305,11 @@ fn several_subjects_on_several_pages() {
         let report = prove(plan, |_| {}).unwrap();
         assert_eq!(report.outcome() == Outcome::Proven, is_right, "{report}");
         assert_eq!(report.pages[1].shows, ["version", "other"], "{report}");
-        assert_eq!((report.pages[0].violations, report.pages[1].violations == 0), (0, is_right), "{report}");
+        assert_eq!(
+            (report.pages[0].violations, report.pages[1].violations == 0),
+            (0, is_right),
+            "{report}"
+        );
     }
 }
 
@@ -314,7 +328,10 @@ fn what_cannot_be_proved_says_why() {
     let other = || Subject::new(Box::new(OtherEditor { content: Arc::default() }));
     assert!(error(&|plan| plan.subjects.push(other())).contains("no page shows `other`"));
     let failing = || FailingEditor { content: Arc::default(), edits_left: 0, failed: 0 };
-    assert!(error(&|plan| plan.subjects = vec![Subject::new(Box::new(failing()))]).contains("failed: refused"));
+    assert!(
+        error(&|plan| plan.subjects = vec![Subject::new(Box::new(failing()))])
+            .contains("failed: refused")
+    );
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert!(error(&|plan| plan.server = free).contains("could not be read"));
 }

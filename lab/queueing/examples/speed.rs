@@ -1,4 +1,5 @@
-//! Simulated requests per second of this machine's time: `cargo run --release -p nicache-queueing --example speed`.
+//! Simulated requests per second of this machine's time: `cargo run --release -p nicache-queueing
+//! --example speed`.
 
 use std::error::Error;
 use std::time::Instant;
@@ -6,8 +7,7 @@ use std::time::Instant;
 use nicache_queueing::{Config, run};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let crowded =
-        "[requests]\ncount = 5_000_000\narrivals = 'poisson'\nfrequency_per_s = 600_000\n[bus]\ncontention = true";
+    let crowded = "[requests]\ncount = 5_000_000\narrivals = 'poisson'\nfrequency_per_s = 600_000\n[bus]\ncontention = true";
     let zipf = "[requests]\ncount = 5_000_000\ndifferent = 1_000_000\nidentifiers = 'zipf'";
     let cases = [
         ("short, no memory", "extends = 'ShortBaseline'\n[requests]\ncount = 5_000_000".to_owned()),
@@ -21,7 +21,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
         let outcome = run(&config, 1)?;
         let speed = outcome.requests as f64 / start.elapsed().as_secs_f64();
-        println!("{name:<36} {:>6.2} million requests/s, hit ratio {:.3}", speed / 1e6, outcome.hit_ratio);
+        println!(
+            "{name:<36} {:>6.2} million requests/s, hit ratio {:.3}",
+            speed / 1e6,
+            outcome.hit_ratio
+        );
     }
     Ok(())
 }

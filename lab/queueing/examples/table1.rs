@@ -1,4 +1,5 @@
-//! Table 1 of koch2002, simulated: `cargo run --release -p nicache-queueing --example table1 [REPETITIONS]`.
+//! Table 1 of koch2002, simulated: `cargo run --release -p nicache-queueing --example table1
+//! [REPETITIONS]`.
 
 use std::error::Error;
 
@@ -13,7 +14,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let rows = reproduce(repetitions, &progress)?;
     eprintln!();
-    println!("| | throughput: paper | ours | residual | band | traffic: paper | ours | residual | band |");
+    println!(
+        "| | throughput: paper | ours | residual | band | traffic: paper | ours | residual | band |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     for row in rows {
         println!("| {} | {} | {} |", row.name, cells(row.throughput), cells(row.traffic));

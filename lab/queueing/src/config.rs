@@ -1,7 +1,7 @@
 //! The parameters of a run.
 //!
-//! Names are the paper's (koch2002, section 2), with the unit last. Defaults, bounds and what each rests on stand in
-//! `configurations/Default.toml`, which is what [`Config::default`] reads.
+//! Names are the paper's (koch2002, section 2), with the unit last. Defaults, bounds and what each
+//! rests on stand in `configurations/Default.toml`, which is what [`Config::default`] reads.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -220,7 +220,8 @@ pub struct Debug {
 
 /// Most requests of a run.
 pub const COUNT_MAX: u64 = 1_000_000_000;
-/// Most identifiers: 4 to 8 bytes each for their sizes, 12 for Zipf's distribution, about 80 in each memory.
+/// Most identifiers: 4 to 8 bytes each for their sizes, 12 for Zipf's distribution, about 80 in
+/// each memory.
 pub const DIFFERENT_MAX: u32 = 1 << 24;
 /// Most requests under way: about 100 bytes each.
 pub const OUTSTANDING_MAX: u32 = 1 << 24;
@@ -246,7 +247,16 @@ pub struct OutOfBounds {
 impl Config {
     /// Whether a run can begin with these parameters.
     pub fn validate(&self) -> Result<(), OutOfBounds> {
-        let Self { requests, responses, network_processor: card, bus, host, disk, simulation, debug: _ } = self;
+        let Self {
+            requests,
+            responses,
+            network_processor: card,
+            bus,
+            host,
+            disk,
+            simulation,
+            debug: _,
+        } = self;
         whole("requests.count", requests.count, 1, COUNT_MAX)?;
         whole("requests.different", requests.different.into(), 1, DIFFERENT_MAX.into())?;
         real("requests.frequency_per_s", requests.frequency_per_s, 1e-6, FREQUENCY_PER_S_MAX)?;
@@ -256,7 +266,12 @@ impl Config {
         real("network_processor.clock_mhz", card.clock_mhz, 1.0 / CLOCK_MHZ_MAX, CLOCK_MHZ_MAX)?;
         real("network_processor.processing_cycles", card.processing_cycles, 0.0, CYCLES_MAX)?;
         whole("network_processor.memory_line_bytes", card.memory_line_bytes.into(), 1, max_bytes)?;
-        real("network_processor.memory_latency_cycles", card.memory_latency_cycles, 0.0, CYCLES_MAX)?;
+        real(
+            "network_processor.memory_latency_cycles",
+            card.memory_latency_cycles,
+            0.0,
+            CYCLES_MAX,
+        )?;
         whole("bus.width_bytes", bus.width_bytes.into(), 1, max_bytes)?;
         real("bus.clock_mhz", bus.clock_mhz, 1.0 / CLOCK_MHZ_MAX, CLOCK_MHZ_MAX)?;
         real("host.clock_mhz", host.clock_mhz, 1.0 / CLOCK_MHZ_MAX, CLOCK_MHZ_MAX)?;
@@ -269,7 +284,12 @@ impl Config {
         whole("simulation.scale", simulation.scale.into(), 1, 1 << 20)?;
         whole("simulation.warm_up_requests", simulation.warm_up_requests, 0, requests.count - 1)?;
         real("simulation.warm_up_s", simulation.warm_up_s, 0.0, CYCLES_MAX)?;
-        whole("simulation.outstanding_max", simulation.outstanding_max.into(), 1, OUTSTANDING_MAX.into())
+        whole(
+            "simulation.outstanding_max",
+            simulation.outstanding_max.into(),
+            1,
+            OUTSTANDING_MAX.into(),
+        )
     }
 }
 

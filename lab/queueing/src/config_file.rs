@@ -1,6 +1,7 @@
 //! Configurations from TOML: `extends` names another, and only what differs is stated.
 //!
-//! `Default.toml` is the schema, too: a key that is not in it is an error that names the nearest one that is.
+//! `Default.toml` is the schema, too: a key that is not in it is an error that names the nearest
+//! one that is.
 
 use std::path::{Path, PathBuf};
 
@@ -63,7 +64,9 @@ pub enum ConfigError {
         hint: String,
     },
     /// A text, not a file, names a file.
-    #[error("{origin}: extends = {name:?} names a file, which only a configuration that is itself a file can do")]
+    #[error(
+        "{origin}: extends = {name:?} names a file, which only a configuration that is itself a file can do"
+    )]
     NoFolder {
         /// Which file or name.
         origin: String,
@@ -87,13 +90,14 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// From a text. `extends` may name a configuration that comes with the program; without it, it is the default that
-    /// is extended.
+    /// From a text. `extends` may name a configuration that comes with the program; without it, it
+    /// is the default that is extended.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         resolve("configuration", text, None)
     }
 
-    /// From a file of at most 1 MiB. `extends` may also be the path of another, relative to this one's folder.
+    /// From a file of at most 1 MiB. `extends` may also be the path of another, relative to this
+    /// one's folder.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let text = read(path)?;
         resolve(&path.display().to_string(), &text, path.parent())
@@ -120,10 +124,12 @@ impl Default for Config {
 fn resolve(origin: &str, text: &str, folder: Option<&Path>) -> Result<Config, ConfigError> {
     let mut merged = schema();
     overlay(&mut merged, origin, text, folder, 0)?;
-    let config: Config = Value::Table(merged)
-        .try_into()
-        .map_err(|reason: toml::de::Error| ConfigError::Value { origin: origin.into(), message: message(&reason) })?;
-    config.validate().map_err(|reason| ConfigError::OutOfBounds { origin: origin.into(), reason })?;
+    let config: Config = Value::Table(merged).try_into().map_err(|reason: toml::de::Error| {
+        ConfigError::Value { origin: origin.into(), message: message(&reason) }
+    })?;
+    config
+        .validate()
+        .map_err(|reason| ConfigError::OutOfBounds { origin: origin.into(), reason })?;
     Ok(config)
 }
 
@@ -145,7 +151,9 @@ fn overlay(
     match own.remove("extends") {
         None => {}
         Some(Value::String(name)) if name.ends_with(".toml") => {
-            let Some(folder) = folder else { return Err(ConfigError::NoFolder { origin: origin.into(), name }) };
+            let Some(folder) = folder else {
+                return Err(ConfigError::NoFolder { origin: origin.into(), name });
+            };
             let path = folder.join(name);
             let text = read(&path)?;
             overlay(merged, &path.display().to_string(), &text, path.parent(), depth + 1)?;
@@ -166,7 +174,11 @@ fn merge(under: &mut Table, over: Table, origin: &str, section: &str) -> Result<
     for (name, value) in over {
         let key = if section.is_empty() { name.clone() } else { format!("{section}.{name}") };
         let Some(old) = under.get_mut(&name) else {
-            return Err(ConfigError::UnknownKey { origin: origin.into(), hint: hint_key(&key), key });
+            return Err(ConfigError::UnknownKey {
+                origin: origin.into(),
+                hint: hint_key(&key),
+                key,
+            });
         };
         match (old, value) {
             (Value::Table(old), Value::Table(new)) => merge(old, new, origin, &key)?,
@@ -177,7 +189,11 @@ fn merge(under: &mut Table, over: Table, origin: &str, section: &str) -> Result<
             (Value::Float(old), Value::Integer(new)) => *old = new as f64,
             (old, new) if old.same_type(&new) => *old = new,
             (old, new) => {
-                let message = format!("{key} is {new}, a {}, but must be a {}", new.type_str(), old.type_str());
+                let message = format!(
+                    "{key} is {new}, a {}, but must be a {}",
+                    new.type_str(),
+                    old.type_str()
+                );
                 return Err(ConfigError::Value { origin: origin.into(), message });
             }
         }
@@ -203,7 +219,10 @@ fn message(reason: &toml::de::Error) -> String {
 }
 
 fn unknown_name(name: &str) -> ConfigError {
-    ConfigError::UnknownName { name: name.into(), hint: hint(name, Config::names().map(str::to_owned)) }
+    ConfigError::UnknownName {
+        name: name.into(),
+        hint: hint(name, Config::names().map(str::to_owned)),
+    }
 }
 
 fn hint_key(key: &str) -> String {
@@ -220,7 +239,9 @@ fn hint_key(key: &str) -> String {
 fn hint(given: &str, known: impl Iterator<Item = String>) -> String {
     let similar = |name: &String| strsim::jaro_winkler(&given.to_lowercase(), &name.to_lowercase());
     let best = known.max_by(|left, right| similar(left).total_cmp(&similar(right)));
-    best.filter(|best| similar(best) > 0.7).map(|best| format!("; did you mean {best}?")).unwrap_or_default()
+    best.filter(|best| similar(best) > 0.7)
+        .map(|best| format!("; did you mean {best}?"))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -250,7 +271,10 @@ mod tests {
         assert_eq!((config.responses.min_bytes, config.responses.max_bytes), (1024, 20_480));
         assert_eq!(config.responses.in_np_memory_bytes, 1024);
         assert_eq!((config.bus.width_bytes, config.bus.contention), (8, false));
-        assert_eq!((config.network_processor.clock_mhz, config.network_processor.memory_bytes), (200.0, 0));
+        assert_eq!(
+            (config.network_processor.clock_mhz, config.network_processor.memory_bytes),
+            (200.0, 0)
+        );
         assert!(!config.disk.present);
     }
 
@@ -261,7 +285,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.network_processor.memory_bytes, 8 << 20);
-        assert_eq!((config.requests.arrivals, config.requests.frequency_per_s), (Arrivals::Poisson, 5.0));
+        assert_eq!(
+            (config.requests.arrivals, config.requests.frequency_per_s),
+            (Arrivals::Poisson, 5.0)
+        );
         assert_eq!(config.host.memory_policy, MemoryPolicy::Fifo);
     }
 
@@ -269,7 +296,8 @@ mod tests {
     fn files_extend_files() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("sub")).unwrap();
-        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("base.toml", "extends = 'Short1MB'\n[requests]\ncount = 7");
         write("sub/own.toml", "extends = '../base.toml'\n[requests]\ndifferent = 3");
         let config = Config::from_file(&folder.path().join("sub/own.toml")).unwrap();
@@ -285,17 +313,31 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_a_hint() {
-        assert!(error("[request]\ncount = 1").contains("no parameter request; did you mean requests?"));
-        assert!(error("[requests]\ncuont = 1").contains("requests.cuont; did you mean requests.count?"));
+        assert!(
+            error("[request]\ncount = 1").contains("no parameter request; did you mean requests?")
+        );
+        assert!(
+            error("[requests]\ncuont = 1").contains("requests.cuont; did you mean requests.count?")
+        );
         assert!(error("extends = 'Short8Mb'").contains("did you mean Short8MB?"));
         assert!(error("extends = 8").contains("extends is 8"));
-        assert!(error("[requests]\ncount = 'many'").contains("requests.count is \"many\", a string"));
+        assert!(
+            error("[requests]\ncount = 'many'").contains("requests.count is \"many\", a string")
+        );
         assert!(error("requests = 5").contains("write [requests]"));
         assert!(error("[requests]\ncount = -5").contains("invalid value"));
         assert!(error("[requests]\narrivals = 'sometimes'").contains("fixed"));
-        assert!(error("[requests]\ncount = 0").contains("requests.count is 0, but must be 1 to 1000000000"));
-        assert!(error("[requests]\nfrequency_per_s = nan").contains("requests.frequency_per_s is NaN"));
-        assert!(error("[responses]\nmin_bytes = 30_000").contains("responses.max_bytes is 20480, but must be 30000"));
+        assert!(
+            error("[requests]\ncount = 0")
+                .contains("requests.count is 0, but must be 1 to 1000000000")
+        );
+        assert!(
+            error("[requests]\nfrequency_per_s = nan").contains("requests.frequency_per_s is NaN")
+        );
+        assert!(
+            error("[responses]\nmin_bytes = 30_000")
+                .contains("responses.max_bytes is 20480, but must be 30000")
+        );
         assert!(error("[requests\n").contains("line 1"));
     }
 }

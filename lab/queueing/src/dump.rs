@@ -1,4 +1,5 @@
-//! The debug dump: a line for each state of a component, as often as `debug` in the configuration says.
+//! The debug dump: a line for each state of a component, as often as `debug` in the configuration
+//! says.
 
 use std::io::{self, Write};
 
@@ -27,7 +28,8 @@ impl<W: Write> Dump<W> {
         Self { out, format, error: None }
     }
 
-    /// Ends it: everything is written, or this is the first error. After an error nothing more was written.
+    /// Ends it: everything is written, or this is the first error. After an error nothing more was
+    /// written.
     pub fn finish(mut self) -> io::Result<W> {
         if let Some(error) = self.error {
             return Err(error);
@@ -58,14 +60,29 @@ fn write_text(out: &mut impl Write, snapshot: &Snapshot) -> io::Result<()> {
     write!(out, "{:>12} ", snapshot.tick)?;
     match &snapshot.state {
         State::Requests { arrived, answered, outstanding } => {
-            writeln!(out, "{:<24} arrived={arrived} answered={answered} outstanding={outstanding}", "requests")
+            writeln!(
+                out,
+                "{:<24} arrived={arrived} answered={answered} outstanding={outstanding}",
+                "requests"
+            )
         }
         State::Station { name, waiting, in_service, completions, utilisation, memory, bus } => {
-            write!(out, "{name:<24} waiting={waiting} in_service={in_service} completions={completions} ")?;
+            write!(
+                out,
+                "{name:<24} waiting={waiting} in_service={in_service} completions={completions} "
+            )?;
             write!(out, "utilisation={utilisation:.4}")?;
             if let Some(memory) = memory {
-                write!(out, " objects={} bytes={}/{}", memory.objects, memory.bytes, memory.bytes_max)?;
-                write!(out, " hits={} misses={} evictions={}", memory.hits, memory.misses, memory.evictions)?;
+                write!(
+                    out,
+                    " objects={} bytes={}/{}",
+                    memory.objects, memory.bytes, memory.bytes_max
+                )?;
+                write!(
+                    out,
+                    " hits={} misses={} evictions={}",
+                    memory.hits, memory.misses, memory.evictions
+                )?;
             }
             if let Some(bus) = bus {
                 write!(out, " to_host={} to_card={}", bus.to_host(), bus.to_card())?;
@@ -94,9 +111,12 @@ mod tests {
         let mut dump = Dump::new(Vec::new(), DumpFormat::JsonLines);
         run_observed(&config(), 1, &mut dump).unwrap();
         let text = String::from_utf8(dump.finish().unwrap()).unwrap();
-        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let ticks = |component: &str| -> Vec<u64> {
-            let named = lines.iter().filter(|line| line["component"] == component || line["name"] == component);
+            let named = lines
+                .iter()
+                .filter(|line| line["component"] == component || line["name"] == component);
             named.map(|line| line["tick"].as_u64().unwrap()).collect()
         };
         // 100 requests at 250,000 per second take 400,000 ns.
@@ -114,7 +134,10 @@ mod tests {
         run_observed(&config(), 1, &mut dump).unwrap();
         let text = String::from_utf8(dump.finish().unwrap()).unwrap();
         assert_eq!(text.lines().count(), 3 + 7 + 1);
-        assert!(text.lines().any(|line| line.contains("200000 network processor memory waiting=0")), "{text}");
+        assert!(
+            text.lines().any(|line| line.contains("200000 network processor memory waiting=0")),
+            "{text}"
+        );
         assert!(text.contains(" to_host="), "{text}");
     }
 

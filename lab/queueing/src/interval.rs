@@ -8,7 +8,8 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub struct Interval {
     /// Mean.
     pub mean: f64,
-    /// Half of the width of the interval of 95 % confidence for the mean, by Student's t; infinite for a single figure.
+    /// Half of the width of the interval of 95 % confidence for the mean, by Student's t; infinite
+    /// for a single figure.
     pub half_width: f64,
     /// Standard deviation of one figure.
     pub deviation: f64,
@@ -22,7 +23,8 @@ impl Interval {
         let count = figures.len();
         let mean = figures.iter().sum::<f64>() / count.max(1) as f64;
         let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
-        let deviation = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { f64::INFINITY };
+        let deviation =
+            if count > 1 { (squares / (count - 1) as f64).sqrt() } else { f64::INFINITY };
         let half_width = quantile(0.975, count) * deviation / (count.max(1) as f64).sqrt();
         Self { mean, half_width, deviation, count }
     }
@@ -37,9 +39,12 @@ impl Interval {
         self.mean + self.half_width
     }
 
-    /// How far from the mean one more figure of the same kind is with a probability of `confidence` at most.
+    /// How far from the mean one more figure of the same kind is with a probability of `confidence`
+    /// at most.
     pub fn prediction(&self, confidence: f64) -> f64 {
-        quantile(0.5 + confidence / 2.0, self.count) * self.deviation * (1.0 + 1.0 / self.count.max(1) as f64).sqrt()
+        quantile(0.5 + confidence / 2.0, self.count)
+            * self.deviation
+            * (1.0 + 1.0 / self.count.max(1) as f64).sqrt()
     }
 }
 

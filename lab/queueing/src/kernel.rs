@@ -1,7 +1,7 @@
 //! The event list: what happens next, and when.
 //!
-//! Events of the same time happen in the order in which they were scheduled, so that a run is a function of its
-//! configuration and seed alone.
+//! Events of the same time happen in the order in which they were scheduled, so that a run is a
+//! function of its configuration and seed alone.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -93,7 +93,9 @@ mod tests {
     proptest! {
         /// A stable sort of what is outstanding is the model.
         #[test]
-        fn events_come_in_order_of_time_then_of_scheduling(steps in prop::collection::vec(prop::option::of(0u64..20), 0..200)) {
+        fn events_come_in_order_of_time_then_of_scheduling(
+            steps in prop::collection::vec(prop::option::of(0u64..20), 0..200),
+        ) {
             let mut kernel = Kernel::new();
             let mut model: Vec<(u64, usize)> = Vec::new();
             let mut now = 0;

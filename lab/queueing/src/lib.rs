@@ -1,14 +1,17 @@
-//! A server whose network processor keeps replies in its own memory, as a discrete-event simulation.
+//! A server whose network processor keeps replies in its own memory, as a discrete-event
+//! simulation.
 //!
-//! Read first: Koch and Doughty 2002 (koch2002), "Improving Throughput and Reducing PCI Bus Traffic by Caching Server Requests
-//! using a Network Processor with Memory"; then `docs/simulator.md` for the model, its parameters, how the constants
-//! that the paper leaves out were found, and how its Table 1 compares.
+//! Read first: Koch and Doughty 2002 (koch2002), "Improving Throughput and Reducing PCI Bus Traffic
+//! by Caching Server Requests using a Network Processor with Memory"; then `docs/simulator.md` for
+//! the model, its parameters, how the constants that the paper leaves out were found, and how its
+//! Table 1 compares.
 //!
-//! [`run`] is one run of a [`Config`]; [`run_seeds`] are several with confidence intervals; [`table1::reproduce`] is the
-//! paper's table. A run has no clock and no I/O: it is a function of configuration and seed.
+//! [`run`] is one run of a [`Config`]; [`run_seeds`] are several with confidence intervals;
+//! [`table1::reproduce`] is the paper's table. A run has no clock and no I/O: it is a function of
+//! configuration and seed.
 //!
-//! [`Kernel`] and [`Station`] are public, for other queueing networks and for the tests that hold them against closed
-//! forms.
+//! [`Kernel`] and [`Station`] are public, for other queueing networks and for the tests that hold
+//! them against closed forms.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]
@@ -35,8 +38,8 @@ mod workload;
 
 pub use config::{
     Arrivals, Bus, CLOCK_MHZ_MAX, COUNT_MAX, CYCLES_MAX, Config, DIFFERENT_MAX, Debug, Disk, Drawn,
-    FREQUENCY_PER_S_MAX, Host, Identifiers, MemoryPolicy, NetworkProcessor, OUTSTANDING_MAX, OutOfBounds, Processing,
-    Requests, Responses, Simulation,
+    FREQUENCY_PER_S_MAX, Host, Identifiers, MemoryPolicy, NetworkProcessor, OUTSTANDING_MAX,
+    OutOfBounds, Processing, Requests, Responses, Simulation,
 };
 pub use config_file::ConfigError;
 pub use configurations::CONFIGURATIONS;

@@ -1,9 +1,12 @@
-//! A memory: a list of the identifiers whose data it holds, a line size and a latency (koch2002, section 2).
+//! A memory: a list of the identifiers whose data it holds, a line size and a latency (koch2002,
+//! section 2).
 //!
-//! Network processor's and host's memory are alike. Which data goes when there is no room is decided by a policy of
-//! `nicache-policy`, the code that the card runs.
+//! Network processor's and host's memory are alike. Which data goes when there is no room is
+//! decided by a policy of `nicache-policy`, the code that the card runs.
 
-use nicache_policy::{Admission, Fifo, Incoming, Key, Lfu, Lru, Policy, Popularity, PopularityConfig, Removal};
+use nicache_policy::{
+    Admission, Fifo, Incoming, Key, Lfu, Lru, Policy, Popularity, PopularityConfig, Removal,
+};
 use serde::Serialize;
 
 use crate::config::MemoryPolicy;
@@ -68,14 +71,21 @@ pub(crate) enum Lookup {
 
 impl Memory {
     /// Empty. There are `different` identifiers, and no data is smaller than `bytes_min`.
-    pub(crate) fn new(policy: MemoryPolicy, bytes_max: u64, different: u32, bytes_min: u32) -> Self {
+    pub(crate) fn new(
+        policy: MemoryPolicy,
+        bytes_max: u64,
+        different: u32,
+        bytes_min: u32,
+    ) -> Self {
         let room = bytes_max / u64::from(bytes_min.max(1)) + 1;
         let objects_max = u32::try_from(room).unwrap_or(u32::MAX).min(different);
         let policy: Box<dyn Policy> = match policy {
             MemoryPolicy::Lru => Box::new(Lru::new(bytes_max, objects_max)),
             MemoryPolicy::Fifo => Box::new(Fifo::new(bytes_max, objects_max)),
             MemoryPolicy::Lfu => Box::new(Lfu::new(bytes_max, objects_max)),
-            MemoryPolicy::Popularity => Box::new(Popularity::new(&PopularityConfig::new(bytes_max, objects_max))),
+            MemoryPolicy::Popularity => {
+                Box::new(Popularity::new(&PopularityConfig::new(bytes_max, objects_max)))
+            }
         };
         let counts = MemoryState { bytes_max, ..MemoryState::default() };
         Self { policy, bytes_max, stored_bytes: vec![0; different as usize], counts }
@@ -93,7 +103,8 @@ impl Memory {
         Lookup::Miss(self.policy.handle_miss(key, None))
     }
 
-    /// The data of `id` has come, for which there was a miss with that admission; true if it is stored now.
+    /// The data of `id` has come, for which there was a miss with that admission; true if it is
+    /// stored now.
     #[inline]
     pub(crate) fn handle_data(&mut self, id: u32, bytes: u32, admission: Admission) -> bool {
         let key = Key(id.into());
@@ -106,7 +117,9 @@ impl Memory {
             // Another miss of the same data has stored it meanwhile.
             self.policy.handle_remove(key, Removal::Purged);
         }
-        while self.policy.occupancy().bytes + size > self.bytes_max || self.policy.handle_insert(key, size).is_err() {
+        while self.policy.occupancy().bytes + size > self.bytes_max
+            || self.policy.handle_insert(key, size).is_err()
+        {
             if self.policy.evict(Some(Incoming { key, bytes: size })).is_none() {
                 self.policy.handle_remove(key, Removal::Refused);
                 return false;
@@ -148,7 +161,8 @@ mod tests {
     }
 
     proptest! {
-        /// The paper's words as a model: a list with the last used in front, and the last of it goes until there is room.
+        /// The paper's words as a model: a list with the last used in front, and the last of it
+        /// goes until there is room.
         #[test]
         fn lru_is_a_list(
             bytes_max in 0u64..200,
@@ -171,7 +185,9 @@ mod tests {
                         prop_assert_eq!(stored, u64::from(bytes) <= bytes_max);
                         if stored {
                             list.insert(0, (id, bytes));
-                            while list.iter().map(|&(_, bytes)| u64::from(bytes)).sum::<u64>() > bytes_max {
+                            while list.iter().map(|&(_, bytes)| u64::from(bytes)).sum::<u64>()
+                                > bytes_max
+                            {
                                 list.pop();
                             }
                         }
@@ -179,7 +195,10 @@ mod tests {
                 }
                 let state = memory.state();
                 prop_assert_eq!(state.objects, list.len() as u64);
-                prop_assert_eq!(state.bytes, list.iter().map(|&(_, bytes)| u64::from(bytes)).sum::<u64>());
+                prop_assert_eq!(
+                    state.bytes,
+                    list.iter().map(|&(_, bytes)| u64::from(bytes)).sum::<u64>()
+                );
             }
         }
 
@@ -189,7 +208,9 @@ mod tests {
             bytes_max in 0u64..200,
             accesses in prop::collection::vec((0u32..12, 1u32..90, any::<bool>()), 0..300),
         ) {
-            for policy in [MemoryPolicy::Lru, MemoryPolicy::Fifo, MemoryPolicy::Lfu, MemoryPolicy::Popularity] {
+            for policy in
+                [MemoryPolicy::Lru, MemoryPolicy::Fifo, MemoryPolicy::Lfu, MemoryPolicy::Popularity]
+            {
                 let mut memory = Memory::new(policy, bytes_max, 12, 1);
                 for &(id, bytes, late) in &accesses {
                     if let Lookup::Miss(admission) = memory.handle_lookup(id) {

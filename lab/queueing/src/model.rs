@@ -8,18 +8,19 @@
 //!               └ looks into its memory                   location      │ the response has gone
 //! ```
 //!
-//! * Every request takes the network processor and the host's processor for their processing time, hit or miss. A hit
-//!   takes the host's a little longer (`host.hit_processing_cycles`).
-//! * On a hit the host reads no memory. It sends header and location at the same time; the response goes when both are
-//!   there and the network processor has read the data from its memory.
-//! * On a miss the host reads its memory (before that, if there is a disk and the data is not in memory, the disk) and sends
-//!   the whole response. The network processor sends it on at once and writes it to its memory afterwards: that may
-//!   keep a later hit waiting, but not this response.
+//! * Every request takes the network processor and the host's processor for their processing time,
+//!   hit or miss. A hit takes the host's a little longer (`host.hit_processing_cycles`).
+//! * On a hit the host reads no memory. It sends header and location at the same time; the response
+//!   goes when both are there and the network processor has read the data from its memory.
+//! * On a miss the host reads its memory (before that, if there is a disk and the data is not in
+//!   memory, the disk) and sends the whole response. The network processor sends it on at once and
+//!   writes it to its memory afterwards: that may keep a later hit waiting, but not this response.
 //! * What a hit has found stays good until its response has gone, whatever is evicted meanwhile.
-//! * The bus has one server for both directions with contention, and as many as there are transfers without.
+//! * The bus has one server for both directions with contention, and as many as there are transfers
+//!   without.
 //!
-//! Deliberately absent: the Ethernet's own bandwidth, the network processor's transmit buffers, and the time it takes to
-//! search a memory's list, none of which the paper has either.
+//! Deliberately absent: the Ethernet's own bandwidth, the network processor's transmit buffers, and
+//! the time it takes to search a memory's list, none of which the paper has either.
 
 use nicache_policy::Admission;
 use thiserror::Error;
@@ -65,7 +66,9 @@ pub enum RunError {
     )]
     TooLong,
     /// No request is left after the warm-up.
-    #[error("the warm-up leaves no request: lower simulation.warm_up_s or simulation.warm_up_requests")]
+    #[error(
+        "the warm-up leaves no request: lower simulation.warm_up_s or simulation.warm_up_requests"
+    )]
     NothingMeasured,
 }
 
@@ -75,14 +78,19 @@ pub fn run(config: &Config, seed: u64) -> Result<Outcome, RunError> {
 }
 
 /// Runs a configuration and tells what happens.
-pub fn run_observed(config: &Config, seed: u64, observer: &mut dyn Observer) -> Result<Outcome, RunError> {
+pub fn run_observed(
+    config: &Config,
+    seed: u64,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
     config.validate()?;
     let dimensions = (config.requests.different, config.responses.min_bytes);
     Run::new(config, seed, Workload::drawn(config, seed), dimensions, observer).run()
 }
 
-/// Runs a configuration with recorded requests, in order of time; of its `requests` and `responses` only the sizes of
-/// requests, headers and locations count. The seed is for exponential processing times.
+/// Runs a configuration with recorded requests, in order of time; of its `requests` and `responses`
+/// only the sizes of requests, headers and locations count. The seed is for exponential processing
+/// times.
 pub fn run_trace(
     config: &Config,
     trace: &[TraceRequest],
@@ -95,7 +103,8 @@ pub fn run_trace(
     Run::new(config, seed, Workload::Trace(trace, 0), dimensions, observer).run()
 }
 
-/// Half of what [`Time`] holds. Sums of times that are too long for it are its largest, which is later than this.
+/// Half of what [`Time`] holds. Sums of times that are too long for it are its largest, which is
+/// later than this.
 const END: Time = Time(1 << 63);
 
 #[derive(Clone, Copy, Debug)]
@@ -194,7 +203,8 @@ impl<'a> Run<'a> {
         (different, bytes_min): (u32, u32),
         observer: &'a mut dyn Observer,
     ) -> Self {
-        let (card, host, disk, bus) = (&config.network_processor, &config.host, &config.disk, &config.bus);
+        let (card, host, disk, bus) =
+            (&config.network_processor, &config.host, &config.disk, &config.bus);
         let scale = config.simulation.scale;
         let (card_clock, host_clock) = (Clock::new(card.clock_mhz), Clock::new(host.clock_mhz));
         let memory = |policy, bytes_max| Memory::new(policy, bytes_max, different, bytes_min);
@@ -210,12 +220,33 @@ impl<'a> Run<'a> {
             host_clock,
             bus_clock: Clock::new(bus.clock_mhz),
             bus_width_bytes: u64::from(bus.width_bytes) * u64::from(scale),
-            card_times: ProcessingTimes::new(seed, Stream::CardProcessing, card.processing, card.processing_cycles),
-            host_times: ProcessingTimes::new(seed, Stream::HostProcessing, host.processing, host.processing_cycles),
-            card_access: Access::new(card.memory_line_bytes, scale, card.memory_latency_cycles, card_clock),
-            host_access: Access::new(host.memory_line_bytes, scale, host.memory_latency_cycles, host_clock),
+            card_times: ProcessingTimes::new(
+                seed,
+                Stream::CardProcessing,
+                card.processing,
+                card.processing_cycles,
+            ),
+            host_times: ProcessingTimes::new(
+                seed,
+                Stream::HostProcessing,
+                host.processing,
+                host.processing_cycles,
+            ),
+            card_access: Access::new(
+                card.memory_line_bytes,
+                scale,
+                card.memory_latency_cycles,
+                card_clock,
+            ),
+            host_access: Access::new(
+                host.memory_line_bytes,
+                scale,
+                host.memory_latency_cycles,
+                host_clock,
+            ),
             disk_access: Access::new(disk.line_bytes, scale, disk.latency_cycles, host_clock),
-            card_memory: (card.memory_bytes > 0).then(|| memory(card.memory_policy, card.memory_bytes)),
+            card_memory: (card.memory_bytes > 0)
+                .then(|| memory(card.memory_policy, card.memory_bytes)),
             host_memory: disk.present.then(|| memory(host.memory_policy, host.memory_bytes)),
             requests: Vec::new(),
             free: Vec::new(),
@@ -286,14 +317,17 @@ impl<'a> Run<'a> {
         let ticks = match dumped {
             Dumped::Requests => debug.requests_ticks,
             Dumped::Station(Component::NetworkProcessor) => debug.network_processor_ticks,
-            Dumped::Station(Component::NetworkProcessorMemory) => debug.network_processor_memory_ticks,
+            Dumped::Station(Component::NetworkProcessorMemory) => {
+                debug.network_processor_memory_ticks
+            }
             Dumped::Station(Component::Bus) => debug.bus_ticks,
             Dumped::Station(Component::HostProcessor) => debug.host_processor_ticks,
             Dumped::Station(Component::HostMemory) => debug.host_memory_ticks,
             Dumped::Station(Component::Disk) => debug.disk_ticks,
         };
         if ticks > 0 {
-            // With a clock of more than 1 THz a tick may be no time at all: the clock goes on nevertheless.
+            // With a clock of more than 1 THz a tick may be no time at all: the clock goes on
+            // nevertheless.
             let span = self.host_clock.cycles(ticks as f64).max(Time(1));
             self.kernel.schedule(self.kernel.now() + span, Event::Dump(dumped));
         }
@@ -306,13 +340,18 @@ impl<'a> Run<'a> {
         if self.outstanding == self.config.simulation.outstanding_max {
             let queue = |component: &Component| self.stations[*component as usize].waiting();
             let component = Component::ALL.into_iter().max_by_key(queue).unwrap_or(Component::Bus);
-            return Err(RunError::Overload { component, outstanding: self.outstanding, at_s: now.seconds() });
+            return Err(RunError::Overload {
+                component,
+                outstanding: self.outstanding,
+                at_s: now.seconds(),
+            });
         }
         let sequence = self.arrived;
         self.arrived += 1;
         self.outstanding += 1;
         let simulation = &self.config.simulation;
-        let measured = sequence >= simulation.warm_up_requests && now >= Time::from_seconds(simulation.warm_up_s);
+        let measured = sequence >= simulation.warm_up_requests
+            && now >= Time::from_seconds(simulation.warm_up_s);
         if measured && self.measured_since.is_none() {
             self.measured_since = Some(now);
             for station in &mut self.stations {
@@ -341,7 +380,12 @@ impl<'a> Run<'a> {
             }
         };
         let cycles = self.card_times.draw();
-        self.serve(Component::NetworkProcessor, slot, Step::CardProcessing, self.card_clock.cycles(cycles));
+        self.serve(
+            Component::NetworkProcessor,
+            slot,
+            Step::CardProcessing,
+            self.card_clock.cycles(cycles),
+        );
         Ok(())
     }
 
@@ -358,7 +402,12 @@ impl<'a> Run<'a> {
                 let hit = self.requests[slot as usize].hit;
                 let hit_cycles = if hit { self.config.host.hit_processing_cycles } else { 0.0 };
                 let cycles = self.host_times.draw() + hit_cycles;
-                self.serve(Component::HostProcessor, slot, Step::HostProcessing, self.host_clock.cycles(cycles));
+                self.serve(
+                    Component::HostProcessor,
+                    slot,
+                    Step::HostProcessing,
+                    self.host_clock.cycles(cycles),
+                );
             }
             Step::HostProcessing => self.respond(slot),
             Step::DiskRead => self.read_host_memory(slot),
@@ -411,7 +460,11 @@ impl<'a> Run<'a> {
             let (header, location) = (self.transfer_time(header), self.transfer_time(location));
             self.count_path(Component::Bus, slot, header.max(location));
             for time in [header, location] {
-                self.enter(Component::Bus, Job { request: slot, step: Step::HeaderOrLocation }, time);
+                self.enter(
+                    Component::Bus,
+                    Job { request: slot, step: Step::HeaderOrLocation },
+                    time,
+                );
             }
             return;
         }
@@ -484,7 +537,9 @@ impl<'a> Run<'a> {
     #[inline]
     fn enter(&mut self, component: Component, job: Job, time: Time) {
         self.jobs += 1;
-        if let Some(begun) = self.stations[component as usize].handle_arrival(self.kernel.now(), job, time) {
+        if let Some(begun) =
+            self.stations[component as usize].handle_arrival(self.kernel.now(), job, time)
+        {
             self.schedule(component, begun);
         }
     }
@@ -508,9 +563,11 @@ impl<'a> Run<'a> {
     fn handle_dump(&mut self, dumped: Dumped) {
         let now = self.kernel.now();
         let state = match dumped {
-            Dumped::Requests => {
-                State::Requests { arrived: self.arrived, answered: self.answered, outstanding: self.outstanding.into() }
-            }
+            Dumped::Requests => State::Requests {
+                arrived: self.arrived,
+                answered: self.answered,
+                outstanding: self.outstanding.into(),
+            },
             Dumped::Station(component) => {
                 let station = &mut self.stations[component as usize];
                 let counts = station.counts(now);
@@ -550,7 +607,8 @@ impl<'a> Run<'a> {
         let path = self.path_ps.map(|sum| ratio(sum as f64, count) / 1e3);
         let response = self.times.summary(1e6 / config.host.clock_mhz);
         let busiest = stations.iter().filter(|station| station.queues);
-        let bottleneck = busiest.max_by(|left, right| left.utilisation.total_cmp(&right.utilisation));
+        let bottleneck =
+            busiest.max_by(|left, right| left.utilisation.total_cmp(&right.utilisation));
         let longest = Component::ALL
             .into_iter()
             .max_by(|left, right| path[*left as usize].total_cmp(&path[*right as usize]))
@@ -578,7 +636,10 @@ impl<'a> Run<'a> {
             response,
             bottleneck: bottleneck.map_or(Component::HostProcessor, |station| station.component),
             longest_stage: longest,
-            network_processor_memory: self.card_memory.as_ref().map_or(MemoryState::default(), Memory::state),
+            network_processor_memory: self
+                .card_memory
+                .as_ref()
+                .map_or(MemoryState::default(), Memory::state),
             host_memory: self.host_memory.as_ref().map_or(MemoryState::default(), Memory::state),
             stations,
         })
@@ -586,7 +647,11 @@ impl<'a> Run<'a> {
 }
 
 fn servers(config: &Config, component: Component) -> Servers {
-    if component == Component::Bus && !config.bus.contention { Servers::Unlimited } else { Servers::One }
+    if component == Component::Bus && !config.bus.contention {
+        Servers::Unlimited
+    } else {
+        Servers::One
+    }
 }
 
 fn schedule_period(kernel: &mut Kernel<Event>, memory: &Memory, event: Event) {

@@ -68,7 +68,8 @@ pub struct Outcome {
     pub hits: u64,
     /// Their share.
     pub hit_ratio: f64,
-    /// Time from a request's coming to the end of its response. This is what the paper calls throughput.
+    /// Time from a request's coming to the end of its response. This is what the paper calls
+    /// throughput.
     pub response: ResponseTimes,
     /// Mean bytes of the responses that clients got.
     pub response_bytes_mean: f64,

@@ -3,8 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// `work(0)` to `work(count - 1)` on at most `threads` threads (0: one), in order; the first error in order of occurrence
-/// ends it. `progress` hears, from any thread, how many are done of how many.
+/// `work(0)` to `work(count - 1)` on at most `threads` threads (0: one), in order; the first error
+/// in order of occurrence ends it. `progress` hears, from any thread, how many are done of how
+/// many.
 pub(crate) fn map<T: Send, E: Send>(
     count: usize,
     threads: usize,

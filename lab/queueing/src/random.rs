@@ -1,4 +1,5 @@
-//! Draws: a stream of random numbers for each purpose, so that one more draw for one purpose moves no other.
+//! Draws: a stream of random numbers for each purpose, so that one more draw for one purpose moves
+//! no other.
 
 use fastrand::Rng;
 use nicache_random::mix;
@@ -15,7 +16,8 @@ pub(crate) enum Stream {
     HostProcessing,
 }
 
-/// The stream of that purpose in a run with that seed. SplitMix64's last step keeps neighbouring seeds apart.
+/// The stream of that purpose in a run with that seed. SplitMix64's last step keeps neighbouring
+/// seeds apart.
 pub(crate) fn stream(seed: u64, stream: Stream) -> Rng {
     Rng::with_seed(mix(seed.wrapping_add((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))))
 }
@@ -72,7 +74,8 @@ pub(crate) struct IdentifierDraw {
 impl IdentifierDraw {
     pub(crate) fn new(seed: u64, requests: &Requests) -> Self {
         let zipf = || {
-            let weights = (1..=requests.different).map(|rank| f64::from(rank).powf(-requests.zipf_exponent));
+            let weights =
+                (1..=requests.different).map(|rank| f64::from(rank).powf(-requests.zipf_exponent));
             Alias::new(weights.collect())
         };
         Self {
@@ -101,7 +104,8 @@ struct Alias {
 impl Alias {
     fn new(weights: Vec<f64>) -> Self {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
-        let mut columns: Vec<(f64, u32)> = weights.iter().zip(0..).map(|(weight, at)| (weight * scale, at)).collect();
+        let mut columns: Vec<(f64, u32)> =
+            weights.iter().zip(0..).map(|(weight, at)| (weight * scale, at)).collect();
         let (mut small, mut large): (Vec<u32>, Vec<u32>) =
             (0..columns.len() as u32).partition(|&at| columns[at as usize].0 < 1.0);
         while let (Some(&high), Some(low)) = (large.last(), small.pop()) {
@@ -135,7 +139,8 @@ mod tests {
     #[test]
     fn zipf_has_the_frequencies_of_its_law() {
         let mut requests = Config::default().requests;
-        (requests.identifiers, requests.different, requests.zipf_exponent) = (Identifiers::Zipf, 50, 0.9);
+        (requests.identifiers, requests.different, requests.zipf_exponent) =
+            (Identifiers::Zipf, 50, 0.9);
         let mut draw = IdentifierDraw::new(3, &requests);
         let mut counts = [0u32; 50];
         let draws = 1_000_000;
@@ -154,7 +159,9 @@ mod tests {
 
     #[test]
     fn every_column_of_an_alias_table_adds_up() {
-        for weights in [vec![1.0], vec![1.0, 0.0], vec![5.0, 1.0, 1.0, 1.0], vec![1e-300, 1.0, 1e300]] {
+        for weights in
+            [vec![1.0], vec![1.0, 0.0], vec![5.0, 1.0, 1.0, 1.0], vec![1e-300, 1.0, 1e300]]
+        {
             let alias = Alias::new(weights.clone());
             let sum: f64 = weights.iter().sum();
             for (at, weight) in weights.iter().enumerate() {

@@ -1,11 +1,11 @@
 //! A station of the queueing network: jobs come, wait in order of arrival, are served and leave.
 //!
-//! A station has one server, or as many as there are jobs: then nobody waits, which is how the paper models its bus
-//! (koch2002, section 2). It does not schedule anything itself: it says which job is served until when, and is told when
-//! that time has come.
+//! A station has one server, or as many as there are jobs: then nobody waits, which is how the
+//! paper models its bus (koch2002, section 2). It does not schedule anything itself: it says which
+//! job is served until when, and is told when that time has come.
 //!
-//! What it measures allows Little's law to be checked: the time integral of the number of jobs and the sum of the
-//! jobs' own times are counted independently.
+//! What it measures allows Little's law to be checked: the time integral of the number of jobs and
+//! the sum of the jobs' own times are counted independently.
 
 use std::collections::VecDeque;
 
@@ -46,7 +46,8 @@ struct Waiting<J> {
     since: Time,
 }
 
-/// What a station has measured since the beginning or the last reset. Integrals are in picoseconds times jobs.
+/// What a station has measured since the beginning or the last reset. Integrals are in picoseconds
+/// times jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StationCounts {
     /// Since when.
@@ -74,7 +75,13 @@ pub struct StationCounts {
 impl<J> Station<J> {
     /// Empty.
     pub fn new(servers: Servers) -> Self {
-        Self { servers, waiting: VecDeque::new(), in_service: 0, counts: StationCounts::default(), changed: Time::ZERO }
+        Self {
+            servers,
+            waiting: VecDeque::new(),
+            in_service: 0,
+            counts: StationCounts::default(),
+            changed: Time::ZERO,
+        }
     }
 
     /// A job comes that needs `service`. If it is served at once, the caller schedules its end.
@@ -103,7 +110,11 @@ impl<J> Station<J> {
     /// Forgets what was measured; the jobs stay.
     pub fn reset(&mut self, now: Time) {
         self.integrate(now);
-        self.counts = StationCounts { since: now, waiting_max: self.waiting.len(), ..StationCounts::default() };
+        self.counts = StationCounts {
+            since: now,
+            waiting_max: self.waiting.len(),
+            ..StationCounts::default()
+        };
     }
 
     /// What was measured up to `now`.
@@ -151,14 +162,20 @@ mod tests {
     #[test]
     fn one_server_serves_in_order_of_arrival() {
         let mut station = Station::new(Servers::One);
-        assert_eq!(station.handle_arrival(Time(0), 'a', Time(10)), Some(Begun { job: 'a', until: Time(10) }));
+        assert_eq!(
+            station.handle_arrival(Time(0), 'a', Time(10)),
+            Some(Begun { job: 'a', until: Time(10) })
+        );
         assert_eq!(station.handle_arrival(Time(2), 'b', Time(5)), None);
         assert_eq!(station.handle_arrival(Time(3), 'c', Time(1)), None);
         assert_eq!(station.handle_completion(Time(10)), Some(Begun { job: 'b', until: Time(15) }));
         assert_eq!(station.handle_completion(Time(15)), Some(Begun { job: 'c', until: Time(16) }));
         assert_eq!(station.handle_completion(Time(16)), None);
         let counts = station.counts(Time(20));
-        assert_eq!((counts.arrivals, counts.begun, counts.completions, counts.waiting_max), (3, 3, 3, 2));
+        assert_eq!(
+            (counts.arrivals, counts.begun, counts.completions, counts.waiting_max),
+            (3, 3, 3, 2)
+        );
         assert_eq!((counts.wait_ps, counts.service_ps, counts.busy_ps), (8 + 12, 16, 16));
         assert_eq!((counts.jobs_ps, counts.waiting_ps), (10 + 13 + 13, 20));
     }

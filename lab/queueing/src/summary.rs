@@ -48,8 +48,8 @@ pub struct StationSummary {
     pub wait_mean_ns: Interval,
 }
 
-/// Runs a configuration once for each seed, on so many threads. `progress` hears, from any thread, how many runs are
-/// done of how many.
+/// Runs a configuration once for each seed, on so many threads. `progress` hears, from any thread,
+/// how many runs are done of how many.
 pub fn run_seeds(
     config: &Config,
     seeds: &[u64],
@@ -63,15 +63,18 @@ pub fn run_seeds(
 impl Summary {
     /// Of these runs.
     pub fn of(outcomes: Vec<Outcome>) -> Self {
-        let interval =
-            |figure: &dyn Fn(&Outcome) -> f64| Interval::of(&outcomes.iter().map(figure).collect::<Vec<_>>());
+        let interval = |figure: &dyn Fn(&Outcome) -> f64| {
+            Interval::of(&outcomes.iter().map(figure).collect::<Vec<_>>())
+        };
         let station = |component: Component| StationSummary {
             component,
             utilisation: interval(&|outcome| outcome.stations[component as usize].utilisation),
             queue_mean: interval(&|outcome| outcome.stations[component as usize].queue_mean),
             wait_mean_ns: interval(&|outcome| outcome.stations[component as usize].wait_mean_ns),
         };
-        let runs = |component: &Component| outcomes.iter().filter(|outcome| outcome.bottleneck == *component).count();
+        let runs = |component: &Component| {
+            outcomes.iter().filter(|outcome| outcome.bottleneck == *component).count()
+        };
         Self {
             response_mean_ns: interval(&|outcome| outcome.response.mean_ns),
             response_mean_ticks: interval(&|outcome| outcome.response.mean_ticks),
@@ -82,7 +85,10 @@ impl Summary {
             bus_to_host_bytes: interval(&|outcome| outcome.bus_to_host_bytes as f64),
             bus_to_card_bytes: interval(&|outcome| outcome.bus_to_card_bytes as f64),
             stations: Component::ALL.map(station).into(),
-            bottleneck: Component::ALL.into_iter().max_by_key(runs).unwrap_or(Component::HostProcessor),
+            bottleneck: Component::ALL
+                .into_iter()
+                .max_by_key(runs)
+                .unwrap_or(Component::HostProcessor),
             outcomes,
         }
     }

@@ -2,25 +2,26 @@
 //!
 //! # What is compared
 //!
-//! *Throughput improvement*: "throughput is measured as the amount of time it takes from the initiation of a request until
-//! a response for the request is completed", so it is the decrease of the mean response time as a share of the
-//! baseline's. *PCI traffic reduction*: the decrease of the bytes in both directions, requests counted, as a share of the
-//! baseline's.
+//! *Throughput improvement*: "throughput is measured as the amount of time it takes from the
+//! initiation of a request until a response for the request is completed", so it is the decrease of
+//! the mean response time as a share of the baseline's. *PCI traffic reduction*: the decrease of
+//! the bytes in both directions, requests counted, as a share of the baseline's.
 //!
 //! # Chance
 //!
-//! The paper ran each configuration once. The sizes that a run happens to draw for its 1000 identifiers alone move its
-//! traffic by 1.5 %, which is why the paper has reductions of 0.98 and 2.07 % for two configurations without any memory
-//! (ShortLowLatBase, ShortBigLineSize). All of its short rows are held against one baseline, and that one drew large responses:
-//! [`SHORT_BASELINE_EXCESS`]. Here, each repetition of the short baseline has a seed whose sizes are that much larger;
-//! all other runs have seeds of their own, without any condition.
+//! The paper ran each configuration once. The sizes that a run happens to draw for its 1000
+//! identifiers alone move its traffic by 1.5 %, which is why the paper has reductions of 0.98 and
+//! 2.07 % for two configurations without any memory (ShortLowLatBase, ShortBigLineSize). All of its
+//! short rows are held against one baseline, and that one drew large responses:
+//! [`SHORT_BASELINE_EXCESS`]. Here, each repetition of the short baseline has a seed whose sizes
+//! are that much larger; all other runs have seeds of their own, without any condition.
 //!
 //! # The band
 //!
-//! A figure is *within* if the paper's, which is of one run, is where one more run of ours would be: Student's prediction
-//! interval for the spread of the repetitions. There are [`FIGURES`] figures, and each band is so wide
-//! ([`BAND_CONFIDENCE`]) that all figures of one more table are in theirs with a probability of 95 % at least (Bonferroni's
-//! inequality).
+//! A figure is *within* if the paper's, which is of one run, is where one more run of ours would
+//! be: Student's prediction interval for the spread of the repetitions. There are [`FIGURES`]
+//! figures, and each band is so wide ([`BAND_CONFIDENCE`]) that all figures of one more table are
+//! in theirs with a probability of 95 % at least (Bonferroni's inequality).
 
 use serde::Serialize;
 use thiserror::Error;
@@ -32,7 +33,8 @@ use crate::model::{RunError, run};
 use crate::parallel;
 use crate::random::sizes;
 
-/// How much larger than expected the mean size of the responses of the paper's short baseline is (`examples/fit.rs`).
+/// How much larger than expected the mean size of the responses of the paper's short baseline is
+/// (`examples/fit.rs`).
 pub const SHORT_BASELINE_EXCESS: f64 = 0.0217;
 /// How far from that the baseline's seeds may be.
 const EXCESS_TOLERANCE: f64 = 0.001;
@@ -145,7 +147,14 @@ pub const PAPER: [PaperRow; 23] = [
 
 const fn row(name: &'static str, throughput: Option<f64>, traffic: Option<f64>) -> PaperRow {
     let baseline = if name.as_bytes()[0] == b'L' { "LongBaseline" } else { "ShortBaseline" };
-    PaperRow { name, baseline, throughput, traffic, throughput_fitted: false, traffic_fitted: false }
+    PaperRow {
+        name,
+        baseline,
+        throughput,
+        traffic,
+        throughput_fitted: false,
+        traffic_fitted: false,
+    }
 }
 
 impl PaperRow {
@@ -155,20 +164,25 @@ impl PaperRow {
     }
 }
 
-/// Simulates the table with so many repetitions, on all processors. `progress` hears, from any thread, how many runs are
-/// done of how many.
-pub fn reproduce(repetitions: u32, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<Row>, Table1Error> {
+/// Simulates the table with so many repetitions, on all processors. `progress` hears, from any
+/// thread, how many runs are done of how many.
+pub fn reproduce(
+    repetitions: u32,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<Row>, Table1Error> {
     if !(2..=100_000).contains(&repetitions) {
         return Err(Table1Error::Repetitions(repetitions));
     }
-    let configs: Vec<Config> = PAPER.iter().map(|row| Config::named(row.name)).collect::<Result<_, _>>()?;
+    let configs: Vec<Config> =
+        PAPER.iter().map(|row| Config::named(row.name)).collect::<Result<_, _>>()?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let runs = PAPER.len() * repetitions as usize;
     let figures = parallel::map(runs, threads, progress, |at| {
         let (row, repetition) = (at % PAPER.len(), (at / PAPER.len()) as u64);
         let name = PAPER[row].name;
         let seed = seed(name, &configs[row], repetition)?;
-        let outcome = run(&configs[row], seed).map_err(|reason| Table1Error::Run { name, reason })?;
+        let outcome =
+            run(&configs[row], seed).map_err(|reason| Table1Error::Run { name, reason })?;
         let traffic = (outcome.bus_to_host_bytes + outcome.bus_to_card_bytes) as f64;
         Ok::<_, Table1Error>((outcome.response.mean_ns, traffic))
     })?;
@@ -181,14 +195,19 @@ fn compare(row: usize, figures: &[(f64, f64)]) -> Row {
     let repetitions = figures.chunks(PAPER.len());
     let (throughputs, traffics): (Vec<f64>, Vec<f64>) = repetitions
         .map(|repetition| {
-            let ((time, bytes), (time_without, bytes_without)) = (repetition[row], repetition[baseline]);
+            let ((time, bytes), (time_without, bytes_without)) =
+                (repetition[row], repetition[baseline]);
             (decrease(time, time_without), decrease(bytes, bytes_without))
         })
         .unzip();
     Row {
         name: paper.name,
-        throughput: paper.throughput.map(|figure| Comparison::new(figure, &throughputs, paper.throughput_fitted)),
-        traffic: paper.traffic.map(|figure| Comparison::new(figure, &traffics, paper.traffic_fitted)),
+        throughput: paper
+            .throughput
+            .map(|figure| Comparison::new(figure, &throughputs, paper.throughput_fitted)),
+        traffic: paper
+            .traffic
+            .map(|figure| Comparison::new(figure, &traffics, paper.traffic_fitted)),
     }
 }
 
@@ -205,14 +224,16 @@ impl Comparison {
     }
 }
 
-/// The seed of a repetition: no two rows share one, and the short baseline's sizes are as much larger as the paper's.
+/// The seed of a repetition: no two rows share one, and the short baseline's sizes are as much
+/// larger as the paper's.
 pub fn seed(name: &'static str, config: &Config, repetition: u64) -> Result<u64, Table1Error> {
     let row = PAPER.iter().position(|row| row.name == name).unwrap_or(PAPER.len()) as u64;
     let first = (row << 48) | (repetition << 24);
     if name != "ShortBaseline" {
         return Ok(first);
     }
-    let expected = (f64::from(config.responses.min_bytes) + f64::from(config.responses.max_bytes)) / 2.0;
+    let expected =
+        (f64::from(config.responses.min_bytes) + f64::from(config.responses.max_bytes)) / 2.0;
     let wanted = |seed: &u64| {
         let sizes = sizes(*seed, &config.requests, &config.responses);
         let mean = sizes.iter().map(|&size| f64::from(size)).sum::<f64>() / sizes.len() as f64;

@@ -1,4 +1,5 @@
-//! Simulated time: whole picoseconds, so that sums do not depend on their order and equal times are equal.
+//! Simulated time: whole picoseconds, so that sums do not depend on their order and equal times are
+//! equal.
 
 use std::ops::{Add, Sub};
 
@@ -14,7 +15,8 @@ impl Time {
     /// Later than everything.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// So many seconds, to the nearest picosecond; what is negative is 0, and what is too large is [`Time::MAX`].
+    /// So many seconds, to the nearest picosecond; what is negative is 0, and what is too large is
+    /// [`Time::MAX`].
     pub fn from_seconds(seconds: f64) -> Self {
         Self((seconds * 1e12).round() as u64)
     }

@@ -43,7 +43,8 @@ impl Times {
 
     #[inline]
     pub(crate) fn record(&mut self, time: Time) {
-        // The histogram grows as it must; what it cannot hold (more than 106 days) counts as its largest.
+        // The histogram grows as it must; what it cannot hold (more than 106 days) counts as its
+        // largest.
         if self.histogram_ps.record(time.0).is_err() {
             self.histogram_ps.saturating_record(time.0);
         }
@@ -80,15 +81,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn percentiles_are_those_of_the_sorted_times(mut times in prop::collection::vec(0u64..1 << 45, 1..300)) {
+        fn percentiles_are_those_of_the_sorted_times(
+            mut times in prop::collection::vec(0u64..1 << 45, 1..300),
+        ) {
             let mut recorded = Times::new();
             times.iter().for_each(|&time| recorded.record(Time(time)));
             let summary = recorded.summary(1000.0);
             times.sort_unstable();
-            let exact_ns = |quantile: f64| times[(quantile * times.len() as f64).ceil() as usize - 1] as f64 / 1e3;
-            let pairs = [(summary.p50_ns, 0.5), (summary.p90_ns, 0.9), (summary.p99_ns, 0.99), (summary.p999_ns, 0.999)];
+            let exact_ns = |quantile: f64| {
+                times[(quantile * times.len() as f64).ceil() as usize - 1] as f64 / 1e3
+            };
+            let pairs = [
+                (summary.p50_ns, 0.5),
+                (summary.p90_ns, 0.9),
+                (summary.p99_ns, 0.99),
+                (summary.p999_ns, 0.999),
+            ];
             for (ours, quantile) in pairs {
-                prop_assert!((ours - exact_ns(quantile)).abs() <= 1e-3 * exact_ns(quantile) + 1e-3, "{quantile}");
+                prop_assert!(
+                    (ours - exact_ns(quantile)).abs() <= 1e-3 * exact_ns(quantile) + 1e-3,
+                    "{quantile}"
+                );
             }
             let mean = times.iter().sum::<u64>() as f64 / times.len() as f64 / 1e3;
             prop_assert!((summary.mean_ns - mean).abs() <= 1e-9 * (1.0 + mean));
@@ -101,6 +114,9 @@ mod tests {
     #[test]
     fn of_nothing_all_is_0() {
         let summary = Times::new().summary(1.0);
-        assert_eq!((summary.mean_ns, summary.min_ns, summary.p50_ns, summary.max_ns), (0.0, 0.0, 0.0, 0.0));
+        assert_eq!(
+            (summary.mean_ns, summary.min_ns, summary.p50_ns, summary.max_ns),
+            (0.0, 0.0, 0.0, 0.0)
+        );
     }
 }

@@ -34,7 +34,8 @@ pub enum TraceError {
     TooManyIdentifiers,
 }
 
-/// A trace whose identifiers are numbered in order of appearance, as the simulation's tables want them.
+/// A trace whose identifiers are numbered in order of appearance, as the simulation's tables want
+/// them.
 #[derive(Debug)]
 pub(crate) struct NumberedTrace<'a> {
     requests: &'a [TraceRequest],
@@ -48,7 +49,8 @@ impl<'a> NumberedTrace<'a> {
         if let Some(at) = requests.windows(2).position(|pair| pair[1].time < pair[0].time) {
             return Err(TraceError::Unsorted { at: at + 1 });
         }
-        let bytes_min = requests.iter().map(|request| request.bytes).min().ok_or(TraceError::Empty)?;
+        let bytes_min =
+            requests.iter().map(|request| request.bytes).min().ok_or(TraceError::Empty)?;
         let mut known: HashMap<u64, u32> = HashMap::new();
         let mut numbers = Vec::with_capacity(requests.len());
         for request in requests {

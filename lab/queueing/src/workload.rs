@@ -51,7 +51,11 @@ impl<'a> Workload<'a> {
             identifiers: IdentifierDraw::new(seed, &config.requests),
             responses: config.responses.clone(),
             size_random: stream(seed, Stream::Sizes),
-            sizes: if fixed { sizes(seed, &config.requests, &config.responses) } else { Vec::new() },
+            sizes: if fixed {
+                sizes(seed, &config.requests, &config.responses)
+            } else {
+                Vec::new()
+            },
         }))
     }
 
@@ -77,7 +81,9 @@ impl DrawnWorkload {
         // Multiples, not sums, of a fixed interval: no error adds up.
         match self.arrivals {
             Arrivals::Fixed => self.time_ps = self.next as f64 * self.interval_ps,
-            Arrivals::Poisson => self.time_ps += self.interval_ps * exponential(&mut self.intervals),
+            Arrivals::Poisson => {
+                self.time_ps += self.interval_ps * exponential(&mut self.intervals)
+            }
         }
         self.next += 1;
         let id = self.identifiers.draw();

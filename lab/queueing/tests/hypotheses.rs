@@ -20,15 +20,17 @@ fn decrease(to: f64, from: f64) -> f64 {
     100.0 * (1.0 - to / from)
 }
 
-/// Without memory there is nothing that could reduce traffic, yet the paper has 0.98 and 2.07 %. Sizes drawn anew for each of
-/// 50,000 responses cannot do that: two runs differ by 0.3 %. Sizes drawn once for each of 1000 identifiers do.
+/// Without memory there is nothing that could reduce traffic, yet the paper has 0.98 and 2.07 %.
+/// Sizes drawn anew for each of 50,000 responses cannot do that: two runs differ by 0.3 %. Sizes
+/// drawn once for each of 1000 identifiers do.
 #[test]
 fn traffic_without_a_memory_differs_by_the_sizes_of_the_identifiers() {
     let spread = |drawn| {
         let mut config = Config::named("ShortBaseline").unwrap();
         config.responses.drawn = drawn;
         let outcomes = runs(&config, 0..40);
-        let pairs: Vec<f64> = outcomes.chunks(2).map(|pair| decrease(total(&pair[1]), total(&pair[0]))).collect();
+        let pairs: Vec<f64> =
+            outcomes.chunks(2).map(|pair| decrease(total(&pair[1]), total(&pair[0]))).collect();
         Interval::of(&pairs).deviation
     };
     let (per_response, per_identifier) = (spread(Drawn::PerResponse), spread(Drawn::PerIdentifier));
@@ -49,11 +51,15 @@ fn the_row_of_512_is_of_kilobytes() {
     let megabytes = decrease(total(&run(&config, 1).unwrap()), without);
     let printed = paper("Short512KB").1;
     assert!((kilobytes - printed).abs() < 4.0, "{kilobytes}");
-    assert!((megabytes - paper("Short16MB").1).abs() < 0.5 && megabytes - printed > 60.0, "{megabytes}");
+    assert!(
+        (megabytes - paper("Short16MB").1).abs() < 0.5 && megabytes - printed > 60.0,
+        "{megabytes}"
+    );
 }
 
-/// 16 and 32 MB both hold all 1000 data: the same run gives the same traffic and the same times. The paper's times differ by
-/// 0.07 points, so something else that costs time, but no bytes, differed in its two runs.
+/// 16 and 32 MB both hold all 1000 data: the same run gives the same traffic and the same times.
+/// The paper's times differ by 0.07 points, so something else that costs time, but no bytes,
+/// differed in its two runs.
 #[test]
 fn beyond_what_all_data_need_memory_changes_nothing() {
     let with = |name| run(&Config::named(name).unwrap(), 9).unwrap();
@@ -63,9 +69,9 @@ fn beyond_what_all_data_need_memory_changes_nothing() {
     assert!((paper("Short16MB").0 - paper("Short32MB").0).abs() < 0.1);
 }
 
-/// Improvement as a share of the old time (1 - new / old) or of the new (old / new - 1)? The bus alone decides: half its time
-/// saved 11.08 %, twice its time cost 21.87 %. With the first, both say that it takes 22 % of the time; with the second,
-/// 20 % and 28 %.
+/// Improvement as a share of the old time (1 - new / old) or of the new (old / new - 1)? The bus
+/// alone decides: half its time saved 11.08 %, twice its time cost 21.87 %. With the first, both
+/// say that it takes 22 % of the time; with the second, 20 % and 28 %.
 #[test]
 fn improvement_is_a_share_of_the_baselines_time() {
     let (fast, slow) = (paper("ShortFastBus").0 / 100.0, paper("ShortSlowBus").0 / 100.0);
@@ -75,13 +81,14 @@ fn improvement_is_a_share_of_the_baselines_time() {
     assert!((of_new_fast / of_new_slow - 1.0).abs() > 0.25);
 }
 
-/// Short8MB with a faster and a slower bus has the same traffic to four figures: the same requests and sizes, so that no chance
-/// is left between the three. A bus with one byte as its unit would save as much as half of what it costs (3.6 against 7.3 points);
-/// the paper has 2.60 and 8.35. Transfers of whole 1024 bytes do that: header and request cannot get faster.
+/// Short8MB with a faster and a slower bus has the same traffic to four figures: the same requests
+/// and sizes, so that no chance is left between the three. A bus with one byte as its unit would
+/// save as much as half of what it costs (3.6 against 7.3 points); the paper has 2.60 and 8.35.
+/// Transfers of whole 1024 bytes do that: header and request cannot get faster.
 #[test]
 fn whole_transfers_of_1024_bytes_explain_the_rows_of_the_fast_and_the_slow_bus() {
-    let printed_ratio =
-        (paper("Short8MB").0 - paper("Short8MBSlowBus").0) / (paper("Short8MBFastBus").0 - paper("Short8MB").0);
+    let printed_ratio = (paper("Short8MB").0 - paper("Short8MBSlowBus").0)
+        / (paper("Short8MBFastBus").0 - paper("Short8MB").0);
     let ratio = |scale: u32| {
         let time = |name| {
             let mut config = Config::named(name).unwrap();
@@ -101,11 +108,12 @@ fn whole_transfers_of_1024_bytes_explain_the_rows_of_the_fast_and_the_slow_bus()
     assert!((fine - 2.0).abs() < 0.1, "{fine}");
 }
 
-/// Short8MB has 1.7 points less than expected, in all its variants. If its run drew the very sizes that the baseline drew, which
-/// were larger than usual, that is gone.
+/// Short8MB has 1.7 points less than expected, in all its variants. If its run drew the very sizes
+/// that the baseline drew, which were larger than usual, that is gone.
 #[test]
 fn the_rows_of_8_mb_are_explained_by_the_baselines_own_sizes() {
-    let (baseline, config) = (Config::named("ShortBaseline").unwrap(), Config::named("Short8MB").unwrap());
+    let (baseline, config) =
+        (Config::named("ShortBaseline").unwrap(), Config::named("Short8MB").unwrap());
     let reductions: Vec<f64> = (0..20)
         .map(|repetition| {
             let seed = seed("ShortBaseline", &baseline, repetition).unwrap();

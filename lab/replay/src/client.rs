@@ -1,8 +1,9 @@
 //! One HTTP/1.1 connection that reads replies whole.
 //!
-//! Every request has a number in its `User-Agent`, which no reply of a file depends on. A server that repeats it in
-//! `X-Robots-Tag` (a header that caches keep) thereby tells whether it worked on this very request; if not, the reply
-//! was kept by somebody: of another client's request, or of one that the cache made of itself.
+//! Every request has a number in its `User-Agent`, which no reply of a file depends on. A server
+//! that repeats it in `X-Robots-Tag` (a header that caches keep) thereby tells whether it worked on
+//! this very request; if not, the reply was kept by somebody: of another client's request, or of
+//! one that the cache made of itself.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -71,7 +72,8 @@ impl Connection {
     /// Reads one reply whole. `head`: it answers a HEAD.
     ///
     /// # Errors
-    /// Those of the socket; `UnexpectedEof` for a reply that is cut off, `InvalidData` for one that cannot be read.
+    /// Those of the socket; `UnexpectedEof` for a reply that is cut off, `InvalidData` for one that
+    /// cannot be read.
     pub(crate) fn receive(&mut self, head: bool) -> io::Result<Reply> {
         let reply = loop {
             match parse(&self.received[self.used..])? {
@@ -79,7 +81,9 @@ impl Connection {
                     self.used += length;
                     break reply;
                 }
-                None if self.received.len() - self.used > HEAD_BYTES_MAX => return Err(broken("an endless head")),
+                None if self.received.len() - self.used > HEAD_BYTES_MAX => {
+                    return Err(broken("an endless head"));
+                }
                 None => self.read_more()?,
             }
         };
@@ -116,10 +120,19 @@ impl Connection {
 }
 
 /// Appends a request with this number.
-pub(crate) fn write_request(out: &mut Vec<u8>, server: SocketAddr, target: &str, head: bool, number: u64) {
+pub(crate) fn write_request(
+    out: &mut Vec<u8>,
+    server: SocketAddr,
+    target: &str,
+    head: bool,
+    number: u64,
+) {
     let method = if head { "HEAD" } else { "GET" };
     // Writing to memory cannot fail.
-    let _ = write!(out, "{method} {target} HTTP/1.1\r\nHost: {server}\r\nUser-Agent: replay-{number}\r\n\r\n");
+    let _ = write!(
+        out,
+        "{method} {target} HTTP/1.1\r\nHost: {server}\r\nUser-Agent: replay-{number}\r\n\r\n"
+    );
 }
 
 fn broken(what: &'static str) -> io::Error {
@@ -134,8 +147,12 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
         httparse::Status::Partial => return Ok(None),
         httparse::Status::Complete(length) => length,
     };
-    let mut reply =
-        Reply { status: head.code.unwrap_or(0), length: u64::MAX, answered: None, keep_alive: head.version == Some(1) };
+    let mut reply = Reply {
+        status: head.code.unwrap_or(0),
+        length: u64::MAX,
+        answered: None,
+        keep_alive: head.version == Some(1),
+    };
     for field in head.headers.iter() {
         let text = std::str::from_utf8(field.value).unwrap_or_default();
         if field.name.eq_ignore_ascii_case("content-length") {
@@ -147,7 +164,11 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
             reply.keep_alive = !text.eq_ignore_ascii_case("close");
         }
     }
-    if reply.length == u64::MAX { Err(broken("a reply without Content-Length")) } else { Ok(Some((reply, length))) }
+    if reply.length == u64::MAX {
+        Err(broken("a reply without Content-Length"))
+    } else {
+        Ok(Some((reply, length)))
+    }
 }
 
 #[cfg(test)]
@@ -167,7 +188,8 @@ mod tests {
         connection
     }
 
-    const REPLIES: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Robots-Tag: replay-77\r\n\r\nhello\
+    const REPLIES: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Robots-Tag: replay-77\r\n\r\nhello\
         HTTP/1.1 200 OK\r\ncontent-length: 900\r\nx-robots-tag: Mozilla/5.0\r\n\r\n\
         HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
 
@@ -176,7 +198,15 @@ mod tests {
         for piece in [1, 7, 1000] {
             let mut connection = fed(REPLIES, piece);
             let first = connection.receive(false).unwrap();
-            assert_eq!(first, Reply { status: 200, length: 5, answered: Some(Asker::Request(77)), keep_alive: true });
+            assert_eq!(
+                first,
+                Reply {
+                    status: 200,
+                    length: 5,
+                    answered: Some(Asker::Request(77)),
+                    keep_alive: true
+                }
+            );
             assert_eq!(connection.body(), b"hello");
             let second = connection.receive(true).unwrap();
             assert_eq!((second.length, second.answered), (900, Some(Asker::Other)));
@@ -191,10 +221,15 @@ mod tests {
     fn what_is_cut_off_or_no_reply_is_an_error() {
         let cut = fed(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nshort", 100).receive(false);
         assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        for wrong in
-            [&b"SSH-2.0-x\r\n\r\n"[..], b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
-        {
-            assert_eq!(fed(wrong, 100).receive(false).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        for wrong in [
+            &b"SSH-2.0-x\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        ] {
+            assert_eq!(
+                fed(wrong, 100).receive(false).unwrap_err().kind(),
+                io::ErrorKind::InvalidData
+            );
         }
     }
 }

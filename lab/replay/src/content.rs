@@ -1,11 +1,13 @@
-//! File contents that prove what they are: every line of 64 bytes names its file, its version and its place.
+//! File contents that prove what they are: every line of 64 bytes names its file, its version and
+//! its place.
 //!
 //! ```text
 //! 0123456789abcdef v0000000a 00000000 <29 characters that depend on the three>\n
 //! └ file ────────┘ └ version └ line
 //! ```
 //!
-//! A version is an endless text; a file holds its first `len` bytes, so truncating and appending keep the version.
+//! A version is an endless text; a file holds its first `len` bytes, so truncating and appending
+//! keep the version.
 
 use nicache_trace::mix;
 
@@ -58,9 +60,11 @@ pub fn render(file: u64, version: u32, offset: u64, out: &mut [u8]) {
 /// Is every byte of `body` that of one of `versions` at this place, or 0 at or after `zeros_from`?
 pub fn is_patchwork(file: u64, versions: &[u32], zeros_from: u64, body: &[u8]) -> bool {
     body.chunks(LINE_BYTES).enumerate().all(|(number, chunk)| {
-        let lines: Vec<_> = versions.iter().map(|&version| line(file, version, number as u32)).collect();
+        let lines: Vec<_> =
+            versions.iter().map(|&version| line(file, version, number as u32)).collect();
         chunk.iter().enumerate().all(|(at, &byte)| {
-            lines.iter().any(|line| line[at] == byte) || (byte == 0 && (number * LINE_BYTES + at) as u64 >= zeros_from)
+            lines.iter().any(|line| line[at] == byte)
+                || (byte == 0 && (number * LINE_BYTES + at) as u64 >= zeros_from)
         })
     })
 }
@@ -69,11 +73,13 @@ pub fn is_patchwork(file: u64, versions: &[u32], zeros_from: u64, body: &[u8]) -
 pub fn inspect(file: u64, body: &[u8]) -> Body {
     let mut versions: Vec<u32> = Vec::new();
     for (number, chunk) in body.chunks(LINE_BYTES).enumerate() {
-        // The newest candidate is nearly always the right one; the last line may be too short to name its version.
+        // The newest candidate is nearly always the right one; the last line may be too short to
+        // name its version.
         let named = version_of(chunk);
         let known = versions.iter().rev().copied();
         let matching = named.into_iter().chain(known).find(|&version| {
-            named.is_none_or(|named| named == version) && line(file, version, number as u32)[..chunk.len()] == *chunk
+            named.is_none_or(|named| named == version)
+                && line(file, version, number as u32)[..chunk.len()] == *chunk
         });
         match matching {
             Some(version) if versions.last() == Some(&version) => {}
@@ -83,9 +89,13 @@ pub fn inspect(file: u64, body: &[u8]) -> Body {
                 }
                 versions.push(version);
             }
-            // Bytes that are the same in all versions say nothing, and a short tail may be of a version that no whole
-            // line shows: only what disagrees with the file's name and line is wrong for certain.
-            None if named.is_none() && !versions.is_empty() && tail_is_plausible(file, number as u32, chunk) => {
+            // Bytes that are the same in all versions say nothing, and a short tail may be of a
+            // version that no whole line shows: only what disagrees with the file's name and line
+            // is wrong for certain.
+            None if named.is_none()
+                && !versions.is_empty()
+                && tail_is_plausible(file, number as u32, chunk) =>
+            {
                 versions.push(u32::MAX);
             }
             None => return Body::Garbled { offset: number * LINE_BYTES, bytes: body.to_vec() },
@@ -135,7 +145,11 @@ fn tail_is_plausible(file: u64, number: u32, chunk: &[u8]) -> bool {
     let model = line(file, 0, number);
     chunk.len() < 26
         && chunk.iter().enumerate().all(|(at, byte)| {
-            if at < 18 { *byte == model[at] } else { byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase() }
+            if at < 18 {
+                *byte == model[at]
+            } else {
+                byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase()
+            }
         })
 }
 
@@ -167,7 +181,10 @@ mod tests {
         let mut torn = text(4, 300);
         torn[100..].copy_from_slice(&text(5, 300)[100..]);
         assert_eq!(garbled_at(&torn), Some(64));
-        assert!(is_patchwork(FILE, &[4, 5], u64::MAX, &torn) && !is_patchwork(FILE, &[4, 6], u64::MAX, &torn));
+        assert!(
+            is_patchwork(FILE, &[4, 5], u64::MAX, &torn)
+                && !is_patchwork(FILE, &[4, 6], u64::MAX, &torn)
+        );
         torn[200] ^= 0x80;
         assert!(!is_patchwork(FILE, &[4, 5], u64::MAX, &torn));
     }

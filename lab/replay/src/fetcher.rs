@@ -11,7 +11,8 @@ use crate::oracle::{Judgement, Observation, judge};
 use crate::report::Report;
 use crate::shared::Shared;
 
-/// A reply is judged this long after its end, so that the writer has surely noted the returns before it.
+/// A reply is judged this long after its end, so that the writer has surely noted the returns
+/// before it.
 const JUDGE_AFTER_NS: u64 = 500_000_000;
 /// Replies kept at most until they are judged.
 const WAITING_MAX: usize = 8192;
@@ -49,11 +50,17 @@ pub(crate) struct Fetcher<'a> {
 
 impl<'a> Fetcher<'a> {
     pub(crate) fn new(shared: &'a Shared<'a>) -> Self {
-        Fetcher { shared, connection: None, waiting: Default::default(), text: Vec::new(), report: Report::default() }
+        Fetcher {
+            shared,
+            connection: None,
+            waiting: Default::default(),
+            text: Vec::new(),
+            report: Report::default(),
+        }
     }
 
-    /// Sends these requests (file, HEAD, due time or 0) at once and reads their replies. True if the last one was
-    /// answered by a cache.
+    /// Sends these requests (file, HEAD, due time or 0) at once and reads their replies. True if
+    /// the last one was answered by a cache.
     pub(crate) fn fetch(&mut self, batch: &[(usize, bool, u64)]) -> bool {
         let fresh = self.connection.take().filter(|(_, used)| *used < REQUESTS_PER_CONNECTION);
         let (mut connection, used) = match fresh {
@@ -76,7 +83,13 @@ impl<'a> Fetcher<'a> {
         let agents = self.shared.config.agents;
         let numbers = (first..).map(|number| if agents == 0 { number } else { number % agents });
         for (&(file, head, _), number) in batch.iter().zip(numbers.clone()) {
-            write_request(&mut self.text, self.shared.config.server, &self.shared.site.target(file), head, number);
+            write_request(
+                &mut self.text,
+                self.shared.config.server,
+                &self.shared.site.target(file),
+                head,
+                number,
+            );
         }
         let sent_ns = now_ns();
         self.report.requests += batch.len() as u64;
@@ -119,13 +132,20 @@ impl<'a> Fetcher<'a> {
     fn lose(&mut self, error: &io::Error, count: u64, first: Option<(&Asked, u64)>) {
         let what = first.map_or_else(String::new, |(asked, sent_ns)| {
             let sent_ms = (sent_ns - self.shared.start_ns) as f64 / 1e6;
-            format!(": {} (request {}) sent at {sent_ms:.3} ms", self.shared.site.target(asked.file), asked.number)
+            format!(
+                ": {} (request {}) sent at {sent_ms:.3} ms",
+                self.shared.site.target(asked.file),
+                asked.number
+            )
         });
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 self.report.timeouts += 1;
                 self.report.broken += count - 1;
-                self.report.describe(format!("no reply within {} s{what}", crate::client::REPLY_TIMEOUT.as_secs()));
+                self.report.describe(format!(
+                    "no reply within {} s{what}",
+                    crate::client::REPLY_TIMEOUT.as_secs()
+                ));
             }
             io::ErrorKind::InvalidData => {
                 self.report.corrupt += 1;
@@ -140,7 +160,10 @@ impl<'a> Fetcher<'a> {
         let ended_ns = now_ns();
         let seen = match reply.status {
             200 if asked.head => Observation::Length(reply.length),
-            200 => Observation::Body { body: inspect(self.shared.site.id(asked.file), body), len: reply.length },
+            200 => Observation::Body {
+                body: inspect(self.shared.site.id(asked.file), body),
+                len: reply.length,
+            },
             403 => Observation::Forbidden,
             404 => Observation::Missing,
             other => Observation::Status(other),
@@ -151,7 +174,9 @@ impl<'a> Fetcher<'a> {
         self.report.hits += u64::from(hit);
         self.report.from_server += u64::from(by_server);
         self.report.body_bytes += body.len() as u64;
-        self.report.count_latency(ended_ns - if asked.due_ns == 0 { sent_ns } else { asked.due_ns.min(ended_ns) });
+        self.report.count_latency(
+            ended_ns - if asked.due_ns == 0 { sent_ns } else { asked.due_ns.min(ended_ns) },
+        );
         self.shared.replies.fetch_add(1, Ordering::Relaxed);
         self.waiting.push_back(Waiting { file: asked.file, sent_ns, ended_ns, seen, by_server });
         if self.waiting.len() >= WAITING_MAX || self.waiting.len().is_multiple_of(256) {
@@ -162,14 +187,17 @@ impl<'a> Fetcher<'a> {
     }
 
     fn judge_until(&mut self, until_ns: u64) {
-        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.ended_ns <= until_ns) {
+        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.ended_ns <= until_ns)
+        {
             let judgement = {
                 let history = self.shared.history(waiting.file);
                 judge(&history, waiting.sent_ns, waiting.ended_ns, &waiting.seen)
             };
             let excused = self.shared.config.server_keeps_files_open && waiting.by_server;
             match judgement {
-                Judgement::Stale { .. } | Judgement::Torn if excused => self.report.stale_by_server += 1,
+                Judgement::Stale { .. } | Judgement::Torn if excused => {
+                    self.report.stale_by_server += 1
+                }
                 _ => self.report.count(judgement),
             }
             if !matches!(judgement, Judgement::Fresh | Judgement::MixedByServer) && !excused {
@@ -188,7 +216,14 @@ impl<'a> Fetcher<'a> {
             .rev()
             .skip_while(|step| step.call_ns > waiting.ended_ns)
             .take(4)
-            .map(|step| format!("{} by a call from {:.3} to {:.3}", step.state, ms(step.call_ns), ms(step.return_ns)))
+            .map(|step| {
+                format!(
+                    "{} by a call from {:.3} to {:.3}",
+                    step.state,
+                    ms(step.call_ns),
+                    ms(step.return_ns)
+                )
+            })
             .collect();
         format!(
             "{judgement}: {} from {} between {:.3} and {:.3} ms showed {}; the file, latest first: {}",
@@ -212,7 +247,9 @@ impl std::fmt::Display for Shown<'_> {
                 write!(f, "{len} bytes, garbled in the line at {offset}")
             }
             Observation::Body { body: Body::Empty, .. } => f.write_str("no bytes"),
-            Observation::Body { body: Body::Whole { version }, len } => write!(f, "version {version}, {len} bytes"),
+            Observation::Body { body: Body::Whole { version }, len } => {
+                write!(f, "version {version}, {len} bytes")
+            }
             Observation::Body { body: Body::Mixed { versions }, len } => {
                 let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
                 write!(f, "versions {} mixed, {len} bytes", versions.join(", "))

@@ -1,4 +1,5 @@
-//! Replays a web log against a server while writers change its files, and checks every byte that comes back.
+//! Replays a web log against a server while writers change its files, and checks every byte that
+//! comes back.
 //!
 //! ```text
 //!  log ─▶ trace ─▶ site (files that tell their name, version and place in every line)
@@ -9,11 +10,11 @@
 //!
 //! and, with files that nothing changes, measures how fast the server is (`replayer.rs`).
 //!
-//! Read first: `oracle.rs` (what counts as stale, torn, corrupt), `content.rs` (how a body proves what it is), then
-//! `replay.rs` (who runs when).
+//! Read first: `oracle.rs` (what counts as stale, torn, corrupt), `content.rs` (how a body proves
+//! what it is), then `replay.rs` (who runs when).
 //!
-//! Deliberately absent: starting the server and the card (the command's business); conditional requests, since a
-//! server's own validators have a resolution of a second.
+//! Deliberately absent: starting the server and the card (the command's business); conditional
+//! requests, since a server's own validators have a resolution of a second.
 
 #![forbid(unsafe_code)]
 

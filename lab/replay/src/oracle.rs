@@ -1,14 +1,16 @@
 //! Says whether a reply is one that the file could have given. Pure: no clock, no I/O.
 //!
-//! A file has one writer, so its history is a sequence of steps, each with the time of its call and of its return. The
-//! state made by step *i* can be seen from the call of step *i* (the effect may come at any time before the return)
-//! until the return of step *i*+1. A reply may show any state that can be seen at some moment between the sending of
-//! its request and its last byte. A state that ceased before the request was sent is **stale**.
+//! A file has one writer, so its history is a sequence of steps, each with the time of its call and
+//! of its return. The state made by step *i* can be seen from the call of step *i* (the effect may
+//! come at any time before the return) until the return of step *i*+1. A reply may show any state
+//! that can be seen at some moment between the sending of its request and its last byte. A state
+//! that ceased before the request was sent is **stale**.
 //!
-//! A server that sends a file while it is written in place sends a mixture, with or without a card. So lines of several
-//! versions, or a length between two states, are accepted (and counted apart) if all of these versions can be seen
-//! during the reply and one of the steps is a write in place; so are zeros behind the place where the file is cut. A
-//! mixture that was kept is found by the next reply, whose time the old versions do not reach.
+//! A server that sends a file while it is written in place sends a mixture, with or without a card.
+//! So lines of several versions, or a length between two states, are accepted (and counted apart)
+//! if all of these versions can be seen during the reply and one of the steps is a write in place;
+//! so are zeros behind the place where the file is cut. A mixture that was kept is found by the
+//! next reply, whose time the old versions do not reach.
 
 use std::fmt;
 
@@ -127,7 +129,8 @@ pub enum Judgement {
         /// Time from the end of the state to the sending of the request.
         age_ns: u64,
     },
-    /// Versions or a length that never were in the file together, and no write in place explains it.
+    /// Versions or a length that never were in the file together, and no write in place explains
+    /// it.
     Torn,
     /// Bytes or a status that never were the file's.
     Corrupt,
@@ -145,8 +148,8 @@ impl fmt::Display for Judgement {
     }
 }
 
-/// Judges a reply whose request was sent at `sent_ns` (noted before the call) and whose last byte was there at
-/// `ended_ns` (noted after the call).
+/// Judges a reply whose request was sent at `sent_ns` (noted before the call) and whose last byte
+/// was there at `ended_ns` (noted after the call).
 pub fn judge(history: &History, sent_ns: u64, ended_ns: u64, seen: &Observation) -> Judgement {
     let visible = history.visible(sent_ns, ended_ns);
     if visible.iter().any(|step| shows(step.state, seen)) {
@@ -188,33 +191,43 @@ fn shows(state: State, seen: &Observation) -> bool {
 }
 
 fn versions(steps: &[Step]) -> Vec<u32> {
-    let version = |step: &Step| if let State::Content { version, .. } = step.state { Some(version) } else { None };
+    let version = |step: &Step| {
+        if let State::Content { version, .. } = step.state { Some(version) } else { None }
+    };
     steps.iter().filter_map(version).collect()
 }
 
-/// A server that sends pages by reference (sendfile) sends zeros from where a file is cut while they wait to be sent,
-/// since the kernel clears the rest of the last page.
+/// A server that sends pages by reference (sendfile) sends zeros from where a file is cut while
+/// they wait to be sent, since the kernel clears the rest of the last page.
 fn zeros_from(visible: &[Step]) -> u64 {
-    let cut = visible.iter().skip(1).filter(|step| step.in_place).filter_map(|step| match step.state {
-        State::Content { len, .. } => Some(len),
-        State::Empty => Some(0),
-        State::Missing | State::Forbidden => None,
-    });
+    let cut =
+        visible.iter().skip(1).filter(|step| step.in_place).filter_map(|step| match step.state {
+            State::Content { len, .. } => Some(len),
+            State::Empty => Some(0),
+            State::Missing | State::Forbidden => None,
+        });
     cut.min().unwrap_or(u64::MAX)
 }
 
 fn is_mixture(file: u64, visible: &[Step], seen: &Observation) -> bool {
     // The first one is what was there before; what changes it is among the others.
     let is_rewritten = visible.iter().skip(1).any(|step| step.in_place);
-    let len_max = visible.iter().map(|step| if let State::Content { len, .. } = step.state { len } else { 0 }).max();
+    let len_max = visible
+        .iter()
+        .map(|step| if let State::Content { len, .. } = step.state { len } else { 0 })
+        .max();
     let is_visible = |wanted: u32| versions(visible).contains(&wanted);
     let is_possible = match seen {
-        Observation::Body { body: Body::Whole { version }, len } => is_visible(*version) && Some(*len) <= len_max,
+        Observation::Body { body: Body::Whole { version }, len } => {
+            is_visible(*version) && Some(*len) <= len_max
+        }
         Observation::Body { body: Body::Mixed { versions }, len } => {
             versions.iter().all(|&version| is_visible(version)) && Some(*len) <= len_max
         }
         Observation::Body { body: Body::Garbled { bytes, .. }, len } => {
-            is_rewritten && Some(*len) <= len_max && is_patchwork(file, &versions(visible), zeros_from(visible), bytes)
+            is_rewritten
+                && Some(*len) <= len_max
+                && is_patchwork(file, &versions(visible), zeros_from(visible), bytes)
         }
         Observation::Length(len) => Some(*len) <= len_max,
         _ => false,
@@ -242,7 +255,8 @@ mod tests {
         Observation::Body { body: Body::Mixed { versions: versions.to_vec() }, len: 1000 }
     }
 
-    /// Version 1 at first, then version `n` by a step called at `100 * n` that returned at `100 * n + 10`, up to 5.
+    /// Version 1 at first, then version `n` by a step called at `100 * n` that returned at `100 * n
+    /// + 10`, up to 5.
     fn history(in_place: bool) -> History {
         let mut history = History::new(FILE, content(1));
         for version in 2..=5 {
@@ -322,25 +336,42 @@ mod tests {
     #[test]
     fn lengths_and_absences_are_states_like_others() {
         let mut history = History::new(FILE, content(1));
-        for (call, state) in [(100, State::Missing), (200, State::Empty), (300, State::Forbidden), (400, content(2))] {
+        for (call, state) in
+            [(100, State::Missing), (200, State::Empty), (300, State::Forbidden), (400, content(2))]
+        {
             history.begin(call, state, false);
             history.end(call + 10);
         }
         assert_eq!(judge(&history, 150, 160, &Observation::Missing), Judgement::Fresh);
         assert_eq!(judge(&history, 150, 160, &whole(1)), Judgement::Stale { age_ns: 40 });
-        assert_eq!(judge(&history, 250, 260, &Observation::Body { body: Body::Empty, len: 0 }), Judgement::Fresh);
-        assert_eq!(judge(&history, 250, 260, &Observation::Missing), Judgement::Stale { age_ns: 40 });
+        assert_eq!(
+            judge(&history, 250, 260, &Observation::Body { body: Body::Empty, len: 0 }),
+            Judgement::Fresh
+        );
+        assert_eq!(
+            judge(&history, 250, 260, &Observation::Missing),
+            Judgement::Stale { age_ns: 40 }
+        );
         assert_eq!(judge(&history, 350, 360, &Observation::Forbidden), Judgement::Fresh);
-        assert_eq!(judge(&history, 350, 360, &Observation::Length(1000)), Judgement::Stale { age_ns: 240 });
+        assert_eq!(
+            judge(&history, 350, 360, &Observation::Length(1000)),
+            Judgement::Stale { age_ns: 240 }
+        );
         assert_eq!(judge(&history, 450, 460, &Observation::Length(1000)), Judgement::Fresh);
-        assert_eq!(judge(&history, 450, 460, &Observation::Forbidden), Judgement::Stale { age_ns: 40 });
+        assert_eq!(
+            judge(&history, 450, 460, &Observation::Forbidden),
+            Judgement::Stale { age_ns: 40 }
+        );
         assert_eq!(judge(&history, 450, 460, &Observation::Status(500)), Judgement::Corrupt);
-        assert_eq!(judge(&History::new(FILE, content(1)), 5, 6, &Observation::Missing), Judgement::Corrupt);
+        assert_eq!(
+            judge(&History::new(FILE, content(1)), 5, 6, &Observation::Missing),
+            Judgement::Corrupt
+        );
     }
 
     proptest! {
-        /// A server that answers with what is in the file at one moment of the reply is never blamed; a cache that
-        /// keeps an answer over a finished write is always caught.
+        /// A server that answers with what is in the file at one moment of the reply is never
+        /// blamed; a cache that keeps an answer over a finished write is always caught.
         #[test]
         fn honest_servers_pass_and_stale_caches_do_not(
             gaps in proptest::collection::vec((1u64..50, 1u64..50), 1..40),
@@ -363,7 +394,11 @@ mod tests {
             let finished = history.steps().partition_point(|step| step.return_ns < sent) - 1;
             if let Some(old) = finished.checked_sub(lag) {
                 let judgement = judge(&history, sent, sent + lasts, &whole(old as u32));
-                prop_assert!(matches!(judgement, Judgement::Stale { age_ns: 1.. }), "{}", judgement);
+                prop_assert!(
+                    matches!(judgement, Judgement::Stale { age_ns: 1.. }),
+                    "{}",
+                    judgement
+                );
             }
         }
     }

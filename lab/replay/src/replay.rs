@@ -15,8 +15,8 @@ use crate::writer::Writer;
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Replays `trace` against a server whose document root is `site`. `progress` is called a few times a second with the
-/// seconds, replies and writes so far.
+/// Replays `trace` against a server whose document root is `site`. `progress` is called a few times
+/// a second with the seconds, replies and writes so far.
 ///
 /// # Errors
 /// [`ReplayError`]. Violations of coherence are in the report, no error.
@@ -32,12 +32,18 @@ pub fn replay(
     let mut report = Report::default();
     let mut failure = None;
     std::thread::scope(|scope| {
-        let writers: Vec<_> =
-            (0..config.writers).map(|number| scope.spawn(move || Writer::new(shared, number).run())).collect();
-        let clients: Vec<_> = (0..config.clients).map(|_| scope.spawn(move || run_client(shared))).collect();
+        let writers: Vec<_> = (0..config.writers)
+            .map(|number| scope.spawn(move || Writer::new(shared, number).run()))
+            .collect();
+        let clients: Vec<_> =
+            (0..config.clients).map(|_| scope.spawn(move || run_client(shared))).collect();
         while !clients.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(PROGRESS_INTERVAL);
-            progress(seconds(), shared.replies.load(Ordering::Relaxed), shared.writes.load(Ordering::Relaxed));
+            progress(
+                seconds(),
+                shared.replies.load(Ordering::Relaxed),
+                shared.writes.load(Ordering::Relaxed),
+            );
         }
         for client in clients {
             report.merge(joined(client));

@@ -1,4 +1,5 @@
-//! The paper's trace replayer: measures a server of files with the sessions of a log, and checks every byte.
+//! The paper's trace replayer: measures a server of files with the sessions of a log, and checks
+//! every byte.
 //!
 //! ```text
 //!  log ─▶ trace ─▶ sessions ─┐
@@ -10,14 +11,16 @@
 //!                                      report
 //! ```
 //!
-//! Read first: Kim et al. (2002), section 5.2; then `sessions.rs` (what a connection and a batch are), `schedule.rs`
-//! (infinite demand and open loop), `conversation.rs` (one session), `part.rs` (the event loop).
+//! Read first: Kim et al. (2002), section 5.2; then `sessions.rs` (what a connection and a batch
+//! are), `schedule.rs` (infinite demand and open loop), `conversation.rs` (one session), `part.rs`
+//! (the event loop).
 //!
-//! It is to cost much less than the server, so: a replayer is one thread with one buffer, however many connections; bodies
-//! are compared where they were received; a batch is one write; and a socket is registered once (edge-triggered).
+//! It is to cost much less than the server, so: a replayer is one thread with one buffer, however
+//! many connections; bodies are compared where they were received; a batch is one write; and a
+//! socket is registered once (edge-triggered).
 //!
-//! Deliberately absent: files that change meanwhile (that is [`crate::replay()`], whose clients are threads); conditional
-//! and range requests; TLS.
+//! Deliberately absent: files that change meanwhile (that is [`crate::replay()`], whose clients are
+//! threads); conditional and range requests; TLS.
 
 mod config;
 mod conversation;
@@ -39,9 +42,9 @@ pub use report::{ErrorCounts, ReplayerReport};
 pub use schedule::Demand;
 pub use watch::Watch;
 
-/// Replays with all replayers: the first one on this thread, so that with one replayer every socket is made by it, the
-/// others on threads of their own. For other threads (in other network namespaces, say) see [`run_part`]. `progress` is
-/// called a few times a second.
+/// Replays with all replayers: the first one on this thread, so that with one replayer every socket
+/// is made by it, the others on threads of their own. For other threads (in other network
+/// namespaces, say) see [`run_part`]. `progress` is called a few times a second.
 ///
 /// # Errors
 /// [`ReplayerError`]. What goes wrong later is in the report, no error.
@@ -57,8 +60,9 @@ pub fn run(
             .collect();
         let first = run_part(plan, config, 0, watch, progress);
         let mut report = ReplayerReport::default();
-        let others =
-            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let others = others
+            .into_iter()
+            .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         for part in std::iter::once(first).chain(others).collect::<Vec<_>>() {
             report.merge(part?);
         }

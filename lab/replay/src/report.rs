@@ -57,7 +57,8 @@ pub struct Report {
     pub writes: BTreeMap<Method, MethodReport>,
     /// Seconds from the first request to the last reply.
     pub seconds: f64,
-    /// Median time from sending a request (open loop: from when it should have been sent) to its last byte, in µs.
+    /// Median time from sending a request (open loop: from when it should have been sent) to its
+    /// last byte, in µs.
     pub latency_median_us: f64,
     /// 99th percentile of the same.
     pub latency_p99_us: f64,
@@ -163,7 +164,11 @@ impl fmt::Display for Report {
             self.broken,
             self.timeouts
         )?;
-        writeln!(f, "latency    median {:.0} µs, 99 % {:.0} µs", self.latency_median_us, self.latency_p99_us)?;
+        writeln!(
+            f,
+            "latency    median {:.0} µs, 99 % {:.0} µs",
+            self.latency_median_us, self.latency_p99_us
+        )?;
         writeln!(
             f,
             "hits       {} ({:.1} %), {} from the server itself",
@@ -174,7 +179,12 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "verdicts   {} fresh, {} mixed by the server, {} stale by the server, {} STALE, {} TORN, {} CORRUPT",
-            self.fresh, self.mixed_by_server, self.stale_by_server, self.stale, self.torn, self.corrupt
+            self.fresh,
+            self.mixed_by_server,
+            self.stale_by_server,
+            self.stale,
+            self.torn,
+            self.corrupt
         )?;
         writeln!(f, "writes     {}", self.writes_total())?;
         for (method, counted) in &self.writes {

@@ -1,22 +1,26 @@
 //! Connections and pipelined batches out of a log, as Kim et al. (2002), section 5.2, make them:
 //!
-//! > Requests that came from the same anonymized client IP address within a fifteen second period in the original access
-//! > log are treated as a single persistent connection. Within a persistent connection, requests that arrive less than
-//! > five seconds apart in the original log are pipelined.
+//! > Requests that came from the same anonymized client IP address within a fifteen second period
+//! > in the original access log are treated as a single persistent connection. Within a persistent
+//! > connection, requests that arrive less than five seconds apart in the original log are
+//! > pipelined.
 //!
-//! Both are taken to be about neighbours: a request belongs to the connection of the same client's request before it if
-//! less than 15 s lie between the two, and to its batch if less than 5 s do, however long the chain gets. (A period of
-//! 15 s from a connection's first request would cut the page views of a busy client in two at random.) A request that the
-//! log has later than one with a later time counts as at that later time.
+//! Both are taken to be about neighbours: a request belongs to the connection of the same client's
+//! request before it if less than 15 s lie between the two, and to its batch if less than 5 s do,
+//! however long the chain gets. (A period of 15 s from a connection's first request would cut the
+//! page views of a busy client in two at random.) A request that the log has later than one with a
+//! later time counts as at that later time.
 
 use crate::trace::Trace;
 
 /// What makes a connection and a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
-    /// Requests of a client that are fewer seconds apart share a connection; 0: each has its own. 15 in the paper.
+    /// Requests of a client that are fewer seconds apart share a connection; 0: each has its own.
+    /// 15 in the paper.
     pub connection_gap_s: u64,
-    /// Requests of a connection that are fewer seconds apart are sent at once; 0: one by one. 5 in the paper.
+    /// Requests of a connection that are fewer seconds apart are sent at once; 0: one by one. 5 in
+    /// the paper.
     pub pipeline_gap_s: u64,
 }
 
@@ -42,8 +46,8 @@ pub struct SessionRequest {
 /// A persistent connection of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
-    /// When it begins, in nanoseconds after the first session. Logs have whole seconds: the sessions of one second are
-    /// spread over it evenly, so that they do not come in a burst.
+    /// When it begins, in nanoseconds after the first session. Logs have whole seconds: the
+    /// sessions of one second are spread over it evenly, so that they do not come in a burst.
     pub begin_ns: u64,
     first: u32,
     end: u32,
@@ -74,8 +78,9 @@ impl Sessions {
         let mut made: Vec<SessionRequest> = Vec::with_capacity(trace.requests.len());
         for (index, request) in trace.requests.iter().enumerate() {
             let place = &mut open[request.client as usize];
-            let before =
-                place.as_ref().map(|open| (open.session, request.second.saturating_sub(open.last), open.request));
+            let before = place
+                .as_ref()
+                .map(|open| (open.session, request.second.saturating_sub(open.last), open.request));
             let (session, second) = match before {
                 Some((session, gap, last)) if gap < config.connection_gap_s => {
                     made[last].ends_batch = gap >= config.pipeline_gap_s;
@@ -90,7 +95,12 @@ impl Sessions {
             *requests += 1;
             session_of.push(session);
             let after_s = u32::try_from(second - *begin).unwrap_or(u32::MAX);
-            made.push(SessionRequest { object: request.object, after_s, head: request.head, ends_batch: true });
+            made.push(SessionRequest {
+                object: request.object,
+                after_s,
+                head: request.head,
+                ends_batch: true,
+            });
             *place = Some(Open { session, last: second, request: index });
         }
         let mut order: Vec<u32> = (0..counted.len() as u32).collect();
@@ -157,11 +167,16 @@ impl Sessions {
 fn begins_ns(seconds: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
     const SECOND_NS: u64 = 1_000_000_000;
     let seconds: Vec<u64> = seconds.collect();
-    let (Some(&start), Some(&end)) = (seconds.first(), seconds.last()) else { return (Vec::new(), 0) };
+    let (Some(&start), Some(&end)) = (seconds.first(), seconds.last()) else {
+        return (Vec::new(), 0);
+    };
     let mut begins = Vec::with_capacity(seconds.len());
     for of_one in seconds.chunk_by(|a, b| a == b) {
         let base = (of_one[0] - start).saturating_mul(SECOND_NS);
-        begins.extend((0..of_one.len() as u64).map(|n| base.saturating_add(n * SECOND_NS / of_one.len() as u64)));
+        begins.extend(
+            (0..of_one.len() as u64)
+                .map(|n| base.saturating_add(n * SECOND_NS / of_one.len() as u64)),
+        );
     }
     (begins, (end - start + 1).saturating_mul(SECOND_NS))
 }
@@ -179,7 +194,17 @@ mod tests {
         for (object, &(client, second)) in requests.iter().enumerate() {
             let (object, verb) = (object as u64, Verb::Get);
             let (time_us, bytes) = (second * 1_000_000, Some(1));
-            trace.push(&Record { time_us, client, object, verb, status: 200, bytes, ..Record::default() }).unwrap();
+            trace
+                .push(&Record {
+                    time_us,
+                    client,
+                    object,
+                    verb,
+                    status: 200,
+                    bytes,
+                    ..Record::default()
+                })
+                .unwrap();
         }
         trace
     }
@@ -191,7 +216,10 @@ mod tests {
             let batches = sessions.requests(session).split_inclusive(|request| request.ends_batch);
             batches.map(|batch| batch.iter().map(|request| request.object).collect()).collect()
         };
-        (0..sessions.len()).map(|n| sessions.get(n)).map(|s| (s.begin_ns / 1_000_000, batches(s))).collect()
+        (0..sessions.len())
+            .map(|n| sessions.get(n))
+            .map(|s| (s.begin_ns / 1_000_000, batches(s)))
+            .collect()
     }
 
     #[test]
@@ -212,16 +240,18 @@ mod tests {
 
     #[test]
     fn sessions_of_one_second_are_spread_over_it() {
-        let begins: Vec<u64> = sessions(&[(1, 7), (2, 7), (3, 7), (4, 7), (5, 8)], &SessionConfig::default())
-            .iter()
-            .map(|s| s.0)
-            .collect();
+        let begins: Vec<u64> =
+            sessions(&[(1, 7), (2, 7), (3, 7), (4, 7), (5, 8)], &SessionConfig::default())
+                .iter()
+                .map(|s| s.0)
+                .collect();
         assert_eq!(begins, [0, 250, 500, 750, 1000]);
         assert!(sessions(&[], &SessionConfig::default()).is_empty());
     }
 
     proptest! {
-        /// Every request is in one session; a session's neighbours are near, and those of two sessions are not.
+        /// Every request is in one session; a session's neighbours are near, and those of two
+        /// sessions are not.
         #[test]
         fn no_request_is_lost_and_gaps_are_kept(
             mut requests in proptest::collection::vec((0u64..4, 0u64..200), 1..80),
@@ -233,11 +263,13 @@ mod tests {
                 requests.sort_by_key(|&(_, second)| second);
             }
             let trace = trace(&requests);
-            let sessions = Sessions::of(&trace, &SessionConfig { connection_gap_s, pipeline_gap_s });
+            let sessions =
+                Sessions::of(&trace, &SessionConfig { connection_gap_s, pipeline_gap_s });
             let all: Vec<Session> = (0..sessions.len()).map(|n| sessions.get(n)).collect();
             prop_assert!(all.is_sorted_by_key(|session| session.begin_ns));
             prop_assert!(all.iter().all(|session| session.begin_ns < sessions.span_ns()));
-            let mut seen: Vec<u32> = all.iter().flat_map(|&s| sessions.requests(s)).map(|r| r.object).collect();
+            let mut seen: Vec<u32> =
+                all.iter().flat_map(|&s| sessions.requests(s)).map(|r| r.object).collect();
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..requests.len() as u32).collect::<Vec<_>>());
             let mut ends: std::collections::HashMap<u64, u64> = Default::default();
@@ -256,7 +288,9 @@ mod tests {
                 if in_order {
                     let last = ends.insert(client(&of[0]), second(of.last().unwrap()));
                     prop_assert!(last.is_none_or(|last| second(&of[0]) - last >= connection_gap_s));
-                    prop_assert!(of.iter().all(|r| second(r) - second(&of[0]) == u64::from(r.after_s)));
+                    prop_assert!(
+                        of.iter().all(|r| second(r) - second(&of[0]) == u64::from(r.after_s))
+                    );
                 }
             }
         }

@@ -28,13 +28,16 @@ pub struct ReplayConfig {
     pub write_pause: Duration,
     /// How long the trace is repeated; `None`: once.
     pub duration: Option<Duration>,
-    /// Requests per second of all clients together, sent whether replies come or not as far as connections allow
-    /// (open loop); `None`: each client sends as soon as it has its replies (closed loop).
+    /// Requests per second of all clients together, sent whether replies come or not as far as
+    /// connections allow (open loop); `None`: each client sends as soon as it has its replies
+    /// (closed loop).
     pub rate: Option<f64>,
-    /// The server keeps files open between requests, so it may itself give old replies; only kept replies must be fresh.
+    /// The server keeps files open between requests, so it may itself give old replies; only kept
+    /// replies must be fresh.
     pub server_keeps_files_open: bool,
-    /// Requests of so many kinds, told apart by their User-Agent, as by so many browsers: with few of them, equal requests come again, and now and
-    /// then a kept reply looks like one of the server's own. 0: all differ.
+    /// Requests of so many kinds, told apart by their User-Agent, as by so many browsers: with few
+    /// of them, equal requests come again, and now and then a kept reply looks like one of the
+    /// server's own. 0: all differ.
     pub agents: u64,
     /// Equal seeds choose equal files and methods.
     pub seed: u64,
@@ -115,7 +118,8 @@ impl<'a> Shared<'a> {
             return None;
         }
         let request = requests[(index % requests.len() as u64) as usize];
-        let due = self.config.rate.map_or(0, |rate| self.start_ns + (index as f64 / rate * 1e9) as u64);
+        let due =
+            self.config.rate.map_or(0, |rate| self.start_ns + (index as f64 / rate * 1e9) as u64);
         Some((request.object as usize, request.head, due))
     }
 }

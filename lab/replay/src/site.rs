@@ -57,8 +57,8 @@ struct SiteFile {
 }
 
 impl Site {
-    /// Makes the files below `root`, which must be empty or not there. A file has the size that the log says, but at
-    /// least one line of content.
+    /// Makes the files below `root`, which must be empty or not there. A file has the size that the
+    /// log says, but at least one line of content.
     ///
     /// # Errors
     /// [`SiteError`].
@@ -181,7 +181,12 @@ mod tests {
 
     #[test]
     fn files_have_the_trace_s_sizes_and_prove_themselves() {
-        let config = SyntheticConfig { objects: 60, requests: 2000, bytes_max: 5000, ..SyntheticConfig::default() };
+        let config = SyntheticConfig {
+            objects: 60,
+            requests: 2000,
+            bytes_max: 5000,
+            ..SyntheticConfig::default()
+        };
         let trace = synthetic(&config);
         let folder = tempfile::tempdir().unwrap();
         let site = Site::create(&folder.path().join("site"), &trace).unwrap();
@@ -191,6 +196,9 @@ mod tests {
             assert_eq!(bytes.len() as u64, object.bytes);
             assert_eq!(inspect(object.id, &bytes), Body::Whole { version: 1 });
         }
-        assert!(matches!(Site::create(&folder.path().join("site"), &trace), Err(SiteError::NotEmpty(_))));
+        assert!(matches!(
+            Site::create(&folder.path().join("site"), &trace),
+            Err(SiteError::NotEmpty(_))
+        ));
     }
 }

@@ -1,8 +1,10 @@
-//! A document root that any server of files can serve: `DIR/<two digits>/<sixteen digits>`, both of the object's id.
+//! A document root that any server of files can serve: `DIR/<two digits>/<sixteen digits>`, both of
+//! the object's id.
 //!
-//! A name tells nothing but the id, since a log's own paths can be of no file (`/a` and `/a/b` both being asked for, a
-//! query, a name that is too long) and a server would treat some of them in its own way (`index.html`, `.php`, `..`). So
-//! the names have no extension either, and every file is of the server's default type.
+//! A name tells nothing but the id, since a log's own paths can be of no file (`/a` and `/a/b` both
+//! being asked for, a query, a name that is too long) and a server would treat some of them in its
+//! own way (`index.html`, `.php`, `..`). So the names have no extension either, and every file is
+//! of the server's default type.
 //!
 //! Contents are those of `content.rs`, cut to exactly the log's size.
 
@@ -66,7 +68,8 @@ impl StaticSite {
         Ok(())
     }
 
-    /// Looks whether `root` has a file of the right size for every object. What is in them, the replay will find out.
+    /// Looks whether `root` has a file of the right size for every object. What is in them, the
+    /// replay will find out.
     ///
     /// # Errors
     /// [`CheckError`], the first one.
@@ -93,8 +96,8 @@ impl StaticSite {
 /// Bytes of a target.
 const TARGET_BYTES: usize = 20;
 
-/// The target of a request for the object `id`, made without the machinery of formats, which would cost as much as
-/// reading a reply's head.
+/// The target of a request for the object `id`, made without the machinery of formats, which would
+/// cost as much as reading a reply's head.
 pub(crate) fn target(id: u64) -> [u8; TARGET_BYTES] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut target = *b"/00/0000000000000000";
@@ -116,7 +119,15 @@ mod tests {
         for object in 0..40u64 {
             let id = nicache_trace::mix(object + 1);
             let bytes = Some(object * 17);
-            trace.push(&Record { object: id, verb: Verb::Get, status: 200, bytes, ..Record::default() }).unwrap();
+            trace
+                .push(&Record {
+                    object: id,
+                    verb: Verb::Get,
+                    status: 200,
+                    bytes,
+                    ..Record::default()
+                })
+                .unwrap();
         }
         trace
     }
@@ -129,7 +140,8 @@ mod tests {
         for object in &trace.objects {
             let bytes = fs::read(root.join(&StaticSite::target(object.id)[1..])).unwrap();
             assert_eq!(bytes.len() as u64, object.bytes);
-            let right = if bytes.is_empty() { Body::Empty } else { Body::Whole { version: VERSION } };
+            let right =
+                if bytes.is_empty() { Body::Empty } else { Body::Whole { version: VERSION } };
             assert!(bytes.len() % 64 < 26 || inspect(object.id, &bytes) == right);
         }
         StaticSite::check(&root, &trace).unwrap();
@@ -143,7 +155,10 @@ mod tests {
         let root = folder.path().join("site");
         StaticSite::create(&root, &trace).unwrap();
         fs::write(root.join(&StaticSite::target(trace.objects[3].id)[1..]), "x").unwrap();
-        let Err(CheckError::Size { got: 1, wanted: 51, .. }) = StaticSite::check(&root, &trace) else { panic!() };
+        let Err(CheckError::Size { got: 1, wanted: 51, .. }) = StaticSite::check(&root, &trace)
+        else {
+            panic!()
+        };
     }
 
     #[test]

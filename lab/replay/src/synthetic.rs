@@ -24,7 +24,14 @@ pub struct SyntheticConfig {
 
 impl Default for SyntheticConfig {
     fn default() -> Self {
-        Self { objects: 400, requests: 50_000, exponent: 0.8, bytes_min: 64, bytes_max: 512 << 10, seed: 1 }
+        Self {
+            objects: 400,
+            requests: 50_000,
+            exponent: 0.8,
+            bytes_min: 64,
+            bytes_max: 512 << 10,
+            seed: 1,
+        }
     }
 }
 
@@ -33,7 +40,9 @@ pub fn synthetic(config: &SyntheticConfig) -> Trace {
     let mut random = Random::new(config.seed);
     let spread = (config.bytes_max as f64 / config.bytes_min as f64).ln();
     let objects: Vec<(u64, u64)> = (0..config.objects)
-        .map(|_| (random.next_u64(), (config.bytes_min as f64 * (spread * random.unit()).exp()) as u64))
+        .map(|_| {
+            (random.next_u64(), (config.bytes_min as f64 * (spread * random.unit()).exp()) as u64)
+        })
         .collect();
     let mut total = 0.0;
     let cumulated: Vec<f64> = (1..=config.objects)
@@ -49,7 +58,15 @@ pub fn synthetic(config: &SyntheticConfig) -> Trace {
         let (id, bytes) = objects[rank];
         let verb = if random.below(32) == 0 { Verb::Head } else { Verb::Get };
         let (time_us, bytes) = (number * 1_000_000, Some(bytes));
-        let record = Record { time_us, client: number, object: id, verb, status: 200, bytes, ..Record::default() };
+        let record = Record {
+            time_us,
+            client: number,
+            object: id,
+            verb,
+            status: 200,
+            bytes,
+            ..Record::default()
+        };
         // The only error is that of a log with too many requests.
         if trace.push(&record).is_err() {
             break;

@@ -1,6 +1,7 @@
 //! Web logs: what was asked for, by whom, and when.
 //!
-//! The readers of `nicache-trace` make [`Record`]s; here they become objects and requests. What is kept of a log:
+//! The readers of `nicache-trace` make [`Record`]s; here they become objects and requests. What is
+//! kept of a log:
 //!
 //! | reply in the log | in the trace |
 //! |---|---|
@@ -10,8 +11,9 @@
 //! | any other status | nothing: files cannot give these replies again; counted |
 //! | any status, method other than GET and HEAD | nothing; counted |
 //!
-//! An object is a target as it stands in the log, with its query. One of which the log has no size (it is only in 304
-//! replies, or only asked for by HEAD) has none: no byte of it went over the wire then, either.
+//! An object is a target as it stands in the log, with its query. One of which the log has no size
+//! (it is only in 304 replies, or only asked for by HEAD) has none: no byte of it went over the
+//! wire then, either.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -38,7 +40,9 @@ pub enum TraceError {
         source: ReadError,
     },
     /// No line of it can be replayed.
-    #[error("no request in {path} can be replayed ({bad_lines} bad lines{first_bad}); is it {format}?")]
+    #[error(
+        "no request in {path} can be replayed ({bad_lines} bad lines{first_bad}); is it {format}?"
+    )]
     NoRequests {
         /// The log.
         path: PathBuf,
@@ -108,7 +112,8 @@ pub struct TraceCounts {
     pub not_modified: u64,
     /// Requests answered by 206; replayed as requests for the whole object.
     pub partial: u64,
-    /// Requests whose reply was 200 with fewer bytes than the object has here: it grew or shrank, was coded (gzip), or the client left.
+    /// Requests whose reply was 200 with fewer bytes than the object has here: it grew or shrank,
+    /// was coded (gzip), or the client left.
     pub other_sizes: u64,
     /// Objects with such replies.
     pub objects_of_other_sizes: u64,
@@ -127,15 +132,16 @@ pub struct Trace {
     pub clients: u32,
     /// What the log has beside.
     pub counts: TraceCounts,
-    /// Why it ends before its end, if its packing is damaged or cut off; the requests until there are replayed.
+    /// Why it ends before its end, if its packing is damaged or cut off; the requests until there
+    /// are replayed.
     pub cut_off: Option<String>,
     by_id: HashMap<u64, u32>,
     by_client: HashMap<u64, u32>,
 }
 
 impl Trace {
-    /// Reads a log; gzip and zstd are recognised by their first bytes, whatever the name, and so is the format unless
-    /// it is given.
+    /// Reads a log; gzip and zstd are recognised by their first bytes, whatever the name, and so is
+    /// the format unless it is given.
     ///
     /// # Errors
     /// [`TraceError`].
@@ -159,8 +165,12 @@ impl Trace {
     ///
     /// # Errors
     /// [`TraceError`].
-    pub fn read(log: impl Read + Send, format: Option<Format>) -> Result<(Self, Format), TraceError> {
-        let failed = |source: ReadError| TraceError::Read { path: PathBuf::from("the log"), source };
+    pub fn read(
+        log: impl Read + Send,
+        format: Option<Format>,
+    ) -> Result<(Self, Format), TraceError> {
+        let failed =
+            |source: ReadError| TraceError::Read { path: PathBuf::from("the log"), source };
         let mut reader = Reader::new(log, format).map_err(failed)?;
         Ok((Self::read_all(&mut reader, failed)?, reader.format()))
     }
@@ -211,7 +221,10 @@ impl Trace {
         self.objects.iter().map(|object| object.bytes).sum()
     }
 
-    fn read_all(reader: &mut Reader<'_>, failed: impl Fn(ReadError) -> TraceError) -> Result<Self, TraceError> {
+    fn read_all(
+        reader: &mut Reader<'_>,
+        failed: impl Fn(ReadError) -> TraceError,
+    ) -> Result<Self, TraceError> {
         if reader.format().is_of_blocks() {
             return Err(TraceError::Blocks(reader.format()));
         }
@@ -234,7 +247,8 @@ impl Trace {
     fn count_sizes(&mut self) {
         let mut is_other = vec![false; self.objects.len()];
         let mut has_size = vec![false; self.objects.len()];
-        for request in self.requests.iter().filter(|request| !request.head && request.status != 304) {
+        for request in self.requests.iter().filter(|request| !request.head && request.status != 304)
+        {
             let object = request.object as usize;
             has_size[object] = true;
             if request.status == 200 && request.bytes != self.objects[object].bytes {
@@ -249,7 +263,9 @@ impl Trace {
 
 /// The first bad line, for an error's text.
 fn told(bad: &BadRecords) -> String {
-    bad.first.first().map_or_else(String::new, |bad| format!("; line {}: {}: {}", bad.number, bad.defect, bad.text))
+    bad.first.first().map_or_else(String::new, |bad| {
+        format!("; line {}: {}: {}", bad.number, bad.defect, bad.text)
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! A writer: changes its files in every way, and looks right after each step whether the change is there.
+//! A writer: changes its files in every way, and looks right after each step whether the change is
+//! there.
 //!
-//! A writer owns whole directories, so that every file has one writer and a history in order. Before most writes it
-//! fetches the file until a kept reply comes, so that there is something to purge.
+//! A writer owns whole directories, so that every file has one writer and a history in order.
+//! Before most writes it fetches the file until a kept reply comes, so that there is something to
+//! purge.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -166,8 +168,10 @@ impl<'a> Writer<'a> {
             }
             Method::MapShared => {
                 let options = OpenOptions::new().read(true).write(true).open(&path)?;
-                let mut map =
-                    vmap::MapMut::with_options().len(old.len as usize).map(&options).map_err(io::Error::other)?;
+                let mut map = vmap::MapMut::with_options()
+                    .len(old.len as usize)
+                    .map(&options)
+                    .map_err(io::Error::other)?;
                 self.rewrite(file, next, options, move |_, bytes| {
                     map.copy_from_slice(bytes);
                     drop(map);
@@ -182,7 +186,9 @@ impl<'a> Writer<'a> {
                 fs::remove_file(source)?;
             }
             Method::Append => {
-                let State::Content { len: base, .. } = self.shared.site.initial(file) else { return Ok(false) };
+                let State::Content { len: base, .. } = self.shared.site.initial(file) else {
+                    return Ok(false);
+                };
                 if old.len > 2 * base + 4096 {
                     return Ok(false);
                 }
@@ -218,7 +224,9 @@ impl<'a> Writer<'a> {
                 if method == Method::RenameOver {
                     self.step(file, next, false, || fs::rename(&source, &path))?;
                 } else {
-                    let exchange = || rustix::fs::renameat_with(CWD, &source, CWD, &path, RenameFlags::EXCHANGE);
+                    let exchange = || {
+                        rustix::fs::renameat_with(CWD, &source, CWD, &path, RenameFlags::EXCHANGE)
+                    };
                     self.step(file, next, false, || Ok(exchange()?))?;
                     fs::remove_file(source)?;
                 }
@@ -230,7 +238,9 @@ impl<'a> Writer<'a> {
                 self.gap(file, State::Missing, false, || fs::remove_file(&path))?;
                 let mut created = None;
                 self.gap(file, State::Empty, false, || {
-                    created = Some(OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path)?);
+                    created = Some(
+                        OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path)?,
+                    );
                     Ok(())
                 })?;
                 if let Some(handle) = created {
@@ -287,7 +297,9 @@ impl<'a> Writer<'a> {
         let bytes = &mut room[start..start + len];
         render(self.shared.site.id(file), next.version, 0, bytes);
         let bytes = &*bytes;
-        self.step(file, Current { len: len as u64, ..next }, true, || handle.write_all_at(bytes, 0))?;
+        self.step(file, Current { len: len as u64, ..next }, true, || {
+            handle.write_all_at(bytes, 0)
+        })?;
         Ok(true)
     }
 
@@ -323,7 +335,12 @@ impl<'a> Writer<'a> {
             current.version += 1;
             targets.push(current.target.take());
             states.push((file, current.state()));
-            write_new(&new.join(self.shared.site.name(file)), self.shared.site.id(file), current.version, current.len)?;
+            write_new(
+                &new.join(self.shared.site.name(file)),
+                self.shared.site.id(file),
+                current.version,
+                current.len,
+            )?;
         }
         let link = self.new_name();
         symlink(&new, &link)?;
@@ -336,7 +353,11 @@ impl<'a> Writer<'a> {
 
     /// Own files in a directory.
     fn inside(&self, directory: u32) -> BTreeSet<usize> {
-        self.current.keys().copied().filter(|&file| self.shared.site.directory(file) == directory).collect()
+        self.current
+            .keys()
+            .copied()
+            .filter(|&file| self.shared.site.directory(file) == directory)
+            .collect()
     }
 
     /// Makes the change that turns the file into `next`, and looks at it.
@@ -392,7 +413,9 @@ impl<'a> Writer<'a> {
 
     /// A length near the original one.
     fn new_len(&mut self, file: usize) -> u64 {
-        let State::Content { len, .. } = self.shared.site.initial(file) else { return LINE_BYTES as u64 };
+        let State::Content { len, .. } = self.shared.site.initial(file) else {
+            return LINE_BYTES as u64;
+        };
         len + self.random.below(130)
     }
 
@@ -421,7 +444,14 @@ fn copy_range(from: &File, to: &File, len: usize) -> io::Result<()> {
     let (mut from_offset, mut to_offset) = (0, 0);
     while from_offset < len as u64 {
         let left = len - from_offset as usize;
-        if rustix::fs::copy_file_range(from, Some(&mut from_offset), to, Some(&mut to_offset), left)? == 0 {
+        if rustix::fs::copy_file_range(
+            from,
+            Some(&mut from_offset),
+            to,
+            Some(&mut to_offset),
+            left,
+        )? == 0
+        {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }

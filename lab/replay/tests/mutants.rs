@@ -1,4 +1,5 @@
-//! The whole replay against small servers of known faults: what is honest passes, what is not is caught.
+//! The whole replay against small servers of known faults: what is honest passes, what is not is
+//! caught.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -37,8 +38,12 @@ impl Server {
     fn start(root: &Path, fault: Fault) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let server =
-            Arc::new(Self { root: root.to_owned(), fault, replies: AtomicU64::new(1), kept: Mutex::default() });
+        let server = Arc::new(Self {
+            root: root.to_owned(),
+            fault,
+            replies: AtomicU64::new(1),
+            kept: Mutex::default(),
+        });
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let server = server.clone();
@@ -62,8 +67,10 @@ impl Server {
             let mut words = request.split(' ');
             let (method, target) = (words.next()?, words.next()?.to_owned());
             let (status, body, answered) = self.answer(&target, number);
-            let head =
-                format!("HTTP/1.1 {status} x\r\nContent-Length: {}\r\nX-Robots-Tag: {answered}\r\n\r\n", body.len());
+            let head = format!(
+                "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nX-Robots-Tag: {answered}\r\n\r\n",
+                body.len()
+            );
             stream.write_all(head.as_bytes()).ok()?;
             if method == "GET" {
                 stream.write_all(&body).ok()?;
@@ -88,12 +95,16 @@ impl Server {
                 let at = count as usize * 31 % body.len();
                 body[at] ^= 4;
             }
-            (Fault::Mixes(every), Some((_, 200, old, _))) if is_turn(every) && old.len() == body.len() => {
+            (Fault::Mixes(every), Some((_, 200, old, _)))
+                if is_turn(every) && old.len() == body.len() =>
+            {
                 let half = body.len() / 2;
                 body[half..].copy_from_slice(&old[half..]);
             }
             (Fault::Confuses(every), _) if is_turn(every) => {
-                if let Some((_, _, other, _)) = kept.values().find(|(_, _, other, _)| *other != body) {
+                if let Some((_, _, other, _)) =
+                    kept.values().find(|(_, _, other, _)| *other != body)
+                {
                     body = other.clone();
                 }
             }
@@ -102,14 +113,17 @@ impl Server {
         (status, body, number)
     }
 
-    /// Opened once and read at once, as an honest server does; a file that is cut meanwhile gives what is left.
+    /// Opened once and read at once, as an honest server does; a file that is cut meanwhile gives
+    /// what is left.
     fn read(&self, target: &str) -> (u16, Vec<u8>) {
         let path = self.root.join(target.trim_start_matches('/'));
         // The tests run as root, who may read everything.
         use std::os::unix::fs::PermissionsExt;
         match std::fs::File::open(path) {
             Err(_) => (404, Vec::new()),
-            Ok(file) if file.metadata().unwrap().permissions().mode() & 0o444 == 0 => (403, Vec::new()),
+            Ok(file) if file.metadata().unwrap().permissions().mode() & 0o444 == 0 => {
+                (403, Vec::new())
+            }
             Ok(mut file) => {
                 let mut body = Vec::new();
                 std::io::Read::read_to_end(&mut file, &mut body).unwrap();
@@ -120,7 +134,11 @@ impl Server {
 }
 
 fn run(fault: Fault, excuse: bool) -> Report {
-    let trace = synthetic(&SyntheticConfig { objects: 50, bytes_max: 20_000, ..SyntheticConfig::default() });
+    let trace = synthetic(&SyntheticConfig {
+        objects: 50,
+        bytes_max: 20_000,
+        ..SyntheticConfig::default()
+    });
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let root = folder.path().join("site");
     let site = Site::create(&root, &trace).unwrap();

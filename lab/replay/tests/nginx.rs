@@ -21,8 +21,11 @@ struct Nginx {
 
 impl Nginx {
     fn start(folder: &Path, root: &Path) -> Self {
-        // Between its choice and its use somebody else may take the port; then nginx ends and another one is tried.
-        (0..5).find_map(|_| Self::try_start(folder, root)).expect("nginx is installed and finds a port")
+        // Between its choice and its use somebody else may take the port; then nginx ends and
+        // another one is tried.
+        (0..5)
+            .find_map(|_| Self::try_start(folder, root))
+            .expect("nginx is installed and finds a port")
     }
 
     fn try_start(folder: &Path, root: &Path) -> Option<Self> {
@@ -40,7 +43,14 @@ impl Nginx {
         );
         std::fs::write(&path, configuration).unwrap();
         let mut process = Command::new("nginx")
-            .args(["-p".as_ref(), folder, "-c".as_ref(), &path, "-g".as_ref(), "daemon off;".as_ref()])
+            .args([
+                "-p".as_ref(),
+                folder,
+                "-c".as_ref(),
+                &path,
+                "-g".as_ref(),
+                "daemon off;".as_ref(),
+            ])
             .stderr(Stdio::null())
             .spawn()
             .expect("nginx is installed");
@@ -80,7 +90,12 @@ fn trace(folder: &Path) -> Trace {
         for line in 0..LINES {
             let (host, second, object) = (line * 7 % 300, line / 60, line * line % 211);
             let time = format!("[29:23:{:02}:{:02}]", second / 60 % 60, second % 60);
-            writeln!(file, "host{host} {time} \"GET /{object} HTTP/1.0\" 200 {}", object * object * 3).unwrap();
+            writeln!(
+                file,
+                "host{host} {time} \"GET /{object} HTTP/1.0\" 200 {}",
+                object * object * 3
+            )
+            .unwrap();
         }
     }
     Trace::open(&head, None).unwrap()
@@ -106,26 +121,39 @@ fn replayed(trace: &Trace, address: SocketAddr, demand: Demand) -> ReplayerRepor
 #[test]
 fn every_body_of_the_log_s_head_is_right_in_both_modes_and_a_changed_byte_is_found() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     let (trace, root) = (trace(folder.path()), folder.path().join("site"));
     StaticSite::create(&root, &trace).unwrap();
     StaticSite::check(&root, &trace).unwrap();
     let nginx = Nginx::start(folder.path(), &root);
     let gets = trace.requests.iter().filter(|request| !request.head);
     let bytes: u64 = gets.clone().map(|request| trace.objects[request.object as usize].bytes).sum();
-    let span = trace.requests.iter().map(|request| request.second).max().unwrap() - trace.requests[0].second;
-    for demand in [Demand::Infinite, Demand::Log { speed: span as f64 }, Demand::Rate { sessions_per_second: 2000.0 }] {
+    let span = trace.requests.iter().map(|request| request.second).max().unwrap()
+        - trace.requests[0].second;
+    for demand in [
+        Demand::Infinite,
+        Demand::Log { speed: span as f64 },
+        Demand::Rate { sessions_per_second: 2000.0 },
+    ] {
         let report = replayed(&trace, nginx.address, demand);
         assert!(report.is_clean(), "{demand:?}: {report}");
-        assert_eq!((report.replies as usize, report.body_bytes), (trace.requests.len(), bytes), "{demand:?}");
+        assert_eq!(
+            (report.replies as usize, report.body_bytes),
+            (trace.requests.len(), bytes),
+            "{demand:?}"
+        );
     }
 
     let mut counts = vec![0u64; trace.objects.len()];
     gets.for_each(|request| counts[request.object as usize] += 1);
-    let object =
-        (0..counts.len()).filter(|&object| trace.objects[object].bytes > 0).max_by_key(|&o| counts[o]).unwrap();
+    let object = (0..counts.len())
+        .filter(|&object| trace.objects[object].bytes > 0)
+        .max_by_key(|&o| counts[o])
+        .unwrap();
     let target = StaticSite::target(trace.objects[object].id);
-    let file = std::fs::File::options().read(true).write(true).open(root.join(&target[1..])).unwrap();
+    let file =
+        std::fs::File::options().read(true).write(true).open(root.join(&target[1..])).unwrap();
     let (at, mut byte) = (trace.objects[object].bytes * 2 / 3, [0]);
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x20], at).unwrap();

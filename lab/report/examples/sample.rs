@@ -1,13 +1,15 @@
-//! A report of invented but realistic results, in every output: `cargo run -p nicache-report --example sample FOLDER`.
+//! A report of invented but realistic results, in every output: `cargo run -p nicache-report
+//! --example sample FOLDER`.
 //!
-//! Miss ratios follow a Zipf-like popularity (Breslau et al., "Web Caching and Zipf-like Distributions", 1999): the
-//! ratio falls about with the logarithm of the cache's size until the whole site fits.
+//! Miss ratios follow a Zipf-like popularity (Breslau et al., "Web Caching and Zipf-like
+//! Distributions", 1999): the ratio falls about with the logarithm of the cache's size until the
+//! whole site fits.
 
 use std::path::PathBuf;
 
 use nicache_report::{
-    Axis, Cell, Column, Fact, Figure, Mark, Point, Report, Row, Scale, Section, Series, Size, Style, Table, Terminal,
-    Unit, figure_csv, html, png, report_text, svg, table_csv,
+    Axis, Cell, Column, Fact, Figure, Mark, Point, Report, Row, Scale, Section, Series, Size,
+    Style, Table, Terminal, Unit, figure_csv, html, png, report_text, svg, table_csv,
 };
 
 const MB: f64 = 1_048_576.0;
@@ -20,7 +22,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for figure in report.sections.iter().flat_map(|section| &section.figures) {
         std::fs::write(folder.join(format!("{}.svg", figure.id)), svg(figure, Size::PAGE))?;
         std::fs::write(folder.join(format!("{}.png", figure.id)), png(figure, Size::PAGE, 2.0)?)?;
-        std::fs::write(folder.join(format!("{}-column.png", figure.id)), png(figure, Size::COLUMN, 2.0)?)?;
+        std::fs::write(
+            folder.join(format!("{}-column.png", figure.id)),
+            png(figure, Size::COLUMN, 2.0)?,
+        )?;
         std::fs::write(folder.join(format!("{}.csv", figure.id)), figure_csv(figure))?;
     }
     for (index, table) in report.sections.iter().flat_map(|section| &section.tables).enumerate() {
@@ -35,7 +40,8 @@ fn sizes(steps: u32) -> impl Iterator<Item = f64> {
     (0..=10 * steps).map(move |step| MB * 2_f64.powf(f64::from(step) / f64::from(steps)))
 }
 
-/// A miss ratio in percent: it falls with the logarithm of the size to `floor`, with a knee at `knee` bytes.
+/// A miss ratio in percent: it falls with the logarithm of the size to `floor`, with a knee at
+/// `knee` bytes.
 fn misses(size: f64, floor: f64, slope: f64, knee: f64, sharpness: f64) -> f64 {
     let falling = 100.0 - slope * (size / MB).log2() - 6.0;
     let after = floor + (falling - floor) / (1.0 + (size / knee).powf(sharpness));
@@ -118,11 +124,13 @@ fn rates() -> Figure {
             .into(),
         x: Axis::of_names("", ["LRU", "FIFO", "S3-FIFO", "Popularity", "Belady"]),
         y: Axis::new("Bytes saved", Unit::Percent, Scale::Linear),
-        series: [("16 MB", [41.2, 36.0, 47.9, 52.3, 58.8]), ("64 MB", [66.0, 61.7, 71.3, 74.8, 78.1])]
+        series: [("16 MB", [41.2, 36.0, 47.9, 52.3, 58.8]),
+            ("64 MB", [66.0, 61.7, 71.3, 74.8, 78.1])]
             .into_iter()
             .map(|(name, values)| Series {
                 name: name.into(),
-                points: (0..).zip(values).map(|(x, y)| Point::between(f64::from(x), y, y - 1.8, y + 1.4)).collect(),
+                points: (0..).zip(values)
+                    .map(|(x, y)| Point::between(f64::from(x), y, y - 1.8, y + 1.4)).collect(),
                 style: Style::Bars,
                 group: None,
             })
@@ -132,10 +140,13 @@ fn rates() -> Figure {
 }
 
 fn latencies() -> Figure {
-    let share = |latency: f64, middle: f64, width: f64| 100.0 / (1.0 + (-(latency / middle).ln() / width).exp());
+    let share = |latency: f64, middle: f64, width: f64| {
+        100.0 / (1.0 + (-(latency / middle).ln() / width).exp())
+    };
     let grid = || (0..=80).map(|step| 1e-5 * 10_f64.powf(f64::from(step) / 20.0));
     let steps = |name: &str, middle: f64, width: f64| {
-        Series::line(name, grid().map(|latency| (latency, share(latency, middle, width)))).styled(Style::Steps)
+        Series::line(name, grid().map(|latency| (latency, share(latency, middle, width))))
+            .styled(Style::Steps)
     };
     Figure {
         id: "latency".into(),
@@ -154,8 +165,11 @@ fn latencies() -> Figure {
 
 fn traffic() -> Figure {
     let noise = |step: f64| (step * 12.9898).sin() * 43_758.545_3 % 1.0;
-    let requests =
-        |hour: f64| 52_000.0 + 41_000.0 * ((hour - 9.0) / 24.0 * std::f64::consts::TAU).sin() + 9000.0 * noise(hour);
+    let requests = |hour: f64| {
+        52_000.0
+            + 41_000.0 * ((hour - 9.0) / 24.0 * std::f64::consts::TAU).sin()
+            + 9000.0 * noise(hour)
+    };
     Figure {
         id: "traffic".into(),
         title: "Requests over the day".into(),
@@ -164,7 +178,9 @@ fn traffic() -> Figure {
         y: Axis::new("Requests", Unit::Count, Scale::Linear),
         series: vec![Series::line(
             "Requests",
-            (0..=288).map(|step| (f64::from(step) / 12.0, requests(f64::from(step) / 12.0).max(0.0).round())),
+            (0..=288).map(|step| {
+                (f64::from(step) / 12.0, requests(f64::from(step) / 12.0).max(0.0).round())
+            }),
         )],
         marks: Vec::new(),
     }
@@ -191,8 +207,18 @@ fn ratios() -> Table {
             Row::new(row("FIFO", [Some(70.1), Some(46.2), Some(20.9)], 6_120_400.0, "24 B")),
             Row::new(row("LRU", [Some(62.0), Some(27.6), Some(9.1)], 5_211_000.0, "36 to 40 B")),
             Row::new(row("S3-FIFO", [Some(55.5), Some(24.0), Some(7.3)], 5_874_250.0, "30 B")),
-            Row::highlighted(row("Popularity", [Some(48.8), Some(21.4), Some(6.0)], 4_100_000.0, "44 B")),
-            Row::new(row("Belady", [Some(41.0), Some(18.7), None], 1_250_000.0, "knows the future")),
+            Row::highlighted(row(
+                "Popularity",
+                [Some(48.8), Some(21.4), Some(6.0)],
+                4_100_000.0,
+                "44 B",
+            )),
+            Row::new(row(
+                "Belady",
+                [Some(41.0), Some(18.7), None],
+                1_250_000.0,
+                "knows the future",
+            )),
         ],
     }
 }

@@ -3,16 +3,24 @@
 use crate::unit::Unit;
 use crate::{Cell, Figure, Table};
 
-/// The points of a figure, one in a line: series, x, y, and where some point has them, low and high. Points keep their
-/// order; what is not finite is empty.
+/// The points of a figure, one in a line: series, x, y, and where some point has them, low and
+/// high. Points keep their order; what is not finite is empty.
 pub fn figure_csv(figure: &Figure) -> String {
-    let bounded =
-        figure.series.iter().flat_map(|series| &series.points).any(|it| it.low.is_some() || it.high.is_some());
+    let bounded = figure
+        .series
+        .iter()
+        .flat_map(|series| &series.points)
+        .any(|it| it.low.is_some() || it.high.is_some());
     let named = !figure.x.names.is_empty();
     let unit = if named { Unit::Number } else { figure.x.unit };
-    let head = |label: &str, unit, other: &str| with_unit(if label.trim().is_empty() { other } else { label }, unit);
-    let mut heads =
-        vec!["series".to_owned(), head(&figure.x.label, unit, "x"), head(&figure.y.label, figure.y.unit, "y")];
+    let head = |label: &str, unit, other: &str| {
+        with_unit(if label.trim().is_empty() { other } else { label }, unit)
+    };
+    let mut heads = vec![
+        "series".to_owned(),
+        head(&figure.x.label, unit, "x"),
+        head(&figure.y.label, figure.y.unit, "y"),
+    ];
     if bounded {
         heads.extend(["low".to_owned(), "high".to_owned()]);
     }
@@ -20,8 +28,11 @@ pub fn figure_csv(figure: &Figure) -> String {
     for series in &figure.series {
         for point in &series.points {
             let name = figure.x.names.get(point.x as usize).filter(|_| named && point.x >= 0.0);
-            let mut fields =
-                vec![series.name.clone(), name.cloned().unwrap_or_else(|| number(point.x)), number(point.y)];
+            let mut fields = vec![
+                series.name.clone(),
+                name.cloned().unwrap_or_else(|| number(point.x)),
+                number(point.y),
+            ];
             if bounded {
                 fields.extend([point.low, point.high].map(|end| end.map_or(String::new(), number)));
             }
@@ -67,7 +78,8 @@ mod tests {
 
     #[test]
     fn points_are_lines() {
-        let mut series = Series::line("LRU, \"sampled\"", [(1_048_576.0, 71.25), (2_097_152.0, f64::NAN)]);
+        let mut series =
+            Series::line("LRU, \"sampled\"", [(1_048_576.0, 71.25), (2_097_152.0, f64::NAN)]);
         series.points.push(Point::between(4_194_304.0, 60.0, 59.5, 61.0));
         let figure = Figure {
             x: Axis::new("Size", Unit::Bytes, Scale::Log2),
@@ -89,7 +101,10 @@ mod tests {
         let table = Table {
             title: "t".into(),
             columns: vec![Column::new("Policy", Unit::Number), Column::new("Time", Unit::Seconds)],
-            rows: vec![Row::new(["a\nb".into(), 0.0015.into(), 9.0.into()]), Row::new(["c".into()])],
+            rows: vec![
+                Row::new(["a\nb".into(), 0.0015.into(), 9.0.into()]),
+                Row::new(["c".into()]),
+            ],
         };
         assert_eq!(table_csv(&table), "Policy,Time (seconds)\r\n\"a\nb\",0.0015\r\nc,\r\n");
     }

@@ -1,8 +1,9 @@
-//! A figure as an SVG fragment: layout, axes, marks and series. The one drawing behind HTML, SVG and PNG.
+//! A figure as an SVG fragment: layout, axes, marks and series. The one drawing behind HTML, SVG
+//! and PNG.
 //!
-//! From top to bottom: title, key, the y axis's label, labels of vertical marks, the plot, ticks, the x axis's label.
-//! Curves are named at their ends where there is room, else in a key (Tufte, "The Visual Display of Quantitative
-//! Information", 1983, chapter 9, prefers the former).
+//! From top to bottom: title, key, the y axis's label, labels of vertical marks, the plot, ticks,
+//! the x axis's label. Curves are named at their ends where there is room, else in a key (Tufte,
+//! "The Visual Display of Quantitative Information", 1983, chapter 9, prefers the former).
 
 use std::fmt::Write as _;
 
@@ -68,9 +69,17 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
         top += 6.0;
     }
 
-    let samples: Vec<Sample<'_>> =
-        figure.series.iter().zip(&appearances).map(|(series, look)| Sample { series, appearance: *look }).collect();
-    let key = if look.named { Key::choose(&samples, &x, look.width, look.height - top) } else { Key::None };
+    let samples: Vec<Sample<'_>> = figure
+        .series
+        .iter()
+        .zip(&appearances)
+        .map(|(series, look)| Sample { series, appearance: *look })
+        .collect();
+    let key = if look.named {
+        Key::choose(&samples, &x, look.width, look.height - top)
+    } else {
+        Key::None
+    };
     top += key.draw_rows(&mut pen, (margin, top), look.width - 2.0 * margin);
 
     let label_lines = font::wrap(&figure.y.label, LABEL, look.width - 2.0 * margin, 2);
@@ -85,15 +94,19 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
     let mut bottom = look.height - MARGIN / 2.0 - 6.0 - names.lines_max() as f64 * 15.0;
     bottom -= if x_label.is_empty() { 0.0 } else { ROW };
 
-    // The width of the y ticks decides the plot's left end, which decides where marks are and how many rows they need.
+    // The width of the y ticks decides the plot's left end, which decides where marks are and how
+    // many rows they need.
     let tick_gap = ((bottom - top) / 8.0).clamp(22.0, 44.0);
     let y_onto = |top: f64| y.clone().onto(bottom.max(top + 20.0), top);
     let y_ticks = |y: &Projection| y.ticks(&figure.y, |ticks| apart(ticks, y, tick_gap));
     let label_room = look.width / 3.0;
-    let widest = |ticks: &[Tick]| ticks.iter().map(|tick| font::width(&tick.label, LABEL)).fold(0.0, f64::max);
+    let widest = |ticks: &[Tick]| {
+        ticks.iter().map(|tick| font::width(&tick.label, LABEL)).fold(0.0, f64::max)
+    };
     let left = margin + widest(&y_ticks(&y_onto(top))).min(label_room) * 1.22 + 8.0;
-    let right =
-        (look.width - key.room_at_right().max(if figure.x.names.is_empty() { 26.0 } else { 8.0 })).max(left + 40.0);
+    let right = (look.width
+        - key.room_at_right().max(if figure.x.names.is_empty() { 26.0 } else { 8.0 }))
+    .max(left + 40.0);
     let x = x.onto(left, right);
     let marks = mark_rows(figure, &x, look.width);
     let rows = marks.iter().map(|mark| mark.row + 1).max().unwrap_or(0);
@@ -161,13 +174,17 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
 /// Both axes, before it is known where they are drawn.
 pub(crate) fn projections(figure: &Figure) -> (Projection, Projection) {
     let points = || figure.series.iter().flat_map(|series| &series.points);
-    let marks = |axis: Direction| figure.marks.iter().filter(move |mark| mark.axis == axis).map(|mark| mark.at);
+    let marks = |axis: Direction| {
+        figure.marks.iter().filter(move |mark| mark.axis == axis).map(|mark| mark.at)
+    };
     let bars = figure.series.iter().any(|series| series.style == Style::Bars);
-    let mut x = Projection::new(&figure.x, points().map(|point| point.x).chain(marks(Direction::X)), false);
+    let mut x =
+        Projection::new(&figure.x, points().map(|point| point.x).chain(marks(Direction::X)), false);
     if bars && figure.x.names.is_empty() {
         x = widen_for_bars(figure, x);
     }
-    let heights = || points().flat_map(|point| [Some(point.y), point.low, point.high].into_iter().flatten());
+    let heights =
+        || points().flat_map(|point| [Some(point.y), point.low, point.high].into_iter().flatten());
     let zero = bars.then_some(0.0);
     let values = || heights().chain(marks(Direction::Y)).chain(zero);
     let highest = values().filter(|value| value.is_finite()).fold(f64::NEG_INFINITY, f64::max);
@@ -184,7 +201,9 @@ fn widen_for_bars(figure: &Figure, x: Projection) -> Projection {
         let ratio = (x.max / x.min).powf(half);
         (x.min / ratio, x.max * ratio)
     };
-    let usable = |end: f64| end.is_finite() && end.abs() <= 1e300 && (x.scale == Scale::Linear || end > 1e-300);
+    let usable = |end: f64| {
+        end.is_finite() && end.abs() <= 1e300 && (x.scale == Scale::Linear || end > 1e-300)
+    };
     Projection {
         min: if figure.x.min.is_none() && usable(min) { min } else { x.min },
         max: if figure.x.max.is_none() && usable(max) { max } else { x.max },
@@ -195,7 +214,8 @@ fn widen_for_bars(figure: &Figure, x: Projection) -> Projection {
 /// The least distance between places of bars; none if there is but one.
 fn bars_apart(figure: &Figure, x: &Projection) -> Option<f64> {
     let bars = figure.series.iter().filter(|series| series.style == Style::Bars);
-    let mut places: Vec<f64> = bars.flat_map(|series| &series.points).filter_map(|point| x.place(point.x)).collect();
+    let mut places: Vec<f64> =
+        bars.flat_map(|series| &series.points).filter_map(|point| x.place(point.x)).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
     places.windows(2).map(|pair| pair[1] - pair[0]).min_by(f64::total_cmp)
@@ -213,14 +233,19 @@ struct Names {
 }
 
 impl Names {
-    /// Letters are smaller where only that keeps a word whole. The plot is taken to be most of the paper.
+    /// Letters are smaller where only that keeps a word whole. The plot is taken to be most of the
+    /// paper.
     fn of(figure: &Figure, paper: f64) -> Self {
         let names = &figure.x.names;
         let slot = (paper - 56.0) / names.len().max(1) as f64;
         let every = (18.0 / slot).ceil().max(1.0);
         let room = (slot * every - 4.0) / 1.02;
-        let whole =
-            |size: f64| names.iter().flat_map(|it| it.split_whitespace()).all(|it| font::width(it, size) <= room);
+        let whole = |size: f64| {
+            names
+                .iter()
+                .flat_map(|it| it.split_whitespace())
+                .all(|it| font::width(it, size) <= room)
+        };
         let size = if whole(LABEL) { LABEL } else { 10.5 };
         let lines = names.iter().map(|name| font::wrap(name, size, room, 2)).collect();
         Self { size, lines }
@@ -253,7 +278,12 @@ fn axes(
         for tick in x.ticks(&figure.x, |ticks| labels_apart(ticks, x, paper)) {
             let Some(at) = x.place(tick.value) else { continue };
             pen.line((at, y.from), (at, y.from + 4.0), Role::Axis, 1.0, None);
-            pen.text((at, y.from + 18.0), Anchor::Middle, Letters::new(LABEL, Role::Muted), &tick.label);
+            pen.text(
+                (at, y.from + 18.0),
+                Anchor::Middle,
+                Letters::new(LABEL, Role::Muted),
+                &tick.label,
+            );
         }
         return;
     }
@@ -290,7 +320,8 @@ struct PlacedMark {
     row: usize,
 }
 
-/// Labels of vertical marks stand above the plot, in as many rows as they need, so that they cover no curve.
+/// Labels of vertical marks stand above the plot, in as many rows as they need, so that they cover
+/// no curve.
 fn mark_rows(figure: &Figure, x: &Projection, paper: f64) -> Vec<PlacedMark> {
     let mut row_ends: Vec<f64> = Vec::new();
     let mut marks: Vec<(f64, &str)> = figure
@@ -324,7 +355,8 @@ fn mark_rows(figure: &Figure, x: &Projection, paper: f64) -> Vec<PlacedMark> {
 }
 
 fn y_marks(pen: &mut Pen, figure: &Figure, x: &Projection, y: &Projection) {
-    for mark in figure.marks.iter().filter(|mark| mark.axis == Direction::Y && y.contains(mark.at)) {
+    for mark in figure.marks.iter().filter(|mark| mark.axis == Direction::Y && y.contains(mark.at))
+    {
         let Some(at) = y.place(mark.at) else { continue };
         pen.line((x.from, at), (x.to, at), Role::Axis, 1.0, Some("3 3"));
         let label = font::cut(&mark.label, 11.0, x.to - x.from);
@@ -339,7 +371,8 @@ fn place(point: &Point, x: &Projection, y: &Projection) -> Option<Place> {
 }
 
 fn ends(point: &Point, y: &Projection) -> Option<(f64, f64)> {
-    let (low, high) = (point.low.and_then(|low| y.place(low)), point.high.and_then(|high| y.place(high)));
+    let (low, high) =
+        (point.low.and_then(|low| y.place(low)), point.high.and_then(|high| y.place(high)));
     if low.is_none() && high.is_none() {
         return None;
     }
@@ -365,9 +398,13 @@ fn curve(pen: &mut Pen, sample: &Sample<'_>, x: &Projection, y: &Projection) {
     });
     for run in trace::runs(spans).iter().filter(|run| run.len() > 1) {
         let path = trace::band(run, steps);
-        let _ = write!(pen.out, "<path d=\"{path}\" fill=\"{colour}\" fill-opacity=\"0.16\" stroke=\"none\"/>");
+        let _ = write!(
+            pen.out,
+            "<path d=\"{path}\" fill=\"{colour}\" fill-opacity=\"0.16\" stroke=\"none\"/>"
+        );
     }
-    let dash = appearance.dash.map(|dash| format!(" stroke-dasharray=\"{dash}\"")).unwrap_or_default();
+    let dash =
+        appearance.dash.map(|dash| format!(" stroke-dasharray=\"{dash}\"")).unwrap_or_default();
     let runs = trace::runs(series.points.iter().map(|point| place(point, x, y)));
     let path: String = runs.iter().map(|run| trace::path(run, steps)).collect();
     if !path.is_empty() {
@@ -379,12 +416,20 @@ fn curve(pen: &mut Pen, sample: &Sample<'_>, x: &Projection, y: &Projection) {
     }
 }
 
-/// All points of a series of points; of a curve a few, at other places than its neighbour's; none of a lone curve.
-fn markers(pen: &mut Pen, sample: &Sample<'_>, (index, count): (usize, usize), x: &Projection, y: &Projection) {
+/// All points of a series of points; of a curve a few, at other places than its neighbour's; none
+/// of a lone curve.
+fn markers(
+    pen: &mut Pen,
+    sample: &Sample<'_>,
+    (index, count): (usize, usize),
+    x: &Projection,
+    y: &Projection,
+) {
     let (series, appearance) = (sample.series, sample.appearance);
     let points = series.points.iter().filter(|point| x.contains(point.x) && y.contains(point.y));
     let places: Vec<Place> = points.filter_map(|point| place(point, x, y)).collect();
-    let all = series.style == Style::Points || (series.points.len() <= 12 && series.style != Style::Steps);
+    let all = series.style == Style::Points
+        || (series.points.len() <= 12 && series.style != Style::Steps);
     if !all && count < 2 {
         return;
     }
@@ -410,9 +455,11 @@ fn markers(pen: &mut Pen, sample: &Sample<'_>, (index, count): (usize, usize), x
 }
 
 fn error_bar(pen: &mut Pen, at: f64, low: f64, high: f64, role: Role) {
-    for (from, to) in
-        [((at, low), (at, high)), ((at - 3.0, low), (at + 3.0, low)), ((at - 3.0, high), (at + 3.0, high))]
-    {
+    for (from, to) in [
+        ((at, low), (at, high)),
+        ((at - 3.0, low), (at + 3.0, low)),
+        ((at - 3.0, high), (at + 3.0, high)),
+    ] {
         pen.line(from, to, role, 1.2, None);
     }
 }
@@ -443,8 +490,11 @@ impl Bars {
             (x.to - x.from) / figure.x.names.len() as f64
         };
         let width = (apart * 0.74 / count.max(1) as f64).min(BAR_WIDTH_MAX);
-        let points = figure.series.iter().filter(|it| it.style == Style::Bars).flat_map(|it| &it.points);
-        let widest = points.map(|point| font::width(&bar_value(&figure.y, point.y), 11.0)).fold(0.0, f64::max);
+        let points =
+            figure.series.iter().filter(|it| it.style == Style::Bars).flat_map(|it| &it.points);
+        let widest = points
+            .map(|point| font::width(&bar_value(&figure.y, point.y), 11.0))
+            .fold(0.0, f64::max);
         Self { width, order, count, valued: widest * 1.06 <= width + 4.0 }
     }
 
@@ -483,16 +533,30 @@ impl Bars {
     }
 
     /// The values above the bars of a series, or below those that hang.
-    fn values(&self, pen: &mut Pen, figure: &Figure, series: usize, (x, y): (&Projection, &Projection)) {
+    fn values(
+        &self,
+        pen: &mut Pen,
+        figure: &Figure,
+        series: usize,
+        (x, y): (&Projection, &Projection),
+    ) {
         let Some(order) = self.order[series].filter(|_| self.valued) else { return };
         let middle = (order as f64 - self.count as f64 / 2.0 + 0.5) * self.width;
         for point in &figure.series[series].points {
-            let Some((at, height)) = place(point, x, y).filter(|_| x.contains(point.x)) else { continue };
+            let Some((at, height)) = place(point, x, y).filter(|_| x.contains(point.x)) else {
+                continue;
+            };
             let (low, high) = ends(point, y).unwrap_or((height, height));
-            let baseline = if point.y < 0.0 { low.max(height) + 13.0 } else { high.min(height) - 5.0 };
+            let baseline =
+                if point.y < 0.0 { low.max(height) + 13.0 } else { high.min(height) - 5.0 };
             if (y.to - 6.0..=y.from).contains(&baseline) {
                 let letters = Letters { halo: true, ..Letters::new(11.0, Role::Ink) };
-                pen.text((at + middle, baseline), Anchor::Middle, letters, &bar_value(&figure.y, point.y));
+                pen.text(
+                    (at + middle, baseline),
+                    Anchor::Middle,
+                    letters,
+                    &bar_value(&figure.y, point.y),
+                );
             }
         }
     }
@@ -510,8 +574,12 @@ fn hatches(pen: &mut Pen, prefix: &str, appearances: &[Appearance]) {
             continue;
         }
         let drawn = match hatch {
-            0 => format!("<path d=\"M-1 1L1 -1M0 6L6 0M5 7L7 5\" stroke=\"{background}\" stroke-width=\"1.4\"/>"),
-            1 => format!("<path d=\"M-1 5L1 7M0 0L6 6M5 -1L7 1\" stroke=\"{background}\" stroke-width=\"1.4\"/>"),
+            0 => format!(
+                "<path d=\"M-1 1L1 -1M0 6L6 0M5 7L7 5\" stroke=\"{background}\" stroke-width=\"1.4\"/>"
+            ),
+            1 => format!(
+                "<path d=\"M-1 5L1 7M0 0L6 6M5 -1L7 1\" stroke=\"{background}\" stroke-width=\"1.4\"/>"
+            ),
             _ => format!("<circle cx=\"3\" cy=\"3\" r=\"1.3\" fill=\"{background}\"/>"),
         };
         let _ = write!(
@@ -537,11 +605,14 @@ pub(crate) fn describe(figure: &Figure) -> String {
         }
     };
     for series in figure.series.iter().take(NAMED_MAX) {
-        let mut usable = series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite());
+        let mut usable =
+            series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite());
         let (first, last) = (usable.next(), usable.next_back());
         let of = |point: &Point| format!("{} at {}", figure.y.unit.format(point.y), at(point.x));
         let _ = match (first, last) {
-            (Some(first), Some(last)) => write!(words, " {}: from {} to {}.", series.name, of(first), of(last)),
+            (Some(first), Some(last)) => {
+                write!(words, " {}: from {} to {}.", series.name, of(first), of(last))
+            }
             (Some(only), None) => write!(words, " {}: {}.", series.name, of(only)),
             _ => write!(words, " {}: no points.", series.name),
         };

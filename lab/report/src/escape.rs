@@ -1,6 +1,7 @@
 //! Text as HTML and XML want it, and names as addresses and file names want them.
 
-/// Text between tags and in double-quoted attributes, of HTML and of XML. Characters that XML forbids become U+FFFD.
+/// Text between tags and in double-quoted attributes, of HTML and of XML. Characters that XML
+/// forbids become U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -21,11 +22,13 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// A name of ASCII letters, digits and hyphens, which begins with a letter.
 pub(crate) fn slug(name: &str) -> String {
-    let mut out: String = name
-        .chars()
-        .take(64)
-        .map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' })
-        .collect();
+    let mut out: String =
+        name.chars()
+            .take(64)
+            .map(|character| {
+                if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' }
+            })
+            .collect();
     out = out.trim_matches('-').to_owned();
     if out.starts_with(|first: char| first.is_ascii_alphabetic()) {
         out

@@ -7,7 +7,8 @@ use crate::Unit;
 /// A figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figure {
-    /// Name in addresses and file names; what is neither letter, digit nor hyphen is replaced where it is used.
+    /// Name in addresses and file names; what is neither letter, digit nor hyphen is replaced where
+    /// it is used.
     pub id: String,
     /// What is shown, in a few words.
     pub title: String,
@@ -17,7 +18,8 @@ pub struct Figure {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn; up to eight series have colours of their own, more repeat them with other dashes.
+    /// What is drawn; up to eight series have colours of their own, more repeat them with other
+    /// dashes.
     pub series: Vec<Series>,
     /// Places worth naming, such as the knee of a curve.
     pub marks: Vec<Mark>,
@@ -36,8 +38,8 @@ pub struct Axis {
     pub min: Option<f64>,
     /// Where it ends; `None` lets the data decide.
     pub max: Option<f64>,
-    /// Categories instead of numbers: the value 0 is the first name, 1 the second. Empty for an axis of numbers. The
-    /// scale is linear then, whatever `scale` says.
+    /// Categories instead of numbers: the value 0 is the first name, 1 the second. Empty for an
+    /// axis of numbers. The scale is linear then, whatever `scale` says.
     pub names: Vec<String>,
 }
 
@@ -48,8 +50,15 @@ impl Axis {
     }
 
     /// An axis of categories, at 0, 1, 2 ...
-    pub fn of_names<N: Into<String>>(label: impl Into<String>, names: impl IntoIterator<Item = N>) -> Self {
-        Self { label: label.into(), names: names.into_iter().map(Into::into).collect(), ..Self::default() }
+    pub fn of_names<N: Into<String>>(
+        label: impl Into<String>,
+        names: impl IntoIterator<Item = N>,
+    ) -> Self {
+        Self {
+            label: label.into(),
+            names: names.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
     }
 
     /// The same axis with fixed ends.
@@ -59,7 +68,8 @@ impl Axis {
     }
 }
 
-/// How values become places on an axis. Values that are not above zero have no place on a logarithmic one.
+/// How values become places on an axis. Values that are not above zero have no place on a
+/// logarithmic one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
@@ -77,12 +87,13 @@ pub enum Scale {
 pub struct Series {
     /// Its name in legends and tables.
     pub name: String,
-    /// The points, in the order in which a line joins them: x never falls. A point without a place (not finite, or not
-    /// above zero on a logarithmic axis) interrupts the line.
+    /// The points, in the order in which a line joins them: x never falls. A point without a place
+    /// (not finite, or not above zero on a logarithmic axis) interrupts the line.
     pub points: Vec<Point>,
     /// How they are drawn.
     pub style: Style,
-    /// Series of one group have one colour, and are told apart by style and marker: a model and what it models.
+    /// Series of one group have one colour, and are told apart by style and marker: a model and
+    /// what it models.
     pub group: Option<String>,
 }
 

@@ -16,10 +16,14 @@ const ELLIPSIS: &str = "…";
 /// fifth free where labels would leave the paper.
 pub(crate) fn width(text: &str, size: f64) -> f64 {
     let Ok(font) = FontRef::new(REGULAR) else { return text.chars().count() as f64 * size * 0.6 };
-    let (map, metrics) = (font.charmap(), font.glyph_metrics(Size::new(1000.0), LocationRef::default()));
+    let (map, metrics) =
+        (font.charmap(), font.glyph_metrics(Size::new(1000.0), LocationRef::default()));
     let of_one = |character: char| -> f64 {
         let known = map.map(character).and_then(|glyph| metrics.advance_width(glyph));
-        known.map_or_else(|| 0.6 * character.width().unwrap_or(1) as f64, |width| f64::from(width) / 1000.0)
+        known.map_or_else(
+            || 0.6 * character.width().unwrap_or(1) as f64,
+            |width| f64::from(width) / 1000.0,
+        )
     };
     text.chars().map(of_one).sum::<f64>() * size
 }
@@ -45,7 +49,9 @@ pub(crate) fn cut(text: &str, size: f64, room: f64) -> String {
 pub(crate) fn wrap(text: &str, size: f64, room: f64, lines_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        let full = lines.last().is_none_or(|line| lines_full(line, word, size, room) && lines.len() < lines_max);
+        let full = lines
+            .last()
+            .is_none_or(|line| lines_full(line, word, size, room) && lines.len() < lines_max);
         match lines.last_mut() {
             Some(line) if !full => {
                 line.push(' ');

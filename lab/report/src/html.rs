@@ -1,9 +1,11 @@
-//! A report as one HTML page that needs nothing else: no network, no other file, and for reading no script.
+//! A report as one HTML page that needs nothing else: no network, no other file, and for reading no
+//! script.
 //!
-//! Each figure is drawn twice, for wide and for narrow windows, and on a logarithmic x axis also with a linear one;
-//! style sheet and script choose what is seen. The page's content security policy (W3C CSP Level 3) allows the one
-//! style sheet and the one script that are in it, by their hashes, and nothing from elsewhere; so neither does a name
-//! that was not escaped do any harm. Accessibility: WCAG 2.2, level AA; each figure has a table of its data.
+//! Each figure is drawn twice, for wide and for narrow windows, and on a logarithmic x axis also
+//! with a linear one; style sheet and script choose what is seen. The page's content security
+//! policy (W3C CSP Level 3) allows the one style sheet and the one script that are in it, by their
+//! hashes, and nothing from elsewhere; so neither does a name that was not escaped do any harm.
+//! Accessibility: WCAG 2.2, level AA; each figure has a table of its data.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -74,7 +76,12 @@ pub fn html(report: &Report) -> String {
     if report.sections.len() > 1 {
         out += "<nav aria-label=\"Sections\"><ol>";
         for (index, section) in report.sections.iter().enumerate() {
-            let _ = write!(out, "<li><a href=\"#section-{}\">{}</a></li>", index + 1, escape(&section.title));
+            let _ = write!(
+                out,
+                "<li><a href=\"#section-{}\">{}</a></li>",
+                index + 1,
+                escape(&section.title)
+            );
         }
         out += "</ol></nav>\n";
     }
@@ -126,7 +133,11 @@ fn write_facts(out: &mut String, facts: &[Fact]) {
 
 fn write_section(out: &mut String, section: &Section, index: usize, names: &mut Names) {
     let id = format!("section-{}", index + 1);
-    let _ = write!(out, "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{}</h2>\n", escape(&section.title));
+    let _ = write!(
+        out,
+        "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{}</h2>\n",
+        escape(&section.title)
+    );
     for text in &section.paragraphs {
         let _ = writeln!(out, "<p>{}</p>", escape(text));
     }
@@ -149,11 +160,14 @@ fn write_figure(out: &mut String, figure: &Figure, name: &str) {
     let switch = can_be_linear(figure);
     write_controls(out, figure, switch);
     *out += "<div class=\"plot\">";
-    let linear = Figure { x: crate::Axis { scale: Scale::Linear, ..figure.x.clone() }, ..figure.clone() };
+    let linear =
+        Figure { x: crate::Axis { scale: Scale::Linear, ..figure.x.clone() }, ..figure.clone() };
     let given = [(figure, "given wide", WIDE), (figure, "given narrow", NARROW)];
     let others = [(&linear, "linear wide", WIDE), (&linear, "linear narrow", NARROW)];
     let label = escape(&format!("{}. {}", figure.title.trim(), describe(figure)));
-    for (index, (drawn, class, size)) in given.into_iter().chain(others.into_iter().filter(|_| switch)).enumerate() {
+    for (index, (drawn, class, size)) in
+        given.into_iter().chain(others.into_iter().filter(|_| switch)).enumerate()
+    {
         let prefix = format!("{name}-{index}");
         let look = Look {
             width: size.0,
@@ -205,7 +219,9 @@ fn write_controls(out: &mut String, figure: &Figure, switch: bool) {
     // Where no list is, nothing else moves to its place.
     *out += "<ul class=\"legend\" aria-label=\"Series\">";
     if figure.series.len() > 1 {
-        for (index, (series, appearance)) in figure.series.iter().zip(appearances(figure)).enumerate() {
+        for (index, (series, appearance)) in
+            figure.series.iter().zip(appearances(figure)).enumerate()
+        {
             let sample = swatch(&Sample { series, appearance }, Paint::Variables, (0.0, 7.0));
             let _ = write!(
                 out,
@@ -225,15 +241,20 @@ fn write_controls(out: &mut String, figure: &Figure, switch: bool) {
 
 /// The axes of a drawing, for the script.
 fn axes(drawing: &Drawing) -> String {
-    let one =
-        |axis: &Projection| json!({ "s": axis.scale, "a": axis.min, "b": axis.max, "f": axis.from, "t": axis.to });
+    let one = |axis: &Projection| {
+        json!(
+        { "s": axis.scale, "a": axis.min, "b": axis.max, "f": axis.from, "t": axis.to })
+    };
     json!({ "x": one(&drawing.x), "y": one(&drawing.y) }).to_string()
 }
 
-/// The points of a figure, for the script: x, y, and where there are any, the ends of the error bar.
+/// The points of a figure, for the script: x, y, and where there are any, the ends of the error
+/// bar.
 fn script_data(figure: &Figure) -> String {
-    let (log_x, log_y) = (axis_scale(&figure.x) != Scale::Linear, axis_scale(&figure.y) != Scale::Linear);
-    let has_place = |value: f64, log: bool| value.is_finite() && value.abs() <= 1e300 && (!log || value > 0.0);
+    let (log_x, log_y) =
+        (axis_scale(&figure.x) != Scale::Linear, axis_scale(&figure.y) != Scale::Linear);
+    let has_place =
+        |value: f64, log: bool| value.is_finite() && value.abs() <= 1e300 && (!log || value > 0.0);
     let of_point = |point: &Point| {
         let y = has_place(point.y, log_y).then_some(point.y);
         let end = |end: Option<f64>| end.filter(|end| end.is_finite());
@@ -244,10 +265,13 @@ fn script_data(figure: &Figure) -> String {
     };
     let of_series = |(series, appearance): (&Series, crate::paint::Appearance)| {
         let Role::Series(colour) = appearance.colour else { return json!(null) };
-        let mut points: Vec<&Point> = series.points.iter().filter(|point| has_place(point.x, log_x)).collect();
+        let mut points: Vec<&Point> =
+            series.points.iter().filter(|point| has_place(point.x, log_x)).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        let points: Vec<_> = thinned(&points, SCRIPT_POINTS_MAX).into_iter().map(of_point).collect();
-        json!({ "name": series.name, "style": series.style, "colour": format!("s{colour}"), "points": points })
+        let points: Vec<_> =
+            thinned(&points, SCRIPT_POINTS_MAX).into_iter().map(of_point).collect();
+        json!({ "name": series.name, "style": series.style, "colour": format!("s{colour}"),
+            "points": points })
     };
     let series: Vec<_> = figure.series.iter().zip(appearances(figure)).map(of_series).collect();
     json!({
@@ -267,7 +291,8 @@ fn thinned<T: Copy>(items: &[T], most: usize) -> Vec<T> {
 
 /// What the figure shows as a table: a row for each x.
 fn write_data(out: &mut String, figure: &Figure) {
-    let mut xs: Vec<f64> = figure.series.iter().flat_map(|series| &series.points).map(|point| point.x + 0.0).collect();
+    let mut xs: Vec<f64> =
+        figure.series.iter().flat_map(|series| &series.points).map(|point| point.x + 0.0).collect();
     xs.retain(|x| x.is_finite());
     xs.sort_by(f64::total_cmp);
     xs.dedup();
@@ -295,7 +320,10 @@ fn write_data(out: &mut String, figure: &Figure) {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&name));
         for points in &sorted {
             let at = points.partition_point(|point| point.x < x);
-            let text = points.get(at).filter(|point| point.x == x).map_or(String::new(), |point| value(figure, point));
+            let text = points
+                .get(at)
+                .filter(|point| point.x == x)
+                .map_or(String::new(), |point| value(figure, point));
             let _ = write!(out, "<td class=\"n\">{}</td>", escape(&text));
         }
         *out += "</tr>";
@@ -304,7 +332,8 @@ fn write_data(out: &mut String, figure: &Figure) {
 }
 
 fn by_x(series: &Series) -> Vec<&Point> {
-    let mut points: Vec<&Point> = series.points.iter().filter(|point| point.x.is_finite()).collect();
+    let mut points: Vec<&Point> =
+        series.points.iter().filter(|point| point.x.is_finite()).collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     points
 }
@@ -332,7 +361,11 @@ fn open_table(out: &mut String, caption: &str, label: &str) {
 fn write_table(out: &mut String, table: &Table) {
     let written = Written::of(table);
     let class = |index: usize| if written.numeric[index] { " class=\"n\"" } else { "" };
-    open_table(out, &table.title, if table.title.trim().is_empty() { "Table" } else { &table.title });
+    open_table(
+        out,
+        &table.title,
+        if table.title.trim().is_empty() { "Table" } else { &table.title },
+    );
     for (index, head) in written.heads.iter().enumerate() {
         let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(index), escape(head));
     }
@@ -364,8 +397,7 @@ mod tests {
     use super::*;
     use crate::{Axis, Cell, Column, Mark, Row, Style, Unit};
 
-    const HOSTILE: &str =
-        "</script></style><script>alert(1)</script>\"' onload=alert(1) x='\"><img src=x onerror=alert(1)>";
+    const HOSTILE: &str = "</script></style><script>alert(1)</script>\"' onload=alert(1) x='\"><img src=x onerror=alert(1)>";
 
     fn hostile() -> Report {
         let text = || HOSTILE.to_owned();
@@ -391,7 +423,12 @@ mod tests {
             subtitle: text(),
             facts: vec![Fact::new(HOSTILE, HOSTILE, HOSTILE)],
             sections: vec![
-                Section { title: text(), paragraphs: vec![text()], figures: vec![figure, named], tables: vec![table] },
+                Section {
+                    title: text(),
+                    paragraphs: vec![text()],
+                    figures: vec![figure, named],
+                    tables: vec![table],
+                },
                 Section { title: text(), ..Section::default() },
             ],
             footer: text(),
@@ -419,12 +456,16 @@ mod tests {
         let page = html(&hostile());
         let all = |before: &str| -> Vec<String> {
             page.match_indices(before)
-                .map(|(at, _)| page[at + before.len()..].split(['"', ')']).next().unwrap().to_owned())
+                .map(|(at, _)| {
+                    page[at + before.len()..].split(['"', ')']).next().unwrap().to_owned()
+                })
                 .collect()
         };
         let ids = all(" id=\"");
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
-        for reference in all("url(#").iter().chain(&all("href=\"#")).chain(&all("aria-labelledby=\"")) {
+        for reference in
+            all("url(#").iter().chain(&all("href=\"#")).chain(&all("aria-labelledby=\""))
+        {
             assert!(ids.contains(reference), "{reference}");
         }
     }
@@ -441,8 +482,10 @@ mod tests {
         let figure = Figure { series: vec![Series::line("many", points)], ..Figure::default() };
         let mut out = String::new();
         write_figure(&mut out, &figure, "x");
-        let without_csv: usize =
-            out.split("base64,").map(|part| part.split('"').skip(1).map(str::len).sum::<usize>()).sum();
+        let without_csv: usize = out
+            .split("base64,")
+            .map(|part| part.split('"').skip(1).map(str::len).sum::<usize>())
+            .sum();
         assert!(without_csv < 400_000, "{without_csv}");
         assert!(out.contains("200 of 200000 rows"));
     }
@@ -450,14 +493,31 @@ mod tests {
     proptest! {
         #[test]
         fn any_points_make_a_page(
-            points in prop::collection::vec((any::<f64>(), any::<f64>(), prop::option::of(any::<f64>())), 0..30),
-            scales in prop::collection::vec(prop::sample::select(vec![Scale::Linear, Scale::Log2, Scale::Log10]), 2),
-            style in prop::sample::select(vec![Style::Line, Style::Dashed, Style::Points, Style::Steps, Style::Bars]),
-            mark in any::<f64>(), named in any::<bool>(),
+            points in prop::collection::vec(
+                (any::<f64>(), any::<f64>(), prop::option::of(any::<f64>())),
+                0..30,
+            ),
+            scales in prop::collection::vec(
+                prop::sample::select(vec![Scale::Linear, Scale::Log2, Scale::Log10]),
+                2,
+            ),
+            style in prop::sample::select(
+                vec![Style::Line, Style::Dashed, Style::Points, Style::Steps, Style::Bars]),
+            mark in any::<f64>(),
+            named in any::<bool>(),
         ) {
-            let points = points.into_iter().map(|(x, y, low)| Point { x, y, low, high: low.map(|low| low + 1.0) });
+            let points = points.into_iter().map(|(x, y, low)| Point {
+                x,
+                y,
+                low,
+                high: low.map(|low| low + 1.0),
+            });
             let series = Series { name: "s".into(), points: points.collect(), style, group: None };
-            let x = if named { Axis::of_names("x", ["a", "b"]) } else { Axis::new("x", Unit::Bytes, scales[0]) };
+            let x = if named {
+                Axis::of_names("x", ["a", "b"])
+            } else {
+                Axis::new("x", Unit::Bytes, scales[0])
+            };
             let figure = Figure {
                 x,
                 y: Axis::new("y", Unit::Percent, scales[1]),
@@ -467,7 +527,10 @@ mod tests {
             };
             let mut out = String::new();
             write_figure(&mut out, &figure, "x");
-            let drawings = out.split("<svg class=\"given").skip(1).map(|part| part.split("data-axes").nth(1).unwrap());
+            let drawings = out
+                .split("<svg class=\"given")
+                .skip(1)
+                .map(|part| part.split("data-axes").nth(1).unwrap());
             for drawing in drawings {
                 let (_, drawing) = drawing.split_once('>').unwrap();
                 let drawing = drawing.split("</svg>").next().unwrap();

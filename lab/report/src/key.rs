@@ -33,21 +33,28 @@ const SWATCH: f64 = 22.0;
 const GAP: f64 = 18.0;
 
 impl<'a> Key<'a> {
-    /// One series needs no name beside the title's. Names stand at the ends if all series are curves that end at the
-    /// right, and the names leave most of the paper to the plot.
+    /// One series needs no name beside the title's. Names stand at the ends if all series are
+    /// curves that end at the right, and the names leave most of the paper to the plot.
     pub(crate) fn choose(samples: &[Sample<'a>], x: &Projection, paper: f64, height: f64) -> Self {
         if samples.len() < 2 {
             return Key::None;
         }
         let x = x.clone().onto(0.0, 1.0);
         let ends_at_right = |sample: &Sample<'_>| {
-            let last = sample.series.points.iter().rev().find(|point| x.contains(point.x) && point.y.is_finite());
+            let last = sample
+                .series
+                .points
+                .iter()
+                .rev()
+                .find(|point| x.contains(point.x) && point.y.is_finite());
             let curve = matches!(sample.series.style, Style::Line | Style::Dashed | Style::Steps);
             curve && last.and_then(|last| x.place(last.x)).is_some_and(|place| place > 0.9)
         };
-        let widest = samples.iter().map(|it| font::width(&it.series.name, SIZE)).fold(0.0, f64::max) * 1.08;
+        let widest =
+            samples.iter().map(|it| font::width(&it.series.name, SIZE)).fold(0.0, f64::max) * 1.08;
         let room = widest + 22.0;
-        let fits = room <= paper * 0.24 && samples.len() as f64 * NAME_HEIGHT <= (height - 90.0).max(0.0);
+        let fits =
+            room <= paper * 0.24 && samples.len() as f64 * NAME_HEIGHT <= (height - 90.0).max(0.0);
         if fits && samples.iter().all(ends_at_right) {
             Key::Ends(samples.to_vec(), room)
         } else {
@@ -62,7 +69,9 @@ impl<'a> Key<'a> {
     /// Draws the rows; how high they are.
     pub(crate) fn draw_rows(&self, pen: &mut Pen, at: (f64, f64), room: f64) -> f64 {
         let Key::Rows(samples) = self else { return 0.0 };
-        let cut = |sample: &Sample<'_>| font::cut(&sample.series.name, SIZE, (room - SWATCH - 6.0) / 1.08);
+        let cut = |sample: &Sample<'_>| {
+            font::cut(&sample.series.name, SIZE, (room - SWATCH - 6.0) / 1.08)
+        };
         let names: Vec<String> = samples.iter().map(cut).collect();
         let width = |name: &String| SWATCH + 6.0 + font::width(name, SIZE) * 1.08;
         let packed: Vec<f64> = names.iter().map(width).collect();
@@ -76,7 +85,12 @@ impl<'a> Key<'a> {
             let (x, y) = (at.0 + x, at.1 + ROW * *row as f64);
             pen.raw(&swatch(sample, pen.paint, (x, y + ROW / 2.0 - 1.0)));
             let baseline = y + ROW / 2.0 + 3.2;
-            pen.text((x + SWATCH + 6.0, baseline), Anchor::Start, Letters::new(SIZE, Role::Ink), name);
+            pen.text(
+                (x + SWATCH + 6.0, baseline),
+                Anchor::Start,
+                Letters::new(SIZE, Role::Ink),
+                name,
+            );
         }
         ROW * rows(&places) as f64 + 6.0
     }
@@ -85,7 +99,12 @@ impl<'a> Key<'a> {
     pub(crate) fn draw_ends(&self, pen: &mut Pen, x: &Projection, y: &Projection) {
         let Key::Ends(samples, _) = self else { return };
         let end_of = |sample: &Sample<'a>| -> Option<(f64, f64)> {
-            let last = sample.series.points.iter().rev().find(|point| x.contains(point.x) && point.y.is_finite())?;
+            let last = sample
+                .series
+                .points
+                .iter()
+                .rev()
+                .find(|point| x.contains(point.x) && point.y.is_finite())?;
             Some((x.place(last.x)?, y.place(last.y).unwrap_or(y.from).clamp(y.to, y.from)))
         };
         let mut ends: Vec<(Sample<'a>, (f64, f64))> =
@@ -107,7 +126,12 @@ impl<'a> Key<'a> {
                 );
             }
             let _ = write!(pen.out, "<path d=\"{marker}\" fill=\"{colour}\"/>");
-            pen.text((x.to + 19.0, place + 4.2), Anchor::Start, Letters::new(SIZE, Role::Ink), &sample.series.name);
+            pen.text(
+                (x.to + 19.0, place + 4.2),
+                Anchor::Start,
+                Letters::new(SIZE, Role::Ink),
+                &sample.series.name,
+            );
         }
     }
 }
@@ -126,7 +150,8 @@ fn in_rows(widths: &[f64], room: f64) -> Vec<(f64, usize)> {
     widths.iter().map(place).collect()
 }
 
-/// A short piece of what a series looks like, 22 wide, from a point at its left, half its height down.
+/// A short piece of what a series looks like, 22 wide, from a point at its left, half its height
+/// down.
 pub(crate) fn swatch(sample: &Sample<'_>, paint: Paint, (x, y): (f64, f64)) -> String {
     let colour = paint.colour(sample.appearance.colour);
     let background = paint.colour(Role::Background);
@@ -135,8 +160,10 @@ pub(crate) fn swatch(sample: &Sample<'_>, paint: Paint, (x, y): (f64, f64)) -> S
     match sample.series.style {
         Style::Bars => {
             let (left, top) = (number(x + 4.0), number(y - 5.5));
-            let _ =
-                write!(out, "<rect x=\"{left}\" y=\"{top}\" width=\"14\" height=\"11\" rx=\"1.5\" fill=\"{colour}\"/>");
+            let _ = write!(
+                out,
+                "<rect x=\"{left}\" y=\"{top}\" width=\"14\" height=\"11\" rx=\"1.5\" fill=\"{colour}\"/>"
+            );
             // The lines of the hatch, without a reference to its pattern.
             let lines = match sample.appearance.hatch {
                 Some(0) => Some("v-11m4.7 11v0l8 -11m1.3 4l-5 7"),
@@ -144,7 +171,9 @@ pub(crate) fn swatch(sample: &Sample<'_>, paint: Paint, (x, y): (f64, f64)) -> S
                 _ => None,
             };
             if let Some(lines) = lines {
-                let start = number(x + 4.0) + " " + &number(if lines.starts_with('v') { y + 5.5 } else { y - 5.5 });
+                let start = number(x + 4.0)
+                    + " "
+                    + &number(if lines.starts_with('v') { y + 5.5 } else { y - 5.5 });
                 let _ = write!(
                     out,
                     "<path d=\"M{start}{lines}\" fill=\"none\" stroke=\"{background}\" stroke-width=\"1.2\"/>"
@@ -153,8 +182,11 @@ pub(crate) fn swatch(sample: &Sample<'_>, paint: Paint, (x, y): (f64, f64)) -> S
         }
         style => {
             if style != Style::Points {
-                let dash =
-                    sample.appearance.dash.map(|dash| format!(" stroke-dasharray=\"{dash}\"")).unwrap_or_default();
+                let dash = sample
+                    .appearance
+                    .dash
+                    .map(|dash| format!(" stroke-dasharray=\"{dash}\""))
+                    .unwrap_or_default();
                 let (left, at) = (number(x), number(y));
                 let _ = write!(
                     out,
@@ -171,8 +203,9 @@ pub(crate) fn swatch(sample: &Sample<'_>, paint: Paint, (x, y): (f64, f64)) -> S
     out
 }
 
-/// Places near the wanted ones (which rise) that are at least `apart` from each other, between `top` and `bottom` if
-/// there is room: neighbours that are too close move as one, to the middle of what they want.
+/// Places near the wanted ones (which rise) that are at least `apart` from each other, between
+/// `top` and `bottom` if there is room: neighbours that are too close move as one, to the middle of
+/// what they want.
 fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
     // Groups of (first wanted place that its members agree on, members).
     let mut groups: Vec<(f64, usize)> = Vec::new();

@@ -1,4 +1,5 @@
-//! Reports: what a simulation or a measurement found, as figures and tables, for browsers, papers and terminals.
+//! Reports: what a simulation or a measurement found, as figures and tables, for browsers, papers
+//! and terminals.
 //!
 //! [`Report`] is the document; the rest turns it, or a [`Figure`] or a [`Table`] of it, into bytes:
 //!
@@ -10,9 +11,9 @@
 //! | CSV | figure, table | [`figure_csv`], [`table_csv`] |
 //! | text for a terminal | report, figure, table | [`report_text`], [`figure_text`], [`table_text`] |
 //!
-//! All are pure functions: no files, no clock, no network. One drawing serves HTML, SVG and PNG. Text in a model may
-//! be anything; it is escaped where it is written. Numbers may be anything, too: what is not finite, and what a
-//! logarithmic scale has no place for, is not drawn.
+//! All are pure functions: no files, no clock, no network. One drawing serves HTML, SVG and PNG.
+//! Text in a model may be anything; it is escaped where it is written. Numbers may be anything,
+//! too: what is not finite, and what a logarithmic scale has no place for, is not drawn.
 //!
 //! Deliberately absent: any knowledge of caches, and three-dimensional or pie charts.
 

@@ -1,8 +1,10 @@
-//! Colours, for both themes; markers, dashes and hatches, so that colour is never the only difference.
+//! Colours, for both themes; markers, dashes and hatches, so that colour is never the only
+//! difference.
 //!
-//! Text has a contrast of at least 4.5 against the background, what is drawn at least 3 (WCAG 2.2, 1.4.3 and 1.4.11),
-//! and the colours of the first series stay apart for readers who do not see red, green or blue
-//! (Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009).
+//! Text has a contrast of at least 4.5 against the background, what is drawn at least 3 (WCAG 2.2,
+//! 1.4.3 and 1.4.11), and the colours of the first series stay apart for readers who do not see
+//! red, green or blue (Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation
+//! of Color Vision Deficiency", 2009).
 
 use std::collections::HashMap;
 
@@ -62,7 +64,9 @@ pub(crate) const LIGHT: Theme = Theme {
     grid: "#e4e8ed",
     axis: "#8a94a3",
     accent: "#1a5fb4",
-    series: ["#1f6fd1", "#d1620a", "#7a0f72", "#2f5d0b", "#738de2", "#a64450", "#4e3da5", "#c47890"],
+    series: [
+        "#1f6fd1", "#d1620a", "#7a0f72", "#2f5d0b", "#738de2", "#a64450", "#4e3da5", "#c47890",
+    ],
 };
 
 /// Light on dark.
@@ -74,7 +78,9 @@ pub(crate) const DARK: Theme = Theme {
     grid: "#2a3039",
     axis: "#6f7a8a",
     accent: "#7ab5ff",
-    series: ["#5aa9ff", "#ff9a4d", "#ad51a7", "#718516", "#87f3f2", "#c8787e", "#516ce9", "#eee354"],
+    series: [
+        "#5aa9ff", "#ff9a4d", "#ad51a7", "#718516", "#87f3f2", "#c8787e", "#516ce9", "#eee354",
+    ],
 };
 
 impl Theme {
@@ -93,7 +99,15 @@ impl Theme {
 
     /// Declarations of the CSS variables that [`Paint::Variables`] refers to.
     pub(crate) fn css(&self) -> String {
-        let roles = [Role::Background, Role::Surface, Role::Ink, Role::Muted, Role::Grid, Role::Axis, Role::Accent];
+        let roles = [
+            Role::Background,
+            Role::Surface,
+            Role::Ink,
+            Role::Muted,
+            Role::Grid,
+            Role::Axis,
+            Role::Accent,
+        ];
         let all = roles.into_iter().chain((0..COLOURS).map(Role::Series));
         all.map(|role| format!("--{}:{};", variable(role), self.colour(role))).collect()
     }
@@ -182,7 +196,8 @@ pub(crate) fn appearances(figure: &Figure) -> Vec<Appearance> {
         };
         let bar = series.style == Style::Bars;
         bars += usize::from(bar);
-        let hatch = (bar && bars > 1).then(|| (bars - 2) % (HATCHES + 1)).filter(|hatch| *hatch < HATCHES);
+        let hatch =
+            (bar && bars > 1).then(|| (bars - 2) % (HATCHES + 1)).filter(|hatch| *hatch < HATCHES);
         out.push(Appearance {
             colour: Role::Series(colour % COLOURS),
             dash,
@@ -200,13 +215,22 @@ impl Shape {
         let polygon = |corners: &[(f64, f64)]| -> String {
             let mut path = String::new();
             for (index, (dx, dy)) in corners.iter().enumerate() {
-                path += &format!("{}{:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, x + dx * r, y + dy * r);
+                path += &format!(
+                    "{}{:.1} {:.1}",
+                    if index == 0 { 'M' } else { 'L' },
+                    x + dx * r,
+                    y + dy * r
+                );
             }
             path + "Z"
         };
         match self {
             Self::Circle => {
-                format!("M{:.1} {y:.1}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0Z", x - r, d = 2.0 * r)
+                format!(
+                    "M{:.1} {y:.1}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0Z",
+                    x - r,
+                    d = 2.0 * r
+                )
             }
             Self::Square => polygon(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
             Self::Triangle => polygon(&[(0.0, -1.25), (1.15, 0.8), (-1.15, 0.8)]),
@@ -231,7 +255,20 @@ impl Shape {
 
 fn plus() -> [(f64, f64); 12] {
     let (a, b) = (0.42, 1.3);
-    [(-a, -b), (a, -b), (a, -a), (b, -a), (b, a), (a, a), (a, b), (-a, b), (-a, a), (-b, a), (-b, -a), (-a, -a)]
+    [
+        (-a, -b),
+        (a, -b),
+        (a, -a),
+        (b, -a),
+        (b, a),
+        (a, a),
+        (a, b),
+        (-a, b),
+        (-a, a),
+        (-b, a),
+        (-b, -a),
+        (-a, -a),
+    ]
 }
 
 #[cfg(test)]
@@ -247,7 +284,9 @@ mod tests {
     }
 
     fn contrast(one: &str, other: &str) -> f64 {
-        let luminance = |hex| linear(hex).iter().zip([0.2126, 0.7152, 0.0722]).map(|(c, w)| c * w).sum::<f64>() + 0.05;
+        let luminance = |hex| {
+            linear(hex).iter().zip([0.2126, 0.7152, 0.0722]).map(|(c, w)| c * w).sum::<f64>() + 0.05
+        };
         let (one, other) = (luminance(one), luminance(other));
         one.max(other) / one.min(other)
     }
@@ -256,7 +295,8 @@ mod tests {
         matrix.map(|row| row.iter().zip(vector).map(|(m, v)| m * v).sum())
     }
 
-    /// Oklab (Ottosson 2020) of a colour as seen with a matrix of Machado et al. 2009, table 1, severity 1.
+    /// Oklab (Ottosson 2020) of a colour as seen with a matrix of Machado et al. 2009, table 1,
+    /// severity 1.
     fn seen(hex: &str, deficiency: [[f64; 3]; 3]) -> [f64; 3] {
         let rgb = times(deficiency, linear(hex)).map(|channel| channel.clamp(0.0, 1.0));
         let lms = times(
@@ -279,9 +319,21 @@ mod tests {
 
     const SIGHTS: [[[f64; 3]; 3]; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ],
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ],
+        [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ],
     ];
 
     #[test]
@@ -293,7 +345,11 @@ mod tests {
                 }
             }
             for drawn in theme.series.iter().chain([&theme.axis]) {
-                assert!(contrast(drawn, theme.background) >= 3.0, "{drawn}: {}", contrast(drawn, theme.background));
+                assert!(
+                    contrast(drawn, theme.background) >= 3.0,
+                    "{drawn}: {}",
+                    contrast(drawn, theme.background)
+                );
             }
         }
     }
@@ -305,7 +361,8 @@ mod tests {
                 for other in &theme.series[..index] {
                     for sight in SIGHTS {
                         let (a, b) = (seen(one, sight), seen(other, sight));
-                        let distance = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                        let distance =
+                            a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
                         let least = if index < 4 { 0.09 } else { 0.05 };
                         assert!(distance >= least, "{one} {other}: {distance:.3}");
                     }
@@ -327,7 +384,8 @@ mod tests {
     #[test]
     fn a_group_has_one_colour() {
         let line = |name: &str| Series::line(name, []);
-        let series = vec![line("a").grouped("g"), line("b"), line("c").grouped("g").styled(Style::Dashed)];
+        let series =
+            vec![line("a").grouped("g"), line("b"), line("c").grouped("g").styled(Style::Dashed)];
         let all = appearances(&Figure { series, ..Figure::default() });
         assert_eq!(all[0].colour, all[2].colour);
         assert_ne!(all[0].colour, all[1].colour);

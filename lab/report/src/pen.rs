@@ -45,7 +45,14 @@ impl Pen {
         self.out.push_str(svg);
     }
 
-    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), role: Role, width: f64, dash: Option<&str>) {
+    pub(crate) fn line(
+        &mut self,
+        from: (f64, f64),
+        to: (f64, f64),
+        role: Role,
+        width: f64,
+        dash: Option<&str>,
+    ) {
         let colour = self.paint.colour(role);
         let dash = dash.map(|dash| format!(" stroke-dasharray=\"{dash}\"")).unwrap_or_default();
         let (x1, y1, x2, y2) = (number(from.0), number(from.1), number(to.0), number(to.1));
@@ -65,7 +72,9 @@ impl Pen {
         let weight = if letters.medium { " font-weight=\"500\"" } else { "" };
         let halo = if letters.halo {
             let background = self.paint.colour(Role::Background);
-            format!(" stroke=\"{background}\" stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\"")
+            format!(
+                " stroke=\"{background}\" stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\""
+            )
         } else {
             String::new()
         };

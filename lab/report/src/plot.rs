@@ -1,4 +1,5 @@
-//! A figure in a terminal: curves of braille dots, each marked with a letter, or of the letters alone.
+//! A figure in a terminal: curves of braille dots, each marked with a letter, or of the letters
+//! alone.
 //!
 //! A braille pattern has two by four dots (Unicode 16, chapter 21.1), so a cell shows eight points.
 
@@ -17,7 +18,8 @@ const LETTERS_APART: usize = 18;
 
 /// A figure with its title, axes and the names of its series.
 pub fn figure_text(figure: &Figure, terminal: &Terminal) -> String {
-    if !figure.x.names.is_empty() && figure.series.iter().all(|series| series.style == Style::Bars) {
+    if !figure.x.names.is_empty() && figure.series.iter().all(|series| series.style == Style::Bars)
+    {
         return bars(figure, terminal);
     }
     let charset = terminal.charset;
@@ -45,8 +47,11 @@ pub fn figure_text(figure: &Figure, terminal: &Terminal) -> String {
     let mut out = paragraph(&figure.title, width, charset);
     out += &paragraph(&figure.y.label, width, charset);
     let at_row = |tick: &Tick| y.place(tick.value).map(|place| (place / 4.0) as usize);
-    let (bar, tee, corner, flat, cross) =
-        if charset == Charset::Unicode { ('│', '┤', '└', '─', '┬') } else { ('|', '+', '+', '-', '+') };
+    let (bar, tee, corner, flat, cross) = if charset == Charset::Unicode {
+        ('│', '┤', '└', '─', '┬')
+    } else {
+        ('|', '+', '+', '-', '+')
+    };
     for row in 0..rows {
         let tick = y_ticks.iter().position(|tick| at_row(tick) == Some(row));
         out += &padded(tick.map_or("", |tick| &labels[tick]), left, true, charset);
@@ -68,7 +73,10 @@ pub fn figure_text(figure: &Figure, terminal: &Terminal) -> String {
     if !x_label.is_empty() {
         out += &format!(
             "{}{x_label}\n",
-            " ".repeat((left + 2 + columns.saturating_sub(x_label.width()) / 2).min(width - x_label.width()))
+            " ".repeat(
+                (left + 2 + columns.saturating_sub(x_label.width()) / 2)
+                    .min(width - x_label.width())
+            )
         );
     }
     out + &names(figure, width, charset)
@@ -79,12 +87,15 @@ fn bars(figure: &Figure, terminal: &Terminal) -> String {
     let (charset, width) = (terminal.charset, terminal.width.max(WIDTH_MIN));
     let (_, y) = projections(figure);
     let names: Vec<String> = figure.x.names.iter().map(|name| clean(name, charset)).collect();
-    let series: Vec<String> = figure.series.iter().map(|series| clean(&series.name, charset)).collect();
+    let series: Vec<String> =
+        figure.series.iter().map(|series| clean(&series.name, charset)).collect();
     let value = |point: &Point| clean(&figure.y.unit.format(point.y), charset);
-    let widest = |texts: &mut dyn Iterator<Item = usize>, most: usize| texts.max().unwrap_or(0).min(most);
+    let widest =
+        |texts: &mut dyn Iterator<Item = usize>, most: usize| texts.max().unwrap_or(0).min(most);
     let of_names = widest(&mut names.iter().map(|name| name.width()), width / 4);
     let several = series.len() > 1;
-    let of_series = if several { widest(&mut series.iter().map(|name| name.width()), width / 4) } else { 0 };
+    let of_series =
+        if several { widest(&mut series.iter().map(|name| name.width()), width / 4) } else { 0 };
     let points = || figure.series.iter().flat_map(|series| &series.points);
     let of_values = widest(&mut points().map(|point| value(point).width()), width / 4);
     let room = width.saturating_sub(of_names + of_series + of_values + 4).max(1);
@@ -97,15 +108,21 @@ fn bars(figure: &Figure, terminal: &Terminal) -> String {
         None => 0.0,
     };
 
-    let mut out = paragraph(&figure.title, width, charset) + &paragraph(&figure.y.label, width, charset);
+    let mut out =
+        paragraph(&figure.title, width, charset) + &paragraph(&figure.y.label, width, charset);
     for (index, name) in names.iter().enumerate() {
         let mut head = name.as_str();
         for (series, label) in figure.series.iter().zip(&series) {
             for point in series.points.iter().filter(|point| point.x == index as f64) {
-                let label = if several { padded(label, of_series, false, charset) + " " } else { String::new() };
+                let label = if several {
+                    padded(label, of_series, false, charset) + " "
+                } else {
+                    String::new()
+                };
                 let value = padded(&value(point), of_values, true, charset);
                 let bar = bar(length(point.y).clamp(0.0, room as f64), point.y < 0.0, charset);
-                let line = format!("{} {label}{value} {bar}", padded(head, of_names, false, charset));
+                let line =
+                    format!("{} {label}{value} {bar}", padded(head, of_names, false, charset));
                 out += line.trim_end();
                 out.push('\n');
                 head = "";
@@ -160,14 +177,19 @@ fn x_ticks(
 }
 
 fn names(figure: &Figure, width: usize, charset: Charset) -> String {
-    let marks = figure.marks.iter().map(|mark| clean(&mark.label, charset)).filter(|label| !label.trim().is_empty());
+    let marks = figure
+        .marks
+        .iter()
+        .map(|mark| clean(&mark.label, charset))
+        .filter(|label| !label.trim().is_empty());
     let marks: Vec<String> = marks.collect();
     let mut out = String::new();
     if figure.series.len() > 1 || charset == Charset::Ascii {
         let mut line = String::new();
         for (index, series) in figure.series.iter().enumerate() {
             let letter = char::from(LETTERS[index % LETTERS.len()]);
-            let name = shortened(&format!("{letter} {}", clean(&series.name, charset)), width, charset);
+            let name =
+                shortened(&format!("{letter} {}", clean(&series.name, charset)), width, charset);
             if !line.is_empty() && line.width() + 3 + name.width() > width {
                 out += &line;
                 out.push('\n');
@@ -200,7 +222,13 @@ struct Field {
 
 impl Field {
     fn new(columns: usize, rows: usize, charset: Charset) -> Self {
-        Self { columns, rows, charset, dots: vec![0; columns * rows], letters: vec![None; columns * rows] }
+        Self {
+            columns,
+            rows,
+            charset,
+            dots: vec![0; columns * rows],
+            letters: vec![None; columns * rows],
+        }
     }
 
     fn line(&self, row: usize) -> String {
@@ -267,7 +295,14 @@ impl Field {
     }
 
     /// Letters along a curve, at other columns than those of its neighbours.
-    fn letter(&mut self, series: &Series, letter: u8, index: usize, x: &Projection, y: &Projection) {
+    fn letter(
+        &mut self,
+        series: &Series,
+        letter: u8,
+        index: usize,
+        x: &Projection,
+        y: &Projection,
+    ) {
         let every = matches!(series.style, Style::Points | Style::Bars);
         let mut next = if every { 0 } else { 2 + index * 5 % LETTERS_APART };
         let mut before: Option<(f64, f64)> = None;
@@ -311,7 +346,10 @@ mod tests {
 
     fn falling() -> Figure {
         let line = |name: &str, from: f64| {
-            Series::line(name, (0..=20).map(|step| (2_f64.powi(step) * 1024.0, from - 4.0 * f64::from(step))))
+            Series::line(
+                name,
+                (0..=20).map(|step| (2_f64.powi(step) * 1024.0, from - 4.0 * f64::from(step))),
+            )
         };
         Figure {
             title: "Miss ratio by size".into(),
@@ -324,8 +362,9 @@ mod tests {
     }
 
     fn compared() -> Figure {
-        let series =
-            |name: &str, values: [f64; 2]| Series::line(name, (0..).map(f64::from).zip(values)).styled(Style::Bars);
+        let series = |name: &str, values: [f64; 2]| {
+            Series::line(name, (0..).map(f64::from).zip(values)).styled(Style::Bars)
+        };
         Figure {
             title: "Bytes saved".into(),
             x: Axis::of_names("", ["LRU", "Popularity"]),
@@ -338,10 +377,16 @@ mod tests {
     #[test]
     fn negative_bars_are_as_long_as_they_are_large() {
         let changes = Series::line("", [(0.0, -8.0), (1.0, 4.0), (2.0, -2.0)]).styled(Style::Bars);
-        let figure = Figure { x: Axis::of_names("", ["a", "b", "c"]), series: vec![changes], ..Figure::default() };
-        let text = figure_text(&figure, &Terminal { width: 20, height: 9, charset: Charset::Ascii });
+        let figure = Figure {
+            x: Axis::of_names("", ["a", "b", "c"]),
+            series: vec![changes],
+            ..Figure::default()
+        };
+        let text =
+            figure_text(&figure, &Terminal { width: 20, height: 9, charset: Charset::Ascii });
         let count = |line: &str, of: char| line.chars().rev().take_while(|it| *it == of).count();
-        let lengths: Vec<usize> = text.lines().zip(['-', '#', '-']).map(|(line, of)| count(line, of)).collect();
+        let lengths: Vec<usize> =
+            text.lines().zip(['-', '#', '-']).map(|(line, of)| count(line, of)).collect();
         assert!(lengths[2] > 1 && lengths[0].abs_diff(2 * lengths[1]) <= 1, "{text}");
         assert!(lengths[1].abs_diff(2 * lengths[2]) <= 1, "{text}");
     }
@@ -364,17 +409,25 @@ mod tests {
         fn any_points_make_lines_that_fit(
             points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..30),
             scale in prop::sample::select(vec![Scale::Linear, Scale::Log2, Scale::Log10]),
-            style in prop::sample::select(vec![Style::Line, Style::Dashed, Style::Points, Style::Steps, Style::Bars]),
-            name in "\\PC{0,40}", names in prop::collection::vec("\\PC{0,20}", 0..4),
-            width in 0_usize..150, height in 0_usize..60, ascii in any::<bool>(),
+            style in prop::sample::select(
+                vec![Style::Line, Style::Dashed, Style::Points, Style::Steps, Style::Bars]),
+            name in "\\PC{0,40}",
+            names in prop::collection::vec("\\PC{0,20}", 0..4),
+            width in 0_usize..150,
+            height in 0_usize..60,
+            ascii in any::<bool>(),
         ) {
             let line = Series::line(name.clone(), points).styled(style);
             let x = Axis { names, ..Axis::new(name.clone(), Unit::Bytes, scale) };
             let y = Axis::new(name.clone(), Unit::Count, scale);
-            let figure = Figure { title: name, x, y, series: vec![line.clone(), line], ..Figure::default() };
+            let figure =
+                Figure { title: name, x, y, series: vec![line.clone(), line], ..Figure::default() };
             let charset = if ascii { Charset::Ascii } else { Charset::Unicode };
             let text = figure_text(&figure, &Terminal { width, height, charset });
-            prop_assert!(text.lines().all(|line| line.width() <= width.max(WIDTH_MIN)), "{width}\n{text}");
+            prop_assert!(
+                text.lines().all(|line| line.width() <= width.max(WIDTH_MIN)),
+                "{width}\n{text}"
+            );
             prop_assert!(!ascii || text.is_ascii());
         }
     }

@@ -24,7 +24,8 @@ pub struct Report {
 pub struct Fact {
     /// What it is ("Smallest miss ratio").
     pub label: String,
-    /// The result with its unit ("21.4 %"); [`Unit::format`](crate::Unit::format) makes one from a number.
+    /// The result with its unit ("21.4 %"); [`Unit::format`](crate::Unit::format) makes one from a
+    /// number.
     pub value: String,
     /// What it holds for ("LRU, 64 MB"); may be empty.
     pub note: String,
@@ -32,7 +33,11 @@ pub struct Fact {
 
 impl Fact {
     /// A fact with a note, which may be empty.
-    pub fn new(label: impl Into<String>, value: impl Into<String>, note: impl Into<String>) -> Self {
+    pub fn new(
+        label: impl Into<String>,
+        value: impl Into<String>,
+        note: impl Into<String>,
+    ) -> Self {
         Self { label: label.into(), value: value.into(), note: note.into() }
     }
 }

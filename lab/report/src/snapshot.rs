@@ -9,5 +9,8 @@ pub(crate) fn check(name: &str, text: &str) {
         std::fs::write(&path, text).expect("the snapshot can be written");
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == text, "{name} is not as kept; if that is right, set NICACHE_SNAPSHOTS=write once. Now:\n{text}");
+    assert!(
+        kept == text,
+        "{name} is not as kept; if that is right, set NICACHE_SNAPSHOTS=write once. Now:\n{text}"
+    );
 }

@@ -11,7 +11,8 @@ use crate::paint::{LIGHT, Paint, Role};
 use crate::{Figure, font};
 
 /// The fonts of system interfaces; PNG files have the crate's own.
-pub(crate) const FONTS: &str = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif";
+pub(crate) const FONTS: &str =
+    "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif";
 
 /// How large a figure is drawn, in CSS pixels (96 to the inch); letters have 12 of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +39,11 @@ impl Size {
 /// Why there is no PNG file.
 #[derive(Debug, thiserror::Error)]
 pub enum PngError {
-    /// The magnification is not above zero, or the picture would have more than 2^26 pixels (256 MB).
-    #[error("a picture {width} x {height} times {magnification} is impossible or larger than 2^26 pixels; take less")]
+    /// The magnification is not above zero, or the picture would have more than 2^26 pixels (256
+    /// MB).
+    #[error(
+        "a picture {width} x {height} times {magnification} is impossible or larger than 2^26 pixels; take less"
+    )]
     Size {
         /// Width in CSS pixels.
         width: u32,
@@ -58,11 +62,13 @@ pub enum PngError {
 
 const PIXELS_MAX: f64 = 67_108_864.0;
 
-/// A figure as an SVG file: the light theme's colours, white behind, nothing referred to outside the file.
+/// A figure as an SVG file: the light theme's colours, white behind, nothing referred to outside
+/// the file.
 pub fn svg(figure: &Figure, size: Size) -> String {
     let (width, height) = size.clamped();
     let name = slug(&figure.id);
-    let look = Look { width, height, title: size.title, named: true, paint: Paint::Fixed, prefix: &name };
+    let look =
+        Look { width, height, title: size.title, named: true, paint: Paint::Fixed, prefix: &name };
     let drawing = draw(figure, &look);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
@@ -76,7 +82,8 @@ pub fn svg(figure: &Figure, size: Size) -> String {
     )
 }
 
-/// A figure as a PNG file, `magnification` pixels for each CSS pixel (2 is usual for papers and dense screens).
+/// A figure as a PNG file, `magnification` pixels for each CSS pixel (2 is usual for papers and
+/// dense screens).
 ///
 /// # Errors
 ///
@@ -97,7 +104,11 @@ pub fn png(figure: &Figure, size: Size, magnification: f32) -> Result<Vec<u8>, P
     let options = Options { fontdb: Arc::new(fonts), ..Options::default() };
     let tree = Tree::from_str(&svg(figure, size), &options)?;
     let mut picture = tiny_skia::Pixmap::new(wide as u32, high as u32).ok_or_else(too_large)?;
-    resvg::render(&tree, tiny_skia::Transform::from_scale(magnification, magnification), &mut picture.as_mut());
+    resvg::render(
+        &tree,
+        tiny_skia::Transform::from_scale(magnification, magnification),
+        &mut picture.as_mut(),
+    );
     picture.encode_png().map_err(|error| PngError::Encoding(error.to_string()))
 }
 
@@ -110,7 +121,8 @@ mod tests {
 
     fn small() -> Figure {
         let band = |(x, y): (f64, f64)| Point::between(x, y, y - 5.0, y + 5.0);
-        let points = [(1.0, 90.0), (4.0, 60.0), (16.0, 25.0), (64.0, 20.0)].map(|(x, y)| (x * 1_048_576.0, y));
+        let points = [(1.0, 90.0), (4.0, 60.0), (16.0, 25.0), (64.0, 20.0)]
+            .map(|(x, y)| (x * 1_048_576.0, y));
         let measured = Series { points: points.map(band).to_vec(), ..Series::line("measured", []) };
         Figure {
             id: "small".into(),
@@ -124,8 +136,9 @@ mod tests {
     }
 
     fn bars() -> Figure {
-        let one =
-            |name: &str, values: [f64; 2]| Series::line(name, (0..).map(f64::from).zip(values)).styled(Style::Bars);
+        let one = |name: &str, values: [f64; 2]| {
+            Series::line(name, (0..).map(f64::from).zip(values)).styled(Style::Bars)
+        };
         Figure {
             id: "bars".into(),
             x: Axis::of_names("", ["LRU", "Popularity"]),
@@ -137,7 +150,9 @@ mod tests {
 
     #[test]
     fn drawings_are_as_they_were() {
-        for (name, figure) in [("small.svg", small()), ("bars.svg", bars()), ("empty.svg", Figure::default())] {
+        for (name, figure) in
+            [("small.svg", small()), ("bars.svg", bars()), ("empty.svg", Figure::default())]
+        {
             // A line for each element, for whoever compares.
             let lines = svg(&figure, Size::COLUMN).replace("><", ">\n<");
             crate::snapshot::check(name, &lines);
@@ -156,7 +171,11 @@ mod tests {
     /// Width, height and how many pixels of a picture are dark, by a decoder of PNG.
     fn decoded(png: &[u8]) -> (u32, u32, usize) {
         let picture = tiny_skia::Pixmap::decode_png(png).unwrap();
-        let dark = picture.pixels().iter().filter(|pixel| pixel.red() < 128 && pixel.green() < 128).count();
+        let dark = picture
+            .pixels()
+            .iter()
+            .filter(|pixel| pixel.red() < 128 && pixel.green() < 128)
+            .count();
         (picture.width(), picture.height(), dark)
     }
 
@@ -168,13 +187,19 @@ mod tests {
         let without = decoded(&png(&figure, Size::COLUMN, 2.0).unwrap()).2;
         // The four letters of a label are drawn, with fonts that are not the machine's.
         assert!(dark > without + 50, "{dark} {without}");
-        assert_eq!(png(&small(), Size::COLUMN, 2.0).unwrap(), png(&small(), Size::COLUMN, 2.0).unwrap());
+        assert_eq!(
+            png(&small(), Size::COLUMN, 2.0).unwrap(),
+            png(&small(), Size::COLUMN, 2.0).unwrap()
+        );
     }
 
     #[test]
     fn impossible_pictures_are_refused() {
         for magnification in [0.0, -1.0, f32::NAN, f32::INFINITY, 1000.0] {
-            assert!(matches!(png(&small(), Size::PAGE, magnification), Err(PngError::Size { .. })), "{magnification}");
+            assert!(
+                matches!(png(&small(), Size::PAGE, magnification), Err(PngError::Size { .. })),
+                "{magnification}"
+            );
         }
     }
 
@@ -182,13 +207,22 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
         fn any_figure_is_valid_svg(
-            points in prop::collection::vec((any::<f64>(), any::<f64>(), prop::option::of(any::<f64>())), 0..20),
+            points in prop::collection::vec(
+                (any::<f64>(), any::<f64>(), prop::option::of(any::<f64>())),
+                0..20,
+            ),
             scale in prop::sample::select(vec![Scale::Linear, Scale::Log2, Scale::Log10]),
-            style in prop::sample::select(vec![Style::Line, Style::Dashed, Style::Points, Style::Steps, Style::Bars]),
-            text in any::<String>(), names in prop::collection::vec(any::<String>(), 0..3), mark in any::<f64>(),
-            width in any::<u32>(), height in any::<u32>(), series in 0_usize..5,
+            style in prop::sample::select(
+                vec![Style::Line, Style::Dashed, Style::Points, Style::Steps, Style::Bars]),
+            text in any::<String>(),
+            names in prop::collection::vec(any::<String>(), 0..3),
+            mark in any::<f64>(),
+            width in any::<u32>(),
+            height in any::<u32>(),
+            series in 0_usize..5,
         ) {
-            let points: Vec<Point> = points.into_iter().map(|(x, y, high)| Point { x, y, low: None, high }).collect();
+            let points: Vec<Point> =
+                points.into_iter().map(|(x, y, high)| Point { x, y, low: None, high }).collect();
             let one = Series { name: text.clone(), points, style, group: None };
             let figure = Figure {
                 id: text.clone(),

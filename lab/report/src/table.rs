@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use crate::Unit;
 
-/// A table. A row that is shorter than the columns ends with missing cells; what is longer is not shown.
+/// A table. A row that is shorter than the columns ends with missing cells; what is longer is not
+/// shown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Table {
     /// What it shows, in a few words.

@@ -33,7 +33,8 @@ pub enum Charset {
 /// Narrower is not drawn.
 pub(crate) const WIDTH_MIN: usize = 20;
 
-/// What a terminal shows of text: no control characters, so that no name can move the cursor or change colours.
+/// What a terminal shows of text: no control characters, so that no name can move the cursor or
+/// change colours.
 pub(crate) fn clean(text: &str, charset: Charset) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -59,7 +60,8 @@ pub(crate) fn clean(text: &str, charset: Charset) -> String {
 /// Control characters, and those that turn the direction of what follows.
 fn is_hidden(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(character,
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// As much of the text as fits, with spaces after it (or before it) up to the width.
@@ -125,7 +127,11 @@ mod tests {
 
     #[test]
     fn paragraphs_keep_the_width() {
-        let text = paragraph("a few words and one thatismuchlongerthanaline after it", 16, Charset::Unicode);
+        let text = paragraph(
+            "a few words and one thatismuchlongerthanaline after it",
+            16,
+            Charset::Unicode,
+        );
         assert!(text.lines().all(|line| line.width() <= 16), "{text}");
         assert_eq!(paragraph("  ", 16, Charset::Unicode), "");
     }

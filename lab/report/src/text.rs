@@ -14,8 +14,10 @@ pub fn report_text(report: &Report, terminal: &Terminal) -> String {
     let mut out = heading(&report.title, '=', width, charset);
     out += &paragraph(&report.subtitle, width, charset);
     if !report.facts.is_empty() {
-        let rows =
-            report.facts.iter().map(|fact| [&fact.label, &fact.value, &fact.note].map(std::string::String::as_str));
+        let rows = report
+            .facts
+            .iter()
+            .map(|fact| [&fact.label, &fact.value, &fact.note].map(std::string::String::as_str));
         out += "\n";
         out += &grid::facts(rows, width, charset);
     }
@@ -41,7 +43,8 @@ pub fn report_text(report: &Report, terminal: &Terminal) -> String {
     out
 }
 
-/// A table in aligned columns, its title first; records of "column: value" lines where the columns do not fit.
+/// A table in aligned columns, its title first; records of "column: value" lines where the columns
+/// do not fit.
 pub fn table_text(table: &Table, terminal: &Terminal) -> String {
     let width = terminal.width.max(WIDTH_MIN);
     let title = paragraph(&table.title, width, terminal.charset);

@@ -1,6 +1,7 @@
-//! Paths of curves, bands and bars. Curves of more points than the paper can show are thinned: what is kept of each
-//! half pixel is its first, lowest, highest and last point, so that the drawing is the same (M4: Jugel, Jerzak,
-//! Hackenbroich, Markl, "M4: A Visualization-Oriented Time Series Data Aggregation", 2014).
+//! Paths of curves, bands and bars. Curves of more points than the paper can show are thinned: what
+//! is kept of each half pixel is its first, lowest, highest and last point, so that the drawing is
+//! the same (M4: Jugel, Jerzak, Hackenbroich, Markl, "M4: A Visualization-Oriented Time Series Data
+//! Aggregation", 2014).
 
 use std::fmt::Write as _;
 
@@ -82,7 +83,8 @@ fn thin(run: &[Place]) -> Vec<Place> {
     let mut from = 0;
     while from < run.len() {
         let column = (run[from].0 * 2.0).floor();
-        let length = run[from..].iter().take_while(|place| (place.0 * 2.0).floor() == column).count().max(1);
+        let length =
+            run[from..].iter().take_while(|place| (place.0 * 2.0).floor() == column).count().max(1);
         let part = &run[from..from + length];
         let by_height = |a: &&(usize, &Place), b: &&(usize, &Place)| a.1.1.total_cmp(&b.1.1);
         let indexed: Vec<(usize, &Place)> = part.iter().enumerate().collect();
@@ -120,16 +122,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn thinning_keeps_extremes_of_each_column(heights in prop::collection::vec(0.0..400.0_f64, 401..3000)) {
-            let run: Vec<Place> = heights.iter().enumerate().map(|(i, y)| (i as f64 * 0.05, *y)).collect();
+        fn thinning_keeps_extremes_of_each_column(
+            heights in prop::collection::vec(0.0..400.0_f64, 401..3000),
+        ) {
+            let run: Vec<Place> =
+                heights.iter().enumerate().map(|(i, y)| (i as f64 * 0.05, *y)).collect();
             let thinned = thin(&run);
             prop_assert!(thinned.len() <= 4 * (run.len() / 10 + 2));
             let extremes = |run: &[Place], column: f64| {
                 let of = run.iter().filter(|place| (place.0 * 2.0).floor() == column);
-                of.fold((f64::MAX, f64::MIN), |(low, high), place| (low.min(place.1), high.max(place.1)))
+                of.fold((f64::MAX, f64::MIN), |(low, high), place| {
+                    (low.min(place.1), high.max(place.1))
+                })
             };
             for column in 0..=((run[run.len() - 1].0 * 2.0) as u32) {
-                prop_assert_eq!(extremes(&run, f64::from(column)), extremes(&thinned, f64::from(column)));
+                prop_assert_eq!(
+                    extremes(&run, f64::from(column)),
+                    extremes(&thinned, f64::from(column))
+                );
             }
             prop_assert!(thinned.windows(2).all(|pair| pair[0].0 <= pair[1].0));
         }

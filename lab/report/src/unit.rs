@@ -1,6 +1,7 @@
 //! Units, and numbers with them as a reader wants to see them.
 //!
-//! The page's script (`html/report.js`) writes numbers by the same rules; a browser test compares the two.
+//! The page's script (`html/report.js`) writes numbers by the same rules; a browser test compares
+//! the two.
 
 use serde::Serialize;
 
@@ -45,8 +46,8 @@ const PLAIN_MIN: f64 = 1e-6;
 const PERCENT_DECIMALS_MAX: usize = 5;
 
 impl Unit {
-    /// A number with its unit, to three or four digits: "24 MB", "71.3 %", "121 480", "4.2 ms". A dash for what is not
-    /// finite.
+    /// A number with its unit, to three or four digits: "24 MB", "71.3 %", "121 480", "4.2 ms". A
+    /// dash for what is not finite.
     pub fn format(self, value: f64) -> String {
         if !value.is_finite() {
             return MISSING.to_owned();
@@ -65,13 +66,24 @@ impl Unit {
         }
     }
 
-    /// Numbers of one column, with the same number of digits after the point where the unit is the same for all.
+    /// Numbers of one column, with the same number of digits after the point where the unit is the
+    /// same for all.
     pub(crate) fn format_column(self, values: &[Option<f64>]) -> Vec<String> {
         let finite = || values.iter().flatten().copied().filter(|value| value.is_finite());
         let suffix = match self {
             Self::Percent => " %",
-            Self::Number if finite().all(|value| (PLAIN_MIN..PLAIN_MAX).contains(&value.abs()) || value == 0.0) => "",
-            _ => return values.iter().map(|value| value.map_or(MISSING.to_owned(), |it| self.format(it))).collect(),
+            Self::Number
+                if finite()
+                    .all(|value| (PLAIN_MIN..PLAIN_MAX).contains(&value.abs()) || value == 0.0) =>
+            {
+                ""
+            }
+            _ => {
+                return values
+                    .iter()
+                    .map(|value| value.map_or(MISSING.to_owned(), |it| self.format(it)))
+                    .collect();
+            }
         };
         let of_one = |value: f64| match self {
             Self::Percent => percent_decimals(value.abs()).min(3),
@@ -80,14 +92,19 @@ impl Unit {
         let decimals = finite().map(of_one).max().unwrap_or(0);
         let one = |value: &Option<f64>| match value {
             Some(value) if value.is_finite() => {
-                format!("{}{}{suffix}", if *value < 0.0 { "−" } else { "" }, plain(value.abs(), decimals))
+                format!(
+                    "{}{}{suffix}",
+                    if *value < 0.0 { "−" } else { "" },
+                    plain(value.abs(), decimals)
+                )
             }
             _ => MISSING.to_owned(),
         };
         values.iter().map(one).collect()
     }
 
-    /// Labels for the ticks of one axis. Those of a linear axis all have the part of the unit that suits the largest.
+    /// Labels for the ticks of one axis. Those of a linear axis all have the part of the unit that
+    /// suits the largest.
     pub(crate) fn format_ticks(self, values: &[f64], linear: bool) -> Vec<String> {
         let largest = values.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
         let one = |value: f64| -> String {
@@ -133,11 +150,16 @@ fn part(size: f64, parts: &[Part]) -> Part {
 
 fn in_parts(size: f64, parts: &[Part], next: f64) -> String {
     if size == 0.0 {
-        return format!("0{}", if parts[0].0 == 1.0 { parts[0].1 } else { parts[parts.len() - 1].1 });
+        return format!(
+            "0{}",
+            if parts[0].0 == 1.0 { parts[0].1 } else { parts[parts.len() - 1].1 }
+        );
     }
     let mut index = parts.iter().rposition(|(of, _)| *of <= size).unwrap_or(0);
     // 1023.9 KB would be written as 1024 KB.
-    if index + 1 < parts.len() && rounded(size / parts[index].0, decimals(size / parts[index].0, 3)) >= next {
+    if index + 1 < parts.len()
+        && rounded(size / parts[index].0, decimals(size / parts[index].0, 3)) >= next
+    {
         index += 1;
     }
     significant(size / parts[index].0, 3) + parts[index].1
@@ -149,7 +171,8 @@ fn decimals(size: f64, digits: i32) -> usize {
     (digits - 1 - magnitude).clamp(0, 12) as usize
 }
 
-/// One, but more where one would show something small as nothing, or something incomplete as everything.
+/// One, but more where one would show something small as nothing, or something incomplete as
+/// everything.
 fn percent_decimals(size: f64) -> usize {
     let rest = if size < 50.0 { size } else { 100.0 - size };
     if rest <= 0.0 || rest >= 0.1 { 1 } else { decimals(rest, 2).min(PERCENT_DECIMALS_MAX) }
@@ -242,7 +265,10 @@ mod tests {
     #[test]
     fn ticks_of_a_linear_axis_share_a_part_of_the_unit() {
         let half = 524_288.0;
-        assert_eq!(Unit::Bytes.format_ticks(&[0.0, half, 2.0 * half], true), ["0", "0.5 MB", "1 MB"]);
+        assert_eq!(
+            Unit::Bytes.format_ticks(&[0.0, half, 2.0 * half], true),
+            ["0", "0.5 MB", "1 MB"]
+        );
         assert_eq!(Unit::Bytes.format_ticks(&[half, 2.0 * half], false), ["512 KB", "1 MB"]);
         assert_eq!(Unit::Count.format_ticks(&[0.0, 5000.0, 10_000.0], true), ["0", "5 k", "10 k"]);
         assert_eq!(Unit::Count.format_ticks(&[0.0, 5.0], true), ["0", "5"]);
@@ -254,7 +280,10 @@ mod tests {
         fn any_number_has_a_short_text(value in any::<f64>()) {
             for unit in [Unit::Bytes, Unit::Percent, Unit::Count, Unit::Seconds, Unit::Number] {
                 let text = unit.format(value);
-                prop_assert!(!text.is_empty() && text.chars().count() <= 28, "{unit:?} {value} {text}");
+                prop_assert!(
+                    !text.is_empty() && text.chars().count() <= 28,
+                    "{unit:?} {value} {text}"
+                );
                 unit.format_column(&[Some(value), None]);
                 unit.format_ticks(&[value, -value], true);
             }

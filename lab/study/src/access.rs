@@ -15,8 +15,8 @@ impl Access {
     /// Most objects (or blocks) that can be told apart.
     pub const OBJECTS_MAX: u32 = ENDS - 1;
 
-    /// An access to an object that was numbered in the order of first accesses; `bytes` of it are sent (a larger
-    /// number counts as 4 GiB - 1).
+    /// An access to an object that was numbered in the order of first accesses; `bytes` of it are
+    /// sent (a larger number counts as 4 GiB - 1).
     ///
     /// # Panics
     /// In debug builds, if the number is larger than [`Access::OBJECTS_MAX`].
@@ -46,7 +46,8 @@ impl Access {
     /// The same, of another object; none if there is no such number.
     #[must_use]
     pub fn with_object(self, object: u32) -> Option<Self> {
-        (object <= Self::OBJECTS_MAX).then_some(Self { word: self.word & !Self::OBJECTS_MAX | object, ..self })
+        (object <= Self::OBJECTS_MAX)
+            .then_some(Self { word: self.word & !Self::OBJECTS_MAX | object, ..self })
     }
 
     /// The object's number.
@@ -96,6 +97,9 @@ mod tests {
         assert_eq!((plain.is_changed(), plain.fills(), plain.ends_request()), (false, true, false));
         let marked = Access::new(5, 1 << 40).changed(true).without_fill(true).ending(true);
         assert_eq!((marked.object(), marked.bytes()), (5, u64::from(u32::MAX)));
-        assert_eq!((marked.is_changed(), marked.fills(), marked.ends_request()), (true, false, true));
+        assert_eq!(
+            (marked.is_changed(), marked.fills(), marked.ends_request()),
+            (true, false, true)
+        );
     }
 }

@@ -1,9 +1,10 @@
 //! Which size and policy to take.
 //!
-//! The *knee* of a curve is where it is farthest above the straight line between its ends, sizes and shares of hits each from 0
-//! to 1: before it, memory buys more than on average, after it less (Satopaa et al. 2011, "Finding a 'Kneedle' in a
-//! haystack"). The recommended size is the first power of two at or after the knee, since memory comes so; the recommended
-//! policy the one with the most hits there.
+//! The *knee* of a curve is where it is farthest above the straight line between its ends, sizes
+//! and shares of hits each from 0 to 1: before it, memory buys more than on average, after it less
+//! (Satopaa et al. 2011, "Finding a 'Kneedle' in a haystack"). The recommended size is the first
+//! power of two at or after the knee, since memory comes so; the recommended policy the one with
+//! the most hits there.
 
 use serde::Serialize;
 
@@ -38,7 +39,8 @@ pub struct Advice {
     pub objective: Objective,
     /// The policy to take.
     pub choice: Choice,
-    /// The size to take, and what the policy does at the nearest size that was played back, which is not larger.
+    /// The size to take, and what the policy does at the nearest size that was played back, which
+    /// is not larger.
     pub size: Size,
     /// That size.
     pub at: Point,
@@ -48,31 +50,39 @@ pub struct Advice {
     pub most: Point,
     /// What LRU does at the same size, if it was played back.
     pub lru: Option<Point>,
-    /// What no policy can surpass there, whatever the sizes ([`crate::Bound`]), if it was worked out.
+    /// What no policy can surpass there, whatever the sizes ([`crate::Bound`]), if it was worked
+    /// out.
     pub bound: Option<Point>,
-    /// What a policy that knows the future does there, if it was played back; a bound only where [`crate::Workload::has_optimum`].
+    /// What a policy that knows the future does there, if it was played back; a bound only where
+    /// [`crate::Workload::has_optimum`].
     pub belady: Option<Point>,
 }
 
-/// Policies that differ by less than this many requests in a thousand are taken for equal, and the first of them is
-/// recommended: the caller names the simpler ones first.
+/// Policies that differ by less than this many requests in a thousand are taken for equal, and the
+/// first of them is recommended: the caller names the simpler ones first.
 const PER_MILLE: f64 = 0.001;
 
-/// Weighs curves that have the same sizes, ascending. None if nothing is ever found in any cache. The bound is no
-/// policy to recommend.
+/// Weighs curves that have the same sizes, ascending. None if nothing is ever found in any cache.
+/// The bound is no policy to recommend.
 pub fn advise(curves: &[Curve], objective: Objective) -> Option<Advice> {
-    let real = || curves.iter().filter(|curve| !curve.choice.policy.knows_the_future() && !curve.points.is_empty());
+    let real = || {
+        curves
+            .iter()
+            .filter(|curve| !curve.choice.policy.knows_the_future() && !curve.points.is_empty())
+    };
     let best_at = |at: usize| {
         let most = real().map(|curve| objective.share(&curve.points[at])).fold(0.0, f64::max);
         real().find(|curve| objective.share(&curve.points[at]) >= most - PER_MILLE)
     };
     // The knee of what is best at each size; then the policy that is best there, and its own knee.
     let sizes: Vec<Size> = real().next()?.points.iter().map(|point| point.size).collect();
-    let envelope: Vec<(Size, f64)> =
-        (0..sizes.len()).filter_map(|at| Some((sizes[at], objective.share(&best_at(at)?.points[at])))).collect();
+    let envelope: Vec<(Size, f64)> = (0..sizes.len())
+        .filter_map(|at| Some((sizes[at], objective.share(&best_at(at)?.points[at]))))
+        .collect();
     let at_knee = sizes.iter().position(|size| Some(*size) == knee(&envelope))?;
     let curve = best_at(at_knee)?;
-    let own: Vec<(Size, f64)> = curve.points.iter().map(|point| (point.size, objective.share(point))).collect();
+    let own: Vec<(Size, f64)> =
+        curve.points.iter().map(|point| (point.size, objective.share(point))).collect();
     let knee = knee(&own)?;
     let size = Size(knee.0.checked_next_power_of_two().unwrap_or(knee.0));
     let at = sizes.iter().rposition(|played| *played <= size)?;
@@ -93,8 +103,8 @@ pub fn advise(curves: &[Curve], objective: Objective) -> Option<Advice> {
     })
 }
 
-/// Where a curve of sizes and shares is farthest above the line from nothing at size 0 to its end. None if it is nowhere
-/// above zero.
+/// Where a curve of sizes and shares is farthest above the line from nothing at size 0 to its end.
+/// None if it is nowhere above zero.
 pub fn knee(curve: &[(Size, f64)]) -> Option<Size> {
     let &(last, most) = curve.last()?;
     if most <= 0.0 {
@@ -112,8 +122,13 @@ mod tests {
 
     fn curve(policy: PolicyName, hits: &[u64]) -> Curve {
         let point = |(at, &hits): (usize, &u64)| {
-            let counts =
-                Counts { requests: 1000, request_hits: hits, bytes: 1000, hit_bytes: hits / 2, ..Counts::default() };
+            let counts = Counts {
+                requests: 1000,
+                request_hits: hits,
+                bytes: 1000,
+                hit_bytes: hits / 2,
+                ..Counts::default()
+            };
             Point { size: Size(1 << (20 + at)), counts }
         };
         Curve { choice: policy.into(), points: hits.iter().enumerate().map(point).collect() }

@@ -29,8 +29,8 @@ impl BlockNumbers {
         self.numbers.len() as u32
     }
 
-    /// The accesses of an object's bytes from `offset` on. One without bytes is of the first block. If the object has
-    /// changed, each block has, at its next access.
+    /// The accesses of an object's bytes from `offset` on. One without bytes is of the first block.
+    /// If the object has changed, each block has, at its next access.
     ///
     /// # Errors
     /// [`TooManyObjects`]
@@ -59,7 +59,10 @@ impl BlockNumbers {
             let from = offset.max(index * BLOCK_BYTES);
             let bytes = end.min((index + 1).saturating_mul(BLOCK_BYTES)).saturating_sub(from);
             accesses.push(
-                Access::new(block.number, bytes).changed(changed).without_fill(!access.fills()).ending(index == last),
+                Access::new(block.number, bytes)
+                    .changed(changed)
+                    .without_fill(!access.fills())
+                    .ending(index == last),
             );
         }
         Ok(())
@@ -73,7 +76,13 @@ mod tests {
     fn of(requests: &[(u32, u64, u64, bool)]) -> Vec<(u32, u64, bool, bool)> {
         let (mut blocks, mut accesses) = (BlockNumbers::default(), Vec::new());
         for &(object, offset, bytes, changed) in requests {
-            blocks.push(Access::new(object, bytes).changed(changed).ending(true), offset, &mut accesses).unwrap();
+            blocks
+                .push(
+                    Access::new(object, bytes).changed(changed).ending(true),
+                    offset,
+                    &mut accesses,
+                )
+                .unwrap();
         }
         accesses.iter().map(|a| (a.object(), a.bytes(), a.is_changed(), a.ends_request())).collect()
     }

@@ -22,8 +22,8 @@ const LATE_S: usize = 64;
 /// Parts of the span whose requests are counted.
 const PARTS: usize = 1 << 12;
 
-/// Counts records. Memory: about 40 bytes for each object and 10 for each client; up to 256 more for an object with a name that is asked
-/// for four times.
+/// Counts records. Memory: about 40 bytes for each object and 10 for each client; up to 256 more
+/// for an object with a name that is asked for four times.
 #[derive(Debug, Default)]
 pub struct Census {
     /// Of the objects, and of the clients, if not all are followed.
@@ -88,8 +88,8 @@ pub struct Summary {
     /// Bytes of all these objects, each at its largest.
     #[serde(serialize_with = "crate::sum::serialize")]
     pub footprint_bytes: u128,
-    /// Share of the objects that was followed, 0 to 1. Below 1 what is said of objects and clients is an estimate, and the most popular
-    /// objects are those among the followed ones.
+    /// Share of the objects that was followed, 0 to 1. Below 1 what is said of objects and clients
+    /// is an estimate, and the most popular objects are those among the followed ones.
     pub sample_rate: f64,
     /// Objects that were asked for once.
     pub objects_once: u64,
@@ -99,7 +99,8 @@ pub struct Summary {
     pub peak_per_s: u32,
     /// Requests by status, those that occur.
     pub statuses: Vec<(u16, u64)>,
-    /// Exponent of Zipf's law for the popularity of objects, and how well it describes them (R², 0 to 1).
+    /// Exponent of Zipf's law for the popularity of objects, and how well it describes them (R², 0
+    /// to 1).
     pub zipf: Option<Zipf>,
     /// Share of requests that the most popular 1 %, 10 % and 20 % of the objects get.
     pub top_shares: [f64; 3],
@@ -158,7 +159,8 @@ impl Census {
             Verb::Other => counts.others += 1,
         }
         counts.dynamic += u64::from(record.marks.intersects(Marks::QUERY | Marks::DYNAMIC));
-        counts.private += u64::from(record.marks.intersects(Marks::USER | Marks::SETS_COOKIE | Marks::PRIVATE));
+        counts.private +=
+            u64::from(record.marks.intersects(Marks::USER | Marks::SETS_COOKIE | Marks::PRIVATE));
         counts.with_cookie += u64::from(record.marks.contains(Marks::COOKIE));
         let status = usize::from(record.status.min(999));
         if status >= self.statuses.len() {
@@ -178,7 +180,8 @@ impl Census {
         let object = self.objects.entry(record.object).or_default();
         object.requests = object.requests.saturating_add(1);
         let has_body = record.verb == Verb::Get && record.status != 304;
-        let bytes = if has_body { record.offset.saturating_add(record.bytes.unwrap_or(0)) } else { 0 };
+        let bytes =
+            if has_body { record.offset.saturating_add(record.bytes.unwrap_or(0)) } else { 0 };
         object.bytes = object.bytes.max(record.object_bytes.unwrap_or(bytes));
         if object.requests == NAME_AFTER && !target.is_empty() && self.names.len() < NAMES_MAX {
             self.names.insert(record.object, target[..target.len().min(NAME_BYTES_MAX)].into());
@@ -206,7 +209,8 @@ impl Census {
         }
     }
 
-    /// Counts a request in its part of the span, whose length doubles when there are too many, and in its second.
+    /// Counts a request in its part of the span, whose length doubles when there are too many, and
+    /// in its second.
     fn count_second(&mut self, time_us: u64) {
         let first_us = *self.first_us.get_or_insert(time_us);
         self.last_us = self.last_us.max(time_us);
@@ -234,11 +238,13 @@ impl Census {
 
     /// The sum of it.
     pub fn summary(&self) -> Summary {
-        let mut by_requests: Vec<(u64, Object)> = self.objects.iter().map(|(id, object)| (*id, *object)).collect();
+        let mut by_requests: Vec<(u64, Object)> =
+            self.objects.iter().map(|(id, object)| (*id, *object)).collect();
         by_requests.sort_unstable_by_key(|(id, object)| (std::cmp::Reverse(object.requests), *id));
         let mut bytes: Vec<u64> = by_requests.iter().map(|(_, object)| object.bytes).collect();
         bytes.sort_unstable();
-        let name = |id: &u64| self.names.get(id).map(|name| String::from_utf8_lossy(name).into_owned());
+        let name =
+            |id: &u64| self.names.get(id).map(|name| String::from_utf8_lossy(name).into_owned());
         let [of_objects, of_clients] =
             self.samplers.map_or([1.0; 2], |samplers| samplers.map(|sampler| sampler.rate()));
         let scaled = |count: usize, rate: f64| (count as f64 / rate).round() as u64;
@@ -248,12 +254,22 @@ impl Census {
             counts: self.counts,
             clients: scaled(self.clients.len(), of_clients),
             objects: scaled(by_requests.len(), of_objects),
-            footprint_bytes: if of_objects < 1.0 { (footprint as f64 / of_objects) as u128 } else { footprint },
+            footprint_bytes: if of_objects < 1.0 {
+                (footprint as f64 / of_objects) as u128
+            } else {
+                footprint
+            },
             sample_rate: of_objects,
             objects_once: scaled(once, of_objects),
             span_s: self.last_us.saturating_sub(self.first_us.unwrap_or(0)) as f64 / 1e6,
             peak_per_s: self.peak_per_s,
-            statuses: self.statuses.iter().enumerate().filter(|(_, n)| **n > 0).map(|(s, n)| (s as u16, *n)).collect(),
+            statuses: self
+                .statuses
+                .iter()
+                .enumerate()
+                .filter(|(_, n)| **n > 0)
+                .map(|(s, n)| (s as u16, *n))
+                .collect(),
             zipf: zipf(&by_requests.iter().map(|(_, object)| object.requests).collect::<Vec<_>>()),
             top_shares: [0.01, 0.1, 0.2].map(|share| top_share(&by_requests, share)),
             object_bytes: PERCENTILES.map(|share| percentile(&bytes, share)),
@@ -272,9 +288,11 @@ impl Census {
 /// The share of the requests for objects that the most popular ones get.
 fn top_share(by_requests: &[(u64, Object)], share: f64) -> f64 {
     let count = (by_requests.len() as f64 * share).ceil() as usize;
-    let requests =
-        |objects: &[(u64, Object)]| objects.iter().map(|(_, object)| u64::from(object.requests)).sum::<u64>();
-    requests(&by_requests[..count.min(by_requests.len())]) as f64 / requests(by_requests).max(1) as f64
+    let requests = |objects: &[(u64, Object)]| {
+        objects.iter().map(|(_, object)| u64::from(object.requests)).sum::<u64>()
+    };
+    requests(&by_requests[..count.min(by_requests.len())]) as f64
+        / requests(by_requests).max(1) as f64
 }
 
 fn percentile(ascending: &[u64], share: f64) -> u64 {
@@ -285,12 +303,16 @@ fn percentile(ascending: &[u64], share: f64) -> u64 {
 /// Requests per second in each of at most 200 equal pieces of the span.
 fn rates(parts: &[u64], part_s: u64) -> Vec<f64> {
     let each = parts.len().div_ceil(200).max(1);
-    parts.chunks(each).map(|piece| piece.iter().sum::<u64>() as f64 / (piece.len() as u64 * part_s) as f64).collect()
+    parts
+        .chunks(each)
+        .map(|piece| piece.iter().sum::<u64>() as f64 / (piece.len() as u64 * part_s) as f64)
+        .collect()
 }
 
-/// Fits a line to the logarithms of ranks and requests (descending). Ranks are taken at equal distances of their logarithms, so that
-/// the many unpopular objects do not outweigh the popular ones; those asked for once, whose number says where the trace ends and
-/// nothing of popularity, are left out. None with fewer than ten points.
+/// Fits a line to the logarithms of ranks and requests (descending). Ranks are taken at equal
+/// distances of their logarithms, so that the many unpopular objects do not outweigh the popular
+/// ones; those asked for once, whose number says where the trace ends and nothing of popularity,
+/// are left out. None with fewer than ten points.
 fn zipf(requests: &[u32]) -> Option<Zipf> {
     let mut points = Vec::new();
     let mut rank = 1.0_f64;
@@ -304,7 +326,9 @@ fn zipf(requests: &[u32]) -> Option<Zipf> {
     let count = points.len() as f64;
     let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
     let mean_y = points.iter().map(|point| point.1).sum::<f64>() / count;
-    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|(x, y)| of(x - mean_x, y - mean_y)).sum::<f64>();
+    let sum = |of: &dyn Fn(f64, f64) -> f64| {
+        points.iter().map(|(x, y)| of(x - mean_x, y - mean_y)).sum::<f64>()
+    };
     let (xx, xy, yy) = (sum(&|x, _| x * x), sum(&|x, y| x * y), sum(&|_, y| y * y));
     if yy == 0.0 {
         return None;
@@ -318,7 +342,8 @@ mod tests {
 
     #[test]
     fn a_law_that_was_put_in_is_found() {
-        let requests: Vec<u32> = (1..5000).map(|rank| (1e6 / f64::from(rank).powf(0.8)) as u32).collect();
+        let requests: Vec<u32> =
+            (1..5000).map(|rank| (1e6 / f64::from(rank).powf(0.8)) as u32).collect();
         let zipf = zipf(&requests).unwrap();
         assert!((zipf.exponent - 0.8).abs() < 0.01 && zipf.r_squared > 0.999, "{zipf:?}");
         assert_eq!(super::zipf(&[5, 4, 3]), None);
@@ -328,16 +353,26 @@ mod tests {
     #[test]
     fn records_are_counted() {
         let mut census = Census::default();
-        let get = Record { status: 200, bytes: Some(100), object: 7, client: 1, ..Record::default() };
+        let get =
+            Record { status: 200, bytes: Some(100), object: 7, client: 1, ..Record::default() };
         for second in 0..6 {
             census.push(&Record { time_us: 5_000_000 + second * 500_000, ..get }, b"/a");
         }
-        census.push(&Record { status: 304, bytes: None, time_us: 65_000_000, client: 2, ..get }, b"/a");
+        census.push(
+            &Record { status: 304, bytes: None, time_us: 65_000_000, client: 2, ..get },
+            b"/a",
+        );
         census.push(&Record { object: 8, bytes: Some(5), time_us: 65_000_000, ..get }, b"/b");
-        census.push(&Record { verb: Verb::Write, marks: Marks::QUERY, time_us: 65_000_000, ..get }, b"/a?");
+        census.push(
+            &Record { verb: Verb::Write, marks: Marks::QUERY, time_us: 65_000_000, ..get },
+            b"/a?",
+        );
         census.push(&Record { status: 404, object: 9, time_us: 65_000_000, ..get }, b"/c");
         let summary = census.summary();
-        assert_eq!((summary.counts.requests, summary.counts.cacheable, summary.counts.writes), (10, 8, 1));
+        assert_eq!(
+            (summary.counts.requests, summary.counts.cacheable, summary.counts.writes),
+            (10, 8, 1)
+        );
         assert_eq!((summary.objects, summary.objects_once, summary.footprint_bytes), (2, 1, 105));
         assert_eq!((summary.clients, summary.peak_per_s, summary.span_s), (2, 4, 60.0));
         assert_eq!(summary.statuses, [(200, 8), (304, 1), (404, 1)]);
@@ -352,7 +387,17 @@ mod tests {
         let mut census = Census::default();
         for at in 0..5000u64 {
             let (bytes, time_us) = (Some(u64::MAX), at.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            census.push(&Record { status: 200, bytes, object: at, time_us, offset: at, ..Record::default() }, b"/a");
+            census.push(
+                &Record {
+                    status: 200,
+                    bytes,
+                    object: at,
+                    time_us,
+                    offset: at,
+                    ..Record::default()
+                },
+                b"/a",
+            );
         }
         let summary = census.summary();
         assert_eq!(summary.counts.bytes, 5000 * u128::from(u64::MAX));
@@ -367,15 +412,21 @@ mod tests {
         let (mut all, mut some) = (Census::default(), Census::sampled(2000));
         for at in 0..200_000u64 {
             let object = nicache_trace::mix(at) % 20_000;
-            let record =
-                Record { status: 200, bytes: Some(object % 1000), object, client: at % 9000, ..Record::default() };
+            let record = Record {
+                status: 200,
+                bytes: Some(object % 1000),
+                object,
+                client: at % 9000,
+                ..Record::default()
+            };
             all.push(&record, b"/a");
             some.push(&record, b"/a");
         }
         let (all, some) = (all.summary(), some.summary());
         assert_eq!((all.counts, all.sample_rate), (some.counts, 1.0));
         assert!(some.sample_rate < 0.15, "{}", some.sample_rate);
-        let near = |exact: f64, got: f64| assert!((got / exact - 1.0).abs() < 0.12, "{exact} {got}");
+        let near =
+            |exact: f64, got: f64| assert!((got / exact - 1.0).abs() < 0.12, "{exact} {got}");
         near(all.objects as f64, some.objects as f64);
         near(all.footprint_bytes as f64, some.footprint_bytes as f64);
         near(all.clients as f64, some.clients as f64);

@@ -4,14 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use nicache_policy::{
-    Arc, Belady, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Mru, Policy, PolicyName, Popularity, Random, S3Fifo,
-    SecondHit, Sieve, SizeLimit, TwoQ, WTinyLfu,
+    Arc, Belady, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Mru, Policy, PolicyName, Popularity,
+    Random, S3Fifo, SecondHit, Sieve, SizeLimit, TwoQ, WTinyLfu,
 };
 use serde::{Serialize, Serializer};
 
 use crate::{Bound, Counts, ParameterError, Parameters, Size, Workload, simulate};
 
-/// A policy, its settings, and what it admits. Written `lru`, `lirs:hir=5%`, `s3-fifo+second-hit`, `gdsf+size:1M`.
+/// A policy, its settings, and what it admits. Written `lru`, `lirs:hir=5%`, `s3-fifo+second-hit`,
+/// `gdsf+size:1M`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
     /// Who goes.
@@ -38,7 +39,8 @@ const SECOND_HIT_KEYS: u32 = 4;
 impl Choice {
     /// As people write it: "S3-FIFO, second hit".
     pub fn title(&self) -> String {
-        let mut title = self.policy.title().to_owned() + &self.parameters.show(self.policy).replacen(':', " ", 1);
+        let mut title = self.policy.title().to_owned()
+            + &self.parameters.show(self.policy).replacen(':', " ", 1);
         if self.second_hit {
             title += ", second hit";
         }
@@ -48,9 +50,15 @@ impl Choice {
         title
     }
 
-    /// Plays a workload back against a memory, of whose objects so many fit at once at most. `progress` hears of every
-    /// few thousand accesses.
-    pub fn simulate(&self, workload: &Workload, memory: u64, objects_max: u32, progress: impl FnMut(u64)) -> Counts {
+    /// Plays a workload back against a memory, of whose objects so many fit at once at most.
+    /// `progress` hears of every few thousand accesses.
+    pub fn simulate(
+        &self,
+        workload: &Workload,
+        memory: u64,
+        objects_max: u32,
+        progress: impl FnMut(u64),
+    ) -> Counts {
         let settings = self.parameters;
         let play = Play { choice: *self, workload, memory, objects_max, progress };
         match self.policy {
@@ -66,10 +74,16 @@ impl Choice {
             PolicyName::Arc => play.with(Arc::new(memory, objects_max)),
             PolicyName::Lirs => play.with(Lirs::with_config(&settings.lirs(memory, objects_max))),
             PolicyName::Gdsf => play.with(Gdsf::with_config(&settings.gdsf(memory, objects_max))),
-            PolicyName::WTinyLfu => play.with(WTinyLfu::with_config(&settings.w_tiny_lfu(memory, objects_max))),
-            PolicyName::S3Fifo => play.with(S3Fifo::with_config(&settings.s3_fifo(memory, objects_max))),
+            PolicyName::WTinyLfu => {
+                play.with(WTinyLfu::with_config(&settings.w_tiny_lfu(memory, objects_max)))
+            }
+            PolicyName::S3Fifo => {
+                play.with(S3Fifo::with_config(&settings.s3_fifo(memory, objects_max)))
+            }
             PolicyName::Sieve => play.with(Sieve::new(memory, objects_max)),
-            PolicyName::Popularity => play.with(Popularity::new(&settings.popularity(memory, objects_max))),
+            PolicyName::Popularity => {
+                play.with(Popularity::new(&settings.popularity(memory, objects_max)))
+            }
             PolicyName::Belady => {
                 let future = workload.accesses.iter().map(|access| Workload::key(access.object()));
                 play.with(Belady::new(memory, objects_max, future))
@@ -88,7 +102,8 @@ struct Play<'a, F> {
 }
 
 impl<F: FnMut(u64)> Play<'_, F> {
-    /// A policy that admits everything is compiled with the loop that drives it; filters cost a call through a table.
+    /// A policy that admits everything is compiled with the loop that drives it; filters cost a
+    /// call through a table.
     fn with<P: Policy + 'static>(self, policy: P) -> Counts {
         let Play { choice, workload, memory, objects_max, progress } = self;
         let Choice { object_max, second_hit, .. } = choice;
@@ -97,7 +112,8 @@ impl<F: FnMut(u64)> Play<'_, F> {
         }
         let mut policy: Box<dyn Policy> = Box::new(policy);
         if second_hit {
-            let keys = objects_max.saturating_mul(SECOND_HIT_KEYS).clamp(64, workload.objects.max(64));
+            let keys =
+                objects_max.saturating_mul(SECOND_HIT_KEYS).clamp(64, workload.objects.max(64));
             policy = Box::new(SecondHit::new(policy, keys));
         }
         if let Some(Size(bytes)) = object_max {
@@ -183,8 +199,11 @@ mod tests {
         for policy in PolicyName::ALL {
             for (object_max, second_hit) in [(None, false), (Some(Size(5000)), true)] {
                 let choice = Choice { object_max, second_hit, ..Choice::from(policy) };
-                let expected =
-                    if policy == PolicyName::PfooL && second_hit { Err(ChoiceError::Bound) } else { Ok(choice) };
+                let expected = if policy == PolicyName::PfooL && second_hit {
+                    Err(ChoiceError::Bound)
+                } else {
+                    Ok(choice)
+                };
                 assert_eq!(choice.to_string().parse(), expected);
             }
         }
@@ -199,21 +218,36 @@ mod tests {
             "random:seed=7",
         ] {
             let choice: Choice = text.parse().unwrap();
-            assert_eq!((choice.to_string(), choice.to_string().parse()), (text.to_owned(), Ok(choice)));
+            assert_eq!(
+                (choice.to_string(), choice.to_string().parse()),
+                (text.to_owned(), Ok(choice))
+            );
         }
         assert_eq!("LIRS:hir=0.05".parse::<Choice>().unwrap().title(), "LIRS hir=5%");
         let error = |text: &str| text.parse::<Choice>().unwrap_err().to_string();
-        assert!(error("lirs:hair=5%").contains("it has hir (memory of objects"), "{}", error("lirs:hair=5%"));
+        assert!(
+            error("lirs:hair=5%").contains("it has hir (memory of objects"),
+            "{}",
+            error("lirs:hair=5%")
+        );
         assert!(error("lru:hir=5%").contains("it has none"));
-        assert!(error("lirs:hir=500%").contains("from 0% to 100%") && error("lirs:hir").contains("from 0%"));
-        assert!(error("lirs:stack=5").contains("from 1 to 4") && error("lirs:stack=NaN").contains("from 1 to 4"));
+        assert!(
+            error("lirs:hir=500%").contains("from 0% to 100%")
+                && error("lirs:hir").contains("from 0%")
+        );
+        assert!(
+            error("lirs:stack=5").contains("from 1 to 4")
+                && error("lirs:stack=NaN").contains("from 1 to 4")
+        );
         assert!(error("gdsf:cost=x").contains("request or packets"));
         assert_eq!("S3-FIFO + size:1M".parse::<Choice>().unwrap().to_string(), "s3-fifo+size:1M");
         // A setting that is the default changes nothing; another does.
-        let accesses =
-            (0..4000u64).map(|at| crate::Access::new((at * at % 97 + at % 7) as u32, 1 + at * at % 97).ending(true));
+        let accesses = (0..4000u64).map(|at| {
+            crate::Access::new((at * at % 97 + at % 7) as u32, 1 + at * at % 97).ending(true)
+        });
         let workload = Workload::of(accesses.collect(), crate::Room::Bytes);
-        let hits = |text: &str| text.parse::<Choice>().unwrap().simulate(&workload, 600, 60, |_| {}).hits;
+        let hits =
+            |text: &str| text.parse::<Choice>().unwrap().simulate(&workload, 600, 60, |_| {}).hits;
         for (plain, same, other) in [
             ("lirs", "lirs:hir=20%:stack=2", "lirs:hir=50%"),
             ("lrfu", "lrfu:lambda=0.001", "lrfu:lambda=1"),
@@ -227,6 +261,8 @@ mod tests {
             assert_ne!(hits(plain), hits(other), "{plain}");
         }
         assert!("lfru".parse::<Choice>().unwrap_err().to_string().contains("lrfu, arc"));
-        assert!("lru+third-hit".parse::<Choice>().is_err() && "lru+size:x".parse::<Choice>().is_err());
+        assert!(
+            "lru+third-hit".parse::<Choice>().is_err() && "lru+size:x".parse::<Choice>().is_err()
+        );
     }
 }

@@ -1,9 +1,11 @@
-//! Running sums that can be changed: Fenwick 1994, "A new data structure for cumulative frequency tables".
+//! Running sums that can be changed: Fenwick 1994, "A new data structure for cumulative frequency
+//! tables".
 
 /// A row of numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fenwick {
-    /// Sums of the ranges that end here, as the lowest bit of the place says how long; place 0 is not used.
+    /// Sums of the ranges that end here, as the lowest bit of the place says how long; place 0 is
+    /// not used.
     sums: Vec<u64>,
 }
 
@@ -48,7 +50,10 @@ mod tests {
                 fenwick.add(at, value.wrapping_sub(model[at]));
                 model[at] = value;
                 for end in 0..=70 {
-                    proptest::prop_assert_eq!(fenwick.sum_before(end), model[..end].iter().sum::<u64>());
+                    proptest::prop_assert_eq!(
+                        fenwick.sum_before(end),
+                        model[..end].iter().sum::<u64>()
+                    );
                 }
             }
         }

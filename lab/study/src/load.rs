@@ -1,7 +1,7 @@
 //! Makes a workload of a trace's records.
 //!
-//! What a log tells of a reply is what went over the wire, which need not be the object. So, if replies are taken as
-//! they are logged ([`Replies::AsLogged`]):
+//! What a log tells of a reply is what went over the wire, which need not be the object. So, if
+//! replies are taken as they are logged ([`Replies::AsLogged`]):
 //!
 //! | in the log | access |
 //! |---|---|
@@ -11,11 +11,13 @@
 //! | 206 | of a part |
 //! | 304, HEAD | without bytes |
 //!
-//! The 5 % are those of Arlitt, Friedrich and Jin 2000 ("Performance evaluation of web proxy cache replacement policies"). What is of a part
-//! or without bytes can be answered from the cache, but does not fill it. With [`Replies::Whole`] each request is for the whole object at
-//! its largest, as where a log is replayed with clients that have no caches of their own (Kim et al. 2002).
+//! The 5 % are those of Arlitt, Friedrich and Jin 2000 ("Performance evaluation of web proxy cache
+//! replacement policies"). What is of a part or without bytes can be answered from the cache, but
+//! does not fill it. With [`Replies::Whole`] each request is for the whole object at its largest,
+//! as where a log is replayed with clients that have no caches of their own (Kim et al. 2002).
 //!
-//! A write makes what is cached of its target out of date. A target that is sent in several codings is several objects: `variants.rs`.
+//! A write makes what is cached of its target out of date. A target that is sent in several codings
+//! is several objects: `variants.rs`.
 
 use std::hint::black_box;
 
@@ -34,7 +36,8 @@ use crate::{Access, Room, TooManyObjects, Workload};
 
 /// What a trace has, by what a cache can do for it.
 ///
-/// Of a sample, requests and bytes are those of the whole trace; what is known only of followed targets is marked so.
+/// Of a sample, requests and bytes are those of the whole trace; what is known only of followed
+/// targets is marked so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// All requests.
@@ -68,8 +71,9 @@ pub struct Totals {
 /// Records whose memory is asked for at once.
 const BATCH: usize = 32;
 
-/// Makes a workload. Memory: 12 bytes per request, 13 if the trace tells codings, 4 more if it has clients, 8 more if it has offsets; and
-/// 80 to 120 bytes per target, most of them until it is finished.
+/// Makes a workload. Memory: 12 bytes per request, 13 if the trace tells codings, 4 more if it has
+/// clients, 8 more if it has offsets; and 80 to 120 bytes per target, most of them until it is
+/// finished.
 #[derive(Debug)]
 pub struct Loader {
     config: LoadConfig,
@@ -128,7 +132,9 @@ impl Loader {
     pub fn push_all(&mut self, records: &[Record]) -> Result<(), TooManyObjects> {
         for records in records.chunks(BATCH) {
             // So that the processor waits for the memory of all at once.
-            black_box(records.iter().fold(0, |sum, record| sum ^ self.targets.touch(record.object)));
+            black_box(
+                records.iter().fold(0, |sum, record| sum ^ self.targets.touch(record.object)),
+            );
             records.iter().try_for_each(|record| self.push(record))?;
         }
         Ok(())
@@ -162,7 +168,8 @@ impl Loader {
     }
 
     fn number(&mut self, record: &Record) -> Result<u32, TooManyObjects> {
-        let number = self.targets.number(record.object).filter(|number| *number < Access::OBJECTS_MAX);
+        let number =
+            self.targets.number(record.object).filter(|number| *number < Access::OBJECTS_MAX);
         let number = number.ok_or(TooManyObjects)?;
         if self.sampler.is_some() && number as usize == self.names.len() {
             self.names.push(record.object);
@@ -202,9 +209,12 @@ impl Loader {
             *known = extent.max(*known);
         }
         let changed = self.config.changes != Changes::Never && self.is_changed(number, record);
-        let access = Access::new(number, sent).changed(changed).without_fill(!is_whole).ending(true);
+        let access =
+            Access::new(number, sent).changed(changed).without_fill(!is_whole).ending(true);
         self.append(access, note_of(record.coding, is_block_like), record);
-        if let Some(mut sampler) = self.sampler.filter(|sampler| sampler.is_full(self.targets.len())) {
+        if let Some(mut sampler) =
+            self.sampler.filter(|sampler| sampler.is_full(self.targets.len()))
+        {
             sampler.lower(self.names.iter().copied());
             self.sampler = Some(sampler);
             self.thin_out(sampler);
@@ -225,17 +235,26 @@ impl Loader {
     /// Forgets the targets that are no longer followed.
     fn thin_out(&mut self, sampler: Sampler) {
         const GONE: u32 = u32::MAX;
-        let (mut targets, mut names, mut new_of) = (Numbers::default(), Vec::new(), vec![GONE; self.names.len()]);
-        for (number, &name) in self.names.iter().enumerate().filter(|(_, name)| sampler.follows(**name)) {
+        let (mut targets, mut names, mut new_of) =
+            (Numbers::default(), Vec::new(), vec![GONE; self.names.len()]);
+        for (number, &name) in
+            self.names.iter().enumerate().filter(|(_, name)| sampler.follows(**name))
+        {
             new_of[number] = targets.number(name).unwrap_or(GONE);
             names.push(name);
         }
         let is_kept = |number: usize| new_of.get(number).is_some_and(|new| *new != GONE);
         keep(&mut self.revisions, is_kept);
         keep(&mut self.extents, is_kept);
-        self.written = self.written.iter().map(|&number| new_of[number as usize]).filter(|&new| new != GONE).collect();
+        self.written = self
+            .written
+            .iter()
+            .map(|&number| new_of[number as usize])
+            .filter(|&new| new != GONE)
+            .collect();
         let old = std::mem::take(&mut self.raw.accesses);
-        let is_kept = |at: usize| old.get(at).is_some_and(|access| new_of[access.object() as usize] != GONE);
+        let is_kept =
+            |at: usize| old.get(at).is_some_and(|access| new_of[access.object() as usize] != GONE);
         keep(&mut self.raw.notes, is_kept);
         keep(&mut self.raw.offsets, is_kept);
         keep(&mut self.raw.seconds, is_kept);
@@ -253,7 +272,8 @@ impl Loader {
         let first_us = *self.first_us.get_or_insert(record.time_us);
         let second = record.time_us.saturating_sub(first_us) / 1_000_000;
         // A trace that is not in order of time does not go back.
-        let second = u32::try_from(second).unwrap_or(u32::MAX).max(seconds.last().copied().unwrap_or(0));
+        let second =
+            u32::try_from(second).unwrap_or(u32::MAX).max(seconds.last().copied().unwrap_or(0));
         seconds.push(second);
         let client = self.clients.number(record.client).unwrap_or(0);
         if client != 0 && client_of.is_empty() {
@@ -277,8 +297,10 @@ impl Loader {
     /// Bytes that are held.
     pub fn memory(&self) -> usize {
         let Raw { accesses, notes, offsets, seconds, client_of } = &self.raw;
-        let columns = 8 * (accesses.capacity() + offsets.capacity()) + 4 * (seconds.capacity() + client_of.capacity());
-        let targets = 16 * self.revisions.capacity() + 8 * (self.extents.capacity() + self.names.capacity());
+        let columns = 8 * (accesses.capacity() + offsets.capacity())
+            + 4 * (seconds.capacity() + client_of.capacity());
+        let targets =
+            16 * self.revisions.capacity() + 8 * (self.extents.capacity() + self.names.capacity());
         columns + notes.capacity() + targets + self.targets.memory() + self.clients.memory()
     }
 
@@ -300,9 +322,12 @@ impl Loader {
     pub fn finish_both(mut self) -> Result<(Workload, Totals, Option<Workload>), TooManyObjects> {
         let accesses = std::mem::take(&mut self.raw.accesses);
         let lines = self.lines(accesses.clone(), self.config.variants)?;
-        let without = if lines.targets > 0 { Some(self.lines(accesses, Variants::None)?) } else { None };
+        let without =
+            if lines.targets > 0 { Some(self.lines(accesses, Variants::None)?) } else { None };
         let (seconds, clients) = self.take_columns();
-        let without = without.map(|lines| self.assemble(lines, seconds.clone(), clients.clone())).transpose()?;
+        let without = without
+            .map(|lines| self.assemble(lines, seconds.clone(), clients.clone()))
+            .transpose()?;
         let (workload, totals) = self.assemble(lines, seconds, clients)?;
         Ok((workload, totals, without.map(|(workload, _)| workload)))
     }
@@ -313,7 +338,11 @@ impl Loader {
 
     fn lines(&self, accesses: Vec<Access>, variants: Variants) -> Result<Lines, TooManyObjects> {
         let (notes, targets) = (&self.raw.notes[..], self.targets.len());
-        resolve(Targets { accesses, notes, targets, extents: &self.extents }, &self.config, variants)
+        resolve(
+            Targets { accesses, notes, targets, extents: &self.extents },
+            &self.config,
+            variants,
+        )
     }
 
     fn assemble(
@@ -414,19 +443,27 @@ mod tests {
         for config in [
             LoadConfig::default(),
             LoadConfig { replies: Replies::Whole, ..LoadConfig::default() },
-            LoadConfig { changes: Changes::Any, room: Room::Slots(u32::MAX), ..LoadConfig::default() },
+            LoadConfig {
+                changes: Changes::Any,
+                room: Room::Slots(u32::MAX),
+                ..LoadConfig::default()
+            },
         ] {
             let mut loader = Loader::new(&config);
             for at in 0..300u64 {
-                let some =
-                    Record { offset: u64::MAX - at, time_us: u64::MAX - at, ..record(at % 5, u64::MAX - at % 3) };
+                let some = Record {
+                    offset: u64::MAX - at,
+                    time_us: u64::MAX - at,
+                    ..record(at % 5, u64::MAX - at % 3)
+                };
                 let part = Record { status: 206, object_bytes: Some(u64::MAX), ..some };
                 loader.push_all(&[some, part, Record { offset: 0, ..some }]).unwrap();
             }
             let (workload, totals) = loader.finish().unwrap();
             assert!(totals.bytes > 800 * u128::from(u64::MAX) && totals.huge == 900, "{totals:?}");
             let choices = PolicyName::ALL.map(Choice::from);
-            for curve in sweep(&[workload], &choices, &[Size(1 << 33), Size(u64::MAX)], 1, &|_| {}) {
+            for curve in sweep(&[workload], &choices, &[Size(1 << 33), Size(u64::MAX)], 1, &|_| {})
+            {
                 assert_eq!(curve.points[1].counts.requests, 900, "{}", curve.choice);
             }
         }
@@ -457,12 +494,19 @@ mod tests {
         }
         assert!(loader.memory() < 1 << 17, "{}", loader.memory());
         let (workload, totals) = loader.finish().unwrap();
-        assert!((300..=500).contains(&workload.objects) && workload.accesses.len() == workload.objects as usize);
+        assert!(
+            (300..=500).contains(&workload.objects)
+                && workload.accesses.len() == workload.objects as usize
+        );
         assert_eq!(
             (workload.seconds.len(), workload.clients.len()),
             (workload.accesses.len(), workload.accesses.len())
         );
         assert_eq!(totals.cacheable, 200_000);
-        assert!((workload.objects_in_all() as f64 / 2e5 - 1.0).abs() < 0.25, "{}", workload.objects_in_all());
+        assert!(
+            (workload.objects_in_all() as f64 / 2e5 - 1.0).abs() < 0.25,
+            "{}",
+            workload.objects_in_all()
+        );
     }
 }

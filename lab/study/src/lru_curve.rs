@@ -1,17 +1,19 @@
 //! The miss-ratio curve of LRU, exact, for any number of cache sizes in one pass.
 //!
-//! Read first: Mattson et al. 1970, "Evaluation techniques for storage hierarchies" (IBM Systems Journal 9(2)). The
-//! objects in an LRU cache are the first ones of a stack in order of last use, as many as fit. So an access is a hit
-//! in every cache that is at least as large as its object's *stack distance*: the room of all objects used since,
-//! and its own. The room used since a time is summed up in a [`Recency`].
+//! Read first: Mattson et al. 1970, "Evaluation techniques for storage hierarchies" (IBM Systems
+//! Journal 9(2)). The objects in an LRU cache are the first ones of a stack in order of last use,
+//! as many as fit. So an access is a hit in every cache that is at least as large as its object's
+//! *stack distance*: the room of all objects used since, and its own. The room used since a time is
+//! summed up in a [`Recency`].
 //!
-//! With sizes there is one thing more. A cache that is smaller than an object does not store it, so it is not in that
-//! cache's stack. For each size asked for that is smaller than the largest object, the objects that do not fit are summed
-//! up apart ([`Oversize`]) and taken off the distance.
+//! With sizes there is one thing more. A cache that is smaller than an object does not store it, so
+//! it is not in that cache's stack. For each size asked for that is smaller than the largest
+//! object, the objects that do not fit are summed up apart ([`Oversize`]) and taken off the
+//! distance.
 //!
 //! What it gives is equal to a simulation at each size, unless
-//! * a reply cannot become an entry ([`Access::fills`]): the larger caches have the object, and use it; the smaller ones
-//!   do not;
+//! * a reply cannot become an entry ([`Access::fills`]): the larger caches have the object, and use
+//!   it; the smaller ones do not;
 //! * an object shrinks, or grows beyond a cache and leaves it: what fits now has left already;
 //! * its size changes, but what is cached of it is not out of date: it may have either size.
 //!
@@ -39,23 +41,42 @@ pub fn is_exact(workload: &Workload, sizes: &[u64]) -> bool {
     })
 }
 
-/// What LRU caches of these sizes do for a workload, in the sizes' order. `progress` hears of every few thousand
-/// accesses. Memory: 24 to 40 bytes per object, and for each size that is smaller than the largest object 16 more per
-/// object that is larger.
+/// What LRU caches of these sizes do for a workload, in the sizes' order. `progress` hears of every
+/// few thousand accesses. Memory: 24 to 40 bytes per object, and for each size that is smaller than
+/// the largest object 16 more per object that is larger.
 pub fn lru_curve(workload: &Workload, sizes: &[u64], progress: impl FnMut(u64)) -> Vec<Counts> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|&at| sizes[at]);
     let ascending: Vec<u64> = order.iter().map(|&at| sizes[at]).collect();
     let curve = match workload.room {
-        Room::One => pass(workload, Room::One, &ascending, Recency::new(workload.objects, Ones::default()), progress),
+        Room::One => pass(
+            workload,
+            Room::One,
+            &ascending,
+            Recency::new(workload.objects, Ones::default()),
+            progress,
+        ),
         // Every object has one slot: blocks.
-        Room::Slots(slot) if workload.accesses.iter().all(|access| access.bytes() <= u64::from(slot.max(1))) => {
-            let slots: Vec<u64> = ascending.iter().map(|size| size / u64::from(slot.max(1))).collect();
-            pass(workload, Room::One, &slots, Recency::new(workload.objects, Ones::default()), progress)
+        Room::Slots(slot)
+            if workload.accesses.iter().all(|access| access.bytes() <= u64::from(slot.max(1))) =>
+        {
+            let slots: Vec<u64> =
+                ascending.iter().map(|size| size / u64::from(slot.max(1))).collect();
+            pass(
+                workload,
+                Room::One,
+                &slots,
+                Recency::new(workload.objects, Ones::default()),
+                progress,
+            )
         }
-        Room::Bytes | Room::Slots(_) => {
-            pass(workload, workload.room, &ascending, Recency::new(workload.objects, Sums::default()), progress)
-        }
+        Room::Bytes | Room::Slots(_) => pass(
+            workload,
+            workload.room,
+            &ascending,
+            Recency::new(workload.objects, Sums::default()),
+            progress,
+        ),
     };
     let mut result = vec![Counts::default(); sizes.len()];
     for (&at, counts) in order.iter().zip(curve) {
@@ -90,7 +111,8 @@ fn pass<S: Slots>(
     let mut request = Request { small: vec![true; apart], first: 0 };
     let mut total = Counts::default();
     for (at, accesses) in workload.accesses.chunks(STEP).enumerate() {
-        for (at, &access) in accesses.iter().enumerate().map(|(n, access)| (at * STEP + n, access)) {
+        for (at, &access) in accesses.iter().enumerate().map(|(n, access)| (at * STEP + n, access))
+        {
             if at == workload.warm_up {
                 total = Counts::default();
                 small.fill(Step::default());
@@ -107,7 +129,8 @@ fn pass<S: Slots>(
                     let distance = since + room;
                     let first = sizes[apart..].partition_point(|&size| size < distance);
                     steps[first].find(access);
-                    request.first = request.first.max(if is_hit { first } else { sizes.len() - apart });
+                    request.first =
+                        request.first.max(if is_hit { first } else { sizes.len() - apart });
                     for at in 0..apart {
                         let not_stored = not_stored.map_or(0, |rooms| rooms[at]);
                         let is_there = room <= sizes[at] && distance <= sizes[at] + not_stored;
@@ -192,8 +215,12 @@ mod tests {
 
     /// Objects that change, and keep their sizes or grow.
     fn workloads(growth: u64) -> impl Strategy<Value = Workload> {
-        let room = prop_oneof![Just(Room::One), Just(Room::Bytes), (1u32..40).prop_map(Room::Slots)];
-        let steps = prop::collection::vec((0u32..20, prop::bool::weighted(0.1), any::<bool>(), any::<bool>()), 0..300);
+        let room =
+            prop_oneof![Just(Room::One), Just(Room::Bytes), (1u32..40).prop_map(Room::Slots)];
+        let steps = prop::collection::vec(
+            (0u32..20, prop::bool::weighted(0.1), any::<bool>(), any::<bool>()),
+            0..300,
+        );
         let warm_up = prop_oneof![Just(0usize), 0usize..200];
         (room, prop::collection::vec(0u64..100, 20), steps, warm_up).prop_map(
             move |(room, mut bytes, steps, warm_up)| {
@@ -211,12 +238,18 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
         #[test]
-        fn is_what_simulations_give(workload in workloads(0), sizes in prop::collection::vec(0u64..1000, 0..12)) {
+        fn is_what_simulations_give(
+            workload in workloads(0),
+            sizes in prop::collection::vec(0u64..1000, 0..12),
+        ) {
             compare(&workload, &sizes)?;
         }
 
         #[test]
-        fn is_what_simulations_give_with_objects_that_grow(workload in workloads(17), sizes in prop::collection::vec(600u64..2000, 0..9)) {
+        fn is_what_simulations_give_with_objects_that_grow(
+            workload in workloads(17),
+            sizes in prop::collection::vec(600u64..2000, 0..9),
+        ) {
             if is_exact(&workload, &sizes) {
                 compare(&workload, &sizes)?;
             }
@@ -235,7 +268,8 @@ mod tests {
 
     #[test]
     fn tells_what_it_cannot_give_exactly() {
-        let of = |accesses: &[Access]| is_exact(&Workload::of(accesses.to_vec(), Room::Bytes), &[6, 9]);
+        let of =
+            |accesses: &[Access]| is_exact(&Workload::of(accesses.to_vec(), Room::Bytes), &[6, 9]);
         assert!(of(&[Access::new(0, 5), Access::new(0, 5), Access::new(0, 6).changed(true)]));
         assert!(!of(&[Access::new(0, 5), Access::new(0, 7).changed(true)]));
         assert!(!of(&[Access::new(0, 5), Access::new(0, 4).changed(true)]));

@@ -1,8 +1,8 @@
 //! Numbers for names, in the order in which they come up.
 //!
-//! An open table with linear probing, which is at most half full, so that a look-up is mostly one cache line. That line
-//! can be asked for ahead ([`Numbers::touch`]): names come in batches when a trace is loaded, and waiting for memory for
-//! many of them at once is what makes loading fast.
+//! An open table with linear probing, which is at most half full, so that a look-up is mostly one
+//! cache line. That line can be asked for ahead ([`Numbers::touch`]): names come in batches when a
+//! trace is loaded, and waiting for memory for many of them at once is what makes loading fast.
 
 use std::hash::BuildHasher;
 
@@ -114,7 +114,10 @@ mod tests {
                 numbers.touch(name);
                 let next = model.len() as u32;
                 proptest::prop_assert_eq!(numbers.find(name), model.get(&name).copied());
-                proptest::prop_assert_eq!(numbers.number(name), Some(*model.entry(name).or_insert(next)));
+                proptest::prop_assert_eq!(
+                    numbers.number(name),
+                    Some(*model.entry(name).or_insert(next))
+                );
                 proptest::prop_assert_eq!(numbers.len(), model.len());
             }
         }

@@ -5,7 +5,8 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use nicache_policy::{
-    GdsfConfig, GdsfCost, LirsConfig, LrfuConfig, PopularityConfig, S3FifoConfig, TwoQConfig, WTinyLfuConfig,
+    GdsfConfig, GdsfCost, LirsConfig, LrfuConfig, PopularityConfig, S3FifoConfig, TwoQConfig,
+    WTinyLfuConfig,
 };
 
 use crate::PolicyName;
@@ -38,16 +39,24 @@ const fn known(name: &'static str, kind: Kind, what: &'static str) -> Known {
 }
 
 const LIRS: &[Known] = &[
-    known("hir", Kind::Share(1.0), "memory of objects that were used once, 1%, or 20% where sizes differ"),
+    known(
+        "hir",
+        Kind::Share(1.0),
+        "memory of objects that were used once, 1%, or 20% where sizes differ",
+    ),
     known("stack", Kind::Number(1.0, 4.0), "objects remembered, in memories, 2"),
 ];
-const LRFU: &[Known] = &[known("lambda", Kind::Number(0.0, 1.0), "halvings of a use's weight per request, 0.001")];
+const LRFU: &[Known] =
+    &[known("lambda", Kind::Number(0.0, 1.0), "halvings of a use's weight per request, 0.001")];
 const TWO_Q: &[Known] = &[
     known("in", Kind::Share(1.0), "memory of the first queue, 25%"),
     known("out", Kind::Share(1.0), "keys remembered, 50%"),
 ];
-const GDSF: &[Known] =
-    &[known("cost", Kind::Word(&["request", "packets"]), "what a miss costs: request, or packets for bytes")];
+const GDSF: &[Known] = &[known(
+    "cost",
+    Kind::Word(&["request", "packets"]),
+    "what a miss costs: request, or packets for bytes",
+)];
 const W_TINY_LFU: &[Known] = &[
     known("window", Kind::Share(1.0), "memory of the window, 1%"),
     known("protected", Kind::Share(1.0), "protected share of the rest, 80%"),
@@ -119,11 +128,13 @@ pub enum ParameterError {
 }
 
 fn there_are(policy: &str) -> String {
-    let known = PolicyName::ALL.into_iter().find(|one| one.name() == policy).map_or(&[][..], known_of);
+    let known =
+        PolicyName::ALL.into_iter().find(|one| one.name() == policy).map_or(&[][..], known_of);
     if known.is_empty() {
         return "it has none".to_owned();
     }
-    let told: Vec<String> = known.iter().map(|known| format!("{} ({})", known.name, known.what)).collect();
+    let told: Vec<String> =
+        known.iter().map(|known| format!("{} ({})", known.name, known.what)).collect();
     format!("it has {}", told.join(", "))
 }
 
@@ -132,13 +143,19 @@ impl Parameters {
     ///
     /// # Errors
     /// [`ParameterError`]
-    pub fn of<'a>(policy: PolicyName, texts: impl Iterator<Item = &'a str>) -> Result<Self, ParameterError> {
+    pub fn of<'a>(
+        policy: PolicyName,
+        texts: impl Iterator<Item = &'a str>,
+    ) -> Result<Self, ParameterError> {
         let mut parameters = Self::default();
         for text in texts {
             let (name, value) = text.split_once('=').unwrap_or((text, ""));
             let (name, value) = (name.trim(), value.trim());
             let at = known_of(policy).iter().position(|known| known.name == name);
-            let at = at.ok_or_else(|| ParameterError::Unknown { policy: policy.name(), name: name.to_owned() })?;
+            let at = at.ok_or_else(|| ParameterError::Unknown {
+                policy: policy.name(),
+                name: name.to_owned(),
+            })?;
             let known = known_of(policy)[at];
             let parsed = known.kind.parse(value).map(|value| value + 0.0);
             parameters.values[at] = Some(parsed.ok_or_else(|| ParameterError::Value {
@@ -203,7 +220,8 @@ impl Parameters {
         let mut config = WTinyLfuConfig::new(memory, objects_max);
         self.set(0, &mut config.window_share);
         self.set(1, &mut config.protected_share);
-        config.sample_per_object = self.values[2].map_or(config.sample_per_object, |value| value as u32);
+        config.sample_per_object =
+            self.values[2].map_or(config.sample_per_object, |value| value as u32);
         config
     }
 
@@ -233,7 +251,9 @@ impl Kind {
         let number = || text.trim().parse::<f64>().ok().map(|number| number / scale);
         match self {
             Self::Share(most) => number().filter(|share| (0.0..=most).contains(share)),
-            Self::Number(least, most) => number().filter(|number| scale == 1.0 && (least..=most).contains(number)),
+            Self::Number(least, most) => {
+                number().filter(|number| scale == 1.0 && (least..=most).contains(number))
+            }
             Self::Word(words) => words.iter().position(|word| *word == text).map(|at| at as f64),
         }
     }

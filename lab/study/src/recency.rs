@@ -1,8 +1,10 @@
-//! Objects in the order of their last uses, and how much room all have that were used since one was.
+//! Objects in the order of their last uses, and how much room all have that were used since one
+//! was.
 //!
-//! A use takes the next slot of a row; the object's slot before is free again. Room is summed up in blocks of slots,
-//! and the blocks in a [`Fenwick`] row that is small enough for a processor's cache. When the row is full, the slots in use
-//! are moved together, which is paid for by at least as many uses as there are objects.
+//! A use takes the next slot of a row; the object's slot before is free again. Room is summed up in
+//! blocks of slots, and the blocks in a [`Fenwick`] row that is small enough for a processor's
+//! cache. When the row is full, the slots in use are moved together, which is paid for by at least
+//! as many uses as there are objects.
 
 use crate::fenwick::Fenwick;
 
@@ -34,7 +36,13 @@ impl<S: Slots> Recency<S> {
     pub(crate) fn new(objects: u32, mut slots: S) -> Self {
         let length = 2 * objects as usize + 64;
         slots.clear(length);
-        Self { slot_of: vec![NEVER; objects as usize], object_at: vec![0; length], slots, next: 0, total: 0 }
+        Self {
+            slot_of: vec![NEVER; objects as usize],
+            object_at: vec![0; length],
+            slots,
+            next: 0,
+            total: 0,
+        }
     }
 
     /// An object is used, and has so much room now.
@@ -187,8 +195,10 @@ mod tests {
                 continue;
             }
             let at = model.iter().position(|used| used.0 == object);
-            let expected = at
-                .map(|at| Before { since: model[at + 1..].iter().map(|used| used.1).sum(), room: model.remove(at).1 });
+            let expected = at.map(|at| Before {
+                since: model[at + 1..].iter().map(|used| used.1).sum(),
+                room: model.remove(at).1,
+            });
             prop_assert_eq!(recency.access(object, room), expected);
             model.push((object, room));
         }
@@ -197,12 +207,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_list_of_rooms(uses in prop::collection::vec((0u32..12, 0u64..1000), 0..400)) {
+        fn behaves_like_a_list_of_rooms(
+            uses in prop::collection::vec((0u32..12, 0u64..1000), 0..400),
+        ) {
             behaves_like_a_list(Sums::default(), &uses)?;
         }
 
         #[test]
-        fn behaves_like_a_list_of_ones(uses in prop::collection::vec((0u32..12, Just(1u64)), 0..400)) {
+        fn behaves_like_a_list_of_ones(
+            uses in prop::collection::vec((0u32..12, Just(1u64)), 0..400),
+        ) {
             behaves_like_a_list(Ones::default(), &uses)?;
         }
     }

@@ -8,7 +8,8 @@ use serde::Serialize;
 pub enum Room {
     /// Its bytes, at least one.
     Bytes,
-    /// Whole slots of so many bytes, at least one: a card's memory. Bos et al. 2009 have slots of 1600 bytes.
+    /// Whole slots of so many bytes, at least one: a card's memory. Bos et al. 2009 have slots of
+    /// 1600 bytes.
     Slots(u32),
     /// The same for each: with this budget is a number of objects.
     One,
@@ -20,7 +21,9 @@ impl Room {
     pub fn of(self, bytes: u64) -> u64 {
         match self {
             Self::Bytes => bytes.max(1),
-            Self::Slots(slot) => bytes.div_ceil(u64::from(slot.max(1))).max(1) * u64::from(slot.max(1)),
+            Self::Slots(slot) => {
+                bytes.div_ceil(u64::from(slot.max(1))).max(1) * u64::from(slot.max(1))
+            }
             Self::One => 1,
         }
     }
@@ -33,7 +36,10 @@ mod tests {
     #[test]
     fn sizes() {
         assert_eq!([0, 1, 1600].map(|bytes| Room::Bytes.of(bytes)), [1, 1, 1600]);
-        assert_eq!([0, 1, 1600, 1601].map(|bytes| Room::Slots(1600).of(bytes)), [1600, 1600, 1600, 3200]);
+        assert_eq!(
+            [0, 1, 1600, 1601].map(|bytes| Room::Slots(1600).of(bytes)),
+            [1600, 1600, 1600, 3200]
+        );
         assert_eq!([0, 9999].map(|bytes| Room::One.of(bytes)), [1, 1]);
         assert_eq!(Room::Slots(0).of(3), 3);
     }

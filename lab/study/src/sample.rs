@@ -1,9 +1,11 @@
 //! Which objects are in a sample of bounded size.
 //!
-//! Read first: Waldspurger, Park, Garthwaite and Ahmad 2015, "Efficient MRC construction with SHARDS" (FAST), section 3.2. Of all objects
-//! those are followed whose hash is below a threshold, with all their uses; when there are too many, the threshold is lowered. A cache
-//! of `R` times the size does for the share `R` of the objects what the cache does for all (Waldspurger, Saemundsson, Ahmad and Park 2017,
-//! "Cache modeling and optimization using miniature simulations", ATC, section 3).
+//! Read first: Waldspurger, Park, Garthwaite and Ahmad 2015, "Efficient MRC construction with
+//! SHARDS" (FAST), section 3.2. Of all objects those are followed whose hash is below a threshold,
+//! with all their uses; when there are too many, the threshold is lowered. A cache of `R` times the
+//! size does for the share `R` of the objects what the cache does for all (Waldspurger,
+//! Saemundsson, Ahmad and Park 2017, "Cache modeling and optimization using miniature simulations",
+//! ATC, section 3).
 
 use nicache_trace::mix;
 
@@ -74,7 +76,11 @@ mod tests {
             }
         }
         assert!((700..=1000).contains(&followed.len()), "{}", followed.len());
-        assert!((sampler.rate() * 1e5 / followed.len() as f64 - 1.0).abs() < 0.15, "{}", sampler.rate());
+        assert!(
+            (sampler.rate() * 1e5 / followed.len() as f64 - 1.0).abs() < 0.15,
+            "{}",
+            sampler.rate()
+        );
         assert_eq!(Sampler::new(5).rate(), 1.0);
     }
 }

@@ -1,14 +1,16 @@
 //! The miss-ratio curve of LRU for traces of any length, by spatial sampling in bounded memory.
 //!
-//! Read first: Waldspurger, Park, Garthwaite and Ahmad 2015, "Efficient MRC construction with SHARDS" (FAST), sections 3
-//! and 4. Of all objects those are followed whose hash is below a threshold: a share `R` of them, with all their uses. A
-//! stack distance among these is about `R` of the one among all. When more than `objects_max` are followed, the one of the
-//! largest hash is dropped and the threshold lowered to it; what was counted until then counts for less (4.2).
+//! Read first: Waldspurger, Park, Garthwaite and Ahmad 2015, "Efficient MRC construction with
+//! SHARDS" (FAST), sections 3 and 4. Of all objects those are followed whose hash is below a
+//! threshold: a share `R` of them, with all their uses. A stack distance among these is about `R`
+//! of the one among all. When more than `objects_max` are followed, the one of the largest hash is
+//! dropped and the threshold lowered to it; what was counted until then counts for less (4.2).
 //!
-//! Here the objects fall in [`GROUPS`] groups by other bits of the hash, and each is sampled for itself. So there are as many
-//! independent curves, whose mean is the result and whose spread gives its interval. As in the paper's `SHARDS_adj`, a
-//! group that got more or fewer requests than its share is put right at the shortest distance, since it is a few very popular
-//! objects that make the difference.
+//! Here the objects fall in [`GROUPS`] groups by other bits of the hash, and each is sampled for
+//! itself. So there are as many independent curves, whose mean is the result and whose spread gives
+//! its interval. As in the paper's `SHARDS_adj`, a group that got more or fewer requests than its
+//! share is put right at the shortest distance, since it is a few very popular objects that make
+//! the difference.
 
 mod group;
 
@@ -104,8 +106,10 @@ impl Shards {
     /// The curve at these sizes.
     pub fn curve(&self, sizes: &[Size]) -> Vec<Estimate> {
         let estimate = |&size: &Size| {
-            let ratios = |ratio: &dyn Fn(&Group) -> f64| mean_and_error(self.groups.iter().map(ratio));
-            let (miss_ratio, miss_ratio_error) = ratios(&|group| group.miss_ratio(size.0 as f64, self.requests));
+            let ratios =
+                |ratio: &dyn Fn(&Group) -> f64| mean_and_error(self.groups.iter().map(ratio));
+            let (miss_ratio, miss_ratio_error) =
+                ratios(&|group| group.miss_ratio(size.0 as f64, self.requests));
             let (byte_miss_ratio, byte_miss_ratio_error) =
                 ratios(&|group| group.byte_miss_ratio(size.0 as f64, self.bytes));
             Estimate { size, miss_ratio, miss_ratio_error, byte_miss_ratio, byte_miss_ratio_error }
@@ -151,13 +155,20 @@ mod tests {
         for &(object, bytes) in &requests {
             shards.request(u64::from(object), bytes);
         }
-        let accesses = requests.iter().map(|&(object, bytes)| Access::new(object, bytes).ending(true));
+        let accesses =
+            requests.iter().map(|&(object, bytes)| Access::new(object, bytes).ending(true));
         let exact = lru_curve(&Workload::of(accesses.collect(), room), sizes, |_| {});
         assert!(shards.rate() < 0.3, "{}", shards.rate());
-        for (estimate, exact) in shards.curve(&sizes.iter().copied().map(Size).collect::<Vec<_>>()).iter().zip(exact) {
+        for (estimate, exact) in
+            shards.curve(&sizes.iter().copied().map(Size).collect::<Vec<_>>()).iter().zip(exact)
+        {
             let difference = (estimate.miss_ratio - exact.miss_ratio()).abs();
             // Eight groups: five halves of the interval are beyond all doubt.
-            assert!(difference < 2.5 * estimate.miss_ratio_error + 0.002, "{estimate:?} {}", exact.miss_ratio());
+            assert!(
+                difference < 2.5 * estimate.miss_ratio_error + 0.002,
+                "{estimate:?} {}",
+                exact.miss_ratio()
+            );
             assert!(estimate.miss_ratio_error < 0.05, "{estimate:?}");
             let difference = (estimate.byte_miss_ratio - exact.byte_miss_ratio()).abs();
             assert!(
@@ -177,7 +188,8 @@ mod tests {
 
     #[test]
     fn few_objects_are_all_followed() {
-        let mut shards = Shards::new(&ShardsConfig { objects_max: 1 << 12, room: Room::One, seed: 1 });
+        let mut shards =
+            Shards::new(&ShardsConfig { objects_max: 1 << 12, room: Room::One, seed: 1 });
         for request in 0..30_000u64 {
             shards.request(request % 1000, 1);
         }

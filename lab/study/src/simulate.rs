@@ -54,14 +54,17 @@ impl<P: Policy> Cache<P> {
             return;
         }
         let admitted = self.policy.handle_miss(key, Some(room));
-        if admitted == Admission::Reject || self.policy.handle_reply(key, room) == Admission::Reject {
+        if admitted == Admission::Reject || self.policy.handle_reply(key, room) == Admission::Reject
+        {
             return;
         }
         if room > self.memory {
             return;
         }
         let incoming = Some(Incoming { key, bytes: room });
-        while self.policy.occupancy().bytes + room > self.memory || self.policy.handle_insert(key, room).is_err() {
+        while self.policy.occupancy().bytes + room > self.memory
+            || self.policy.handle_insert(key, room).is_err()
+        {
             if self.policy.evict(incoming).is_none() {
                 self.policy.handle_remove(key, Removal::Refused);
                 return;
@@ -81,8 +84,14 @@ impl<P: Policy> Cache<P> {
     }
 }
 
-/// Plays a workload back against a cache with so much memory. `progress` hears of every few thousand accesses.
-pub fn simulate<P: Policy>(policy: P, workload: &Workload, memory: u64, mut progress: impl FnMut(u64)) -> Counts {
+/// Plays a workload back against a cache with so much memory. `progress` hears of every few
+/// thousand accesses.
+pub fn simulate<P: Policy>(
+    policy: P,
+    workload: &Workload,
+    memory: u64,
+    mut progress: impl FnMut(u64),
+) -> Counts {
     let period = policy.period().filter(|_| !workload.seconds.is_empty());
     let mut clock = period.map(PeriodClock::new);
     let mut cache = Cache::new(policy, memory);

@@ -43,12 +43,14 @@ impl Reason {
     }
 }
 
-/// Bytes of the body that went over the wire. What a server logs as the bytes of a reply that has no body says nothing.
+/// Bytes of the body that went over the wire. What a server logs as the bytes of a reply that has
+/// no body says nothing.
 pub fn sent_bytes(record: &Record) -> u64 {
     if record.verb == Verb::Head || record.status == 304 { 0 } else { record.bytes.unwrap_or(0) }
 }
 
-/// What a record is. Replies made by programs count as cacheable if `dynamic`: a card sees when their sources change.
+/// What a record is. Replies made by programs count as cacheable if `dynamic`: a card sees when
+/// their sources change.
 pub fn sort(record: &Record, dynamic: bool) -> Sort {
     match record.verb {
         Verb::Get | Verb::Head => {}
@@ -78,8 +80,14 @@ mod tests {
         assert_eq!(sort(&Record { verb: Verb::Head, status: 304, ..get }, true), Sort::Cacheable);
         assert_eq!(sort(&Record { status: 404, ..get }, true), Sort::Uncacheable(Reason::Status));
         assert_eq!(sort(&Record { verb: Verb::Write, ..get }, true), Sort::Write);
-        assert_eq!(sort(&Record { verb: Verb::Other, ..get }, true), Sort::Uncacheable(Reason::Method));
-        assert_eq!(sort(&Record { marks: Marks::SETS_COOKIE, ..get }, true), Sort::Uncacheable(Reason::Private));
+        assert_eq!(
+            sort(&Record { verb: Verb::Other, ..get }, true),
+            Sort::Uncacheable(Reason::Method)
+        );
+        assert_eq!(
+            sort(&Record { marks: Marks::SETS_COOKIE, ..get }, true),
+            Sort::Uncacheable(Reason::Private)
+        );
         let query = Record { marks: Marks::QUERY, ..get };
         assert_eq!(sort(&query, true), Sort::Cacheable);
         assert_eq!(sort(&query, false), Sort::Uncacheable(Reason::Dynamic));

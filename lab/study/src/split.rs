@@ -1,5 +1,5 @@
-//! Several caches that share a workload, as several cards do: each gets a part of the requests and has a memory of its
-//! own (Kim et al. 2002, section 3, figure 3).
+//! Several caches that share a workload, as several cards do: each gets a part of the requests and
+//! has a memory of its own (Kim et al. 2002, section 3, figure 3).
 
 use serde::Serialize;
 
@@ -11,7 +11,8 @@ use crate::{Access, Workload};
 pub enum SplitBy {
     /// In turns: each has as many.
     Requests,
-    /// Each client has its cache, as where connections are spread by address. Without clients in the trace: in turns.
+    /// Each client has its cache, as where connections are spread by address. Without clients in
+    /// the trace: in turns.
     Clients,
     /// Each object has its cache, as where requests are spread by what they ask for.
     Objects,
@@ -38,7 +39,9 @@ pub fn split(workload: &Workload, caches: usize, by: SplitBy) -> Vec<Workload> {
     for (at, &access) in workload.accesses.iter().enumerate() {
         let object = access.object() as usize;
         let part = match by {
-            SplitBy::Clients if !workload.clients.is_empty() => spread(u64::from(workload.clients[at]), caches),
+            SplitBy::Clients if !workload.clients.is_empty() => {
+                spread(u64::from(workload.clients[at]), caches)
+            }
             SplitBy::Objects => spread(u64::from(access.object()), caches),
             SplitBy::Requests | SplitBy::Clients => request % caches,
         };
@@ -64,7 +67,8 @@ pub fn split(workload: &Workload, caches: usize, by: SplitBy) -> Vec<Workload> {
 /// Numbers that follow each other fall to caches as if by lot.
 fn spread(number: u64, caches: usize) -> usize {
     let mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    ((u128::from(mixed ^ (mixed >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93) as u64 >> 33) % caches as u64) as usize
+    ((u128::from(mixed ^ (mixed >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93) as u64 >> 33)
+        % caches as u64) as usize
 }
 
 #[cfg(test)]
@@ -82,9 +86,13 @@ mod tests {
     #[test]
     fn requests_take_turns_with_all_their_blocks() {
         let block = |object: u32, ends: bool| Access::new(object, 9).ending(ends);
-        let accesses = [block(0, false), block(1, true), block(2, true), block(0, false), block(1, true)];
+        let accesses =
+            [block(0, false), block(1, true), block(2, true), block(0, false), block(1, true)];
         let parts = split(&Workload::of(accesses.to_vec(), Room::One), 2, SplitBy::Requests);
-        assert_eq!(accesses_of(&parts), [vec![accesses[0], accesses[1], accesses[3], accesses[4]], vec![accesses[2]]]);
+        assert_eq!(
+            accesses_of(&parts),
+            [vec![accesses[0], accesses[1], accesses[3], accesses[4]], vec![accesses[2]]]
+        );
     }
 
     #[test]
@@ -94,14 +102,19 @@ mod tests {
         let parts = split(&Workload::of(all, Room::One), 2, SplitBy::Requests);
         assert_eq!(
             accesses_of(&parts),
-            [vec![access, access.changed(true), access], vec![access, access.changed(true), access]]
+            [
+                vec![access, access.changed(true), access],
+                vec![access, access.changed(true), access]
+            ]
         );
     }
 
     #[test]
     fn a_client_has_one_cache() {
-        let mut workload =
-            Workload::of((0..400).map(|object| Access::new(object, 1).ending(true)).collect(), Room::One);
+        let mut workload = Workload::of(
+            (0..400).map(|object| Access::new(object, 1).ending(true)).collect(),
+            Room::One,
+        );
         workload.clients = (0..400).map(|at| at % 37).collect();
         let parts = split(&workload, 3, SplitBy::Clients);
         assert!(
@@ -116,18 +129,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost(objects in prop::collection::vec(0u32..30, 0..200), caches in 1usize..5, by in 0usize..3) {
+        fn nothing_is_lost(
+            objects in prop::collection::vec(0u32..30, 0..200),
+            caches in 1usize..5,
+            by in 0usize..3,
+        ) {
             let by = [SplitBy::Requests, SplitBy::Clients, SplitBy::Objects][by];
-            let all: Vec<Access> = objects.iter().map(|&object| Access::new(object, 3).ending(true)).collect();
+            let all: Vec<Access> =
+                objects.iter().map(|&object| Access::new(object, 3).ending(true)).collect();
             let workload = Workload::of(all, Room::One);
             let parts = split(&workload, caches, by);
-            let mut split: Vec<u32> = parts.iter().flat_map(|part| part.accesses.iter().map(|access| access.object())).collect();
+            let mut split: Vec<u32> = parts
+                .iter()
+                .flat_map(|part| part.accesses.iter().map(|access| access.object()))
+                .collect();
             let mut whole = objects;
             split.sort_unstable();
             whole.sort_unstable();
             prop_assert_eq!(split, whole);
             if by == SplitBy::Objects {
-                let hits = |workload: &Workload| simulate(Lru::new(30, 30), workload, 30, |_| {}).hits;
+                let hits =
+                    |workload: &Workload| simulate(Lru::new(30, 30), workload, 30, |_| {}).hits;
                 prop_assert_eq!(parts.iter().map(hits).sum::<u64>(), hits(&workload));
             }
         }

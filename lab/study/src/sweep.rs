@@ -39,9 +39,9 @@ enum Job {
     Cache { curve: usize, size: usize },
 }
 
-/// Plays a workload back against each policy at each size. `parts` are the workload of each cache: one, or several that
-/// share it, each with a memory of this size ([`crate::split()`]). `progress` hears, from several threads, of accesses
-/// played back; there are [`accesses_of`] in all.
+/// Plays a workload back against each policy at each size. `parts` are the workload of each cache:
+/// one, or several that share it, each with a memory of this size ([`crate::split()`]). `progress`
+/// hears, from several threads, of accesses played back; there are [`accesses_of`] in all.
 pub fn sweep(
     parts: &[Workload],
     choices: &[Choice],
@@ -58,7 +58,8 @@ pub fn sweep(
             let workload = &parts[part];
             match *job {
                 Job::Pass { curve } => {
-                    let bytes: Vec<u64> = sizes.iter().map(|size| sampled_memory(workload, *size)).collect();
+                    let bytes: Vec<u64> =
+                        sizes.iter().map(|size| sampled_memory(workload, *size)).collect();
                     let counts = if choices[curve].policy == PolicyName::PfooL {
                         let bound = Bound::new(workload);
                         progress(workload.accesses.len() as u64);
@@ -66,7 +67,8 @@ pub fn sweep(
                     } else {
                         lru_curve(workload, &bytes, progress)
                     };
-                    let mut result = result.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let mut result =
+                        result.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     for (sum, counts) in result[curve].iter_mut().zip(&counts) {
                         sum.add(counts);
                     }
@@ -75,7 +77,8 @@ pub fn sweep(
                     let memory = sampled_memory(workload, sizes[size]);
                     let fit = objects_max(&rooms[part], memory);
                     let counts = choices[curve].simulate(workload, memory, fit, progress);
-                    let mut result = result.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let mut result =
+                        result.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     result[curve][size].add(&counts);
                 }
             }
@@ -96,7 +99,8 @@ pub fn sweep(
     };
     let curve = |(choice, counts): (&Choice, Vec<Counts>)| {
         let counts = counts.into_iter().map(scaled);
-        let points = sizes.iter().zip(counts).map(|(&size, counts)| Point { size, counts }).collect();
+        let points =
+            sizes.iter().zip(counts).map(|(&size, counts)| Point { size, counts }).collect();
         Curve { choice: *choice, points }
     };
     choices.iter().zip(result).map(curve).collect()
@@ -107,7 +111,8 @@ pub fn accesses_of(parts: &[Workload], choices: &[Choice], sizes: &[Size]) -> u6
     jobs(parts, choices, sizes).iter().map(|(_, part)| parts[*part].accesses.len() as u64).sum()
 }
 
-/// The longest ones first, so that no core is left with one in the end: large caches before small ones.
+/// The longest ones first, so that no core is left with one in the end: large caches before small
+/// ones.
 fn jobs(parts: &[Workload], choices: &[Choice], sizes: &[Size]) -> Vec<(Job, usize)> {
     let bytes: Vec<u64> = sizes.iter().map(|size| size.0).collect();
     let mut order: Vec<usize> = (0..sizes.len()).collect();
@@ -196,7 +201,13 @@ mod tests {
     #[test]
     fn caches_that_share_a_workload_are_added_up() {
         let parts = split(&workload(), 2, SplitBy::Requests);
-        let curves = sweep(&parts, &[PolicyName::Lru.into(), PolicyName::Fifo.into()], &[Size(300)], 2, &|_| {});
+        let curves = sweep(
+            &parts,
+            &[PolicyName::Lru.into(), PolicyName::Fifo.into()],
+            &[Size(300)],
+            2,
+            &|_| {},
+        );
         for curve in curves {
             assert_eq!(curve.points[0].counts.requests, 6000);
         }
@@ -205,7 +216,10 @@ mod tests {
     #[test]
     fn sizes_are_spread_over_doublings() {
         let sizes = |least, most, per| {
-            sizes_between(Size(least), Size(most), per).iter().map(|size| size.0).collect::<Vec<_>>()
+            sizes_between(Size(least), Size(most), per)
+                .iter()
+                .map(|size| size.0)
+                .collect::<Vec<_>>()
         };
         assert_eq!(sizes(64, 256, 2), [64, 96, 128, 192, 256]);
         assert_eq!(sizes(1, 5, 3), [1, 2, 3, 4, 5]);

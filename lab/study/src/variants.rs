@@ -1,17 +1,20 @@
 //! Which replies of a target are of one object.
 //!
-//! A server that codes (gzip, br) has two or three bodies for one target, and sends a client the one that it takes. To a cache each is an
-//! object of its own; taken for one object, the smaller body looks like a reply that was cut off, and the larger one like a change.
-//! So a target has *lines*, each an object:
+//! A server that codes (gzip, br) has two or three bodies for one target, and sends a client the
+//! one that it takes. To a cache each is an object of its own; taken for one object, the smaller
+//! body looks like a reply that was cut off, and the larger one like a change. So a target has
+//! *lines*, each an object:
 //!
 //! * where the log tells codings, a line for each coding of the target;
-//! * else a line for each size that comes back: a reply had it, then replies had another size that recurs, then it was there again. What
-//!   has changed or was cut off does not come back.
+//! * else a line for each size that comes back: a reply had it, then replies had another size that
+//!   recurs, then it was there again. What has changed or was cut off does not come back.
 //!
-//! A reply belongs to the line that has its size or one within 5 % of it (then the line's object has changed); a size that comes back
-//! and is farther from all lines begins one; any other is, of the nearest line, a change if it is larger and a part if it is smaller
-//! ([`Changes::Small`]). A line whose size differs by less than 5 % from another's is not told apart from a change: pages that count their
-//! visitors come back to old sizes, too. A reply without a body (304, HEAD) or of a part belongs to the line that was used last.
+//! A reply belongs to the line that has its size or one within 5 % of it (then the line's object
+//! has changed); a size that comes back and is farther from all lines begins one; any other is, of
+//! the nearest line, a change if it is larger and a part if it is smaller ([`Changes::Small`]). A
+//! line whose size differs by less than 5 % from another's is not told apart from a change: pages
+//! that count their visitors come back to old sizes, too. A reply without a body (304, HEAD) or of
+//! a part belongs to the line that was used last.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
@@ -26,7 +29,8 @@ const NONE: u32 = u32::MAX;
 
 /// Low bits of a note: the coding.
 const CODING_BITS: u8 = 7;
-/// The record told the size of the whole object, or a part of it: its bytes are not the size of an object.
+/// The record told the size of the whole object, or a part of it: its bytes are not the size of an
+/// object.
 const BLOCK_LIKE: u8 = 8;
 
 /// What is kept of a record beside its access.
@@ -34,8 +38,8 @@ pub(crate) fn note_of(coding: Coding, is_block_like: bool) -> u8 {
     coding as u8 | if is_block_like { BLOCK_LIKE } else { 0 }
 }
 
-/// The accesses of a trace by target: marked as changed where something other than a size tells so, as without fill where the reply
-/// is not of the whole object.
+/// The accesses of a trace by target: marked as changed where something other than a size tells so,
+/// as without fill where the reply is not of the whole object.
 #[derive(Clone, Debug)]
 pub(crate) struct Targets<'a> {
     pub accesses: Vec<Access>,
@@ -95,30 +99,50 @@ struct Resolver<'a> {
     targets: Vec<Target>,
 }
 
-/// The object of a record where records are not looked at together: its target's, or one of its own if the reply was coded.
+/// The object of a record where records are not looked at together: its target's, or one of its own
+/// if the reply was coded.
 pub fn coded_object(record: &Record) -> u64 {
-    if record.coding > Coding::Identity { mix(record.object ^ record.coding as u64) } else { record.object }
+    if record.coding > Coding::Identity {
+        mix(record.object ^ record.coding as u64)
+    } else {
+        record.object
+    }
 }
 
 /// Gives each access its object.
 ///
 /// # Errors
 /// [`TooManyObjects`]
-pub(crate) fn resolve(all: Targets<'_>, config: &LoadConfig, variants: Variants) -> Result<Lines, TooManyObjects> {
+pub(crate) fn resolve(
+    all: Targets<'_>,
+    config: &LoadConfig,
+    variants: Variants,
+) -> Result<Lines, TooManyObjects> {
     let tells_coding = all.notes.iter().any(|note| note & CODING_BITS > Coding::Identity as u8);
     let by_coding = tells_coding && matches!(variants, Variants::Auto | Variants::Coding);
-    let by_size =
-        !by_coding && matches!(variants, Variants::Auto | Variants::Sizes) && config.changes != Changes::Never;
+    let by_size = !by_coding
+        && matches!(variants, Variants::Auto | Variants::Sizes)
+        && config.changes != Changes::Never;
     if !by_coding && config.changes == Changes::Never && config.replies == Replies::AsLogged {
-        let partial = all.accesses.iter().filter(|access| !access.fills() && access.bytes() > 0).count() as u64;
-        return Ok(Lines { objects: all.targets as u32, partial, accesses: all.accesses, ..Lines::default() });
+        let partial =
+            all.accesses.iter().filter(|access| !access.fills() && access.bytes() > 0).count()
+                as u64;
+        return Ok(Lines {
+            objects: all.targets as u32,
+            partial,
+            accesses: all.accesses,
+            ..Lines::default()
+        });
     }
     let mut resolver = Resolver {
         config,
         by_coding,
         returning: if by_size { returning(&all) } else { HashSet::default() },
         lines: Vec::new(),
-        targets: vec![Target { first: NONE, last_used: NONE, generation: 0, lines: 0 }; all.targets],
+        targets: vec![
+            Target { first: NONE, last_used: NONE, generation: 0, lines: 0 };
+            all.targets
+        ],
     };
     let mut result = Lines { accesses: all.accesses, ..Lines::default() };
     for (at, access) in result.accesses.iter_mut().enumerate() {
@@ -127,19 +151,25 @@ pub(crate) fn resolve(all: Targets<'_>, config: &LoadConfig, variants: Variants)
         result.changed += u64::from(changed);
         result.partial += u64::from(!fills && access.bytes() > 0);
         let fills = fills || config.replies == Replies::Whole;
-        *access = Access::new(number, access.bytes()).changed(changed).without_fill(!fills).ending(true);
+        *access =
+            Access::new(number, access.bytes()).changed(changed).without_fill(!fills).ending(true);
     }
     let target_of = |access: &Access| resolver.lines[access.object() as usize].target as usize;
     let has_several = |access: &Access| resolver.targets[target_of(access)].lines > 1;
     result.targets = resolver.targets.iter().filter(|target| target.lines > 1).count() as u64;
     if result.targets > 0 {
-        result.requests = result.accesses.iter().filter(|access| has_several(access)).count() as u64;
+        result.requests =
+            result.accesses.iter().filter(|access| has_several(access)).count() as u64;
     }
     result.objects = resolver.lines.len() as u32;
     if config.replies == Replies::Whole {
         for access in &mut result.accesses {
             // Of which of several lines a part was, nobody knows.
-            let extent = if has_several(access) { None } else { all.extents.get(target_of(access)).copied() };
+            let extent = if has_several(access) {
+                None
+            } else {
+                all.extents.get(target_of(access)).copied()
+            };
             let bytes = resolver.lines[access.object() as usize].bytes_max.max(extent.unwrap_or(0));
             *access = Access::new(access.object(), bytes).changed(access.is_changed()).ending(true);
         }
@@ -147,7 +177,8 @@ pub(crate) fn resolve(all: Targets<'_>, config: &LoadConfig, variants: Variants)
     Ok(result)
 }
 
-/// Targets and sizes of whole replies that come back after others; what is there but once (a reply that was cut off) is no other.
+/// Targets and sizes of whole replies that come back after others; what is there but once (a reply
+/// that was cut off) is no other.
 fn returning(all: &Targets<'_>) -> HashSet<(u32, u32), FixedState> {
     /// Of most targets all replies have one size.
     #[derive(Clone, Copy, Default)]
@@ -157,7 +188,9 @@ fn returning(all: &Targets<'_>) -> HashSet<(u32, u32), FixedState> {
     }
     let whole = || {
         let is_whole = |(at, access): &(usize, &Access)| {
-            access.fills() && access.bytes() > 0 && all.notes.get(*at).is_none_or(|note| note & BLOCK_LIKE == 0)
+            access.fills()
+                && access.bytes() > 0
+                && all.notes.get(*at).is_none_or(|note| note & BLOCK_LIKE == 0)
         };
         let sizes = |(_, access): (usize, &Access)| (access.object(), access.bytes() as u32);
         all.accesses.iter().enumerate().filter(is_whole).map(sizes)
@@ -178,7 +211,9 @@ fn returning(all: &Targets<'_>) -> HashSet<(u32, u32), FixedState> {
     let mut runs: HashMap<u32, (u32, u32), FixedState> = HashMap::default();
     let mut last_run: HashMap<(u32, u32), u32, FixedState> = HashMap::default();
     let mut returning = HashSet::default();
-    for (target, bytes) in of_several().filter(|size| counts.get(size).is_some_and(|count| *count > 1)) {
+    for (target, bytes) in
+        of_several().filter(|size| counts.get(size).is_some_and(|count| *count > 1))
+    {
         let (size, run) = runs.entry(target).or_insert((bytes, 0));
         if *size != bytes {
             (*size, *run) = (bytes, *run + 1);
@@ -211,11 +246,20 @@ impl Resolver<'_> {
         self.targets[target as usize].last_used = number;
         let line = &mut self.lines[number as usize];
         let is_new = std::mem::replace(&mut line.generation, generation) != generation;
-        Ok((number, matches!(said, Said::Changed) || is_new, access.fills() && !matches!(said, Said::Cut)))
+        Ok((
+            number,
+            matches!(said, Said::Changed) || is_new,
+            access.fills() && !matches!(said, Said::Cut),
+        ))
     }
 
     /// The line of a reply of the whole object.
-    fn whole(&mut self, target: u32, bytes: u64, coding: Coding) -> Result<(u32, Said), TooManyObjects> {
+    fn whole(
+        &mut self,
+        target: u32,
+        bytes: u64,
+        coding: Coding,
+    ) -> Result<(u32, Said), TooManyObjects> {
         let (number, said) = self.choose(target, bytes, coding)?;
         let line = &mut self.lines[number as usize];
         if self.by_coding {
@@ -228,7 +272,12 @@ impl Resolver<'_> {
         Ok((number, said))
     }
 
-    fn choose(&mut self, target: u32, bytes: u64, coding: Coding) -> Result<(u32, Said), TooManyObjects> {
+    fn choose(
+        &mut self,
+        target: u32,
+        bytes: u64,
+        coding: Coding,
+    ) -> Result<(u32, Said), TooManyObjects> {
         if self.by_coding {
             let known = self.numbers(target).find(|&number| self.is_of(number, coding));
             return match known {
@@ -237,16 +286,20 @@ impl Resolver<'_> {
             };
         }
         let of = |number: &u32| self.lines[*number as usize].bytes;
-        if let Some(number) = self.numbers(target).find(|number| of(number) == bytes || of(number) == 0) {
+        if let Some(number) =
+            self.numbers(target).find(|number| of(number) == bytes || of(number) == 0)
+        {
             return Ok((number, Said::Nothing));
         }
         let apart = |number: &u32| of(number).abs_diff(bytes);
-        let near = self.numbers(target).filter(|number| is_near(of(number), bytes)).min_by_key(apart);
+        let near =
+            self.numbers(target).filter(|number| is_near(of(number), bytes)).min_by_key(apart);
         if let Some(number) = near {
             return Ok((number, self.said(number, bytes)));
         }
         let lines = usize::from(self.targets[target as usize].lines);
-        let begins = lines == 0 || (lines < LINES_MAX && self.returning.contains(&(target, bytes as u32)));
+        let begins =
+            lines == 0 || (lines < LINES_MAX && self.returning.contains(&(target, bytes as u32)));
         if begins {
             return Ok((self.begin(target, coding)?, Said::Nothing));
         }
@@ -268,10 +321,15 @@ impl Resolver<'_> {
         }
     }
 
-    /// The line of a reply that does not tell its object's size: that of its coding, else the one that was used last.
+    /// The line of a reply that does not tell its object's size: that of its coding, else the one
+    /// that was used last.
     fn used_last(&mut self, target: u32, coding: Coding) -> Result<u32, TooManyObjects> {
         let is_told = self.by_coding && coding > Coding::Identity;
-        let told = if is_told { self.numbers(target).find(|&number| self.is_of(number, coding)) } else { None };
+        let told = if is_told {
+            self.numbers(target).find(|&number| self.is_of(number, coding))
+        } else {
+            None
+        };
         match (told, self.targets[target as usize].last_used) {
             (Some(number), _) => Ok(number),
             (None, NONE) => self.begin(target, coding),
@@ -283,7 +341,9 @@ impl Resolver<'_> {
     fn is_of(&self, number: u32, coding: Coding) -> bool {
         let plain = |coding: Coding| coding <= Coding::Identity;
         let line = &self.lines[number as usize];
-        line.coding == coding || (plain(line.coding) && plain(coding)) || (line.bytes_max == 0 && line.bytes == 0)
+        line.coding == coding
+            || (plain(line.coding) && plain(coding))
+            || (line.bytes_max == 0 && line.bytes == 0)
     }
 
     fn begin(&mut self, target: u32, coding: Coding) -> Result<u32, TooManyObjects> {
@@ -293,7 +353,14 @@ impl Resolver<'_> {
         }
         let of = &mut self.targets[target as usize];
         let generation = of.generation;
-        self.lines.push(Line { bytes: 0, bytes_max: 0, generation, target, next: of.first, coding });
+        self.lines.push(Line {
+            bytes: 0,
+            bytes_max: 0,
+            generation,
+            target,
+            next: of.first,
+            coding,
+        });
         (of.first, of.lines) = (number, of.lines.saturating_add(1));
         Ok(number)
     }
@@ -310,7 +377,8 @@ impl Resolver<'_> {
 mod tests {
     use super::*;
 
-    /// Whole replies of one target by their sizes; 0: a 304. For each the object, whether it has changed and whether it fills.
+    /// Whole replies of one target by their sizes; 0: a 304. For each the object, whether it has
+    /// changed and whether it fills.
     fn of(sizes: &[u64], variants: Variants) -> Vec<(u32, bool, bool)> {
         lines(sizes, &[], variants)
             .accesses
@@ -331,7 +399,10 @@ mod tests {
     fn a_script_that_is_sent_packed_and_plain_is_two_objects() {
         let sizes = [30_000, 9_000, 30_000, 9_000, 0, 9_000];
         let (plain, packed) = ((0, false, true), (1, false, true));
-        assert_eq!(of(&sizes, Variants::Auto), [plain, packed, plain, packed, (1, false, false), packed]);
+        assert_eq!(
+            of(&sizes, Variants::Auto),
+            [plain, packed, plain, packed, (1, false, false), packed]
+        );
         // As one object: the packed ones are parts.
         let part = (0, false, false);
         assert_eq!(of(&sizes, Variants::None), [plain, part, plain, part, part, part]);
@@ -347,18 +418,38 @@ mod tests {
         // Grows by a little and by much, and a client that leaves.
         assert_eq!(
             of(&[1000, 1010, 1010, 3000, 700, 3000], Variants::Auto)[1..],
-            [(0, true, true), (0, false, true), (0, true, true), (0, false, false), (0, false, true)]
+            [
+                (0, true, true),
+                (0, false, true),
+                (0, true, true),
+                (0, false, false),
+                (0, false, true)
+            ]
         );
         // Counts its visitors: comes back to old sizes, which are near.
-        assert!(of(&[5001, 5002, 5001, 5002], Variants::Auto)[1..].iter().all(|got| *got == (0, true, true)));
+        assert!(
+            of(&[5001, 5002, 5001, 5002], Variants::Auto)[1..]
+                .iter()
+                .all(|got| *got == (0, true, true))
+        );
         assert_eq!(lines(&[5001, 5002, 5001, 5002], &[], Variants::Auto).targets, 0);
     }
 
     #[test]
     fn variants_change_each_for_itself() {
         // Both are edited: 9000 to 9100, 30000 to 30200.
-        let got = of(&[30_000, 9_000, 30_000, 9_000, 30_200, 9_100, 30_200, 9_100], Variants::Sizes);
-        let expected = [(0, false), (1, false), (0, false), (1, false), (0, true), (1, true), (0, false), (1, false)];
+        let got =
+            of(&[30_000, 9_000, 30_000, 9_000, 30_200, 9_100, 30_200, 9_100], Variants::Sizes);
+        let expected = [
+            (0, false),
+            (1, false),
+            (0, false),
+            (1, false),
+            (0, true),
+            (1, true),
+            (0, false),
+            (1, false),
+        ];
         assert_eq!(got.iter().map(|got| (got.0, got.1)).collect::<Vec<_>>(), expected);
     }
 
@@ -377,12 +468,15 @@ mod tests {
 
     #[test]
     fn a_target_has_no_end_of_lines() {
-        let sizes: Vec<u64> =
-            (0..3).flat_map(|_| (1..200u64).map(|size| 1000 << (size % 40)).collect::<Vec<_>>()).collect();
+        let sizes: Vec<u64> = (0..3)
+            .flat_map(|_| (1..200u64).map(|size| 1000 << (size % 40)).collect::<Vec<_>>())
+            .collect();
         assert_eq!(lines(&sizes, &[], Variants::Auto).objects as usize, LINES_MAX);
         // The same with sizes that differ by more than 5 % each.
         let sizes: Vec<u64> = (0..3)
-            .flat_map(|_| (1..100u32).map(|size| 1.1f64.powi(size as i32 + 80) as u64).collect::<Vec<_>>())
+            .flat_map(|_| {
+                (1..100u32).map(|size| 1.1f64.powi(size as i32 + 80) as u64).collect::<Vec<_>>()
+            })
             .collect();
         assert_eq!(lines(&sizes, &[], Variants::Auto).objects as usize, LINES_MAX);
     }
@@ -390,8 +484,15 @@ mod tests {
     #[test]
     fn a_write_makes_all_variants_out_of_date() {
         let access = |bytes: u64| Access::new(0, bytes).ending(true);
-        let accesses =
-            [access(300), access(90), access(300), access(90), access(300).changed(true), access(90), access(90)];
+        let accesses = [
+            access(300),
+            access(90),
+            access(300),
+            access(90),
+            access(300).changed(true),
+            access(90),
+            access(90),
+        ];
         let all = Targets { accesses: accesses.to_vec(), notes: &[], targets: 1, extents: &[] };
         let got = resolve(all, &LoadConfig::default(), Variants::Auto).unwrap();
         let changed: Vec<bool> = got.accesses.iter().map(|access| access.is_changed()).collect();

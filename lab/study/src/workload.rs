@@ -1,5 +1,5 @@
-//! A trace in memory, made for being played back many times: objects have numbers in the order of their first
-//! accesses, so that what a policy keeps of popular ones lies together.
+//! A trace in memory, made for being played back many times: objects have numbers in the order of
+//! their first accesses, so that what a policy keeps of popular ones lies together.
 
 use nicache_policy::Key;
 
@@ -36,16 +36,18 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// What a cache would do for all objects, where one of `rate` times its size does this for the sample: misses are scaled, since
-    /// it is a few very popular objects, all of them hits, that make a sample have more or fewer requests than its share
-    /// (`SHARDS_adj`, Waldspurger et al. 2015, section 4.4).
+    /// What a cache would do for all objects, where one of `rate` times its size does this for the
+    /// sample: misses are scaled, since it is a few very popular objects, all of them hits, that
+    /// make a sample have more or fewer requests than its share (`SHARDS_adj`, Waldspurger et al.
+    /// 2015, section 4.4).
     ///
     /// `counted` is the share of the requests that are counted.
     pub(crate) fn scale(&self, counts: &Counts, counted: f64) -> Counts {
         let scaled = |count: u64| (count as f64 / self.rate).round() as u64;
         let requests = (self.requests as f64 * counted).round() as u64;
         let request_hits = requests.saturating_sub(scaled(counts.requests - counts.request_hits));
-        let accesses = if counts.accesses == counts.requests { requests } else { scaled(counts.accesses) };
+        let accesses =
+            if counts.accesses == counts.requests { requests } else { scaled(counts.accesses) };
         let bytes = (self.bytes as f64 * counted) as u64;
         Counts {
             accesses,
@@ -64,7 +66,15 @@ impl Workload {
     /// Accesses without times and clients.
     pub fn of(accesses: Vec<Access>, room: Room) -> Self {
         let objects = accesses.iter().map(|access| access.object() + 1).max().unwrap_or(0);
-        Self { accesses, seconds: Vec::new(), clients: Vec::new(), objects, room, warm_up: 0, sampled: None }
+        Self {
+            accesses,
+            seconds: Vec::new(),
+            clients: Vec::new(),
+            objects,
+            room,
+            warm_up: 0,
+            sampled: None,
+        }
     }
 
     /// The name of an object towards policies.
@@ -73,12 +83,16 @@ impl Workload {
         Key::nth(u64::from(object))
     }
 
-    /// Whether Belady's choice has the fewest misses here, so that it is a bound: all objects take the same room and never change,
-    /// each reply can become an entry, and each request is one access.
+    /// Whether Belady's choice has the fewest misses here, so that it is a bound: all objects take
+    /// the same room and never change, each reply can become an entry, and each request is one
+    /// access.
     pub fn has_optimum(&self) -> bool {
         let room = self.accesses.first().map_or(0, |access| self.room.of(access.bytes()));
         self.accesses.iter().all(|access| {
-            self.room.of(access.bytes()) == room && !access.is_changed() && access.fills() && access.ends_request()
+            self.room.of(access.bytes()) == room
+                && !access.is_changed()
+                && access.fills()
+                && access.ends_request()
         })
     }
 
@@ -103,10 +117,13 @@ impl Workload {
 
     /// Number of all objects; of a sample, an estimate of it.
     pub fn objects_in_all(&self) -> u64 {
-        self.sampled.map_or(u64::from(self.objects), |sampled| (f64::from(self.objects) / sampled.rate) as u64)
+        self.sampled.map_or(u64::from(self.objects), |sampled| {
+            (f64::from(self.objects) / sampled.rate) as u64
+        })
     }
 
-    /// Least room of each object, ascending: how many can be in a memory at once at most is found in it.
+    /// Least room of each object, ascending: how many can be in a memory at once at most is found
+    /// in it.
     pub fn least_rooms(&self) -> Vec<u64> {
         if self.room == Room::One {
             return vec![1; self.objects as usize];
@@ -135,5 +152,7 @@ pub fn objects_max(least_rooms: &[u64], memory: u64) -> u32 {
 
 /// The memory that does for a sample what one of this size does for all.
 pub(crate) fn sampled_memory(workload: &Workload, size: Size) -> u64 {
-    workload.sampled.map_or(size.0, |sampled| ((size.0 as f64 * sampled.rate).round() as u64).max(1))
+    workload
+        .sampled
+        .map_or(size.0, |sampled| ((size.0 as f64 * sampled.rate).round() as u64).max(1))
 }

@@ -1,8 +1,8 @@
 //! Lines or records per second of each format, on one core.
 //!
-//! `cargo bench -p nicache-trace [FORMAT...]`. The data are real traces (`shared/traces` beside the repository), as they
-//! are or written in another format, repeated in memory. Times are CPU time of the thread, the least of several runs, so
-//! that other work on the machine disturbs them little.
+//! `cargo bench -p nicache-trace [FORMAT...]`. The data are real traces (`shared/traces` beside the
+//! repository), as they are or written in another format, repeated in memory. Times are CPU time of
+//! the thread, the least of several runs, so that other work on the machine disturbs them little.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -17,8 +17,10 @@ const BYTES_MIN: usize = 64 << 20;
 const RUNS: usize = 7;
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let is_wanted =
+        |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let Some(blog) = records(&folder.join("wp-blog-2016.tsv.zst")) else {
         println!("skipped: there are no traces in {}", folder.display());
@@ -48,7 +50,11 @@ fn main() {
         let blog = columns(&blog);
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(&blog).expect("memory");
-        measure("packed tsv.gz (blog)", Format::Tsv, &gzip.finish().expect("memory").repeat(BYTES_MIN / blog.len()));
+        measure(
+            "packed tsv.gz (blog)",
+            Format::Tsv,
+            &gzip.finish().expect("memory").repeat(BYTES_MIN / blog.len()),
+        );
         let zstd = std::fs::read(folder.join("wp-blog-2016.tsv.zst")).expect("a trace");
         measure("packed tsv.zst (blog)", Format::Tsv, &zstd.repeat(BYTES_MIN / blog.len()));
     }
@@ -94,7 +100,10 @@ fn unpack(path: &Path) -> Vec<u8> {
 }
 
 fn written(requests: &Requests, line: fn(&Record, &str) -> String) -> Vec<u8> {
-    requests.iter().fold(String::new(), |text, (record, target)| text + &line(record, target) + "\n").into_bytes()
+    requests
+        .iter()
+        .fold(String::new(), |text, (record, target)| text + &line(record, target) + "\n")
+        .into_bytes()
 }
 
 fn method(verb: Verb) -> &'static str {
@@ -106,8 +115,7 @@ fn method(verb: Verb) -> &'static str {
     }
 }
 
-const AGENT: &str =
-    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/48.0.2564.116 Safari/537.36";
+const AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/48.0.2564.116 Safari/537.36";
 
 fn client(record: &Record) -> String {
     format!("10.{}.{}.{}", record.client >> 16 & 255, record.client >> 8 & 255, record.client & 255)
@@ -199,7 +207,9 @@ fn worldcup(requests: &Requests) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (record, _) in requests {
         let size = record.bytes.map_or(u32::MAX, |bytes| bytes as u32);
-        for number in [(record.time_us / 1_000_000) as u32, record.client as u32, record.object as u32, size] {
+        for number in
+            [(record.time_us / 1_000_000) as u32, record.client as u32, record.object as u32, size]
+        {
             bytes.extend(number.to_be_bytes());
         }
         bytes.extend([0, 0x42, 1, 3]);

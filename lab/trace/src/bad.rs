@@ -51,7 +51,8 @@ pub enum Defect {
 pub struct BadRecord {
     /// Which line (or record, of a binary trace), from 1.
     pub number: u64,
-    /// Its beginning, at most 120 bytes; what cannot be printed is escaped as `\x..`, records are in hexadecimal.
+    /// Its beginning, at most 120 bytes; what cannot be printed is escaped as `\x..`, records are
+    /// in hexadecimal.
     pub text: String,
     /// Why.
     pub defect: Defect,
@@ -62,7 +63,8 @@ pub struct BadRecord {
 pub struct BadRecords {
     /// How many.
     pub count: u64,
-    /// Those of them that a server writes there, too, and that are not requests ([`Defect::NoRequest`]).
+    /// Those of them that a server writes there, too, and that are not requests
+    /// ([`Defect::NoRequest`]).
     pub no_requests: u64,
     /// The first of them, at most [`BadRecords::FIRST_MAX`].
     pub first: Vec<BadRecord>,
@@ -98,7 +100,8 @@ impl BadRecords {
     }
 }
 
-/// The beginning of a line in printable ASCII, so that it can neither garble a terminal nor forge a line of a log.
+/// The beginning of a line in printable ASCII, so that it can neither garble a terminal nor forge a
+/// line of a log.
 fn sanitised(line: &[u8]) -> String {
     let mut text = String::new();
     for &byte in line {

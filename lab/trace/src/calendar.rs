@@ -4,8 +4,9 @@ use crate::field::{fraction_us, number_of, seconds_us};
 
 const SECONDS_PER_DAY: i64 = 86_400;
 const US_PER_SECOND: u64 = 1_000_000;
-const MONTHS: [&[u8]; 12] =
-    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+const MONTHS: [&[u8]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
 /// Bytes of `day/month/year`.
 const DATE_BYTES: usize = 11;
 
@@ -18,8 +19,8 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// `day/month/year:hour:minute:second zone`, or `day:hour:minute:second` without a month, whose epoch is the log's
-    /// first month.
+    /// `day/month/year:hour:minute:second zone`, or `day:hour:minute:second` without a month, whose
+    /// epoch is the log's first month.
     pub(crate) fn common_us(&mut self, time: &[u8]) -> Option<u64> {
         let (date, rest) = time.split_at_checked(memchr::memchr(b':', time)?)?;
         let (of_day, rest) = of_day(&rest[1..])?;
@@ -58,8 +59,8 @@ impl Calendar {
     }
 }
 
-/// ISO 8601 as RFC 3339 profiles it: `year-month-dayThour:minute:second`, then a fraction or none, then `Z`, `+hh:mm`,
-/// `+hhmm` or nothing.
+/// ISO 8601 as RFC 3339 profiles it: `year-month-dayThour:minute:second`, then a fraction or none,
+/// then `Z`, `+hh:mm`, `+hhmm` or nothing.
 pub(crate) fn iso_us(time: &[u8]) -> Option<u64> {
     let (date, rest) = time.split_at_checked(10)?;
     // Caddy's "wall" times have slashes.
@@ -89,7 +90,9 @@ fn number_us(text: &[u8]) -> Option<u64> {
     Some(match number {
         // The unit shows by the size: a second count of 10^11 is after the year 5000.
         0..100_000_000_000 => seconds_us(text)?,
-        100_000_000_000..100_000_000_000_000 => number * 1000 + text.get(point + 1..).map_or(0, thousandths),
+        100_000_000_000..100_000_000_000_000 => {
+            number * 1000 + text.get(point + 1..).map_or(0, thousandths)
+        }
         100_000_000_000_000..100_000_000_000_000_000 => number,
         _ => number / 1000,
     })
@@ -131,8 +134,12 @@ fn day_since_1970(year: u64, month: i64, day: u64) -> Option<i64> {
         return None;
     }
     // Years that begin in March have the leap day at their end.
-    let (year, month) = if month < 2 { (year as i64 - 1, month + 10) } else { (year as i64, month - 2) };
-    Some(year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day as i64 - 719_469)
+    let (year, month) =
+        if month < 2 { (year as i64 - 1, month + 10) } else { (year as i64, month - 2) };
+    Some(
+        year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day as i64
+            - 719_469,
+    )
 }
 
 /// Seconds of `+hhmm` or `-hhmm` east of UTC.
@@ -149,9 +156,10 @@ fn zone_seconds(zone: &[u8]) -> Option<i64> {
 
 /// Counts days of which only the day of the month is known.
 ///
-/// The month is not known either, so a month is taken to end with the last day seen of it; and a step of more than half
-/// a month is taken for a step over the end of the month, in either direction, since lines of a log may be a little out
-/// of order. A hole of more than half a month in such a log is not seen right.
+/// The month is not known either, so a month is taken to end with the last day seen of it; and a
+/// step of more than half a month is taken for a step over the end of the month, in either
+/// direction, since lines of a log may be a little out of order. A hole of more than half a month
+/// in such a log is not seen right.
 #[derive(Clone, Copy, Debug, Default)]
 struct DayClock {
     /// The day of the month last seen, and days counted until then.
@@ -219,8 +227,14 @@ mod tests {
     fn a_date_read_twice_is_the_same_day() {
         let mut calendar = Calendar::default();
         let day = calendar.common_us(b"01/Aug/1995:00:00:01 +0000");
-        assert_eq!(calendar.common_us(b"01/Aug/1995:00:00:02 +0000"), day.map(|us| us + US_PER_SECOND));
-        assert_eq!(calendar.common_us(b"02/Aug/1995:00:00:01 +0000"), day.map(|us| us + 86_400 * US_PER_SECOND));
+        assert_eq!(
+            calendar.common_us(b"01/Aug/1995:00:00:02 +0000"),
+            day.map(|us| us + US_PER_SECOND)
+        );
+        assert_eq!(
+            calendar.common_us(b"02/Aug/1995:00:00:01 +0000"),
+            day.map(|us| us + 86_400 * US_PER_SECOND)
+        );
         assert_eq!(calendar.common_us(b"01/Aug/1995:00:00:01 +0000"), day);
     }
 
@@ -264,7 +278,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whole_days_are_counted_on_whatever_the_months(first in 1u8..=31, lengths in proptest::collection::vec(28u8..=31, 1..6)) {
+        fn whole_days_are_counted_on_whatever_the_months(
+            first in 1u8..=31,
+            lengths in proptest::collection::vec(28u8..=31, 1..6),
+        ) {
             let mut clock = DayClock::default();
             let mut before = None;
             for (month, &length) in lengths.iter().enumerate() {

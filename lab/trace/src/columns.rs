@@ -12,7 +12,8 @@ pub enum Column {
     /// Nothing that matters here.
     #[default]
     Nothing,
-    /// When, in seconds since 1970 or any other time, with a fraction or without; or a date and time.
+    /// When, in seconds since 1970 or any other time, with a fraction or without; or a date and
+    /// time.
     Time,
     /// When, in milliseconds.
     TimeMs,
@@ -111,7 +112,10 @@ impl Column {
     /// The column of this name, in upper or lower case.
     pub fn named(name: &[u8]) -> Option<Self> {
         let name = name.trim_ascii();
-        NAMES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes())).map(|(_, column)| *column)
+        NAMES
+            .iter()
+            .find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
+            .map(|(_, column)| *column)
     }
 
     fn name(self) -> &'static str {
@@ -119,7 +123,8 @@ impl Column {
     }
 }
 
-/// The columns of a table, in their order. Written as their names with commas between: `time,key,size`.
+/// The columns of a table, in their order. Written as their names with commas between:
+/// `time,key,size`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Columns {
     of: [Column; COLUMNS_MAX],
@@ -141,14 +146,15 @@ pub enum ColumnsError {
 }
 
 fn names() -> String {
-    let mut names: Vec<&str> = NAMES.iter().map(|(_, column)| column.name()).filter(|name| *name != "-").collect();
+    let mut names: Vec<&str> =
+        NAMES.iter().map(|(_, column)| column.name()).filter(|name| *name != "-").collect();
     names.dedup();
     names.join(", ")
 }
 
 impl Columns {
-    /// Those that a line of names tells; names that are not known are columns that are not looked at. `None` if no column is a key,
-    /// or if there is but one.
+    /// Those that a line of names tells; names that are not known are columns that are not looked
+    /// at. `None` if no column is a key, or if there is but one.
     pub fn of_header<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut columns = Self::default();
         for name in names.take(COLUMNS_MAX) {
@@ -175,7 +181,8 @@ impl FromStr for Columns {
     fn from_str(text: &str) -> Result<Self, ColumnsError> {
         let mut columns = Self::default();
         for name in text.split(',') {
-            let column = Column::named(name.as_bytes()).ok_or_else(|| ColumnsError::Unknown(name.to_owned()))?;
+            let column = Column::named(name.as_bytes())
+                .ok_or_else(|| ColumnsError::Unknown(name.to_owned()))?;
             *columns.of.get_mut(columns.len).ok_or(ColumnsError::TooMany)? = column;
             columns.len += 1;
         }
@@ -209,7 +216,10 @@ mod tests {
 
     #[test]
     fn headers() {
-        let of = |text: &str| Columns::of_header(text.split(',').map(str::as_bytes)).map(|columns| columns.to_string());
+        let of = |text: &str| {
+            Columns::of_header(text.split(',').map(str::as_bytes))
+                .map(|columns| columns.to_string())
+        };
         assert_eq!(of("version,Time,OP,size,lbn").unwrap(), "-,time,operation,size,key");
         assert_eq!(of("key"), None);
         assert_eq!(of("time,size"), None);

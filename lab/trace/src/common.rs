@@ -1,9 +1,10 @@
 //! The common and the combined log format.
 //!
-//! A line is `host ident user [time] "METHOD target HTTP/x.y" status bytes ...`. Idents are not looked at and users need
-//! not be there, so logs that leave them out (the EPA log) are read, too. A time is
-//! `day/month/year:hour:minute:second zone` or, in the EPA log, `day:hour:minute:second` without a month. A virtual host or an
-//! `X-Forwarded-For` may stand in front, and a coding or the same at the end.
+//! A line is `host ident user [time] "METHOD target HTTP/x.y" status bytes ...`. Idents are not
+//! looked at and users need not be there, so logs that leave them out (the EPA log) are read, too.
+//! A time is `day/month/year:hour:minute:second zone` or, in the EPA log, `day:hour:minute:second`
+//! without a month. A virtual host or an `X-Forwarded-For` may stand in front, and a coding or the
+//! same at the end.
 
 use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
 
@@ -31,8 +32,9 @@ impl Parser {
         }
         // An address of IPv6 may have brackets, too.
         let time_end = memchr_iter(b']', line).find(|&at| line[at + 1..].starts_with(b" \""));
-        let time_end =
-            time_end.ok_or_else(|| if memchr(b']', line).is_some() { Defect::Request } else { Defect::Time })?;
+        let time_end = time_end.ok_or_else(|| {
+            if memchr(b']', line).is_some() { Defect::Request } else { Defect::Time }
+        })?;
         let time_start = memrchr(b'[', &line[..time_end]).ok_or(Defect::Time)? + 1;
         let head = Head::of(&line[..time_start - 1]);
         let (request, status, bytes) = request_and_outcome(&line[time_end + 3..])?;
@@ -48,7 +50,17 @@ impl Parser {
         let object = if head.host.is_empty() { id_of(name) } else { id_of_both(head.host, name) };
         let tail = Tail::of(line);
         let (client, coding) = (id_of(tail.client.unwrap_or(head.client)), tail.coding);
-        Ok(Record { time_us, client, object, verb, status, bytes, marks, coding, ..Record::default() })
+        Ok(Record {
+            time_us,
+            client,
+            object,
+            verb,
+            status,
+            bytes,
+            marks,
+            coding,
+            ..Record::default()
+        })
     }
 }
 
@@ -62,10 +74,12 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// `client ident user`, of which a log may leave out all but the first; or, with what servers are often told to write in front,
-    /// * `host:port client ident user` (Apache's `vhost_combined`), and `host client ident user` if the client is an address;
-    /// * `client, proxy, proxy ident user` (`X-Forwarded-For`, in quotes or not), and the same before the address of the last proxy, or
-    ///   `-` there. The first address is the client.
+    /// `client ident user`, of which a log may leave out all but the first; or, with what servers
+    /// are often told to write in front,
+    /// * `host:port client ident user` (Apache's `vhost_combined`), and `host client ident user` if
+    ///   the client is an address;
+    /// * `client, proxy, proxy ident user` (`X-Forwarded-For`, in quotes or not), and the same
+    ///   before the address of the last proxy, or `-` there. The first address is the client.
     fn of(head: &'a [u8]) -> Self {
         let (mut first, mut rest) = word(head);
         let mut host = &[][..];
@@ -73,7 +87,8 @@ impl<'a> Head<'a> {
             // A list in quotes.
             let list = &head[1..];
             let end = memchr(b'"', list).unwrap_or(list.len());
-            (first, rest) = (&list[..end], list.get(end + 1..).unwrap_or_default().trim_ascii_start());
+            (first, rest) =
+                (&list[..end], list.get(end + 1..).unwrap_or_default().trim_ascii_start());
             let client = first_of_list(first);
             return Head::after_list(client, rest);
         }
@@ -90,7 +105,8 @@ impl<'a> Head<'a> {
         }
         // A user's name may have spaces: four words alone say nothing.
         let (second, after) = word(rest);
-        let is_host = host_of(first).is_some() && (is_address(second) || matches!(word(after).0, b"-"));
+        let is_host =
+            host_of(first).is_some() && (is_address(second) || matches!(word(after).0, b"-"));
         if is_host && !second.is_empty() && second != b"-" && !is_address(without_port(first)) {
             host = without_port(first);
             (first, rest) = (second, after);
@@ -105,7 +121,11 @@ impl<'a> Head<'a> {
         let (next, after) = word(rest);
         let is_told = !matches!(client, b"" | b"-" | b"unknown");
         if is_address(next) {
-            return Head { host: &[], client: if is_told { client } else { next }, has_user: has_user(after) };
+            return Head {
+                host: &[],
+                client: if is_told { client } else { next },
+                has_user: has_user(after),
+            };
         }
         Head { host: &[], client, has_user: has_user(rest) }
     }
@@ -126,17 +146,20 @@ fn first_of_list(list: &[u8]) -> &[u8] {
 /// The host of `host:port`, or of a name with a dot in it.
 fn host_of(word: &[u8]) -> Option<&[u8]> {
     let host = without_port(word);
-    (!host.is_empty() && (host.len() < word.len() || (host.contains(&b'.') && !is_address(host)))).then_some(host)
+    (!host.is_empty() && (host.len() < word.len() || (host.contains(&b'.') && !is_address(host))))
+        .then_some(host)
 }
 
 /// `host:port` without the port.
 fn without_port(word: &[u8]) -> &[u8] {
     match memrchr(b':', word) {
-        Some(at) if number_of(&word[at + 1..]).is_some_and(|port| port <= 65_535) => match &word[..at] {
-            // An address of IPv6 has a port only if it is in brackets.
-            host if memchr(b':', host).is_some() && !host.ends_with(b"]") => word,
-            host => host,
-        },
+        Some(at) if number_of(&word[at + 1..]).is_some_and(|port| port <= 65_535) => {
+            match &word[..at] {
+                // An address of IPv6 has a port only if it is in brackets.
+                host if memchr(b':', host).is_some() && !host.ends_with(b"]") => word,
+                host => host,
+            }
+        }
         _ => word,
     }
 }
@@ -150,7 +173,8 @@ fn is_address(word: &[u8]) -> bool {
         && std::str::from_utf8(bare).is_ok_and(|text| text.parse::<std::net::IpAddr>().is_ok())
 }
 
-/// What a log has in quotes at the end of a line, after a request, a referrer and a client's name of itself.
+/// What a log has in quotes at the end of a line, after a request, a referrer and a client's name
+/// of itself.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tail<'a> {
     coding: Coding,
@@ -159,30 +183,47 @@ struct Tail<'a> {
 }
 
 impl<'a> Tail<'a> {
-    /// `Content-Encoding` by its name, or nginx's `$gzip_ratio`, which is there if and only if the body was packed; or addresses, as nginx's
-    /// `main` format ends with. `-` may stand for anything that was not there.
+    /// `Content-Encoding` by its name, or nginx's `$gzip_ratio`, which is there if and only if the
+    /// body was packed; or addresses, as nginx's `main` format ends with. `-` may stand for
+    /// anything that was not there.
     fn of(line: &'a [u8]) -> Self {
         let none = Tail::default();
         let Some(inner) = line.strip_suffix(b"\"") else { return none };
-        let Some(start) = memrchr(b'"', inner).filter(|&start| inner[..start].ends_with(b"\" ")) else { return none };
+        let Some(start) = memrchr(b'"', inner).filter(|&start| inner[..start].ends_with(b"\" "))
+        else {
+            return none;
+        };
         let name = &inner[start + 1..];
-        if name.first().is_some_and(|first| first.is_ascii_hexdigit() || matches!(first, b':' | b'[')) {
+        if name
+            .first()
+            .is_some_and(|first| first.is_ascii_hexdigit() || matches!(first, b':' | b'['))
+        {
             let first = first_of_list(name);
             if is_address(first) {
                 return Tail { client: Some(first), ..none };
             }
         }
         let (whole, fraction) = name.split_at(memchr(b'.', name).unwrap_or(name.len()));
-        let is_ratio = number_of(whole).is_some() && fraction.len() == 3 && number_of(&fraction[1..]).is_some();
-        Tail { coding: Coding::named(name).unwrap_or(if is_ratio { Coding::Gzip } else { Coding::Unknown }), ..none }
+        let is_ratio = number_of(whole).is_some()
+            && fraction.len() == 3
+            && number_of(&fraction[1..]).is_some();
+        Tail {
+            coding: Coding::named(name).unwrap_or(if is_ratio {
+                Coding::Gzip
+            } else {
+                Coding::Unknown
+            }),
+            ..none
+        }
     }
 }
 
 /// The request in quotes, and the status and bytes that follow it.
 ///
-/// A target may hold quotes, since old servers did not escape them: the request ends at the last quote that a status and
-/// bytes follow. One after a backslash is part of a target or, in the combined format, of what a client says of itself,
-/// which must not be taken for an outcome; it ends the request only if no other does.
+/// A target may hold quotes, since old servers did not escape them: the request ends at the last
+/// quote that a status and bytes follow. One after a backslash is part of a target or, in the
+/// combined format, of what a client says of itself, which must not be taken for an outcome; it
+/// ends the request only if no other does.
 fn request_and_outcome(quoted: &[u8]) -> Result<(&[u8], u16, Option<u64>), Defect> {
     let mut found = Err(Defect::Request);
     for at in memrchr_iter(b'"', quoted) {
@@ -238,19 +279,27 @@ mod tests {
             ..Record::default()
         };
         assert_eq!((record, &target[..]), (expected, &b"/a.php?b"[..]));
-        let (record, target) = parse(b"query2 [29:23:53:36] \"HEAD /with\"quote HTTP/1.0\" 304 -").unwrap();
+        let (record, target) =
+            parse(b"query2 [29:23:53:36] \"HEAD /with\"quote HTTP/1.0\" 304 -").unwrap();
         assert_eq!((record.verb, record.status, record.bytes), (Verb::Head, 304, None));
         assert_eq!((record.marks, &target[..]), (Marks::empty(), &b"/with\"quote"[..]));
-        assert_eq!(parse(b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /\" 200 1").unwrap().0.marks, Marks::empty());
-        let (record, _) = parse(b"h - John Doe [01/Aug/1995:00:00:01 -0400] \"DELETE /\" 204 0").unwrap();
+        assert_eq!(
+            parse(b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /\" 200 1").unwrap().0.marks,
+            Marks::empty()
+        );
+        let (record, _) =
+            parse(b"h - John Doe [01/Aug/1995:00:00:01 -0400] \"DELETE /\" 204 0").unwrap();
         assert_eq!((record.marks, record.verb), (Marks::USER, Verb::Write));
-        let (record, _) = parse(b"[2001:db8::7] - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.1\" 200 1").unwrap();
+        let (record, _) =
+            parse(b"[2001:db8::7] - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.1\" 200 1")
+                .unwrap();
         assert_eq!((record.client, record.bytes), (id_of(b"[2001:db8::7]"), Some(1)));
         let (record, target) =
             parse(b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /a\\\" HTTP/1.1\" 404 7 \"-\" \"x\\\" 200 9000 y\"")
                 .unwrap();
         assert_eq!((record.status, record.bytes, &target[..]), (404, Some(7), &b"/a\\\""[..]));
-        let (record, target) = parse(b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /a\\\" 200 7").unwrap();
+        let (record, target) =
+            parse(b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /a\\\" 200 7").unwrap();
         assert_eq!((record.bytes, &target[..]), (Some(7), &b"/a\\"[..]));
     }
 
@@ -292,10 +341,13 @@ mod tests {
     #[test]
     fn a_host_is_part_of_the_object() {
         let object = |head: &str| {
-            parse(format!("{head} - - [01/Aug/1995:00:00:01 -0400] \"GET /x HTTP/1.1\" 200 1").as_bytes())
-                .unwrap()
-                .0
-                .object
+            parse(
+                format!("{head} - - [01/Aug/1995:00:00:01 -0400] \"GET /x HTTP/1.1\" 200 1")
+                    .as_bytes(),
+            )
+            .unwrap()
+            .0
+            .object
         };
         assert_eq!(object("example.org:80 203.0.113.9"), id_of_both(b"example.org", b"/x"));
         assert_ne!(object("example.org:80 203.0.113.9"), object("example.net:80 203.0.113.9"));
@@ -305,10 +357,13 @@ mod tests {
     #[test]
     fn codings_at_the_end() {
         let coding = |end: &str| {
-            parse(format!("h - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.1\" 200 1{end}").as_bytes())
-                .unwrap()
-                .0
-                .coding
+            parse(
+                format!("h - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.1\" 200 1{end}")
+                    .as_bytes(),
+            )
+            .unwrap()
+            .0
+            .coding
         };
         for (end, expected) in [
             ("", Coding::Unknown),
@@ -327,8 +382,9 @@ mod tests {
         }
         // nginx's `main` format ends with X-Forwarded-For.
         let client = |end: &str| {
-            let line =
-                format!("10.0.0.1 - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.1\" 200 1 \"-\" \"Agent\"{end}");
+            let line = format!(
+                "10.0.0.1 - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.1\" 200 1 \"-\" \"Agent\"{end}"
+            );
             parse(line.as_bytes()).unwrap().0.client
         };
         assert_eq!(client(" \"203.0.113.9, 10.0.0.2\""), id_of(b"203.0.113.9"));

@@ -1,9 +1,11 @@
-//! Tables whose columns have names: CSV (RFC 4180), or divided by semicolons, tabs or vertical bars.
+//! Tables whose columns have names: CSV (RFC 4180), or divided by semicolons, tabs or vertical
+//! bars.
 //!
-//! The names stand in the first line, or are given with the format. A value may be in quotes, with a quote in it doubled; it does not go
-//! on in the next line. A time is a number of seconds (or milli-, micro- or nanoseconds, if it would else be after the year 5000, or the
-//! column's name says so), ISO 8601, or as in the common log format. A key that is a number is the object's number unless there is a
-//! host, too.
+//! The names stand in the first line, or are given with the format. A value may be in quotes, with
+//! a quote in it doubled; it does not go on in the next line. A time is a number of seconds (or
+//! milli-, micro- or nanoseconds, if it would else be after the year 5000, or the column's name
+//! says so), ISO 8601, or as in the common log format. A key that is a number is the object's
+//! number unless there is a host, too.
 
 use std::borrow::Cow;
 
@@ -48,7 +50,10 @@ impl Parser {
         let header = header_of(first);
         let separator = match (header, columns) {
             (Some((_, separator)), _) => separator,
-            (None, _) => SEPARATORS.into_iter().find(|separator| first.contains(separator)).unwrap_or(SEPARATORS[0]),
+            (None, _) => SEPARATORS
+                .into_iter()
+                .find(|separator| first.contains(separator))
+                .unwrap_or(SEPARATORS[0]),
         };
         Self {
             columns: columns.or(header.map(|(columns, _)| columns)).unwrap_or_default(),
@@ -69,7 +74,8 @@ impl Parser {
     /// What is wrong with it.
     pub(crate) fn parse(&mut self, line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
         let mut record = Record::default();
-        let (mut host, mut has_key, mut left) = (Cow::Borrowed(&[][..]), false, self.columns.iter());
+        let (mut host, mut has_key, mut left) =
+            (Cow::Borrowed(&[][..]), false, self.columns.iter());
         let mut values = Values { rest: Some(line), separator: self.separator };
         while let Some(column) = left.next() {
             let Some(value) = values.next() else {
@@ -81,11 +87,15 @@ impl Parser {
             };
             match column {
                 Column::Nothing => {}
-                Column::Time => record.time_us = self.calendar.any_us(&value).ok_or(Defect::Time)?,
+                Column::Time => {
+                    record.time_us = self.calendar.any_us(&value).ok_or(Defect::Time)?
+                }
                 Column::TimeMs => record.time_us = scaled_us(&value, 1000, 1)?,
                 Column::TimeUs => record.time_us = scaled_us(&value, 1, 1)?,
                 Column::TimeNs => record.time_us = scaled_us(&value, 1, 1000)?,
-                Column::Client => record.client = number_of(&value).unwrap_or_else(|| id_of(&value)),
+                Column::Client => {
+                    record.client = number_of(&value).unwrap_or_else(|| id_of(&value))
+                }
                 Column::Key => {
                     has_key = !value.is_empty();
                     target.extend_from_slice(&value);
@@ -95,7 +105,8 @@ impl Parser {
                 Column::Status => record.status = status_of(&value).ok_or(Defect::Status)?,
                 Column::Size => {
                     if let Some(bytes) = size(&value)? {
-                        record.object_bytes = Some(record.object_bytes.unwrap_or(0).saturating_add(bytes));
+                        record.object_bytes =
+                            Some(record.object_bytes.unwrap_or(0).saturating_add(bytes));
                     }
                 }
                 Column::Sent => record.bytes = size(&value)?,
@@ -117,7 +128,8 @@ impl Parser {
 }
 
 fn scaled_us(value: &[u8], times: u64, parts: u64) -> Result<u64, Defect> {
-    let number = value.split(|&byte| byte == b'.').next().and_then(number_of).ok_or(Defect::Time)?;
+    let number =
+        value.split(|&byte| byte == b'.').next().and_then(number_of).ok_or(Defect::Time)?;
     number.checked_mul(times).map(|us| us / parts).ok_or(Defect::Time)
 }
 
@@ -128,19 +140,22 @@ fn size(value: &[u8]) -> Result<Option<u64>, Defect> {
     }
 }
 
-/// What an operation does: a method, a word of a cache's or a disk's trace, or a SCSI operation in hexadecimal.
+/// What an operation does: a method, a word of a cache's or a disk's trace, or a SCSI operation in
+/// hexadecimal.
 fn operation(name: &[u8]) -> Option<Verb> {
     const READS: [&[u8]; 7] = [b"get", b"gets", b"read", b"r", b"0", b"28", b"88"];
     const WRITES: [&[u8]; 19] = [
-        b"set", b"add", b"replace", b"cas", b"append", b"prepend", b"incr", b"decr", b"delete", b"write", b"w", b"1",
-        b"2a", b"8a", b"put", b"post", b"patch", b"update", b"insert",
+        b"set", b"add", b"replace", b"cas", b"append", b"prepend", b"incr", b"decr", b"delete",
+        b"write", b"w", b"1", b"2a", b"8a", b"put", b"post", b"patch", b"update", b"insert",
     ];
     let is = |names: &[&[u8]]| names.iter().any(|known| name.eq_ignore_ascii_case(known));
     match name {
         _ if is(&READS) => Some(Verb::Get),
         _ if is(&WRITES) => Some(Verb::Write),
         _ if name.eq_ignore_ascii_case(b"head") => Some(Verb::Head),
-        _ => (!name.is_empty() && name.iter().all(u8::is_ascii_alphanumeric)).then_some(Verb::Other),
+        _ => {
+            (!name.is_empty() && name.iter().all(u8::is_ascii_alphanumeric)).then_some(Verb::Other)
+        }
     }
 }
 
@@ -186,11 +201,16 @@ mod tests {
 
     fn table(columns: Option<&str>, text: &[u8]) -> Vec<Result<(Record, String), Defect>> {
         let mut parser = Parser::new(columns.map(|names| names.parse().unwrap()), text);
-        let lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+        let lines = text
+            .split(|&byte| byte == b'\n')
+            .map(<[u8]>::trim_ascii)
+            .filter(|line| !line.is_empty());
         let lines: Vec<&[u8]> = lines.filter(|line| !parser.is_header(line)).collect();
         let parse = |line: &&[u8]| {
             let mut target = Vec::new();
-            parser.parse(line, &mut target).map(|record| (record, String::from_utf8(target).unwrap()))
+            parser
+                .parse(line, &mut target)
+                .map(|record| (record, String::from_utf8(target).unwrap()))
         };
         lines.iter().map(parse).collect()
     }
@@ -202,7 +222,10 @@ mod tests {
             b"time;client;url;status;bytes;content_encoding\n1.5;c;\"/a;\"\"b\"\"\";200;7;gzip\n2;c;/a;304;;\n",
         );
         let (record, target) = got[0].clone().unwrap();
-        assert_eq!((record.time_us, record.bytes, record.coding), (1_500_000, Some(7), Coding::Gzip));
+        assert_eq!(
+            (record.time_us, record.bytes, record.coding),
+            (1_500_000, Some(7), Coding::Gzip)
+        );
         assert_eq!((target.as_str(), record.object), ("/a;\"b\"", id_of(b"/a;\"b\"")));
         let (record, _) = got[1].clone().unwrap();
         assert_eq!((record.bytes, record.coding, record.status), (None, Coding::Identity, 304));
@@ -225,13 +248,18 @@ mod tests {
     fn a_disk_as_libcachesim_ships_it() {
         let got = table(None, b"version,time,op,size,lbn\n1,5633898,2a,512,42932745\n");
         let (record, _) = got[0].clone().unwrap();
-        assert_eq!((record.verb, record.object, record.bytes), (Verb::Write, 42_932_745, Some(512)));
+        assert_eq!(
+            (record.verb, record.object, record.bytes),
+            (Verb::Write, 42_932_745, Some(512))
+        );
     }
 
     #[test]
     fn units_of_time() {
         let us = |columns: &str, value: &str| {
-            table(Some(columns), format!("{value},k").as_bytes())[0].clone().map(|one| one.0.time_us)
+            table(Some(columns), format!("{value},k").as_bytes())[0]
+                .clone()
+                .map(|one| one.0.time_us)
         };
         assert_eq!(us("time_ms,key", "5"), Ok(5000));
         assert_eq!(us("time_us,key", "5"), Ok(5));
@@ -242,7 +270,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told() {
-        let bad = |line: &str| table(Some("time,key,size,status,operation"), line.as_bytes())[0].clone().unwrap_err();
+        let bad = |line: &str| {
+            table(Some("time,key,size,status,operation"), line.as_bytes())[0].clone().unwrap_err()
+        };
         assert_eq!(bad("1,k,5,200"), Defect::Columns);
         assert_eq!(bad("x,k,5,200,GET"), Defect::Time);
         assert_eq!(bad("1,,5,200,GET"), Defect::Target);

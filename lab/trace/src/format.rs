@@ -102,7 +102,10 @@ impl FromStr for Format {
         if let Some(columns) = name.strip_prefix("csv:") {
             return Ok(Self::Csv(Some(columns.parse()?)));
         }
-        Self::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| UnknownFormat::Name(name.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| UnknownFormat::Name(name.to_owned()))
     }
 }
 

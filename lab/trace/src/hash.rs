@@ -1,4 +1,5 @@
-//! Numbers for names: FNV-1a (Fowler, Noll, Vo; RFC 9923), scrambled, since its low bits alone depend on few bytes.
+//! Numbers for names: FNV-1a (Fowler, Noll, Vo; RFC 9923), scrambled, since its low bits alone
+//! depend on few bytes.
 
 pub use nicache_random::mix;
 

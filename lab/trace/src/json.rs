@@ -1,6 +1,7 @@
 //! A JSON object in each line, as nginx (`log_format ... escape=json`) and Caddy write access logs.
 //!
-//! nginx leaves the names to its user, who mostly takes those of the variables; the ones that are understood:
+//! nginx leaves the names to its user, who mostly takes those of the variables; the ones that are
+//! understood:
 //!
 //! | what | keys, the better one first |
 //! |---|---|
@@ -16,12 +17,14 @@
 //! | headers of the request | `http_cookie` |
 //! | headers of the reply | `sent_http_` or `upstream_http_` and `set_cookie`, `cache_control`, `content_range`, `last_modified`, `content_encoding` |
 //!
-//! In Caddy's the request is an object `request` (`method`, `uri`, `host`, `client_ip`, `remote_ip`, in old versions
-//! `remote_addr` with a port, `headers`), the reply's headers are `resp_headers`, each with an array of values.
+//! In Caddy's the request is an object `request` (`method`, `uri`, `host`, `client_ip`,
+//! `remote_ip`, in old versions `remote_addr` with a port, `headers`), the reply's headers are
+//! `resp_headers`, each with an array of values.
 //!
-//! A time that is a number counts seconds, or milli-, micro- or nanoseconds if it would else be after the year 5000; one
-//! that is a text is such a number, ISO 8601, or as in the common log format. Of two times the one with a fraction counts.
-//! Only of a reply with status 206 the offset is told (by `Content-Range`); otherwise whole objects are asked for.
+//! A time that is a number counts seconds, or milli-, micro- or nanoseconds if it would else be
+//! after the year 5000; one that is a text is such a number, ISO 8601, or as in the common log
+//! format. Of two times the one with a fraction counts. Only of a reply with status 206 the offset
+//! is told (by `Content-Range`); otherwise whole objects are asked for.
 
 use crate::bad::Defect;
 use crate::calendar::Calendar;
@@ -115,8 +118,14 @@ impl Parser {
         self.record(&line, target)
     }
 
-    /// Reads the entries of an object. The depth is that of the places, which do not nest in each other for ever.
-    fn object<'a>(&mut self, scanner: &mut Scanner<'a>, place: Place, line: &mut Line<'a>) -> Option<()> {
+    /// Reads the entries of an object. The depth is that of the places, which do not nest in each
+    /// other for ever.
+    fn object<'a>(
+        &mut self,
+        scanner: &mut Scanner<'a>,
+        place: Place,
+        line: &mut Line<'a>,
+    ) -> Option<()> {
         let mut is_first = true;
         while let Some(key) = scanner.key(is_first)? {
             is_first = false;
@@ -127,8 +136,12 @@ impl Parser {
             }
             match (scanner.value()?, field) {
                 (Value::Scalar(scalar), field) => self.scalar(field, scalar, line),
-                (Value::Object, Field::Request) if place == Place::Top => self.object(scanner, Place::Request, line)?,
-                (Value::Object, Field::RequestHeaders) => self.object(scanner, Place::RequestHeaders, line)?,
+                (Value::Object, Field::Request) if place == Place::Top => {
+                    self.object(scanner, Place::Request, line)?
+                }
+                (Value::Object, Field::RequestHeaders) => {
+                    self.object(scanner, Place::RequestHeaders, line)?
+                }
                 (Value::Object, Field::ReplyHeaders) => {
                     // All of the reply's headers are there: without a coding it has none.
                     line.coding = Coding::Identity;
@@ -208,7 +221,8 @@ impl Parser {
         if line.target.0 < TARGET_BEST && !line.request.is_empty() {
             self.unescaped.clear();
             unescape(line.request, &mut self.unescaped);
-            let mut words = self.unescaped.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+            let mut words =
+                self.unescaped.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
             let first = words.next().unwrap_or_default();
             target.extend_from_slice(words.next().ok_or(Defect::Target)?);
             if method.is_empty() {
@@ -233,15 +247,18 @@ impl Parser {
         }
         let (_, time_us) = line.time_us.ok_or(Defect::Time)?;
         let verb = Verb::of_method(method).ok_or(Defect::Method)?;
-        let status = status_of(line.status).or((line.status == b"0").then_some(0)).ok_or(Defect::Status)?;
+        let status =
+            status_of(line.status).or((line.status == b"0").then_some(0)).ok_or(Defect::Status)?;
         let bytes = match line.bytes.1 {
             b"" => None,
             text => Some(number_of(text).ok_or(Defect::Size)?),
         };
-        let object = if line.host.1.is_empty() { id_of(target) } else { id_of_both(line.host.1, target) };
+        let object =
+            if line.host.1.is_empty() { id_of(target) } else { id_of_both(line.host.1, target) };
         let client = if line.client.1.is_empty() { 0 } else { id_of(line.client.1) };
         let coding = line.coding;
-        let mut record = Record { time_us, client, object, verb, status, bytes, coding, ..Record::default() };
+        let mut record =
+            Record { time_us, client, object, verb, status, bytes, coding, ..Record::default() };
         record.marks = line.marks | marks::of_target(target);
         record.revision = revision_of(line.last_modified);
         if status == PARTIAL_CONTENT
@@ -294,16 +311,17 @@ fn field_of(place: Place, key: &[u8]) -> Field {
         Place::ReplyHeaders if key.eq_ignore_ascii_case(b"cache-control") => Field::CacheControl,
         Place::ReplyHeaders if key.eq_ignore_ascii_case(b"content-range") => Field::ContentRange,
         Place::ReplyHeaders if key.eq_ignore_ascii_case(b"last-modified") => Field::LastModified,
-        Place::ReplyHeaders if key.eq_ignore_ascii_case(b"content-encoding") => Field::ContentEncoding,
+        Place::ReplyHeaders if key.eq_ignore_ascii_case(b"content-encoding") => {
+            Field::ContentEncoding
+        }
         Place::RequestHeaders | Place::ReplyHeaders => Field::Nothing,
     }
 }
 
 fn top_field(key: &[u8]) -> Field {
     match key {
-        b"msec" | b"ts" | b"time_iso8601" | b"@timestamp" | b"timestamp" | b"time" | b"datetime" | b"time_local" => {
-            Field::Time
-        }
+        b"msec" | b"ts" | b"time_iso8601" | b"@timestamp" | b"timestamp" | b"time"
+        | b"datetime" | b"time_local" => Field::Time,
         b"client_ip" => Field::Client(3),
         b"remote_addr" | b"remote_ip" => Field::Client(2),
         b"clientip" | b"client" | b"ip" => Field::Client(1),
@@ -322,14 +340,16 @@ fn top_field(key: &[u8]) -> Field {
         b"resp_headers" => Field::ReplyHeaders,
         b"http_cookie" => Field::Cookie,
         b"content_encoding" => Field::ContentEncoding,
-        _ => match key.strip_prefix(b"sent_http_").or_else(|| key.strip_prefix(b"upstream_http_")) {
-            Some(b"set_cookie") => Field::SetCookie,
-            Some(b"cache_control") => Field::CacheControl,
-            Some(b"content_range") => Field::ContentRange,
-            Some(b"last_modified") => Field::LastModified,
-            Some(b"content_encoding") => Field::ContentEncoding,
-            _ => Field::Nothing,
-        },
+        _ => {
+            match key.strip_prefix(b"sent_http_").or_else(|| key.strip_prefix(b"upstream_http_")) {
+                Some(b"set_cookie") => Field::SetCookie,
+                Some(b"cache_control") => Field::CacheControl,
+                Some(b"content_range") => Field::ContentRange,
+                Some(b"last_modified") => Field::LastModified,
+                Some(b"content_encoding") => Field::ContentEncoding,
+                _ => Field::Nothing,
+            }
+        }
     }
 }
 
@@ -399,11 +419,20 @@ mod tests {
     #[test]
     fn the_client_is_the_one_before_the_proxies() {
         let client = |more: &str| {
-            parse(&format!(r#"{{"ts":1,"request":"GET / HTTP/1.1","status":200,{more}}}"#)).unwrap().0.client
+            parse(&format!(r#"{{"ts":1,"request":"GET / HTTP/1.1","status":200,{more}}}"#))
+                .unwrap()
+                .0
+                .client
         };
         let expected = id_of(b"203.0.113.9");
-        assert_eq!(client(r#""remote_addr":"10.0.0.1","http_x_forwarded_for":"203.0.113.9, 10.0.0.2""#), expected);
-        assert_eq!(client(r#""http_x_forwarded_for":"203.0.113.9","remote_addr":"10.0.0.1""#), expected);
+        assert_eq!(
+            client(r#""remote_addr":"10.0.0.1","http_x_forwarded_for":"203.0.113.9, 10.0.0.2""#),
+            expected
+        );
+        assert_eq!(
+            client(r#""http_x_forwarded_for":"203.0.113.9","remote_addr":"10.0.0.1""#),
+            expected
+        );
         assert_eq!(client(r#""remote_addr":"203.0.113.9","http_x_forwarded_for":"-""#), expected);
     }
 
@@ -446,7 +475,10 @@ mod tests {
             .0
         };
         let record = line("1747461932.25", "[2001:db8::7]:4711");
-        assert_eq!((record.client, record.verb, record.status), (id_of(b"[2001:db8::7]"), Verb::Write, 0));
+        assert_eq!(
+            (record.client, record.verb, record.status),
+            (id_of(b"[2001:db8::7]"), Verb::Write, 0)
+        );
         assert_eq!((record.time_us, record.marks), (1_747_461_932_250_000, Marks::USER));
         assert_eq!(line("1747461932250.5", "10.0.0.1:1").client, id_of(b"10.0.0.1"));
         for (time, us) in [
@@ -466,16 +498,19 @@ mod tests {
 
     #[test]
     fn a_path_and_a_query_are_a_target() {
-        let line = r#"{"time":1,"method":"GET","uri":"/a","args":"b=c","status":200,"server_name":"s"}"#;
+        let line =
+            r#"{"time":1,"method":"GET","uri":"/a","args":"b=c","status":200,"server_name":"s"}"#;
         let (record, target) = parse(line).unwrap();
         assert_eq!((record.object, target.as_str()), (id_of(b"s/a?b=c"), "/a?b=c"));
         let (record, target) =
-            parse(r#"{"time":1,"request":"GET /a?b HTTP/2.0","uri":"/index.php","status":200}"#).unwrap();
+            parse(r#"{"time":1,"request":"GET /a?b HTTP/2.0","uri":"/index.php","status":200}"#)
+                .unwrap();
         assert_eq!((target.as_str(), record.client, record.bytes), ("/a?b", 0, None));
         // nginx leaves bytes above 0x7f as they are.
-        let (_, target) =
-            parse_bytes(b"{\"time\":1,\"request\":\"GET /\xe9\\u0009\\ud83d\\ude00 HTTP/1.0\",\"status\":200}")
-                .unwrap();
+        let (_, target) = parse_bytes(
+            b"{\"time\":1,\"request\":\"GET /\xe9\\u0009\\ud83d\\ude00 HTTP/1.0\",\"status\":200}",
+        )
+        .unwrap();
         assert_eq!(target, "/\u{fffd}\t\u{1f600}");
     }
 
@@ -487,7 +522,10 @@ mod tests {
             (r#"{"time":1,"request":"GET / HTTP/1.0","status":200"#, Defect::Json),
             (r#"{"time":1,"request":"GET / HTT"#, Defect::Json),
             (r#"{"time" 1}"#, Defect::Json),
-            (r#"{"level":"info","ts":1747461932.4,"msg":"serving initial configuration"}"#, Defect::NoRequest),
+            (
+                r#"{"level":"info","ts":1747461932.4,"msg":"serving initial configuration"}"#,
+                Defect::NoRequest,
+            ),
             (r#"{"time":1,"request":"","status":400}"#, Defect::Target),
             (r#"{"time":1,"request":"\u0016\u0003\u0001 x","status":400}"#, Defect::Method),
             (r#"{"request":"GET / HTTP/1.0","status":200}"#, Defect::Time),

@@ -1,7 +1,9 @@
-//! Lists of keys, in the order in which they are asked for: `key`, `key size` or `key,size` in a line.
+//! Lists of keys, in the order in which they are asked for: `key`, `key size` or `key,size` in a
+//! line.
 //!
-//! A key that is a number is the object's number, another one is hashed. A key may have commas in it unless a number
-//! follows the last one; a list with such keys must be named, since other columns look the same.
+//! A key that is a number is the object's number, another one is hashed. A key may have commas in
+//! it unless a number follows the last one; a list with such keys must be named, since other
+//! columns look the same.
 
 use std::io::{self, Write};
 
@@ -24,7 +26,9 @@ pub(crate) fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect>
             let key = line[..end].strip_suffix(b",").unwrap_or(&line[..end]);
             (key, Some(number_of(line[end..].trim_ascii()).ok_or(Defect::Size)?))
         }
-        None => match memrchr(b',', line).and_then(|comma| Some((&line[..comma], number_of(&line[comma + 1..])?))) {
+        None => match memrchr(b',', line)
+            .and_then(|comma| Some((&line[..comma], number_of(&line[comma + 1..])?)))
+        {
             Some((key, bytes)) => (key, Some(bytes)),
             None => (line, None),
         },
@@ -34,7 +38,13 @@ pub(crate) fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect>
     }
     target.extend_from_slice(key);
     let object = number_of(key).unwrap_or_else(|| id_of(key));
-    Ok(Record { object, bytes, object_bytes: bytes, marks: marks::of_target(key), ..Record::default() })
+    Ok(Record {
+        object,
+        bytes,
+        object_bytes: bytes,
+        marks: marks::of_target(key),
+        ..Record::default()
+    })
 }
 
 /// Writes a trace as a list of keys: the objects' numbers, each with its size if it has one.
@@ -76,7 +86,8 @@ mod tests {
     fn lines() {
         let parsed = |line: &[u8]| {
             let mut target = Vec::new();
-            parse(line, &mut target).map(|record| (record.object, record.bytes, String::from_utf8(target).unwrap()))
+            parse(line, &mut target)
+                .map(|record| (record.object, record.bytes, String::from_utf8(target).unwrap()))
         };
         assert_eq!(parsed(b"abc"), Ok((id_of(b"abc"), None, "abc".into())));
         assert_eq!(parsed(b"17"), Ok((17, None, "17".into())));
@@ -88,6 +99,9 @@ mod tests {
         assert_eq!(parsed(b"a b"), Err(Defect::Size));
         assert_eq!(parsed(b"a 1 2"), Err(Defect::Size));
         assert_eq!(parsed(b",1"), Err(Defect::Target));
-        assert_eq!(parse(b"/a.php?b", &mut Vec::new()).unwrap().marks, marks::of_target(b"/a.php?b"));
+        assert_eq!(
+            parse(b"/a.php?b", &mut Vec::new()).unwrap().marks,
+            marks::of_target(b"/a.php?b")
+        );
     }
 }

@@ -32,12 +32,12 @@
 //! # Ok::<(), nicache_trace::ReadError>(())
 //! ```
 //!
-//! Read first: `record.rs` (what is kept of a request), then `reader.rs`. A trace is never held in memory: a reader needs
-//! less than 1 MiB beside what a packing's window takes, whatever the input. Content that cannot be understood is counted
-//! and skipped; only the input itself can fail.
+//! Read first: `record.rs` (what is kept of a request), then `reader.rs`. A trace is never held in
+//! memory: a reader needs less than 1 MiB beside what a packing's window takes, whatever the input.
+//! Content that cannot be understood is counted and skipped; only the input itself can fail.
 //!
-//! What is not a trace is refused ([`ReadError::NoTrace`]): programs and scripts always, anything else whose format is not given
-//! and does not show.
+//! What is not a trace is refused ([`ReadError::NoTrace`]): programs and scripts always, anything
+//! else whose format is not given and does not show.
 //!
 //! Deliberately absent: packings other than gzip and zstd.
 

@@ -1,7 +1,9 @@
-//! Lists of blocks as the ARC paper's traces have them (`.lis`; Megiddo and Modha 2003, "ARC: a self-tuning, low overhead replacement
-//! cache", FAST): `first_block blocks ignored request` in a line, numbers divided by spaces.
+//! Lists of blocks as the ARC paper's traces have them (`.lis`; Megiddo and Modha 2003, "ARC: a
+//! self-tuning, low overhead replacement cache", FAST): `first_block blocks ignored request` in a
+//! line, numbers divided by spaces.
 //!
-//! A trace is of one disk, which is its one object. A block counts as 4 KB, whatever it was: the paper's caches are counted in blocks.
+//! A trace is of one disk, which is its one object. A block counts as 4 KB, whatever it was: the
+//! paper's caches are counted in blocks.
 
 use crate::bad::Defect;
 use crate::field::number_of;
@@ -19,7 +21,8 @@ const BLOCKS_MAX: u64 = 1 << 20;
 /// What is wrong with it.
 pub(crate) fn parse(line: &[u8]) -> Result<Record, Defect> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let mut number = || words.next().ok_or(Defect::Columns).and_then(|word| number_of(word).ok_or(Defect::Size));
+    let mut number =
+        || words.next().ok_or(Defect::Columns).and_then(|word| number_of(word).ok_or(Defect::Size));
     let (first, blocks, _, _) = (number()?, number()?, number()?, number()?);
     if words.next().is_some() {
         return Err(Defect::Columns);
@@ -38,7 +41,10 @@ mod tests {
     #[test]
     fn lines() {
         let record = parse(b"42932745 8 0 17").unwrap();
-        assert_eq!((record.offset / BLOCK_BYTES, record.bytes, record.object), (42_932_745, Some(8 * 4096), mix(1)));
+        assert_eq!(
+            (record.offset / BLOCK_BYTES, record.bytes, record.object),
+            (42_932_745, Some(8 * 4096), mix(1))
+        );
         for (bad, defect) in [
             (&b"1 2 0"[..], Defect::Columns),
             (b"1 2 0 4 5", Defect::Columns),

@@ -7,7 +7,8 @@ use crate::record::Marks;
 /// Endings of programs' names.
 const PROGRAMS: [&[u8]; 6] = [b"php", b"cgi", b"asp", b"aspx", b"jsp", b"pl"];
 const PROGRAM_FOLDER: &[u8] = b"cgi-bin";
-/// Directives of a reply that no shared cache may answer with again unasked (RFC 9111, 5.2.2.3, 5.2.2.5, 5.2.2.7).
+/// Directives of a reply that no shared cache may answer with again unasked (RFC 9111, 5.2.2.3,
+/// 5.2.2.5, 5.2.2.7).
 const PRIVATE: [&[u8]; 3] = [b"private", b"no-store", b"no-cache"];
 
 /// The marks of a target, which may have a scheme and a host.
@@ -86,7 +87,9 @@ mod tests {
 
     #[test]
     fn directives() {
-        for private in ["private", "max-age=0, No-Store", "no-cache=\"set-cookie\"", "public ,private"] {
+        for private in
+            ["private", "max-age=0, No-Store", "no-cache=\"set-cookie\"", "public ,private"]
+        {
             assert_eq!(of_cache_control(private.as_bytes()), Marks::PRIVATE, "{private}");
         }
         for public in ["", "public, max-age=60", "privately", "x=private"] {

@@ -1,7 +1,9 @@
-//! Replies of an NFS server (RFC 1813), in columns divided by commas, as nfsdump-like tools' outputs are turned into:
-//! time_s, client, server, operation, filehandle, name, offset, bytes, file_size, mtime_ns.
+//! Replies of an NFS server (RFC 1813), in columns divided by commas, as nfsdump-like tools'
+//! outputs are turned into: time_s, client, server, operation, filehandle, name, offset, bytes,
+//! file_size, mtime_ns.
 //!
-//! Any column after the operation may be empty: STATFS and NULL have no file handle here, GETATTR no offset.
+//! Any column after the operation may be empty: STATFS and NULL have no file handle here, GETATTR
+//! no offset.
 
 use memchr::memchr;
 
@@ -28,7 +30,8 @@ pub(crate) fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect>
         *column = &left[..end.unwrap_or(left.len())];
         rest = end.map(|end| &left[end + 1..]);
     }
-    let [time, client, _server, operation, handle, _name, offset, bytes, file_bytes, mtime] = columns;
+    let [time, client, _server, operation, handle, _name, offset, bytes, file_bytes, mtime] =
+        columns;
     let number = |text: &[u8]| match text {
         b"" => Ok(None),
         text => number_of(text).map(Some).ok_or(Defect::Size),
@@ -40,7 +43,9 @@ pub(crate) fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect>
     let verb = match operation {
         b"read" => Verb::Get,
         b"write" => Verb::Write,
-        _ if !operation.is_empty() && operation.iter().all(u8::is_ascii_alphanumeric) => Verb::Other,
+        _ if !operation.is_empty() && operation.iter().all(u8::is_ascii_alphanumeric) => {
+            Verb::Other
+        }
         _ => return Err(Defect::Method),
     };
     if handle.is_empty() && verb != Verb::Other {
@@ -50,7 +55,17 @@ pub(crate) fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect>
     let (bytes, object_bytes, revision) = (number(bytes)?, number(file_bytes)?, number(mtime)?);
     target.extend_from_slice(handle);
     let (client, object) = (id_of(client), id_of(handle));
-    Ok(Record { time_us, client, object, verb, bytes, offset, object_bytes, revision, ..Record::default() })
+    Ok(Record {
+        time_us,
+        client,
+        object,
+        verb,
+        bytes,
+        offset,
+        object_bytes,
+        revision,
+        ..Record::default()
+    })
 }
 
 #[cfg(test)]
@@ -75,13 +90,22 @@ mod tests {
             ..Record::default()
         };
         assert_eq!((record, &target[..]), (Ok(expected), &b"87d874"[..]));
-        let other = parse(b"1063931188.266072035,10.12.11.89,10.110.1.16,statfs,,,,,,", &mut target).unwrap();
-        assert_eq!((other.verb, other.bytes, other.object_bytes, other.revision), (Verb::Other, None, None, None));
-        let write = parse(b"1.5,c,s,write,04,,8192,4096,16384,1063931203560641000", &mut target).unwrap();
+        let other =
+            parse(b"1063931188.266072035,10.12.11.89,10.110.1.16,statfs,,,,,,", &mut target)
+                .unwrap();
+        assert_eq!(
+            (other.verb, other.bytes, other.object_bytes, other.revision),
+            (Verb::Other, None, None, None)
+        );
+        let write =
+            parse(b"1.5,c,s,write,04,,8192,4096,16384,1063931203560641000", &mut target).unwrap();
         assert_eq!((write.verb, write.offset, write.time_us), (Verb::Write, 8192, 1_500_000));
         for (bad, defect) in [
             (&b"1,c,s,read,04,,8192,4096,16384"[..], Defect::Columns),
-            (b"time_s,client,server,operation,filehandle,name,offset,bytes,file_size,mtime_ns", Defect::Time),
+            (
+                b"time_s,client,server,operation,filehandle,name,offset,bytes,file_size,mtime_ns",
+                Defect::Time,
+            ),
             (b"1,,s,read,04,,8192,4096,16384,1", Defect::Client),
             (b"1,c,s,,04,,8192,4096,16384,1", Defect::Method),
             (b"1,c,s,read,,,8192,4096,16384,1", Defect::Target),

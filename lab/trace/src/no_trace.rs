@@ -29,15 +29,21 @@ impl fmt::Display for NoTrace {
                 "a binary file in no format that is recognised; {NAME_IT} (keys of 32 or 64 bits must be named)"
             ),
             Self::Text => {
-                write!(f, "a text in no format that is recognised; {NAME_IT} (a table's columns can be named, too)")
+                write!(
+                    f,
+                    "a text in no format that is recognised; {NAME_IT} (a table's columns can be named, too)"
+                )
             }
         }
     }
 }
 
 /// What begins so is not a trace, whatever its format is said to be.
-const PROGRAMS: [(&[u8], NoTrace); 3] =
-    [(b"\x7fELF", NoTrace::Program), (b"#!", NoTrace::Script), (b"\xca\xfe\xba\xbe", NoTrace::Program)];
+const PROGRAMS: [(&[u8], NoTrace); 3] = [
+    (b"\x7fELF", NoTrace::Program),
+    (b"#!", NoTrace::Script),
+    (b"\xca\xfe\xba\xbe", NoTrace::Program),
+];
 /// What begins so is not a trace whose format can be recognised.
 const KNOWN: [(&[u8], &str); 10] = [
     (b"\xfd7zXZ\0", "packed by xz, which is not unpacked here: use `xzcat FILE | nicache ... -`"),

@@ -1,4 +1,5 @@
-//! Keys as binary numbers of 32 or 64 bits, little-endian, one after the other. They must be named: any file could be such a list.
+//! Keys as binary numbers of 32 or 64 bits, little-endian, one after the other. They must be named:
+//! any file could be such a list.
 
 use crate::bad::Defect;
 use crate::record::Record;
@@ -8,7 +9,10 @@ use crate::record::Record;
 /// # Errors
 /// It is cut off.
 pub(crate) fn parse_u32(bytes: &[u8]) -> Result<Record, Defect> {
-    let key = bytes.first_chunk().map(|&key| u64::from(u32::from_le_bytes(key))).ok_or(Defect::Truncated)?;
+    let key = bytes
+        .first_chunk()
+        .map(|&key| u64::from(u32::from_le_bytes(key)))
+        .ok_or(Defect::Truncated)?;
     Ok(Record { object: key, ..Record::default() })
 }
 
@@ -28,7 +32,13 @@ mod tests {
     #[test]
     fn keys() {
         assert_eq!(parse_u32(&[1, 2, 0, 0]).map(|record| record.object), Ok(0x201));
-        assert_eq!(parse_u64(&[1, 0, 0, 0, 0, 0, 0, 0x80]).map(|record| record.object), Ok((1 << 63) + 1));
-        assert_eq!((parse_u32(&[1; 3]), parse_u64(&[1; 7])), (Err(Defect::Truncated), Err(Defect::Truncated)));
+        assert_eq!(
+            parse_u64(&[1, 0, 0, 0, 0, 0, 0, 0x80]).map(|record| record.object),
+            Ok((1 << 63) + 1)
+        );
+        assert_eq!(
+            (parse_u32(&[1; 3]), parse_u64(&[1; 7])),
+            (Err(Defect::Truncated), Err(Defect::Truncated))
+        );
     }
 }

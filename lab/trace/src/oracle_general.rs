@@ -5,8 +5,9 @@
 //! │second│object    │size  │next access      │
 //! ```
 //!
-//! The next access is the number of the next request for the object, counted from 1, and −1 if there is none; some tools
-//! write the largest number instead. An object's number is taken as it is.
+//! The next access is the number of the next request for the object, counted from 1, and −1 if
+//! there is none; some tools write the largest number instead. An object's number is taken as it
+//! is.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -43,14 +44,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Record, Defect> {
 
 /// The next access that a record tells.
 pub(crate) fn next_access(bytes: &[u8]) -> i64 {
-    bytes.get(16..RECORD_BYTES).and_then(<[u8]>::first_chunk).map_or(NEVER, |&next| i64::from_le_bytes(next))
+    bytes
+        .get(16..RECORD_BYTES)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(NEVER, |&next| i64::from_le_bytes(next))
 }
 
-/// Writes a trace as oracleGeneral, and works out the next accesses, for which all requests must be there.
+/// Writes a trace as oracleGeneral, and works out the next accesses, for which all requests must be
+/// there.
 ///
-/// Kept are the second, the object and its size (of the whole object, else of the transfer, else 0). Times are counted
-/// from the trace's own epoch, or from its first second if they do not fit 32 bits otherwise; what is too large for its
-/// field is the largest number that fits.
+/// Kept are the second, the object and its size (of the whole object, else of the transfer, else
+/// 0). Times are counted from the trace's own epoch, or from its first second if they do not fit 32
+/// bits otherwise; what is too large for its field is the largest number that fits.
 ///
 /// # Errors
 /// Those of `output`.
@@ -70,7 +75,9 @@ pub fn write_oracle_general(mut output: impl Write, records: &[Record]) -> io::R
         let mut bytes = [0; RECORD_BYTES];
         bytes[..4].copy_from_slice(&limited(record.time_us / US_PER_SECOND - epoch).to_le_bytes());
         bytes[4..12].copy_from_slice(&record.object.to_le_bytes());
-        bytes[12..16].copy_from_slice(&limited(record.object_bytes.or(record.bytes).unwrap_or(0)).to_le_bytes());
+        bytes[12..16].copy_from_slice(
+            &limited(record.object_bytes.or(record.bytes).unwrap_or(0)).to_le_bytes(),
+        );
         bytes[16..].copy_from_slice(&next.to_le_bytes());
         output.write_all(&bytes)?;
     }
@@ -88,7 +95,12 @@ mod tests {
 
     #[test]
     fn next_accesses_are_worked_out() {
-        let records = [record(1, 7, 10), record(2, 8, 20), record(2, 7, 10), record(3, 7, u64::from(u32::MAX) + 1)];
+        let records = [
+            record(1, 7, 10),
+            record(2, 8, 20),
+            record(2, 7, 10),
+            record(3, 7, u64::from(u32::MAX) + 1),
+        ];
         let mut bytes = Vec::new();
         write_oracle_general(&mut bytes, &records).unwrap();
         let next: Vec<_> = bytes.chunks(RECORD_BYTES).map(next_access).collect();
@@ -97,7 +109,10 @@ mod tests {
         assert_eq!(back[..3], records[..3]);
         assert_eq!(back[3], record(3, 7, u64::from(u32::MAX)));
         // Little-endian, as libCacheSim's reader takes it.
-        assert_eq!(bytes[..24], [1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            bytes[..24],
+            [1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]
+        );
     }
 
     #[test]

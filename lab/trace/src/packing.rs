@@ -1,4 +1,5 @@
-//! Where a trace's bytes come from: a file, standard input or any reader, unpacked as they are read.
+//! Where a trace's bytes come from: a file, standard input or any reader, unpacked as they are
+//! read.
 
 use std::fmt;
 use std::fs::File;
@@ -21,7 +22,8 @@ const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const ZSTD_SKIPPABLE_MAGIC: &[u8] = &[0x2a, 0x4d, 0x18];
 
-/// Largest window of a frame that is taken, as a power of two: what `zstd -d` takes without being told otherwise.
+/// Largest window of a frame that is taken, as a power of two: what `zstd -d` takes without being
+/// told otherwise.
 const WINDOW_LOG_MAX: u32 = 27;
 
 /// Why the bytes of a trace cannot be read.
@@ -44,7 +46,9 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The packed bytes are damaged or cut off.
-    #[error("its {packing} data is damaged or cut off near byte {position}; `{packing} -t` tests a file")]
+    #[error(
+        "its {packing} data is damaged or cut off near byte {position}; `{packing} -t` tests a file"
+    )]
     Damaged {
         /// How they are packed.
         packing: Packing,
@@ -74,7 +78,8 @@ impl Packing {
     pub fn of(start: &[u8]) -> Self {
         if start.starts_with(GZIP_MAGIC) {
             Self::Gzip
-        } else if start.starts_with(ZSTD_MAGIC) || (start.get(1..4) == Some(ZSTD_SKIPPABLE_MAGIC) && start[0] >> 4 == 5)
+        } else if start.starts_with(ZSTD_MAGIC)
+            || (start.get(1..4) == Some(ZSTD_SKIPPABLE_MAGIC) && start[0] >> 4 == 5)
         {
             Self::Zstd
         } else {
@@ -178,7 +183,10 @@ impl<'a> Source<'a> {
 
 impl fmt::Debug for Source<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("packing", &self.packing).field("position", &self.position()).finish()
+        f.debug_struct("Source")
+            .field("packing", &self.packing)
+            .field("position", &self.position())
+            .finish()
     }
 }
 
@@ -254,9 +262,17 @@ mod tests {
             let mut wrong = packed.clone();
             let at = packed.len() - 6;
             wrong[at] ^= 1;
-            for damaged in [&packed[..packed.len() - 3], &packed[..5], &wrong[..], &[&packed[..], b"rest"].concat()] {
+            for damaged in [
+                &packed[..packed.len() - 3],
+                &packed[..5],
+                &wrong[..],
+                &[&packed[..], b"rest"].concat(),
+            ] {
                 let error = read(damaged).unwrap_err();
-                assert!(matches!(error, ReadError::Damaged { packing: told, .. } if told == packing), "{error:?}");
+                assert!(
+                    matches!(error, ReadError::Damaged { packing: told, .. } if told == packing),
+                    "{error:?}"
+                );
                 assert!(error.to_string().contains(&packing.to_string()), "{error}");
             }
         }
@@ -264,8 +280,10 @@ mod tests {
 
     #[test]
     fn a_window_that_would_take_too_much_memory_is_refused() {
-        // A frame of one raw block, whose header tells the window as a power of two (RFC 8878, 3.1.1.1.2).
-        let frame = |log: u32| [0x28, 0xb5, 0x2f, 0xfd, 0x00, ((log - 10) << 3) as u8, 0x09, 0, 0, b'x'];
+        // A frame of one raw block, whose header tells the window as a power of two (RFC 8878,
+        // 3.1.1.1.2).
+        let frame =
+            |log: u32| [0x28, 0xb5, 0x2f, 0xfd, 0x00, ((log - 10) << 3) as u8, 0x09, 0, 0, b'x'];
         assert_eq!(read(&frame(WINDOW_LOG_MAX)).unwrap(), b"x");
         assert!(matches!(read(&frame(WINDOW_LOG_MAX + 1)).unwrap_err(), ReadError::Damaged { .. }));
     }
@@ -280,7 +298,13 @@ mod tests {
         }
         let packed = gzip(TEXT);
         let mut source = Source::new((&packed[..6]).chain(Failing)).unwrap();
-        assert!(matches!(source.read(&mut [0; 99]).unwrap_err(), ReadError::Io { position: 6, .. }));
-        assert!(matches!(Source::open(Path::new("/no/such/trace")).unwrap_err(), ReadError::Open { .. }));
+        assert!(matches!(
+            source.read(&mut [0; 99]).unwrap_err(),
+            ReadError::Io { position: 6, .. }
+        ));
+        assert!(matches!(
+            Source::open(Path::new("/no/such/trace")).unwrap_err(),
+            ReadError::Open { .. }
+        ));
     }
 }

@@ -60,9 +60,9 @@ impl Parser {
             Format::Csv(columns) => Self::Line(LineParser::Csv(csv::Parser::new(columns, start))),
             Format::Lis => Self::Line(LineParser::Lis),
             Format::WorldCup => Self::Record(RecordParser::WorldCup),
-            Format::Vscsi => {
-                Self::Record(RecordParser::Vscsi(vscsi::Version::of(start).unwrap_or(vscsi::Version::One)))
-            }
+            Format::Vscsi => Self::Record(RecordParser::Vscsi(
+                vscsi::Version::of(start).unwrap_or(vscsi::Version::One),
+            )),
             Format::OracleGeneral => Self::Record(RecordParser::OracleGeneral),
             Format::U32 => Self::Record(RecordParser::U32),
             Format::U64 => Self::Record(RecordParser::U64),
@@ -81,7 +81,8 @@ impl LineParser {
         }
     }
 
-    /// A trimmed line that is not a comment; what was asked for is put into `target`, which is empty.
+    /// A trimmed line that is not a comment; what was asked for is put into `target`, which is
+    /// empty.
     pub(crate) fn parse(&mut self, line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
         match self {
             Self::Common(parser) => parser.parse(line, target),

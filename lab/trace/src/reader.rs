@@ -15,8 +15,9 @@ use crate::window::{Found, LINE_BYTES_MAX, Window};
 
 /// A trace that is read.
 ///
-/// Empty lines and lines that begin with `#` are skipped; lines and records that cannot be understood are counted
-/// ([`Reader::bad`]) and skipped, lines longer than 64 KiB and a last binary record that is cut off among them.
+/// Empty lines and lines that begin with `#` are skipped; lines and records that cannot be
+/// understood are counted ([`Reader::bad`]) and skipped, lines longer than 64 KiB and a last binary
+/// record that is cut off among them.
 #[derive(Debug)]
 pub struct Reader<'a> {
     window: Window<'a>,
@@ -31,8 +32,8 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'static> {
-    /// Opens a trace file; `-` is standard input. gzip and zstd are recognised by their first bytes, whatever the name,
-    /// and so is the format unless it is given.
+    /// Opens a trace file; `-` is standard input. gzip and zstd are recognised by their first
+    /// bytes, whatever the name, and so is the format unless it is given.
     ///
     /// # Errors
     /// [`ReadError`], if it cannot be opened, its first bytes cannot be read, or it is not a trace.
@@ -72,14 +73,22 @@ impl<'a> Reader<'a> {
             window.skip(mark_bytes);
         }
         let joiner = (format == Format::Json).then(Joiner::default);
-        Ok(Reader { window, format, parser, joiner, number: 0, target: Vec::new(), bad: BadRecords::default() })
+        Ok(Reader {
+            window,
+            format,
+            parser,
+            joiner,
+            number: 0,
+            target: Vec::new(),
+            bad: BadRecords::default(),
+        })
     }
 
     /// The next request; `None` at the end.
     ///
     /// # Errors
-    /// [`ReadError`], if the input fails; what was read before stays good. Where its packing is damaged or cut off, the trace
-    /// ends: see [`Reader::damage`].
+    /// [`ReadError`], if the input fails; what was read before stays good. Where its packing is
+    /// damaged or cut off, the trace ends: see [`Reader::damage`].
     pub fn read(&mut self) -> Result<Option<Record>, ReadError> {
         match &mut self.parser {
             Parser::Line(parser) => loop {
@@ -88,7 +97,8 @@ impl<'a> Reader<'a> {
                 let range = match found {
                     Found::Whole(range) => range,
                     Found::Part(range) => {
-                        let is_cut = self.window.damage().is_some() && range.len() <= LINE_BYTES_MAX;
+                        let is_cut =
+                            self.window.damage().is_some() && range.len() <= LINE_BYTES_MAX;
                         let defect = if is_cut { Defect::Truncated } else { Defect::TooLong };
                         self.bad.push_line(self.number, self.window.bytes(range), defect);
                         continue;
@@ -147,7 +157,11 @@ impl<'a> Reader<'a> {
                         }
                     }
                     Found::Part(range) => {
-                        self.bad.push_record(self.number, self.window.bytes(range), Defect::Truncated);
+                        self.bad.push_record(
+                            self.number,
+                            self.window.bytes(range),
+                            Defect::Truncated,
+                        );
                     }
                     Found::End => return Ok(None),
                 }
@@ -155,8 +169,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The URL, key or file handle of the last record as it stands in the trace, but for JSON's escapes; empty for binary
-    /// formats. The record's object is [`id_of`](crate::id_of) it, unless it is a key that is a number, or JSON tells a host.
+    /// The URL, key or file handle of the last record as it stands in the trace, but for JSON's
+    /// escapes; empty for binary formats. The record's object is [`id_of`](crate::id_of) it, unless
+    /// it is a key that is a number, or JSON tells a host.
     pub fn target(&self) -> &[u8] {
         &self.target
     }
@@ -176,7 +191,8 @@ impl<'a> Reader<'a> {
         &self.bad
     }
 
-    /// Why the end is not the trace's own: its packing is damaged or cut off there. What was read before is good.
+    /// Why the end is not the trace's own: its packing is damaged or cut off there. What was read
+    /// before is good.
     pub fn damage(&self) -> Option<&ReadError> {
         self.window.damage()
     }

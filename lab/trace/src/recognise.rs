@@ -1,7 +1,8 @@
 //! Which format a trace has, by its first bytes.
 //!
-//! Advice from a file that is not a trace is worse than an error, so a format is taken only if most of the beginning is good for it, and
-//! what must be so in it is: times that go on, next accesses that are what they say.
+//! Advice from a file that is not a trace is worse than an error, so a format is taken only if most
+//! of the beginning is good for it, and what must be so in it is: times that go on, next accesses
+//! that are what they say.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,8 @@ pub(crate) const START_BYTES: usize = 96 * 1024;
 /// A binary trace has a zero among its first bytes: numbers are smaller than their fields.
 const BINARY_BYTES: usize = 48;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// The text formats whose lines no other text has; of two that as many lines are of, the first is taken.
+/// The text formats whose lines no other text has; of two that as many lines are of, the first is
+/// taken.
 const TEXTS: [Format; 4] = [Format::Common, Format::Json, Format::Nfs, Format::Tsv];
 /// Of a log so many parts in a hundred of the first lines must be good.
 const LOG_PERCENT: usize = 10;
@@ -27,8 +29,8 @@ const LIST_PERCENT: usize = 90;
 const TABLE_PERCENT: usize = 50;
 /// Share of good records in a binary trace.
 const BINARY_SHARE: f64 = 0.9;
-/// Any word is a key, a damaged line or a line of columns' names, too. So lines are keys only if there are so many times
-/// as many of them as of any other format.
+/// Any word is a key, a damaged line or a line of columns' names, too. So lines are keys only if
+/// there are so many times as many of them as of any other format.
 const KEYS_PER_LINE: usize = 2;
 
 /// The format of a trace that begins with `start`; of one without a line, the common one.
@@ -46,7 +48,9 @@ pub(crate) fn recognise(start: &[u8]) -> Result<Format, NoTrace> {
 
 fn binary(start: &[u8]) -> Option<Format> {
     if let Some(version) = vscsi::Version::of(start) {
-        let share = share(start.chunks_exact(version.record_bytes()), |bytes| vscsi::parse(bytes, version).ok());
+        let share = share(start.chunks_exact(version.record_bytes()), |bytes| {
+            vscsi::parse(bytes, version).ok()
+        });
         return (share >= BINARY_SHARE).then_some(Format::Vscsi);
     }
     let worldcup = share(start.chunks_exact(worldcup::RECORD_BYTES), |bytes| {
@@ -57,14 +61,20 @@ fn binary(start: &[u8]) -> Option<Format> {
     let mut index = 0;
     let oracle = share(records(), |bytes| {
         index += 1;
-        oracle_general::parse(bytes).ok().filter(|_| next.is_right(index - 1, oracle_general::next_access(bytes)))
+        oracle_general::parse(bytes)
+            .ok()
+            .filter(|_| next.is_right(index - 1, oracle_general::next_access(bytes)))
     });
-    let (share, format) =
-        if oracle > worldcup { (oracle, Format::OracleGeneral) } else { (worldcup, Format::WorldCup) };
+    let (share, format) = if oracle > worldcup {
+        (oracle, Format::OracleGeneral)
+    } else {
+        (worldcup, Format::WorldCup)
+    };
     (share >= BINARY_SHARE).then_some(format)
 }
 
-/// Where the objects of an oracleGeneral trace's first records come again, to see whether their next accesses are right.
+/// Where the objects of an oracleGeneral trace's first records come again, to see whether their
+/// next accesses are right.
 struct NextAccesses {
     /// By record: the next one of its object among the first records.
     next: Vec<Option<usize>>,
@@ -76,14 +86,17 @@ impl NextAccesses {
         let mut last = HashMap::new();
         for (index, bytes) in records.enumerate() {
             next.push(None);
-            if let Some(before) = bytes.get(4..12).and_then(|object| last.insert(object.to_owned(), index)) {
+            if let Some(before) =
+                bytes.get(4..12).and_then(|object| last.insert(object.to_owned(), index))
+            {
                 next[before] = Some(index);
             }
         }
         Self { next }
     }
 
-    /// Whether record `index` may have this next access: the number of a record that is counted from 1 (by some tools from 0).
+    /// Whether record `index` may have this next access: the number of a record that is counted
+    /// from 1 (by some tools from 0).
     fn is_right(&self, index: usize, told: i64) -> bool {
         let told = if told == -1 || told == i64::MAX { None } else { usize::try_from(told).ok() };
         match (self.next[index], told) {
@@ -101,8 +114,12 @@ pub(crate) fn without_mark(start: &[u8]) -> &[u8] {
     start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start)
 }
 
-/// The share of records that can be read and come in the order of time. Those of other formats seldom are.
-fn share<'a>(records: impl Iterator<Item = &'a [u8]>, mut parse: impl FnMut(&[u8]) -> Option<Record>) -> f64 {
+/// The share of records that can be read and come in the order of time. Those of other formats
+/// seldom are.
+fn share<'a>(
+    records: impl Iterator<Item = &'a [u8]>,
+    mut parse: impl FnMut(&[u8]) -> Option<Record>,
+) -> f64 {
     let (mut all, mut good, mut last_us) = (0u32, 0u32, 0);
     for bytes in records {
         all += 1;
@@ -118,12 +135,15 @@ fn text(start: &[u8], is_all: bool) -> Result<Format, NoTrace> {
     // The last line may go on after the bytes that are looked at.
     let whole_bytes = if is_all { start.len() } else { memchr::memrchr(b'\n', start).unwrap_or(0) };
     let whole = &start[..whole_bytes];
-    let lines = || whole.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !is_empty(line));
+    let lines = || {
+        whole.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !is_empty(line))
+    };
     let all = lines().count();
     if all == 0 {
-        // An empty log, or one of comments alone; a program's bytes may begin with the sign of a comment, too.
-        let is_plain =
-            std::str::from_utf8(whole).is_ok_and(|text| !text.contains(|c: char| c.is_control() && !c.is_whitespace()));
+        // An empty log, or one of comments alone; a program's bytes may begin with the sign of a
+        // comment, too.
+        let is_plain = std::str::from_utf8(whole)
+            .is_ok_and(|text| !text.contains(|c: char| c.is_control() && !c.is_whitespace()));
         return if is_all && is_plain { Ok(Format::Common) } else { Err(NoTrace::Text) };
     }
     let mut target = Vec::new();
@@ -151,7 +171,8 @@ fn text(start: &[u8], is_all: bool) -> Result<Format, NoTrace> {
         return Ok(Format::Lis);
     }
     let keys = good(Format::Keys);
-    if keys > KEYS_PER_LINE * best.0 && keys * 100 >= all * LIST_PERCENT && !lines().any(is_no_key) {
+    if keys > KEYS_PER_LINE * best.0 && keys * 100 >= all * LIST_PERCENT && !lines().any(is_no_key)
+    {
         return Ok(Format::Keys);
     }
     // At least one line is good.
@@ -162,8 +183,8 @@ fn is_empty(line: &[u8]) -> bool {
     line.is_empty() || line.starts_with(b"#")
 }
 
-/// Whether a line has more columns than a key and a size, and would pass for a key that has commas; or bytes that a key seldom has and a
-/// program's text does.
+/// Whether a line has more columns than a key and a size, and would pass for a key that has commas;
+/// or bytes that a key seldom has and a program's text does.
 fn is_no_key(line: &[u8]) -> bool {
     let is_target = line.starts_with(b"/") || memchr::memmem::find(line, b"://").is_some();
     memchr::memchr_iter(b',', line).count() > 1
@@ -191,7 +212,8 @@ fn good_json(parser: &mut LineParser, whole: &[u8], target: &mut Vec<u8>) -> usi
             Joined::Going => going += 1,
             Joined::Line => good += usize::from(is_good(parser, line.trim_ascii(), target)),
             Joined::Object => {
-                good += (std::mem::take(&mut going) + 1) * usize::from(is_good(parser, joiner.object(), target));
+                good += (std::mem::take(&mut going) + 1)
+                    * usize::from(is_good(parser, joiner.object(), target));
             }
         }
     }

@@ -1,15 +1,17 @@
 //! One request as a trace tells it, whatever its format.
 
 bitflags::bitflags! {
-    /// What a trace tells of a request and its reply beside sizes and times, as far as it matters to a cache.
+    /// What a trace tells of a request and its reply beside sizes and times, as far as it matters
+    /// to a cache.
     ///
-    /// A mark that is not set says nothing where the format cannot tell: only JSON lines with the headers in them know of
-    /// cookies and of `Cache-Control`.
+    /// A mark that is not set says nothing where the format cannot tell: only JSON lines with the
+    /// headers in them know of cookies and of `Cache-Control`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Marks: u8 {
         /// The target has a query.
         const QUERY = 1;
-        /// The path is that of a program: `cgi-bin`, or a name ending in `.php`, `.cgi`, `.asp`, `.aspx`, `.jsp` or `.pl`.
+        /// The path is that of a program: `cgi-bin`, or a name ending in `.php`, `.cgi`, `.asp`,
+        /// `.aspx`, `.jsp` or `.pl`.
         const DYNAMIC = 1 << 1;
         /// The user gave a name.
         const USER = 1 << 2;
@@ -36,7 +38,8 @@ pub struct Record {
     pub object: u64,
     /// What was done.
     pub verb: Verb,
-    /// Status of the reply; 0 where the trace has none, [`STATUS_UNNAMED`] where it does not say which.
+    /// Status of the reply; 0 where the trace has none, [`STATUS_UNNAMED`] where it does not say
+    /// which.
     pub status: u16,
     /// Bytes of the reply's body, or that were read or written, if the trace tells.
     pub bytes: Option<u64>,
@@ -76,8 +79,15 @@ pub enum Coding {
 
 impl Coding {
     /// All of them, by their numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Unknown, Self::Identity, Self::Gzip, Self::Deflate, Self::Brotli, Self::Zstd, Self::Other];
+    pub const ALL: [Self; 7] = [
+        Self::Unknown,
+        Self::Identity,
+        Self::Gzip,
+        Self::Deflate,
+        Self::Brotli,
+        Self::Zstd,
+        Self::Other,
+    ];
 
     /// The coding that a `Content-Encoding` names; nothing and `-` are none.
     pub fn of_header(value: &[u8]) -> Self {

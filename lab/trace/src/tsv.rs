@@ -1,5 +1,5 @@
-//! Columns divided by tabs: unix_time, client, method, URL, status, bytes (`-`: not told), and the coding, which may be left out.
-//! Lines with `#` are comments.
+//! Columns divided by tabs: unix_time, client, method, URL, status, bytes (`-`: not told), and the
+//! coding, which may be left out. Lines with `#` are comments.
 //!
 //! A time may have a fraction. A client that is a number is that number, another one is hashed.
 
@@ -51,8 +51,8 @@ pub(crate) fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect>
 
 /// Writes a trace as columns divided by tabs.
 ///
-/// Kept are time, client (as a number), method, target, status, bytes and coding; a write is a PUT, another operation than reads
-/// and writes an OPTIONS.
+/// Kept are time, client (as a number), method, target, status, bytes and coding; a write is a PUT,
+/// another operation than reads and writes an OPTIONS.
 #[derive(Debug)]
 pub struct TsvWriter<W> {
     output: W,
@@ -68,8 +68,8 @@ impl<W: Write> TsvWriter<W> {
         Ok(Self { output })
     }
 
-    /// Writes a request. A target that is empty, or has a byte that a column cannot hold, is given as the object's number
-    /// in hexadecimal after a `/`.
+    /// Writes a request. A target that is empty, or has a byte that a column cannot hold, is given
+    /// as the object's number in hexadecimal after a `/`.
     ///
     /// # Errors
     /// Those of the output.
@@ -117,12 +117,24 @@ mod tests {
     fn lines() {
         let parse = |line: &[u8]| super::parse(line, &mut Vec::new());
         let record = parse(b"1455944445.25\t7\tGET\t/a?b=c\t200\t187").unwrap();
-        assert_eq!((record.time_us, record.status, record.bytes), (1_455_944_445_250_000, 200, Some(187)));
-        assert_eq!((record.object, record.client, record.marks), (id_of(b"/a?b=c"), 7, Marks::QUERY));
-        assert_eq!(parse(b"1\tten.example\tHEAD\t/\t200\t-").unwrap().client, id_of(b"ten.example"));
+        assert_eq!(
+            (record.time_us, record.status, record.bytes),
+            (1_455_944_445_250_000, 200, Some(187))
+        );
+        assert_eq!(
+            (record.object, record.client, record.marks),
+            (id_of(b"/a?b=c"), 7, Marks::QUERY)
+        );
+        assert_eq!(
+            parse(b"1\tten.example\tHEAD\t/\t200\t-").unwrap().client,
+            id_of(b"ten.example")
+        );
         assert_eq!(parse(b"1455944445\t7\tHEAD\t/\t200\t-").unwrap().bytes, None);
         assert_eq!(parse(b"1455944445\t7\tPOST\t/\t200\t5\tmore").unwrap().verb, Verb::Write);
-        assert_eq!(parse(b"1455944445\t7\tGET\t/\t200\t5\tbr\tmore").unwrap().coding, Coding::Brotli);
+        assert_eq!(
+            parse(b"1455944445\t7\tGET\t/\t200\t5\tbr\tmore").unwrap().coding,
+            Coding::Brotli
+        );
         for (bad, defect) in [
             (&b"1455944445\t7\tGET\t/\t200"[..], Defect::Columns),
             (b"yesterday\t7\tGET\t/\t200\t1", Defect::Time),

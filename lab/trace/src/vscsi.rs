@@ -1,4 +1,5 @@
-//! Block I/O of a virtual machine's disk as VMware's vscsiStats writes it, binary, little-endian, versions 1 and 2.
+//! Block I/O of a virtual machine's disk as VMware's vscsiStats writes it, binary, little-endian,
+//! versions 1 and 2.
 //!
 //! ```text
 //!             0      4      8      12     16       24       32        40
@@ -6,8 +7,9 @@
 //! version 2:  │cmd│ver│ sn  │ len  │ nSG  │ lbn    │ time   │ duration │
 //! ```
 //!
-//! The high byte of `ver` is the version, `lbn` counts sectors of 512 bytes, `len` bytes, `time` microseconds; `cmd` is
-//! the SCSI operation (SBC-3). The layout is that of libCacheSim's reader of vscsi traces. A trace is of one disk, which is its one object.
+//! The high byte of `ver` is the version, `lbn` counts sectors of 512 bytes, `len` bytes, `time`
+//! microseconds; `cmd` is the SCSI operation (SBC-3). The layout is that of libCacheSim's reader of
+//! vscsi traces. A trace is of one disk, which is its one object.
 
 use crate::bad::Defect;
 use crate::hash::mix;
@@ -59,8 +61,15 @@ pub(crate) fn parse(bytes: &[u8], version: Version) -> Result<Record, Defect> {
     };
     let bytes = bytes.get(..version.record_bytes()).ok_or(Defect::Truncated)?;
     let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-    let u64_at = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |number: u64, &byte| number << 8 | u64::from(byte));
-    let length = u32::from_le_bytes([bytes[length], bytes[length + 1], bytes[length + 2], bytes[length + 3]]);
+    let u64_at = |at: usize| {
+        bytes[at..at + 8].iter().rev().fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
+    };
+    let length = u32::from_le_bytes([
+        bytes[length],
+        bytes[length + 1],
+        bytes[length + 2],
+        bytes[length + 3],
+    ]);
     let operation = u16_at(command);
     let known = match version {
         Version::One => 1,
@@ -118,8 +127,13 @@ mod tests {
     fn records_of_both_versions() {
         for version in [Version::One, Version::Two] {
             let read = record(version, 0x28, 4096, 8, 5_000_001);
-            let expected =
-                Record { time_us: 5_000_001, object: mix(1), bytes: Some(4096), offset: 4096, ..Record::default() };
+            let expected = Record {
+                time_us: 5_000_001,
+                object: mix(1),
+                bytes: Some(4096),
+                offset: 4096,
+                ..Record::default()
+            };
             assert_eq!(parse(&read, version), Ok(expected));
             let write = record(version, 0x8a, 512, 0, 1);
             assert_eq!(parse(&write, version).unwrap().verb, Verb::Write);
@@ -137,11 +151,14 @@ mod tests {
     #[test]
     fn a_real_record() {
         let bytes = [
-            0xf4, 0, 0, 0x80, 0, 2, 0, 0, 1, 0, 0, 0, 0x2a, 0, 0, 1, 0x09, 0x1a, 0x8f, 2, 0, 0, 0, 0, 0x22, 0xcf, 0x82,
-            0xbe, 0x1f, 5, 0, 0,
+            0xf4, 0, 0, 0x80, 0, 2, 0, 0, 1, 0, 0, 0, 0x2a, 0, 0, 1, 0x09, 0x1a, 0x8f, 2, 0, 0, 0,
+            0, 0x22, 0xcf, 0x82, 0xbe, 0x1f, 5, 0, 0,
         ];
         assert_eq!(Version::of(&bytes), Some(Version::One));
         let record = parse(&bytes, Version::One).unwrap();
-        assert_eq!((record.verb, record.bytes, record.offset), (Verb::Write, Some(512), 0x28f_1a09 * 512));
+        assert_eq!(
+            (record.verb, record.bytes, record.offset),
+            (Verb::Write, Some(512), 0x28f_1a09 * 512)
+        );
     }
 }

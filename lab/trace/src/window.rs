@@ -16,7 +16,8 @@ const WINDOW_BYTES: usize = 256 * 1024;
 pub(crate) enum Found {
     /// A whole one; a line without its end.
     Whole(Range<usize>),
-    /// The beginning of a line that is too long, or what there is of a record or (where the packing is damaged) of a line.
+    /// The beginning of a line that is too long, or what there is of a record or (where the packing
+    /// is damaged) of a line.
     Part(Range<usize>),
     /// There is no more.
     End,
@@ -41,7 +42,15 @@ impl<'a> Window<'a> {
     /// Over a source.
     pub(crate) fn new(source: Source<'a>) -> Self {
         let buffer = vec![0; WINDOW_BYTES].into_boxed_slice();
-        Window { source, buffer, start: 0, end: 0, is_at_end: false, damage: None, is_passing: false }
+        Window {
+            source,
+            buffer,
+            start: 0,
+            end: 0,
+            is_at_end: false,
+            damage: None,
+            is_passing: false,
+        }
     }
 
     /// Damage of the packing at which reading ended.
@@ -59,7 +68,8 @@ impl<'a> Window<'a> {
         &self.source
     }
 
-    /// At least this many of the next bytes (no more than half a window), or all that there are; they stay.
+    /// At least this many of the next bytes (no more than half a window), or all that there are;
+    /// they stay.
     pub(crate) fn peek(&mut self, bytes: usize) -> Result<&[u8], ReadError> {
         while self.end - self.start < bytes && self.fill()? {}
         Ok(&self.buffer[self.start..self.end])
@@ -88,7 +98,11 @@ impl<'a> Window<'a> {
                     looked_at = 0;
                     continue;
                 }
-                return Ok(if range.len() > LINE_BYTES_MAX { Found::Part(range) } else { Found::Whole(range) });
+                return Ok(if range.len() > LINE_BYTES_MAX {
+                    Found::Part(range)
+                } else {
+                    Found::Whole(range)
+                });
             }
             if self.is_passing {
                 self.start = self.end;
@@ -127,7 +141,8 @@ impl<'a> Window<'a> {
         Ok(Found::Whole(range))
     }
 
-    /// Reads some more; `false` at the end, or where the packing is damaged. There is always room for more than a line.
+    /// Reads some more; `false` at the end, or where the packing is damaged. There is always room
+    /// for more than a line.
     fn fill(&mut self) -> Result<bool, ReadError> {
         if self.is_at_end {
             return Ok(false);
@@ -173,10 +188,15 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn lines_are_those_of_a_split(lengths in proptest::collection::vec(
-            proptest::prop_oneof![0usize..40, LINE_BYTES_MAX - 2..LINE_BYTES_MAX + 3, 200_000usize..400_000], 0..8),
-            ends in proptest::bool::ANY, drip in 1usize..100_000)
-        {
+        fn lines_are_those_of_a_split(
+            lengths in proptest::collection::vec(
+                proptest::prop_oneof![0usize..40, LINE_BYTES_MAX - 2..LINE_BYTES_MAX + 3,
+                    200_000usize..400_000],
+                0..8,
+            ),
+            ends in proptest::bool::ANY,
+            drip in 1usize..100_000,
+        ) {
             let mut text = Vec::new();
             for (number, &length) in lengths.iter().enumerate() {
                 text.extend(std::iter::repeat_n(b'a' + number as u8, length));
@@ -207,7 +227,11 @@ mod tests {
         }
 
         #[test]
-        fn records_are_those_of_chunks(length in 0usize..2000, bytes in 1usize..50, drip in 1usize..300) {
+        fn records_are_those_of_chunks(
+            length in 0usize..2000,
+            bytes in 1usize..50,
+            drip in 1usize..300,
+        ) {
             let text: Vec<u8> = (0..length).map(|at| (at % 251) as u8 + 1).collect();
             let mut window = window(&text, drip);
             for chunk in text.chunks(bytes) {

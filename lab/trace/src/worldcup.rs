@@ -1,12 +1,13 @@
-//! The binary log of the 1998 World Cup's site, as the Internet Traffic Archive documents it (WorldCup98, "Format").
+//! The binary log of the 1998 World Cup's site, as the Internet Traffic Archive documents it
+//! (WorldCup98, "Format").
 //!
 //! ```text
 //! 0         4         8         12        16      17      18    19
 //! │timestamp│clientID │objectID │size     │method │status │type │server│     big-endian
 //! ```
 //!
-//! The low six bits of `status` are the index of the reply's status in a list of its own, the two high ones the version
-//! of HTTP; a size of all ones is not known.
+//! The low six bits of `status` are the index of the reply's status in a list of its own, the two
+//! high ones the version of HTTP; a size of all ones is not known.
 
 use crate::bad::Defect;
 use crate::hash::mix;
@@ -16,8 +17,8 @@ use crate::record::{Record, STATUS_UNNAMED, Verb};
 pub(crate) const RECORD_BYTES: usize = 20;
 /// The statuses by their index; the next index stands for all others.
 const STATUSES: [u16; 37] = [
-    100, 101, 200, 201, 202, 203, 204, 205, 206, 300, 301, 302, 303, 304, 305, 400, 401, 402, 403, 404, 405, 406, 407,
-    408, 409, 410, 411, 412, 413, 414, 415, 500, 501, 502, 503, 504, 505,
+    100, 101, 200, 201, 202, 203, 204, 205, 206, 300, 301, 302, 303, 304, 305, 400, 401, 402, 403,
+    404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 500, 501, 502, 503, 504, 505,
 ];
 /// The last method's number; it stands for all others.
 const METHOD_OTHER: u8 = 8;
@@ -30,7 +31,8 @@ const SIZE_UNKNOWN: u32 = u32::MAX;
 /// What is wrong with it.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Record, Defect> {
     let bytes: &[u8; RECORD_BYTES] = bytes.first_chunk().ok_or(Defect::Truncated)?;
-    let number = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let number =
+        |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let verb = match bytes[16] {
         0 => Verb::Get,
         1 => Verb::Head,
@@ -57,8 +59,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Record, Defect> {
     })
 }
 
-/// The same, if the record is such as the documented log has: a file type of its list, a time after 1990. What is not is `None`: by it
-/// alone, other files are told apart.
+/// The same, if the record is such as the documented log has: a file type of its list, a time after
+/// 1990. What is not is `None`: by it alone, other files are told apart.
 pub(crate) fn parse_plausible(bytes: &[u8]) -> Option<Result<Record, Defect>> {
     const TYPE_LAST: u8 = 12;
     const FIRST_S: u64 = 631_152_000;
@@ -87,11 +89,17 @@ mod tests {
     fn records() {
         // HTTP/1.0 in the high bits, 200.
         let got = parsed(0, 0x40 | 2).unwrap();
-        assert_eq!((got.time_us, got.client, got.status, got.bytes), (894_016_802_000_000, 5, 200, Some(1234)));
+        assert_eq!(
+            (got.time_us, got.client, got.status, got.bytes),
+            (894_016_802_000_000, 5, 200, Some(1234))
+        );
         assert_eq!(got.object, mix(8));
         assert_eq!(parsed(1, 13).map(|record| (record.verb, record.status)), Ok((Verb::Head, 304)));
         assert_eq!(parsed(2, 2).unwrap().verb, Verb::Write);
-        assert_eq!(parsed(8, 36).map(|record| (record.verb, record.status)), Ok((Verb::Other, 505)));
+        assert_eq!(
+            parsed(8, 36).map(|record| (record.verb, record.status)),
+            Ok((Verb::Other, 505))
+        );
         assert_eq!(parsed(0, 37).unwrap().status, STATUS_UNNAMED);
         assert_eq!((parsed(9, 2), parsed(0, 38)), (Err(Defect::Method), Err(Defect::Status)));
         assert_eq!(parse(&record(1, 1, 1, u32::MAX, 0, 2)).unwrap().bytes, None);

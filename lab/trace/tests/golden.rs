@@ -1,5 +1,5 @@
-//! What is in the traces beside the repository (`shared/traces`), counted also by another reader: a script of regular expressions, `csv`
-//! and `struct` of Python's standard library.
+//! What is in the traces beside the repository (`shared/traces`), counted also by another reader: a
+//! script of regular expressions, `csv` and `struct` of Python's standard library.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -56,7 +56,8 @@ fn read(name: &str, format: Format) -> Option<(Counts, Vec<BadRecord>)> {
         counts.queries += u64::from(record.marks.contains(Marks::QUERY));
         counts.dynamic += u64::from(record.marks.contains(Marks::DYNAMIC));
     }
-    (counts.objects, counts.clients, counts.bad) = (objects.len(), clients.len(), reader.bad().count);
+    (counts.objects, counts.clients, counts.bad) =
+        (objects.len(), clients.len(), reader.bad().count);
     assert_eq!(Some(reader.position()), reader.size());
     Some((counts, reader.bad().first.clone()))
 }
@@ -82,8 +83,16 @@ fn epa() {
         ..Counts::default()
     };
     assert_eq!(counts, expected);
-    assert!(bad[0].text.starts_with("bastion.fdic.gov [30:09:36:04] \"GET /enviro/gif/blueball.gifalt= "), "{bad:?}");
-    assert!(bad.iter().all(|bad| matches!(bad.defect, Defect::Request | Defect::Status | Defect::Size)), "{bad:?}");
+    assert!(
+        bad[0]
+            .text
+            .starts_with("bastion.fdic.gov [30:09:36:04] \"GET /enviro/gif/blueball.gifalt= "),
+        "{bad:?}"
+    );
+    assert!(
+        bad.iter().all(|bad| matches!(bad.defect, Defect::Request | Defect::Status | Defect::Size)),
+        "{bad:?}"
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What is written is read back.
 
-use nicache_trace::{Format, KeyWriter, Reader, Record, TsvWriter, Verb, id_of, write_oracle_general};
+use nicache_trace::{
+    Format, KeyWriter, Reader, Record, TsvWriter, Verb, id_of, write_oracle_general,
+};
 use proptest::prelude::*;
 
 fn read(bytes: &[u8], format: Option<Format>) -> (Vec<(Record, Vec<u8>)>, Format, u64) {
@@ -28,7 +30,8 @@ prop_compose! {
         object_bytes in proptest::option::of(any::<u64>()),
         revision in proptest::option::of(any::<u64>()),
     ) -> Record {
-        Record { time_us, client, object, verb, status, bytes, offset, object_bytes, revision, ..Record::default() }
+        Record { time_us, client, object, verb, status, bytes, offset, object_bytes, revision,
+            ..Record::default() }
     }
 }
 
@@ -50,9 +53,21 @@ proptest! {
         let (back, _, bad) = read(&written, Some(Format::Tsv));
         prop_assert_eq!((back.len(), bad), (records.len(), 0));
         for ((record, target), (back, back_target)) in records.iter().zip(&back) {
-            let can_stand = !target.is_empty() && !target.iter().any(|byte| b"\t\r\n".contains(byte));
-            let name = if can_stand { target.clone() } else { format!("/{:016x}", record.object).into_bytes() };
-            let expected = Record { object: id_of(&name), marks: back.marks, offset: 0, object_bytes: None, revision: None, ..*record };
+            let can_stand =
+                !target.is_empty() && !target.iter().any(|byte| b"\t\r\n".contains(byte));
+            let name = if can_stand {
+                target.clone()
+            } else {
+                format!("/{:016x}", record.object).into_bytes()
+            };
+            let expected = Record {
+                object: id_of(&name),
+                marks: back.marks,
+                offset: 0,
+                object_bytes: None,
+                revision: None,
+                ..*record
+            };
             prop_assert_eq!((back, back_target), (&expected, &name));
         }
         if !records.is_empty() {
@@ -76,7 +91,8 @@ proptest! {
         prop_assert_eq!((back.len(), format, bad), (records.len(), Format::Keys, 0));
         for (record, (back, target)) in records.iter().zip(&back) {
             let bytes = record.object_bytes.or(record.bytes);
-            let expected = Record { object: record.object, bytes, object_bytes: bytes, ..Record::default() };
+            let expected =
+                Record { object: record.object, bytes, object_bytes: bytes, ..Record::default() };
             prop_assert_eq!((back, target), (&expected, &record.object.to_string().into_bytes()));
         }
     }
@@ -89,11 +105,22 @@ proptest! {
         let (back, _, bad) = read(&written, Some(Format::OracleGeneral));
         prop_assert_eq!((back.len(), bad), (records.len(), 0));
         let seconds: Vec<u64> = records.iter().map(|record| record.time_us / 1_000_000).collect();
-        let epoch = if seconds.iter().all(|&second| second <= u64::from(u32::MAX)) { 0 } else { *seconds.iter().min().unwrap() };
+        let epoch = if seconds.iter().all(|&second| second <= u64::from(u32::MAX)) {
+            0
+        } else {
+            *seconds.iter().min().unwrap()
+        };
         for (at, (record, (back, target))) in records.iter().zip(&back).enumerate() {
-            let bytes = Some(record.object_bytes.or(record.bytes).unwrap_or(0).min(u64::from(u32::MAX)));
+            let bytes =
+                Some(record.object_bytes.or(record.bytes).unwrap_or(0).min(u64::from(u32::MAX)));
             let time_us = (seconds[at] - epoch).min(u64::from(u32::MAX)) * 1_000_000;
-            let expected = Record { time_us, object: record.object, bytes, object_bytes: bytes, ..Record::default() };
+            let expected = Record {
+                time_us,
+                object: record.object,
+                bytes,
+                object_bytes: bytes,
+                ..Record::default()
+            };
             prop_assert_eq!((back, target.is_empty()), (&expected, true));
             let next = records[at + 1..].iter().position(|after| after.object == record.object);
             let told = i64::from_le_bytes(written[24 * at + 16..24 * at + 24].try_into().unwrap());
@@ -108,10 +135,18 @@ proptest! {
         start in 0u64..2_000_000_000,
     ) {
         let mut time_us = start * 1_000_000;
-        let records: Vec<Record> = steps.iter().map(|&(step, object, bytes)| {
-            time_us += step * 1_000_000;
-            Record { time_us, object: id_of(&object.to_le_bytes()), bytes: Some(bytes), ..Record::default() }
-        }).collect();
+        let records: Vec<Record> = steps
+            .iter()
+            .map(|&(step, object, bytes)| {
+                time_us += step * 1_000_000;
+                Record {
+                    time_us,
+                    object: id_of(&object.to_le_bytes()),
+                    bytes: Some(bytes),
+                    ..Record::default()
+                }
+            })
+            .collect();
         let mut written = Vec::new();
         write_oracle_general(&mut written, &records).unwrap();
         prop_assert_eq!(read(&written, None).1, Format::OracleGeneral);

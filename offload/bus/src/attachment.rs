@@ -1,4 +1,5 @@
-//! What a card and its host share besides the window, from the moment that both are there until one of them is gone.
+//! What a card and its host share besides the window, from the moment that both are there until one
+//! of them is gone.
 //!
 //! ```text
 //! byte      0  "nicache2"
@@ -11,8 +12,9 @@
 //!              received     1024            card to host
 //! ```
 //!
-//! Whoever starts anew gets a new attachment, and so does the other side: what had been under way is forgotten on both, and no index of a crashed process is
-//! believed. TCP repairs what is lost by that.
+//! Whoever starts anew gets a new attachment, and so does the other side: what had been under way
+//! is forgotten on both, and no index of a crashed process is believed. TCP repairs what is lost by
+//! that.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -43,8 +45,11 @@ const fn ring_bytes(entries: usize) -> usize {
     (ring_words(entries) * 8).next_multiple_of(64)
 }
 
-const ATTACHMENT_BYTES: usize =
-    RINGS_AT + ring_bytes(RINGS[0]) + ring_bytes(RINGS[1]) + ring_bytes(RINGS[2]) + ring_bytes(RINGS[3]);
+const ATTACHMENT_BYTES: usize = RINGS_AT
+    + ring_bytes(RINGS[0])
+    + ring_bytes(RINGS[1])
+    + ring_bytes(RINGS[2])
+    + ring_bytes(RINGS[3]);
 
 /// See the module's head.
 #[derive(Debug)]
@@ -76,15 +81,21 @@ impl Attachment {
     /// `InvalidInput` if it is none, or what the system says.
     pub fn from_files([shared, to_card, to_host]: [OwnedFd; 3]) -> io::Result<Self> {
         let shared = Window::map(shared)?;
-        if shared.bytes() != ATTACHMENT_BYTES as u64 || shared.word(0).load(Ordering::Acquire) != MAGIC {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no attachment of this version"));
+        if shared.bytes() != ATTACHMENT_BYTES as u64
+            || shared.word(0).load(Ordering::Acquire) != MAGIC
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "no attachment of this version",
+            ));
         }
         let (to_card, to_host) = (Doorbell::from_file(to_card), Doorbell::from_file(to_host));
         Ok(Self { shared: Arc::new(shared), to_card, to_host })
     }
 
     fn ring(&self, number: usize) -> Words {
-        let start = RINGS_AT + RINGS[..number].iter().map(|entries| ring_bytes(*entries)).sum::<usize>();
+        let start =
+            RINGS_AT + RINGS[..number].iter().map(|entries| ring_bytes(*entries)).sum::<usize>();
         Words::new(Arc::clone(&self.shared), start..start + ring_words(RINGS[number]) * 8)
     }
 
@@ -192,8 +203,9 @@ mod tests {
     /// Where docs/bus.md draws them.
     #[test]
     fn rings_begin_where_they_are_drawn() {
-        let start =
-            |number: usize| RINGS_AT + RINGS[..number].iter().map(|entries| ring_bytes(*entries)).sum::<usize>();
+        let start = |number: usize| {
+            RINGS_AT + RINGS[..number].iter().map(|entries| ring_bytes(*entries)).sum::<usize>()
+        };
         assert_eq!([0, 1, 2, 3, 4].map(start), [4096, 20_736, 25_088, 41_728, ATTACHMENT_BYTES]);
         assert_eq!(ATTACHMENT_BYTES, 58_368);
     }
@@ -211,7 +223,12 @@ mod tests {
         for number in 0..DONE as u64 {
             card.done.push([number, 4]).unwrap();
         }
-        let rings = [host.commands.publish(), host.free.publish(), card.received.publish(), card.done.publish()];
+        let rings = [
+            host.commands.publish(),
+            host.free.publish(),
+            card.received.publish(),
+            card.done.publish(),
+        ];
         assert_eq!(rings, [true; 4]);
         for number in 0..FRAMES as u64 {
             assert_eq!(card.commands.pop(), Ok(Some([number, 1])));
@@ -241,7 +258,8 @@ mod tests {
     fn something_else_is_refused() {
         let made = Attachment::create().unwrap();
         let mut files = made.files().map(|file| file.try_clone_to_owned().unwrap());
-        files[0] = Window::create("other", ATTACHMENT_BYTES).unwrap().file().try_clone_to_owned().unwrap();
+        files[0] =
+            Window::create("other", ATTACHMENT_BYTES).unwrap().file().try_clone_to_owned().unwrap();
         assert!(Attachment::from_files(files).unwrap_err().to_string().contains("no attachment"));
     }
 }

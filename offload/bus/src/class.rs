@@ -12,8 +12,9 @@ pub enum BusClass {
     NetworkHeaders = 1,
     /// Heads of HTTP messages.
     ApplicationHeaders = 2,
-    /// What says what to do with the rest: descriptors and completions, metadata of frames. What a modelled bus loses for each burst is told apart from it
-    /// ([`crate::Meter`]), as it is time, not bytes.
+    /// What says what to do with the rest: descriptors and completions, metadata of frames. What a
+    /// modelled bus loses for each burst is told apart from it ([`crate::Meter`]), as it is time,
+    /// not bytes.
     Overhead = 3,
     /// What is none of the above, or not told apart, such as whole frames that a host receives.
     Other = 4,
@@ -21,8 +22,13 @@ pub enum BusClass {
 
 impl BusClass {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] =
-        [Self::Content, Self::NetworkHeaders, Self::ApplicationHeaders, Self::Overhead, Self::Other];
+    pub const ALL: [Self; 5] = [
+        Self::Content,
+        Self::NetworkHeaders,
+        Self::ApplicationHeaders,
+        Self::Overhead,
+        Self::Other,
+    ];
 
     /// The class with a number.
     pub fn from_number(number: u8) -> Option<Self> {

@@ -1,4 +1,5 @@
-//! Descriptors: what the host tells the card to do, what the card answers, and where received frames go. Two words each.
+//! Descriptors: what the host tells the card to do, what the card answers, and where received
+//! frames go. Two words each.
 //!
 //! ```text
 //! command, word 0   63..56 opcode | 55..48 flags | 47..44 port (with FIRST) | 43..40 class | 39..0 address in the window
@@ -29,7 +30,8 @@
 //!                 8  COPIED: and in the buffer      16  FIRST      32  LAST      64  UNUSED: card memory has nothing of it
 //! ```
 //!
-//! Read first: Kim et al. 2002, Figure 6; Yocum and Chase 2001, section 3. Lengths and offsets are in bytes; a packet may use any part of what was inserted, and straddle blocks.
+//! Read first: Kim et al. 2002, Figure 6; Yocum and Chase 2001, section 3. Lengths and offsets are
+//! in bytes; a packet may use any part of what was inserted, and straddle blocks.
 //!
 //! A *generation* says which load of a block of card memory is meant. 0 is none: whatever is there.
 
@@ -222,7 +224,8 @@ impl Command {
     /// See [`DescriptorError`].
     pub fn decode(entry: Entry) -> Result<Self, DescriptorError> {
         let [opcode, flags, low_byte, ..] = entry[0].to_be_bytes();
-        let (mmaddr, len, low) = (entry[0] & ADDRESS_MASK, (entry[1] >> 32) as u32, entry[1] as u32);
+        let (mmaddr, len, low) =
+            (entry[0] & ADDRESS_MASK, (entry[1] >> 32) as u32, entry[1] as u32);
         let generation = (entry[0] >> ADDRESS_BITS) as u16;
         let may_have = match opcode {
             CACHE_INIT => 0,
@@ -309,7 +312,9 @@ impl Completion {
     pub fn encode(&self) -> Entry {
         match *self {
             Self::CacheSize { bytes } => [u64::from(CACHE_SIZE) << 56 | bytes, 0],
-            Self::Refused { refusal, descriptor } => [u64::from(REFUSED) << 56 | refusal as u64, descriptor],
+            Self::Refused { refusal, descriptor } => {
+                [u64::from(REFUSED) << 56 | refusal as u64, descriptor]
+            }
         }
     }
 
@@ -318,7 +323,8 @@ impl Completion {
         let (opcode, value) = ((entry[0] >> 56) as u8, entry[0] & ((1 << 56) - 1));
         match opcode {
             CACHE_SIZE => Some(Self::CacheSize { bytes: value }),
-            REFUSED => Refusal::from_number(value).map(|refusal| Self::Refused { refusal, descriptor: entry[1] }),
+            REFUSED => Refusal::from_number(value)
+                .map(|refusal| Self::Refused { refusal, descriptor: entry[1] }),
             _ => None,
         }
     }
@@ -337,8 +343,9 @@ pub struct CachePlace {
 
 /// A buffer for what is received.
 ///
-/// With `split` the headers go to its beginning, and payload behind the [`HEADER_PLACE_BYTES`]. A frame that has no headers to split, or not more than
-/// [`LOOK_AHEAD_BYTES`] behind them, goes whole to its beginning.
+/// With `split` the headers go to its beginning, and payload behind the [`HEADER_PLACE_BYTES`]. A
+/// frame that has no headers to split, or not more than [`LOOK_AHEAD_BYTES`] behind them, goes
+/// whole to its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Post {
     /// Address in the window.
@@ -428,9 +435,11 @@ impl ReceivedGso {
 pub struct Received {
     /// The buffer's address in the window.
     pub mmaddr: u64,
-    /// Bytes of the frame in this buffer, and the card memory that goes with it; 0: the buffer comes back unused.
+    /// Bytes of the frame in this buffer, and the card memory that goes with it; 0: the buffer
+    /// comes back unused.
     pub len: u32,
-    /// Bytes of headers at the buffer's beginning, of the first buffer of a frame that was split; else 0.
+    /// Bytes of headers at the buffer's beginning, of the first buffer of a frame that was split;
+    /// else 0.
     pub header_len: u8,
     /// The port that it came in by.
     pub port: u8,
@@ -473,12 +482,14 @@ impl Received {
             | flag(self.is_last, IS_LAST)
             | flag(self.is_unused, IS_UNUSED);
         let (kind, size) = self.gso.map_or((0, 0), |(kind, size)| (kind as u8, size));
-        let low = u64::from(self.header_len) << 48 | u64::from(self.port) << 44 | u64::from(kind) << 40;
+        let low =
+            u64::from(self.header_len) << 48 | u64::from(self.port) << 44 | u64::from(kind) << 40;
         let word = u64::from(size) << 48 | u64::from(self.sum) << 32 | u64::from(self.len);
         [flags << 56 | low | self.mmaddr, word]
     }
 
-    /// Reads an entry; every one means something. Kinds of super-frames that there are not are none.
+    /// Reads an entry; every one means something. Kinds of super-frames that there are not are
+    /// none.
     pub fn decode(entry: Entry) -> Self {
         let flags = entry[0] >> 56;
         let checksum = match (flags & CHECKSUM_RIGHT != 0, flags & CHECKSUM_PARTIAL != 0) {
@@ -520,10 +531,20 @@ mod tests {
         let class = BusClass::NetworkHeaders;
         for command in [
             Command::CacheInit,
-            Command::CacheInsert { mmaddr: ADDRESS_MASK, ncoffset: u32::MAX, len: 4096, generation: u16::MAX },
+            Command::CacheInsert {
+                mmaddr: ADDRESS_MASK,
+                ncoffset: u32::MAX,
+                len: 4096,
+                generation: u16::MAX,
+            },
             Command::CacheFetch { mmaddr: 7, ncoffset: 4096, len: 1, generation: 3 },
             Command::AppendMm { mmaddr: 4096, len: 66, flags, class, port: 15, segmentation },
-            Command::AppendCache { ncoffset: 17, len: 1448, flags: Flags::LAST, generation: 65_535 },
+            Command::AppendCache {
+                ncoffset: 17,
+                len: 1448,
+                flags: Flags::LAST,
+                generation: 65_535,
+            },
         ] {
             assert_eq!(Command::decode(command.encode()), Ok(command));
         }
@@ -534,7 +555,10 @@ mod tests {
             assert_eq!(Completion::decode(completion.encode()), Some(completion));
         }
         let split = Some(CachePlace { ncoffset: u32::MAX, generation: 9, copy: true });
-        for post in [Post::whole(8192, 2048), Post { mmaddr: ADDRESS_MASK, len: u32::MAX, split, chain: true }] {
+        for post in [
+            Post::whole(8192, 2048),
+            Post { mmaddr: ADDRESS_MASK, len: u32::MAX, split, chain: true },
+        ] {
             assert_eq!(Post::decode(post.encode()), post);
         }
         let received = Received {
@@ -558,8 +582,11 @@ mod tests {
     #[test]
     fn odd_descriptors_have_names() {
         let odd = |opcode: u8, flags: u8, class: u8, len: u64| {
-            Command::decode([u64::from(opcode) << 56 | u64::from(flags) << 48 | u64::from(class) << 40, len << 32])
-                .unwrap_err()
+            Command::decode([
+                u64::from(opcode) << 56 | u64::from(flags) << 48 | u64::from(class) << 40,
+                len << 32,
+            ])
+            .unwrap_err()
         };
         assert_eq!(odd(0, 0, 0, 1), DescriptorError::Opcode(0));
         assert_eq!(odd(6, 0, 0, 1), DescriptorError::Opcode(6));
@@ -574,7 +601,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any two words are a command, which encodes to something that means the same, or a named error.
+        /// Any two words are a command, which encodes to something that means the same, or a named
+        /// error.
         #[test]
         fn any_words(entry: Entry) {
             if let Ok(command) = Command::decode(entry) {
@@ -583,7 +611,10 @@ mod tests {
             if let Some(completion) = Completion::decode(entry) {
                 prop_assert_eq!(Completion::decode(completion.encode()), Some(completion));
             }
-            prop_assert_eq!(Received::decode(Received::decode(entry).encode()), Received::decode(entry));
+            prop_assert_eq!(
+                Received::decode(Received::decode(entry).encode()),
+                Received::decode(entry)
+            );
             prop_assert_eq!(Post::decode(Post::decode(entry).encode()), Post::decode(entry));
         }
     }

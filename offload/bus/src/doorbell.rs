@@ -1,4 +1,5 @@
-//! A doorbell: what one side rings when the other sleeps. On a real card, a register that the host writes and an interrupt.
+//! A doorbell: what one side rings when the other sleeps. On a real card, a register that the host
+//! writes and an interrupt.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

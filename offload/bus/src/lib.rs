@@ -2,8 +2,9 @@
 //!
 //! Read first: Kim, Pai and Rixner 2002, section 4.3 ("Cache Interface").
 //!
-//! Card and host are two processes. They share an [`attachment`] (four rings and what the card says of itself), two [`doorbell`]s, and
-//! the [`window`]: host memory, from which and into which the card copies, as a device does by DMA. Nothing else.
+//! Card and host are two processes. They share an [`attachment`] (four rings and what the card says
+//! of itself), two [`doorbell`]s, and the [`window`]: host memory, from which and into which the
+//! card copies, as a device does by DMA. Nothing else.
 //!
 //! ```text
 //!            host                                                card
@@ -14,11 +15,13 @@
 //!   window      ═══ copied by the card, counted by class (class.rs), maybe slowed down (model.rs) ═══
 //! ```
 //!
-//! Both sides check whatever they read of the other: an index, an address or a command that cannot be is an error with a name
-//! ([`RingError`], [`DescriptorError`], [`WindowError`]), after which the attachment is of no more use and a new one begins. So either side
-//! may crash and be started again without the other.
+//! Both sides check whatever they read of the other: an index, an address or a command that cannot
+//! be is an error with a name ([`RingError`], [`DescriptorError`], [`WindowError`]), after which
+//! the attachment is of no more use and a new one begins. So either side may crash and be started
+//! again without the other.
 //!
-//! Deliberately absent: what the commands mean for packets (the card's firmware), and which block is where (the host's directory).
+//! Deliberately absent: what the commands mean for packets (the card's firmware), and which block
+//! is where (the host's directory).
 
 #![deny(unsafe_code)]
 #![deny(clippy::disallowed_methods)]
@@ -36,8 +39,8 @@ pub mod window;
 pub use attachment::{Attachment, CardSide, Counted, HostSide};
 pub use class::{BusClass, BusCounters};
 pub use descriptor::{
-    CachePlace, Command, Completion, DescriptorError, Flags, Post, Received, ReceivedChecksum, ReceivedGso,
-    Segmentation,
+    CachePlace, Command, Completion, DescriptorError, Flags, Post, Received, ReceivedChecksum,
+    ReceivedGso, Segmentation,
 };
 pub use doorbell::Doorbell;
 pub use model::{BusModel, Meter};

@@ -1,7 +1,9 @@
-//! A bus that is slower than this machine's: so that results that were bound by the interconnect come out on a fast one.
+//! A bus that is slower than this machine's: so that results that were bound by the interconnect
+//! come out on a fast one.
 //!
-//! Data crosses in bursts. Each costs, beside its bytes, the time of so many more: addresses, waiting for the target, turning the bus round. That is what
-//! Figure 4 of Kim et al. 2002 calls PCI overhead. A transfer is any copy between the window and the card, a descriptor, too.
+//! Data crosses in bursts. Each costs, beside its bytes, the time of so many more: addresses,
+//! waiting for the target, turning the bus round. That is what Figure 4 of Kim et al. 2002 calls
+//! PCI overhead. A transfer is any copy between the window and the card, a descriptor, too.
 //!
 //! All cards of a host share one bus, and so one [`Meter`].
 
@@ -25,17 +27,27 @@ pub struct BusModel {
 }
 
 impl BusModel {
-    /// PCI of 64 bits at 33 MHz, as in the paper: 8 bytes each 30 ns. Bursts of 128 bytes with seven cycles of overhead each make overhead 30 % of the time of
-    /// full frames, as its Figure 4 shows; burst length and cycles are fitted, not taken from the paper.
-    pub const PCI_64_33: Self = Self { bytes_per_s: 8.0 * 33.333e6, burst_bytes: 128, overhead_bytes: 56 };
+    /// PCI of 64 bits at 33 MHz, as in the paper: 8 bytes each 30 ns. Bursts of 128 bytes with
+    /// seven cycles of overhead each make overhead 30 % of the time of full frames, as its Figure 4
+    /// shows; burst length and cycles are fitted, not taken from the paper.
+    pub const PCI_64_33: Self =
+        Self { bytes_per_s: 8.0 * 33.333e6, burst_bytes: 128, overhead_bytes: 56 };
     /// The same at 66 MHz.
-    pub const PCI_64_66: Self = Self { bytes_per_s: 8.0 * 66.667e6, burst_bytes: 128, overhead_bytes: 56 };
-    /// PCI Express 4.0 with eight lanes: 16 GT/s each, 128b/130b, payloads of 256 bytes with 24 bytes around each.
-    pub const PCIE_GEN4_X8: Self =
-        Self { bytes_per_s: 8.0 * 16e9 / 8.0 * 128.0 / 130.0, burst_bytes: 256, overhead_bytes: 24 };
+    pub const PCI_64_66: Self =
+        Self { bytes_per_s: 8.0 * 66.667e6, burst_bytes: 128, overhead_bytes: 56 };
+    /// PCI Express 4.0 with eight lanes: 16 GT/s each, 128b/130b, payloads of 256 bytes with 24
+    /// bytes around each.
+    pub const PCIE_GEN4_X8: Self = Self {
+        bytes_per_s: 8.0 * 16e9 / 8.0 * 128.0 / 130.0,
+        burst_bytes: 256,
+        overhead_bytes: 24,
+    };
 
-    const NAMED: [(&'static str, Self); 3] =
-        [("pci-64-33", Self::PCI_64_33), ("pci-64-66", Self::PCI_64_66), ("pcie-gen4-x8", Self::PCIE_GEN4_X8)];
+    const NAMED: [(&'static str, Self); 3] = [
+        ("pci-64-33", Self::PCI_64_33),
+        ("pci-64-66", Self::PCI_64_66),
+        ("pcie-gen4-x8", Self::PCIE_GEN4_X8),
+    ];
 
     /// What a transfer costs beside its bytes, in bytes' time.
     pub fn overhead(&self, bytes: u64) -> u64 {
@@ -70,13 +82,15 @@ impl FromStr for BusModel {
             return Ok(*model);
         }
         let names = Self::NAMED.map(|(name, _)| name).join(", ");
-        let odd = || format!("`{text}` is not a bus: {names}, or Mbit/s,burst=BYTES,overhead=BYTES");
+        let odd =
+            || format!("`{text}` is not a bus: {names}, or Mbit/s,burst=BYTES,overhead=BYTES");
         let mut words = text.split(',');
         let megabits: f64 = words.next().and_then(|word| word.parse().ok()).ok_or_else(odd)?;
         if !(megabits.is_finite() && megabits >= 1.0) {
             return Err(odd());
         }
-        let mut model = Self { bytes_per_s: megabits * 1e6 / 8.0, burst_bytes: 4096, overhead_bytes: 0 };
+        let mut model =
+            Self { bytes_per_s: megabits * 1e6 / 8.0, burst_bytes: 4096, overhead_bytes: 0 };
         for word in words {
             let (name, value) = word.split_once('=').ok_or_else(odd)?;
             let value: u32 = value.parse().map_err(|_| odd())?;
@@ -128,7 +142,8 @@ impl Meter {
         self.shared.file()
     }
 
-    /// Takes the bus for a transfer as soon as it is free; the card may go on at the time that is returned (of the same clock as `now_ns`).
+    /// Takes the bus for a transfer as soon as it is free; the card may go on at the time that is
+    /// returned (of the same clock as `now_ns`).
     pub fn charge(&self, bytes: u64, now_ns: u64) -> u64 {
         let time_ns = self.model.time_ns(bytes);
         self.shared.word(BUSY_AT).fetch_add(time_ns, Ordering::Relaxed);
@@ -192,6 +207,9 @@ mod tests {
         assert_eq!(second.charge(50, 1010), 1150);
         assert_eq!(first.charge(10, 5000), 5010);
         assert_eq!(second.busy_ns(), 160);
-        assert!(Meter::map(Window::create("x", 8).unwrap().file().try_clone_to_owned().unwrap(), model).is_err());
+        assert!(
+            Meter::map(Window::create("x", 8).unwrap().file().try_clone_to_owned().unwrap(), model)
+                .is_err()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Where the two sides run: whoever shares a processor with the other must not spin while that one has something to do.
+//! Where the two sides run: whoever shares a processor with the other must not spin while that one
+//! has something to do.
 //!
 //! ```text
 //! bits  0..31  the processor, counted from 1; 0: not known

@@ -1,4 +1,5 @@
-//! A ring of 16-byte entries with one producer and one consumer, in memory that a hostile or crashed peer shares.
+//! A ring of 16-byte entries with one producer and one consumer, in memory that a hostile or
+//! crashed peer shares.
 //!
 //! ```text
 //! word     0  producer      entries published so far                     the producer writes
@@ -8,12 +9,14 @@
 //! word    32  entry 0 (two words), entry 1, ...
 //! ```
 //!
-//! All counts only grow, so that an index that cannot be is seen at once: one that goes back, or that is more than the ring's length ahead.
-//! Entries become visible in batches ([`Producer::publish`]), and room in batches ([`Consumer::release`]).
+//! All counts only grow, so that an index that cannot be is seen at once: one that goes back, or
+//! that is more than the ring's length ahead. Entries become visible in batches
+//! ([`Producer::publish`]), and room in batches ([`Consumer::release`]).
 //!
-//! *Bells are suppressed* as in virtio (1.2, section 2.7.10): each side says up to where it has looked before it goes to sleep, and the other rings
-//! only when it passes that place. No bell is lost: the sleeper writes what it wants and *then* looks once more; the other moves its index and *then*
-//! reads what is wanted, with a full fence between the two on either side.
+//! *Bells are suppressed* as in virtio (1.2, section 2.7.10): each side says up to where it has
+//! looked before it goes to sleep, and the other rings only when it passes that place. No bell is
+//! lost: the sleeper writes what it wants and *then* looks once more; the other moves its index and
+//! *then* reads what is wanted, with a full fence between the two on either side.
 
 use std::sync::atomic::Ordering;
 
@@ -124,7 +127,8 @@ impl<M: RingMemory> Producer<M> {
     /// # Errors
     /// The consumer is broken.
     pub fn room(&mut self) -> Result<u64, RingError> {
-        self.released = check(self.memory.load(CONSUMER, Ordering::Acquire), self.released, self.published)?;
+        self.released =
+            check(self.memory.load(CONSUMER, Ordering::Acquire), self.released, self.published)?;
         Ok(self.entries - (self.next - self.released))
     }
 
@@ -143,7 +147,8 @@ impl<M: RingMemory> Producer<M> {
         Ok(())
     }
 
-    /// Number of the next entry to be pushed: entries before [`released`](Self::released) are done with.
+    /// Number of the next entry to be pushed: entries before [`released`](Self::released) are done
+    /// with.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -174,7 +179,8 @@ impl<M: RingMemory> Producer<M> {
         is_passed(self.memory.load(WANTED_ENTRY, Ordering::Relaxed), old, self.next)
     }
 
-    /// Asks for a bell when the ring has more room than it has now. True: it had no more at this moment, so that one may sleep.
+    /// Asks for a bell when the ring has more room than it has now. True: it had no more at this
+    /// moment, so that one may sleep.
     ///
     /// # Errors
     /// The consumer is broken.
@@ -210,11 +216,13 @@ impl<M: RingMemory> Consumer<M> {
 
     fn look(&mut self) -> Result<(), RingError> {
         let most = self.released + self.entries;
-        self.published = check(self.memory.load(PRODUCER, Ordering::Acquire), self.published, most)?;
+        self.published =
+            check(self.memory.load(PRODUCER, Ordering::Acquire), self.published, most)?;
         Ok(())
     }
 
-    /// The next entry, if there is one. Its place is the producer's again after [`release`](Self::release).
+    /// The next entry, if there is one. Its place is the producer's again after
+    /// [`release`](Self::release).
     ///
     /// # Errors
     /// The producer is broken.
@@ -226,7 +234,8 @@ impl<M: RingMemory> Consumer<M> {
             }
         }
         let at = HEAD_WORDS + 2 * (self.next & (self.entries - 1)) as usize;
-        let entry = [self.memory.load(at, Ordering::Relaxed), self.memory.load(at + 1, Ordering::Relaxed)];
+        let entry =
+            [self.memory.load(at, Ordering::Relaxed), self.memory.load(at + 1, Ordering::Relaxed)];
         self.next += 1;
         Ok(Some(entry))
     }
@@ -256,7 +265,8 @@ impl<M: RingMemory> Consumer<M> {
         self.next
     }
 
-    /// Gives the places of all popped entries back. True: the producer may be asleep, and wants a bell.
+    /// Gives the places of all popped entries back. True: the producer may be asleep, and wants a
+    /// bell.
     #[must_use = "the producer may be asleep"]
     pub fn release(&mut self) -> bool {
         let old = std::mem::replace(&mut self.released, self.next);
@@ -268,7 +278,8 @@ impl<M: RingMemory> Consumer<M> {
         is_passed(self.memory.load(WANTED_ROOM, Ordering::Relaxed), old, self.next)
     }
 
-    /// Asks for a bell when the next entry is there. True: it was not at this moment, so that one may sleep.
+    /// Asks for a bell when the next entry is there. True: it was not at this moment, so that one
+    /// may sleep.
     ///
     /// # Errors
     /// The producer is broken.
@@ -276,7 +287,8 @@ impl<M: RingMemory> Consumer<M> {
         self.sleep_until_more_than(0)
     }
 
-    /// The same for when more than so many entries can be popped. True: there were not more at this moment.
+    /// The same for when more than so many entries can be popped. True: there were not more at this
+    /// moment.
     ///
     /// # Errors
     /// The producer is broken.
@@ -336,7 +348,11 @@ mod tests {
             producer.push([number, !number]).unwrap();
         }
         assert_eq!(producer.push([9, 9]), Err(PushError::Full));
-        assert_eq!((consumer.pop(), consumer.available()), (Ok(None), Ok(0)), "nothing is published yet");
+        assert_eq!(
+            (consumer.pop(), consumer.available()),
+            (Ok(None), Ok(0)),
+            "nothing is published yet"
+        );
         let _ = producer.publish();
         assert_eq!(consumer.available(), Ok(4));
         for number in 0..4 {
@@ -450,7 +466,12 @@ mod tests {
     proptest! {
         /// Whatever words a peer writes, both sides end with entries or a named error.
         #[test]
-        fn hostile_words(writes in proptest::collection::vec((0usize..ring_words(4), any::<u64>(), 0u8..6), 1..60)) {
+        fn hostile_words(
+            writes in proptest::collection::vec(
+                (0usize..ring_words(4), any::<u64>(), 0u8..6),
+                1..60,
+            ),
+        ) {
             let (memory, mut producer, mut consumer) = ring(4);
             for (word, value, step) in writes {
                 memory.store(word, value, Ordering::SeqCst);

@@ -1,7 +1,8 @@
 //! Memory that card and host share: an anonymous file that can neither grow nor shrink.
 //!
-//! Nothing here makes a reference to shared bytes: the other side may change them at any moment. Words are atomics, all else is copied. A copy that
-//! the other side changes meanwhile is torn, which is its own loss.
+//! Nothing here makes a reference to shared bytes: the other side may change them at any moment.
+//! Words are atomics, all else is copied. A copy that the other side changes meanwhile is torn,
+//! which is its own loss.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,7 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::ring::RingMemory;
@@ -35,7 +38,8 @@ pub struct Window {
     file: OwnedFd,
 }
 
-// SAFETY: it owns its mapping, nothing in it is bound to a thread, and shared bytes are reached by atomics and raw copies alone.
+// SAFETY: it owns its mapping, nothing in it is bound to a thread, and shared bytes are reached by
+// atomics and raw copies alone.
 unsafe impl Send for Window {}
 // SAFETY: as above.
 unsafe impl Sync for Window {}
@@ -54,12 +58,14 @@ impl Window {
         Self::map(file)
     }
 
-    /// Memory that another process has made. If it could still shrink, touching it could end this process, and it is refused.
+    /// Memory that another process has made. If it could still shrink, touching it could end this
+    /// process, and it is refused.
     ///
     /// # Errors
     /// `InvalidInput` if it is no such file, or what the system says.
     pub fn map(file: OwnedFd) -> io::Result<Self> {
-        let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("shared memory {why}"));
+        let refused =
+            |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("shared memory {why}"));
         if !fcntl_get_seals(&file)?.contains(SEALS) {
             return Err(refused("that can change its size"));
         }
@@ -68,9 +74,12 @@ impl Window {
             return Err(refused("without a byte"));
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice, of a file that is `bytes` long for good.
-        let memory = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, 0) }?;
-        let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice, of a file that is `bytes`
+        // long for good.
+        let memory =
+            unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, 0) }?;
+        let memory = NonNull::new(memory.cast())
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         Ok(Self { memory, bytes, file })
     }
 
@@ -99,7 +108,8 @@ impl Window {
     /// They do not lie in it.
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), WindowError> {
         let from = self.place(at, into.len() as u64)?;
-        // SAFETY: both ranges are valid for so many bytes, and private memory does not overlap the mapping.
+        // SAFETY: both ranges are valid for so many bytes, and private memory does not overlap the
+        // mapping.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
         Ok(())
     }
@@ -119,15 +129,23 @@ impl Window {
     ///
     /// # Errors
     /// `InvalidInput` if they do not fit there, or what the system says.
-    pub fn read_file(&self, at: u64, len: u64, file: BorrowedFd<'_>, offset: u64) -> io::Result<u64> {
+    pub fn read_file(
+        &self,
+        at: u64,
+        len: u64,
+        file: BorrowedFd<'_>,
+        offset: u64,
+    ) -> io::Result<u64> {
         let refused = |error: WindowError| io::Error::new(io::ErrorKind::InvalidInput, error);
         let into = self.place(at, len).map_err(refused)?;
         let mut done = 0;
         while done < len {
             let left = (len - done) as usize;
-            // SAFETY: the range lies in the mapping. The kernel writes there as the other side might; nobody has a reference to it.
-            let buffer: &mut [MaybeUninit<u8>] =
-                unsafe { std::slice::from_raw_parts_mut(into.as_ptr().add(done as usize).cast(), left) };
+            // SAFETY: the range lies in the mapping. The kernel writes there as the other side
+            // might; nobody has a reference to it.
+            let buffer: &mut [MaybeUninit<u8>] = unsafe {
+                std::slice::from_raw_parts_mut(into.as_ptr().add(done as usize).cast(), left)
+            };
             match rustix::io::pread(file, buffer, offset + done) {
                 Ok(([], _)) => break,
                 Ok((read, _)) => done += read.len() as u64,
@@ -141,7 +159,8 @@ impl Window {
     /// The word at a byte offset.
     ///
     /// # Panics
-    /// If it does not lie in the window, or is not aligned: offsets of words are never the other side's.
+    /// If it does not lie in the window, or is not aligned: offsets of words are never the other
+    /// side's.
     pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.bytes, "a word at {at} of {}", self.bytes);
         // SAFETY: in the mapping, aligned (which begins at a page), and every value of it is valid.
@@ -170,7 +189,9 @@ impl Words {
     /// # Panics
     /// If it does not lie in the window, or is not aligned.
     pub fn new(window: std::sync::Arc<Window>, range: Range<usize>) -> Self {
-        assert!(range.start.is_multiple_of(8) && range.end <= window.bytes && range.start <= range.end);
+        assert!(
+            range.start.is_multiple_of(8) && range.end <= window.bytes && range.start <= range.end
+        );
         Self { window, at: range.start, words: range.len() / 8 }
     }
 
@@ -240,6 +261,9 @@ mod tests {
         let mut read = [0; 8];
         window.read(100, &mut read).unwrap();
         assert_eq!(&read, b"3456789\0");
-        assert_eq!(window.read_file(4090, 7, file.as_fd(), 0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            window.read_file(4090, 7, file.as_fd(), 0).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 }

@@ -1,34 +1,37 @@
-//! The ring under a model checker: all orders of two threads, up to a number of preemptions, and all values that C11
-//! lets each load return.
+//! The ring under a model checker: all orders of two threads, up to a number of preemptions, and
+//! all values that C11 lets each load return.
 //!
 //! Read first: `ring.rs`; Norris and Demsky 2013, "CDSChecker", on which loom is built.
 //!
-//! The product's code runs unchanged over a [`RingMemory`] of loom's atomics; no `cfg(loom)` is needed. In each
-//! execution a producer and a consumer pass entries through a ring that is full soon, and sleep whenever they can. What
-//! may not happen:
+//! The product's code runs unchanged over a [`RingMemory`] of loom's atomics; no `cfg(loom)` is
+//! needed. In each execution a producer and a consumer pass entries through a ring that is full
+//! soon, and sleep whenever they can. What may not happen:
 //!
-//! * an entry that is torn, out of order, taken back, or not yet published: the consumer compares both words;
-//! * a place that is written again before its entry was read *and* released. loom never lets a load return what is
-//!   stored later (load buffering), so that no entry would ever look overwritten. Therefore the memory keeps what was
-//!   read last in each place: a relaxed word, which the producer is sure to find up to date only if the read happens
-//!   before its write;
+//! * an entry that is torn, out of order, taken back, or not yet published: the consumer compares
+//!   both words;
+//! * a place that is written again before its entry was read *and* released. loom never lets a load
+//!   return what is stored later (load buffering), so that no entry would ever look overwritten.
+//!   Therefore the memory keeps what was read last in each place: a relaxed word, which the
+//!   producer is sure to find up to date only if the read happens before its write;
 //! * a bell that is lost: loom finds that nobody can go on, and says "deadlock".
 //!
 //! # What loom 0.7.2 models
 //!
-//! *Fences* of all orderings. Those of `SeqCst` are in one total order, and each sees what the ones before it saw. That
-//! is no stronger than C11 as C++20 has mended it, as long as all accesses are atomic. So a wake-up by store, fence and
-//! load on either side is verified as it stands; `store_buffering` tests that, and that fences of `AcqRel` do not do.
+//! *Fences* of all orderings. Those of `SeqCst` are in one total order, and each sees what the ones
+//! before it saw. That is no stronger than C11 as C++20 has mended it, as long as all accesses are
+//! atomic. So a wake-up by store, fence and load on either side is verified as it stands;
+//! `store_buffering` tests that, and that fences of `AcqRel` do not do.
 //!
 //! *Accesses* with `SeqCst` are taken for `AcqRel`; the ring has none.
 //!
-//! *A fence is no point of scheduling.* So each is preceded by a store to a word that nobody loads, which orders
-//! nothing, but makes loom try the fences in either order.
+//! *A fence is no point of scheduling.* So each is preceded by a store to a word that nobody loads,
+//! which orders nothing, but makes loom try the fences in either order.
 //!
 //! *Load buffering* is not explored, see above.
 //!
-//! Bells are a mutex and a condition variable: like an eventfd, they order what was before the ring before what is
-//! after the hearing. `LOOM_MAX_PREEMPTIONS` replaces the bounds, with which all ends in seconds.
+//! Bells are a mutex and a condition variable: like an eventfd, they order what was before the ring
+//! before what is after the hearing. `LOOM_MAX_PREEMPTIONS` replaces the bounds, with which all
+//! ends in seconds.
 
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -104,7 +107,8 @@ impl Side {
 
 impl RingMemory for Side {
     fn load(&self, word: usize, ordering: Ordering) -> u64 {
-        let ordering = if self.flaw == Flaw::RelaxedLoad(word) { Ordering::Relaxed } else { ordering };
+        let ordering =
+            if self.flaw == Flaw::RelaxedLoad(word) { Ordering::Relaxed } else { ordering };
         let value = self.shared.words[word].load(ordering);
         if let Some((place, 1)) = Self::place(word) {
             self.shared.read[place].store(!value, Ordering::Relaxed);
@@ -113,10 +117,15 @@ impl RingMemory for Side {
     }
 
     fn store(&self, word: usize, value: u64, ordering: Ordering) {
-        let ordering = if self.flaw == Flaw::RelaxedStore(word) { Ordering::Relaxed } else { ordering };
+        let ordering =
+            if self.flaw == Flaw::RelaxedStore(word) { Ordering::Relaxed } else { ordering };
         if let Some((place, 0)) = Self::place(word) {
             let read = self.shared.read[place].load(Ordering::Relaxed);
-            assert_eq!(read, value.saturating_sub(self.shared.read.len() as u64), "overwritten before it was released");
+            assert_eq!(
+                read,
+                value.saturating_sub(self.shared.read.len() as u64),
+                "overwritten before it was released"
+            );
         }
         self.shared.words[word].store(value, ordering);
         self.stored_last.set(word);
@@ -197,7 +206,8 @@ struct Run {
     flaw: Flaw,
 }
 
-/// Twice the ring's length, so that the producer waits for other room than the words ask for while they are 0.
+/// Twice the ring's length, so that the producer waits for other room than the words ask for while
+/// they are 0.
 const ONE_BY_ONE: Run = Run {
     room: 2,
     entries: 4,
@@ -218,10 +228,15 @@ impl Run {
 
     fn execute(self) {
         let words = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
-        let shared = Shared { words: words(ring_words(self.room)), read: words(self.room), fences: AtomicU64::new(0) };
+        let shared = Shared {
+            words: words(ring_words(self.room)),
+            read: words(self.room),
+            fences: AtomicU64::new(0),
+        };
         let (shared, bells) = (Arc::new(shared), Arc::new([Bell::default(), Bell::default()]));
         let producer = {
-            let (ring, bells) = (Producer::new(Side::new(&shared, self.flaw), self.room), Arc::clone(&bells));
+            let (ring, bells) =
+                (Producer::new(Side::new(&shared, self.flaw), self.room), Arc::clone(&bells));
             thread::spawn(move || self.produce(ring, &bells))
         };
         self.consume(Consumer::new(Side::new(&shared, self.flaw), self.room), &bells);
@@ -323,7 +338,8 @@ fn taken_back() {
 /// Each step of the protocol is needed, and each check finds what it is for.
 #[test]
 fn every_flaw_is_found() {
-    let (lost, early, late) = ("deadlock", "seen before it was published", "overwritten before it was released");
+    let (lost, early, late) =
+        ("deadlock", "seen before it was published", "overwritten before it was released");
     let flaws = [
         (Flaw::NoFenceAfter(PRODUCER), lost),
         (Flaw::NoFenceAfter(CONSUMER), lost),
@@ -347,10 +363,18 @@ fn every_flaw_is_found() {
 }
 
 fn assert_found(run: Run, expected: &str) {
-    let found =
-        catch_unwind(|| run.check(PREEMPTIONS)).expect_err(&format!("{:?}, {:?}: nothing found", run.flaw, run.sleep));
-    let message = found.downcast_ref::<String>().map(String::as_str).or(found.downcast_ref::<&str>().copied());
-    assert!(message.is_some_and(|message| message.contains(expected)), "{:?}, {:?}: {message:?}", run.flaw, run.sleep);
+    let found = catch_unwind(|| run.check(PREEMPTIONS))
+        .expect_err(&format!("{:?}, {:?}: nothing found", run.flaw, run.sleep));
+    let message = found
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or(found.downcast_ref::<&str>().copied());
+    assert!(
+        message.is_some_and(|message| message.contains(expected)),
+        "{:?}, {:?}: {message:?}",
+        run.flaw,
+        run.sleep
+    );
 }
 
 /// Stores to one of two words, fences, and loads the other.

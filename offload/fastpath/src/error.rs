@@ -18,7 +18,9 @@ pub enum FastPathError {
         error: io::Error,
     },
     /// The supervisor has loaded programs of another nicache.
-    #[error("the programs at the interfaces are of another version of nicache: start `nicache forward` anew")]
+    #[error(
+        "the programs at the interfaces are of another version of nicache: start `nicache forward` anew"
+    )]
     Layout,
     /// A system call failed, with what was being done.
     #[error("{step}: {error}")]

@@ -8,7 +8,8 @@ use nicache_forward::fast_path::{Numbers, Passed, Way};
 use nicache_forward::tuple::{Protocol, Tuple};
 use nicache_tcp::{Seq, Time};
 
-/// Another number for each other form of what is below: after an upgrade, supervisor and forwarder may be of two programs.
+/// Another number for each other form of what is below: after an upgrade, supervisor and forwarder
+/// may be of two programs.
 pub(crate) const LAYOUT: u32 = 1;
 pub(crate) const KEY_BYTES: usize = 44;
 pub(crate) const WAY_BYTES: usize = 88;
@@ -58,23 +59,33 @@ pub(crate) fn key(interface: Interface, tuple: &Tuple) -> [u8; KEY_BYTES] {
         // Nobody enters one.
         Protocol::Query => 0,
     };
-    let row = Row::<KEY_BYTES>::new().put(&mapped(tuple.source.address)).put(&mapped(tuple.destination.address));
+    let row = Row::<KEY_BYTES>::new()
+        .put(&mapped(tuple.source.address))
+        .put(&mapped(tuple.destination.address));
     let row = row.put(&tuple.source.port.to_be_bytes()).put(&tuple.destination.port.to_be_bytes());
-    row.put(&interface.vlan.to_ne_bytes()).put(&[protocol, 0]).put(&interface.index.to_ne_bytes()).bytes
+    row.put(&interface.vlan.to_ne_bytes())
+        .put(&[protocol, 0])
+        .put(&interface.index.to_ne_bytes())
+        .bytes
 }
 
 /// Its way.
 pub(crate) fn way(way: &Way, incoming: &Tuple, out: Interface) -> [u8; WAY_BYTES] {
     let sum = difference(incoming, &way.tuple);
-    let row = Row::<WAY_BYTES>::new().put(&way.until.0.to_ne_bytes()).put(&way.edition.to_ne_bytes());
+    let row =
+        Row::<WAY_BYTES>::new().put(&way.until.0.to_ne_bytes()).put(&way.edition.to_ne_bytes());
     let row = row.put(&way.place.to_ne_bytes()).put(&(way.direction as u32).to_ne_bytes());
     let row = row.put(&out.index.to_ne_bytes()).put(&way.mtu.to_ne_bytes()).put(&sum.to_ne_bytes());
-    let row = row.put(&mapped(way.tuple.source.address)).put(&mapped(way.tuple.destination.address));
-    let row = row.put(&way.tuple.source.port.to_be_bytes()).put(&way.tuple.destination.port.to_be_bytes());
+    let row =
+        row.put(&mapped(way.tuple.source.address)).put(&mapped(way.tuple.destination.address));
+    let row = row
+        .put(&way.tuple.source.port.to_be_bytes())
+        .put(&way.tuple.destination.port.to_be_bytes());
     row.put(&out.vlan.to_ne_bytes()).put(&way.macs).bytes
 }
 
-/// The sum of the new addresses less that of the old ones, of words as they lie in memory (RFC 1624). 0: they are the same.
+/// The sum of the new addresses less that of the old ones, of words as they lie in memory (RFC
+/// 1624). 0: they are the same.
 fn difference(old: &Tuple, new: &Tuple) -> u32 {
     let ends = |tuple: &Tuple| [tuple.source.address, tuple.destination.address];
     if ends(old) == ends(new) {
@@ -86,7 +97,10 @@ fn difference(old: &Tuple, new: &Tuple) -> u32 {
             IpAddr::V6(v6) => v6.octets().to_vec(),
         };
         let bytes = ends(tuple).map(words).concat();
-        bytes.chunks_exact(2).map(|half| u32::from(change(u16::from_ne_bytes([half[0], half[1]])))).sum()
+        bytes
+            .chunks_exact(2)
+            .map(|half| u32::from(change(u16::from_ne_bytes([half[0], half[1]]))))
+            .sum()
     };
     // 32 words of 16 bits at most: nothing overflows.
     sum_of(new, |word| word) + sum_of(old, |word| !word)
@@ -119,7 +133,11 @@ pub(crate) fn read_numbers(bytes: &[u8]) -> Option<[Numbers; 2]> {
 pub(crate) fn read_passed(bytes: &[u8]) -> Option<[Passed; 2]> {
     let bytes: &[u8; PASSED_BYTES] = bytes.try_into().ok()?;
     let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    Some([0, 24].map(|at| Passed { last: Time(word(at)), packets: word(at + 8), bytes: word(at + 16) }))
+    Some([0, 24].map(|at| Passed {
+        last: Time(word(at)),
+        packets: word(at + 8),
+        bytes: word(at + 16),
+    }))
 }
 
 #[cfg(test)]
@@ -137,7 +155,10 @@ mod tests {
             acked: Seq(first + 3),
             scale: 7,
         };
-        assert_eq!(read_numbers(&numbers([one(10), one(u32::MAX - 9)])), Some([one(10), one(u32::MAX - 9)]));
+        assert_eq!(
+            read_numbers(&numbers([one(10), one(u32::MAX - 9)])),
+            Some([one(10), one(u32::MAX - 9)])
+        );
         assert_eq!(read_numbers(&[0; 47]), None);
     }
 
@@ -162,7 +183,9 @@ mod tests {
             };
             let difference = difference(&old, &new);
             let folded = (difference & 0xffff) + (difference >> 16);
-            let in_network_order = u16::from_be_bytes(((folded & 0xffff) as u16 + (folded >> 16) as u16).to_ne_bytes());
+            let in_network_order = u16::from_be_bytes(
+                ((folded & 0xffff) as u16 + (folded >> 16) as u16).to_ne_bytes(),
+            );
             assert_eq!(add(sum_of(&old), in_network_order), sum_of(&new));
         }
         assert_eq!(difference(&tuple("10.0.0.1", "10.0.0.2"), &tuple("10.0.0.1", "10.0.0.2")), 0);

@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
 use rustix::io::Errno;
 
-/// How the filter is known at an interface. Another one there was left by a forwarder that was killed, and gives way.
+/// How the filter is known at an interface. Another one there was left by a forwarder that was
+/// killed, and gives way.
 const HANDLE: u32 = 0x6e66_0001;
 
 /// A program at tc ingress, until this is dropped.
@@ -19,12 +20,14 @@ pub(crate) enum Ingress {
         /// Keeps it there.
         _link: OwnedFd,
     },
-    /// Older ones (clsact). It stays if the process is killed, and does nothing then: without packet sockets nothing is chosen.
+    /// Older ones (clsact). It stays if the process is killed, and does nothing then: without
+    /// packet sockets nothing is chosen.
     Filter { program: OwnedFd, interface: u32 },
 }
 
 impl Ingress {
-    /// Attaches a program behind those that are there. The interface is in the calling thread's network namespace.
+    /// Attaches a program behind those that are there. The interface is in the calling thread's
+    /// network namespace.
     pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32) -> io::Result<Self> {
         match create(program, interface) {
             Ok(link) => Ok(Self::Link { _link: link }),
@@ -51,7 +54,11 @@ impl Drop for Ingress {
 }
 
 fn hook(program: BorrowedFd<'_>, interface: u32) -> TcHook {
-    TcHookBuilder::new(program).ifindex(interface as i32).handle(HANDLE).priority(2).hook(TC_INGRESS)
+    TcHookBuilder::new(program)
+        .ifindex(interface as i32)
+        .handle(HANDLE)
+        .priority(2)
+        .hook(TC_INGRESS)
 }
 
 fn create(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
@@ -61,7 +68,12 @@ fn create(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
     };
     // SAFETY: the options are initialised and live during the call, which keeps nothing of them.
     let result = unsafe {
-        libbpf_sys::bpf_link_create(program.as_raw_fd(), interface as i32, libbpf_sys::BPF_TCX_INGRESS, &options)
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            interface as i32,
+            libbpf_sys::BPF_TCX_INGRESS,
+            &options,
+        )
     };
     if result < 0 {
         return Err(io::Error::from_raw_os_error(-result));

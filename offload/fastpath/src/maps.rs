@@ -25,7 +25,8 @@ pub struct Handles {
     pub(crate) owner: u32,
 }
 
-/// The maps. When this is dropped, or its process ends in whatever way, nothing is forwarded by what it has entered.
+/// The maps. When this is dropped, or its process ends in whatever way, nothing is forwarded by
+/// what it has entered.
 #[derive(Debug)]
 pub struct Maps {
     connections: u32,
@@ -41,7 +42,8 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Opens the maps, which have no entry then. `take` came with the handles. `interfaces`: the kernel's number and the VLAN of each one of the forwarder's, in their order; `None` for one
+    /// Opens the maps, which have no entry then. `take` came with the handles. `interfaces`: the
+    /// kernel's number and the VLAN of each one of the forwarder's, in their order; `None` for one
     /// by which nothing is forwarded in the kernel.
     ///
     /// # Errors
@@ -54,9 +56,11 @@ impl Maps {
         if handles.layout != LAYOUT {
             return Err(FastPathError::Layout);
         }
-        let open = |id: u32| MapHandle::from_map_id(id).map_err(step("opening a map of the fast path"));
-        let interface =
-            |known: Option<(u32, Option<u16>)>| known.map(|(index, vlan)| Interface { index, vlan: vlan.unwrap_or(0) });
+        let open =
+            |id: u32| MapHandle::from_map_id(id).map_err(step("opening a map of the fast path"));
+        let interface = |known: Option<(u32, Option<u16>)>| {
+            known.map(|(index, vlan)| Interface { index, vlan: vlan.unwrap_or(0) })
+        };
         let maps = Self {
             connections: handles.connections,
             interfaces: interfaces.into_iter().map(interface).collect(),
@@ -73,7 +77,8 @@ impl Maps {
         for key in left {
             maps.ways.delete(&key).map_err(step("emptying a map of the fast path"))?;
         }
-        maps.set(&maps.control, 0, &[0; 16]).map_err(|error| FastPathError::Io { step: "voiding all ways", error })?;
+        maps.set(&maps.control, 0, &[0; 16])
+            .map_err(|error| FastPathError::Io { step: "voiding all ways", error })?;
         let program = maps._take.as_raw_fd().to_ne_bytes();
         let owned = maps._owner.update(&0u32.to_ne_bytes(), &program, MapFlags::ANY);
         owned.map_err(step("beginning with the fast path"))?;
@@ -86,7 +91,9 @@ impl Maps {
 
     fn get<const LEN: usize>(&self, map: &MapHandle, place: u32) -> io::Result<[u8; LEN]> {
         let mut value = [0; LEN];
-        let there = map.lookup_into(&place.to_ne_bytes(), &mut value, MapFlags::ANY).map_err(io::Error::other)?;
+        let there = map
+            .lookup_into(&place.to_ne_bytes(), &mut value, MapFlags::ANY)
+            .map_err(io::Error::other)?;
         if there { Ok(value) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
@@ -124,8 +131,10 @@ impl FastPath for Maps {
 
     fn look(&mut self, place: u32) -> io::Result<([Numbers; 2], [Passed; 2])> {
         let odd = || io::Error::from(io::ErrorKind::InvalidData);
-        let numbers = layout::read_numbers(&self.get::<NUMBERS_BYTES>(&self.numbers, place)?).ok_or_else(odd)?;
-        let passed = layout::read_passed(&self.get::<PASSED_BYTES>(&self.passed, place)?).ok_or_else(odd)?;
+        let numbers = layout::read_numbers(&self.get::<NUMBERS_BYTES>(&self.numbers, place)?)
+            .ok_or_else(odd)?;
+        let passed =
+            layout::read_passed(&self.get::<PASSED_BYTES>(&self.passed, place)?).ok_or_else(odd)?;
         Ok((numbers, passed))
     }
 

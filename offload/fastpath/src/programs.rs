@@ -16,7 +16,8 @@ use crate::maps::Handles;
 #[repr(align(16))]
 struct Aligned<T: ?Sized>(T);
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o")));
+static OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o")));
 
 /// The programs, until this is dropped.
 #[derive(Debug)]
@@ -29,16 +30,19 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads them, with room for so many connections: 300 bytes of the kernel's memory each, as they come.
+    /// Loads them, with room for so many connections: 300 bytes of the kernel's memory each, as
+    /// they come.
     ///
     /// # Errors
     /// See [`FastPathError`].
     pub fn load(connections: u32) -> Result<Self, FastPathError> {
         let (result, log) = with_log(|| load(connections.max(1)));
-        result.map_err(|error| FastPathError::Refused(format!("{error:#}\n{log}").trim().to_owned()))
+        result
+            .map_err(|error| FastPathError::Refused(format!("{error:#}\n{log}").trim().to_owned()))
     }
 
-    /// Attaches them to an interface of the calling thread's network namespace, by its number there.
+    /// Attaches them to an interface of the calling thread's network namespace, by its number
+    /// there.
     ///
     /// # Errors
     /// See [`FastPathError`].
@@ -53,10 +57,15 @@ impl Programs {
         self.choose.as_fd()
     }
 
-    /// Instructions that the verifier went through for the one that took it longest (at most a million); 0: the kernel does not say.
+    /// Instructions that the verifier went through for the one that took it longest (at most a
+    /// million); 0: the kernel does not say.
     pub fn verified(&self) -> u32 {
         let programs = [&self.choose, &self.take, &self.forward];
-        programs.into_iter().filter_map(|program| verified_instructions(program.as_fd())).max().unwrap_or(0)
+        programs
+            .into_iter()
+            .filter_map(|program| verified_instructions(program.as_fd()))
+            .max()
+            .unwrap_or(0)
     }
 
     /// What [`Maps::open`](crate::Maps::open) takes.
@@ -75,13 +84,19 @@ fn load(connections: u32) -> libbpf_rs::Result<Programs> {
         }
     }
     let object = open.load()?;
-    let absent = |name: &str| libbpf_rs::Error::from(io::Error::other(format!("{name} is not in the object")));
+    let absent = |name: &str| {
+        libbpf_rs::Error::from(io::Error::other(format!("{name} is not in the object")))
+    };
     let id = |name: &str| {
-        let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or_else(|| absent(name))?;
+        let map =
+            object.maps().find(|map| map.name() == OsStr::new(name)).ok_or_else(|| absent(name))?;
         Ok::<u32, libbpf_rs::Error>(map.info()?.info.id)
     };
     let program = |name: &str| {
-        let found = object.progs().find(|program| program.name() == OsStr::new(name)).ok_or_else(|| absent(name))?;
+        let found = object
+            .progs()
+            .find(|program| program.name() == OsStr::new(name))
+            .ok_or_else(|| absent(name))?;
         found.as_fd().try_clone_to_owned().map_err(libbpf_rs::Error::from)
     };
     let handles = Handles {
@@ -94,7 +109,8 @@ fn load(connections: u32) -> libbpf_rs::Result<Programs> {
         unsent: id("unsent")?,
         owner: id("owner")?,
     };
-    // The maps stay as long as the programs, but no descriptor of them does: the one of `owner` is the forwarder's alone.
+    // The maps stay as long as the programs, but no descriptor of them does: the one of `owner` is
+    // the forwarder's alone.
     Ok(Programs {
         choose: program("choose")?,
         take: program("take")?,
@@ -104,7 +120,8 @@ fn load(connections: u32) -> libbpf_rs::Result<Programs> {
     })
 }
 
-/// Runs something, with what libbpf explains meanwhile: it does that by a callback of the whole process alone.
+/// Runs something, with what libbpf explains meanwhile: it does that by a callback of the whole
+/// process alone.
 fn with_log<T>(run: impl FnOnce() -> T) -> (T, String) {
     static LOG: Mutex<String> = Mutex::new(String::new());
     static IN_USE: Mutex<()> = Mutex::new(());

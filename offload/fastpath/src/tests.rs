@@ -64,8 +64,16 @@ fn within<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 impl World {
-    fn new(is_tagged: bool, with_fast_path: bool, adjust: impl FnOnce(&mut Config)) -> Option<Self> {
-        let make = || Namespace::create().map_err(|error| println!("skipped: no network namespace: {error}")).ok();
+    fn new(
+        is_tagged: bool,
+        with_fast_path: bool,
+        adjust: impl FnOnce(&mut Config),
+    ) -> Option<Self> {
+        let make = || {
+            Namespace::create()
+                .map_err(|error| println!("skipped: no network namespace: {error}"))
+                .ok()
+        };
         let (client, server, middle) = (make()?, make()?, make()?);
         client.veth("eth0", &middle, "left").unwrap();
         server.veth("eth0", &middle, "right").unwrap();
@@ -80,26 +88,44 @@ impl World {
         }
         let interface = |port: u8, v4: &str, v6: &str, masquerade| Interface {
             port,
-            tags: if is_tagged && port == 1 { Tags::from_bytes(&[0x81, 0, 0, 9]).unwrap() } else { Tags::default() },
+            tags: if is_tagged && port == 1 {
+                Tags::from_bytes(&[0x81, 0, 0, 9]).unwrap()
+            } else {
+                Tags::default()
+            },
             mac: [2, 0, 0, 0, 1, port],
             addresses: vec![(address(v4), 24), (address(v6), 64)],
             mtu: 1500,
             masquerade,
         };
         let left = interface(0, "10.1.0.1", "fd01::1", vec![]);
-        let mut config = Config::new(vec![left, interface(1, "192.0.2.1", "fd02::1", vec![0, 1])], 77);
+        let mut config =
+            Config::new(vec![left, interface(1, "192.0.2.1", "fd02::1", vec![0, 1])], 77);
         config.externals = ["192.0.2.1", "fd02::1"]
-            .map(|text| External { address: address(text), ports: 1024..=65_535, filtering: Filtering::default() })
+            .map(|text| External {
+                address: address(text),
+                ports: 1024..=65_535,
+                filtering: Filtering::default(),
+            })
             .into();
         adjust(&mut config);
         let (sockets, maps) = middle.run(move || {
             // The kernel gives frames to these addresses to nobody: it has no address of its own.
             for (name, last) in [("left", 0), ("right", 1)] {
                 let arguments = format!("link set {name} address 02:00:00:00:01:0{last}");
-                assert!(std::process::Command::new("ip").args(arguments.split(' ')).status().unwrap().success());
+                assert!(
+                    std::process::Command::new("ip")
+                        .args(arguments.split(' '))
+                        .status()
+                        .unwrap()
+                        .success()
+                );
             }
             let indexes = ["left", "right"].map(|name| {
-                let listed = std::process::Command::new("ip").args(["-o", "link", "show", name]).output().unwrap();
+                let listed = std::process::Command::new("ip")
+                    .args(["-o", "link", "show", name])
+                    .output()
+                    .unwrap();
                 let text = String::from_utf8(listed.stdout).unwrap();
                 text.split(':').next().unwrap().parse::<u32>().unwrap()
             });
@@ -114,8 +140,10 @@ impl World {
             };
             let sockets = vec![open("left"), open("right")];
             let (handles, take) = programs.handles();
-            let interfaces = [Some((indexes[0], None)), Some((indexes[1], is_tagged.then_some(VLAN)))];
-            let maps = Maps::open(&handles, take.try_clone_to_owned().unwrap(), interfaces).unwrap();
+            let interfaces =
+                [Some((indexes[0], None)), Some((indexes[1], is_tagged.then_some(VLAN)))];
+            let maps =
+                Maps::open(&handles, take.try_clone_to_owned().unwrap(), interfaces).unwrap();
             (sockets, (programs, maps))
         });
         let (jobs, inbox) = channel::<Job>();
@@ -167,7 +195,11 @@ impl World {
     fn notes(&self) -> Vec<(Note, Phase)> {
         self.ask(|forwarder| {
             forwarder.catch_up_all();
-            forwarder.connections().iter().map(|(_, connection)| (connection.note, connection.phase())).collect()
+            forwarder
+                .connections()
+                .iter()
+                .map(|(_, connection)| (connection.note, connection.phase()))
+                .collect()
         })
     }
 
@@ -246,7 +278,10 @@ fn transfer(world: &World, server: &'static str) {
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         let mut all = vec![0; BYTES];
         stream.read_exact(&mut all).unwrap();
-        assert!(all.iter().enumerate().all(|(at, byte)| *byte == file_byte(at)), "the server got something else");
+        assert!(
+            all.iter().enumerate().all(|(at, byte)| *byte == file_byte(at)),
+            "the server got something else"
+        );
         stream.write_all(&all).unwrap();
         let mut end = [0];
         assert_eq!(stream.read(&mut end).unwrap(), 0);
@@ -299,14 +334,16 @@ fn bytes_and_counters_are_those_of_the_slow_way() {
             let headers = if to.starts_with('[') { 48 } else { 28 };
             let notes = world.notes();
             let note = notes.iter().find(|(note, phase)| {
-                *phase == Phase::Datagrams && note.bytes == [bytes + 50 * headers, bytes + 50 * (headers + 1)]
+                *phase == Phase::Datagrams
+                    && note.bytes == [bytes + 50 * headers, bytes + 50 * (headers + 1)]
             });
             assert_eq!(note.map(|(note, _)| note.packets), Some([50, 50]), "{notes:?}");
             let gained = world.fast().packets - before;
             assert!(if with_fast_path { gained >= 80 } else { gained == 0 }, "{gained}");
         }
-        let (outside, untranslated) = world
-            .ask(|forwarder| (forwarder.counters().outside, forwarder.counters().dropped_for(Dropped::Untranslated)));
+        let (outside, untranslated) = world.ask(|forwarder| {
+            (forwarder.counters().outside, forwarder.counters().dropped_for(Dropped::Untranslated))
+        });
         assert_eq!((outside, untranslated), (0, 0));
     }
 }
@@ -314,10 +351,16 @@ fn bytes_and_counters_are_those_of_the_slow_way() {
 /// Packets that need more than new headers come to the forwarder, and go on being answered.
 #[test]
 fn what_is_not_plain_goes_up() {
-    let Some(world) = World::new(false, true, |config| config.interfaces[1].mtu = 1400) else { return };
+    let Some(world) = World::new(false, true, |config| config.interfaces[1].mtu = 1400) else {
+        return;
+    };
     let _echo = world.echo("192.0.2.2:9", b'a');
     let socket = world.asking("10.1.0.2:0", "192.0.2.2:9");
-    rustix::net::sockopt::set_ip_mtu_discover(&socket, rustix::net::sockopt::Ipv4PathMtuDiscovery::DONT).unwrap();
+    rustix::net::sockopt::set_ip_mtu_discover(
+        &socket,
+        rustix::net::sockopt::Ipv4PathMtuDiscovery::DONT,
+    )
+    .unwrap();
     for turn in 0..10 {
         exchange(&socket, 100, turn);
     }
@@ -343,7 +386,14 @@ fn what_is_not_plain_goes_up() {
 }
 
 fn datagrams(action: Action) -> Rule {
-    Rule { interface: None, protocol: Some(Protocol::Udp), source: None, destination: None, ports: None, action }
+    Rule {
+        interface: None,
+        protocol: Some(Protocol::Udp),
+        source: None,
+        destination: None,
+        ports: None,
+        action,
+    }
 }
 
 /// Rules, limits, neighbours, routes: what changes counts from the next packet on.
@@ -398,7 +448,8 @@ fn what_changes_counts_at_once() {
     // No way leads there any longer.
     let routes = world.ask(|forwarder| {
         let routes = forwarder.routes().clone();
-        forwarder.set_routes(Routes::new(routes.iter().filter(|route| route.interface == 0).copied()));
+        forwarder
+            .set_routes(Routes::new(routes.iter().filter(|route| route.interface == 0).copied()));
         routes
     });
     socket.send(b"x").unwrap();
@@ -427,7 +478,8 @@ fn drain(socket: &UdpSocket) {
 #[test]
 fn datagrams_leave_a_back_end_that_is_down() {
     let service = |config: &mut Config| {
-        let back_end = |last: u8| BackEnd { endpoint: Endpoint::new([192, 0, 2, last], 9), weight: 1 };
+        let back_end =
+            |last: u8| BackEnd { endpoint: Endpoint::new([192, 0, 2, last], 9), weight: 1 };
         config.services = vec![ServiceConfig {
             protocol: Protocol::Udp,
             address: Endpoint::new([10, 1, 0, 100], 53),
@@ -468,13 +520,17 @@ fn datagrams_leave_a_back_end_that_is_down() {
     assert_eq!((fast.failed, fast.unsent), (0, 0), "{fast:?}");
 }
 
-/// A server on a VLAN, whose tag the kernel takes out and puts in: frames with another tag, or none, would not be answered.
+/// A server on a VLAN, whose tag the kernel takes out and puts in: frames with another tag, or
+/// none, would not be answered.
 #[test]
 fn a_tag_is_put_in_and_taken_out() {
     let Some(world) = World::new(true, true, |_| {}) else { return };
     world.ask(|forwarder| forwarder.set_neighbour(1, address("192.0.2.2"), [6, 0, 0, 0, 0, 2]));
-    // No VLAN devices in every kernel: the server is a program that turns frames round. Sums do not change by that.
-    let mut port = world.server.run(|| PacketSocket::open("eth0", 1, &PacketConfig::default()).unwrap().remove(0));
+    // No VLAN devices in every kernel: the server is a program that turns frames round. Sums do not
+    // change by that.
+    let mut port = world
+        .server
+        .run(|| PacketSocket::open("eth0", 1, &PacketConfig::default()).unwrap().remove(0));
     let (stop, stopped) = channel::<()>();
     let thread = std::thread::spawn(move || {
         let (mut burst, mut strange) = (nicache_port::Burst::new(32), 0);
@@ -518,7 +574,8 @@ fn a_tag_is_put_in_and_taken_out() {
     assert!(fast.packets >= 80 && fast.unsent == 0, "{fast:?}");
 }
 
-/// Who has entered connections is gone: everything comes up at once, and nothing is forwarded by what is left.
+/// Who has entered connections is gone: everything comes up at once, and nothing is forwarded by
+/// what is left.
 #[test]
 fn nothing_outlives_who_has_decided() {
     let Some(world) = World::new(false, true, |_| {}) else { return };

@@ -1,4 +1,5 @@
-//! The network interface data cache: a region of card memory without any structure of its own, but that each block knows which load it has.
+//! The network interface data cache: a region of card memory without any structure of its own, but
+//! that each block knows which load it has.
 
 use std::io;
 use std::ops::Range;
@@ -20,8 +21,10 @@ impl Cache {
     /// # Errors
     /// There is no such memory.
     pub(crate) fn new(bytes: u32) -> io::Result<Self> {
-        let generations = vec![0; bytes.div_ceil(GENERATION_BLOCK_BYTES) as usize].into_boxed_slice();
-        let arena = if bytes == 0 { None } else { Some(Arena::new(bytes as usize, HugePages::Try)?) };
+        let generations =
+            vec![0; bytes.div_ceil(GENERATION_BLOCK_BYTES) as usize].into_boxed_slice();
+        let arena =
+            if bytes == 0 { None } else { Some(Arena::new(bytes as usize, HugePages::Try)?) };
         Ok(Self { arena, generations })
     }
 
@@ -32,7 +35,8 @@ impl Cache {
 
     fn blocks(offset: u32, len: u32) -> Range<usize> {
         let end = u64::from(offset) + u64::from(len);
-        (offset / GENERATION_BLOCK_BYTES) as usize..end.div_ceil(u64::from(GENERATION_BLOCK_BYTES)) as usize
+        (offset / GENERATION_BLOCK_BYTES) as usize
+            ..end.div_ceil(u64::from(GENERATION_BLOCK_BYTES)) as usize
     }
 
     /// Some of its bytes, if all of them are of a generation; 0: of any.

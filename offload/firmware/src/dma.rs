@@ -54,7 +54,13 @@ impl Dma {
     ///
     /// # Errors
     /// As with [`read`](Self::read).
-    pub(crate) fn write(&mut self, mmaddr: u64, from: &[u8], class: BusClass, now_ns: u64) -> Result<(), WindowError> {
+    pub(crate) fn write(
+        &mut self,
+        mmaddr: u64,
+        from: &[u8],
+        class: BusClass,
+        now_ns: u64,
+    ) -> Result<(), WindowError> {
         self.window.write(mmaddr, from)?;
         self.cross(from.len() as u64, class, now_ns);
         Ok(())

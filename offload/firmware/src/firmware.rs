@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use nicache_bus::descriptor::{PORTS_MAX, Refusal};
 use nicache_bus::{
-    BusClass, BusCounters, CardSide, Command, Completion, Flags, Meter, Peer, PushError, RingError, Window,
+    BusClass, BusCounters, CardSide, Command, Completion, Flags, Meter, Peer, PushError, RingError,
+    Window,
 };
 use nicache_port::{Burst, Port, send_with_fallback};
 
@@ -100,7 +101,10 @@ impl<P: Port> Firmware<P> {
         meter: Option<Arc<Meter>>,
     ) -> std::io::Result<Self> {
         if !(1..=usize::from(PORTS_MAX)).contains(&ports.len()) {
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "a card has 1 to 16 ports"));
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                "a card has 1 to 16 ports",
+            ));
         }
         Ok(Self {
             ports,
@@ -182,8 +186,8 @@ impl<P: Port> Firmware<P> {
         Ok(if executed + received > 0 { Progress::Busy { packets } } else { Progress::Idle })
     }
 
-    /// Rings for the host if it asked for that. One that sleeps on this processor would take it from the card, for each frame anew: it is rung for when the card has
-    /// nothing else to do.
+    /// Rings for the host if it asked for that. One that sleeps on this processor would take it
+    /// from the card, for each frame anew: it is rung for when the card has nothing else to do.
     fn ring(&mut self, now_ns: u64, is_idle: bool) {
         let Some(since_ns) = self.bell_owed_ns else { return };
         let is_beside = self.side.presence.pause() != Peer::Elsewhere;
@@ -200,7 +204,8 @@ impl<P: Port> Firmware<P> {
         self.dma.busy_until_ns() > now_ns + AHEAD_NS
     }
 
-    /// Asks to be woken for the next command. True: the card may sleep, as far as the host is concerned.
+    /// Asks to be woken for the next command. True: the card may sleep, as far as the host is
+    /// concerned.
     ///
     /// # Errors
     /// See [`Broken`].
@@ -214,7 +219,8 @@ impl<P: Port> Firmware<P> {
         Ok(is_quiet && is_full)
     }
 
-    /// Whether frames wait for buffers of the host: then it is only the bell that is worth waking for.
+    /// Whether frames wait for buffers of the host: then it is only the bell that is worth waking
+    /// for.
     pub fn is_starved(&self) -> bool {
         self.starved_with.is_some()
     }
@@ -266,7 +272,9 @@ impl<P: Port> Firmware<P> {
                     let is_there = self.cache.get(ncoffset, len).is_some();
                     return Ok(Err(if is_there { Refusal::Window } else { Refusal::Cache }));
                 }
-                let Some(place) = self.cache.load(ncoffset, len, generation) else { return Ok(Err(Refusal::Cache)) };
+                let Some(place) = self.cache.load(ncoffset, len, generation) else {
+                    return Ok(Err(Refusal::Cache));
+                };
                 if self.dma.read(mmaddr, place, BusClass::Content, now_ns).is_err() {
                     return Ok(Err(Refusal::Window));
                 }
@@ -352,7 +360,8 @@ impl<P: Port> Firmware<P> {
     fn receive(&mut self, now_ns: u64) -> Result<u64, Broken> {
         let (mut frames, mut entries) = (0, 0);
         self.starved_with = None;
-        // What the last turn has left, and then one burst of each port, from the one on whose turn it is.
+        // What the last turn has left, and then one burst of each port, from the one on whose turn
+        // it is.
         for asked in 0..=self.ports.len() {
             while self.delivered < self.burst.len() && self.starved_with.is_none() {
                 let (frame, port) = (&self.burst.frames()[self.delivered], self.burst_port as u8);

@@ -1,4 +1,5 @@
-//! The card where card memory is managed by the host: it executes what the host's descriptors say, and knows nothing of files or TCP.
+//! The card where card memory is managed by the host: it executes what the host's descriptors say,
+//! and knows nothing of files or TCP.
 //!
 //! Read first: Kim, Pai and Rixner 2002, section 4; `nicache_bus`, whose card side this is.
 //!
@@ -8,10 +9,12 @@
 //! dma.rs      every copy over the bus: counted by class, and as slow as a modelled bus
 //! ```
 //!
-//! What the host says may be anything: each descriptor that cannot be executed is refused with a reason, its packet is dropped, and the card goes on. Only an
-//! index that cannot be ends the attachment ([`Broken`]).
+//! What the host says may be anything: each descriptor that cannot be executed is refused with a
+//! reason, its packet is dropped, and the card goes on. Only an index that cannot be ends the
+//! attachment ([`Broken`]).
 //!
-//! Deliberately absent: any policy. Which block is where, and whether it is still right, is the host's to know.
+//! Deliberately absent: any policy. Which block is where, and whether it is still right, is the
+//! host's to know.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]

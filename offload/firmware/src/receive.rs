@@ -1,13 +1,19 @@
-//! Frames that come from the wire go into buffers of the host, in the order in which it posted them; or their headers do, and their payload into the cache.
+//! Frames that come from the wire go into buffers of the host, in the order in which it posted
+//! them; or their headers do, and their payload into the cache.
 //!
 //! Read first: Yocum and Chase 2001, section 3 (post receive) and 4.2 (direct forwarding).
 //!
-//! A frame takes as many buffers as it needs. They are told when all of it is in them, or come back unused when that cannot be.
+//! A frame takes as many buffers as it needs. They are told when all of it is in them, or come back
+//! unused when that cannot be.
 
 use arrayvec::ArrayVec;
 use nicache_bus::attachment::FRAMES;
-use nicache_bus::descriptor::{CachePlace, GENERATION_BLOCK_BYTES, HEADER_PLACE_BYTES, LOOK_AHEAD_BYTES};
-use nicache_bus::{BusClass, CardSide, Post, PushError, Received, ReceivedChecksum, ReceivedGso, RingError};
+use nicache_bus::descriptor::{
+    CachePlace, GENERATION_BLOCK_BYTES, HEADER_PLACE_BYTES, LOOK_AHEAD_BYTES,
+};
+use nicache_bus::{
+    BusClass, CardSide, Post, PushError, Received, ReceivedChecksum, ReceivedGso, RingError,
+};
 use nicache_port::{Checksum, FrameBuf, GsoKind, Offload};
 use nicache_tcp::checksum::sum;
 
@@ -124,7 +130,9 @@ impl Filling<'_> {
         let is_first = self.at == 0;
         let header_len = if is_first { split::header_len(self.data) } else { Some(0) };
         match (post.split, header_len) {
-            (Some(place), Some(header_len)) if !is_first || rest.len() > header_len + LOOK_AHEAD_BYTES => {
+            (Some(place), Some(header_len))
+                if !is_first || rest.len() > header_len + LOOK_AHEAD_BYTES =>
+            {
                 self.fill_split(post, place, header_len)
             }
             (split, _) => {
@@ -136,23 +144,38 @@ impl Filling<'_> {
                 self.dma.write(post.mmaddr, &rest[..len], BusClass::Other, self.now_ns).ok()?;
                 self.at += len;
                 let is_unused = split.is_some();
-                Some(Received { mmaddr: post.mmaddr, len: len as u32, is_unused, ..Received::default() })
+                Some(Received {
+                    mmaddr: post.mmaddr,
+                    len: len as u32,
+                    is_unused,
+                    ..Received::default()
+                })
             }
         }
     }
 
-    fn fill_split(&mut self, post: &Post, place: CachePlace, header_len: usize) -> Option<Received> {
+    fn fill_split(
+        &mut self,
+        post: &Post,
+        place: CachePlace,
+        header_len: usize,
+    ) -> Option<Received> {
         let (headers, payload) = self.data[self.at..].split_at(header_len);
         let room = GENERATION_BLOCK_BYTES.min(post.len.checked_sub(HEADER_PLACE_BYTES)?);
         let payload = &payload[..payload.len().min(room as usize)];
         let is_block = place.ncoffset.is_multiple_of(GENERATION_BLOCK_BYTES);
-        if payload.is_empty() || !is_block || self.at + header_len + payload.len() < self.data.len() && !post.chain {
+        if payload.is_empty()
+            || !is_block
+            || self.at + header_len + payload.len() < self.data.len() && !post.chain
+        {
             return None;
         }
         if !headers.is_empty() {
             self.dma.write(post.mmaddr, headers, BusClass::NetworkHeaders, self.now_ns).ok()?;
         }
-        self.cache.load(place.ncoffset, payload.len() as u32, place.generation)?.copy_from_slice(payload);
+        self.cache
+            .load(place.ncoffset, payload.len() as u32, place.generation)?
+            .copy_from_slice(payload);
         if place.copy {
             let at = post.mmaddr + u64::from(HEADER_PLACE_BYTES);
             self.dma.write(at, payload, BusClass::Content, self.now_ns).ok()?;
@@ -171,7 +194,11 @@ impl Filling<'_> {
 }
 
 /// Buffers come back with nothing in them.
-fn give_back(posts: &[Post], side: &mut CardSide, counters: &mut FirmwareCounters) -> Result<Delivered, RingError> {
+fn give_back(
+    posts: &[Post],
+    side: &mut CardSide,
+    counters: &mut FirmwareCounters,
+) -> Result<Delivered, RingError> {
     if side.received.room()? < posts.len() as u64 {
         counters.untold += posts.len() as u64;
         return Ok(Delivered::Done(posts.len() as u64));

@@ -1,6 +1,7 @@
 //! Where the headers of a frame end and its payload begins.
 //!
-//! Read first: RFC 791 section 3.1, RFC 8200 section 4, RFC 9293 section 3.1. Only what a card needs: TCP, UDP, and later fragments of anything. All else is not split.
+//! Read first: RFC 791 section 3.1, RFC 8200 section 4, RFC 9293 section 3.1. Only what a card
+//! needs: TCP, UDP, and later fragments of anything. All else is not split.
 
 use nicache_bus::descriptor::HEADER_BYTES_MAX;
 
@@ -27,7 +28,8 @@ pub(crate) fn network(frame: &[u8]) -> Option<(u8, usize)> {
     None
 }
 
-/// Bytes of headers. `None`: the frame has none that are known, or they are longer than can be told.
+/// Bytes of headers. `None`: the frame has none that are known, or they are longer than can be
+/// told.
 pub(crate) fn header_len(frame: &[u8]) -> Option<usize> {
     let (version, at) = network(frame)?;
     let (protocol, at, is_later) = match version {
@@ -50,7 +52,8 @@ pub(crate) fn header_len(frame: &[u8]) -> Option<usize> {
 fn ipv6(frame: &[u8], at: usize) -> Option<(u8, usize, bool)> {
     let mut protocol = *frame.get(at + 6)?;
     let mut at = at + 40;
-    // Each of them has 8 bytes at least, and headers that are longer than can be told are not split.
+    // Each of them has 8 bytes at least, and headers that are longer than can be told are not
+    // split.
     while at <= HEADER_BYTES_MAX {
         if protocol == FRAGMENT {
             let place = u16::from_be_bytes([*frame.get(at + 2)?, *frame.get(at + 3)?]);

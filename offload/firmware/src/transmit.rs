@@ -1,6 +1,7 @@
 //! The packet that is being gathered.
 //!
-//! Bytes of main memory are copied into the transmit buffer; those of the cache stay where they are until the packet is sent.
+//! Bytes of main memory are copied into the transmit buffer; those of the cache stay where they are
+//! until the packet is sent.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -16,7 +17,8 @@ use crate::split::network;
 /// Offsets of the checksum in a TCP header, and in one of UDP.
 const TCP_CHECKSUM: u16 = 16;
 const UDP_CHECKSUM: u16 = 6;
-/// Where the flags are in a TCP header, and the one that only a first segment may have (RFC 3168 section 6.1.2).
+/// Where the flags are in a TCP header, and the one that only a first segment may have (RFC 3168
+/// section 6.1.2).
 const TCP_FLAGS: usize = 13;
 const TCP_CWR: u8 = 0x80;
 
@@ -141,7 +143,9 @@ impl Packet {
         for part in &self.parts {
             list.push(IoSlice::new(match part {
                 Part::Buffer(range) => &self.buffer[range.clone()],
-                Part::Cache { offset, len, generation } => cache.get_of(*offset, *len, *generation)?,
+                Part::Cache { offset, len, generation } => {
+                    cache.get_of(*offset, *len, *generation)?
+                }
             }));
         }
         Ok((list, self.offload().ok_or(Refusal::Packet)?))
@@ -171,8 +175,8 @@ impl Packet {
         let flags = headers[usize::from(transport)..].get(TCP_FLAGS).copied().unwrap_or(0);
         let ecn = kind != GsoKind::Udp && flags & TCP_CWR != 0;
         let header_len = u16::from(header_len);
-        let is_possible =
-            header_len > u16::from(transport) && usize::from(header_len) <= first.len().min(HEADER_BYTES_MAX);
+        let is_possible = header_len > u16::from(transport)
+            && usize::from(header_len) <= first.len().min(HEADER_BYTES_MAX);
         is_possible.then_some(Offload { checksum, gso: Some(Gso { kind, size, header_len, ecn }) })
     }
 }
@@ -193,7 +197,11 @@ mod tests {
         packet.begin(Flags::FIRST, 0, Segmentation::default());
         packet.room(2).unwrap().copy_from_slice(b"ab");
         packet.room(1).unwrap().copy_from_slice(b"c");
-        assert!(packet.append_cache(3, 2, 0) && packet.append_cache(5, 1, 0) && packet.append_cache(0, 1, 0));
+        assert!(
+            packet.append_cache(3, 2, 0)
+                && packet.append_cache(5, 1, 0)
+                && packet.append_cache(0, 1, 0)
+        );
         packet.room(1).unwrap().copy_from_slice(b"d");
         let (list, offload) = packet.gather(&cache).unwrap();
         assert_eq!((bytes(&list), list.len()), (b"abc3450d".to_vec(), 4));
@@ -205,7 +213,11 @@ mod tests {
         let mut packet = Packet::new();
         assert!(packet.room(1).is_none(), "it has not begun");
         packet.begin(Flags::FIRST, 0, Segmentation::default());
-        assert!(packet.append_cache(0, 65_000, 0) && !packet.append_cache(0, 1000, 0) && packet.room(1000).is_none());
+        assert!(
+            packet.append_cache(0, 65_000, 0)
+                && !packet.append_cache(0, 1000, 0)
+                && packet.room(1000).is_none()
+        );
         packet.begin(Flags::FIRST, 0, Segmentation::default());
         for part in 0..PARTS_MAX as u32 {
             assert!(packet.append_cache(part * 2, 1, 0));

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use nicache_bus::descriptor::Refusal;
 use nicache_bus::{
-    Attachment, BusClass, BusModel, Command, Completion, Flags, HostSide, Meter, Post, Received, Segmentation, Window,
+    Attachment, BusClass, BusModel, Command, Completion, Flags, HostSide, Meter, Post, Received,
+    Segmentation, Window,
 };
 use nicache_firmware::{Broken, Firmware, FirmwareCounters, Progress};
 use nicache_port::{Burst, Capabilities, MemoryPort, Offload, Port, memory_wire};
@@ -28,7 +29,12 @@ impl Bench {
         let seen = Arc::new(Window::map(window.file().try_clone_to_owned().unwrap()).unwrap());
         let (port, wire) = memory_wire(64, capabilities, Capabilities::FULL);
         let side = Attachment::from_files(files).unwrap().card();
-        Self { host: made.host(), window, card: Firmware::new(port, side, seen, CACHE_BYTES, meter).unwrap(), wire }
+        Self {
+            host: made.host(),
+            window,
+            card: Firmware::new(port, side, seen, CACHE_BYTES, meter).unwrap(),
+            wire,
+        }
     }
 
     fn say(&mut self, commands: &[Command]) {
@@ -54,7 +60,9 @@ impl Bench {
     }
 
     fn answers(&mut self) -> Vec<Completion> {
-        std::iter::from_fn(|| self.host.done.pop().unwrap()).map(|entry| Completion::decode(entry).unwrap()).collect()
+        std::iter::from_fn(|| self.host.done.pop().unwrap())
+            .map(|entry| Completion::decode(entry).unwrap())
+            .collect()
     }
 }
 
@@ -70,9 +78,17 @@ fn content_crosses_once() {
     let mut bench = Bench::new(Capabilities::FULL, None);
     bench.window.write(0, HEADER).unwrap();
     bench.window.write(4096, &[7; 4096]).unwrap();
-    bench.say(&[Command::CacheInit, Command::CacheInsert { mmaddr: 4096, ncoffset: 8192, len: 4096, generation: 0 }]);
+    bench.say(&[
+        Command::CacheInit,
+        Command::CacheInsert { mmaddr: 4096, ncoffset: 8192, len: 4096, generation: 0 },
+    ]);
     for _ in 0..10 {
-        let rest = Command::AppendCache { ncoffset: 8192 + 100, len: 1000, flags: Flags::LAST, generation: 0 };
+        let rest = Command::AppendCache {
+            ncoffset: 8192 + 100,
+            len: 1000,
+            flags: Flags::LAST,
+            generation: 0,
+        };
         bench.say(&[headers(0, 14, Flags::FIRST), rest]);
     }
     bench.settle();
@@ -87,7 +103,8 @@ fn content_crosses_once() {
     assert_eq!(bench.card.counters().cache_bytes, 10_000);
 }
 
-/// A bell that waits for a better moment is rung all the same: before the card sleeps, and soon if it never does.
+/// A bell that waits for a better moment is rung all the same: before the card sleeps, and soon if
+/// it never does.
 #[test]
 fn a_host_that_sleeps_beside_the_card_is_rung_for() {
     for is_busy in [false, true] {
@@ -102,7 +119,12 @@ fn a_host_that_sleeps_beside_the_card_is_rung_for() {
         let mut is_rung = false;
         for turn in 0..10 {
             if is_busy {
-                bench.say(&[Command::CacheInsert { mmaddr: 4096, ncoffset: 0, len: 4096, generation: 0 }]);
+                bench.say(&[Command::CacheInsert {
+                    mmaddr: 4096,
+                    ncoffset: 0,
+                    len: 4096,
+                    generation: 0,
+                }]);
             }
             let progress = bench.card.turn(turn * 50_000).unwrap();
             is_rung |= bench.host.bell.hear();
@@ -145,7 +167,12 @@ fn what_cannot_be_is_refused_and_the_card_goes_on() {
     let cache = |ncoffset, len, flags| Command::AppendCache { ncoffset, len, flags, generation: 0 };
     bench.say(&[
         Command::CacheInsert { mmaddr: 0, ncoffset: CACHE_BYTES - 1, len: 2, generation: 0 },
-        Command::CacheInsert { mmaddr: WINDOW_BYTES as u64 - 1, ncoffset: 0, len: 2, generation: 0 },
+        Command::CacheInsert {
+            mmaddr: WINDOW_BYTES as u64 - 1,
+            ncoffset: 0,
+            len: 2,
+            generation: 0,
+        },
         cache(0, 1, Flags::LAST),
         headers(0, 14, Flags::FIRST),
         cache(CACHE_BYTES, 1, Flags::default()),
@@ -198,7 +225,10 @@ fn frames_go_where_the_host_says() {
     bench.host.free.push(place(4096, 2048)).unwrap();
     let _ = bench.host.free.publish();
     bench.settle();
-    assert_eq!(bench.host.received.pop().unwrap().map(|entry| Received::decode(entry).len), Some(60));
+    assert_eq!(
+        bench.host.received.pop().unwrap().map(|entry| Received::decode(entry).len),
+        Some(60)
+    );
     bench.window.read(4096, &mut frame).unwrap();
     assert_eq!(frame, [3; 60]);
 }
@@ -214,7 +244,8 @@ fn a_modelled_bus_takes_its_time() {
         assert!(until_ns > now_ns);
         now_ns = until_ns;
     }
-    // Half a millisecond ahead at most; the first half of that is left for those who sleep too long.
+    // Half a millisecond ahead at most; the first half of that is left for those who sleep too
+    // long.
     assert_eq!((now_ns, meter.busy_ns()), (2_032_000 - 250_000, 2_032_000));
     assert_eq!(bench.frames().len(), 1);
 }
@@ -235,10 +266,14 @@ fn a_host_that_is_broken_ends_the_attachment() {
 }
 
 proptest! {
-    /// Whatever words a host writes over counts and entries, the card finds a name for it or goes on, and never waits.
+    /// Whatever words a host writes over counts and entries, the card finds a name for it or goes
+    /// on, and never waits.
     #[test]
     fn hostile_words(
-        words in proptest::collection::vec((4096usize / 8..58_368 / 8, prop_oneof![any::<u64>(), 0u64..2000]), 1..60),
+        words in proptest::collection::vec(
+            (4096usize / 8..58_368 / 8, prop_oneof![any::<u64>(), 0u64..2000]),
+            1..60,
+        ),
         indices in proptest::collection::vec((0usize..8, 0u64..2000), 0..20),
     ) {
         let mut bench = Bench::new(Capabilities::PLAIN, None);
@@ -247,9 +282,12 @@ proptest! {
         let shared = Window::map(files[0].try_clone().unwrap()).unwrap();
         let (port, mut wire) = memory_wire(64, Capabilities::PLAIN, Capabilities::FULL);
         let side = Attachment::from_files(files).unwrap().card();
-        let mut card = Firmware::new(port, side, Arc::clone(&bench.window), CACHE_BYTES, None).unwrap();
+        let mut card =
+            Firmware::new(port, side, Arc::clone(&bench.window), CACHE_BYTES, None).unwrap();
         let starts = [4096, 20_736, 25_088, 41_728];
-        let indices = indices.into_iter().map(|(index, value)| (starts[index / 2] / 8 + index % 2 * 8, value));
+        let indices = indices
+            .into_iter()
+            .map(|(index, value)| (starts[index / 2] / 8 + index % 2 * 8, value));
         let mut is_broken = false;
         for (word, value) in words.into_iter().chain(indices) {
             shared.word(word * 8).store(value, std::sync::atomic::Ordering::SeqCst);
@@ -261,7 +299,9 @@ proptest! {
             }
         }
         // So many commands at most, and then there is an end.
-        let turns = (0..200).take_while(|_| card.turn(0).is_ok_and(|progress| progress != Progress::Idle)).count();
+        let turns = (0..200)
+            .take_while(|_| card.turn(0).is_ok_and(|progress| progress != Progress::Idle))
+            .count();
         prop_assert!(turns < 200 || is_broken);
         bench.window.write(0, HEADER).unwrap();
         bench.say(&[headers(0, 14, Flags::FIRST.with(Flags::LAST))]);
@@ -273,7 +313,10 @@ proptest! {
     #[test]
     fn hostile_hosts(
         entries in proptest::collection::vec(any::<[u64; 2]>(), 1..200),
-        opcodes in proptest::collection::vec((1u64..5, 0u64..8, 0u64..6, 0u64..1 << 21, 0u64..1 << 17, 0u64..1 << 17), 1..200),
+        opcodes in proptest::collection::vec(
+            (1u64..5, 0u64..8, 0u64..6, 0u64..1 << 21, 0u64..1 << 17, 0u64..1 << 17),
+            1..200,
+        ),
         places in proptest::collection::vec(any::<[u64; 2]>(), 0..20),
     ) {
         let mut bench = Bench::new(Capabilities::PLAIN, None);

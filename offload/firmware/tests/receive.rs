@@ -1,4 +1,5 @@
-//! What becomes of frames: whole, split, copied, in several buffers; and what a host may do with entries.
+//! What becomes of frames: whole, split, copied, in several buffers; and what a host may do with
+//! entries.
 
 mod exercise;
 
@@ -7,11 +8,13 @@ use std::sync::Arc;
 
 use nicache_bus::descriptor::{HEADER_PLACE_BYTES, Refusal};
 use nicache_bus::{
-    Attachment, BusClass, CachePlace, Command, Completion, Flags, HostSide, Post, Received, ReceivedChecksum,
-    ReceivedGso, Segmentation, Window,
+    Attachment, BusClass, CachePlace, Command, Completion, Flags, HostSide, Post, Received,
+    ReceivedChecksum, ReceivedGso, Segmentation, Window,
 };
 use nicache_firmware::{Firmware, Progress};
-use nicache_port::{Burst, Capabilities, Checksum, Gso, GsoKind, MemoryPort, Offload, Port, memory_wire};
+use nicache_port::{
+    Burst, Capabilities, Checksum, Gso, GsoKind, MemoryPort, Offload, Port, memory_wire,
+};
 use proptest::prelude::*;
 
 const WINDOW_BYTES: usize = 1 << 20;
@@ -30,9 +33,11 @@ impl Bench {
         let made = Attachment::create().unwrap();
         let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
         let window = Arc::new(Window::create("test", WINDOW_BYTES).unwrap());
-        let (ports, wires) = (0..2).map(|_| memory_wire(64, Capabilities::FULL, Capabilities::FULL)).unzip();
+        let (ports, wires) =
+            (0..2).map(|_| memory_wire(64, Capabilities::FULL, Capabilities::FULL)).unzip();
         let side = Attachment::from_files(files).unwrap().card();
-        let card = Firmware::with_ports(ports, side, Arc::clone(&window), CACHE_BYTES, None).unwrap();
+        let card =
+            Firmware::with_ports(ports, side, Arc::clone(&window), CACHE_BYTES, None).unwrap();
         Self { host: made.host(), window, card, wires }
     }
 
@@ -65,7 +70,9 @@ impl Bench {
         }
         let _ = self.host.commands.publish();
         self.settle();
-        std::iter::from_fn(|| self.host.done.pop().unwrap()).map(|entry| Completion::decode(entry).unwrap()).collect()
+        std::iter::from_fn(|| self.host.done.pop().unwrap())
+            .map(|entry| Completion::decode(entry).unwrap())
+            .collect()
     }
 
     fn leaves(&mut self, port: usize) -> Vec<(Vec<u8>, Offload)> {
@@ -85,7 +92,14 @@ fn append(entry: u32, generation: u16, len: u32) -> Command {
 
 fn head(len: u32, port: u8) -> Command {
     let class = BusClass::NetworkHeaders;
-    Command::AppendMm { mmaddr: 0, len, flags: Flags::FIRST, class, port, segmentation: Segmentation::default() }
+    Command::AppendMm {
+        mmaddr: 0,
+        len,
+        flags: Flags::FIRST,
+        class,
+        port,
+        segmentation: Segmentation::default(),
+    }
 }
 
 /// Headers of so many bytes, and behind them a payload that shows where each byte was.
@@ -139,8 +153,9 @@ fn headers_are_split_from_payload() {
             let mut bench = Bench::new();
             let (data, header_len) = frame(kind, 1000);
             bench.post(1, place(3, 7, copy), true);
-            let report =
-                bench.arrives(1, &data, Offload::default())[..].try_into().map(|[report]: [Received; 1]| report);
+            let report = bench.arrives(1, &data, Offload::default())[..]
+                .try_into()
+                .map(|[report]: [Received; 1]| report);
             let report = report.unwrap();
             assert_eq!((report.is_first, report.is_last, report.port), (true, true, 1));
             assert_eq!(
@@ -152,7 +167,11 @@ fn headers_are_split_from_payload() {
                 assert_eq!(bench.read(8192, data.len()), data);
                 continue;
             }
-            assert_eq!((usize::from(report.header_len), report.is_copied), (header_len, copy), "{kind}");
+            assert_eq!(
+                (usize::from(report.header_len), report.is_copied),
+                (header_len, copy),
+                "{kind}"
+            );
             assert_eq!(report.sum, nicache_tcp::checksum::sum(&data[header_len..]));
             assert_eq!(bench.read(8192, header_len), data[..header_len]);
             let copied = bench.read(8192 + u64::from(HEADER_PLACE_BYTES), 1000);
@@ -196,17 +215,31 @@ fn a_long_frame_goes_on() {
     let lens: Vec<u32> = reports.iter().map(|report| report.len).collect();
     assert_eq!(lens, [4096 + header_len as u32, 4096, 10_000 - 8192]);
     assert_eq!(
-        reports.iter().map(|report| (report.is_first, report.is_last, report.is_copied)).collect::<Vec<_>>(),
+        reports
+            .iter()
+            .map(|report| (report.is_first, report.is_last, report.is_copied))
+            .collect::<Vec<_>>(),
         [(true, false, false), (false, false, true), (false, true, false)]
     );
     bench.window.write(0, &data[..header_len]).unwrap();
     let segmentation = Segmentation { size: 1448, header_len: 66, transport: 34 };
     let flags = Flags::FIRST.with(Flags::CHECKSUM);
     let class = BusClass::NetworkHeaders;
-    let part =
-        |entry: u32, len| Command::AppendCache { ncoffset: entry * 4096, len, flags: Flags::default(), generation: 5 };
+    let part = |entry: u32, len| Command::AppendCache {
+        ncoffset: entry * 4096,
+        len,
+        flags: Flags::default(),
+        generation: 5,
+    };
     let commands = [
-        Command::AppendMm { mmaddr: 0, len: header_len as u32, flags, class, port: 1, segmentation },
+        Command::AppendMm {
+            mmaddr: 0,
+            len: header_len as u32,
+            flags,
+            class,
+            port: 1,
+            segmentation,
+        },
         part(1, 4096),
         part(2, 4096),
         append(3, 5, 10_000 - 8192),
@@ -221,7 +254,10 @@ fn a_long_frame_goes_on() {
     let reports = bench.arrives(0, &data, Offload::default());
     assert_eq!(reports.iter().map(|report| report.len).collect::<Vec<_>>(), [0]);
     let reports = bench.arrives(0, &data, Offload::default());
-    assert_eq!(reports.iter().map(|report| (report.len, report.is_unused)).collect::<Vec<_>>(), [(0, true)]);
+    assert_eq!(
+        reports.iter().map(|report| (report.len, report.is_unused)).collect::<Vec<_>>(),
+        [(0, true)]
+    );
     let (short, _) = frame("icmp", 50);
     assert_eq!(bench.arrives(0, &short, Offload::default())[0].len as usize, short.len());
     assert_eq!(bench.card.counters().receive_refused, 2);
@@ -259,15 +295,28 @@ fn another_load_is_not_sent() {
     bench.arrives(0, &data, Offload::default());
     let answers = bench.say(&[head(header_len as u32, 0), append(3, 7, 1000)]);
     assert_eq!(answers, [Completion::Refused { refusal: Refusal::Stale, descriptor: 1 }]);
-    let fetch = |generation| Command::CacheFetch { mmaddr: 65_536, ncoffset: 3 * 4096, len: 1000, generation };
-    assert_eq!(bench.say(&[fetch(7)]), [Completion::Refused { refusal: Refusal::Stale, descriptor: 2 }]);
+    let fetch = |generation| Command::CacheFetch {
+        mmaddr: 65_536,
+        ncoffset: 3 * 4096,
+        len: 1000,
+        generation,
+    };
+    assert_eq!(
+        bench.say(&[fetch(7)]),
+        [Completion::Refused { refusal: Refusal::Stale, descriptor: 2 }]
+    );
     assert_eq!(bench.say(&[fetch(8), head(header_len as u32, 0), append(3, 8, 1000)]), []);
     assert_eq!(bench.read(65_536, 1000), data[header_len..]);
     assert_eq!(bench.leaves(0).len(), 1);
     // Between an append and the packet's end, too.
     bench.say(&[
         head(header_len as u32, 0),
-        Command::AppendCache { ncoffset: 3 * 4096, len: 10, flags: Flags::default(), generation: 8 },
+        Command::AppendCache {
+            ncoffset: 3 * 4096,
+            len: 10,
+            flags: Flags::default(),
+            generation: 8,
+        },
     ]);
     bench.post(3, place(3, 9, false), true);
     bench.arrives(0, &data, Offload::default());
@@ -280,7 +329,10 @@ fn another_load_is_not_sent() {
         port: 0,
         segmentation: Segmentation::default(),
     };
-    assert_eq!(bench.say(&[last]), [Completion::Refused { refusal: Refusal::Stale, descriptor: 8 }]);
+    assert_eq!(
+        bench.say(&[last]),
+        [Completion::Refused { refusal: Refusal::Stale, descriptor: 8 }]
+    );
     assert!(bench.leaves(0).is_empty());
     // After it was emptied, nothing of before is there.
     let answers = bench.say(&[Command::CacheInit, head(20, 0), append(3, 9, 10)]);
@@ -295,7 +347,10 @@ fn ports_and_checksums() {
     let flags = Flags::FIRST.with(Flags::LAST).with(Flags::CHECKSUM).with(Flags::UDP);
     let class = BusClass::NetworkHeaders;
     let udp = |port| Command::AppendMm { mmaddr: 0, len: 64, flags, class, port, segmentation };
-    assert_eq!(bench.say(&[udp(1), udp(2)]), [Completion::Refused { refusal: Refusal::Packet, descriptor: 1 }]);
+    assert_eq!(
+        bench.say(&[udp(1), udp(2)]),
+        [Completion::Refused { refusal: Refusal::Packet, descriptor: 1 }]
+    );
     let [(_, offload)] = &bench.leaves(1)[..] else { panic!("one packet") };
     assert_eq!(offload.checksum, Checksum::Partial { start: 46, offset: 6 });
     assert!(bench.leaves(0).is_empty());
@@ -312,16 +367,30 @@ proptest! {
     /// The same with posts and frames that are nearly right.
     #[test]
     fn odd_posts(
-        posts in proptest::collection::vec((0u64..WINDOW_BYTES as u64 + 10_000, 0u32..9000, 0u32..20, any::<u16>(), 0u8..8), 0..30),
+        posts in proptest::collection::vec(
+            (0u64..WINDOW_BYTES as u64 + 10_000, 0u32..9000, 0u32..20, any::<u16>(), 0u8..8),
+            0..30,
+        ),
         frames in proptest::collection::vec((0usize..5, 0usize..12_000), 1..10),
     ) {
         let mut bench = Bench::new();
         for (mmaddr, len, entry, generation, flags) in posts {
-            let split = (flags & 1 != 0).then_some(CachePlace { ncoffset: entry * 4096 + u32::from(generation % 7 == 0), generation, copy: flags & 2 != 0 });
-            let _ = bench.host.free.push(Post { mmaddr, len, split, chain: flags & 4 != 0 }.encode());
+            let split = (flags & 1 != 0).then_some(CachePlace {
+                ncoffset: entry * 4096 + u32::from(generation % 7 == 0),
+                generation,
+                copy: flags & 2 != 0,
+            });
+            let _ =
+                bench.host.free.push(Post { mmaddr, len, split, chain: flags & 4 != 0 }.encode());
         }
         let _ = bench.host.free.publish();
-        let kinds = ["tcp4", "udp4 with options behind a tag", "tcp6 behind an extension", "a later fragment", "icmp"];
+        let kinds = [
+            "tcp4",
+            "udp4 with options behind a tag",
+            "tcp6 behind an extension",
+            "a later fragment",
+            "icmp",
+        ];
         let mut in_frame = false;
         for (kind, payload) in frames {
             let (data, _) = frame(kinds[kind], payload);
@@ -333,7 +402,8 @@ proptest! {
                 }
                 prop_assert_eq!(report.is_first, !in_frame);
                 in_frame = !report.is_last;
-                bytes = if report.is_first { report.len as usize } else { bytes + report.len as usize };
+                bytes =
+                    if report.is_first { report.len as usize } else { bytes + report.len as usize };
             }
             prop_assert!(!in_frame);
         }

@@ -1,10 +1,12 @@
-//! A forwarder between two interfaces: the firmware behind packet sockets in one thread, the engine in front of it in another.
+//! A forwarder between two interfaces: the firmware behind packet sockets in one thread, the engine
+//! in front of it in another.
 //!
 //! ```text
 //! forward --mode direct left=10.1.0.1/24 right=192.0.2.1/24,masquerade tcp/10.1.0.100:80=192.0.2.11:80,192.0.2.12:80
 //! ```
 //!
-//! The interfaces are this program's alone: they have no addresses of the kernel's. What has happened is printed once a second. It needs the rights to open packet sockets.
+//! The interfaces are this program's alone: they have no addresses of the kernel's. What has
+//! happened is printed once a second. It needs the rights to open packet sockets.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -53,7 +55,9 @@ fn main() -> Result<(), Failure> {
     for file in made.files() {
         files.push(file.try_clone_to_owned()?);
     }
-    let side = Attachment::from_files(files.try_into().map_err(|_| "an attachment has three files")?)?.card();
+    let side =
+        Attachment::from_files(files.try_into().map_err(|_| "an attachment has three files")?)?
+            .card();
     let window = Arc::new(Window::create("nicache-forward", Bus::window_bytes(BUFFERS) as usize)?);
     let seen = Arc::new(Window::map(window.file().try_clone_to_owned()?)?);
     let begin = Instant::now();
@@ -67,7 +71,14 @@ fn main() -> Result<(), Failure> {
         }
     });
     let entries = CACHE_BYTES / 4096;
-    let setup = EngineConfig { mode, order: Order::Mru, entries, buffers: BUFFERS, posts: POSTS, queue: 400 };
+    let setup = EngineConfig {
+        mode,
+        order: Order::Mru,
+        entries,
+        buffers: BUFFERS,
+        posts: POSTS,
+        queue: 400,
+    };
     let mut engine = Engine::new(Bus::new(made.host(), window, BUFFERS), setup);
     let mut forwarder = Forwarder::new(config, now())?;
     let mut random = fastrand::Rng::new();
@@ -84,29 +95,41 @@ fn main() -> Result<(), Failure> {
             let dropped = Drop::ALL.map(|why| (why.label(), counters.dropped_for(why)));
             let dropped: Vec<_> = dropped.into_iter().filter(|(_, count)| *count > 0).collect();
             let connections = forwarder.connections().len();
-            println!("{mode}: {connections} connections, {:?}, dropped {dropped:?}", engine.counters());
+            println!(
+                "{mode}: {connections} connections, {:?}, dropped {dropped:?}",
+                engine.counters()
+            );
         }
     }
     card.join().map_err(|_| "the card's thread panicked")?
 }
 
 fn parse(words: impl Iterator<Item = String>) -> Result<Setup, Failure> {
-    let mut setup = Setup { mode: Mode::Copy, names: Vec::new(), config: Config::new(Vec::new(), fastrand::u64(..)) };
+    let mut setup = Setup {
+        mode: Mode::Copy,
+        names: Vec::new(),
+        config: Config::new(Vec::new(), fastrand::u64(..)),
+    };
     let mut words = words.peekable();
     while let Some(word) = words.next() {
         if word == "--mode" {
             setup.mode = words.next().ok_or("--mode needs a mode")?.parse()?;
             continue;
         }
-        let (left, right) =
-            word.split_once('=').ok_or_else(|| format!("`{word}`: NAME=ADDRESS/LENGTH or SERVICE=BACK-ENDS"))?;
+        let (left, right) = word
+            .split_once('=')
+            .ok_or_else(|| format!("`{word}`: NAME=ADDRESS/LENGTH or SERVICE=BACK-ENDS"))?;
         match left.split_once('/') {
-            Some((protocol, address)) => setup.config.services.push(service(protocol, address, right)?),
+            Some((protocol, address)) => {
+                setup.config.services.push(service(protocol, address, right)?)
+            }
             None => add_interface(&mut setup, left, right)?,
         }
     }
     if setup.names.is_empty() {
-        return Err("which interfaces? For example: left=10.1.0.1/24 right=192.0.2.1/24,masquerade".into());
+        return Err(
+            "which interfaces? For example: left=10.1.0.1/24 right=192.0.2.1/24,masquerade".into(),
+        );
     }
     Ok(setup)
 }
@@ -125,11 +148,17 @@ fn add_interface(setup: &mut Setup, name: &str, text: &str) -> Result<(), Failur
             for (address, _) in &interface.addresses {
                 interface.masquerade.push(setup.config.externals.len());
                 let filtering = Filtering::default();
-                setup.config.externals.push(External { address: *address, ports: 1024..=65_535, filtering });
+                setup.config.externals.push(External {
+                    address: *address,
+                    ports: 1024..=65_535,
+                    filtering,
+                });
             }
             continue;
         }
-        let (address, len) = part.split_once('/').ok_or_else(|| format!("`{part}` is not an address with a length"))?;
+        let (address, len) = part
+            .split_once('/')
+            .ok_or_else(|| format!("`{part}` is not an address with a length"))?;
         interface.addresses.push((address.parse::<IpAddr>()?, len.parse()?));
     }
     setup.names.push(name.to_owned());
@@ -145,7 +174,10 @@ fn service(protocol: &str, address: &str, back_ends: &str) -> Result<ServiceConf
     };
     let back_ends: Result<Vec<BackEnd>, _> = back_ends
         .split(',')
-        .map(|text| text.parse::<SocketAddr>().map(|address| BackEnd { endpoint: address.into(), weight: 1 }))
+        .map(|text| {
+            text.parse::<SocketAddr>()
+                .map(|address| BackEnd { endpoint: address.into(), weight: 1 })
+        })
         .collect();
     Ok(ServiceConfig {
         protocol,
@@ -159,6 +191,7 @@ fn service(protocol: &str, address: &str, back_ends: &str) -> Result<ServiceConf
 /// The MAC address of an interface.
 fn mac_of(name: &str) -> Result<[u8; 6], Failure> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{name}/address"))?;
-    let bytes: Result<Vec<u8>, _> = text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16)).collect();
+    let bytes: Result<Vec<u8>, _> =
+        text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16)).collect();
     bytes?.try_into().map_err(|_| format!("`{name}` has no Ethernet address").into())
 }

@@ -1,7 +1,8 @@
-//! How much may be said to whoever sends packets that belong to nothing, so that a flood of them is not answered by a flood (RFC 1812 section 4.3.2.8, RFC 4443
-//! section 2.4 (f)).
+//! How much may be said to whoever sends packets that belong to nothing, so that a flood of them is
+//! not answered by a flood (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
 //!
-//! A token bucket that keeps only the time at which it will be full: no part of a token is lost between two calls, however often they come.
+//! A token bucket that keeps only the time at which it will be full: no part of a token is lost
+//! between two calls, however often they come.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// So many per second in the long run, and so many at once; both are at least 1. It is full at first.
+    /// So many per second in the long run, and so many at once; both are at least 1. It is full at
+    /// first.
     pub const fn new(per_second: u32, at_once: u32) -> Self {
         let interval = Duration::from_nanos(1_000_000_000 / per_second as u64);
         let burst = Duration::from_nanos(interval.as_nanos() as u64 * at_once as u64);
@@ -48,7 +50,9 @@ mod tests {
         let begin = Time::from_millis(5_000);
         assert_eq!((0..200).filter(|_| allowance.take(begin)).count(), 50);
         // Ten seconds of 20,000 a second, at times that are not multiples of a token's.
-        let taken = (0..200_000).filter(|n| allowance.take(begin + Duration::from_nanos(50_000 * n + 17))).count();
+        let taken = (0..200_000)
+            .filter(|n| allowance.take(begin + Duration::from_nanos(50_000 * n + 17)))
+            .count();
         assert!((9_998..=10_000).contains(&taken), "{taken}");
         // After a longer pause there is only the burst.
         let later = begin + Duration::from_secs(3_600);
@@ -56,9 +60,14 @@ mod tests {
     }
 
     proptest! {
-        /// In no span of time there are more than the burst and what comes within it, and who keeps to the rate gets all.
+        /// In no span of time there are more than the burst and what comes within it, and who keeps
+        /// to the rate gets all.
         #[test]
-        fn it_is_kept(rate in 1u32..5000, burst in 1u32..100, steps in proptest::collection::vec(0u64..3_000_000, 1..300)) {
+        fn it_is_kept(
+            rate in 1u32..5000,
+            burst in 1u32..100,
+            steps in proptest::collection::vec(0u64..3_000_000, 1..300),
+        ) {
             let mut allowance = Allowance::new(rate, burst);
             let interval = 1_000_000_000 / u64::from(rate);
             let mut now = Time(1 << 40);
@@ -72,7 +81,9 @@ mod tests {
             for (first, begin) in taken.iter().enumerate() {
                 for (last, end) in taken.iter().enumerate().skip(first) {
                     let count = (last - first + 1) as u64;
-                    prop_assert!(count <= u64::from(burst) + end.since(*begin).as_nanos() as u64 / interval);
+                    prop_assert!(
+                        count <= u64::from(burst) + end.since(*begin).as_nanos() as u64 / interval
+                    );
                 }
             }
             now += Duration::from_secs(1000);

@@ -1,6 +1,7 @@
 //! What a card, or something like one, does for a forwarder.
 //!
-//! [`crate::bus`] is our own card. Others fit: NICs that split headers, device-memory TCP, zero-copy receive of io_uring, AF_XDP. Some of these choose themselves where payload goes, and
+//! [`crate::bus`] is our own card. Others fit: NICs that split headers, device-memory TCP,
+//! zero-copy receive of io_uring, AF_XDP. Some of these choose themselves where payload goes, and
 //! then there is no order of eviction to choose ([`Capabilities::host_names_entries`]).
 
 use nicache_bus::{Received, RingError, WindowError};
@@ -82,12 +83,14 @@ pub struct Receipt {
     pub report: Received,
 }
 
-/// See the module's head. Whatever is told to the backend is on its way after [`flush`](Self::flush); it is done in order.
+/// See the module's head. Whatever is told to the backend is on its way after
+/// [`flush`](Self::flush); it is done in order.
 pub trait Backend {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Posts a buffer for what is received, maybe with an entry for its payload, and whether that goes to the buffer, too. False: there is no room now.
+    /// Posts a buffer for what is received, maybe with an entry for its payload, and whether that
+    /// goes to the buffer, too. False: there is no room now.
     ///
     /// # Errors
     /// See [`Broken`].
@@ -111,17 +114,25 @@ pub trait Backend {
     /// See [`Broken`].
     fn write(&mut self, buffer: BufferId, at: u32, from: &[u8]) -> Result<(), Broken>;
 
-    /// How many commands there is room for. A send takes one and one for each extent; an insertion and a fetch take one.
+    /// How many commands there is room for. A send takes one and one for each extent; an insertion
+    /// and a fetch take one.
     ///
     /// # Errors
     /// See [`Broken`].
     fn room(&mut self) -> Result<u64, Broken>;
 
-    /// Sends a head and what follows it, by a port. There must be room. Returns when it is done: see [`done`](Self::done).
+    /// Sends a head and what follows it, by a port. There must be room. Returns when it is done:
+    /// see [`done`](Self::done).
     ///
     /// # Errors
     /// See [`Broken`].
-    fn send(&mut self, port: u8, head: &[u8], extents: &[Extent], offload: Offload) -> Result<u64, Broken>;
+    fn send(
+        &mut self,
+        port: u8,
+        head: &[u8],
+        extents: &[Extent],
+        offload: Offload,
+    ) -> Result<u64, Broken>;
 
     /// Loads an entry from a buffer's payload. There must be room.
     ///
@@ -135,7 +146,8 @@ pub trait Backend {
     /// See [`Broken`].
     fn fetch(&mut self, buffer: BufferId, loaded: Loaded, len: u32) -> Result<u64, Broken>;
 
-    /// Everything up to this number is done: entries and buffers that it named are the host's again.
+    /// Everything up to this number is done: entries and buffers that it named are the host's
+    /// again.
     ///
     /// # Errors
     /// See [`Broken`].

@@ -72,7 +72,11 @@ impl Forwarder {
             if self.is_left_alone(tuple) {
                 return Err(Drop::NotOurs);
             }
-            return if is_echo && packet.view.fragment.is_none() { Ok(Begun::Echo) } else { Err(Drop::NoConnection) };
+            return if is_echo && packet.view.fragment.is_none() {
+                Ok(Begun::Echo)
+            } else {
+                Err(Drop::NoConnection)
+            };
         }
         if let Some(service) = service
             && self.services.config(service).by_name.is_some()
@@ -92,7 +96,8 @@ impl Forwarder {
         moment: Moment,
     ) -> Result<Begun, Drop> {
         let destination = tuple.destination;
-        let is_reset = matches!(packet.view.transport, Transport::Tcp(segment) if segment.flags.rst());
+        let is_reset =
+            matches!(packet.view.transport, Transport::Tcp(segment) if segment.flags.rst());
         let is_begun = match packet.view.transport {
             Transport::Tcp(segment) => tcp_track::begins(segment.flags),
             Transport::Query { is_request } => is_request,
@@ -103,27 +108,44 @@ impl Forwarder {
                 Some((service, set)) => {
                     // Another try, another place in the table.
                     let asked = Tuple {
-                        source: Endpoint { port: tuple.source.port.wrapping_add(attempt as u16), ..tuple.source },
+                        source: Endpoint {
+                            port: tuple.source.port.wrapping_add(attempt as u16),
+                            ..tuple.source
+                        },
                         ..*tuple
                     };
-                    let Some(chosen) = self.services.choose(service, set, &asked) else { return Ok(Begun::Nobody) };
+                    let Some(chosen) = self.services.choose(service, set, &asked) else {
+                        return Ok(Begun::Nobody);
+                    };
                     let masquerade = self.services.config(service).masquerade;
-                    Lead { to: self.services.endpoint(chosen), chosen: Some(chosen), mapping: None, masquerade }
+                    Lead {
+                        to: self.services.endpoint(chosen),
+                        chosen: Some(chosen),
+                        mapping: None,
+                        masquerade,
+                    }
                 }
                 None => self.lead(packet, tuple)?,
             };
-            let Some(route) = self.links.routes.find(lead.to.address) else { return Ok(Begun::NoRoute) };
+            let Some(route) = self.links.routes.find(lead.to.address) else {
+                return Ok(Begun::NoRoute);
+            };
             let is_moved = lead.to != destination;
             let through = lead.masquerade.or_else(|| match route.interface == packet.interface {
-                false => self.nat.choose(&self.links.interfaces[route.interface].masquerade, tuple.source.address),
-                // Who is reached by the interface that it came from would answer past us (hairpin, RFC 4787 section 6).
+                false => self.nat.choose(
+                    &self.links.interfaces[route.interface].masquerade,
+                    tuple.source.address,
+                ),
+                // Who is reached by the interface that it came from would answer past us (hairpin,
+                // RFC 4787 section 6).
                 true => self.nat.external_of(destination.address).filter(|_| is_moved),
             });
             if !is_moved && through.is_none() {
                 return Ok(Begun::Untracked);
             }
-            // What is in the middle of a connection that is not known would leave half translated. A service may
-            // have been taken over from another balancer, which chose the same back end; but a reset begins nothing.
+            // What is in the middle of a connection that is not known would leave half translated.
+            // A service may have been taken over from another balancer, which chose the same back
+            // end; but a reset begins nothing.
             if !is_begun && (through.is_some() || service.is_none() || is_reset) {
                 return Err(Drop::NoConnection);
             }
@@ -146,7 +168,12 @@ impl Forwarder {
     /// Without a service: a mapping's inside end, or straight on.
     fn lead(&self, packet: &Packet<'_>, tuple: &Tuple) -> Result<Lead, Drop> {
         let Some(mapping) = self.nat.find_external(tuple.protocol, tuple.destination) else {
-            return Ok(Lead { to: tuple.destination, chosen: None, mapping: None, masquerade: None });
+            return Ok(Lead {
+                to: tuple.destination,
+                chosen: None,
+                mapping: None,
+                masquerade: None,
+            });
         };
         let is_from_inside = self.links.interfaces[packet.interface].masquerade.is_empty();
         if !is_from_inside && !self.nat.is_open(mapping) {
@@ -174,7 +201,9 @@ impl Forwarder {
             Some(through) => Some(self.hold(tuple, through, Moment { now, random })?),
             None => None,
         };
-        let from = source.and_then(|mapping| self.nat.get(mapping)).map_or(tuple.source, |mapping| mapping.external);
+        let from = source
+            .and_then(|mapping| self.nat.get(mapping))
+            .map_or(tuple.source, |mapping| mapping.external);
         let outgoing = Tuple { protocol: tuple.protocol, source: from, destination: lead.to };
         let note = Note {
             source,
@@ -212,7 +241,12 @@ impl Forwarder {
     }
 
     /// A mapping for the source. If all ports are in use, connections that are over give theirs.
-    fn hold(&mut self, tuple: &Tuple, through: usize, Moment { now, random }: Moment) -> Result<MappingId, Drop> {
+    fn hold(
+        &mut self,
+        tuple: &Tuple,
+        through: usize,
+        Moment { now, random }: Moment,
+    ) -> Result<MappingId, Drop> {
         for _ in 0..=PORTS_RECLAIMED_MAX {
             match self.nat.hold(tuple.protocol, tuple.source, through, random) {
                 Ok(mapping) => return Ok(mapping),

@@ -9,11 +9,14 @@ use std::sync::Arc;
 use nicache_bus::attachment::COMMANDS;
 use nicache_bus::descriptor::{GENERATION_BLOCK_BYTES, HEADER_PLACE_BYTES};
 use nicache_bus::{
-    BusClass, CachePlace, Command, Completion, Flags, HostSide, Post, PushError, Received, Segmentation, Window,
+    BusClass, CachePlace, Command, Completion, Flags, HostSide, Post, PushError, Received,
+    Segmentation, Window,
 };
 use nicache_port::{Checksum, Offload};
 
-use crate::backend::{BUFFER_BYTES, Backend, Broken, Capabilities, ENTRY_BYTES, Extent, Loaded, PAYLOAD_AT, Receipt};
+use crate::backend::{
+    BUFFER_BYTES, Backend, Broken, Capabilities, ENTRY_BYTES, Extent, Loaded, PAYLOAD_AT, Receipt,
+};
 use crate::decision::HEAD_BYTES_MAX;
 use crate::pcache::BufferId;
 
@@ -107,7 +110,8 @@ impl Backend for Bus {
     }
 
     fn poll_received(&mut self) -> Result<Option<Receipt>, Broken> {
-        // What is not a buffer of ours is skipped: a card that makes places up is broken, and costs buffers at most.
+        // What is not a buffer of ours is skipped: a card that makes places up is broken, and costs
+        // buffers at most.
         while let Some(entry) = self.side.received.pop()? {
             let report = Received::decode(entry);
             let at = report.mmaddr.wrapping_sub(HEADS_BYTES);
@@ -135,7 +139,13 @@ impl Backend for Bus {
         Ok(self.side.commands.room()?)
     }
 
-    fn send(&mut self, port: u8, head: &[u8], extents: &[Extent], offload: Offload) -> Result<u64, Broken> {
+    fn send(
+        &mut self,
+        port: u8,
+        head: &[u8],
+        extents: &[Extent],
+        offload: Offload,
+    ) -> Result<u64, Broken> {
         let mmaddr = self.side.commands.next() % COMMANDS as u64 * HEAD_BYTES_MAX as u64;
         self.window.write(mmaddr, head)?;
         let (mut flags, mut segmentation) = (Flags::FIRST, Segmentation::default());
@@ -154,8 +164,14 @@ impl Backend for Bus {
             flags = flags.with(Flags::LAST);
         }
         let class = BusClass::NetworkHeaders;
-        let mut done =
-            self.push(Command::AppendMm { mmaddr, len: head.len() as u32, flags, class, port, segmentation })?;
+        let mut done = self.push(Command::AppendMm {
+            mmaddr,
+            len: head.len() as u32,
+            flags,
+            class,
+            port,
+            segmentation,
+        })?;
         for (number, extent) in extents.iter().enumerate() {
             let flags = if number + 1 == extents.len() { Flags::LAST } else { Flags::default() };
             done = self.push(match *extent {
@@ -179,12 +195,14 @@ impl Backend for Bus {
     }
 
     fn insert(&mut self, buffer: BufferId, loaded: Loaded, len: u32) -> Result<u64, Broken> {
-        let (mmaddr, ncoffset) = (Self::place(buffer) + u64::from(PAYLOAD_AT), loaded.entry.0 * ENTRY_BYTES);
+        let (mmaddr, ncoffset) =
+            (Self::place(buffer) + u64::from(PAYLOAD_AT), loaded.entry.0 * ENTRY_BYTES);
         self.push(Command::CacheInsert { mmaddr, ncoffset, len, generation: loaded.generation })
     }
 
     fn fetch(&mut self, buffer: BufferId, loaded: Loaded, len: u32) -> Result<u64, Broken> {
-        let (mmaddr, ncoffset) = (Self::place(buffer) + u64::from(PAYLOAD_AT), loaded.entry.0 * ENTRY_BYTES);
+        let (mmaddr, ncoffset) =
+            (Self::place(buffer) + u64::from(PAYLOAD_AT), loaded.entry.0 * ENTRY_BYTES);
         self.push(Command::CacheFetch { mmaddr, ncoffset, len, generation: loaded.generation })
     }
 
@@ -194,7 +212,8 @@ impl Backend for Bus {
 
     fn poll_refused(&mut self) -> Result<u64, Broken> {
         while let Some(entry) = self.side.done.pop()? {
-            self.refused += u64::from(!matches!(Completion::decode(entry), Some(Completion::CacheSize { .. })));
+            self.refused +=
+                u64::from(!matches!(Completion::decode(entry), Some(Completion::CacheSize { .. })));
         }
         if self.side.done.release() {
             self.side.card_bell.ring();

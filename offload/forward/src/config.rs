@@ -28,7 +28,8 @@ pub struct Config {
     pub groups: Vec<Group>,
     /// What may pass.
     pub rules: Vec<Rule>,
-    /// Ports of our addresses that somebody else on this machine serves: they are none of the forwarder's.
+    /// Ports of our addresses that somebody else on this machine serves: they are none of the
+    /// forwarder's.
     pub left_alone: Vec<(Protocol, RangeInclusive<u16>)>,
     /// Connections at most: 1 KiB of memory each, with mapping.
     pub limits: Limits,

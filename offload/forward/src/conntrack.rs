@@ -1,9 +1,12 @@
 //! The connections that are known: found by either direction, forgotten by time, and bounded.
 //!
-//! Read first: RFC 4787 section 4.3, RFC 5382 section 5, RFC 5508 section 3.2, RFC 7857 section 2 for the times.
+//! Read first: RFC 4787 section 4.3, RFC 5382 section 5, RFC 5508 section 3.2, RFC 7857 section 2
+//! for the times.
 //!
-//! Each state has one time after which a silent connection is forgotten, so connections of a state are in the order in which they lapse, and all of that is done in constant time.
-//! Those that nobody has answered yet have a share of their own: a flood of them pushes out the oldest of its kind, and never a connection that was answered (invariant F6).
+//! Each state has one time after which a silent connection is forgotten, so connections of a state
+//! are in the order in which they lapse, and all of that is done in constant time. Those that
+//! nobody has answered yet have a share of their own: a flood of them pushes out the oldest of its
+//! kind, and never a connection that was answered (invariant F6).
 
 use std::hash::BuildHasher;
 use std::time::Duration;
@@ -38,15 +41,24 @@ pub enum Phase {
 }
 
 const PHASES: usize = 7;
-const ALL: [Phase; PHASES] =
-    [Phase::Opening, Phase::Datagrams, Phase::Query, Phase::Open, Phase::Closing, Phase::TimeWait, Phase::Reset];
-/// Which of them make room for a new connection in a full table, and in what order: those that are over.
+const ALL: [Phase; PHASES] = [
+    Phase::Opening,
+    Phase::Datagrams,
+    Phase::Query,
+    Phase::Open,
+    Phase::Closing,
+    Phase::TimeWait,
+    Phase::Reset,
+];
+/// Which of them make room for a new connection in a full table, and in what order: those that are
+/// over.
 const OVER: [Phase; 2] = [Phase::Reset, Phase::TimeWait];
 
 /// After how long without a packet a connection is forgotten.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Not answered. RFC 5382 allows 4 minutes for a handshake; a SYN is sent again after 1, 3, 7 and 15 seconds.
+    /// Not answered. RFC 5382 allows 4 minutes for a handshake; a SYN is sent again after 1, 3, 7
+    /// and 15 seconds.
     pub opening: Duration,
     /// UDP: not below 2 minutes (RFC 4787, REQ-5).
     pub datagrams: Duration,
@@ -158,7 +170,8 @@ impl<T> Connection<T> {
         }
     }
 
-    /// What is known of the ends of a TCP connection. `None`: it is another one, or not all is known.
+    /// What is known of the ends of a TCP connection. `None`: it is another one, or not all is
+    /// known.
     pub fn numbers(&self) -> Option<[Numbers; 2]> {
         match &self.track {
             Track::Tcp(track) => track.numbers(),
@@ -216,7 +229,8 @@ impl Changes {
 }
 
 impl<T> Conntrack<T> {
-    /// An empty table. `seed`: a number that clients cannot know, so that they cannot choose what collides.
+    /// An empty table. `seed`: a number that clients cannot know, so that they cannot choose what
+    /// collides.
     pub fn new(limits: Limits, timeouts: Timeouts, seed: u64) -> Self {
         let count = limits.connections;
         Self {
@@ -287,10 +301,13 @@ impl<T> Conntrack<T> {
     /// All connections, for a list.
     pub fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection<T>)> {
         let numbered = self.slots.iter().enumerate();
-        numbered.filter_map(|(slot, connection)| Some((ConnectionId(slot as u32), connection.as_ref()?)))
+        numbered.filter_map(|(slot, connection)| {
+            Some((ConnectionId(slot as u32), connection.as_ref()?))
+        })
     }
 
-    /// What has to go before another connection fits, if anything has to. The owner takes it out with [`remove`](Self::remove).
+    /// What has to go before another connection fits, if anything has to. The owner takes it out
+    /// with [`remove`](Self::remove).
     pub fn in_the_way(&self) -> Option<ConnectionId> {
         let opening = self.lists.len(Phase::Opening as usize);
         if opening >= self.limits.opening {
@@ -337,7 +354,8 @@ impl<T> Conntrack<T> {
         Ok(self.add(Connection { original, reply, track, touched: now, note }))
     }
 
-    /// A connection that was answered, of which another table knew. `None`: there is no room, or one of its directions is another connection's.
+    /// A connection that was answered, of which another table knew. `None`: there is no room, or
+    /// one of its directions is another connection's.
     pub fn restore(
         &mut self,
         original: Tuple,
@@ -347,8 +365,12 @@ impl<T> Conntrack<T> {
         now: Time,
     ) -> Option<ConnectionId> {
         let reply = outgoing.reversed();
-        let is_taken = original == reply || self.find(&original).is_some() || self.find(&reply).is_some();
-        if is_taken || self.free.is_empty() || state.is_some() != (original.protocol == Protocol::Tcp) {
+        let is_taken =
+            original == reply || self.find(&original).is_some() || self.find(&reply).is_some();
+        if is_taken
+            || self.free.is_empty()
+            || state.is_some() != (original.protocol == Protocol::Tcp)
+        {
             return None;
         }
         let track = match state {
@@ -373,13 +395,21 @@ impl<T> Conntrack<T> {
         ConnectionId(slot)
     }
 
-    /// A packet of a connection. [`Judged::Begins`]: the connection is to be removed, and the packet begins another one.
-    pub fn handle(&mut self, id: ConnectionId, direction: Direction, view: &View, now: Time) -> Judged {
+    /// A packet of a connection. [`Judged::Begins`]: the connection is to be removed, and the
+    /// packet begins another one.
+    pub fn handle(
+        &mut self,
+        id: ConnectionId,
+        direction: Direction,
+        view: &View,
+        now: Time,
+    ) -> Judged {
         let Some(connection) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return Judged::Outside;
         };
         match (&mut connection.track, view.transport) {
-            (Track::Tcp(track), Transport::Tcp(segment)) => match track.handle(direction, &segment) {
+            (Track::Tcp(track), Transport::Tcp(segment)) => match track.handle(direction, &segment)
+            {
                 Judged::Inside => {}
                 other => return other,
             },
@@ -388,7 +418,8 @@ impl<T> Conntrack<T> {
         }
         connection.touched = now;
         let (mut phase, listed) = (connection.phase(), self.lists.list_of(id.0));
-        // A reset that an end did not believe may lead back to where nobody has answered. If there is no room, the connection goes as one that was reset.
+        // A reset that an end did not believe may lead back to where nobody has answered. If there
+        // is no room, the connection goes as one that was reset.
         let comes_back = phase == Phase::Opening && listed != Some(Phase::Opening as usize);
         if comes_back && self.lists.len(Phase::Opening as usize) >= self.limits.opening {
             phase = Phase::Reset;
@@ -400,9 +431,12 @@ impl<T> Conntrack<T> {
         Judged::Inside
     }
 
-    /// Somebody else has seen packets of a connection, the last one at a time, and knows more of it.
+    /// Somebody else has seen packets of a connection, the last one at a time, and knows more of
+    /// it.
     pub fn catch_up(&mut self, id: ConnectionId, numbers: [Numbers; 2], last: Time) {
-        let Some(connection) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        let Some(connection) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
         if let Track::Tcp(track) = &mut connection.track {
             track.catch_up(numbers);
         }
@@ -462,5 +496,7 @@ impl<T> Conntrack<T> {
 
 fn tuple_of<T>(slots: &[Option<Connection<T>>], place: u32) -> Tuple {
     let direction = if place & 1 == 0 { Direction::Original } else { Direction::Reply };
-    slots[place as usize / 2].as_ref().map_or(Tuple::NOBODY, |connection| connection.incoming(direction))
+    slots[place as usize / 2]
+        .as_ref()
+        .map_or(Tuple::NOBODY, |connection| connection.incoming(direction))
 }

@@ -1,6 +1,8 @@
-//! Forwarding between ports where whole frames are at hand: the mode without a card, and the base that the others are compared with.
+//! Forwarding between ports where whole frames are at hand: the mode without a card, and the base
+//! that the others are compared with.
 //!
-//! A frame whose next hop is being asked for is held for a second at most; there is room for a few, and the oldest goes first.
+//! A frame whose next hop is being asked for is held for a second at most; there is room for a few,
+//! and the oldest goes first.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -85,7 +87,8 @@ impl<P: Port> Copying<P> {
         &self.counters
     }
 
-    /// One turn over all ports; returns how many frames there were. `random` is called for each frame.
+    /// One turn over all ports; returns how many frames there were. `random` is called for each
+    /// frame.
     ///
     /// # Errors
     /// A port is broken.
@@ -102,7 +105,9 @@ impl<P: Port> Copying<P> {
             }
             self.burst = burst;
         }
-        if self.forwarder.learned() != learned || self.held.front().is_some_and(|held| held.until <= now) {
+        if self.forwarder.learned() != learned
+            || self.held.front().is_some_and(|held| held.until <= now)
+        {
             self.try_again(now, &mut random);
         }
         while let Some((interface, question)) = self.forwarder.poll_question() {
@@ -118,7 +123,14 @@ impl<P: Port> Copying<P> {
     }
 
     /// False: it has to wait. `until`: how long it may be held.
-    fn pass(&mut self, data: &[u8], offload: Offload, port: u8, moment: Moment, until: Option<Time>) -> bool {
+    fn pass(
+        &mut self,
+        data: &[u8],
+        offload: Offload,
+        port: u8,
+        moment: Moment,
+        until: Option<Time>,
+    ) -> bool {
         let mut head = std::mem::take(&mut self.head);
         let incoming = Incoming { look: data, len: data.len(), port, offload };
         let decision = match self.forwarder.handle(&incoming, &mut head, moment) {
@@ -128,11 +140,14 @@ impl<P: Port> Copying<P> {
         let waits = decision == Decision::Wait;
         match decision {
             Decision::Forward(out) => self.send_out(&head, data, out),
-            Decision::Cut { whole, network_at, mtu } => self.send_cut(&mut head, data, whole, network_at, mtu),
+            Decision::Cut { whole, network_at, mtu } => {
+                self.send_cut(&mut head, data, whole, network_at, mtu)
+            }
             Decision::Answer { interface } => self.send(interface, &head, &[], Offload::default()),
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
-                    let one = self.forwarder.fan_out(&incoming, (group, target), &mut head, moment.now);
+                    let one =
+                        self.forwarder.fan_out(&incoming, (group, target), &mut head, moment.now);
                     match one {
                         Decision::Forward(out) => self.send_out(&head, data, out),
                         Decision::Cut { whole, network_at, mtu } => {
@@ -154,7 +169,8 @@ impl<P: Port> Copying<P> {
     }
 
     fn hold(&mut self, data: &[u8], offload: Offload, port: u8, until: Time) {
-        let oldest = if self.spare.is_empty() { self.held.pop_front().map(|held| held.frame) } else { None };
+        let oldest =
+            if self.spare.is_empty() { self.held.pop_front().map(|held| held.frame) } else { None };
         self.counters.held_lost += u64::from(oldest.is_some());
         let Some(mut frame) = oldest.or_else(|| self.spare.pop()) else { return };
         if frame.copy_from(&[IoSlice::new(data)], offload).is_ok() {
@@ -184,15 +200,25 @@ impl<P: Port> Copying<P> {
         self.send(out.interface, head, &data[out.rest], out.offload);
     }
 
-    fn send_cut(&mut self, head: &mut Head, data: &[u8], whole: Outgoing, network_at: usize, mtu: u32) {
+    fn send_cut(
+        &mut self,
+        head: &mut Head,
+        data: &[u8],
+        whole: Outgoing,
+        network_at: usize,
+        mtu: u32,
+    ) {
         let Outgoing { interface, rest, offload } = whole;
-        let Some(offload) = cutting::complete(head, network_at, offload, sum(&data[rest.clone()])) else {
+        let Some(offload) = cutting::complete(head, network_at, offload, sum(&data[rest.clone()]))
+        else {
             self.counters.send_failed += 1;
             return;
         };
         let mut one = Head::new();
         for number in 0.. {
-            let Some(range) = cutting::piece(head, network_at, &rest, mtu, number, &mut one) else { break };
+            let Some(range) = cutting::piece(head, network_at, &rest, mtu, number, &mut one) else {
+                break;
+            };
             self.send(interface, &one, &data[range], offload);
         }
     }

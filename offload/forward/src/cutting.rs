@@ -1,9 +1,11 @@
 //! Packets of IPv4 that are longer than the next link takes, and may be cut (RFC 791 section 3.2).
 //!
-//! Headers alone are looked at, as everywhere: a piece is a head of its own, and a range of the bytes that follow. A checksum that somebody further on was to complete is completed first, from
+//! Headers alone are looked at, as everywhere: a piece is a head of its own, and a range of the
+//! bytes that follow. A checksum that somebody further on was to complete is completed first, from
 //! the sum of the payload that the card tells.
 //!
-//! Deliberately absent: packets with options, of which each piece would get some. Their senders are told that they are too long.
+//! Deliberately absent: packets with options, of which each piece would get some. Their senders are
+//! told that they are too long.
 
 use std::ops::Range;
 
@@ -29,8 +31,14 @@ pub(crate) fn may_cut(network: &[u8]) -> bool {
     network.len() >= IPV4_BYTES && network[0] == 0x45 && half(network, FRAGMENT) & DO_NOT == 0
 }
 
-/// Completes a checksum that is partial; `payload` is the sum of the bytes behind the head. Returns what is left to do. `None`: the positions are not of this head.
-pub(crate) fn complete(head: &mut Head, network_at: usize, offload: Offload, payload: u16) -> Option<Offload> {
+/// Completes a checksum that is partial; `payload` is the sum of the bytes behind the head. Returns
+/// what is left to do. `None`: the positions are not of this head.
+pub(crate) fn complete(
+    head: &mut Head,
+    network_at: usize,
+    offload: Offload,
+    payload: u16,
+) -> Option<Offload> {
     let Checksum::Partial { start, offset } = offload.checksum else { return Some(offload) };
     let (start, field) = (usize::from(start), usize::from(start) + usize::from(offset));
     if field + 2 > head.len() {
@@ -46,7 +54,8 @@ pub(crate) fn complete(head: &mut Head, network_at: usize, offload: Offload, pay
     Some(Offload::default())
 }
 
-/// The head of a piece, and which bytes follow it: those of `rest` for a packet with this `head`, whose IP header is at `network_at`. `None`: there are no more pieces.
+/// The head of a piece, and which bytes follow it: those of `rest` for a packet with this `head`,
+/// whose IP header is at `network_at`. `None`: there are no more pieces.
 pub(crate) fn piece(
     head: &[u8],
     network_at: usize,
@@ -95,9 +104,15 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Put together again, the pieces are the packet: each fits the link, all but the last end at a multiple of eight, and their headers are right.
+        /// Put together again, the pieces are the packet: each fits the link, all but the last end
+        /// at a multiple of eight, and their headers are right.
         #[test]
-        fn pieces_are_the_packet(len in 8usize..9000, mtu in 576u32..3000, first_offset in 0u16..100, more in any::<bool>()) {
+        fn pieces_are_the_packet(
+            len in 8usize..9000,
+            mtu in 576u32..3000,
+            first_offset in 0u16..100,
+            more in any::<bool>(),
+        ) {
             let mut head = Head::new();
             head.try_extend_from_slice(&[0; 14]).unwrap();
             let fragment = first_offset | if more { MORE } else { 0 };
@@ -114,7 +129,10 @@ mod tests {
                 let length = usize::from(half(network, LENGTH));
                 prop_assert!(length <= mtu as usize && length == into.len() - 14 + range.len());
                 let fields = half(network, FRAGMENT);
-                prop_assert_eq!(usize::from(fields & OFFSET) * 8, usize::from(first_offset) * 8 + seen);
+                prop_assert_eq!(
+                    usize::from(fields & OFFSET) * 8,
+                    usize::from(first_offset) * 8 + seen
+                );
                 seen += length - 20;
                 prop_assert_eq!(fields & MORE != 0, seen < len || more);
                 prop_assert!(seen == len || (length - 20) % 8 == 0);
@@ -130,13 +148,19 @@ mod tests {
         let payload = [9u8; 100];
         let mut head = Head::new();
         head.try_extend_from_slice(&[0; 14]).unwrap();
-        head.try_extend_from_slice(&[0x45, 0, 0, 128, 7, 7, 0, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]).unwrap();
+        head.try_extend_from_slice(&[
+            0x45, 0, 0, 128, 7, 7, 0, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ])
+        .unwrap();
         let pseudo = nicache_tcp::checksum::add(sum(&head[26..34]), u16::from(UDP) + 108);
         head.try_extend_from_slice(&[0, 9, 0, 9, 0, 108]).unwrap();
         head.try_extend_from_slice(&pseudo.to_be_bytes()).unwrap();
         let offload = Offload { checksum: Checksum::Partial { start: 34, offset: 6 }, gso: None };
         assert_eq!(complete(&mut head, 14, offload, sum(&payload)), Some(Offload::default()));
-        let whole = add(add(sum(&head[26..34]), u16::from(UDP) + 108), add(sum(&head[34..]), sum(&payload)));
+        let whole = add(
+            add(sum(&head[26..34]), u16::from(UDP) + 108),
+            add(sum(&head[34..]), sum(&payload)),
+        );
         assert_eq!(finish(whole), 0);
     }
 }

@@ -54,7 +54,8 @@ pub struct Outgoing {
 pub enum Decision {
     /// It is sent.
     Forward(Outgoing),
-    /// It is sent in pieces, each of which the link takes ([`crate::cutting`]). The head is that of all of it.
+    /// It is sent in pieces, each of which the link takes ([`crate::cutting`]). The head is that of
+    /// all of it.
     Cut {
         /// The packet as it would be sent whole.
         whole: Outgoing,
@@ -75,9 +76,11 @@ pub enum Decision {
         /// The interface that it goes out by.
         interface: usize,
     },
-    /// The next hop's MAC address is asked for. The frame may come again a little later; to drop it is right, too.
+    /// The next hop's MAC address is asked for. The frame may come again a little later; to drop it
+    /// is right, too.
     Wait,
-    /// All of its bytes are wanted: it is to come again by [`Forwarder::handle_whole`](crate::Forwarder::handle_whole), in the order of such frames.
+    /// All of its bytes are wanted: it is to come again by
+    /// [`Forwarder::handle_whole`](crate::Forwarder::handle_whole), in the order of such frames.
     Look,
     /// It was for us, and nothing is sent for it now.
     Taken,

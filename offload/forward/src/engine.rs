@@ -1,4 +1,5 @@
-//! A forwarder with a card: receives are posted, frames wait in a queue, heads and what follows them are sent, and entries come back.
+//! A forwarder with a card: receives are posted, frames wait in a queue, heads and what follows
+//! them are sent, and entries come back.
 //!
 //! Read first: Yocum and Chase 2001, sections 3, 4.1 and 4.2.
 //!
@@ -7,8 +8,9 @@
 //!                   │ an entry for each, or none                       │ rewrites headers     │ from its entry, from memory, or lost
 //! ```
 //!
-//! The rule that keeps bytes apart (invariant F1): an entry is posted again only when every packet that names it is done, and a buffer is posted again only when nothing refers to
-//! it. A packet is done when its last command is.
+//! The rule that keeps bytes apart (invariant F1): an entry is posted again only when every packet
+//! that names it is done, and a buffer is posted again only when nothing refers to it. A packet is
+//! done when its last command is.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -203,7 +205,8 @@ impl<B: Backend> Engine<B> {
         self.free.len()
     }
 
-    /// Packets and fetches that the card is not done with, counted once for each buffer that they refer to.
+    /// Packets and fetches that the card is not done with, counted once for each buffer that they
+    /// refer to.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
@@ -226,7 +229,8 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// The frame that has waited longest. It is to be [`finish`](Self::finish)ed, or [`put_back`](Self::put_back).
+    /// The frame that has waited longest. It is to be [`finish`](Self::finish)ed, or
+    /// [`put_back`](Self::put_back).
     pub fn take(&mut self) -> Option<Box<Frame>> {
         self.queue.pop_front()
     }
@@ -244,7 +248,8 @@ impl<B: Backend> Engine<B> {
         self.spare.push(frame);
     }
 
-    /// Sends a head and a range of a frame's bytes behind it. `is_again`: the same bytes are sent again afterwards, so it is worth having them on the card.
+    /// Sends a head and a range of a frame's bytes behind it. `is_again`: the same bytes are sent
+    /// again afterwards, so it is worth having them on the card.
     ///
     /// # Errors
     /// The card is broken.
@@ -315,14 +320,17 @@ impl<B: Backend> Engine<B> {
         Ok(Sent::Yes)
     }
 
-    /// Changes bytes of a frame's payload in main memory, where they must be: the card's copy is no longer right.
+    /// Changes bytes of a frame's payload in main memory, where they must be: the card's copy is no
+    /// longer right.
     ///
     /// # Errors
     /// The card is broken. False: the bytes are not in main memory, or are being sent.
     pub fn change(&mut self, frame: &Frame, at: usize, bytes: &[u8]) -> Result<bool, Broken> {
         let range = at..at + bytes.len();
-        let Some(piece) =
-            frame.pieces.iter().find(|piece| piece.frame_at <= at && range.end <= piece.frame_at + piece.len)
+        let Some(piece) = frame
+            .pieces
+            .iter()
+            .find(|piece| piece.frame_at <= at && range.end <= piece.frame_at + piece.len)
         else {
             return Ok(false);
         };
@@ -348,7 +356,8 @@ impl<B: Backend> Engine<B> {
         Ok(Sent::Yes)
     }
 
-    /// Forwards so many of the frames that wait. Returns how many that were. `random` is called for each.
+    /// Forwards so many of the frames that wait. Returns how many that were. `random` is called for
+    /// each.
     ///
     /// # Errors
     /// The card is broken.
@@ -359,7 +368,9 @@ impl<B: Backend> Engine<B> {
         now: Time,
         mut random: impl FnMut() -> u32,
     ) -> Result<usize, Broken> {
-        if forwarder.learned() != self.learned || self.waiting.front().is_some_and(|(_, until)| *until <= now) {
+        if forwarder.learned() != self.learned
+            || self.waiting.front().is_some_and(|(_, until)| *until <= now)
+        {
             self.learned = forwarder.learned();
             for _ in 0..self.waiting.len() {
                 let Some((frame, until)) = self.waiting.pop_front() else { break };
@@ -425,7 +436,8 @@ impl<B: Backend> Engine<B> {
         mut head: Head,
         moment: Moment,
     ) -> Result<Option<Box<Frame>>, Broken> {
-        let port_of = |forwarder: &Forwarder, interface: usize| forwarder.interfaces()[interface].port;
+        let port_of =
+            |forwarder: &Forwarder, interface: usize| forwarder.interfaces()[interface].port;
         match decision {
             Decision::Forward(Outgoing { interface, rest, offload }) => {
                 self.send(&frame, &head, rest, offload, port_of(forwarder, interface), false)?;
@@ -436,7 +448,12 @@ impl<B: Backend> Engine<B> {
             }
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
-                    let one = forwarder.fan_out(&frame.incoming(), (group, target), &mut head, moment.now);
+                    let one = forwarder.fan_out(
+                        &frame.incoming(),
+                        (group, target),
+                        &mut head,
+                        moment.now,
+                    );
                     // A target for which there is no room gets none: others do not wait for it.
                     match one {
                         Decision::Forward(Outgoing { interface, rest, offload }) => {
@@ -484,19 +501,23 @@ impl<B: Backend> Engine<B> {
             Checksum::Partial { .. } => self.payload_sum(frame, &rest)?,
             _ => Some(0),
         };
-        let Some(offload) = sum.and_then(|sum| cutting::complete(head, network_at, offload, sum)) else {
+        let Some(offload) = sum.and_then(|sum| cutting::complete(head, network_at, offload, sum))
+        else {
             self.counters.lost += 1;
             return Ok(());
         };
         let mut one = Head::new();
         for number in 0.. {
-            let Some(range) = cutting::piece(head, network_at, &rest, mtu, number, &mut one) else { break };
+            let Some(range) = cutting::piece(head, network_at, &rest, mtu, number, &mut one) else {
+                break;
+            };
             self.send(frame, &one, range, offload, port, true)?;
         }
         Ok(())
     }
 
-    /// The ones'-complement sum of a range of a frame. `None`: a part of it is in an entry alone, and the range begins or ends within that.
+    /// The ones'-complement sum of a range of a frame. `None`: a part of it is in an entry alone,
+    /// and the range begins or ends within that.
     fn payload_sum(&self, frame: &Frame, range: &Range<usize>) -> Result<Option<u16>, Broken> {
         let mut all = 0;
         for piece in &frame.pieces {
@@ -508,7 +529,11 @@ impl<B: Backend> Engine<B> {
                 piece.sum
             } else if !piece.is_split || self.buffers[piece.buffer.0 as usize].in_memory {
                 let mut bytes = vec![0; part.len()];
-                self.backend.read(piece.buffer, piece.at + (part.start - piece.frame_at) as u32, &mut bytes)?;
+                self.backend.read(
+                    piece.buffer,
+                    piece.at + (part.start - piece.frame_at) as u32,
+                    &mut bytes,
+                )?;
                 sum(&bytes)
             } else {
                 return Ok(None);
@@ -534,12 +559,17 @@ impl<B: Backend> Engine<B> {
         let is_cached = self.pcache.cached(buffer).is_some();
         // To load an entry for one send alone would only push out others.
         let may_load = is_again
-            && self.pcache.next_evicted().is_some_and(|evicted| evicted.is_none_or(|old| !self.is_precious(old)));
+            && self
+                .pcache
+                .next_evicted()
+                .is_some_and(|evicted| evicted.is_none_or(|old| !self.is_precious(old)));
         if !is_cached && !may_load {
             return Ok(None);
         }
         match self.pcache.pc_send_bind(buffer) {
-            Ok(SendBind::Hit(Bound { entry, generation, .. })) => Ok(Some(Loaded { entry, generation })),
+            Ok(SendBind::Hit(Bound { entry, generation, .. })) => {
+                Ok(Some(Loaded { entry, generation }))
+            }
             Ok(SendBind::Miss(Bound { entry, generation, .. })) => {
                 let loaded = Loaded { entry, generation };
                 self.backend.insert(buffer, loaded, self.buffers[buffer.0 as usize].len)?;
@@ -593,7 +623,8 @@ impl<B: Backend> Engine<B> {
 
     fn handle_receipt(&mut self, Receipt { buffer, report }: &Receipt) -> Result<(), Broken> {
         let known = &mut self.buffers[buffer.0 as usize];
-        let bytes_max = if report.is_split { u32::from(report.header_len) + ENTRY_BYTES } else { BUFFER_BYTES };
+        let bytes_max =
+            if report.is_split { u32::from(report.header_len) + ENTRY_BYTES } else { BUFFER_BYTES };
         if !std::mem::take(&mut known.is_posted) {
             self.counters.refused_receipts += 1;
             return Ok(());

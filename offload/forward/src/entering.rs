@@ -1,8 +1,11 @@
-//! Connections whose packets need no look any more: which ones these are, and what is known of them while others forward them.
+//! Connections whose packets need no look any more: which ones these are, and what is known of them
+//! while others forward them.
 //!
-//! A connection that is established in both directions is *entered* with each direction's way: ends, next hop, and until when. From then on whoever has it ([`FastPath`]) forwards what
-//! changes no state, and everything else comes here as before. What was forwarded elsewhere is *caught up with* before a packet of the connection is judged, before it would lapse, and
-//! when somebody asks.
+//! A connection that is established in both directions is *entered* with each direction's way:
+//! ends, next hop, and until when. From then on whoever has it ([`FastPath`]) forwards what changes
+//! no state, and everything else comes here as before. What was forwarded elsewhere is *caught up
+//! with* before a packet of the connection is judged, before it would lapse, and when somebody
+//! asks.
 //!
 //! ```text
 //!  a packet of an established connection ─▶ enter ──▶ forwarded elsewhere, and counted there
@@ -10,7 +13,9 @@
 //!  another route, neighbour, MTU, rule, or health ─▶ void: all ways are of an old edition, and each is entered anew by its next packet
 //! ```
 //!
-//! Not entered: what comes in or goes out where nobody else forwards, what a limit holds for, what has options or is a fragment, frames with two VLAN tags, connections whose numbers are changed (services by name).
+//! Not entered: what comes in or goes out where nobody else forwards, what a limit holds for, what
+//! has options or is a fragment, frames with two VLAN tags, connections whose numbers are changed
+//! (services by name).
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +31,8 @@ use crate::packet::Packet;
 use crate::tcp_track::Direction;
 use crate::tuple::Protocol;
 
-/// Packets of a connection before it is entered, in both directions together: a short one is not worth it.
+/// Packets of a connection before it is entered, in both directions together: a short one is not
+/// worth it.
 const PACKETS_BEFORE: u64 = 6;
 /// Connections that one sweep looks at. It takes some microseconds for each.
 const SWEEP_MAX: usize = 4096;
@@ -42,7 +48,8 @@ pub(crate) struct Entering {
     /// Whose place it is.
     places: Box<[Option<ConnectionId>]>,
     free: Vec<u32>,
-    /// Places that were given up, each with when it may be used again: a packet may be under way with the old one.
+    /// Places that were given up, each with when it may be used again: a packet may be under way
+    /// with the old one.
     resting: VecDeque<(u32, Time)>,
     next: usize,
     edition: u32,
@@ -85,7 +92,9 @@ impl Entering {
 
     /// Whether a connection is forwarded elsewhere, in both directions.
     pub(crate) fn is_fast(&self, note: &Note) -> bool {
-        [Direction::Original, Direction::Reply].into_iter().all(|direction| self.is_entered(note, direction))
+        [Direction::Original, Direction::Reply]
+            .into_iter()
+            .all(|direction| self.is_entered(note, direction))
     }
 
     fn is_entered(&self, note: &Note, direction: Direction) -> bool {
@@ -93,7 +102,8 @@ impl Entering {
         way.is_some_and(|(_, edition)| edition == self.edition)
     }
 
-    /// Whether the way of a packet is to be entered that is passed on to `out`, between interfaces with these `tags`.
+    /// Whether the way of a packet is to be entered that is passed on to `out`, between interfaces
+    /// with these `tags`.
     pub(crate) fn wants(
         &self,
         packet: &Packet<'_>,
@@ -113,7 +123,12 @@ impl Entering {
     }
 
     /// The place of a connection, a new one if need be. `None`: there is no room.
-    pub(crate) fn place(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>, now: Time) -> Option<u32> {
+    pub(crate) fn place(
+        &mut self,
+        id: ConnectionId,
+        conntrack: &mut Conntrack<Note>,
+        now: Time,
+    ) -> Option<u32> {
         let connection = conntrack.get(id)?;
         if let Some(entered) = connection.note.entered {
             return Some(entered.place);
@@ -133,8 +148,16 @@ impl Entering {
     }
 
     /// Packets of a connection that has its [`place`](Self::place) go this way.
-    pub(crate) fn enter(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>, arrival: &Arrival, way: &Way) {
-        let Some(entered) = conntrack.note_mut(id).and_then(|note| note.entered.as_mut()) else { return };
+    pub(crate) fn enter(
+        &mut self,
+        id: ConnectionId,
+        conntrack: &mut Conntrack<Note>,
+        arrival: &Arrival,
+        way: &Way,
+    ) {
+        let Some(entered) = conntrack.note_mut(id).and_then(|note| note.entered.as_mut()) else {
+            return;
+        };
         let side = way.direction as usize;
         if let Some((interface, _)) = entered.ways[side]
             && interface != arrival.interface
@@ -146,7 +169,8 @@ impl Entering {
         entered.ways[side] = self.check(result).map(|()| (arrival.interface, way.edition));
     }
 
-    /// Something that decisions depend on is otherwise: none of those that were entered counts. False: they cannot be taken back so.
+    /// Something that decisions depend on is otherwise: none of those that were entered counts.
+    /// False: they cannot be taken back so.
     #[must_use]
     pub(crate) fn void(&mut self) -> bool {
         self.edition = self.edition.wrapping_add(1);
@@ -159,7 +183,8 @@ impl Entering {
         self.check(kept).is_some()
     }
 
-    /// Ways count for longer. Returns how many places are to be looked at now, with [`next_place`](Self::next_place).
+    /// Ways count for longer. Returns how many places are to be looked at now, with
+    /// [`next_place`](Self::next_place).
     pub(crate) fn begin_sweep(&mut self, now: Time) -> usize {
         self.until = now + LEASE;
         self.keep();
@@ -173,7 +198,8 @@ impl Entering {
         self.places[place]
     }
 
-    /// What was forwarded of a connection is counted, and its state follows. Returns how many packets these were.
+    /// What was forwarded of a connection is counted, and its state follows. Returns how many
+    /// packets these were.
     pub(crate) fn catch_up(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>) -> u64 {
         let Some(connection) = conntrack.get(id) else { return 0 };
         let Some(entered) = connection.note.entered else { return 0 };
@@ -197,7 +223,8 @@ impl Entering {
         all
     }
 
-    /// After a packet of a connection was judged here: whoever forwards the others is told what it has shown, or that the connection is over.
+    /// After a packet of a connection was judged here: whoever forwards the others is told what it
+    /// has shown, or that the connection is over.
     pub(crate) fn tell(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>, now: Time) {
         let Some(connection) = conntrack.get(id) else { return };
         let Some(entered) = connection.note.entered else { return };

@@ -1,4 +1,5 @@
-//! One datagram to many: each target gets its own headers, and the payload is sent from where it is.
+//! One datagram to many: each target gets its own headers, and the payload is sent from where it
+//! is.
 
 use crate::tuple::Endpoint;
 

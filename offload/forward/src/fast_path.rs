@@ -1,4 +1,5 @@
-//! Whoever forwards, in place of this forwarder, connections whose packets need no look any more: what is said to it, and what it says.
+//! Whoever forwards, in place of this forwarder, connections whose packets need no look any more:
+//! what is said to it, and what it says.
 //!
 //! Which connections these are is decided in `entering.rs`.
 
@@ -55,7 +56,8 @@ pub struct Way {
     pub until: Time,
 }
 
-/// Whoever forwards connections that are entered. A place is one of [`places`](Self::places) numbers.
+/// Whoever forwards connections that are entered. A place is one of [`places`](Self::places)
+/// numbers.
 pub trait FastPath: fmt::Debug + Send {
     /// Connections that it has room for.
     fn places(&self) -> u32;

@@ -1,4 +1,5 @@
-//! What a forwarder holds, how that is set, and what it tells. What it does with a packet is in `handling.rs`.
+//! What a forwarder holds, how that is set, and what it tells. What it does with a packet is in
+//! `handling.rs`.
 
 use std::io;
 use std::net::IpAddr;
@@ -30,7 +31,8 @@ use crate::tuple::{Protocol, Tuple};
 
 /// Headers in, headers out: forwards packets of which it looks at the first bytes only.
 ///
-/// It has no clock, does not send, and holds no packet. It allocates nothing after creation, but for neighbours.
+/// It has no clock, does not send, and holds no packet. It allocates nothing after creation, but
+/// for neighbours.
 #[derive(Debug)]
 pub struct Forwarder {
     pub(crate) links: Links,
@@ -42,7 +44,8 @@ pub struct Forwarder {
     pub(crate) fragments: Fragments,
     left_alone: Vec<(Protocol, RangeInclusive<u16>)>,
     pub(crate) fast: Option<Entering>,
-    /// Connections of services by name that have no back end yet; nothing, if there is no such service.
+    /// Connections of services by name that have no back end yet; nothing, if there is no such
+    /// service.
     pub(crate) switch: Option<Box<Switch>>,
     /// All bytes of the frame under consideration are there.
     pub(crate) is_whole: bool,
@@ -66,7 +69,9 @@ impl Forwarder {
             .iter()
             .flat_map(|interface| interface.addresses.iter().map(|(address, _)| *address))
             .collect();
-        owned.extend((0..).map_while(|number| nat.external(number)).map(|external| external.address));
+        owned.extend(
+            (0..).map_while(|number| nat.external(number)).map(|external| external.address),
+        );
         owned.extend(services.addresses().map(|endpoint| endpoint.address));
         owned.extend(groups.addresses().map(|endpoint| endpoint.address));
         let neighbours = Neighbours::new(config.neighbours, config.secret ^ 3);
@@ -226,8 +231,10 @@ impl Forwarder {
         self.fast.as_ref().is_some_and(|fast| fast.is_fast(note))
     }
 
-    /// Looks after connections that are entered, a bounded number of them: what was forwarded is counted, their neighbours are asked whether they are still there, and those that have
-    /// another MAC address, or none, are no longer forwarded elsewhere. To be called about once a second.
+    /// Looks after connections that are entered, a bounded number of them: what was forwarded is
+    /// counted, their neighbours are asked whether they are still there, and those that have
+    /// another MAC address, or none, are no longer forwarded elsewhere. To be called about once a
+    /// second.
     pub fn sweep(&mut self, now: Time) {
         let count = self.fast.as_mut().map_or(0, |fast| fast.begin_sweep(now));
         for _ in 0..count {
@@ -261,7 +268,8 @@ impl Forwarder {
         }
     }
 
-    /// What was forwarded of a connection is counted, and its state follows. Returns how many packets these were.
+    /// What was forwarded of a connection is counted, and its state follows. Returns how many
+    /// packets these were.
     pub(crate) fn catch_up(&mut self, id: ConnectionId) -> u64 {
         let Some(fast) = &mut self.fast else { return 0 };
         let packets = fast.catch_up(id, &mut self.conntrack);
@@ -270,7 +278,8 @@ impl Forwarder {
         packets
     }
 
-    /// Something that decisions depend on is otherwise: none of the connections that were entered counts.
+    /// Something that decisions depend on is otherwise: none of the connections that were entered
+    /// counts.
     fn void_ways(&mut self) {
         if self.fast.as_mut().is_some_and(|fast| !fast.void()) {
             // What cannot be taken back must not stay.

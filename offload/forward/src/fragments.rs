@@ -1,6 +1,8 @@
-//! Later fragments go where the first one went (RFC 791 section 3.2, RFC 8200 section 4.5): they have no ports to be judged by.
+//! Later fragments go where the first one went (RFC 791 section 3.2, RFC 8200 section 4.5): they
+//! have no ports to be judged by.
 //!
-//! Nothing is put together, and nothing is held: a later fragment that comes before the first one is dropped and counted. What is remembered is bounded, and the oldest goes first.
+//! Nothing is put together, and nothing is held: a later fragment that comes before the first one
+//! is dropped and counted. What is remembered is bounded, and the oldest goes first.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -12,7 +14,8 @@ use nicache_tcp::Time;
 
 use crate::view::View;
 
-/// How long fragments of a packet may come behind the first one: as long as Linux puts one together.
+/// How long fragments of a packet may come behind the first one: as long as Linux puts one
+/// together.
 const LASTS: Duration = Duration::from_secs(30);
 
 /// What tells packets in pieces apart.
@@ -86,7 +89,8 @@ impl Fragments {
         }
         self.ring[place] = Some(Entry { key, fate, since: now });
         let (ring, seed) = (&self.ring, &self.seed);
-        let rehash = |place: &u32| ring[*place as usize].map_or(0, |entry| seed.hash_one(entry.key));
+        let rehash =
+            |place: &u32| ring[*place as usize].map_or(0, |entry| seed.hash_one(entry.key));
         self.index.insert_unique(seed.hash_one(key), place as u32, rehash);
     }
 
@@ -104,5 +108,11 @@ impl Fragments {
 
 fn key(view: &View, interface: usize) -> Option<Key> {
     let id = view.fragment?.id;
-    Some(Key { source: view.source, destination: view.destination, protocol: view.protocol, id, interface })
+    Some(Key {
+        source: view.source,
+        destination: view.destination,
+        protocol: view.protocol,
+        id,
+        interface,
+    })
 }

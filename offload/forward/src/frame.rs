@@ -86,7 +86,8 @@ impl Frame {
     pub(crate) fn add(&mut self, buffer: BufferId, report: &Received) -> bool {
         let len = report.len as usize;
         let header_len = usize::from(report.header_len);
-        let (headers, payload) = if report.is_split { (header_len, len - header_len) } else { (len, 0) };
+        let (headers, payload) =
+            if report.is_split { (header_len, len - header_len) } else { (len, 0) };
         let mut add = |len: usize, at: u32, is_split: bool| {
             let piece = Piece { buffer, frame_at: self.len, len, at, is_split, sum: report.sum };
             self.len += len;
@@ -95,14 +96,16 @@ impl Frame {
         add(headers, 0, false) && add(payload, PAYLOAD_AT, true)
     }
 
-    /// The metadata with the positions that follow from the headers. What contradicts them is not believed.
+    /// The metadata with the positions that follow from the headers. What contradicts them is not
+    /// believed.
     pub(crate) fn offload_of(&self, told: Offload) -> Offload {
         let unknown = Offload::default();
         let plain = Offload { gso: None, ..told };
         if !matches!(told.checksum, Checksum::Partial { .. }) {
             return plain;
         }
-        let view = network_of(&self.look).and_then(|(_, at)| View::parse(&self.look, at, self.len).ok());
+        let view =
+            network_of(&self.look).and_then(|(_, at)| View::parse(&self.look, at, self.len).ok());
         let Some(view) = view.filter(|view| view.fragment.is_none()) else { return unknown };
         let (offset, kind) = match view.transport {
             Transport::Tcp(_) if view.source.is_ipv4() => (16, GsoKind::Tcp4),
@@ -145,7 +148,10 @@ pub(crate) fn fits(head: &[u8], offload: Offload) -> bool {
         Checksum::Partial { start, .. } => short(start),
         _ => true,
     };
-    checksum && offload.gso.is_none_or(|gso| short(gso.header_len) && usize::from(gso.header_len) == head.len())
+    checksum
+        && offload
+            .gso
+            .is_none_or(|gso| short(gso.header_len) && usize::from(gso.header_len) == head.len())
 }
 
 /// Which bytes of a range a part has.

@@ -1,4 +1,5 @@
-//! Headers in, headers out: what becomes of a packet of which only the first bytes are looked at, and of what time has come for.
+//! Headers in, headers out: what becomes of a packet of which only the first bytes are looked at,
+//! and of what time has come for.
 //!
 //! ```text
 //!  frame ─▶ ours? ─▶ view ─┬─ connection known ─▶ rules ─▶ its state ─▶ translate ─┐
@@ -29,7 +30,9 @@ use crate::solicitation;
 use crate::switch::Switch;
 use crate::tcp_track::{Direction, Judged};
 use crate::tuple::{Protocol, Tuple};
-use crate::view::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Transport, View, ViewError, network_of};
+use crate::view::{
+    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Transport, View, ViewError, network_of,
+};
 
 /// Connections that are forgotten in one call at most.
 const LAPSED_MAX: usize = 64;
@@ -73,7 +76,12 @@ impl Forwarder {
     }
 
     /// The same for a frame that [`Decision::Look`] was said of, now with all of its bytes.
-    pub fn handle_whole(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Decision {
+    pub fn handle_whole(
+        &mut self,
+        incoming: &Incoming<'_>,
+        head: &mut Head,
+        moment: Moment,
+    ) -> Decision {
         self.is_whole = incoming.look.len() >= incoming.len;
         let decision = self.handle(incoming, head, moment);
         self.is_whole = false;
@@ -84,8 +92,8 @@ impl Forwarder {
         }
     }
 
-    /// The head for one target of a group, of the same frame that [`handle`](Self::handle) was called with. A target that does not answer is told by the decision, and
-    /// delays no other.
+    /// The head for one target of a group, of the same frame that [`handle`](Self::handle) was
+    /// called with. A target that does not answer is told by the decision, and delays no other.
     pub fn fan_out(
         &mut self,
         incoming: &Incoming<'_>,
@@ -147,7 +155,12 @@ impl Forwarder {
         Ok(Some((Packet { frame, view, interface, offload }, is_to_us)))
     }
 
-    fn decide(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Result<Decision, Drop> {
+    fn decide(
+        &mut self,
+        incoming: &Incoming<'_>,
+        head: &mut Head,
+        moment: Moment,
+    ) -> Result<Decision, Drop> {
         let frame = incoming.look;
         let Some((packet, is_to_us)) = self.look(incoming)? else {
             return self.handle_arp(frame, incoming.port, head, moment.now);
@@ -202,7 +215,12 @@ impl Forwarder {
         decision
     }
 
-    fn handle_connection(&mut self, packet: &Packet<'_>, head: &mut Head, moment: Moment) -> Result<Decision, Drop> {
+    fn handle_connection(
+        &mut self,
+        packet: &Packet<'_>,
+        head: &mut Head,
+        moment: Moment,
+    ) -> Result<Decision, Drop> {
         let view = &packet.view;
         let tuple = view.tuple().ok_or(Drop::NotOurs)?;
         let bytes = view.packet_len() as u64;
@@ -213,11 +231,15 @@ impl Forwarder {
             let Some(connection) = self.conntrack.get(id) else { return Err(Drop::NoConnection) };
             let Note { mut ruled, chosen, switched, .. } = connection.note;
             if !self.rules.is_current(ruled) {
-                ruled = self.rules.find(&connection.incoming(Direction::Original), connection.note.interface);
+                ruled = self
+                    .rules
+                    .find(&connection.incoming(Direction::Original), connection.note.interface);
                 self.conntrack.note_mut(id).expect("it is there").ruled = ruled;
             }
             let leaves = direction == Direction::Original
-                && chosen.is_some_and(|chosen| self.services.must_leave(chosen, tuple.protocol, moment.now));
+                && chosen.is_some_and(|chosen| {
+                    self.services.must_leave(chosen, tuple.protocol, moment.now)
+                });
             if leaves {
                 self.end(id, moment.now);
                 found = None;
@@ -240,7 +262,8 @@ impl Forwarder {
                         }
                         self.end_drain_of_reset(id);
                         if let Some(change) = &rewrite
-                            && let Some(switched) = self.conntrack.note_mut(id).and_then(|note| note.switched.as_mut())
+                            && let Some(switched) =
+                                self.conntrack.note_mut(id).and_then(|note| note.switched.as_mut())
                         {
                             switched.follow_stamps(direction, packet, &change.numbers, moment.now);
                         }
@@ -257,16 +280,43 @@ impl Forwarder {
             Some(found) => found,
             None => match self.begin(packet, &tuple, bytes, moment)? {
                 Begun::Connection(id) => (id, Direction::Original),
-                Begun::Untracked => return self.forward(packet, &Change::Nothing, head, moment.now),
+                Begun::Untracked => {
+                    return self.forward(packet, &Change::Nothing, head, moment.now);
+                }
                 Begun::Group(group) => {
-                    return Ok(Decision::FanOut { group, targets: self.groups.get(group).targets.len() });
+                    return Ok(Decision::FanOut {
+                        group,
+                        targets: self.groups.get(group).targets.len(),
+                    });
                 }
-                Begun::Echo => return Ok(onward::echo(&self.links.interfaces[packet.interface], packet, head)),
-                Begun::ByName(service) => return self.handle_waiting(packet, &tuple, service as u16, head, moment),
+                Begun::Echo => {
+                    return Ok(onward::echo(
+                        &self.links.interfaces[packet.interface],
+                        packet,
+                        head,
+                    ));
+                }
+                Begun::ByName(service) => {
+                    return self.handle_waiting(packet, &tuple, service as u16, head, moment);
+                }
                 Begun::Nobody => {
-                    return self.complain(Complaint::Unreachable, packet, Drop::NoBackEnd, head, moment.now);
+                    return self.complain(
+                        Complaint::Unreachable,
+                        packet,
+                        Drop::NoBackEnd,
+                        head,
+                        moment.now,
+                    );
                 }
-                Begun::NoRoute => return self.complain(Complaint::NoRoute, packet, Drop::NoRoute, head, moment.now),
+                Begun::NoRoute => {
+                    return self.complain(
+                        Complaint::NoRoute,
+                        packet,
+                        Drop::NoRoute,
+                        head,
+                        moment.now,
+                    );
+                }
             },
         };
         let connection = self.conntrack.get(id).ok_or(Drop::NoConnection)?;
@@ -289,7 +339,12 @@ impl Forwarder {
     }
 
     /// An error goes where the packet came from that it quotes.
-    fn handle_error(&mut self, packet: &Packet<'_>, head: &mut Head, now: Time) -> Result<Decision, Drop> {
+    fn handle_error(
+        &mut self,
+        packet: &Packet<'_>,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
         let view = &packet.view;
         let inner = icmp::quoted(packet.frame, view).map_err(|_| Drop::Malformed)?;
         let known = inner.tuple().and_then(|quoted| self.conntrack.find(&quoted.reversed()));
@@ -300,27 +355,37 @@ impl Forwarder {
             return self.forward(packet, &Change::Nothing, head, now);
         };
         let connection = self.conntrack.get(id).ok_or(Drop::StrayError)?;
-        // It was sent to whoever the quoted packet seemed to come from, or it is not about that packet.
+        // It was sent to whoever the quoted packet seemed to come from, or it is not about that
+        // packet.
         if view.destination != inner.source {
             return Err(Drop::StrayError);
         }
         let quote = connection.incoming(direction.other());
-        let (before, after) =
-            (connection.incoming(direction).source.address, connection.outgoing(direction).source.address);
+        let (before, after) = (
+            connection.incoming(direction).source.address,
+            connection.outgoing(direction).source.address,
+        );
         let source = if view.source == before || before != after { after } else { view.source };
         // A client quotes numbers that its back end does not know.
-        let moved = connection.note.switched.map_or(0, |switched| switched.splice.out_delta.wrapping_neg());
+        let moved =
+            connection.note.switched.map_or(0, |switched| switched.splice.out_delta.wrapping_neg());
         let seq_delta = if direction == Direction::Original { moved } else { 0 };
         // What it is about was longer than what its back end had sent.
         let lacks = connection.note.switched.is_some_and(|switched| switched.lacks.timestamps);
         let mtu_less = if lacks && direction == Direction::Original { TIMESTAMPS_BYTES } else { 0 };
         self.counters.errors += 1;
         let destination = quote.source.address;
-        let change = Change::Error { inner: &inner, source, destination, quote, seq_delta, mtu_less };
+        let change =
+            Change::Error { inner: &inner, source, destination, quote, seq_delta, mtu_less };
         self.forward(packet, &change, head, now)
     }
 
-    fn follow(&mut self, packet: &Packet<'_>, head: &mut Head, now: Time) -> Result<Decision, Drop> {
+    fn follow(
+        &mut self,
+        packet: &Packet<'_>,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
         match self.fragments.find(&packet.view, packet.interface, now) {
             Some(Fate::Forwarded { source, destination }) => {
                 self.forward(packet, &Change::Addresses(source, destination), head, now)
@@ -332,7 +397,13 @@ impl Forwarder {
         }
     }
 
-    fn handle_arp(&mut self, frame: &[u8], port: u8, head: &mut Head, now: Time) -> Result<Decision, Drop> {
+    fn handle_arp(
+        &mut self,
+        frame: &[u8],
+        port: u8,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
         let interface = self.links.interface_of(frame, port)?;
         let (kind, at) = network_of(frame).ok_or(Drop::Malformed)?;
         if kind != ETHERTYPE_ARP {
@@ -387,21 +458,34 @@ impl Forwarder {
         let Some(fast) = &mut self.fast else { return };
         let Some(connection) = self.conntrack.get(id) else { return };
         let Note { ruled, chosen, .. } = connection.note;
-        let tags = [packet.interface, out.interface].map(|interface| &self.links.interfaces[interface].tags);
-        if !fast.wants(packet, connection, direction, out.interface, tags) || !self.rules.is_free(ruled) {
+        let tags = [packet.interface, out.interface]
+            .map(|interface| &self.links.interfaces[interface].tags);
+        if !fast.wants(packet, connection, direction, out.interface, tags)
+            || !self.rules.is_free(ruled)
+        {
             return;
         }
         let until = match chosen.map(|chosen| self.services.health(chosen)) {
             Some(Health::Draining { until }) => until,
             _ => Time::MAX,
         };
-        let arrival = Arrival { interface: packet.interface, tuple: connection.incoming(direction) };
+        let arrival =
+            Arrival { interface: packet.interface, tuple: connection.incoming(direction) };
         let tuple = connection.outgoing(direction);
         let mtu = self.links.interfaces[out.interface].mtu;
         let mut macs = [0; 12];
         macs.copy_from_slice(&head[..12]);
         let Some(place) = fast.place(id, &mut self.conntrack, now) else { return };
-        let way = Way { place, direction, edition: fast.edition(), interface: out.interface, tuple, macs, mtu, until };
+        let way = Way {
+            place,
+            direction,
+            edition: fast.edition(),
+            interface: out.interface,
+            tuple,
+            macs,
+            mtu,
+            until,
+        };
         fast.enter(id, &mut self.conntrack, &arrival, &way);
     }
 }
@@ -409,5 +493,8 @@ impl Forwarder {
 /// Where a head goes from and to.
 fn forwarded_to(head: &Head) -> Fate {
     let view = network_of(head).and_then(|(_, at)| View::parse_quoted(head, at).ok());
-    view.map_or(Fate::Dropped, |view| Fate::Forwarded { source: view.source, destination: view.destination })
+    view.map_or(Fate::Dropped, |view| Fate::Forwarded {
+        source: view.source,
+        destination: view.destination,
+    })
 }

@@ -1,6 +1,7 @@
 //! Errors of ICMP: those of others translated inside and outside, and our own.
 //!
-//! Read first: RFC 5508 sections 4 and 7 (what a translator does with errors), RFC 1812 section 4.3.2 and RFC 4443 section 2.4 (when a router sends one), RFC 1191 and RFC 8201.
+//! Read first: RFC 5508 sections 4 and 7 (what a translator does with errors), RFC 1812 section
+//! 4.3.2 and RFC 4443 section 2.4 (when a router sends one), RFC 1191 and RFC 8201.
 
 use std::net::IpAddr;
 
@@ -31,13 +32,16 @@ pub fn quoted(bytes: &[u8], view: &View) -> Result<View, ViewError> {
     let end = view.end.min(bytes.len());
     let inner = View::parse_quoted(&bytes[..end], view.transport_at + ICMP_BYTES)?;
     // An error about an error is never sent (RFC 1122 section 3.2.2), and both are of one version.
-    if matches!(inner.transport, Transport::Error(_)) || inner.source.is_ipv4() != view.source.is_ipv4() {
+    if matches!(inner.transport, Transport::Error(_))
+        || inner.source.is_ipv4() != view.source.is_ipv4()
+    {
         return Err(ViewError::Malformed);
     }
     Ok(inner)
 }
 
-/// Translates an error: outside it comes from `source` and goes to `destination`, inside it quotes a packet between the ends of `quote`. Checksums of both follow.
+/// Translates an error: outside it comes from `source` and goes to `destination`, inside it quotes
+/// a packet between the ends of `quote`. Checksums of both follow.
 pub fn translate_error(
     bytes: &mut [u8],
     view: &View,
@@ -60,7 +64,8 @@ pub fn translate_error(
 /// Makes the path MTU that an error tells shorter, for a sender whose packets become longer here.
 pub fn shorten_path(bytes: &mut [u8], view: &View, less: u16) {
     let Transport::Error(IcmpError::TooBig { .. }) = view.transport else { return };
-    // The lower half of the field alone has what a link takes (RFC 1191 section 4, RFC 4443 section 3.2).
+    // The lower half of the field alone has what a link takes (RFC 1191 section 4, RFC 4443 section
+    // 3.2).
     let at = view.transport_at + 6;
     let Some(field) = bytes.get_mut(at..at + 2) else { return };
     let (old, least) = (sum(field), if view.source.is_ipv6() { MTU_MIN_V6 } else { MTU_MIN_V4 });
@@ -101,11 +106,14 @@ impl Complaint {
     }
 }
 
-/// Whether a packet may be complained about (RFC 1122 section 3.2.2, RFC 4443 section 2.4): not an error, not a later fragment, not one from or to many. `frame` begins with
-/// the destination's MAC address.
+/// Whether a packet may be complained about (RFC 1122 section 3.2.2, RFC 4443 section 2.4): not an
+/// error, not a later fragment, not one from or to many. `frame` begins with the destination's MAC
+/// address.
 pub fn may_complain(frame: &[u8], view: &View) -> bool {
     let is_one = |address: IpAddr| match address {
-        IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback()),
+        IpAddr::V4(v4) => {
+            !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback())
+        }
         IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified() || v6.is_loopback()),
     };
     let is_unknown = view.transport == Transport::Other && matches!(view.protocol, ICMP | ICMPV6);
@@ -116,7 +124,8 @@ pub fn may_complain(frame: &[u8], view: &View) -> bool {
         && !matches!(view.transport, Transport::Error(_) | Transport::Later)
 }
 
-/// A frame back to the sender of `frame`, from `source` and our MAC address. `frame` is as it came in; of it, what is at hand is quoted.
+/// A frame back to the sender of `frame`, from `source` and our MAC address. `frame` is as it came
+/// in; of it, what is at hand is quoted.
 pub fn complain(
     complaint: Complaint,
     frame: &[u8],
@@ -130,7 +139,8 @@ pub fn complain(
     let room = if is_v6 { 512 } else { ERROR_BYTES_MAX_V4 - header - ICMP_BYTES }.min(512);
     let quote = &packet[..packet.len().min(room)];
     let mut out = ArrayVec::new();
-    let mut extend = |bytes: &[u8]| out.try_extend_from_slice(bytes).expect("room for headers and a quote");
+    let mut extend =
+        |bytes: &[u8]| out.try_extend_from_slice(bytes).expect("room for headers and a quote");
     // Whoever sent it, with its tags, gets the answer.
     extend(&frame[6..12]);
     extend(&mac);
@@ -151,7 +161,10 @@ pub fn complain(
             extend(&[0x60, 0, 0, 0, len[0], len[1], ICMPV6, HOPS]);
             extend(&from.octets());
             extend(&to.octets());
-            pseudo = add(add(sum(&from.octets()), sum(&to.octets())), add(message_len as u16, u16::from(ICMPV6)));
+            pseudo = add(
+                add(sum(&from.octets()), sum(&to.octets())),
+                add(message_len as u16, u16::from(ICMPV6)),
+            );
         }
         _ => panic!("addresses of two versions"),
     }

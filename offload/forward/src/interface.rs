@@ -19,13 +19,14 @@ pub struct Interface {
     pub addresses: Vec<(IpAddr, u8)>,
     /// Bytes of the longest IP packet that the link takes.
     pub mtu: u32,
-    /// What leaves here gets one of these external addresses, by their numbers, unless it came from here. None: it keeps its own. With some, but none of
-    /// its version of IP, it does not leave.
+    /// What leaves here gets one of these external addresses, by their numbers, unless it came from
+    /// here. None: it keeps its own. With some, but none of its version of IP, it does not leave.
     pub masquerade: Vec<usize>,
 }
 
 impl Interface {
-    /// The address with which it speaks to a neighbour: one of the same link, or else one of the same version of IP.
+    /// The address with which it speaks to a neighbour: one of the same link, or else one of the
+    /// same version of IP.
     pub fn address_for(&self, neighbour: IpAddr) -> Option<IpAddr> {
         let is_same = |address: &&(IpAddr, u8)| address.0.is_ipv4() == neighbour.is_ipv4();
         let on_link = |(address, len): &&(IpAddr, u8)| {

@@ -1,6 +1,8 @@
-//! Forwarding whose payload stays on the card: what a host does that sees headers, and sends back headers and the number of a place.
+//! Forwarding whose payload stays on the card: what a host does that sees headers, and sends back
+//! headers and the number of a place.
 //!
-//! Read first: Yocum and Chase 2001, "Payload Caching: High-Speed Data Forwarding for Network Intermediaries".
+//! Read first: Yocum and Chase 2001, "Payload Caching: High-Speed Data Forwarding for Network
+//! Intermediaries".
 //!
 //! | file | mechanism | read first |
 //! |---|---|---|

@@ -58,7 +58,8 @@ impl Links {
         let (tags, _) = Tags::parse(frame).ok_or(Drop::Malformed)?;
         // A tag that says only a priority names no VLAN.
         let vlans = tags.vlans();
-        let is_it = |interface: &Interface| interface.port == port && interface.tags.vlans() == vlans;
+        let is_it =
+            |interface: &Interface| interface.port == port && interface.tags.vlans() == vlans;
         self.interfaces.iter().position(is_it).ok_or(Drop::Interface)
     }
 
@@ -73,7 +74,12 @@ impl Links {
     }
 
     /// The MAC address of the next hop, and a question for it if one is due.
-    pub(crate) fn resolve(&mut self, route: &Route, destination: IpAddr, now: Time) -> Option<[u8; 6]> {
+    pub(crate) fn resolve(
+        &mut self,
+        route: &Route,
+        destination: IpAddr,
+        now: Time,
+    ) -> Option<[u8; 6]> {
         let next = route.gateway.unwrap_or(destination);
         let resolved = self.neighbours.resolve(route.interface, next, now);
         if resolved.ask {
@@ -100,7 +106,8 @@ impl Links {
         if self.owned.contains(&address) || is_martian(address) {
             return Err(Drop::Martian);
         }
-        // Only those on the link are its neighbours. Link-local addresses are the same on each link, and routers have them.
+        // Only those on the link are its neighbours. Link-local addresses are the same on each
+        // link, and routers have them.
         let is_of_link = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         if !is_of_link && self.routes.find(address).is_none_or(|route| route.interface != number) {
             return Err(Drop::Martian);
@@ -110,7 +117,8 @@ impl Links {
             return Err(Drop::NotOurs);
         }
         let interface = &self.interfaces[number];
-        let frame = solicitation::answer(message.target, interface.mac, (address, mac), &interface.tags);
+        let frame =
+            solicitation::answer(message.target, interface.mac, (address, mac), &interface.tags);
         head.try_extend_from_slice(&frame).expect("it is short");
         Ok(Decision::Answer { interface: number })
     }
@@ -130,7 +138,9 @@ pub fn routes_of_links(interfaces: &[Interface]) -> impl Iterator<Item = Route> 
 /// An address that nobody has.
 pub(crate) fn is_martian(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback(),
+        IpAddr::V4(v4) => {
+            v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback()
+        }
         IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified() || v6.is_loopback(),
     }
 }

@@ -1,4 +1,5 @@
-//! Several lists of the same numbers, where each number is in one list or none, and goes from one to another in constant time.
+//! Several lists of the same numbers, where each number is in one list or none, and goes from one
+//! to another in constant time.
 
 /// No number, no list.
 const NONE: u32 = u32::MAX;
@@ -18,7 +19,8 @@ struct Ends {
     len: u32,
 }
 
-/// `LISTS` lists of numbers below a bound. All memory is allocated at creation: 12 bytes for each number.
+/// `LISTS` lists of numbers below a bound. All memory is allocated at creation: 12 bytes for each
+/// number.
 #[derive(Debug)]
 pub(crate) struct Lists<const LISTS: usize> {
     links: Box<[Link]>,
@@ -111,7 +113,9 @@ mod tests {
             let mut lists = Lists::<3>::new(12);
             let mut model = vec![Vec::new(); 3];
             for (list, number) in steps {
-                model.iter_mut().for_each(|numbers: &mut Vec<u32>| numbers.retain(|other| *other != number));
+                model
+                    .iter_mut()
+                    .for_each(|numbers: &mut Vec<u32>| numbers.retain(|other| *other != number));
                 if list < 3 {
                     lists.push(list, number);
                     model[list].push(number);
@@ -120,7 +124,10 @@ mod tests {
                 }
                 for (list, numbers) in model.iter().enumerate() {
                     prop_assert_eq!(lists.len(list) as usize, numbers.len());
-                    prop_assert_eq!((lists.first(list), lists.last(list)), (numbers.first().copied(), numbers.last().copied()));
+                    prop_assert_eq!(
+                        (lists.first(list), lists.last(list)),
+                        (numbers.first().copied(), numbers.last().copied())
+                    );
                     let backwards: Vec<u32> = numbers.iter().rev().copied().collect();
                     prop_assert_eq!(lists.iter_from_last(list).collect::<Vec<_>>(), backwards);
                 }

@@ -1,12 +1,15 @@
-//! Which of several back ends a connection goes to, the same one each time, with few changes when a back end comes or goes.
+//! Which of several back ends a connection goes to, the same one each time, with few changes when a
+//! back end comes or goes.
 //!
-//! Read first: Eisenbud et al. 2016, "Maglev: A Fast and Reliable Software Network Load Balancer", section 3.4.
+//! Read first: Eisenbud et al. 2016, "Maglev: A Fast and Reliable Software Network Load Balancer",
+//! section 3.4.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
-/// Places of a table: a prime, and more than a hundred times the number of back ends (section 5.3 of the paper).
+/// Places of a table: a prime, and more than a hundred times the number of back ends (section 5.3
+/// of the paper).
 pub const PLACES: usize = 65_537;
 /// Back ends of one table at most.
 pub const BACK_ENDS_MAX: usize = 512;
@@ -20,7 +23,8 @@ pub struct Maglev {
 }
 
 impl Maglev {
-    /// A table for back ends, each with the number of its name and its weight; those with weight 0 get nothing. `seed`: the same for all who balance for one service.
+    /// A table for back ends, each with the number of its name and its weight; those with weight 0
+    /// get nothing. `seed`: the same for all who balance for one service.
     ///
     /// # Panics
     /// If there are more than [`BACK_ENDS_MAX`].
@@ -31,9 +35,12 @@ impl Maglev {
         if heaviest == 0 {
             return Self { table };
         }
-        let hash = |name: u64, salt: u64| FixedState::with_seed(seed ^ salt).hash_one(name) as usize;
-        let ways: Vec<(usize, usize)> =
-            back_ends.iter().map(|(name, _)| (hash(*name, 1) % PLACES, hash(*name, 2) % (PLACES - 1) + 1)).collect();
+        let hash =
+            |name: u64, salt: u64| FixedState::with_seed(seed ^ salt).hash_one(name) as usize;
+        let ways: Vec<(usize, usize)> = back_ends
+            .iter()
+            .map(|(name, _)| (hash(*name, 1) % PLACES, hash(*name, 2) % (PLACES - 1) + 1))
+            .collect();
         let mut steps = vec![0usize; back_ends.len()];
         let mut turns = vec![0u32; back_ends.len()];
         let mut filled = 0;
@@ -76,7 +83,9 @@ mod tests {
 
     fn shares(maglev: &Maglev, back_ends: usize) -> Vec<usize> {
         let mut shares = vec![0; back_ends];
-        (0..PLACES as u64).filter_map(|hash| maglev.find(hash)).for_each(|number| shares[number] += 1);
+        (0..PLACES as u64)
+            .filter_map(|hash| maglev.find(hash))
+            .for_each(|number| shares[number] += 1);
         shares
     }
 
@@ -96,9 +105,11 @@ mod tests {
     #[test]
     fn few_change_when_one_goes() {
         let all: Vec<(u64, u16)> = (0..10).map(|name| (name, 1)).collect();
-        let less: Vec<(u64, u16)> = all.iter().map(|(name, _)| (*name, u16::from(*name != 4))).collect();
+        let less: Vec<(u64, u16)> =
+            all.iter().map(|(name, _)| (*name, u16::from(*name != 4))).collect();
         let (before, after) = (Maglev::new(&all, 1), Maglev::new(&less, 1));
-        let moved = (0..PLACES as u64).filter(|hash| before.find(*hash) != after.find(*hash)).count();
+        let moved =
+            (0..PLACES as u64).filter(|hash| before.find(*hash) != after.find(*hash)).count();
         let share = moved as f64 / PLACES as f64;
         assert!((0.1..0.13).contains(&share), "{share}");
         assert!((0..PLACES as u64).all(|hash| after.find(hash) != Some(4)));

@@ -9,9 +9,11 @@ pub enum Mode {
     /// To main memory and back: payload crosses the bus twice, and the card keeps nothing.
     #[default]
     Copy,
-    /// To main memory, and it stays on the card: it crosses once, and twice if the card has lost it (section 3 of the paper).
+    /// To main memory, and it stays on the card: it crosses once, and twice if the card has lost it
+    /// (section 3 of the paper).
     Pcache,
-    /// It stays on the card alone: it does not cross, and what the card loses is dropped (section 4.2).
+    /// It stays on the card alone: it does not cross, and what the card loses is dropped (section
+    /// 4.2).
     Direct,
     /// As direct; but the host fetches what it would lose, and drops nothing.
     Spill,
@@ -21,7 +23,8 @@ pub enum Mode {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Copy, Self::Pcache, Self::Direct, Self::Spill, Self::Adaptive];
+    pub const ALL: [Self; 5] =
+        [Self::Copy, Self::Pcache, Self::Direct, Self::Spill, Self::Adaptive];
 }
 
 impl fmt::Display for Mode {
@@ -45,7 +48,8 @@ impl FromStr for Mode {
     }
 }
 
-/// When an adaptive forwarder copies: from three quarters of the entries that only the card has the bytes of, until there is only a quarter of them.
+/// When an adaptive forwarder copies: from three quarters of the entries that only the card has the
+/// bytes of, until there is only a quarter of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pressure {
     is_high: bool,
@@ -71,7 +75,8 @@ mod tests {
     #[test]
     fn pressure_rises_and_falls_at_different_places() {
         let mut pressure = Pressure::default();
-        let seen: Vec<bool> = [0, 74, 75, 50, 26, 25, 74, 80, 0].map(|precious| pressure.look(precious, 100)).into();
+        let seen: Vec<bool> =
+            [0, 74, 75, 50, 26, 25, 74, 80, 0].map(|precious| pressure.look(precious, 100)).into();
         assert_eq!(seen, [false, false, true, true, true, false, false, true, false]);
     }
 }

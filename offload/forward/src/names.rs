@@ -1,6 +1,8 @@
-//! Which back ends of a service have a name: exactly, by the end of it, or because nobody else has it.
+//! Which back ends of a service have a name: exactly, by the end of it, or because nobody else has
+//! it.
 //!
-//! An exact name comes before `*.end`, and a longer end before a shorter one. Back ends with the same names are a *set*, among which a connection is balanced.
+//! An exact name comes before `*.end`, and a longer end before a shorter one. Back ends with the
+//! same names are a *set*, among which a connection is balanced.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -26,7 +28,8 @@ impl Pattern {
             Some(rest) => (rest, true),
             None => (text, false),
         };
-        let name = if is_end { Name::new(rest.as_bytes()) } else { Name::of_authority(rest.as_bytes()) };
+        let name =
+            if is_end { Name::new(rest.as_bytes()) } else { Name::of_authority(rest.as_bytes()) };
         // A port is said by the service.
         let has_port = !rest.starts_with('[') && rest.contains(':');
         Some(Self { name: name.filter(|_| !has_port)?, is_end })
@@ -86,21 +89,26 @@ impl Names {
             } as u16;
             match pattern {
                 None => names.others = Some(set),
-                Some(Pattern { name, is_end: false }) => drop(names.exact.insert(name.clone(), set)),
+                Some(Pattern { name, is_end: false }) => {
+                    names.exact.insert(name.clone(), set);
+                }
                 Some(Pattern { name, is_end: true }) => drop(names.ends.insert(name.clone(), set)),
             }
         }
         if names.sets.len() > SETS_MAX { Err(NamesError::TooManySets) } else { Ok(names) }
     }
 
-    /// The set of those that have a name, or of those that have what nobody else has. `None`: nobody has it.
+    /// The set of those that have a name, or of those that have what nobody else has. `None`:
+    /// nobody has it.
     pub fn find(&self, name: Option<&Name>) -> Option<u16> {
         let Some(name) = name else { return self.others };
         if let Some(set) = self.exact.get(name) {
             return Some(*set);
         }
         let mut rest = name.as_bytes();
-        while let Some(dot) = rest.iter().position(|byte| *byte == b'.').filter(|_| !self.ends.is_empty()) {
+        while let Some(dot) =
+            rest.iter().position(|byte| *byte == b'.').filter(|_| !self.ends.is_empty())
+        {
             rest = &rest[dot + 1..];
             if let Some(set) = Name::new(rest).and_then(|end| self.ends.get(&end)) {
                 return Some(*set);
@@ -131,7 +139,8 @@ mod tests {
 
     #[test]
     fn the_nearest_counts() {
-        let patterns = |all: &[&str]| all.iter().map(|text| Pattern::new(text).unwrap()).collect::<Vec<_>>();
+        let patterns =
+            |all: &[&str]| all.iter().map(|text| Pattern::new(text).unwrap()).collect::<Vec<_>>();
         let back_ends = [
             patterns(&["shop.example", "*.example"]),
             patterns(&["*.shop.example", "shop.example"]),
@@ -141,14 +150,19 @@ mod tests {
         ];
         let names = Names::new(&back_ends).unwrap();
         let of = |text: &str| {
-            names.find(Some(&Name::new(text.as_bytes()).unwrap())).map(|set| names.sets()[set as usize].clone())
+            names
+                .find(Some(&Name::new(text.as_bytes()).unwrap()))
+                .map(|set| names.sets()[set as usize].clone())
         };
         assert_eq!(of("shop.example"), Some(vec![0, 1]));
         assert_eq!(of("a.shop.example"), Some(vec![1]));
         assert_eq!(of("b.a.shop.example"), Some(vec![1]));
         assert_eq!(of("other.example"), Some(vec![0, 3]));
         assert_eq!(of("example"), Some(vec![2, 4]));
-        assert_eq!(names.find(None).map(|set| names.sets()[set as usize].clone()), Some(vec![2, 4]));
+        assert_eq!(
+            names.find(None).map(|set| names.sets()[set as usize].clone()),
+            Some(vec![2, 4])
+        );
         let strict = Names::new(&back_ends[..2]).unwrap();
         assert_eq!((strict.find(None), strict.find(Some(&Name::new(b"x").unwrap()))), (None, None));
         for odd in ["", "*", "*.", "a*.b", "a b", "a:80", "*.*.a"] {

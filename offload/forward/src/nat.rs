@@ -2,8 +2,9 @@
 //!
 //! Read first: RFC 4787 (REQ-1 to REQ-9), RFC 5382, RFC 5508.
 //!
-//! A *mapping* gives an inside endpoint one external port, whoever it speaks with (endpoint-independent mapping, REQ-1). It lasts as long as a connection uses it. Ports
-//! that are forwarded for good are mappings that no connection ends.
+//! A *mapping* gives an inside endpoint one external port, whoever it speaks with
+//! (endpoint-independent mapping, REQ-1). It lasts as long as a connection uses it. Ports that are
+//! forwarded for good are mappings that no connection ends.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -128,10 +129,12 @@ impl Nat {
         self.outside.iter().position(|outside| outside.external.address == address)
     }
 
-    /// Which of several external addresses stands for an inside one: always the same (RFC 4787, REQ-2), of its version of IP.
+    /// Which of several external addresses stands for an inside one: always the same (RFC 4787,
+    /// REQ-2), of its version of IP.
     pub fn choose(&self, among: &[usize], internal: IpAddr) -> Option<usize> {
         let is_same = |number: &&usize| {
-            self.external(**number).is_some_and(|external| external.address.is_ipv4() == internal.is_ipv4())
+            self.external(**number)
+                .is_some_and(|external| external.address.is_ipv4() == internal.is_ipv4())
         };
         let count = among.iter().filter(is_same).count() as u64;
         let chosen = self.seed.hash_one(internal).checked_rem(count)?;
@@ -159,11 +162,17 @@ impl Nat {
     }
 
     /// The mapping of an inside endpoint through an external address.
-    pub fn find_internal(&self, protocol: Protocol, internal: Endpoint, through: usize) -> Option<MappingId> {
+    pub fn find_internal(
+        &self,
+        protocol: Protocol,
+        internal: Endpoint,
+        through: usize,
+    ) -> Option<MappingId> {
         let hash = self.seed.hash_one((protocol, internal, through));
         let is_it = |slot: &u32| {
             self.slots[*slot as usize].is_some_and(|mapping| {
-                (mapping.protocol, mapping.internal, mapping.through) == (protocol, internal, through)
+                (mapping.protocol, mapping.internal, mapping.through)
+                    == (protocol, internal, through)
             })
         };
         self.by_internal.find(hash, is_it).copied().map(MappingId)
@@ -187,7 +196,8 @@ impl Nat {
         })
     }
 
-    /// A mapping for an inside endpoint, for one connection more. It is the one that is there, or a new one, with the same port outside if that is free.
+    /// A mapping for an inside endpoint, for one connection more. It is the one that is there, or a
+    /// new one, with the same port outside if that is free.
     ///
     /// # Errors
     /// See [`MappingError`].
@@ -206,12 +216,22 @@ impl Nat {
             return Err(MappingError::Full);
         }
         let outside = &mut self.outside[through];
-        let port = outside.ports[protocol as usize].take(internal.port, random).ok_or(MappingError::NoPort)?;
+        let port = outside.ports[protocol as usize]
+            .take(internal.port, random)
+            .ok_or(MappingError::NoPort)?;
         let external = Endpoint { address: outside.external.address, port };
-        Ok(self.add(Mapping { protocol, internal, external, through, connections: 1, is_forwarded: false }))
+        Ok(self.add(Mapping {
+            protocol,
+            internal,
+            external,
+            through,
+            connections: 1,
+            is_forwarded: false,
+        }))
     }
 
-    /// The same with this very endpoint outside. `None`: that is not free, or the inside one has another.
+    /// The same with this very endpoint outside. `None`: that is not free, or the inside one has
+    /// another.
     pub fn hold_as(
         &mut self,
         protocol: Protocol,
@@ -226,7 +246,10 @@ impl Nat {
                 id
             });
         }
-        let outside = self.outside.get_mut(through).filter(|outside| outside.external.address == external.address)?;
+        let outside = self
+            .outside
+            .get_mut(through)
+            .filter(|outside| outside.external.address == external.address)?;
         let ports = &mut outside.ports[protocol as usize];
         if self.free.is_empty() || !ports.contains(external.port) {
             return None;
@@ -239,7 +262,14 @@ impl Nat {
             }
             None => return None,
         }
-        Some(self.add(Mapping { protocol, internal, external, through, connections: 1, is_forwarded: false }))
+        Some(self.add(Mapping {
+            protocol,
+            internal,
+            external,
+            through,
+            connections: 1,
+            is_forwarded: false,
+        }))
     }
 
     /// One connection more uses a mapping that is there.
@@ -268,7 +298,8 @@ impl Nat {
         if self.free.is_empty() {
             return Err(MappingError::Full);
         }
-        if self.find_external(protocol, external).is_some() || self.find_internal(protocol, internal, through).is_some()
+        if self.find_external(protocol, external).is_some()
+            || self.find_internal(protocol, internal, through).is_some()
         {
             return Err(MappingError::Taken);
         }
@@ -277,23 +308,33 @@ impl Nat {
         if ports.contains(external.port) && ports.take(external.port, 0) != Some(external.port) {
             return Err(MappingError::Taken);
         }
-        Ok(self.add(Mapping { protocol, internal, external, through, connections: 0, is_forwarded: true }))
+        Ok(self.add(Mapping {
+            protocol,
+            internal,
+            external,
+            through,
+            connections: 0,
+            is_forwarded: true,
+        }))
     }
 
     fn add(&mut self, mapping: Mapping) -> MappingId {
         let slot = self.free.pop().expect("looked at before");
         self.slots[slot as usize] = Some(mapping);
         let (slots, seed) = (&self.slots, &self.seed);
-        let hash = |slot: &u32| slots[*slot as usize].map_or(0, |mapping| internal_hash(seed, &mapping));
+        let hash =
+            |slot: &u32| slots[*slot as usize].map_or(0, |mapping| internal_hash(seed, &mapping));
         self.by_internal.insert_unique(internal_hash(seed, &mapping), slot, hash);
-        let hash = |slot: &u32| slots[*slot as usize].map_or(0, |mapping| external_hash(seed, &mapping));
+        let hash =
+            |slot: &u32| slots[*slot as usize].map_or(0, |mapping| external_hash(seed, &mapping));
         self.by_external.insert_unique(external_hash(seed, &mapping), slot, hash);
         MappingId(slot)
     }
 
     fn take_out(&mut self, id: MappingId) {
         let Some(mapping) = self.slots[id.0 as usize] else { return };
-        let (by_internal, by_external) = (internal_hash(&self.seed, &mapping), external_hash(&self.seed, &mapping));
+        let (by_internal, by_external) =
+            (internal_hash(&self.seed, &mapping), external_hash(&self.seed, &mapping));
         if let Ok(found) = self.by_internal.find_entry(by_internal, |slot| *slot == id.0) {
             found.remove();
         }
@@ -302,7 +343,8 @@ impl Nat {
         }
         self.slots[id.0 as usize] = None;
         self.free.push(id.0);
-        self.outside[mapping.through].ports[mapping.protocol as usize].release(mapping.external.port);
+        self.outside[mapping.through].ports[mapping.protocol as usize]
+            .release(mapping.external.port);
     }
 }
 

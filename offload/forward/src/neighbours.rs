@@ -1,6 +1,7 @@
 //! The MAC addresses of those on our links (RFC 826, RFC 4861 section 7.3).
 //!
-//! Whoever is asked for is asked again while traffic for it comes, once a second, and after half a minute without a word from it.
+//! Whoever is asked for is asked again while traffic for it comes, once a second, and after half a
+//! minute without a word from it.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use nicache_tcp::frame::Mac;
 
 /// Between two questions for one neighbour.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// How long a word of a neighbour is believed before it is asked again (RFC 4861 section 10: REACHABLE_TIME).
+/// How long a word of a neighbour is believed before it is asked again (RFC 4861 section 10:
+/// REACHABLE_TIME).
 const REACHABLE: Duration = Duration::from_secs(30);
 /// How long it is used without a word.
 const LAPSES: Duration = Duration::from_secs(90);
@@ -45,19 +47,30 @@ pub struct Neighbours {
 impl Neighbours {
     /// Nobody is known; so many may be.
     pub fn new(most: usize, seed: u64) -> Self {
-        let known = HashMap::with_capacity_and_hasher(most, foldhash::fast::FixedState::with_seed(seed));
+        let known =
+            HashMap::with_capacity_and_hasher(most, foldhash::fast::FixedState::with_seed(seed));
         Self { known, most, learned: 0, moved: 0 }
     }
 
     /// A neighbour that is known for good.
     pub fn set(&mut self, interface: usize, address: IpAddr, mac: Mac) {
-        let neighbour = Neighbour { mac: Some(mac), confirmed: Time::ZERO, asked: None, is_permanent: true };
+        let neighbour =
+            Neighbour { mac: Some(mac), confirmed: Time::ZERO, asked: None, is_permanent: true };
         let before = self.known.insert((interface, address), neighbour);
-        self.moved += u64::from(before.is_some_and(|before| before.mac.is_some_and(|before| before != mac)));
+        self.moved +=
+            u64::from(before.is_some_and(|before| before.mac.is_some_and(|before| before != mac)));
     }
 
-    /// A neighbour has said its address. One that nobody asked for is remembered only if `is_to_us`, so that noise on the link fills nothing.
-    pub fn learn(&mut self, interface: usize, address: IpAddr, mac: Mac, is_to_us: bool, now: Time) {
+    /// A neighbour has said its address. One that nobody asked for is remembered only if
+    /// `is_to_us`, so that noise on the link fills nothing.
+    pub fn learn(
+        &mut self,
+        interface: usize,
+        address: IpAddr,
+        mac: Mac,
+        is_to_us: bool,
+        now: Time,
+    ) {
         let fresh = Neighbour { mac: Some(mac), confirmed: now, asked: None, is_permanent: false };
         match self.known.get_mut(&(interface, address)) {
             Some(known) if known.is_permanent => {}
@@ -78,7 +91,9 @@ impl Neighbours {
             let asked = Neighbour { mac: None, confirmed: now, asked: None, is_permanent: false };
             self.insert(key, asked, now);
         }
-        let Some(known) = self.known.get_mut(&key) else { return Resolved { mac: None, ask: false } };
+        let Some(known) = self.known.get_mut(&key) else {
+            return Resolved { mac: None, ask: false };
+        };
         if known.is_permanent {
             return Resolved { mac: known.mac, ask: false };
         }
@@ -131,7 +146,8 @@ impl Neighbours {
             let silent = |known: &Neighbour| !known.is_permanent && known.mac.is_none();
             self.known.retain(|_, known| !silent(known));
             if self.known.len() >= self.most {
-                self.known.retain(|_, known| known.is_permanent || now.since(known.confirmed) <= LAPSES);
+                self.known
+                    .retain(|_, known| known.is_permanent || now.since(known.confirmed) <= LAPSES);
             }
         }
         if self.known.len() < self.most {

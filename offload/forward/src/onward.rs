@@ -1,4 +1,5 @@
-//! The last steps of a packet that is passed on: hops, route, size, next hop, and its head; or what is said to its sender instead.
+//! The last steps of a packet that is passed on: hops, route, size, next hop, and its head; or what
+//! is said to its sender instead.
 
 use std::net::IpAddr;
 
@@ -48,7 +49,9 @@ pub(crate) fn forward(
     let view = &packet.view;
     let (source, destination) = match change {
         Change::Nothing => (view.source, view.destination),
-        Change::Ends(tuple) | Change::Spliced(tuple, _) => (tuple.source.address, tuple.destination.address),
+        Change::Ends(tuple) | Change::Spliced(tuple, _) => {
+            (tuple.source.address, tuple.destination.address)
+        }
         Change::Addresses(source, destination) => (*source, *destination),
         Change::Error { source, destination, .. } => (*source, *destination),
     };
@@ -62,7 +65,9 @@ pub(crate) fn forward(
         return Err(Drop::Untranslated);
     }
     let len = match packet.offload.gso {
-        Some(gso) => usize::from(gso.header_len).saturating_sub(view.network_at) + usize::from(gso.size),
+        Some(gso) => {
+            usize::from(gso.header_len).saturating_sub(view.network_at) + usize::from(gso.size)
+        }
         None => view.packet_len(),
     };
     let growth = match change {
@@ -72,9 +77,17 @@ pub(crate) fn forward(
     let len = len + growth;
     let mtu = links.interfaces[route.interface].mtu;
     let is_too_long = len > mtu as usize;
-    let may_cut = || packet.offload.gso.is_none() && cutting::may_cut(&packet.frame[view.network_at..]);
+    let may_cut =
+        || packet.offload.gso.is_none() && cutting::may_cut(&packet.frame[view.network_at..]);
     if is_too_long && !may_cut() {
-        return complain(links, (Complaint::TooBig(mtu - growth as u32), Drop::TooBig), packet, head, counters, now);
+        return complain(
+            links,
+            (Complaint::TooBig(mtu - growth as u32), Drop::TooBig),
+            packet,
+            head,
+            counters,
+            now,
+        );
     }
     let Some(mac) = links.resolve(&route, destination, now) else { return Ok(Decision::Wait) };
     let out = &links.interfaces[route.interface];
@@ -87,7 +100,8 @@ pub(crate) fn forward(
     {
         return Err(Drop::Malformed);
     }
-    let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at above");
+    let extend =
+        |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at above");
     extend(head, &mac);
     extend(head, &out.mac);
     extend(head, out.tags.bytes());
@@ -123,12 +137,17 @@ pub(crate) fn forward(
             }
         }
     }
-    let mut offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
+    let mut offload =
+        shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
     if let Some(gso) = &mut offload.gso {
         gso.header_len += growth as u16;
     }
     let whole = Outgoing { interface: route.interface, rest: consumed..view.end, offload };
-    Ok(if is_too_long { Decision::Cut { whole, network_at, mtu } } else { Decision::Forward(whole) })
+    Ok(if is_too_long {
+        Decision::Cut { whole, network_at, mtu }
+    } else {
+        Decision::Forward(whole)
+    })
 }
 
 /// The sender is told why its packet is not passed on, if it may be.
@@ -142,7 +161,9 @@ pub(crate) fn complain(
 ) -> Result<Decision, Drop> {
     let Packet { frame, view, .. } = packet;
     let interface = &links.interfaces[packet.interface];
-    let Some(source) = interface.address_for(view.source).filter(|_| icmp::may_complain(frame, view)) else {
+    let Some(source) =
+        interface.address_for(view.source).filter(|_| icmp::may_complain(frame, view))
+    else {
         return Err(why);
     };
     if !links.complaints.take(now) {
@@ -159,7 +180,9 @@ pub(crate) fn complain(
 /// Our own answer to an echo request, whose payload goes back as it is.
 pub(crate) fn echo(interface: &Interface, packet: &Packet<'_>, head: &mut Head) -> Decision {
     let Packet { frame, view, .. } = packet;
-    let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at before");
+    let extend = |head: &mut Head, bytes: &[u8]| {
+        head.try_extend_from_slice(bytes).expect("looked at before")
+    };
     extend(head, &frame[6..12]);
     extend(head, &interface.mac);
     extend(head, &frame[12..view.headers_end]);

@@ -1,6 +1,8 @@
-//! The payload cache module: which buffer of main memory is also in which place of the card's cache, and which place goes next.
+//! The payload cache module: which buffer of main memory is also in which place of the card's
+//! cache, and which place goes next.
 //!
-//! Read first: Yocum and Chase 2001, section 3 and Figure 3 (states), section 4.1 with Table 1 (the six calls) and Figure 4 (queues).
+//! Read first: Yocum and Chase 2001, section 3 and Figure 3 (states), section 4.1 with Table 1 (the
+//! six calls) and Figure 4 (queues).
 //!
 //! ```text
 //!                    pc_receive_bind                    pc_send_bind (miss)
@@ -14,9 +16,11 @@
 //!  queues:  unbound ◀── invalidated, demoted ── victim (sent) · priority (received, not sent)       evicted in this order
 //! ```
 //!
-//! An entry whose transfer is under way is *pending*: it is in no queue, and so never evicted. The host alone decides; the card only does what descriptors say.
+//! An entry whose transfer is under way is *pending*: it is in no queue, and so never evicted. The
+//! host alone decides; the card only does what descriptors say.
 //!
-//! Each load of an entry gives it a new *generation*, which goes with every descriptor, so that a card finds a host that reuses an entry too early.
+//! Each load of an entry gives it a new *generation*, which goes with every descriptor, so that a
+//! card finds a host that reuses an entry too early.
 
 use crate::lists::Lists;
 
@@ -35,7 +39,8 @@ pub enum EntryState {
     HostUnbound,
     /// A receive into it is pending.
     ReceiveBound,
-    /// Sends from it are pending, this many. Its buffer may have been changed meanwhile, and then it becomes free at the end.
+    /// Sends from it are pending, this many. Its buffer may have been changed meanwhile, and then
+    /// it becomes free at the end.
     SendBound {
         /// How many.
         sends: u32,
@@ -63,7 +68,8 @@ const QUEUES: [Queue; 3] = [Queue::Unbound, Queue::Victim, Queue::Priority];
 /// Which entry of a queue goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The one that came last: the best if buffers are forwarded in the order in which they came (section 3).
+    /// The one that came last: the best if buffers are forwarded in the order in which they came
+    /// (section 3).
     #[default]
     Mru,
     /// The one that came first.
@@ -115,7 +121,8 @@ pub enum SendBind {
     Hit(Bound),
     /// They go there first.
     Miss(Bound),
-    /// They can go nowhere: all entries are pending, or the buffer was changed while sends of it are pending.
+    /// They can go nowhere: all entries are pending, or the buffer was changed while sends of it
+    /// are pending.
     Uncached,
 }
 
@@ -153,7 +160,8 @@ pub struct PcacheCounters {
     pub invalidated: u64,
 }
 
-/// See the module's head. All memory is allocated at creation: 40 bytes for each entry, 4 for each buffer.
+/// See the module's head. All memory is allocated at creation: 40 bytes for each entry, 4 for each
+/// buffer.
 #[derive(Debug)]
 pub struct Pcache {
     entries: Box<[Entry]>,
@@ -187,7 +195,8 @@ impl Pcache {
         }
     }
 
-    /// A receive into a buffer is to be posted: an old binding ends, and the buffer gets an entry. `None`: all entries are pending.
+    /// A receive into a buffer is to be posted: an old binding ends, and the buffer gets an entry.
+    /// `None`: all entries are pending.
     ///
     /// # Errors
     /// A transfer of the buffer is pending.
@@ -218,21 +227,28 @@ impl Pcache {
                 EntryState::HostBound | EntryState::HostUnbound => 1,
             };
             self.queues.remove(entry.0);
-            self.entries[entry.0 as usize].state = EntryState::SendBound { sends, is_invalidated: false };
+            self.entries[entry.0 as usize].state =
+                EntryState::SendBound { sends, is_invalidated: false };
             self.counters.hits += 1;
             return Ok(SendBind::Hit(Bound { entry, generation, evicted: None }));
         }
         self.counters.misses += 1;
-        // Valid as soon as the transfer begins: the card does what it is told in order, so further sends hit.
+        // Valid as soon as the transfer begins: the card does what it is told in order, so further
+        // sends hit.
         let bound = self.load(buffer, EntryState::SendBound { sends: 1, is_invalidated: false });
         Ok(bound.map_or(SendBind::Uncached, SendBind::Miss))
     }
 
-    /// A receive is complete. `is_cacheable`: it has left the buffer's bytes in the entry; a short packet has not.
+    /// A receive is complete. `is_cacheable`: it has left the buffer's bytes in the entry; a short
+    /// packet has not.
     ///
     /// # Errors
     /// No receive into the buffer is pending.
-    pub fn pc_receive_complete(&mut self, buffer: BufferId, is_cacheable: bool) -> Result<(), BindError> {
+    pub fn pc_receive_complete(
+        &mut self,
+        buffer: BufferId,
+        is_cacheable: bool,
+    ) -> Result<(), BindError> {
         let entry = self.binding_of(buffer).ok_or(BindError::NotPending(buffer))?;
         if self.entries[entry.0 as usize].state != EntryState::ReceiveBound {
             return Err(BindError::NotPending(buffer));
@@ -255,15 +271,16 @@ impl Pcache {
             EntryState::SendBound { sends: 1, is_invalidated: true } => self.unbind(entry),
             EntryState::SendBound { sends: 1, .. } => self.settle(entry, Queue::Victim),
             EntryState::SendBound { sends, is_invalidated } => {
-                self.entries[entry.0 as usize].state = EntryState::SendBound { sends: sends - 1, is_invalidated };
+                self.entries[entry.0 as usize].state =
+                    EntryState::SendBound { sends: sends - 1, is_invalidated };
             }
             _ => return Err(BindError::NotPending(buffer)),
         }
         Ok(())
     }
 
-    /// A buffer was changed, or is used for something else: its entry no longer has what it has. While a transfer is pending the entry is not free, but no further
-    /// send hits.
+    /// A buffer was changed, or is used for something else: its entry no longer has what it has.
+    /// While a transfer is pending the entry is not free, but no further send hits.
     pub fn pc_invalidate_binding(&mut self, buffer: BufferId) {
         #[cfg(test)]
         if self.ignores_changes {
@@ -295,7 +312,8 @@ impl Pcache {
         }
     }
 
-    /// The buffer whose copy goes with the next bind, if one goes. `None` in the outer place: no entry can be had.
+    /// The buffer whose copy goes with the next bind, if one goes. `None` in the outer place: no
+    /// entry can be had.
     pub fn next_evicted(&mut self) -> Option<Option<BufferId>> {
         self.replacement().map(|entry| self.entries[entry.0 as usize].buffer)
     }
@@ -329,7 +347,10 @@ impl Pcache {
     pub fn cached(&self, buffer: BufferId) -> Option<(EntryId, u16)> {
         let entry = self.binding_of(buffer)?;
         let Entry { state, generation, .. } = self.entries[entry.0 as usize];
-        let is_valid = matches!(state, EntryState::HostBound | EntryState::SendBound { is_invalidated: false, .. });
+        let is_valid = matches!(
+            state,
+            EntryState::HostBound | EntryState::SendBound { is_invalidated: false, .. }
+        );
         is_valid.then_some((entry, generation))
     }
 
@@ -339,7 +360,10 @@ impl Pcache {
     }
 
     fn is_pending(&self, entry: EntryId) -> bool {
-        matches!(self.entries[entry.0 as usize].state, EntryState::ReceiveBound | EntryState::SendBound { .. })
+        matches!(
+            self.entries[entry.0 as usize].state,
+            EntryState::ReceiveBound | EntryState::SendBound { .. }
+        )
     }
 
     /// The entry that goes next. The choice stays the same until something changes.
@@ -348,7 +372,10 @@ impl Pcache {
         let chosen = match self.order {
             Order::Mru => self.queues.last(queue),
             Order::Lru => self.queues.first(queue),
-            Order::Fifo => self.queues.iter_from_last(queue).min_by_key(|entry| self.entries[*entry as usize].loaded),
+            Order::Fifo => self
+                .queues
+                .iter_from_last(queue)
+                .min_by_key(|entry| self.entries[*entry as usize].loaded),
             Order::Random => {
                 let at = self.random % u64::from(self.queues.len(queue));
                 self.queues.iter_from_last(queue).nth(at as usize)
@@ -407,7 +434,8 @@ mod tests {
 
     use super::*;
 
-    const B: [BufferId; 6] = [BufferId(0), BufferId(1), BufferId(2), BufferId(3), BufferId(4), BufferId(5)];
+    const B: [BufferId; 6] =
+        [BufferId(0), BufferId(1), BufferId(2), BufferId(3), BufferId(4), BufferId(5)];
 
     fn received(pcache: &mut Pcache, buffer: BufferId) -> Bound {
         let bound = pcache.pc_receive_bind(buffer).unwrap().unwrap();
@@ -457,13 +485,19 @@ mod tests {
         }
     }
 
-    /// Section 3: further sends of the same buffer hit, and the entry is pending until the last of them is complete.
+    /// Section 3: further sends of the same buffer hit, and the entry is pending until the last of
+    /// them is complete.
     #[test]
     fn a_multicast() {
         let mut pcache = Pcache::new(1, 6, Order::Mru);
-        let SendBind::Miss(first) = pcache.pc_send_bind(B[0]).unwrap() else { panic!("nothing was there") };
+        let SendBind::Miss(first) = pcache.pc_send_bind(B[0]).unwrap() else {
+            panic!("nothing was there")
+        };
         for _ in 0..5 {
-            assert_eq!(pcache.pc_send_bind(B[0]), Ok(SendBind::Hit(Bound { evicted: None, ..first })));
+            assert_eq!(
+                pcache.pc_send_bind(B[0]),
+                Ok(SendBind::Hit(Bound { evicted: None, ..first }))
+            );
         }
         for left in (0..6).rev() {
             assert_eq!(pcache.next_evicted(), None);
@@ -509,9 +543,14 @@ mod tests {
     }
 
     proptest! {
-        /// F3: an entry is in one state and one queue, what is pending in none and never evicted; and whatever hits has the bytes that were loaded last for the buffer.
+        /// F3: an entry is in one state and one queue, what is pending in none and never evicted;
+        /// and whatever hits has the bytes that were loaded last for the buffer.
         #[test]
-        fn one_state_one_queue(calls in calls(), order in prop_oneof![Just(Order::Mru), Just(Order::Lru), Just(Order::Fifo), Just(Order::Random)]) {
+        fn one_state_one_queue(
+            calls in calls(),
+            order in prop_oneof![Just(Order::Mru), Just(Order::Lru), Just(Order::Fifo),
+                Just(Order::Random)],
+        ) {
             let mut pcache = Pcache::new(4, 8, order);
             // By buffer: sends that are pending, and a receive.
             let mut pending = BTreeMap::<u32, (u32, bool)>::new();
@@ -521,7 +560,9 @@ mod tests {
                 let mut bound = None;
                 match call {
                     Call::ReceiveBind(buffer) => {
-                        let is_pending = pending.get(&buffer).is_some_and(|(sends, receives)| *sends > 0 || *receives);
+                        let is_pending = pending
+                            .get(&buffer)
+                            .is_some_and(|(sends, receives)| *sends > 0 || *receives);
                         match pcache.pc_receive_bind(BufferId(buffer)) {
                             Ok(Some(made)) => {
                                 prop_assert!(!is_pending);
@@ -529,13 +570,23 @@ mod tests {
                                 bound = Some(made);
                                 card.insert(made.entry.0, made.generation);
                             }
-                            Ok(None) => prop_assert!(pending.values().filter(|(sends, receives)| *sends > 0 || *receives).count() >= 4),
+                            Ok(None) => prop_assert!(
+                                pending
+                                    .values()
+                                    .filter(|(sends, receives)| *sends > 0 || *receives)
+                                    .count()
+                                    >= 4
+                            ),
                             Err(_) => prop_assert!(is_pending),
                         }
                     }
                     Call::ReceiveComplete(buffer, is_cacheable) => {
-                        let is_pending = pending.get(&buffer).is_some_and(|(_, receives)| *receives);
-                        prop_assert_eq!(pcache.pc_receive_complete(BufferId(buffer), is_cacheable).is_ok(), is_pending);
+                        let is_pending =
+                            pending.get(&buffer).is_some_and(|(_, receives)| *receives);
+                        prop_assert_eq!(
+                            pcache.pc_receive_complete(BufferId(buffer), is_cacheable).is_ok(),
+                            is_pending
+                        );
                         if let Some(pending) = pending.get_mut(&buffer) {
                             pending.1 = false;
                         }
@@ -555,18 +606,25 @@ mod tests {
                     },
                     Call::SendComplete(buffer) => {
                         let sends = pending.get(&buffer).map_or(0, |(sends, _)| *sends);
-                        prop_assert_eq!(pcache.pc_send_complete(BufferId(buffer)).is_ok(), sends > 0);
+                        prop_assert_eq!(
+                            pcache.pc_send_complete(BufferId(buffer)).is_ok(),
+                            sends > 0
+                        );
                         if sends > 0 {
                             pending.get_mut(&buffer).unwrap().0 -= 1;
                         }
                     }
                     Call::Invalidate(buffer) => {
                         pcache.pc_invalidate_binding(BufferId(buffer));
-                        let is_receiving = pending.get(&buffer).is_some_and(|(_, receives)| *receives);
+                        let is_receiving =
+                            pending.get(&buffer).is_some_and(|(_, receives)| *receives);
                         prop_assert!(is_receiving || pcache.cached(BufferId(buffer)).is_none());
                     }
                     Call::Advise(buffer, promote) => {
-                        pcache.pc_advise(BufferId(buffer), if promote { Advice::Promote } else { Advice::Demote });
+                        pcache.pc_advise(
+                            BufferId(buffer),
+                            if promote { Advice::Promote } else { Advice::Demote },
+                        );
                     }
                 }
                 if let Some(Bound { evicted: Some(evicted), .. }) = bound {
@@ -578,22 +636,32 @@ mod tests {
                 for entry in (0..4).map(EntryId) {
                     let (state, queue) = (pcache.state(entry), pcache.queue(entry));
                     queued += u32::from(queue.is_some());
-                    let buffer = (0..8).map(BufferId).filter(|buffer| pcache.binding_of(*buffer) == Some(entry)).collect::<Vec<_>>();
+                    let buffer = (0..8)
+                        .map(BufferId)
+                        .filter(|buffer| pcache.binding_of(*buffer) == Some(entry))
+                        .collect::<Vec<_>>();
                     match state {
-                        EntryState::HostUnbound => prop_assert_eq!((queue, buffer.len()), (Some(Queue::Unbound), 0)),
+                        EntryState::HostUnbound => {
+                            prop_assert_eq!((queue, buffer.len()), (Some(Queue::Unbound), 0))
+                        }
                         EntryState::HostBound => prop_assert!(queue.is_some() && buffer.len() == 1),
                         EntryState::ReceiveBound | EntryState::SendBound { .. } => {
                             prop_assert!(queue.is_none() && buffer.len() == 1);
                             let (sends, receives) = pending[&buffer[0].0];
                             let is_counted = match state {
-                                EntryState::SendBound { sends: counted, .. } => counted == sends && sends > 0,
+                                EntryState::SendBound { sends: counted, .. } => {
+                                    counted == sends && sends > 0
+                                }
                                 _ => receives,
                             };
                             prop_assert!(is_counted, "{state:?} {sends} {receives}");
                         }
                     }
                 }
-                prop_assert_eq!(queued, QUEUES.into_iter().map(|queue| pcache.len(queue)).sum::<u32>());
+                prop_assert_eq!(
+                    queued,
+                    QUEUES.into_iter().map(|queue| pcache.len(queue)).sum::<u32>()
+                );
             }
         }
     }

@@ -35,7 +35,8 @@ impl Ports {
         self.range.contains(&port)
     }
 
-    /// Takes the port that is wanted, or else the first free one from where `random` points, which strangers then cannot guess (RFC 6056).
+    /// Takes the port that is wanted, or else the first free one from where `random` points, which
+    /// strangers then cannot guess (RFC 6056).
     pub fn take(&mut self, wanted: u16, random: u32) -> Option<u16> {
         if self.is_free(wanted) {
             self.set(wanted);
@@ -110,7 +111,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_a_set(steps in proptest::collection::vec((any::<bool>(), 990u16..1100, any::<u32>()), 0..300)) {
+        fn as_a_set(
+            steps in proptest::collection::vec((any::<bool>(), 990u16..1100, any::<u32>()), 0..300),
+        ) {
             let mut ports = Ports::new(1000..=1080);
             let mut model = BTreeSet::new();
             for (take, port, random) in steps {

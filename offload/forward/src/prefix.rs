@@ -70,7 +70,8 @@ impl FromStr for Prefix {
     /// `10.0.0.0/8`, or an address alone.
     fn from_str(text: &str) -> Result<Self, String> {
         let odd = || format!("`{text}` is not a range of addresses such as 10.0.0.0/8");
-        let (address, len) = text.split_once('/').map_or((text, None), |(address, len)| (address, Some(len)));
+        let (address, len) =
+            text.split_once('/').map_or((text, None), |(address, len)| (address, Some(len)));
         let address: IpAddr = address.parse().map_err(|_| odd())?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let len = len.map_or(Ok(bits), |len| len.parse().map_err(|_| odd()))?;
@@ -86,11 +87,18 @@ mod tests {
     fn edges() {
         let prefix = |text: &str| text.parse::<Prefix>().unwrap();
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert!(prefix("0.0.0.0/0").contains(address("255.1.2.3")) && !prefix("0.0.0.0/0").contains(address("::1")));
         assert!(
-            prefix("10.1.2.3/8").contains(address("10.255.0.0")) && !prefix("10.0.0.0/8").contains(address("11.0.0.0"))
+            prefix("0.0.0.0/0").contains(address("255.1.2.3"))
+                && !prefix("0.0.0.0/0").contains(address("::1"))
         );
-        assert!(prefix("fd00::1").contains(address("fd00::1")) && !prefix("fd00::1").contains(address("fd00::2")));
+        assert!(
+            prefix("10.1.2.3/8").contains(address("10.255.0.0"))
+                && !prefix("10.0.0.0/8").contains(address("11.0.0.0"))
+        );
+        assert!(
+            prefix("fd00::1").contains(address("fd00::1"))
+                && !prefix("fd00::1").contains(address("fd00::2"))
+        );
         assert!(prefix("::/0").contains(address("ff02::1")));
         for odd in ["10.0.0.0/33", "::/129", "x", "1.2.3.4/", ""] {
             assert!(odd.parse::<Prefix>().is_err(), "{odd}");

@@ -1,6 +1,7 @@
 //! Headers changed in place, with their checksums brought up to date (RFC 1624, equation 3).
 //!
-//! A checksum over the payload is never computed anew: the payload may be on the card, and a packet that was damaged on its way must stay so.
+//! A checksum over the payload is never computed anew: the payload may be on the card, and a packet
+//! that was damaged on its way must stay so.
 
 use std::net::IpAddr;
 
@@ -19,13 +20,15 @@ const UDP_CHECKSUM: usize = 6;
 const ICMP_CHECKSUM: usize = 2;
 const QUERY_IDENTIFIER: usize = 4;
 
-/// Gives a packet the ends of `to`: addresses, ports or identifier. `is_partial`: the checksum field has the sum of the pseudo-header alone, and somebody further
-/// on completes it. Of a packet that is quoted and cut off, what is there is changed.
+/// Gives a packet the ends of `to`: addresses, ports or identifier. `is_partial`: the checksum
+/// field has the sum of the pseudo-header alone, and somebody further on completes it. Of a packet
+/// that is quoted and cut off, what is there is changed.
 ///
 /// # Panics
 /// If `view` is not of these bytes, or `to` is of the other version of IP.
 pub fn translate(bytes: &mut [u8], view: &View, to: &Tuple, is_partial: bool) {
-    let (old_addresses, new_addresses) = readdress(bytes, view, to.source.address, to.destination.address);
+    let (old_addresses, new_addresses) =
+        readdress(bytes, view, to.source.address, to.destination.address);
     let at = view.transport_at;
     match view.transport {
         Transport::Tcp(_) | Transport::Udp { .. } => {
@@ -45,17 +48,26 @@ pub fn translate(bytes: &mut [u8], view: &View, to: &Tuple, is_partial: bool) {
             let field = at + QUERY_IDENTIFIER;
             let old = sum(&bytes[field..field + 2]);
             bytes[field..field + 2].copy_from_slice(&identifier.to_be_bytes());
-            let pseudo = if view.source.is_ipv6() { (old_addresses, new_addresses) } else { (0, 0) };
+            let pseudo =
+                if view.source.is_ipv6() { (old_addresses, new_addresses) } else { (0, 0) };
             change(bytes, at + ICMP_CHECKSUM, is_partial, pseudo, (old, identifier), false);
         }
         Transport::Error(_) if view.source.is_ipv6() => {
-            change(bytes, at + ICMP_CHECKSUM, is_partial, (old_addresses, new_addresses), (0, 0), false);
+            change(
+                bytes,
+                at + ICMP_CHECKSUM,
+                is_partial,
+                (old_addresses, new_addresses),
+                (0, 0),
+                false,
+            );
         }
         Transport::Error(_) | Transport::Other | Transport::Later => {}
     }
 }
 
-/// Gives a packet other addresses, and nothing else: later fragments, and the outer header of errors. Returns the sums of old and new addresses.
+/// Gives a packet other addresses, and nothing else: later fragments, and the outer header of
+/// errors. Returns the sums of old and new addresses.
 ///
 /// # Panics
 /// As [`translate`].
@@ -99,13 +111,22 @@ pub fn decrement_hops(bytes: &mut [u8], view: &View) {
     }
 }
 
-/// Brings the checksum of an ICMP message up to date after a part of it changed that began at an even place: `old` and `new` are that part's sums.
+/// Brings the checksum of an ICMP message up to date after a part of it changed that began at an
+/// even place: `old` and `new` are that part's sums.
 pub(crate) fn change_icmp(bytes: &mut [u8], view: &View, old: u16, new: u16) {
     change(bytes, view.transport_at + ICMP_CHECKSUM, false, (0, 0), (old, new), false);
 }
 
-/// `pseudo` and `own` are sums before and after, of the pseudo-header and of what the checksum covers itself.
-fn change(bytes: &mut [u8], at: usize, is_partial: bool, pseudo: (u16, u16), own: (u16, u16), is_udp: bool) {
+/// `pseudo` and `own` are sums before and after, of the pseudo-header and of what the checksum
+/// covers itself.
+fn change(
+    bytes: &mut [u8],
+    at: usize,
+    is_partial: bool,
+    pseudo: (u16, u16),
+    own: (u16, u16),
+    is_udp: bool,
+) {
     // A packet that is quoted may end before.
     if at + 2 > bytes.len() {
         return;

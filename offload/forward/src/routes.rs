@@ -62,14 +62,21 @@ mod tests {
     proptest! {
         /// Against a look at all of them.
         #[test]
-        fn the_longest_prefix(routes in proptest::collection::vec((0u32..4, 0u8..=32, any::<u8>()), 0..30), asked in 0u32..8) {
+        fn the_longest_prefix(
+            routes in proptest::collection::vec((0u32..4, 0u8..=32, any::<u8>()), 0..30),
+            asked in 0u32..8,
+        ) {
             let route = |(high, len, low): (u32, u8, u8)| {
-                let to = Prefix::new(IpAddr::V4((high << 30 | u32::from(low)).into()), len).unwrap();
+                let to =
+                    Prefix::new(IpAddr::V4((high << 30 | u32::from(low)).into()), len).unwrap();
                 Route { to, interface: usize::from(low), gateway: None }
             };
             let list: Vec<Route> = routes.into_iter().map(route).collect();
             let asked = IpAddr::V4((asked << 29).into());
-            let best = list.iter().filter(|route| route.to.contains(asked)).max_by_key(|route| route.to.len());
+            let best = list
+                .iter()
+                .filter(|route| route.to.contains(asked))
+                .max_by_key(|route| route.to.len());
             let found = Routes::new(list.clone()).find(asked).copied();
             prop_assert_eq!(found.map(|route| route.to), best.map(|route| route.to));
         }

@@ -1,6 +1,8 @@
-//! What may pass: allow, drop, or so many bytes per second. The first rule that fits counts; what no rule fits passes.
+//! What may pass: allow, drop, or so many bytes per second. The first rule that fits counts; what
+//! no rule fits passes.
 //!
-//! Rules hold for connections that are there, too: each remembers which rule it came under and of which version of the list.
+//! Rules hold for connections that are there, too: each remembers which rule it came under and of
+//! which version of the list.
 
 use std::ops::RangeInclusive;
 
@@ -52,7 +54,8 @@ impl Rule {
     }
 }
 
-/// What may come now, in billionths of a byte: a nanosecond brings as many as the rate has bytes, so nothing is lost by rounding.
+/// What may come now, in billionths of a byte: a nanosecond brings as many as the rate has bytes,
+/// so nothing is lost by rounding.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     billionths: u128,
@@ -95,7 +98,9 @@ impl Rules {
     pub fn replace(&mut self, mut rules: Vec<Rule>, now: Time) {
         rules.truncate(usize::from(u16::MAX));
         let bucket = |rule: &Rule| match rule.action {
-            Action::Limit { burst_bytes, .. } => Bucket { billionths: u128::from(burst_bytes) * BILLION, filled: now },
+            Action::Limit { burst_bytes, .. } => {
+                Bucket { billionths: u128::from(burst_bytes) * BILLION, filled: now }
+            }
             Action::Allow | Action::Drop => Bucket { billionths: 0, filled: now },
         };
         self.buckets = rules.iter().map(bucket).collect();
@@ -105,7 +110,8 @@ impl Rules {
 
     /// The rule for a connection.
     pub fn find(&self, tuple: &Tuple, interface: usize) -> Ruled {
-        let rule = self.rules.iter().position(|rule| rule.fits(tuple, interface)).map(|rule| rule as u16);
+        let rule =
+            self.rules.iter().position(|rule| rule.fits(tuple, interface)).map(|rule| rule as u16);
         Ruled { version: self.version, rule }
     }
 
@@ -128,9 +134,13 @@ impl Rules {
             Action::Drop => false,
             Action::Limit { bytes_per_s, burst_bytes } => {
                 let bucket = &mut self.buckets[number];
-                let gained = now.since(bucket.filled).as_nanos().saturating_mul(u128::from(bytes_per_s));
+                let gained =
+                    now.since(bucket.filled).as_nanos().saturating_mul(u128::from(bytes_per_s));
                 let most = u128::from(burst_bytes) * BILLION;
-                *bucket = Bucket { billionths: bucket.billionths.saturating_add(gained).min(most), filled: now };
+                *bucket = Bucket {
+                    billionths: bucket.billionths.saturating_add(gained).min(most),
+                    filled: now,
+                };
                 let left = bucket.billionths.checked_sub(u128::from(bytes) * BILLION);
                 bucket.billionths = left.unwrap_or(bucket.billionths);
                 left.is_some()
@@ -152,7 +162,10 @@ mod tests {
     #[test]
     fn the_first_that_fits() {
         let rule = |ports, action| Rule { ports: Some(ports), ..every(action) };
-        let mut rules = Rules::new(vec![rule(80..=80, Action::Allow), rule(1..=1000, Action::Drop)], Time::ZERO);
+        let mut rules = Rules::new(
+            vec![rule(80..=80, Action::Allow), rule(1..=1000, Action::Drop)],
+            Time::ZERO,
+        );
         let mut passes = |port| {
             let ruled = rules.find(&tuple(port), 0);
             rules.passes(ruled, 100, Time::ZERO)
@@ -161,15 +174,27 @@ mod tests {
     }
 
     fn every(action: Action) -> Rule {
-        Rule { interface: None, protocol: None, source: None, destination: None, ports: None, action }
+        Rule {
+            interface: None,
+            protocol: None,
+            source: None,
+            destination: None,
+            ports: None,
+            action,
+        }
     }
 
     #[test]
     fn so_many_bytes_per_second() {
-        let mut rules = Rules::new(vec![every(Action::Limit { bytes_per_s: 10_000, burst_bytes: 3000 })], Time::ZERO);
+        let mut rules = Rules::new(
+            vec![every(Action::Limit { bytes_per_s: 10_000, burst_bytes: 3000 })],
+            Time::ZERO,
+        );
         let ruled = rules.find(&tuple(1), 0);
         // Ten seconds of a packet of 1000 bytes each 10 milliseconds.
-        let passed = (0..1000).filter(|step| rules.passes(ruled, 1000, Time::from_millis(step * 10))).count();
+        let passed = (0..1000)
+            .filter(|step| rules.passes(ruled, 1000, Time::from_millis(step * 10)))
+            .count();
         assert!((102..=103).contains(&passed), "{passed}");
         rules.replace(vec![every(Action::Drop)], Time::ZERO);
         assert!(!rules.is_current(ruled));
@@ -185,12 +210,18 @@ mod tests {
             (1_250_000_000, 700, 1500, 1),
         ] {
             let burst_bytes = 2 * bytes;
-            let mut rules = Rules::new(vec![every(Action::Limit { bytes_per_s, burst_bytes })], Time::ZERO);
+            let mut rules =
+                Rules::new(vec![every(Action::Limit { bytes_per_s, burst_bytes })], Time::ZERO);
             let ruled = rules.find(&tuple(1), 0);
             let times = seconds * 1_000_000_000 / every_ns;
-            let passed = (1..=times).filter(|n| rules.passes(ruled, bytes, Time(n * every_ns))).count() as u64;
+            let passed = (1..=times)
+                .filter(|n| rules.passes(ruled, bytes, Time(n * every_ns)))
+                .count() as u64;
             let expected = (bytes_per_s * seconds / bytes).min(times);
-            assert!(passed + 1 >= expected && passed <= expected + 2, "{bytes_per_s}: {passed}, {expected}");
+            assert!(
+                passed + 1 >= expected && passed <= expected + 2,
+                "{bytes_per_s}: {passed}, {expected}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Connections as they are kept for a forwarder that takes over after this one has ended.
 //!
-//! Kept is who speaks with whom, and by which mapping and back end. Not kept are the windows of TCP: the first segment of each direction tells them anew. Nor are connections that nobody has
+//! Kept is who speaks with whom, and by which mapping and back end. Not kept are the windows of
+//! TCP: the first segment of each direction tells them anew. Nor are connections that nobody has
 //! answered: their first packet comes again, and a flood of them costs nothing here.
 
 use std::net::SocketAddr;
@@ -44,19 +45,22 @@ pub struct Saved {
 }
 
 impl Forwarder {
-    /// From now on it remembers which connections have changed ([`poll_changed`](Self::poll_changed)).
+    /// From now on it remembers which connections have changed
+    /// ([`poll_changed`](Self::poll_changed)).
     pub fn remember_changes(&mut self) {
         self.conntrack.remember_changes();
     }
 
-    /// A number under which a connection has come, gone, or got to another state. What is there now is told by [`save`](Self::save).
+    /// A number under which a connection has come, gone, or got to another state. What is there now
+    /// is told by [`save`](Self::save).
     pub fn poll_changed(&mut self) -> Option<ConnectionId> {
         self.conntrack.poll_changed()
     }
 
     /// A connection, to be kept. `None`: there is nothing under this number that is worth it.
     pub fn save(&self, id: ConnectionId) -> Option<Saved> {
-        let connection = self.conntrack.get(id).filter(|connection| connection.phase() != Phase::Opening)?;
+        let connection =
+            self.conntrack.get(id).filter(|connection| connection.phase() != Phase::Opening)?;
         let note = &connection.note;
         // Its first bytes are kept here alone.
         if note.switched.is_some_and(|switched| switched.place.is_some()) {
@@ -67,7 +71,10 @@ impl Forwarder {
             outgoing: connection.outgoing(Direction::Original),
             state: connection.tcp_state(),
             interface: note.interface,
-            through: note.source.and_then(|mapping| self.nat.get(mapping)).map(|mapping| mapping.through),
+            through: note
+                .source
+                .and_then(|mapping| self.nat.get(mapping))
+                .map(|mapping| mapping.through),
             is_mapped: note.destination.is_some(),
             begun: note.begun,
             packets: note.packets,
@@ -77,7 +84,8 @@ impl Forwarder {
         })
     }
 
-    /// Takes over a connection that was kept. False: it does not fit how this forwarder is set up, or what is there.
+    /// Takes over a connection that was kept. False: it does not fit how this forwarder is set up,
+    /// or what is there.
     pub fn restore(&mut self, saved: &Saved, now: Time) -> bool {
         let Saved { original, outgoing, .. } = *saved;
         let is_v4 = [original.source, original.destination, outgoing.source, outgoing.destination]
@@ -99,10 +107,13 @@ impl Forwarder {
         };
         let source = match saved.through {
             None => None,
-            Some(through) => match self.nat.hold_as(original.protocol, original.source, outgoing.source, through) {
-                Some(mapping) => Some(mapping),
-                None => return false,
-            },
+            Some(through) => {
+                match self.nat.hold_as(original.protocol, original.source, outgoing.source, through)
+                {
+                    Some(mapping) => Some(mapping),
+                    None => return false,
+                }
+            }
         };
         let chosen = self.back_end_at(&original, outgoing.destination);
         let note = Note {
@@ -142,7 +153,12 @@ impl Forwarder {
 impl Saved {
     /// Its four ends, in the order source and destination as they come in, and as they go out.
     pub fn ends(&self) -> [SocketAddr; 4] {
-        [self.original.source, self.original.destination, self.outgoing.source, self.outgoing.destination]
-            .map(|end| SocketAddr::new(end.address, end.port))
+        [
+            self.original.source,
+            self.original.destination,
+            self.outgoing.source,
+            self.outgoing.destination,
+        ]
+        .map(|end| SocketAddr::new(end.address, end.port))
     }
 }

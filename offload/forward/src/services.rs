@@ -1,7 +1,8 @@
 //! Addresses that stand for several back ends.
 //!
-//! A back end that is down gets no new connections; those of TCP stay, because it may come back, and those of UDP leave it at once, because nothing else would end them. One that is
-//! drained gets no new connections, and keeps those it has until a deadline.
+//! A back end that is down gets no new connections; those of TCP stay, because it may come back,
+//! and those of UDP leave it at once, because nothing else would end them. One that is drained gets
+//! no new connections, and keeps those it has until a deadline.
 
 use std::hash::BuildHasher;
 
@@ -109,9 +110,9 @@ impl Services {
 
     /// The service that a packet is for.
     pub fn find(&self, protocol: Protocol, address: Endpoint) -> Option<usize> {
-        self.services
-            .iter()
-            .position(|service| (service.config.protocol, service.config.address) == (protocol, address))
+        self.services.iter().position(|service| {
+            (service.config.protocol, service.config.address) == (protocol, address)
+        })
     }
 
     /// Addresses of all services.
@@ -129,7 +130,8 @@ impl Services {
         self.services.iter().any(|service| service.config.by_name.is_some())
     }
 
-    /// The back end for a new connection of a client, among those of a set; without names there is one set, 0. `None`: none is up.
+    /// The back end for a new connection of a client, among those of a set; without names there is
+    /// one set, 0. `None`: none is up.
     pub fn choose(&self, service: usize, set: u16, tuple: &Tuple) -> Option<Chosen> {
         let hash = FixedState::with_seed(self.seed).hash_one(tuple);
         let back_end = self.services[service].tables.get(usize::from(set))?.find(hash)?;
@@ -138,7 +140,8 @@ impl Services {
 
     /// Where a back end listens.
     pub fn endpoint(&self, chosen: Chosen) -> Endpoint {
-        self.services[usize::from(chosen.service)].config.back_ends[usize::from(chosen.back_end)].endpoint
+        self.services[usize::from(chosen.service)].config.back_ends[usize::from(chosen.back_end)]
+            .endpoint
     }
 
     /// How a back end does.
@@ -183,7 +186,9 @@ impl Services {
 impl Service {
     fn rebuild(&mut self, seed: u64) {
         let name = |endpoint: &Endpoint| FixedState::with_seed(seed).hash_one(endpoint);
-        let is_in = |set: Option<&Vec<u16>>, number: usize| set.is_none_or(|set| set.contains(&(number as u16)));
+        let is_in = |set: Option<&Vec<u16>>, number: usize| {
+            set.is_none_or(|set| set.contains(&(number as u16)))
+        };
         let list = |set: Option<&Vec<u16>>| -> Vec<(u64, u16)> {
             let all = self.config.back_ends.iter().zip(&self.health).enumerate();
             all.map(|(number, (back_end, health))| {
@@ -194,7 +199,9 @@ impl Service {
         };
         let tables = match &self.config.by_name {
             None => vec![Maglev::new(&list(None), seed)],
-            Some(by_name) => by_name.names.sets().iter().map(|set| Maglev::new(&list(Some(set)), seed)).collect(),
+            Some(by_name) => {
+                by_name.names.sets().iter().map(|set| Maglev::new(&list(Some(set)), seed)).collect()
+            }
         };
         self.tables = tables;
     }

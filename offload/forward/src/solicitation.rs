@@ -1,6 +1,8 @@
-//! Questions for MAC addresses and their answers: ARP (RFC 826) and Neighbor Discovery (RFC 4861 sections 4.3, 4.4 and 7.1).
+//! Questions for MAC addresses and their answers: ARP (RFC 826) and Neighbor Discovery (RFC 4861
+//! sections 4.3, 4.4 and 7.1).
 //!
-//! Deliberately absent: router advertisements, redirects, and defending addresses against duplicates.
+//! Deliberately absent: router advertisements, redirects, and defending addresses against
+//! duplicates.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -52,14 +54,22 @@ pub fn parse_arp(frame: &[u8], at: usize) -> Option<Message> {
     let (sender, target) = (address(14), address(24));
     let told = (!sender.is_unspecified() && is_one(mac)).then_some((IpAddr::V4(sender), mac));
     let is_question = operation == ARP_REQUEST;
-    Some(Message { is_question, told, target: IpAddr::V4(if is_question { target } else { sender }) })
+    Some(Message {
+        is_question,
+        told,
+        target: IpAddr::V4(if is_question { target } else { sender }),
+    })
 }
 
 /// Reads a message of Neighbor Discovery. `None`: it is none, or one that must not be believed.
 pub fn parse_discovery(frame: &[u8], view: &View) -> Option<Message> {
     let IpAddr::V6(source) = view.source else { return None };
     let message = frame.get(view.transport_at..view.end)?;
-    if view.protocol != ICMPV6 || view.hops != HOPS || view.fragment.is_some() || message.len() < 24 || message[1] != 0
+    if view.protocol != ICMPV6
+        || view.hops != HOPS
+        || view.fragment.is_some()
+        || message.len() < 24
+        || message[1] != 0
     {
         return None;
     }
@@ -82,7 +92,8 @@ pub fn parse_discovery(frame: &[u8], view: &View) -> Option<Message> {
     Some(Message { is_question, told, target: IpAddr::V6(target) })
 }
 
-/// Whether a packet is of Neighbor Discovery, and so for us alone. What a later fragment begins with is not the kind of its message.
+/// Whether a packet is of Neighbor Discovery, and so for us alone. What a later fragment begins
+/// with is not the kind of its message.
 pub fn is_discovery(frame: &[u8], view: &View) -> bool {
     view.protocol == ICMPV6
         && view.source.is_ipv6()
@@ -112,11 +123,22 @@ fn is_one(mac: Mac) -> bool {
 /// If the addresses are of two versions.
 pub fn ask(target: IpAddr, source: IpAddr, mac: Mac, tags: &Tags) -> Frame {
     match (source, target) {
-        (IpAddr::V4(source), IpAddr::V4(target)) => arp(ARP_REQUEST, (mac, source), ([0; 6], target), [0xff; 6], tags),
+        (IpAddr::V4(source), IpAddr::V4(target)) => {
+            arp(ARP_REQUEST, (mac, source), ([0; 6], target), [0xff; 6], tags)
+        }
         (IpAddr::V6(source), IpAddr::V6(target)) => {
             let [.., a, b, c] = target.octets();
             // RFC 4291 section 2.7.1, RFC 2464 section 7.
-            let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));
+            let group = Ipv6Addr::new(
+                0xff02,
+                0,
+                0,
+                0,
+                0,
+                1,
+                0xff00 | u16::from(a),
+                u16::from_be_bytes([b, c]),
+            );
             let to = [0x33, 0x33, 0xff, a, b, c];
             discovery(SOLICITATION, [0; 4], (mac, source), (to, group), target, OPTION_SOURCE, tags)
         }
@@ -127,10 +149,20 @@ pub fn ask(target: IpAddr, source: IpAddr, mac: Mac, tags: &Tags) -> Frame {
 /// A frame that answers a question for an address of ours.
 pub fn answer(target: IpAddr, mac: Mac, asker: (IpAddr, Mac), tags: &Tags) -> Frame {
     match (target, asker.0) {
-        (IpAddr::V4(target), IpAddr::V4(to)) => arp(ARP_REPLY, (mac, target), (asker.1, to), asker.1, tags),
+        (IpAddr::V4(target), IpAddr::V4(to)) => {
+            arp(ARP_REPLY, (mac, target), (asker.1, to), asker.1, tags)
+        }
         (IpAddr::V6(target), IpAddr::V6(to)) => {
             // Router, solicited, override.
-            discovery(ADVERTISEMENT, [0xe0, 0, 0, 0], (mac, target), (asker.1, to), target, OPTION_TARGET, tags)
+            discovery(
+                ADVERTISEMENT,
+                [0xe0, 0, 0, 0],
+                (mac, target),
+                (asker.1, to),
+                target,
+                OPTION_TARGET,
+                tags,
+            )
         }
         _ => panic!("addresses of two versions"),
     }
@@ -138,7 +170,8 @@ pub fn answer(target: IpAddr, mac: Mac, asker: (IpAddr, Mac), tags: &Tags) -> Fr
 
 fn ethernet(to: Mac, from: Mac, tags: &Tags, kind: u16) -> Frame {
     let mut frame = Frame::new();
-    let mut extend = |bytes: &[u8]| frame.try_extend_from_slice(bytes).expect("room for an Ethernet header");
+    let mut extend =
+        |bytes: &[u8]| frame.try_extend_from_slice(bytes).expect("room for an Ethernet header");
     extend(&to);
     extend(&from);
     extend(tags.bytes());
@@ -146,10 +179,22 @@ fn ethernet(to: Mac, from: Mac, tags: &Tags, kind: u16) -> Frame {
     frame
 }
 
-fn arp(operation: u16, sender: (Mac, Ipv4Addr), target: (Mac, Ipv4Addr), to: Mac, tags: &Tags) -> Frame {
+fn arp(
+    operation: u16,
+    sender: (Mac, Ipv4Addr),
+    target: (Mac, Ipv4Addr),
+    to: Mac,
+    tags: &Tags,
+) -> Frame {
     let mut frame = ethernet(to, sender.0, tags, crate::view::ETHERTYPE_ARP);
-    let parts: [&[u8]; 6] =
-        [&ARP_ETHERNET_IPV4, &operation.to_be_bytes(), &sender.0, &sender.1.octets(), &target.0, &target.1.octets()];
+    let parts: [&[u8]; 6] = [
+        &ARP_ETHERNET_IPV4,
+        &operation.to_be_bytes(),
+        &sender.0,
+        &sender.1.octets(),
+        &target.0,
+        &target.1.octets(),
+    ];
     parts.into_iter().for_each(|part| frame.try_extend_from_slice(part).expect("room for ARP"));
     frame
 }
@@ -175,7 +220,9 @@ fn discovery(
         &[option, 1],
         &mac,
     ];
-    parts.into_iter().for_each(|part| frame.try_extend_from_slice(part).expect("room for a message"));
+    parts
+        .into_iter()
+        .for_each(|part| frame.try_extend_from_slice(part).expect("room for a message"));
     let at = frame.len() - MESSAGE_BYTES;
     let field = finish(add(pseudo(source, to, MESSAGE_BYTES), sum(&frame[at..])));
     frame[at + 2..at + 4].copy_from_slice(&field.to_be_bytes());
@@ -196,13 +243,16 @@ mod tests {
     #[test]
     fn questions_and_answers() {
         for (source, target) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::1:2")] {
-            let (source, target): (IpAddr, IpAddr) = (source.parse().unwrap(), target.parse().unwrap());
+            let (source, target): (IpAddr, IpAddr) =
+                (source.parse().unwrap(), target.parse().unwrap());
             let tags = Tags::from_bytes(&[0x81, 0, 0, 7]).unwrap();
             let parse = |frame: &Frame| {
                 let (_, at) = network_of(frame).unwrap();
                 match source {
                     IpAddr::V4(_) => parse_arp(frame, at),
-                    IpAddr::V6(_) => parse_discovery(frame, &View::parse(frame, at, frame.len()).unwrap()),
+                    IpAddr::V6(_) => {
+                        parse_discovery(frame, &View::parse(frame, at, frame.len()).unwrap())
+                    }
                 }
             };
             let question = ask(target, source, MAC, &tags);

@@ -1,8 +1,10 @@
 //! Where a TCP connection of others stands, by what is seen of it from the middle.
 //!
-//! Read first: van Rooij 2000, "Real Stateful TCP Packet Filtering in IP Filter", for the windows; RFC 5382 and RFC 7857 section 2 for the states.
+//! Read first: van Rooij 2000, "Real Stateful TCP Packet Filtering in IP Filter", for the windows;
+//! RFC 5382 and RFC 7857 section 2 for the states.
 //!
-//! A segment outside of the windows changes nothing (invariant F7), and is passed on: the ends judge it better (RFC 5961).
+//! A segment outside of the windows changes nothing (invariant F7), and is passed on: the ends
+//! judge it better (RFC 5961).
 //!
 //! ```text
 //!  SynSent ─SYN,ACK─▶ SynReceived ─ACK─▶ Established ─FIN─▶ Closing ─FIN of the other, both acknowledged─▶ TimeWait
@@ -15,7 +17,8 @@ use nicache_tcp::wire::Flags;
 
 use crate::view::TcpView;
 
-/// How far an acknowledgment may be behind at least: more than any window without scaling (van Rooij 2000, section 3).
+/// How far an acknowledgment may be behind at least: more than any window without scaling (van
+/// Rooij 2000, section 3).
 const ACK_BEHIND_MAX: u32 = 66_000;
 
 /// A direction of a connection.
@@ -45,7 +48,8 @@ pub enum TcpState {
     SynSent,
     /// It was answered.
     SynReceived,
-    /// The connection is older than what is known of it, and the other end has not yet said that it knows it.
+    /// The connection is older than what is known of it, and the other end has not yet said that it
+    /// knows it.
     PickedUp,
     /// The handshake is over.
     Established,
@@ -111,7 +115,8 @@ pub struct TcpTrack {
 }
 
 impl TcpTrack {
-    /// From a first segment, in the original direction. One that is not a SYN belongs to a connection that is older than what is known of it.
+    /// From a first segment, in the original direction. One that is not a SYN belongs to a
+    /// connection that is older than what is known of it.
     pub fn new(segment: &TcpView) -> Self {
         let end = segment.seq + segment.numbers();
         let window = u32::from(segment.window).max(1);
@@ -144,20 +149,34 @@ impl TcpTrack {
 
     /// A connection of which only the state is known.
     pub fn restored(state: TcpState) -> Self {
-        Self { state, before_reset: TcpState::Established, sides: [Side::default(); 2], is_unknown: [true; 2] }
+        Self {
+            state,
+            before_reset: TcpState::Established,
+            sides: [Side::default(); 2],
+            is_unknown: [true; 2],
+        }
     }
 
-    /// Takes the numbers of a direction from a segment in the middle. Nothing is known of its windows: they may be scaled as far as it goes.
+    /// Takes the numbers of a direction from a segment in the middle. Nothing is known of its
+    /// windows: they may be scaled as far as it goes.
     fn pick_up(&mut self, direction: Direction, segment: &TcpView) {
         let end = segment.seq + segment.numbers();
         let window = u32::from(segment.window).max(1) << 14;
         let (sender, receiver) = (direction as usize, direction.other() as usize);
         let old = self.sides[sender];
-        self.sides[sender] =
-            Side { end, max_end: end + window, max_window: window, acked: segment.ack, scale: 14, fin: old.fin, ..old };
+        self.sides[sender] = Side {
+            end,
+            max_end: end + window,
+            max_window: window,
+            acked: segment.ack,
+            scale: 14,
+            fin: old.fin,
+            ..old
+        };
         if self.is_unknown[receiver] || self.sides[receiver].max_window == 0 {
             let old = self.sides[receiver];
-            self.sides[receiver] = Side { end: segment.ack, max_end: segment.ack + window, scale: 14, ..old };
+            self.sides[receiver] =
+                Side { end: segment.ack, max_end: segment.ack + window, scale: 14, ..old };
         }
         self.is_unknown[sender] = false;
     }
@@ -220,7 +239,8 @@ impl TcpTrack {
             return Judged::Outside;
         }
         if flags.rst() {
-            // What the receiver would not believe changes nothing: before what it has acknowledged (RFC 5961 section 3.2).
+            // What the receiver would not believe changes nothing: before what it has acknowledged
+            // (RFC 5961 section 3.2).
             let receiver = &self.sides[direction.other() as usize];
             let expected = if receiver.max_window == 0 { segment.seq } else { receiver.acked };
             return if segment.seq.ge(expected) { self.reset() } else { Judged::Outside };
@@ -261,7 +281,9 @@ impl TcpTrack {
         let side = &self.sides[direction as usize];
         match (self.state, direction) {
             // RFC 9293 section 3.6.1: behind the numbers of the old connection.
-            (TcpState::TimeWait, Direction::Original) if segment.seq.gt(side.end) || self.is_unknown[0] => {
+            (TcpState::TimeWait, Direction::Original)
+                if segment.seq.gt(side.end) || self.is_unknown[0] =>
+            {
                 Judged::Begins
             }
             (TcpState::Reset, Direction::Original) => Judged::Begins,
@@ -279,8 +301,11 @@ impl TcpTrack {
     }
 
     fn handle_syn_ack(&mut self, direction: Direction, segment: &TcpView) -> Judged {
-        let (side, other) = (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
-        let is_new = self.state == TcpState::SynSent && direction == Direction::Reply && segment.ack == other.end;
+        let (side, other) =
+            (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
+        let is_new = self.state == TcpState::SynSent
+            && direction == Direction::Reply
+            && segment.ack == other.end;
         if is_new {
             self.open(direction, segment);
             self.sides[direction as usize].acked = segment.ack;
@@ -317,24 +342,30 @@ impl TcpTrack {
     }
 
     fn is_inside(&self, direction: Direction, segment: &TcpView) -> bool {
-        let (sender, receiver) = (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
+        let (sender, receiver) =
+            (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
         if sender.max_window == 0 {
-            // The first of a direction of which nothing is known, near what the other end has acknowledged.
+            // The first of a direction of which nothing is known, near what the other end has
+            // acknowledged.
             return !segment.flags.ack() || segment.ack.le(receiver.end);
         }
         let end = segment.seq + segment.numbers();
         let is_near = segment.seq.le(sender.max_end)
-            && (receiver.max_window == 0 || end.ge(sender.end + 0u32.wrapping_sub(receiver.max_window)));
+            && (receiver.max_window == 0
+                || end.ge(sender.end + 0u32.wrapping_sub(receiver.max_window)));
         if !segment.flags.ack() || receiver.max_window == 0 {
             return is_near;
         }
         let behind = ACK_BEHIND_MAX.max(sender.max_window);
-        is_near && segment.ack.le(receiver.end) && segment.ack.ge(receiver.end + 0u32.wrapping_sub(behind))
+        is_near
+            && segment.ack.le(receiver.end)
+            && segment.ack.ge(receiver.end + 0u32.wrapping_sub(behind))
     }
 
     fn advance(&mut self, direction: Direction, segment: &TcpView) {
         let end = segment.seq + segment.numbers();
-        let (mut sender, mut receiver) = (self.sides[direction as usize], self.sides[direction.other() as usize]);
+        let (mut sender, mut receiver) =
+            (self.sides[direction as usize], self.sides[direction.other() as usize]);
         let window = u32::from(segment.window) << sender.scale;
         if sender.max_window == 0 {
             (sender.end, sender.max_end) = (end, sender.max_end.max(end));
@@ -361,7 +392,8 @@ impl TcpTrack {
                 receiver.max_end = allowed;
             }
         }
-        (self.sides[direction as usize], self.sides[direction.other() as usize]) = (sender, receiver);
+        (self.sides[direction as usize], self.sides[direction.other() as usize]) =
+            (sender, receiver);
     }
 
     fn reset(&mut self) -> Judged {
@@ -392,31 +424,56 @@ mod tests {
     /// A connection with the numbers 100 and 500 before the handshake.
     fn established() -> TcpTrack {
         let mut track = TcpTrack::new(&segment(Flags::SYN, 100, 0, 0));
-        assert_eq!(track.handle(Direction::Reply, &segment(Flags::SYN | ACK, 500, 101, 0)), Judged::Inside);
+        assert_eq!(
+            track.handle(Direction::Reply, &segment(Flags::SYN | ACK, 500, 101, 0)),
+            Judged::Inside
+        );
         assert_eq!(track.state(), TcpState::SynReceived);
         assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 0)), Judged::Inside);
         assert_eq!(track.state(), TcpState::Established);
         track
     }
 
-    /// After a restart, the first segment of each direction tells where it is, and a stranger's reset ends nothing.
+    /// After a restart, the first segment of each direction tells where it is, and a stranger's
+    /// reset ends nothing.
     #[test]
     fn a_restored_connection_goes_on() {
         let mut track = TcpTrack::restored(TcpState::Established);
-        assert_eq!(track.handle(Direction::Original, &segment(Flags::RST, 7, 0, 0)), Judged::Outside);
-        assert_eq!(track.handle(Direction::Reply, &segment(ACK, 3_000_000_000, 4_000_000_000, 1000)), Judged::Inside);
-        assert_eq!(track.handle(Direction::Original, &segment(Flags::RST, 7, 0, 0)), Judged::Outside);
-        assert_eq!(track.handle(Direction::Original, &segment(ACK, 4_000_000_000, 3_000_001_000, 0)), Judged::Inside);
         assert_eq!(
-            track.handle(Direction::Reply, &segment(ACK | Flags::FIN, 3_000_001_000, 4_000_000_000, 0)),
+            track.handle(Direction::Original, &segment(Flags::RST, 7, 0, 0)),
+            Judged::Outside
+        );
+        assert_eq!(
+            track.handle(Direction::Reply, &segment(ACK, 3_000_000_000, 4_000_000_000, 1000)),
+            Judged::Inside
+        );
+        assert_eq!(
+            track.handle(Direction::Original, &segment(Flags::RST, 7, 0, 0)),
+            Judged::Outside
+        );
+        assert_eq!(
+            track.handle(Direction::Original, &segment(ACK, 4_000_000_000, 3_000_001_000, 0)),
+            Judged::Inside
+        );
+        assert_eq!(
+            track.handle(
+                Direction::Reply,
+                &segment(ACK | Flags::FIN, 3_000_001_000, 4_000_000_000, 0)
+            ),
             Judged::Inside
         );
         assert_eq!(track.state(), TcpState::Closing);
         assert_eq!(
-            track.handle(Direction::Original, &segment(ACK | Flags::FIN, 4_000_000_000, 3_000_001_001, 0)),
+            track.handle(
+                Direction::Original,
+                &segment(ACK | Flags::FIN, 4_000_000_000, 3_000_001_001, 0)
+            ),
             Judged::Inside
         );
-        assert_eq!(track.handle(Direction::Reply, &segment(ACK, 3_000_001_001, 4_000_000_001, 0)), Judged::Inside);
+        assert_eq!(
+            track.handle(Direction::Reply, &segment(ACK, 3_000_001_001, 4_000_000_001, 0)),
+            Judged::Inside
+        );
         assert_eq!(track.state(), TcpState::TimeWait);
     }
 
@@ -437,14 +494,19 @@ mod tests {
         }
         let again = segment(Flags::SYN, 300, 0, 0);
         assert_eq!(track.handle(Direction::Original, &again), Judged::Outside, "an old number");
-        assert_eq!(track.handle(Direction::Original, &segment(Flags::SYN, 90_000, 0, 0)), Judged::Begins);
+        assert_eq!(
+            track.handle(Direction::Original, &segment(Flags::SYN, 90_000, 0, 0)),
+            Judged::Begins
+        );
     }
 
     #[test]
     fn a_reset_must_be_one_that_the_end_believes() {
-        for (seq, ack, expected) in
-            [(501, 101, Judged::Inside), (400, 101, Judged::Outside), (501 + 2000, 101, Judged::Outside)]
-        {
+        for (seq, ack, expected) in [
+            (501, 101, Judged::Inside),
+            (400, 101, Judged::Outside),
+            (501 + 2000, 101, Judged::Outside),
+        ] {
             let mut track = established();
             let judged = track.handle(Direction::Reply, &segment(Flags::RST | ACK, seq, ack, 0));
             assert_eq!(judged, expected, "{seq}");
@@ -487,15 +549,25 @@ mod tests {
     fn a_connection_that_is_older_than_what_is_known() {
         let mut track = TcpTrack::new(&segment(ACK, 5000, 9000, 100));
         assert_eq!(track.state(), TcpState::PickedUp);
-        assert_eq!(track.handle(Direction::Original, &segment(ACK | Flags::FIN, 5100, 9000, 0)), Judged::Inside);
+        assert_eq!(
+            track.handle(Direction::Original, &segment(ACK | Flags::FIN, 5100, 9000, 0)),
+            Judged::Inside
+        );
         assert_eq!(track.state(), TcpState::PickedUp, "one end alone");
         assert_eq!(track.handle(Direction::Reply, &segment(ACK, 9000, 5101, 0)), Judged::Inside);
         assert_eq!(track.state(), TcpState::Closing);
         let mut track = TcpTrack::new(&segment(ACK, 5000, 9000, 100));
         assert_eq!(track.handle(Direction::Reply, &segment(ACK, 9000, 5100, 4000)), Judged::Inside);
         assert_eq!(track.state(), TcpState::Established);
-        assert_eq!(track.handle(Direction::Original, &segment(ACK, 5100, 13_000, 100)), Judged::Inside);
-        assert_eq!(track.handle(Direction::Reply, &segment(ACK, 13_000, 5300, 1)), Judged::Outside, "of the future");
+        assert_eq!(
+            track.handle(Direction::Original, &segment(ACK, 5100, 13_000, 100)),
+            Judged::Inside
+        );
+        assert_eq!(
+            track.handle(Direction::Reply, &segment(ACK, 13_000, 5300, 1)),
+            Judged::Outside,
+            "of the future"
+        );
     }
 
     #[test]
@@ -514,14 +586,23 @@ mod tests {
     proptest! {
         /// F7: whatever is outside changes nothing.
         #[test]
-        fn outside_changes_nothing(segments in proptest::collection::vec((any::<bool>(), 0u8..64, any::<u32>(), any::<u32>(), 0u32..70_000, any::<bool>()), 1..60)) {
+        fn outside_changes_nothing(
+            segments in proptest::collection::vec(
+                (any::<bool>(), 0u8..64, any::<u32>(), any::<u32>(), 0u32..70_000, any::<bool>()),
+                1..60,
+            ),
+        ) {
             let mut track = established();
             let (mut next, mut other) = (101u32, 501u32);
             for (is_reply, flags, seq, ack, payload_len, is_near) in segments {
                 let direction = if is_reply { Direction::Reply } else { Direction::Original };
-                let (mine, theirs) = if is_reply { (&mut other, &mut next) } else { (&mut next, &mut other) };
-                let (seq, ack, payload_len) =
-                    if is_near { (mine.wrapping_add(seq % 3), *theirs, payload_len % 900) } else { (seq, ack, payload_len) };
+                let (mine, theirs) =
+                    if is_reply { (&mut other, &mut next) } else { (&mut next, &mut other) };
+                let (seq, ack, payload_len) = if is_near {
+                    (mine.wrapping_add(seq % 3), *theirs, payload_len % 900)
+                } else {
+                    (seq, ack, payload_len)
+                };
                 let before = format!("{track:?}");
                 let segment = segment(Flags(flags), seq, ack, payload_len);
                 match track.handle(direction, &segment) {
@@ -530,21 +611,30 @@ mod tests {
                     }
                     Judged::Inside => {}
                     Judged::Outside => prop_assert_eq!(before, format!("{track:?}")),
-                    Judged::Begins => prop_assert!(matches!(track.state(), TcpState::TimeWait | TcpState::Reset | TcpState::SynSent)),
+                    Judged::Begins => prop_assert!(matches!(
+                        track.state(),
+                        TcpState::TimeWait | TcpState::Reset | TcpState::SynSent
+                    )),
                 }
             }
         }
 
-        /// An attacker who does not know the numbers hits a window of 1000 rarely; whatever he sends, the connection goes on.
+        /// An attacker who does not know the numbers hits a window of 1000 rarely; whatever he
+        /// sends, the connection goes on.
         #[test]
-        fn a_blind_attacker(segments in proptest::collection::vec((0u8..64, any::<u32>(), any::<u32>()), 1..60)) {
+        fn a_blind_attacker(
+            segments in proptest::collection::vec((0u8..64, any::<u32>(), any::<u32>()), 1..60),
+        ) {
             let mut track = established();
             for (flags, seq, ack) in segments {
                 // In the other half of the numbers.
                 let segment = segment(Flags(flags), seq % (1 << 30) + (1 << 30), ack, 0);
                 prop_assert_eq!(track.handle(Direction::Reply, &segment), Judged::Outside);
             }
-            prop_assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 100)), Judged::Inside);
+            prop_assert_eq!(
+                track.handle(Direction::Original, &segment(ACK, 101, 501, 100)),
+                Judged::Inside
+            );
             prop_assert_eq!(track.state(), TcpState::Established);
         }
     }

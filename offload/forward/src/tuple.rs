@@ -10,7 +10,8 @@ pub enum Protocol {
     Tcp,
     /// RFC 768.
     Udp,
-    /// Queries of ICMP and ICMPv6 (echo): their identifier stands where the port of the asking end would.
+    /// Queries of ICMP and ICMPv6 (echo): their identifier stands where the port of the asking end
+    /// would.
     Query,
 }
 

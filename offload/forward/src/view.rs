@@ -1,9 +1,12 @@
 //! What the headers of a packet say: a checked copy of the fields that a forwarder looks at.
 //!
-//! Read first: RFC 791 section 3.1, RFC 8200 sections 3 and 4, RFC 9293 section 3.1, RFC 768, RFC 792, RFC 4443.
+//! Read first: RFC 791 section 3.1, RFC 8200 sections 3 and 4, RFC 9293 section 3.1, RFC 768, RFC
+//! 792, RFC 4443.
 //!
-//! The bytes that are looked at may be only the first ones of a frame, because the payload stays on the card. Options of IPv4 and extension headers of IPv6 are skipped;
-//! source routes are refused, because the address that they name is not the one in the header (RFC 7126 section 4.3, RFC 5095).
+//! The bytes that are looked at may be only the first ones of a frame, because the payload stays on
+//! the card. Options of IPv4 and extension headers of IPv6 are skipped; source routes are refused,
+//! because the address that they name is not the one in the header (RFC 7126 section 4.3, RFC
+//! 5095).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -161,14 +164,16 @@ pub struct View {
     pub fragment: Option<Fragment>,
     /// A router may cut it (IPv4 without DF).
     pub may_be_cut: bool,
-    /// Source and destination port; for a query the identifier on the side of who asks, 0 on the other.
+    /// Source and destination port; for a query the identifier on the side of who asks, 0 on the
+    /// other.
     pub ports: (u16, u16),
     /// See [`Transport`].
     pub transport: Transport,
 }
 
 impl View {
-    /// Looks at a frame of `frame_len` bytes, of which `bytes` are the first ones. `network_at`: where the IP header begins.
+    /// Looks at a frame of `frame_len` bytes, of which `bytes` are the first ones. `network_at`:
+    /// where the IP header begins.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -181,7 +186,8 @@ impl View {
         Ok(view)
     }
 
-    /// The same with a packet that an ICMP error quotes, of which at least 8 bytes behind the IP header are there (RFC 792).
+    /// The same with a packet that an ICMP error quotes, of which at least 8 bytes behind the IP
+    /// header are there (RFC 792).
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -199,8 +205,10 @@ impl View {
             Transport::Query { .. } => Protocol::Query,
             Transport::Error(_) | Transport::Other | Transport::Later => return None,
         };
-        let (source, destination) =
-            (Endpoint::new(self.source, self.ports.0), Endpoint::new(self.destination, self.ports.1));
+        let (source, destination) = (
+            Endpoint::new(self.source, self.ports.0),
+            Endpoint::new(self.destination, self.ports.1),
+        );
         Some(Tuple { protocol, source, destination })
     }
 
@@ -247,7 +255,11 @@ impl View {
         if usize::from(offset) + total_len - header_len > 65_535 {
             return Err(ViewError::Malformed);
         }
-        let fragment = (offset != 0 || more).then(|| Fragment { id: u32::from(u16_at(header, 4)), offset, more });
+        let fragment = (offset != 0 || more).then(|| Fragment {
+            id: u32::from(u16_at(header, 4)),
+            offset,
+            more,
+        });
         let address = |at: usize| IpAddr::V4(Ipv4Addr::from(array::<4>(header, at)));
         let transport_at = network_at + header_len;
         Ok(Self {
@@ -379,8 +391,14 @@ impl View {
             // All that is there: the checksum may be.
             self.headers_end += tcp.len();
             let flags = Flags::default();
-            self.transport =
-                Transport::Tcp(TcpView { seq, ack: Seq(0), flags, window: 0, scale: None, payload_len: 0 });
+            self.transport = Transport::Tcp(TcpView {
+                seq,
+                ack: Seq(0),
+                flags,
+                window: 0,
+                scale: None,
+                payload_len: 0,
+            });
             return Ok(());
         }
         let header_len = usize::from(tcp[12] >> 4) * 4;
@@ -457,7 +475,8 @@ fn check_options(mut options: &[u8]) -> Result<(), ViewError> {
     Ok(())
 }
 
-/// The window scale among the options of a SYN (RFC 7323 section 2.2), at most 14. Options behind one that is malformed are not looked at.
+/// The window scale among the options of a SYN (RFC 7323 section 2.2), at most 14. Options behind
+/// one that is malformed are not looked at.
 fn window_scale(mut options: &[u8]) -> Option<u8> {
     while let Some((&kind, rest)) = options.split_first() {
         match kind {

@@ -1,4 +1,5 @@
-//! The forwarder with a card between two kernels: the firmware behind packet sockets, the engine in front of it, and nginx and curl at the ends.
+//! The forwarder with a card between two kernels: the firmware behind packet sockets, the engine in
+//! front of it, and nginx and curl at the ends.
 
 mod namespaces;
 
@@ -24,7 +25,8 @@ use nicache_tcp::Time;
 const FILE_BYTES: usize = 6 << 20;
 const BUFFERS: u32 = 960;
 
-/// Forwards until it is told to stop; what has crossed and what was done. `known`: neighbours by the second interface.
+/// Forwards until it is told to stop; what has crossed and what was done. `known`: neighbours by
+/// the second interface.
 fn run(
     config: Config,
     mode: Mode,
@@ -49,7 +51,14 @@ fn run(
             }
             *card.bus()
         });
-        let setup = EngineConfig { mode, order: Order::Mru, entries: 512, buffers: BUFFERS, posts: 256, queue: 400 };
+        let setup = EngineConfig {
+            mode,
+            order: Order::Mru,
+            entries: 512,
+            buffers: BUFFERS,
+            posts: 256,
+            queue: 400,
+        };
         let mut engine = Engine::new(Bus::new(made.host(), window, BUFFERS), setup);
         let mut forwarder = Forwarder::new(config, Time::ZERO).unwrap();
         known.iter().for_each(|(address, mac)| forwarder.set_neighbour(1, *address, *mac));
@@ -93,14 +102,19 @@ fn files_arrive_in_every_mode() {
             mtu: 1500,
             masquerade,
         };
-        let mut config = Config::new(vec![interface(0, "10.1.0.1", vec![]), interface(1, "192.0.2.1", vec![0])], 7);
+        let mut config = Config::new(
+            vec![interface(0, "10.1.0.1", vec![]), interface(1, "192.0.2.1", vec![0])],
+            7,
+        );
         config.externals = vec![External {
             address: "192.0.2.1".parse().unwrap(),
             ports: 1024..=65_535,
             filtering: Filtering::default(),
         }];
         let ports = middle.run(|| {
-            ["left", "right"].map(|name| PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0))
+            ["left", "right"].map(|name| {
+                PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0)
+            })
         });
         let stop = AtomicBool::new(false);
         let (bus, counters) = std::thread::scope(|scope| {
@@ -108,7 +122,8 @@ fn files_arrive_in_every_mode() {
             let ask = |path: &str| {
                 let begin = Instant::now();
                 loop {
-                    let output = client.output(&format!("curl -sS --max-time 20 http://192.0.2.2{path}"));
+                    let output =
+                        client.output(&format!("curl -sS --max-time 20 http://192.0.2.2{path}"));
                     if output.status.success() {
                         return Ok(output.stdout);
                     }
@@ -128,7 +143,11 @@ fn files_arrive_in_every_mode() {
         });
         let content = bus.of(BusClass::Content);
         println!("{mode}: {bus:?} {counters:?}");
-        assert_eq!((counters.refused, counters.refused_receipts, counters.too_long), (0, 0, 0), "{mode}");
+        assert_eq!(
+            (counters.refused, counters.refused_receipts, counters.too_long),
+            (0, 0, 0),
+            "{mode}"
+        );
         let payload = FILE_BYTES as u64;
         match mode {
             // What comes whole is counted with its headers, and goes out as content.
@@ -153,11 +172,15 @@ fn segment(number: u8) -> Vec<u8> {
     frame
 }
 
-/// Exactly so many bytes cross the bus for a packet of 1448 bytes behind 54 of headers, between real interfaces.
+/// Exactly so many bytes cross the bus for a packet of 1448 bytes behind 54 of headers, between
+/// real interfaces.
 #[test]
 fn bytes_over_the_bus_for_each_packet() {
     const COUNT: u8 = 100;
-    let (Some(ends), Some(middle)) = (Namespace::with_loopback(), Namespace::with_loopback()) else { return };
+    let (Some(ends), Some(middle)) = (Namespace::with_loopback(), Namespace::with_loopback())
+    else {
+        return;
+    };
     ends.veth("eth0", &middle, "left");
     ends.veth("eth1", &middle, "right");
     for (name, number) in [("left", 0), ("right", 1)] {
@@ -169,9 +192,13 @@ fn bytes_over_the_bus_for_each_packet() {
             std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
         }
     });
-    for (mode, bytes) in
-        [(Mode::Copy, 3068), (Mode::Pcache, 1620), (Mode::Direct, 172), (Mode::Spill, 172), (Mode::Adaptive, 172)]
-    {
+    for (mode, bytes) in [
+        (Mode::Copy, 3068),
+        (Mode::Pcache, 1620),
+        (Mode::Direct, 172),
+        (Mode::Spill, 172),
+        (Mode::Adaptive, 172),
+    ] {
         let interface = |port: u8, ours: &str| Interface {
             port,
             tags: Default::default(),
@@ -181,7 +208,8 @@ fn bytes_over_the_bus_for_each_packet() {
             masquerade: Vec::new(),
         };
         let config = Config::new(vec![interface(0, "10.1.0.1"), interface(1, "192.0.2.1")], 7);
-        let open = |name: &str| PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0);
+        let open =
+            |name: &str| PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0);
         let ports = middle.run(move || ["left", "right"].map(open));
         let (mut from, mut to) = ends.run(move || (open("eth0"), open("eth1")));
         let stop = AtomicBool::new(false);
@@ -206,7 +234,11 @@ fn bytes_over_the_bus_for_each_packet() {
             let (bus, counters) = running.join().unwrap();
             (bus, counters, arrived)
         });
-        assert_eq!((arrived, counters.received), (u32::from(COUNT), u64::from(COUNT)), "{mode}: {counters:?}");
+        assert_eq!(
+            (arrived, counters.received),
+            (u32::from(COUNT), u64::from(COUNT)),
+            "{mode}: {counters:?}"
+        );
         assert_eq!(bus.total(), u64::from(COUNT) * bytes, "{mode}: {bus:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! F8: whatever a card writes, and whatever comes from the wire, the forwarder has a name for it or goes on.
+//! F8: whatever a card writes, and whatever comes from the wire, the forwarder has a name for it or
+//! goes on.
 
 mod exercise;
 mod packets;
@@ -32,9 +33,24 @@ proptest! {
 
     /// Right packets with some bytes that are not.
     #[test]
-    fn odd_packets(edits in proptest::collection::vec((0usize..8, 0u8..3, any::<bool>(), any::<u8>(), proptest::collection::vec((any::<usize>(), any::<u8>()), 0..4)), 1..12)) {
+    fn odd_packets(
+        edits in proptest::collection::vec(
+            (0usize..8, 0u8..3, any::<bool>(), any::<u8>(),
+                proptest::collection::vec((any::<usize>(), any::<u8>()), 0..4)),
+            1..12,
+        ),
+    ) {
         let address = |text: &str| text.parse().unwrap();
-        let pairs = [("10.1.0.2", "192.0.2.2"), ("fd01::2", "fd02::2"), ("192.0.2.2", "192.0.2.1"), ("fd02::2", "fd02::1"), ("10.1.0.2", "10.1.0.100"), ("10.1.0.2", "192.0.2.1"), ("192.0.2.2", "10.1.0.2"), ("10.1.0.2", "10.1.0.1")];
+        let pairs = [
+            ("10.1.0.2", "192.0.2.2"),
+            ("fd01::2", "fd02::2"),
+            ("192.0.2.2", "192.0.2.1"),
+            ("fd02::2", "fd02::1"),
+            ("10.1.0.2", "10.1.0.100"),
+            ("10.1.0.2", "192.0.2.1"),
+            ("192.0.2.2", "10.1.0.2"),
+            ("10.1.0.2", "10.1.0.1"),
+        ];
         let mut all = Vec::new();
         for (pair, protocol, is_error, how, edits) in edits {
             let (source, destination) = pairs[pair];
@@ -47,8 +63,22 @@ proptest! {
                 ..Recipe::new(protocol, (address(source), 1030), (address(destination), 80))
             };
             let mut frame = if is_error {
-                let about = Recipe { source: recipe.destination, destination: recipe.source, ..recipe.clone() };
-                Recipe { to_mac: recipe.to_mac, ..Recipe::error(recipe.source, &about.frame(), 200, if is_v6 { (2, 0) } else { (3, 4) }, 1300) }.raw_frame()
+                let about = Recipe {
+                    source: recipe.destination,
+                    destination: recipe.source,
+                    ..recipe.clone()
+                };
+                Recipe {
+                    to_mac: recipe.to_mac,
+                    ..Recipe::error(
+                        recipe.source,
+                        &about.frame(),
+                        200,
+                        if is_v6 { (2, 0) } else { (3, 4) },
+                        1300,
+                    )
+                }
+                .raw_frame()
             } else {
                 recipe.frame()
             };
@@ -97,7 +127,9 @@ fn seeds() {
                 1300,
             )
         };
-        let mut all = [told(0, &recipe.frame()), told(1, &back.frame()), told(1, &error.raw_frame())].concat();
+        let mut all =
+            [told(0, &recipe.frame()), told(1, &back.frame()), told(1, &error.raw_frame())]
+                .concat();
         if protocol == UDP {
             recipe.fragments(16, 7).iter().for_each(|frame| all.extend(told(0, frame)));
         }

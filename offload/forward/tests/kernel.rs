@@ -65,12 +65,17 @@ impl World {
             mtu: 1500,
             masquerade: Vec::new(),
         };
-        Config::new(vec![interface(0, "10.1.0.1", "fd01::1"), interface(1, "192.0.2.1", "fd02::1")], 77)
+        Config::new(
+            vec![interface(0, "10.1.0.1", "fd01::1"), interface(1, "192.0.2.1", "fd02::1")],
+            77,
+        )
     }
 
     fn start(&self, config: Config) -> Running {
         let ports = self.middle.run(|| {
-            ["left", "right"].map(|name| PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0))
+            ["left", "right"].map(|name| {
+                PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0)
+            })
         });
         // The kernel gives frames to our address to nobody.
         for (name, interface) in ["left", "right"].into_iter().zip(&config.interfaces) {
@@ -139,7 +144,9 @@ impl Drop for Running {
 
 /// Whether an address answers an echo request of the kernel's.
 fn echoes(from: &Namespace, to: &str) -> bool {
-    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket, sockopt};
+    use rustix::net::{
+        AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket, sockopt,
+    };
     let to: std::net::SocketAddr = to.parse().unwrap();
     from.run(move || {
         std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0").unwrap();
@@ -163,7 +170,11 @@ fn a_client_behind_an_address() {
     let Some(world) = World::new() else { return };
     let mut config = world.config();
     config.externals = ["192.0.2.1", "fd02::1"]
-        .map(|text| External { address: address(text), ports: 1024..=65_535, filtering: Filtering::default() })
+        .map(|text| External {
+            address: address(text),
+            ports: 1024..=65_535,
+            filtering: Filtering::default(),
+        })
         .into();
     // The server knows no way to the client.
     config.interfaces[1].masquerade = vec![0, 1];
@@ -204,8 +215,10 @@ fn one_address_for_three_back_ends() {
     let mut config = world.config();
     let services = [("10.1.0.100", "192.0.2"), ("fd01::100", "fd02:")].map(|(vip, net)| {
         let separator = if net.contains(':') { ":" } else { "." };
-        let back_end =
-            |last: u16| BackEnd { endpoint: Endpoint::new(address(&format!("{net}{separator}{last}")), 80), weight: 1 };
+        let back_end = |last: u16| BackEnd {
+            endpoint: Endpoint::new(address(&format!("{net}{separator}{last}")), 80),
+            weight: 1,
+        };
         ServiceConfig {
             protocol: Protocol::Tcp,
             address: Endpoint::new(address(vip), 80),
@@ -241,7 +254,8 @@ fn one_address_for_three_back_ends() {
     assert_eq!(copying.forwarder().counters().begun, 62);
 }
 
-/// A back end by name whose kernel does without timestamps, SACK or window scaling, or begins to: what its client was promised is kept.
+/// A back end by name whose kernel does without timestamps, SACK or window scaling, or begins to:
+/// what its client was promised is kept.
 #[test]
 fn a_back_end_that_does_without_options() {
     let Some(world) = World::new() else { return };
@@ -250,10 +264,15 @@ fn a_back_end_that_does_without_options() {
         address: Endpoint::new(address(vip), 80),
         back_ends: vec![BackEnd { endpoint: Endpoint::new(address(back_end), 80), weight: 1 }],
         masquerade: Some(through),
-        by_name: Some(ByName { by: By::Host, names: Names::new(&[vec![]]).unwrap(), proxy_protocol: false }),
+        by_name: Some(ByName {
+            by: By::Host,
+            names: Names::new(&[vec![]]).unwrap(),
+            proxy_protocol: false,
+        }),
     };
     let file = world.file(6 << 20);
-    let _nginx = nginx(&world.server, world.folder.path(), "one", "192.0.2.11:80; listen [fd02::11]:80");
+    let _nginx =
+        nginx(&world.server, world.folder.path(), "one", "192.0.2.11:80; listen [fd02::11]:80");
     let set = |name: &str, is_on: bool| {
         let value = if is_on { "1" } else { "0" };
         let path = format!("/proc/sys/net/ipv4/tcp_{name}");
@@ -265,19 +284,29 @@ fn a_back_end_that_does_without_options() {
         for had_stamps in if stamps { &[false][..] } else { &[false, true] } {
             let mut config = world.config();
             config.externals = ["192.0.2.1", "fd02::1"]
-                .map(|text| External { address: address(text), ports: 1024..=65_535, filtering: Filtering::default() })
+                .map(|text| External {
+                    address: address(text),
+                    ports: 1024..=65_535,
+                    filtering: Filtering::default(),
+                })
                 .into();
-            config.services = vec![service("10.1.0.100", "192.0.2.11", 0), service("fd01::100", "fd02::11", 1)];
+            config.services =
+                vec![service("10.1.0.100", "192.0.2.11", 0), service("fd01::100", "fd02::11", 1)];
             let running = world.start(config);
             let mut count = 0;
             for vip in ["10.1.0.100", "[fd01::100]"] {
                 let ask = |stamps: bool| {
-                    for (name, is_on) in [("timestamps", stamps), ("sack", sack), ("window_scaling", scaling)] {
+                    for (name, is_on) in
+                        [("timestamps", stamps), ("sack", sack), ("window_scaling", scaling)]
+                    {
                         set(name, is_on);
                     }
                     // The second one is after what the first one has taught.
                     for _ in 0..2 {
-                        assert!(world.curl(&format!("http://{vip}/file")) == file, "{vip}: the file arrived otherwise");
+                        assert!(
+                            world.curl(&format!("http://{vip}/file")) == file,
+                            "{vip}: the file arrived otherwise"
+                        );
                     }
                 };
                 if *had_stamps {
@@ -290,7 +319,8 @@ fn a_back_end_that_does_without_options() {
             let counters = *running.stop().forwarder().counters();
             let unstamped = if stamps { 0 } else { 2 };
             // None had to be tried again.
-            let seen = (counters.switch_accepted, counters.switch_spliced, counters.switch_unstamped);
+            let seen =
+                (counters.switch_accepted, counters.switch_spliced, counters.switch_unstamped);
             assert_eq!(seen, (count, count, unstamped), "{kind}: {counters:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! Tables that are bounded (F6), connections that strangers do not disturb (F7), and back ends that come and go.
+//! Tables that are bounded (F6), connections that strangers do not disturb (F7), and back ends that
+//! come and go.
 
 mod packets;
 mod switching;
@@ -51,7 +52,8 @@ fn goes_on(world: &mut World, port: u16, seen: (std::net::IpAddr, u16)) {
     assert_eq!((back.destination, back.ports.1), (address(CLIENTS[0]), port));
 }
 
-/// Whoever takes over knows connections by the same ends, and gives their ports to nobody else. Those that nobody has answered are not kept.
+/// Whoever takes over knows connections by the same ends, and gives their ports to nobody else.
+/// Those that nobody has answered are not kept.
 #[test]
 fn connections_are_taken_over() {
     let mut world = World::new(|_| {});
@@ -63,7 +65,8 @@ fn connections_are_taken_over() {
         assert!(changed.insert(id.0), "each once");
     }
     let id = |number: &u32| nicache_forward::conntrack::ConnectionId(*number);
-    let saved: Vec<_> = changed.iter().filter_map(|number| world.forwarder.save(id(number))).collect();
+    let saved: Vec<_> =
+        changed.iter().filter_map(|number| world.forwarder.save(id(number))).collect();
     assert_eq!((changed.len(), saved.len()), (2, 1));
     let mut other = World::new(|_| {});
     assert!(other.forwarder.restore(&saved[0], other.now));
@@ -72,7 +75,8 @@ fn connections_are_taken_over() {
     assert_ne!(open_as(&mut other, 1, 4000), seen);
     goes_on(&mut other, 4000, seen);
     // The end is followed: both have sent a FIN, and acknowledged the other's.
-    let closing = [(true, 101, 501, FIN | ACK), (false, 501, 102, FIN | ACK), (true, 102, 502, ACK)];
+    let closing =
+        [(true, 101, 501, FIN | ACK), (false, 501, 102, FIN | ACK), (true, 102, 502, ACK)];
     for (is_out, seq, ack, flags) in closing {
         match is_out {
             true => drop(other.try_leave(&tcp(0, 4000, flags, seq, ack)).unwrap()),
@@ -85,14 +89,18 @@ fn connections_are_taken_over() {
     odd.through = Some(99);
     assert!(!World::new(|_| {}).forwarder.restore(&odd, Time::ZERO));
     odd.through = None;
-    assert!(!World::new(|_| {}).forwarder.restore(&odd, Time::ZERO), "it would leave with another source");
+    assert!(
+        !World::new(|_| {}).forwarder.restore(&odd, Time::ZERO),
+        "it would leave with another source"
+    );
 }
 
 /// F6: a flood takes only its own share, and those who were answered stay.
 #[test]
 fn a_flood_of_syns() {
     let mut world = World::new(|config| config.limits = LIMITS);
-    let open: Vec<_> = (0..40u16).map(|number| (number + 2000, open(&mut world, number + 2000))).collect();
+    let open: Vec<_> =
+        (0..40u16).map(|number| (number + 2000, open(&mut world, number + 2000))).collect();
     for port in 10_000..20_000 {
         world.try_leave(&tcp(1, port, SYN, 7, 0)).unwrap();
     }
@@ -109,7 +117,8 @@ fn a_flood_of_syns() {
     self::open(&mut world, 3000);
 }
 
-/// The same by segments in the middle of connections, which a service takes up in case another balancer had them.
+/// The same by segments in the middle of connections, which a service takes up in case another
+/// balancer had them.
 #[test]
 fn a_flood_of_acknowledgments() {
     let mut world = World::new(|config| {
@@ -121,11 +130,17 @@ fn a_flood_of_acknowledgments() {
         world.try_leave(&to_service(TCP, port, ACK)).unwrap();
         world.try_leave(&to_service(TCP, port, FIN | ACK)).unwrap();
     }
-    assert_eq!((world.forwarder.connections().len(), world.forwarder.connections().count(Phase::Opening)), (16, 16));
+    assert_eq!(
+        (world.forwarder.connections().len(), world.forwarder.connections().count(Phase::Opening)),
+        (16, 16)
+    );
     assert_eq!(world.try_leave(&to_service(TCP, 9, RST | ACK)).unwrap_err(), Drop::NoConnection);
     // One that the back end knows is there to stay.
     let seen = world.try_leave(&to_service(TCP, 77, ACK)).unwrap();
-    let back = Recipe { tcp: (0, 100, ACK), ..Recipe::new(TCP, (seen.destination, 80), (address(CLIENTS[0]), 77)) };
+    let back = Recipe {
+        tcp: (0, 100, ACK),
+        ..Recipe::new(TCP, (seen.destination, 80), (address(CLIENTS[0]), 77))
+    };
     assert_eq!(world.try_enter(&back).unwrap().source, address("10.1.0.100"));
     assert_eq!(world.forwarder.connections().count(Phase::Open), 1);
 }
@@ -174,7 +189,8 @@ fn strangers_who_guess() {
     goes_on(&mut world, 2000, seen);
 }
 
-/// A tuple may come again in TIME-WAIT, with a later number (RFC 9293 section 3.6.1), and gets a connection of its own.
+/// A tuple may come again in TIME-WAIT, with a later number (RFC 9293 section 3.6.1), and gets a
+/// connection of its own.
 #[test]
 fn the_same_ends_again() {
     let mut world = World::new(|_| {});
@@ -199,10 +215,21 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let flags = || prop_oneof![Just(SYN), Just(SYN | ACK), Just(ACK), Just(RST | ACK), Just(FIN | ACK), 0u8..64];
+    let flags = || {
+        prop_oneof![
+            Just(SYN),
+            Just(SYN | ACK),
+            Just(ACK),
+            Just(RST | ACK),
+            Just(FIN | ACK),
+            0u8..64
+        ]
+    };
     let step = prop_oneof![
-        6 => (0usize..2, 1u16..12, prop_oneof![Just(TCP), Just(UDP), Just(ICMP)], 0usize..2, flags())
-            .prop_map(|(client, port, protocol, server, flags)| Step::Send { client, port, protocol, server, flags }),
+        6 =>
+            (0usize..2, 1u16..12, prop_oneof![Just(TCP), Just(UDP), Just(ICMP)], 0usize..2, flags())
+            .prop_map(|(client, port, protocol, server, flags)| Step::Send { client, port,
+                protocol, server, flags }),
         4 => (any::<usize>(), flags()).prop_map(|(number, flags)| Step::Answer { number, flags }),
         1 => (1u16..400).prop_map(Step::Wait),
     ];
@@ -210,7 +237,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// F6: at no time do two inside ends have the same outside end, and one inside end has one (endpoint-independent mapping); in the end nothing is left.
+    /// F6: at no time do two inside ends have the same outside end, and one inside end has one
+    /// (endpoint-independent mapping); in the end nothing is left.
     #[test]
     fn one_mapping_for_each_external_port(steps in steps()) {
         let mut world = World::new(|config| {
@@ -224,19 +252,41 @@ proptest! {
                 Step::Send { client, port, protocol, server, flags } => {
                     let inside = (address(CLIENTS[client]), port);
                     let there = (address(SERVERS[server]), if protocol == ICMP { 1 } else { 80 });
-                    let recipe = Recipe { tcp: (1000, 2000, flags), ..Recipe::new(protocol, inside, there) };
+                    let recipe =
+                        Recipe { tcp: (1000, 2000, flags), ..Recipe::new(protocol, inside, there) };
                     if let Ok(left) = world.try_leave(&recipe) {
                         let outside = left.from();
                         prop_assert!((100..=115).contains(&outside.1));
                         // Ask the forwarder who has that port now: it must answer this one.
-                        let kind = match protocol { TCP => Protocol::Tcp, UDP => Protocol::Udp, _ => Protocol::Query };
-                        let owner = world.forwarder.nat().find_external(kind, Endpoint::new(outside.0, outside.1)).unwrap();
-                        prop_assert_eq!(world.forwarder.nat().get(owner).unwrap().internal, Endpoint::new(inside.0, inside.1));
+                        let kind = match protocol {
+                            TCP => Protocol::Tcp,
+                            UDP => Protocol::Udp,
+                            _ => Protocol::Query,
+                        };
+                        let owner = world
+                            .forwarder
+                            .nat()
+                            .find_external(kind, Endpoint::new(outside.0, outside.1))
+                            .unwrap();
+                        prop_assert_eq!(
+                            world.forwarder.nat().get(owner).unwrap().internal,
+                            Endpoint::new(inside.0, inside.1)
+                        );
                         seen.retain(|(other, at, ..)| (*other, *at) != (protocol, outside));
                         seen.push((protocol, outside, inside, server));
                     }
-                    let mapped: BTreeMap<_, _> = world.forwarder.connections().iter()
-                        .map(|(_, connection)| (connection.incoming(nicache_forward::tcp_track::Direction::Original), connection.outgoing(nicache_forward::tcp_track::Direction::Original)))
+                    let mapped: BTreeMap<_, _> = world
+                        .forwarder
+                        .connections()
+                        .iter()
+                        .map(|(_, connection)| {
+                            (
+                                connection
+                                    .incoming(nicache_forward::tcp_track::Direction::Original),
+                                connection
+                                    .outgoing(nicache_forward::tcp_track::Direction::Original),
+                            )
+                        })
                         .collect();
                     let mut by_inside = BTreeMap::new();
                     let mut by_outside = BTreeMap::new();
@@ -249,9 +299,11 @@ proptest! {
                 }
                 Step::Answer { number, flags } if !seen.is_empty() => {
                     let (protocol, outside, inside, server) = seen[number % seen.len()];
-                    let from = (address(SERVERS[server]), if protocol == ICMP { outside.1 } else { 80 });
+                    let from =
+                        (address(SERVERS[server]), if protocol == ICMP { outside.1 } else { 80 });
                     let to = if protocol == ICMP { (outside.0, 0) } else { outside };
-                    let recipe = Recipe { tcp: (2000, 1001, flags), ..Recipe::new(protocol, from, to) };
+                    let recipe =
+                        Recipe { tcp: (2000, 1001, flags), ..Recipe::new(protocol, from, to) };
                     if let Ok(came) = world.try_enter(&recipe) {
                         prop_assert_eq!(came.destination, inside.0);
                     }
@@ -274,7 +326,8 @@ proptest! {
     }
 }
 
-/// Resets that were not believed do not make more connections that nobody has answered than there may be, and others begin.
+/// Resets that were not believed do not make more connections that nobody has answered than there
+/// may be, and others begin.
 #[test]
 fn connections_that_come_back_from_a_reset_take_no_room() {
     let mut world = World::new(|config| config.limits = LIMITS);
@@ -304,8 +357,10 @@ fn connections_that_come_back_from_a_reset_take_no_room() {
 
 /// A service outside, for the clients inside.
 fn service(protocol: Protocol, weights: [u16; 2]) -> ServiceConfig {
-    let back_end =
-        |number: usize| BackEnd { endpoint: Endpoint::new(address(SERVERS[number]), 80), weight: weights[number] };
+    let back_end = |number: usize| BackEnd {
+        endpoint: Endpoint::new(address(SERVERS[number]), 80),
+        weight: weights[number],
+    };
     ServiceConfig {
         protocol,
         address: Endpoint::new(address("10.1.0.100"), 80),
@@ -322,7 +377,8 @@ fn to_service(protocol: u8, port: u16, flags: u8) -> Recipe {
 
 const BOTH: [Chosen; 2] = [Chosen { service: 0, back_end: 0 }, Chosen { service: 0, back_end: 1 }];
 
-/// keepalived#2163: UDP leaves a back end that is dead at once, TCP stays, and nobody new is sent there.
+/// keepalived#2163: UDP leaves a back end that is dead at once, TCP stays, and nobody new is sent
+/// there.
 #[test]
 fn a_back_end_that_dies() {
     for (protocol, number) in [(Protocol::Udp, UDP), (Protocol::Tcp, TCP)] {
@@ -330,28 +386,41 @@ fn a_back_end_that_dies() {
             config.services = vec![service(protocol, [1, 1])];
             config.interfaces[1].masquerade = vec![];
         });
-        let before: Vec<_> =
-            (0..50).map(|port| world.try_leave(&to_service(number, port + 1, SYN)).unwrap().destination).collect();
-        assert_eq!(BOTH.map(|chosen| world.forwarder.services().connections(chosen)).iter().sum::<u32>(), 50);
+        let before: Vec<_> = (0..50)
+            .map(|port| world.try_leave(&to_service(number, port + 1, SYN)).unwrap().destination)
+            .collect();
+        assert_eq!(
+            BOTH.map(|chosen| world.forwarder.services().connections(chosen)).iter().sum::<u32>(),
+            50
+        );
         assert!(BOTH.iter().all(|chosen| world.forwarder.services().connections(*chosen) > 10));
         world.forwarder.set_health(BOTH[0], Health::Down);
         for (port, before) in before.into_iter().enumerate() {
-            let after = world.try_leave(&to_service(number, port as u16 + 1, SYN)).unwrap().destination;
+            let after =
+                world.try_leave(&to_service(number, port as u16 + 1, SYN)).unwrap().destination;
             match protocol {
                 Protocol::Tcp => assert_eq!(after, before),
                 _ => assert_eq!(after, address(SERVERS[1])),
             }
         }
         for port in 100..150 {
-            assert_eq!(world.try_leave(&to_service(number, port, SYN)).unwrap().destination, address(SERVERS[1]));
+            assert_eq!(
+                world.try_leave(&to_service(number, port, SYN)).unwrap().destination,
+                address(SERVERS[1])
+            );
         }
         world.forwarder.set_health(BOTH[1], Health::Down);
         let refused = world.try_leave(&to_service(number, 200, SYN)).unwrap();
-        assert_eq!((refused.protocol, refused.destination), (ICMP, address(CLIENTS[0])), "unreachable");
+        assert_eq!(
+            (refused.protocol, refused.destination),
+            (ICMP, address(CLIENTS[0])),
+            "unreachable"
+        );
     }
 }
 
-/// k8s#57841: a drained back end keeps what it has, gets nothing new, and is left alone at the deadline.
+/// k8s#57841: a drained back end keeps what it has, gets nothing new, and is left alone at the
+/// deadline.
 #[test]
 fn a_back_end_that_is_drained() {
     let mut world = World::new(|config| {
@@ -359,7 +428,9 @@ fn a_back_end_that_is_drained() {
         config.interfaces[1].masquerade = vec![];
     });
     assert_eq!(world.try_leave(&to_service(UDP, 1, 0)).unwrap().destination, address(SERVERS[0]));
-    world.forwarder.set_health(BOTH[0], Health::Draining { until: Time::ZERO + Duration::from_secs(10) });
+    world
+        .forwarder
+        .set_health(BOTH[0], Health::Draining { until: Time::ZERO + Duration::from_secs(10) });
     world.now = Time::ZERO + Duration::from_secs(9);
     assert_eq!(world.try_leave(&to_service(UDP, 1, 0)).unwrap().destination, address(SERVERS[0]));
     assert_eq!(world.try_leave(&to_service(UDP, 2, 0)).unwrap().protocol, ICMP, "nothing new");
@@ -404,9 +475,12 @@ fn one_to_many() {
             source: None,
         }];
     });
-    let recipe =
-        Recipe { payload: vec![9; 600], ..Recipe::new(UDP, (address(CLIENTS[0]), 7), (address("10.1.0.200"), 514)) };
-    for (frames, offload) in [(vec![recipe.frame()], recipe.offload()), (recipe.fragments(304, 8), Offload::default())]
+    let recipe = Recipe {
+        payload: vec![9; 600],
+        ..Recipe::new(UDP, (address(CLIENTS[0]), 7), (address("10.1.0.200"), 514))
+    };
+    for (frames, offload) in
+        [(vec![recipe.frame()], recipe.offload()), (recipe.fragments(304, 8), Offload::default())]
     {
         let mut bytes = BTreeMap::<_, Vec<u8>>::new();
         for frame in &frames {
@@ -422,7 +496,10 @@ fn one_to_many() {
                         let sent = [&head[..], &frame[out.rest]].concat();
                         let seen = verify(&sent, out.offload).unwrap();
                         assert_eq!(seen.source, address(CLIENTS[0]));
-                        bytes.entry((seen.destination, target)).or_default().extend(&sent[seen.transport_at..]);
+                        bytes
+                            .entry((seen.destination, target))
+                            .or_default()
+                            .extend(&sent[seen.transport_at..]);
                     }
                     other => assert_eq!((other, target), (Decision::Wait, 1)),
                 }

@@ -30,7 +30,10 @@ impl Block {
     /// # Panics
     /// Past 16 TiB.
     pub fn at(file: FileNumber, offset: u64) -> Self {
-        Self { file, index: u32::try_from(offset / BLOCK_BYTES).expect("files of less than 16 TiB") }
+        Self {
+            file,
+            index: u32::try_from(offset / BLOCK_BYTES).expect("files of less than 16 TiB"),
+        }
     }
 
     /// Offset of its first byte in the file.

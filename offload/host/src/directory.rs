@@ -1,8 +1,11 @@
-//! The directory of one card's cache: which blocks are in it, and where (Kim et al. 2002, section 4.2).
+//! The directory of one card's cache: which blocks are in it, and where (Kim et al. 2002, section
+//! 4.2).
 //!
-//! The cache is cut into places of one block each. Which block goes when there is no room is the policy's to say; the paper's is LRU.
+//! The cache is cut into places of one block each. Which block goes when there is no room is the
+//! policy's to say; the paper's is LRU.
 //!
-//! A block that the packet under construction refers to is held until the packet is sent, since the card takes its bytes at the packet's end.
+//! A block that the packet under construction refers to is held until the packet is sent, since the
+//! card takes its bytes at the packet's end.
 
 use hashbrown::HashMap;
 use nicache_policy::{Admission, Incoming, Key, Policy, Removal};
@@ -28,7 +31,8 @@ pub enum Found {
     Here(u32),
     /// It was, in another revision, and is forgotten.
     Outdated,
-    /// A younger revision is in the cache, which stays: whoever asks sends again what a client has begun to receive.
+    /// A younger revision is in the cache, which stays: whoever asks sends again what a client has
+    /// begun to receive.
     Younger,
     /// It is not there.
     Missing,
@@ -72,7 +76,10 @@ pub struct Directory {
 
 impl std::fmt::Debug for Directory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Directory").field("blocks", &self.entries.len()).field("policy", &self.policy.name()).finish()
+        f.debug_struct("Directory")
+            .field("blocks", &self.entries.len())
+            .field("policy", &self.policy.name())
+            .finish()
     }
 }
 
@@ -82,13 +89,22 @@ impl Directory {
         u32::try_from(cache_bytes / BLOCK_BYTES).unwrap_or(u32::MAX / BLOCK_BYTES as u32)
     }
 
-    /// Of an empty cache with room for `places` blocks. The policy must be for as many, of [`BLOCK_BYTES`] each.
+    /// Of an empty cache with room for `places` blocks. The policy must be for as many, of
+    /// [`BLOCK_BYTES`] each.
     pub fn new(places: u32, policy: Box<dyn Policy>) -> Self {
         let mut index = HashMap::with_hasher(foldhash::fast::RandomState::default());
         index.reserve(places as usize);
         let entries = vec![None; places as usize].into_boxed_slice();
         let free = (0..places).rev().collect();
-        Self { entries, index, found_last: 0, free, policy, packet: 0, counters: DirectoryCounters::default() }
+        Self {
+            entries,
+            index,
+            found_last: 0,
+            free,
+            policy,
+            packet: 0,
+            counters: DirectoryCounters::default(),
+        }
     }
 
     /// What has happened.
@@ -126,10 +142,13 @@ impl Directory {
         self.packet += 1;
     }
 
-    /// The place of a block, and what is there. Blocks that follow each other were often inserted one after the other, and a look there costs less than one in the index.
+    /// The place of a block, and what is there. Blocks that follow each other were often inserted
+    /// one after the other, and a look there costs less than one in the index.
     fn entry(&mut self, block: Block) -> Option<(u32, &mut Entry)> {
         let is_at = |place: u32| {
-            self.entries.get(place as usize).is_some_and(|entry| entry.is_some_and(|entry| entry.block == block))
+            self.entries
+                .get(place as usize)
+                .is_some_and(|entry| entry.is_some_and(|entry| entry.block == block))
         };
         let last = self.found_last;
         let near = [last, last.wrapping_add(1)].into_iter().find(|&place| is_at(place));
@@ -141,7 +160,8 @@ impl Directory {
         self.entries[place as usize].as_mut().map(|entry| (place, entry))
     }
 
-    /// Looks for a block for the packet under construction. That counts as its use, and holds it if it is there.
+    /// Looks for a block for the packet under construction. That counts as its use, and holds it if
+    /// it is there.
     pub fn find(&mut self, block: Block, revision: Revision) -> Found {
         let packet = self.packet;
         let found = match self.entry(block) {
@@ -169,8 +189,9 @@ impl Directory {
         found
     }
 
-    /// A place for a block that is not in the cache: its offset there. Its bytes are to be inserted before anything else refers to it. `None`: it is not worth it, or
-    /// what would have to go is in use.
+    /// A place for a block that is not in the cache: its offset there. Its bytes are to be inserted
+    /// before anything else refers to it. `None`: it is not worth it, or what would have to go is
+    /// in use.
     pub fn insert(&mut self, block: Block, revision: Revision) -> Option<u32> {
         let key = key_of(block);
         let is_wanted = self.policy.handle_miss(key, Some(BLOCK_BYTES)) == Admission::Admit
@@ -196,7 +217,10 @@ impl Directory {
         if !self.free.is_empty() {
             return true;
         }
-        let Some(victim) = self.policy.poll_victim(Some(Incoming { key, bytes: BLOCK_BYTES })) else { return false };
+        let Some(victim) = self.policy.poll_victim(Some(Incoming { key, bytes: BLOCK_BYTES }))
+        else {
+            return false;
+        };
         let block = block_of(victim);
         let packet = self.packet;
         if self.entry(block).is_none_or(|(_, entry)| entry.packet == packet) {
@@ -228,8 +252,9 @@ impl Directory {
         }
     }
 
-    /// A block that is in the cache gets another revision, whose bytes are to be inserted at the offset that is returned before anything else refers to it. `None`: it is
-    /// not there, or younger.
+    /// A block that is in the cache gets another revision, whose bytes are to be inserted at the
+    /// offset that is returned before anything else refers to it. `None`: it is not there, or
+    /// younger.
     pub fn update(&mut self, block: Block, revision: Revision) -> Option<u32> {
         let (place, entry) = self.entry(block).filter(|(_, entry)| entry.revision < revision)?;
         entry.revision = revision;
@@ -256,7 +281,8 @@ impl Directory {
     }
 }
 
-/// The policy's name of a block. Numbers of files are the host's, so that no client can choose them.
+/// The policy's name of a block. Numbers of files are the host's, so that no client can choose
+/// them.
 fn key_of(block: Block) -> Key {
     Key(u64::from(block.file.0) << 32 | u64::from(block.index))
 }
@@ -297,7 +323,8 @@ mod tests {
     #[test]
     fn places_are_each_given_to_one_block() {
         let mut directory = directory(3);
-        let mut offsets: Vec<u32> = (0..3).filter_map(|index| directory.insert(block(index), Revision(1))).collect();
+        let mut offsets: Vec<u32> =
+            (0..3).filter_map(|index| directory.insert(block(index), Revision(1))).collect();
         offsets.sort_unstable();
         assert_eq!(offsets, [0, 4096, 8192]);
     }
@@ -306,7 +333,11 @@ mod tests {
     fn a_block_that_has_changed_is_forgotten_when_it_is_looked_for() {
         let mut directory = directory(2);
         directory.insert(block(0), Revision(5)).unwrap();
-        assert_eq!(directory.find(block(0), Revision(4)), Found::Younger, "somebody still sends the former one");
+        assert_eq!(
+            directory.find(block(0), Revision(4)),
+            Found::Younger,
+            "somebody still sends the former one"
+        );
         assert!(matches!(directory.find(block(0), Revision(5)), Found::Here(_)));
         assert_eq!(directory.find(block(0), Revision(6)), Found::Outdated);
         assert_eq!(directory.find(block(0), Revision(6)), Found::Missing);
@@ -348,6 +379,9 @@ mod tests {
         assert_eq!((directory.len(), directory.counters().excluded), (1, 1));
         directory.clear();
         assert!(directory.is_empty());
-        assert!(directory.insert(block(2), Revision(1)).is_some() && directory.insert(block(3), Revision(1)).is_some());
+        assert!(
+            directory.insert(block(2), Revision(1)).is_some()
+                && directory.insert(block(3), Revision(1)).is_some()
+        );
     }
 }

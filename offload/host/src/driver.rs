@@ -1,20 +1,23 @@
 //! Packets as descriptors (Kim et al. 2002, section 4.3).
 //!
-//! For each part of a page the directory is asked. A block that is in the card's cache crosses the bus no more; one that is not is inserted, if there is a place
-//! for it, and then taken from there like any other. What belongs to no file goes around the cache.
+//! For each part of a page the directory is asked. A block that is in the card's cache crosses the
+//! bus no more; one that is not is inserted, if there is a place for it, and then taken from there
+//! like any other. What belongs to no file goes around the cache.
 //!
-//! A page that a descriptor refers to is pinned until the card is done with it, whatever becomes of those who wanted it sent: an insertion of a page that has other bytes by
-//! then would spoil the cache.
+//! A page that a descriptor refers to is pinned until the card is done with it, whatever becomes of
+//! those who wanted it sent: an insertion of a page that has other bytes by then would spoil the
+//! cache.
 //!
-//! Headers lie in places of their own in the window, one for each descriptor that can be under way, so that they stay until the card has read them.
+//! Headers lie in places of their own in the window, one for each descriptor that can be under way,
+//! so that they stay until the card has read them.
 
 use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use nicache_bus::attachment::COMMANDS;
 use nicache_bus::{
-    BusClass, Command, Completion, Doorbell, Flags, HostSide, Presence, PushError, RingError, Segmentation, Window,
-    WindowError,
+    BusClass, Command, Completion, Doorbell, Flags, HostSide, Presence, PushError, RingError,
+    Segmentation, Window, WindowError,
 };
 
 use crate::block::{BLOCK_BYTES, PageNumber, Revision};
@@ -70,7 +73,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// At a new attachment. Places for headers begin at `headers_at` in the window and have [`HEADER_BYTES`].
+    /// At a new attachment. Places for headers begin at `headers_at` in the window and have
+    /// [`HEADER_BYTES`].
     pub fn new(side: HostSide, directory: Directory, headers_at: u64) -> Self {
         let under_way = VecDeque::with_capacity(COMMANDS);
         Self { side, directory, headers_at, under_way, counters: DriverCounters::default() }
@@ -101,7 +105,8 @@ impl Driver {
         &mut self.side
     }
 
-    /// Tells the card to send a packet, whose transport checksum it completes. It is on its way after [`flush`](Self::flush).
+    /// Tells the card to send a packet, whose transport checksum it completes. It is on its way
+    /// after [`flush`](Self::flush).
     ///
     /// # Errors
     /// See [`TransmitError`]; nothing is sent then.
@@ -143,22 +148,35 @@ impl Driver {
         if u64::from(len) > HEADER_PLACE_BYTES || most > COMMANDS_MAX {
             return Err(TransmitError::TooLong);
         }
-        // Whatever each part takes: with a part of a command the ring would be left in the middle of a packet.
+        // Whatever each part takes: with a part of a command the ring would be left in the middle
+        // of a packet.
         self.reap(pages)?;
         if self.side.commands.room()? < most as u64 {
             return Err(TransmitError::Full);
         }
         self.directory.begin_packet();
         let mut commands = ArrayVec::<Command, COMMANDS_MAX>::new();
-        let mmaddr = self.headers_at + self.side.commands.next() % COMMANDS as u64 * HEADER_PLACE_BYTES;
+        let mmaddr =
+            self.headers_at + self.side.commands.next() % COMMANDS as u64 * HEADER_PLACE_BYTES;
         window.write(mmaddr, headers.bytes)?;
-        let segmentation = Segmentation { size: headers.segment, header_len: len, transport: headers.transport };
-        commands.push(Command::AppendMm { mmaddr, len: u32::from(len), flags, class, port: 0, segmentation });
+        let segmentation =
+            Segmentation { size: headers.segment, header_len: len, transport: headers.transport };
+        commands.push(Command::AppendMm {
+            mmaddr,
+            len: u32::from(len),
+            flags,
+            class,
+            port: 0,
+            segmentation,
+        });
         for mbuf in payload.iter().filter(|mbuf| !mbuf.is_empty()) {
             match *mbuf {
-                Mbuf::Bytes { mmaddr, len, class, .. } => commands.push(append_mm(mmaddr, len, class)),
+                Mbuf::Bytes { mmaddr, len, class, .. } => {
+                    commands.push(append_mm(mmaddr, len, class))
+                }
                 Mbuf::Pages { revision, .. } => {
-                    mbuf.page_parts().for_each(|part| self.append(part, revision, pages, &mut commands));
+                    mbuf.page_parts()
+                        .for_each(|part| self.append(part, revision, pages, &mut commands));
                 }
             }
         }
@@ -186,7 +204,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Replaces a block in the card's cache by another revision of it, which a page has. False: it is not there, or the ring is full.
+    /// Replaces a block in the card's cache by another revision of it, which a page has. False: it
+    /// is not there, or the ring is full.
     ///
     /// # Errors
     /// The card wrote an index that cannot be.
@@ -195,9 +214,15 @@ impl Driver {
         if !self.has_room(pages)? {
             return Ok(false);
         }
-        let Some(ncoffset) = self.directory.update(page.block, page.revision) else { return Ok(false) };
-        let insert =
-            Command::CacheInsert { mmaddr: pages.mmaddr(number), ncoffset, len: u32::from(page.len), generation: 0 };
+        let Some(ncoffset) = self.directory.update(page.block, page.revision) else {
+            return Ok(false);
+        };
+        let insert = Command::CacheInsert {
+            mmaddr: pages.mmaddr(number),
+            ncoffset,
+            len: u32::from(page.len),
+            generation: 0,
+        };
         match self.side.commands.push(insert.encode()) {
             Ok(()) => {}
             Err(PushError::Peer(error)) => return Err(error),
@@ -274,7 +299,8 @@ impl Driver {
                 self.counters.cached_bytes += u64::from(len);
                 let ncoffset = offset + start;
                 // What lies behind the bytes before it is one descriptor with them.
-                if let Some(Command::AppendCache { ncoffset: at, len: before, .. }) = commands.last_mut()
+                if let Some(Command::AppendCache { ncoffset: at, len: before, .. }) =
+                    commands.last_mut()
                     && *at + *before == ncoffset
                 {
                     *before += len;
@@ -332,7 +358,14 @@ impl Driver {
 }
 
 fn append_mm(mmaddr: u64, len: u32, class: BusClass) -> Command {
-    Command::AppendMm { mmaddr, len, flags: Flags::default(), class, port: 0, segmentation: Segmentation::default() }
+    Command::AppendMm {
+        mmaddr,
+        len,
+        flags: Flags::default(),
+        class,
+        port: 0,
+        segmentation: Segmentation::default(),
+    }
 }
 
 const _: () = assert!(BLOCK_BYTES <= u16::MAX as u64, "parts of pages are u16");

@@ -1,4 +1,5 @@
-//! The host where card memory is managed by it: which blocks of files are in main memory, which of them on a card, and what a packet is made of.
+//! The host where card memory is managed by it: which blocks of files are in main memory, which of
+//! them on a card, and what a packet is made of.
 //!
 //! Read first: Kim, Pai and Rixner 2002, sections 4.1 and 4.2, Figure 5.
 //!
@@ -11,9 +12,11 @@
 //! driver.rs      packets as descriptors: append_cache where the directory knows the block, insert or append_mm where not
 //! ```
 //!
-//! Inclusion (invariant I8): what a directory knows is in the page cache. A page that goes takes its directory entries with it.
+//! Inclusion (invariant I8): what a directory knows is in the page cache. A page that goes takes
+//! its directory entries with it.
 //!
-//! Deliberately absent: files and their watchers (the server's), and the cache's bytes (the card's).
+//! Deliberately absent: files and their watchers (the server's), and the cache's bytes (the
+//! card's).
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]

@@ -1,4 +1,5 @@
-//! Buffers of the network stack that refer to bytes without having them ("mbufs", Kim et al. 2002, section 4.2).
+//! Buffers of the network stack that refer to bytes without having them ("mbufs", Kim et al. 2002,
+//! section 4.2).
 
 use nicache_bus::BusClass;
 
@@ -29,7 +30,8 @@ pub enum Mbuf {
         /// Whose they are. A part of them belongs to nobody.
         owner: Owner,
     },
-    /// Bytes of pages of the page cache that follow each other there as their blocks do in the file.
+    /// Bytes of pages of the page cache that follow each other there as their blocks do in the
+    /// file.
     Pages {
         /// The page that has the first byte.
         first: PageNumber,
@@ -82,7 +84,9 @@ impl Mbuf {
     pub fn page_parts(&self) -> impl Iterator<Item = PagePart> + use<> {
         let (page, block, start, end) = match *self {
             Self::Bytes { .. } => (0, Block { file: FileNumber(0), index: 0 }, 0, 0),
-            Self::Pages { first, block, start, len, .. } => (first.0, block, u32::from(start), u32::from(start) + len),
+            Self::Pages { first, block, start, len, .. } => {
+                (first.0, block, u32::from(start), u32::from(start) + len)
+            }
         };
         (0..end.div_ceil(PAGE_BYTES)).map(move |number| {
             let at = number * PAGE_BYTES;
@@ -92,7 +96,8 @@ impl Mbuf {
         })
     }
 
-    /// The part of it from `start` on, of at most `len` bytes in at most `places` [places](Self::places).
+    /// The part of it from `start` on, of at most `len` bytes in at most `places`
+    /// [places](Self::places).
     ///
     /// # Panics
     /// If `start` lies behind its end, or there is no place.
@@ -109,7 +114,13 @@ impl Mbuf {
                 let (skipped, start) = (at / PAGE_BYTES, at % PAGE_BYTES);
                 let len = len.min(places.saturating_mul(PAGE_BYTES) - start);
                 let block = Block { index: block.index + skipped, ..block };
-                Self::Pages { first: PageNumber(first.0 + skipped), block, revision, start: start as u16, len }
+                Self::Pages {
+                    first: PageNumber(first.0 + skipped),
+                    block,
+                    revision,
+                    start: start as u16,
+                    len,
+                }
             }
         }
     }
@@ -117,7 +128,8 @@ impl Mbuf {
 
 const PAGE_BYTES: u32 = BLOCK_BYTES as u32;
 
-/// Ethernet, IP and TCP headers of a packet, with what the card is to do about checksum and segments.
+/// Ethernet, IP and TCP headers of a packet, with what the card is to do about checksum and
+/// segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Headers<'a> {
     /// The bytes. The checksum field has the sum of the pseudo-header.
@@ -143,7 +155,8 @@ mod tests {
     fn parts_refer_to_the_same_bytes() {
         assert_eq!(pages(3, 2, 100, 1000).part(10, 20, 1), pages(3, 2, 110, 20));
         assert_eq!(pages(3, 2, 100, 1000).part(990, 20, 1), pages(3, 2, 1090, 10));
-        let bytes = |mmaddr, len| Mbuf::Bytes { mmaddr, len, class: BusClass::Other, owner: Owner::Nobody };
+        let bytes =
+            |mmaddr, len| Mbuf::Bytes { mmaddr, len, class: BusClass::Other, owner: Owner::Nobody };
         assert_eq!(bytes(5, 10).part(10, 5, 1), bytes(15, 0));
         assert!(bytes(5, 0).is_empty() && bytes(5, 10).page_parts().next().is_none());
     }
@@ -158,7 +171,12 @@ mod tests {
             start,
             len,
         };
-        let expected = [part(3, 20, 4000, 96), part(4, 21, 0, 4096), part(5, 22, 0, 4096), part(6, 23, 0, 712)];
+        let expected = [
+            part(3, 20, 4000, 96),
+            part(4, 21, 0, 4096),
+            part(5, 22, 0, 4096),
+            part(6, 23, 0, 712),
+        ];
         assert_eq!(all.page_parts().collect::<Vec<_>>(), expected);
         assert_eq!(all.part(96, 4096, 9), pages(4, 21, 0, 4096));
         assert_eq!(all.part(97, 9000, 2), pages(4, 21, 1, 8191));

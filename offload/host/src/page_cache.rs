@@ -1,11 +1,13 @@
 //! Blocks of files in the window.
 //!
-//! A page is *pinned* while something may have to send it: a connection whose client has not acknowledged its bytes. A pinned page keeps its bytes whatever
-//! becomes of the file, so that a reply once begun is of one version (invariant I2); one that is forgotten while it is pinned is nobody's any more, and
-//! free when it is unpinned.
+//! A page is *pinned* while something may have to send it: a connection whose client has not
+//! acknowledged its bytes. A pinned page keeps its bytes whatever becomes of the file, so that a
+//! reply once begun is of one version (invariant I2); one that is forgotten while it is pinned is
+//! nobody's any more, and free when it is unpinned.
 //!
-//! Which page goes when another block needs one is decided by a clock: its hand passes over pages that were used since it came by last, and takes the first that was not.
-//! A use costs one bit, where an order of use would cost four pages' entries.
+//! Which page goes when another block needs one is decided by a clock: its hand passes over pages
+//! that were used since it came by last, and takes the first that was not. A use costs one bit,
+//! where an order of use would cost four pages' entries.
 
 use hashbrown::HashMap;
 
@@ -87,9 +89,11 @@ impl PageCache {
         self.frames.get(page.0 as usize).filter(|frame| frame.is_found)?.page.as_ref()
     }
 
-    /// The page of a block, as it was at a revision. Another revision of it is forgotten, and is to be forgotten by all directories, too.
+    /// The page of a block, as it was at a revision. Another revision of it is forgotten, and is to
+    /// be forgotten by all directories, too.
     pub fn find(&mut self, block: Block, revision: Revision) -> Lookup {
-        // Blocks that follow each other were often read one after the other. A look there costs less than one in the index.
+        // Blocks that follow each other were often read one after the other. A look there costs
+        // less than one in the index.
         let next = self.found_last.wrapping_add(1);
         let is_next = self.page(PageNumber(next)).is_some_and(|page| page.block == block);
         let frame = match is_next {
@@ -114,17 +118,20 @@ impl PageCache {
         self.index.contains_key(&block)
     }
 
-    /// A page for a block that was [not found](Self::find), and the block that had to go for it. The page is pinned, so that it may be filled. `None`: all are pinned.
+    /// A page for a block that was [not found](Self::find), and the block that had to go for it.
+    /// The page is pinned, so that it may be filled. `None`: all are pinned.
     pub fn allocate(&mut self, page: Page) -> Option<(PageNumber, Option<Block>)> {
         self.forget(page.block);
         let (frame, evicted) = self.take_free()?;
         self.index.insert(page.block, frame);
-        self.frames[frame as usize] = Frame { page: Some(page), is_found: true, ..Frame::default() };
+        self.frames[frame as usize] =
+            Frame { page: Some(page), is_found: true, ..Frame::default() };
         self.pin(PageNumber(frame));
         Some((PageNumber(frame), evicted))
     }
 
-    /// A page that no block is looked for in, pinned, and the block that had to go for it. `None`: all are pinned.
+    /// A page that no block is looked for in, pinned, and the block that had to go for it. `None`:
+    /// all are pinned.
     pub fn allocate_private(&mut self) -> Option<(PageNumber, Option<Block>)> {
         let (frame, evicted) = self.take_free()?;
         self.frames[frame as usize] = Frame { is_private: true, ..Frame::default() };
@@ -141,7 +148,8 @@ impl PageCache {
         Some((self.free.pop()?, evicted))
     }
 
-    /// The next block that was not used since the hand came by last, of those that nobody has pinned. Only called when no page is free.
+    /// The next block that was not used since the hand came by last, of those that nobody has
+    /// pinned. Only called when no page is free.
     fn victim(&mut self) -> Option<Block> {
         if self.pinned == self.frames.len() {
             return None;
@@ -191,7 +199,8 @@ impl PageCache {
             return;
         }
         self.pinned -= 1;
-        if !frame.is_found && (frame.page.take().is_some() || std::mem::take(&mut frame.is_private)) {
+        if !frame.is_found && (frame.page.take().is_some() || std::mem::take(&mut frame.is_private))
+        {
             self.free.push(page.0);
         }
     }
@@ -271,7 +280,10 @@ mod tests {
         let mut pages = PageCache::new(0, 2);
         let (first, _) = insert(&mut pages, 0).unwrap();
         let (second, _) = insert(&mut pages, 1).unwrap();
-        assert_eq!((insert(&mut pages, 2), pages.allocate_private(), pages.pinned()), (None, None, 2));
+        assert_eq!(
+            (insert(&mut pages, 2), pages.allocate_private(), pages.pinned()),
+            (None, None, 2)
+        );
         pages.unpin(second);
         let (private, evicted) = pages.allocate_private().unwrap();
         assert_eq!((private, evicted), (second, Some(block(1))));

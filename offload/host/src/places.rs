@@ -1,4 +1,5 @@
-//! Small places in the window, of equal size: for what is made for one connection, such as the head of a reply.
+//! Small places in the window, of equal size: for what is made for one connection, such as the head
+//! of a reply.
 
 use nicache_bus::{BusClass, Window};
 
@@ -7,7 +8,8 @@ use crate::mbuf::{Mbuf, Owner};
 /// Bytes of a place.
 pub const PLACE_BYTES: u64 = 512;
 
-/// See the module's head. A place is taken until the buffer that refers to it is [given back](Places::free).
+/// See the module's head. A place is taken until the buffer that refers to it is [given
+/// back](Places::free).
 #[derive(Debug)]
 pub struct Places {
     mmaddr: u64,
@@ -39,7 +41,12 @@ impl Places {
         let place = self.free.pop()?;
         let mmaddr = self.mmaddr + u64::from(place) * PLACE_BYTES;
         match window.write(mmaddr, bytes) {
-            Ok(()) => Some(Mbuf::Bytes { mmaddr, len: bytes.len() as u32, class, owner: Owner::Place(place) }),
+            Ok(()) => Some(Mbuf::Bytes {
+                mmaddr,
+                len: bytes.len() as u32,
+                class,
+                owner: Owner::Place(place),
+            }),
             Err(_) => {
                 self.free.push(place);
                 None
@@ -62,9 +69,19 @@ mod tests {
     fn places_come_back() {
         let window = Window::create("test", 4096).unwrap();
         let mut places = Places::new(1024, 2);
-        let write = |places: &mut Places, text: &[u8]| places.write(text, BusClass::ApplicationHeaders, &window);
-        let Some(Mbuf::Bytes { mmaddr, owner: Owner::Place(first), .. }) = write(&mut places, b"one") else { panic!() };
-        assert!(mmaddr >= 1024 && write(&mut places, b"two").is_some() && write(&mut places, b"three").is_none());
+        let write = |places: &mut Places, text: &[u8]| {
+            places.write(text, BusClass::ApplicationHeaders, &window)
+        };
+        let Some(Mbuf::Bytes { mmaddr, owner: Owner::Place(first), .. }) =
+            write(&mut places, b"one")
+        else {
+            panic!()
+        };
+        assert!(
+            mmaddr >= 1024
+                && write(&mut places, b"two").is_some()
+                && write(&mut places, b"three").is_none()
+        );
         places.free(first);
         assert!(write(&mut places, &[0; 513]).is_none() && write(&mut places, &[0; 512]).is_some());
         assert_eq!(places.free_places(), 0);

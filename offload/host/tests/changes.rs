@@ -1,5 +1,6 @@
-//! Files change at any moment: a reply is of one version as a whole (I2), and of one that was there after its request
-//! was sent (I1); directories know nothing that the page cache has not (I8), and nothing stays taken.
+//! Files change at any moment: a reply is of one version as a whole (I2), and of one that was there
+//! after its request was sent (I1); directories know nothing that the page cache has not (I8), and
+//! nothing stays taken.
 
 mod world;
 
@@ -16,12 +17,18 @@ use self::world::folder::{Change, Writer};
 use self::world::{Settings, World};
 
 const LIMIT: Duration = Duration::from_secs(900);
-const FILES: [(&str, usize); 5] =
-    [("small", 100), ("block", 4096), ("some", 10_000), ("large", 200_000), ("streamed", (8 << 20) + 70_000)];
+const FILES: [(&str, usize); 5] = [
+    ("small", 100),
+    ("block", 4096),
+    ("some", 10_000),
+    ("large", 200_000),
+    ("streamed", (8 << 20) + 70_000),
+];
 /// The one that is streamed.
 const STREAMED: usize = 4;
 
-/// A client with its requests that are under way, each with the version that the file had when it was sent.
+/// A client with its requests that are under way, each with the version that the file had when it
+/// was sent.
 struct Reader {
     id: ConversationId,
     asked: VecDeque<(&'static str, usize)>,
@@ -76,13 +83,19 @@ impl Site {
                         assert_eq!(reply.status, 503, "{name}");
                     } else if !versions[since..].contains(&reply.body) {
                         let stale = versions.iter().position(|version| *version == reply.body);
-                        panic!("{name} since version {since}: {} bytes of version {stale:?}", reply.body.len());
+                        panic!(
+                            "{name} since version {since}: {} bytes of version {stale:?}",
+                            reply.body.len()
+                        );
                     }
                     world.check_inclusion();
                 } else if world.client.get(*id).is_over {
                     // What has come must be the beginning of one version.
                     let rest = world.client.rest(*id);
-                    assert!(versions[since..].iter().any(|version| version.starts_with(&rest)), "{name} is torn");
+                    assert!(
+                        versions[since..].iter().any(|version| version.starts_with(&rest)),
+                        "{name} is torn"
+                    );
                     *failed += asked.len();
                     asked.clear();
                 } else {
@@ -191,11 +204,13 @@ fn what_is_updated_is_used() {
     assert_eq!(after.hits, before.hits + 3);
 }
 
-/// Kim et al. 2002, section 6.3: clients go to the card that has the file, and are told nothing old by it.
+/// Kim et al. 2002, section 6.3: clients go to the card that has the file, and are told nothing old
+/// by it.
 #[test]
 fn clients_are_served_by_the_card_that_has_the_file() {
     for coherence in [Coherence::Lazy, Coherence::Eager, Coherence::Update] {
-        let mut site = Site::new(Settings { coherence, cards: 2, route: Route::Affinity, ..settings(3) });
+        let mut site =
+            Site::new(Settings { coherence, cards: 2, route: Route::Affinity, ..settings(3) });
         (0..8).for_each(|reader| site.connect(reader % 2));
         for round in 0..3 {
             for reader in 0..8 {
@@ -238,7 +253,8 @@ fn a_streamed_reply_is_cut_when_its_file_changes() {
     }
 }
 
-/// While a file is open for writing its bytes are not kept; a reply of it is nevertheless of one moment.
+/// While a file is open for writing its bytes are not kept; a reply of it is nevertheless of one
+/// moment.
 #[test]
 fn a_file_that_is_being_written() {
     for (file, seed) in [(2, 4), (3, 5), (STREAMED, 6)] {
@@ -281,7 +297,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         2 => (0usize..2).prop_map(Step::Connect),
         12 => (0usize..8, file()).prop_map(|(reader, file)| Step::Ask(reader, file)),
-        6 => (file(), change, 0usize..20_000).prop_map(|(file, change, len)| Step::Change(file, change, len)),
+        6 => (file(), change, 0usize..20_000)
+            .prop_map(|(file, change, len)| Step::Change(file, change, len)),
         2 => file().prop_map(Step::Write),
         12 => (1usize..80).prop_map(Step::Turns),
         4 => (1u64..40).prop_map(Step::Wait),
@@ -292,23 +309,48 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn worlds() -> impl Strategy<Value = Settings> {
-    let coherence = prop_oneof![Just(Coherence::Lazy), Just(Coherence::Eager), Just(Coherence::Update)];
+    let coherence =
+        prop_oneof![Just(Coherence::Lazy), Just(Coherence::Eager), Just(Coherence::Update)];
     let room = (prop_oneof![0u32..9, Just(512)], prop_oneof![50u32..400, Just(4096)]);
     let wire = (0.0..0.03, 0.0..0.03, 1_000u64..2_000_000);
     (any::<(u64, bool, bool)>(), coherence, room, wire, 0.0..0.9).prop_map(
-        |((seed, is_full, has_two), coherence, (cache_blocks, pages), (loss, reorder, latency_ns), laziness)| {
-            let rates = FaultRates { loss, reorder, reorder_ns: 3_000_000, latency_ns, ..FaultRates::default() };
+        |(
+            (seed, is_full, has_two),
+            coherence,
+            (cache_blocks, pages),
+            (loss, reorder, latency_ns),
+            laziness,
+        )| {
+            let rates = FaultRates {
+                loss,
+                reorder,
+                reorder_ns: 3_000_000,
+                latency_ns,
+                ..FaultRates::default()
+            };
             let capabilities = if is_full { Capabilities::FULL } else { Capabilities::PLAIN };
             let (cards, route) = if has_two { (2, Route::Affinity) } else { (1, Route::Fixed) };
-            let settings =
-                Settings { seed, capabilities, cache_blocks, pages, coherence, cards, route, ..Settings::default() };
+            let settings = Settings {
+                seed,
+                capabilities,
+                cache_blocks,
+                pages,
+                coherence,
+                cards,
+                route,
+                ..Settings::default()
+            };
             Settings { rates, laziness, ..settings }
         },
     )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn replies_are_of_one_version_and_not_of_an_old_one(settings in worlds(), steps in steps()) {

@@ -1,4 +1,5 @@
-//! Clients and cards that do what they may not: everything has an end, others are served, and nothing stays taken.
+//! Clients and cards that do what they may not: everything has an end, others are served, and
+//! nothing stays taken.
 
 mod world;
 
@@ -6,7 +7,9 @@ use std::time::Duration;
 
 use nicache_bus::attachment::{COMMANDS, DONE, FRAMES};
 use nicache_bus::descriptor::Refusal;
-use nicache_bus::{CardSide, Command, Completion, Flags as CommandFlags, Received, ReceivedChecksum};
+use nicache_bus::{
+    CardSide, Command, Completion, Flags as CommandFlags, Received, ReceivedChecksum,
+};
 use nicache_host::server::Broken;
 use nicache_port::{Capabilities, FaultRates};
 use std::net::Ipv4Addr;
@@ -37,7 +40,10 @@ fn status(world: &mut World, id: ConversationId, name: &str) -> u16 {
         reply.is_some() || world.client.get(id).is_over
     });
     let Some(reply) = reply else { return 0 };
-    assert!(reply.status != 200 || reply.body == world.folder.bytes(name), "{name} is not the file");
+    assert!(
+        reply.status != 200 || reply.body == world.folder.bytes(name),
+        "{name} is not the file"
+    );
     reply.status
 }
 
@@ -68,7 +74,8 @@ fn segment(port: u16, head: HeadRepr, payload: &[u8]) -> Vec<u8> {
 /// Makes the checksum of a segment right, whatever is in it.
 fn complete(frame: &mut [u8]) {
     frame[50..52].fill(0);
-    let pseudo = checksum::pseudo_header_v4(CLIENT_ADDRESS, card_address(0), frame.len() as u32 - 34);
+    let pseudo =
+        checksum::pseudo_header_v4(CLIENT_ADDRESS, card_address(0), frame.len() as u32 - 34);
     let sum = !checksum::add(pseudo, checksum::sum(&frame[34..]));
     frame[50..52].copy_from_slice(&sum.to_be_bytes());
 }
@@ -80,7 +87,12 @@ fn a_table_full_of_beginnings_leaves_the_others_alone() {
     world.client.ask(id, "/small");
     assert_eq!(status(&mut world, id, "small"), 200);
     for port in 1000..3000 {
-        let syn = HeadRepr { seq: Seq(u32::from(port)), flags: Flags::SYN, window: 1000, ..HeadRepr::default() };
+        let syn = HeadRepr {
+            seq: Seq(u32::from(port)),
+            flags: Flags::SYN,
+            window: 1000,
+            ..HeadRepr::default()
+        };
         world.inject(0, &segment(port, syn, b""));
         world.settle();
     }
@@ -143,7 +155,8 @@ fn a_request_comes_byte_by_byte() {
 #[test]
 fn a_head_that_never_ends_has_an_end() {
     let mut world = world(Settings::default());
-    let (long, many, slow) = (world.client.connect(0), world.client.connect(0), world.client.connect(0));
+    let (long, many, slow) =
+        (world.client.connect(0), world.client.connect(0), world.client.connect(0));
     world.client.say(long, b"GET / HTTP/1.1\r\nHost: x\r\nX: ");
     world.client.say(long, &[b'y'; 200_000]);
     world.client.say(many, b"GET / HTTP/1.1\r\nHost: x\r\n");
@@ -167,7 +180,8 @@ fn very_many_requests_in_one_go() {
     world.check_nothing_is_left();
 }
 
-/// RFC 9112 section 9.6: what comes behind the last request is read and thrown away, so that the client's end is seen.
+/// RFC 9112 section 9.6: what comes behind the last request is read and thrown away, so that the
+/// client's end is seen.
 #[test]
 fn what_follows_the_last_request_is_not_waited_for() {
     let heads = [
@@ -216,7 +230,8 @@ fn content_of_a_request_is_skipped() {
 /// Who finds no place for its reply is not forgotten when others give theirs back.
 #[test]
 fn bad_requests_wait_for_a_place_like_others() {
-    // So slow that places are given back after everything else that the bad one could be looked at for.
+    // So slow that places are given back after everything else that the bad one could be looked at
+    // for.
     let rates = FaultRates { latency_ns: 200_000_000, ..FaultRates::default() };
     let mut world = world(Settings { places: 8, rates, ..Settings::default() });
     let (greedy, bad) = (world.client.connect(0), world.client.connect(0));
@@ -272,7 +287,8 @@ fn after_a_reset_nothing_more_is_read() {
 #[test]
 fn a_reset_at_any_point() {
     for steps in 0..120 {
-        let mut world = world(Settings { seed: steps, laziness: 0.5, pages: 400, ..Settings::default() });
+        let mut world =
+            world(Settings { seed: steps, laziness: 0.5, pages: 400, ..Settings::default() });
         let (id, other) = (world.client.connect(0), world.client.connect(0));
         for name in ["small", "large", "streamed", "none"] {
             world.client.ask(id, &format!("/{name}"));
@@ -297,7 +313,8 @@ fn a_card_that_is_gone_costs_no_time() {
     world.run_until(LIMIT, |world| !world.client.get(id).received.is_empty());
     world.detach(0);
     // What the client says meanwhile is lost, too.
-    let (rates, nothing) = (world.settings.rates, FaultRates { loss: 1.0, ..FaultRates::default() });
+    let (rates, nothing) =
+        (world.settings.rates, FaultRates { loss: 1.0, ..FaultRates::default() });
     world.wires[0].end().set_rates(&rates, &nothing);
     let turns = world.turns;
     world.run_for(Duration::from_secs(21));
@@ -360,11 +377,17 @@ fn segments_with_anything_in_them() {
         let (mut seq, mut ack) = (0, 0);
         for _ in 0..400 {
             let few = || 0..flags.len();
-            let flags =
-                (0..random.u32(0..3)).fold(flags[random.usize(few())], |all, _| all | flags[random.usize(few())]);
+            let flags = (0..random.u32(0..3))
+                .fold(flags[random.usize(few())], |all, _| all | flags[random.usize(few())]);
             seq = if random.bool() { random.u32(..) } else { seq };
             ack = if random.bool() { random.u32(..) } else { ack };
-            let head = HeadRepr { seq: Seq(seq), ack: Seq(ack), flags, window: random.u16(..), ..HeadRepr::default() };
+            let head = HeadRepr {
+                seq: Seq(seq),
+                ack: Seq(ack),
+                flags,
+                window: random.u16(..),
+                ..HeadRepr::default()
+            };
             let payload = vec![b'x'; random.usize(0..200)];
             let mut frame = segment(1000 + random.u16(0..8), head, &payload);
             for _ in 0..random.usize(0..3) {
@@ -400,7 +423,8 @@ enum Deed {
 fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..100);
     let deed = prop_oneof![
-        1 => (4096usize / 8..58_368 / 8, any::<u64>()).prop_map(|(word, value)| Deed::Word(word, value)),
+        1 => (4096usize / 8..58_368 / 8, any::<u64>())
+            .prop_map(|(word, value)| Deed::Word(word, value)),
         1 => (0usize..8, 0u64..2000).prop_map(|(ring, value)| Deed::Near(ring, value)),
         2 => any::<[u64; 2]>().prop_map(Deed::Done),
         2 => (0u64..6, 0u64..50).prop_map(|(why, number)| Deed::Refuse(why, number)),
@@ -418,8 +442,11 @@ fn take_all(ring: &mut nicache_bus::Consumer<impl nicache_bus::RingMemory>) {
 }
 
 fn do_it(world: &World, side: &mut CardSide, shared: &nicache_bus::Window, deed: Deed) {
-    let rings = [COMMANDS, DONE, FRAMES, FRAMES].map(|entries| ((32 + 2 * entries) * 8usize).next_multiple_of(64));
-    let store = |word: usize, value: u64| shared.word(word * 8).store(value, std::sync::atomic::Ordering::SeqCst);
+    let rings = [COMMANDS, DONE, FRAMES, FRAMES]
+        .map(|entries| ((32 + 2 * entries) * 8usize).next_multiple_of(64));
+    let store = |word: usize, value: u64| {
+        shared.word(word * 8).store(value, std::sync::atomic::Ordering::SeqCst)
+    };
     match deed {
         Deed::Word(word, value) => store(word, value),
         Deed::Near(index, value) => {
@@ -444,7 +471,8 @@ fn do_it(world: &World, side: &mut CardSide, shared: &nicache_bus::Window, deed:
             }
             // Some are longer than a buffer.
             let len = bytes.len() as u32 + if place % 8 == 0 { 2048 } else { 0 };
-            let frame = Received { mmaddr, len, checksum: ReceivedChecksum::Valid, ..Received::default() };
+            let frame =
+                Received { mmaddr, len, checksum: ReceivedChecksum::Valid, ..Received::default() };
             let _ = side.received.push(frame.encode());
         }
         Deed::TakeCommands => take_all(&mut side.commands),
@@ -456,7 +484,8 @@ fn do_it(world: &World, side: &mut CardSide, shared: &nicache_bus::Window, deed:
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// A card that writes anything has a name for it, and the next one serves as if nothing had been.
+    /// A card that writes anything has a name for it, and the next one serves as if nothing had
+    /// been.
     #[test]
     fn cards_that_write_anything(deeds in deeds()) {
         let mut world = world(Settings::default());
@@ -469,7 +498,12 @@ proptest! {
         for deed in deeds {
             do_it(&world, &mut side, &shared, deed);
             world.turn(true);
-            prop_assert!(world.broken.iter().all(|(card, error)| *card == 0 && matches!(error, Broken::Card(_))));
+            prop_assert!(
+                world
+                    .broken
+                    .iter()
+                    .all(|(card, error)| *card == 0 && matches!(error, Broken::Card(_)))
+            );
         }
         world.detach(0);
         world.attach(0);
@@ -484,14 +518,18 @@ proptest! {
 #[test]
 fn a_card_that_refuses_at_random() {
     for seed in 0..20 {
-        let mut world = world(Settings { seed, capabilities: Capabilities::PLAIN, ..Settings::default() });
+        let mut world =
+            world(Settings { seed, capabilities: Capabilities::PLAIN, ..Settings::default() });
         let (host, mut outer, _) = World::attachment();
         let (mut inner, side, _) = World::attachment();
         let port = world.wires[0].card.take().unwrap().into_port();
-        let seen = nicache_bus::Window::map(world.window().file().try_clone_to_owned().unwrap()).unwrap();
+        let seen =
+            nicache_bus::Window::map(world.window().file().try_clone_to_owned().unwrap()).unwrap();
         let bytes = world.settings.cache_blocks * nicache_host::BLOCK_BYTES as u32;
-        world.wires[0].card =
-            Some(nicache_firmware::Firmware::new(port, side, std::sync::Arc::new(seen), bytes, None).unwrap());
+        world.wires[0].card = Some(
+            nicache_firmware::Firmware::new(port, side, std::sync::Arc::new(seen), bytes, None)
+                .unwrap(),
+        );
         world.attach_host(0, host);
         let ids: Vec<_> = (0..4).map(|_| world.client.connect(0)).collect();
         ids.iter().for_each(|&id| world.client.ask(id, "/large"));
@@ -509,7 +547,9 @@ fn a_card_that_refuses_at_random() {
                 && let Some(entry) = outer.commands.pop().unwrap()
             {
                 let command = Command::decode(entry).unwrap();
-                let (Command::AppendMm { flags, .. } | Command::AppendCache { flags, .. }) = command else {
+                let (Command::AppendMm { flags, .. } | Command::AppendCache { flags, .. }) =
+                    command
+                else {
                     inner.commands.push(entry).unwrap();
                     continue;
                 };
@@ -529,7 +569,12 @@ fn a_card_that_refuses_at_random() {
             while let Some(entry) = inner.received.pop().unwrap() {
                 outer.received.push(entry).unwrap();
             }
-            let _ = (inner.received.release(), outer.received.publish(), outer.free.release(), outer.done.publish());
+            let _ = (
+                inner.received.release(),
+                outer.received.publish(),
+                outer.free.release(),
+                outer.done.publish(),
+            );
             ids.iter().all(|&id| world.client.get(id).received.len() > 300_000)
         });
         for id in ids {

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use self::world::client::ConversationId;
 use self::world::{Settings, World};
 
-/// Files by their size: around a block, larger than what a client takes at a time, larger than what is pinned at once.
+/// Files by their size: around a block, larger than what a client takes at a time, larger than what
+/// is pinned at once.
 const FILES: [(&str, usize); 9] = [
     ("empty", 0),
     ("one", 1),
@@ -47,7 +48,8 @@ fn compare(world: &mut World, asked: &[(ConversationId, &str)]) -> usize {
             // So many repetitions were lost that the host took it for idle.
             continue;
         }
-        let reply = reply.unwrap_or_else(|| panic!("no reply for {name}: {}", world.client.describe()));
+        let reply =
+            reply.unwrap_or_else(|| panic!("no reply for {name}: {}", world.client.describe()));
         match reply.status {
             200 => assert!(reply.body == world.folder.bytes(name), "{name} is not the file"),
             503 => refused += 1,
@@ -78,7 +80,8 @@ fn a_perfect_wire() {
 #[test]
 fn wrong_checksums_are_found_on_both_sides() {
     let rates = FaultRates { corrupt: 0.2, latency_ns: 100_000, ..FaultRates::default() };
-    let mut world = with_files(Settings { rates, capabilities: Capabilities::PLAIN, ..Settings::default() });
+    let mut world =
+        with_files(Settings { rates, capabilities: Capabilities::PLAIN, ..Settings::default() });
     let id = world.client.connect(0);
     world.client.ask(id, "/large");
     assert_eq!(compare(&mut world, &[(id, "large")]), 0);
@@ -86,7 +89,10 @@ fn wrong_checksums_are_found_on_both_sides() {
     assert!(sent > 10 && world.wires[0].end().receive_counters().corrupted > 10);
     let counters = world.service.counters();
     // A bit of a port or a flag makes no segment of it either, but most are found by their sum.
-    assert!(counters.frames_corrupt <= sent && counters.frames_corrupt > sent / 2, "{counters:?} of {sent}");
+    assert!(
+        counters.frames_corrupt <= sent && counters.frames_corrupt > sent / 2,
+        "{counters:?} of {sent}"
+    );
 }
 
 /// Wires that are bad in all ways, some a little and some very much.
@@ -101,12 +107,24 @@ fn rates() -> impl Strategy<Value = FaultRates> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let room =
-        (prop_oneof![0u32..9, Just(64u32), Just(512)], prop_oneof![8u32..40, 40u32..600, Just(4096)], 40u32..200);
+    let room = (
+        prop_oneof![0u32..9, Just(64u32), Just(512)],
+        prop_oneof![8u32..40, 40u32..600, Just(4096)],
+        40u32..200,
+    );
     (any::<u64>(), any::<bool>(), room, rates(), prop_oneof![Just(0.0), 0.0..0.95]).prop_map(
         |(seed, is_full, (cache_blocks, pages, places), rates, laziness)| {
             let capabilities = if is_full { Capabilities::FULL } else { Capabilities::PLAIN };
-            Settings { seed, capabilities, cache_blocks, pages, places, rates, laziness, ..Settings::default() }
+            Settings {
+                seed,
+                capabilities,
+                cache_blocks,
+                pages,
+                places,
+                rates,
+                laziness,
+                ..Settings::default()
+            }
         },
     )
 }
@@ -123,7 +141,11 @@ fn requests() -> impl Strategy<Value = Vec<Vec<usize>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        max_shrink_iters: 40,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn bodies_are_files(settings in settings(), requests in requests(), piece in pieces()) {
@@ -139,15 +161,23 @@ proptest! {
         }
         let refused = compare(&mut world, &asked);
         // Pages for everything that clients can be sent at a time.
-        let needed: u32 = requests.iter().flatten().map(|&file| FILES[file].1.div_ceil(4096) as u32).sum();
-        prop_assert!(refused == 0 || world.settings.pages < needed + 64, "{refused} are refused without need");
+        let needed: u32 =
+            requests.iter().flatten().map(|&file| FILES[file].1.div_ceil(4096) as u32).sum();
+        prop_assert!(
+            refused == 0 || world.settings.pages < needed + 64,
+            "{refused} are refused without need"
+        );
         world.check_nothing_is_left();
         prop_assert_eq!(world.service.driver(0).unwrap().counters().refused, 0);
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 10, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 16,
+        max_shrink_iters: 10,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn streamed_bodies_are_files(settings in settings(), clients in 1usize..3) {

@@ -1,4 +1,5 @@
-//! Whatever the page cache and the directory do, a packet has the bytes of the pages that it was made of.
+//! Whatever the page cache and the directory do, a packet has the bytes of the pages that it was
+//! made of.
 
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use nicache_bus::{Attachment, BusClass, Window};
 use nicache_firmware::{Firmware, Progress};
 use nicache_host::driver::HEADER_BYTES;
 use nicache_host::{
-    BLOCK_BYTES, Block, Directory, Driver, FileNumber, Headers, Lookup, Mbuf, Owner, Page, PageCache, PageNumber,
-    Revision, TransmitError,
+    BLOCK_BYTES, Block, Directory, Driver, FileNumber, Headers, Lookup, Mbuf, Owner, Page,
+    PageCache, PageNumber, Revision, TransmitError,
 };
 use nicache_policy::Lru;
 use nicache_port::{Burst, Capabilities, MemoryPort, Port, memory_wire};
@@ -27,7 +28,8 @@ struct Machine {
 }
 
 fn content(block: Block, revision: Revision, len: usize) -> Vec<u8> {
-    let seed = u64::from(block.file.0) * 1_000_003 + u64::from(block.index) * 7919 + revision.0 * 104_729;
+    let seed =
+        u64::from(block.file.0) * 1_000_003 + u64::from(block.index) * 7919 + revision.0 * 104_729;
     (0..len as u64).map(|at| (seed.wrapping_mul(at / 8 + 1) >> (at % 8)) as u8).collect()
 }
 
@@ -40,7 +42,14 @@ impl Machine {
         let seen = Arc::new(Window::map(window.file().try_clone_to_owned().unwrap()).unwrap());
         let (port, wire) = memory_wire(64, Capabilities::FULL, Capabilities::FULL);
         let cache_bytes = places * BLOCK_BYTES as u32;
-        let card = Firmware::new(port, Attachment::from_files(files).unwrap().card(), seen, cache_bytes, None).unwrap();
+        let card = Firmware::new(
+            port,
+            Attachment::from_files(files).unwrap().card(),
+            seen,
+            cache_bytes,
+            None,
+        )
+        .unwrap();
         let policy = Lru::new(u64::from(cache_bytes), places);
         let driver = Driver::new(made.host(), Directory::new(places, Box::new(policy)), 0);
         Self { window, pages: PageCache::new(HEADER_BYTES, pages), driver, card, wire, scratch }
@@ -56,7 +65,8 @@ impl Machine {
             Lookup::Outdated => self.driver.directory().invalidate(block),
             Lookup::Missing => {}
         }
-        let (page, evicted) = self.pages.allocate(Page { block, revision, len: BLOCK_BYTES as u16 })?;
+        let (page, evicted) =
+            self.pages.allocate(Page { block, revision, len: BLOCK_BYTES as u16 })?;
         if let Some(evicted) = evicted {
             self.driver.directory().exclude(evicted);
         }
@@ -97,7 +107,13 @@ fn only_headers_cross_for_what_is_cached() {
     let mut machine = Machine::new(8, 8);
     machine.driver.init_cache().unwrap();
     let page = machine.page(block(1, 0), Revision(1)).unwrap();
-    let mbuf = Mbuf::Pages { first: page, block: block(1, 0), revision: Revision(1), start: 96, len: 4000 };
+    let mbuf = Mbuf::Pages {
+        first: page,
+        block: block(1, 0),
+        revision: Revision(1),
+        start: 96,
+        len: 4000,
+    };
     machine.transmit(&[mbuf]).unwrap();
     machine.settle();
     let first = *machine.card.bus();
@@ -111,7 +127,10 @@ fn only_headers_cross_for_what_is_cached() {
     assert_eq!(rest.of(BusClass::Overhead), 100 * 2 * 16);
     let frames = machine.frames();
     let expected = [&HEADER[..], &content(block(1, 0), Revision(1), 4096)[96..]].concat();
-    assert!(frames.len() == 64 && frames.iter().all(|frame| *frame == expected), "as many as the wire holds");
+    assert!(
+        frames.len() == 64 && frames.iter().all(|frame| *frame == expected),
+        "as many as the wire holds"
+    );
 }
 
 #[test]
@@ -119,20 +138,33 @@ fn a_page_that_goes_takes_its_block_with_it() {
     let mut machine = Machine::new(2, 8);
     for index in 0..3 {
         let page = machine.page(block(1, index), Revision(1)).unwrap();
-        let mbuf = Mbuf::Pages { first: page, block: block(1, index), revision: Revision(1), start: 0, len: 4096 };
+        let mbuf = Mbuf::Pages {
+            first: page,
+            block: block(1, index),
+            revision: Revision(1),
+            start: 0,
+            len: 4096,
+        };
         machine.transmit(&[mbuf]).unwrap();
         machine.pages.unpin(page);
         machine.settle();
     }
-    assert!(!machine.driver.directory().knows(block(1, 0)) && machine.driver.directory().knows(block(1, 2)));
+    assert!(
+        !machine.driver.directory().knows(block(1, 0))
+            && machine.driver.directory().knows(block(1, 2))
+    );
     assert_eq!(machine.driver.directory().len(), 2);
 }
 
 #[test]
 fn a_full_ring_is_told() {
     let mut machine = Machine::new(2, 2);
-    let bytes =
-        Mbuf::Bytes { mmaddr: machine.scratch, len: 10, class: BusClass::ApplicationHeaders, owner: Owner::Nobody };
+    let bytes = Mbuf::Bytes {
+        mmaddr: machine.scratch,
+        len: 10,
+        class: BusClass::ApplicationHeaders,
+        owner: Owner::Nobody,
+    };
     let mut sent = 0;
     while machine.transmit(&[bytes]).is_ok() {
         sent += 1;
@@ -161,13 +193,19 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let any = (0u32..3, 0u32..6, 0u16..4096, 1u16..4096).prop_map(|part| vec![part]);
     // Blocks that follow each other, whole but for the first and the last.
-    let run = (0u32..3, 0u32..4, 1u32..4, 0u16..4096, 1u16..=4096).prop_map(|(file, index, more, start, len)| {
-        let middle = (1..more).map(|number| (file, index + number, 0, 4096));
-        std::iter::once((file, index, start, 4096)).chain(middle).chain([(file, index + more, 0, len)]).collect()
-    });
+    let run = (0u32..3, 0u32..4, 1u32..4, 0u16..4096, 1u16..=4096).prop_map(
+        |(file, index, more, start, len)| {
+            let middle = (1..more).map(|number| (file, index + number, 0, 4096));
+            std::iter::once((file, index, start, 4096))
+                .chain(middle)
+                .chain([(file, index + more, 0, len)])
+                .collect()
+        },
+    );
     let part = prop_oneof![any, run];
     let step = prop_oneof![
-        8 => proptest::collection::vec(part, 0..4).prop_map(|parts: Vec<Vec<_>>| Step::Send(parts.concat())),
+        8 => proptest::collection::vec(part, 0..4)
+            .prop_map(|parts: Vec<Vec<_>>| Step::Send(parts.concat())),
         2 => (0u32..3).prop_map(Step::Change),
         3 => Just(Step::Again),
         3 => Just(Step::Settle),
@@ -178,7 +216,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn packets_have_the_bytes_of_their_pages(steps in steps(), pages in 3u32..12, places in 0u32..8) {
+    fn packets_have_the_bytes_of_their_pages(
+        steps in steps(),
+        pages in 3u32..12,
+        places in 0u32..8,
+    ) {
         let mut machine = Machine::new(pages, places);
         let mut revisions = [Revision(1); 3];
         let mut expected: Vec<Vec<u8>> = Vec::new();
@@ -198,18 +240,32 @@ proptest! {
                         let (last_len, len32) = (mbufs.last().map_or(0, Mbuf::len), u32::from(len));
                         match mbufs.last_mut() {
                             // Pages that follow each other are one buffer.
-                            Some(Mbuf::Pages { first, block: before, revision: same, start: at, len: all })
-                                if start == 0
-                                    && (u32::from(*at) + last_len).is_multiple_of(4096)
-                                    && first.0 + (u32::from(*at) + last_len) / 4096 == page.0
-                                    && before.index + (u32::from(*at) + last_len) / 4096 == block.index
-                                    && (before.file, *same) == (block.file, revision) =>
+                            Some(Mbuf::Pages {
+                                first,
+                                block: before,
+                                revision: same,
+                                start: at,
+                                len: all,
+                            }) if start == 0
+                                && (u32::from(*at) + last_len).is_multiple_of(4096)
+                                && first.0 + (u32::from(*at) + last_len) / 4096 == page.0
+                                && before.index + (u32::from(*at) + last_len) / 4096
+                                    == block.index
+                                && (before.file, *same) == (block.file, revision) =>
                             {
                                 *all += len32;
                             }
-                            _ => mbufs.push(Mbuf::Pages { first: page, block, revision, start, len: len32 }),
+                            _ => mbufs.push(Mbuf::Pages {
+                                first: page,
+                                block,
+                                revision,
+                                start,
+                                len: len32,
+                            }),
                         }
-                        bytes.extend(&content(block, revision, 4096)[start.into()..(start + len).into()]);
+                        bytes.extend(
+                            &content(block, revision, 4096)[start.into()..(start + len).into()],
+                        );
                     }
                     if machine.transmit(&mbufs).is_ok() {
                         expected.push(bytes.clone());

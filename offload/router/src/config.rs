@@ -1,4 +1,5 @@
-//! `forward.toml`: read, checked against the interfaces that there are, and made into what [`nicache_forward`] takes.
+//! `forward.toml`: read, checked against the interfaces that there are, and made into what
+//! [`nicache_forward`] takes.
 //!
 //! Every error names the line, shows it, and says what to do.
 

@@ -7,7 +7,8 @@
 //!  client 3 ── veth ──────┘ server1..3: the forwarder's interfaces
 //! ```
 //!
-//! Namespaces have no names and belong to threads of this process; the kernel takes them down, with all interfaces, when it ends.
+//! Namespaces have no names and belong to threads of this process; the kernel takes them down, with
+//! all interfaces, when it ends.
 
 mod load;
 mod namespace;

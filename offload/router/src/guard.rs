@@ -1,8 +1,10 @@
 //! What keeps the kernel from answering what the forwarder forwards.
 //!
-//! Both see every frame: packet sockets before this machine's own stack. Without a guard the stack would reset connections that it does not know, and forward packets a second time.
-//! The rules sit where a device's frames enter the stack, behind packet sockets, and let in only what is this machine's own: answers of neighbours, answers to health checks, and
-//! the ports that the configuration keeps for it. They belong to the process that made them, and go with it.
+//! Both see every frame: packet sockets before this machine's own stack. Without a guard the stack
+//! would reset connections that it does not know, and forward packets a second time. The rules sit
+//! where a device's frames enter the stack, behind packet sockets, and let in only what is this
+//! machine's own: answers of neighbours, answers to health checks, and the ports that the
+//! configuration keeps for it. They belong to the process that made them, and go with it.
 
 use std::fmt::Write as _;
 
@@ -18,7 +20,8 @@ pub fn table_name(instance: &str) -> String {
     format!("nicache_{instance}")
 }
 
-/// Ports that stay with this machine on a link: those of its health checks, and those that the configuration keeps.
+/// Ports that stay with this machine on a link: those of its health checks, and those that the
+/// configuration keeps.
 pub fn kept<'a>(plan: &'a Plan, link: &'a str) -> impl Iterator<Item = Kept> + 'a {
     let own = Kept { protocol: Protocol::Tcp, ports: OWN_PORTS };
     let interfaces = plan.interfaces.iter().filter(move |interface| interface.link == link);
@@ -37,7 +40,13 @@ pub fn rules(instance: &str, plan: &Plan) -> String {
             link.name
         );
         for kept in kept(plan, &link.name) {
-            let _ = write!(text, "{} dport {}-{} accept; ", kept.protocol, kept.ports.start(), kept.ports.end());
+            let _ = write!(
+                text,
+                "{} dport {}-{} accept; ",
+                kept.protocol,
+                kept.ports.start(),
+                kept.ports.end()
+            );
         }
         text.push_str("}; ");
     }
@@ -66,8 +75,15 @@ mod tests {
                     [[interface]]\nname = \"t\"\nport = \"tap\"\naddresses = [\"10.4.0.1/24\"]";
         let plan = Plan::make(text, &[link("a", 1), link("b", 2)], 1).unwrap();
         let rules = rules("nic0", &plan);
-        assert!(rules.starts_with("table netdev nicache_nic0 { flags owner; chain port0 ") && !rules.contains('\n'));
-        assert_eq!((rules.matches("chain ").count(), rules.matches("policy drop").count()), (2, 2), "{rules}");
+        assert!(
+            rules.starts_with("table netdev nicache_nic0 { flags owner; chain port0 ")
+                && !rules.contains('\n')
+        );
+        assert_eq!(
+            (rules.matches("chain ").count(), rules.matches("policy drop").count()),
+            (2, 2),
+            "{rules}"
+        );
         assert!(rules.contains("tcp dport 22-22 accept; udp dport 500-510 accept; "), "{rules}");
     }
 }

@@ -1,9 +1,12 @@
-//! Whether back ends answer: TCP connections and HTTP requests of this machine's own, one thread for all.
+//! Whether back ends answer: TCP connections and HTTP requests of this machine's own, one thread
+//! for all.
 //!
-//! They come from ports that masquerading never gives out, so that their answers are let in to this machine's stack ([`crate::guard`]). A check ends with a reset, which leaves nothing in either
+//! They come from ports that masquerading never gives out, so that their answers are let in to this
+//! machine's stack ([`crate::guard`]). A check ends with a reset, which leaves nothing in either
 //! stack's tables.
 //!
-//! The first answer decides at once; afterwards it takes several of one kind to change a back end's health.
+//! The first answer decides at once; afterwards it takes several of one kind to change a back end's
+//! health.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -126,8 +129,12 @@ impl Probe {
                 }
                 None
             }
-            Step::Connecting(_) => self.judge(Err(format!("no connection within {:?}", self.check.timeout)), now),
-            Step::Reading(..) => self.judge(Err(format!("no answer within {:?}", self.check.timeout)), now),
+            Step::Connecting(_) => {
+                self.judge(Err(format!("no connection within {:?}", self.check.timeout)), now)
+            }
+            Step::Reading(..) => {
+                self.judge(Err(format!("no answer within {:?}", self.check.timeout)), now)
+            }
         }
     }
 
@@ -138,7 +145,8 @@ impl Probe {
             SocketAddr::V6(_) => (AddressFamily::INET6, Ipv6Addr::UNSPECIFIED.into()),
         };
         for _ in OWN_PORTS {
-            self.port = if self.port >= *OWN_PORTS.end() { *OWN_PORTS.start() } else { self.port + 1 };
+            self.port =
+                if self.port >= *OWN_PORTS.end() { *OWN_PORTS.start() } else { self.port + 1 };
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
             sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -154,7 +162,10 @@ impl Probe {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(io::Error::new(io::ErrorKind::AddrInUse, "all ports of health checks are in use on this machine"))
+        Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "all ports of health checks are in use on this machine",
+        ))
     }
 
     /// Something came.
@@ -162,7 +173,9 @@ impl Probe {
         match std::mem::replace(&mut self.step, Step::Resting) {
             Step::Resting => None,
             Step::Connecting(mut stream) => match sockopt::socket_error(stream.as_fd()) {
-                Ok(Err(error)) | Err(error) => self.judge(Err(io::Error::from(error).to_string()), now),
+                Ok(Err(error)) | Err(error) => {
+                    self.judge(Err(io::Error::from(error).to_string()), now)
+                }
                 Ok(Ok(())) => match &self.check.way {
                     CheckWay::Tcp => self.judge(Ok("it accepts connections".to_owned()), now),
                     CheckWay::Http { path, host, .. } => {
@@ -210,12 +223,17 @@ impl Probe {
         if !answer.contains(&b'\n') && answer.len() < ANSWER_BYTES_MAX {
             return None;
         }
-        let line = String::from_utf8_lossy(answer.split(|byte| *byte == b'\r' || *byte == b'\n').next()?).into_owned();
-        let status = line.strip_prefix("HTTP/").and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok());
+        let line =
+            String::from_utf8_lossy(answer.split(|byte| *byte == b'\r' || *byte == b'\n').next()?)
+                .into_owned();
+        let status =
+            line.strip_prefix("HTTP/").and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok());
         Some(match (status, wanted) {
             (None, _) => Err("what it says is not HTTP".to_owned()),
             (Some(status), Some(wanted)) if status == *wanted => Ok(format!("it answers {status}")),
-            (Some(status), None) if (200..400).contains(&status) => Ok(format!("it answers {status}")),
+            (Some(status), None) if (200..400).contains(&status) => {
+                Ok(format!("it answers {status}"))
+            }
             (Some(status), _) => Err(format!("it answers {status}")),
         })
     }
@@ -280,10 +298,12 @@ mod tests {
         let thread = namespace.run(move || {
             let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
             let (fine, fails, closed, plain) = (listen(), listen(), listen(), listen());
-            let addresses = [&fine, &fails, &closed, &plain].map(|listener| listener.local_addr().unwrap());
+            let addresses =
+                [&fine, &fails, &closed, &plain].map(|listener| listener.local_addr().unwrap());
             drop(closed);
             server(fine, &[200]);
-            // One bad answer among good ones changes nothing; two do, and two good ones change it back.
+            // One bad answer among good ones changes nothing; two do, and two good ones change it
+            // back.
             server(fails, &[200, 500, 200, 500, 500, 204]);
             let http = || CheckWay::Http { path: "/".into(), host: "x".into(), status: None };
             let mut checks: Vec<Check> = addresses

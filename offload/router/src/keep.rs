@@ -1,4 +1,5 @@
-//! Connections in memory that outlives the process that has them: a sealed file of the supervisor's, mapped by whoever forwards.
+//! Connections in memory that outlives the process that has them: a sealed file of the
+//! supervisor's, mapped by whoever forwards.
 //!
 //! ```text
 //! byte 0     magic, number of connections at most, which of the two tables counts
@@ -7,8 +8,10 @@
 //! copy       hash of the rest 8 · edition of the table 4 · number of the copy 4 · length 2 · the connection (postcard)
 //! ```
 //!
-//! A process that is killed while it writes leaves one copy torn, and the other one as it was. One that takes over reads the table that counts, writes what it has taken into the other
-//! one, and only then lets that count: so it may be killed at any moment, too. The table's edition keeps what an earlier process wrote there from being read again.
+//! A process that is killed while it writes leaves one copy torn, and the other one as it was. One
+//! that takes over reads the table that counts, writes what it has taken into the other one, and
+//! only then lets that count: so it may be killed at any moment, too. The table's edition keeps
+//! what an earlier process wrote there from being read again.
 
 use std::hash::BuildHasher;
 use std::io;
@@ -59,14 +62,16 @@ struct Record {
     bytes: [u64; 2],
 }
 
-/// What stands behind the record of a connection whose back end was chosen by name. A record without it is that of any other, also one that an earlier version has written.
+/// What stands behind the record of a connection whose back end was chosen by name. A record
+/// without it is that of any other, also one that an earlier version has written.
 #[derive(Debug, Serialize, Deserialize)]
 struct Moved {
     deltas: [u32; 3],
     scales: [u8; 4],
 }
 
-/// What stands behind that, if the back end does without something. One that does not was written without it, also by an earlier version.
+/// What stands behind that, if the back end does without something. One that does not was written
+/// without it, also by an earlier version.
 #[derive(Debug, Serialize, Deserialize)]
 struct Without {
     timestamps: bool,
@@ -75,7 +80,15 @@ struct Without {
 
 impl From<Splice> for Moved {
     fn from(splice: Splice) -> Self {
-        let Splice { out_delta, in_delta, ts_delta, client_scale, card_scale, host_scale, host_peer_scale } = splice;
+        let Splice {
+            out_delta,
+            in_delta,
+            ts_delta,
+            client_scale,
+            card_scale,
+            host_scale,
+            host_peer_scale,
+        } = splice;
         Self {
             deltas: [out_delta, in_delta, ts_delta],
             scales: [client_scale, card_scale, host_scale, host_peer_scale],
@@ -87,8 +100,17 @@ impl From<Moved> for Splice {
     fn from(Moved { deltas, scales }: Moved) -> Self {
         let [out_delta, in_delta, ts_delta] = deltas;
         // No shift is longer (RFC 7323 section 2.3).
-        let [client_scale, card_scale, host_scale, host_peer_scale] = scales.map(|scale| scale.min(14));
-        Self { out_delta, in_delta, ts_delta, client_scale, card_scale, host_scale, host_peer_scale }
+        let [client_scale, card_scale, host_scale, host_peer_scale] =
+            scales.map(|scale| scale.min(14));
+        Self {
+            out_delta,
+            in_delta,
+            ts_delta,
+            client_scale,
+            card_scale,
+            host_scale,
+            host_peer_scale,
+        }
     }
 }
 
@@ -124,12 +146,14 @@ impl Keep {
     /// # Errors
     /// It is none, or what the system says.
     pub fn map(file: OwnedFd) -> io::Result<Self> {
-        let odd = || io::Error::new(io::ErrorKind::InvalidData, "this is not a memory for connections");
+        let odd =
+            || io::Error::new(io::ErrorKind::InvalidData, "this is not a memory for connections");
         let window = Window::map(file)?;
         if window.bytes() < TABLES_AT || window.word(0).load(Ordering::Acquire) != MAGIC {
             return Err(odd());
         }
-        let count = u32::try_from(window.word(COUNT_AT).load(Ordering::Relaxed)).map_err(|_| odd())?;
+        let count =
+            u32::try_from(window.word(COUNT_AT).load(Ordering::Relaxed)).map_err(|_| odd())?;
         if window.bytes() < TABLES_AT + 2 * SLOT_BYTES * u64::from(count) {
             return Err(odd());
         }
@@ -154,7 +178,8 @@ impl Keep {
     fn copy(&self, edition: u32, number: u32, copy: u32) -> Option<(u32, Vec<u8>)> {
         let mut bytes = [0; COPY_BYTES];
         self.window.read(self.place(edition, number, copy), &mut bytes).ok()?;
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let word =
+            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let len = usize::from(u16::from_le_bytes([bytes[16], bytes[17]]));
         let content = bytes.get(HEAD_BYTES..HEAD_BYTES + len)?;
         let hash = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
@@ -310,8 +335,16 @@ mod tests {
         let end = |text: &str| Endpoint::from(text.parse::<SocketAddr>().unwrap());
         let inside = Endpoint::new([0xffffu16; 8], port);
         Saved {
-            original: Tuple { protocol: Protocol::Tcp, source: inside, destination: end("[2001:db8::1]:65535") },
-            outgoing: Tuple { protocol: Protocol::Tcp, source: inside, destination: end("[2001:db8::2]:65535") },
+            original: Tuple {
+                protocol: Protocol::Tcp,
+                source: inside,
+                destination: end("[2001:db8::1]:65535"),
+            },
+            outgoing: Tuple {
+                protocol: Protocol::Tcp,
+                source: inside,
+                destination: end("[2001:db8::2]:65535"),
+            },
             state: Some(TcpState::Established),
             interface: 65_535,
             through: Some(65_535),

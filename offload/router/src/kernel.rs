@@ -1,4 +1,5 @@
-//! Links, addresses, routes and neighbours, as the kernel has them, and the news that they have changed (`rtnetlink(7)`).
+//! Links, addresses, routes and neighbours, as the kernel has them, and the news that they have
+//! changed (`rtnetlink(7)`).
 //!
 //! A socket works on the network namespace of the thread that opened it, whoever uses it later.
 
@@ -12,7 +13,9 @@ use netlink_packet_core::{
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
-use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteNextHopFlags, RouteType, RouteVia,
 };
@@ -90,7 +93,14 @@ impl Kernel {
     /// # Errors
     /// What the system says.
     pub fn open() -> io::Result<Self> {
-        let open = || rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None);
+        let open = || {
+            rustix::net::socket_with(
+                AddressFamily::NETLINK,
+                SocketType::RAW,
+                SocketFlags::CLOEXEC,
+                None,
+            )
+        };
         let (asked, news) = (open()?, open()?);
         rustix::net::bind(&asked, &SocketAddrNetlink::new(0, 0))?;
         rustix::net::bind(&news, &SocketAddrNetlink::new(0, GROUPS))?;
@@ -106,7 +116,8 @@ impl Kernel {
 
     /// Those that another process has opened.
     pub fn from_files([asked, news]: [OwnedFd; 2]) -> Self {
-        // Answers to another process's questions may still wait: a number of its own tells them apart.
+        // Answers to another process's questions may still wait: a number of its own tells them
+        // apart.
         Self { asked, news, sequence: std::process::id() << 8 }
     }
 
@@ -180,8 +191,13 @@ impl Kernel {
         Ok(neighbours)
     }
 
-    /// Asks for a whole table. What it had given is forgotten if the table changed meanwhile, so `take` may see things twice.
-    fn dump(&mut self, question: RouteNetlinkMessage, mut take: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
+    /// Asks for a whole table. What it had given is forgotten if the table changed meanwhile, so
+    /// `take` may see things twice.
+    fn dump(
+        &mut self,
+        question: RouteNetlinkMessage,
+        mut take: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
         let mut tries = 0;
         loop {
             let (mut all, is_whole) = self.dump_once(question.clone())?;
@@ -193,7 +209,10 @@ impl Kernel {
         }
     }
 
-    fn dump_once(&mut self, question: RouteNetlinkMessage) -> io::Result<(Vec<RouteNetlinkMessage>, bool)> {
+    fn dump_once(
+        &mut self,
+        question: RouteNetlinkMessage,
+    ) -> io::Result<(Vec<RouteNetlinkMessage>, bool)> {
         const INTERRUPTED: u16 = 0x10;
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
@@ -206,10 +225,11 @@ impl Kernel {
         let mut buffer = vec![0; BUFFER_BYTES];
         let (mut all, mut is_whole) = (Vec::new(), true);
         loop {
-            let (length, _) = match rustix::net::recv(&self.asked, &mut buffer[..], RecvFlags::empty()) {
-                Err(Errno::INTR) => continue,
-                received => received?,
-            };
+            let (length, _) =
+                match rustix::net::recv(&self.asked, &mut buffer[..], RecvFlags::empty()) {
+                    Err(Errno::INTR) => continue,
+                    received => received?,
+                };
             let mut rest = &buffer[..length];
             while !rest.is_empty() {
                 let (header, part) = split(rest)?;
@@ -222,7 +242,10 @@ impl Kernel {
                 match header.message_type {
                     DONE => return Ok((all, is_whole)),
                     ERROR => {
-                        let errno = part.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_ne_bytes);
+                        let errno = part
+                            .get(..4)
+                            .and_then(|bytes| bytes.try_into().ok())
+                            .map_or(0, i32::from_ne_bytes);
                         return Err(io::Error::from_raw_os_error(errno.wrapping_neg()));
                     }
                     _ => {}
@@ -243,9 +266,15 @@ const HEADER_BYTES: usize = 16;
 /// A message's header and payload, and what is behind it.
 #[allow(clippy::type_complexity, reason = "said in the line above")]
 fn split(bytes: &[u8]) -> io::Result<(NetlinkHeader, (&[u8], &[u8]))> {
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "the kernel sent a message that ends too early");
-    let word = |at: usize| bytes.get(at..at + 4).map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")));
-    let half = |at: usize| bytes.get(at..at + 2).map(|half| u16::from_ne_bytes(half.try_into().expect("two bytes")));
+    let odd = || {
+        io::Error::new(io::ErrorKind::InvalidData, "the kernel sent a message that ends too early")
+    };
+    let word = |at: usize| {
+        bytes.get(at..at + 4).map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")))
+    };
+    let half = |at: usize| {
+        bytes.get(at..at + 2).map(|half| u16::from_ne_bytes(half.try_into().expect("two bytes")))
+    };
     let length = word(0).ok_or_else(odd)? as usize;
     let mut header = NetlinkHeader::default();
     header.length = length as u32;
@@ -358,8 +387,12 @@ fn neighbour(message: &NeighbourMessage) -> Option<KernelNeighbour> {
     let (mut address, mut mac) = (None, None);
     for attribute in &message.attributes {
         match attribute {
-            NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => address = Some(IpAddr::V4(*v4)),
-            NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => address = Some(IpAddr::V6(*v6)),
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
+                address = Some(IpAddr::V4(*v4))
+            }
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
+                address = Some(IpAddr::V6(*v6))
+            }
             NeighbourAttribute::LinkLayerAddress(bytes) => mac = bytes.as_slice().try_into().ok(),
             _ => {}
         }
@@ -401,7 +434,10 @@ mod tests {
         let links = kernel.links().unwrap();
         assert_eq!(links.len(), before + 2);
         let left = links.iter().find(|link| link.name == "left").unwrap();
-        assert!(left.is_up && left.is_ethernet && left.mtu == 1400 && left.mac != [0; 6], "{left:?}");
+        assert!(
+            left.is_up && left.is_ethernet && left.mtu == 1400 && left.mac != [0; 6],
+            "{left:?}"
+        );
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         assert!(left.addresses.contains(&(address("10.1.0.1"), 24)), "{left:?}");
         assert!(left.addresses.contains(&(address("fd01::1"), 64)), "{left:?}");
@@ -421,6 +457,8 @@ mod tests {
         };
         assert!(neighbours.contains(&known), "{neighbours:?}");
         namespace.ip("route del default").unwrap();
-        assert!(kernel.has_news() && kernel.routes().unwrap().iter().all(|route| !route.to.is_empty()));
+        assert!(
+            kernel.has_news() && kernel.routes().unwrap().iter().all(|route| !route.to.is_empty())
+        );
     }
 }

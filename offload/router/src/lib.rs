@@ -11,7 +11,8 @@
 //! | [`keep`] | connections in memory that outlives the process |
 //! | [`demo`] | namespaces with clients and servers |
 //!
-//! [`nicache_forward`] decides and does no I/O; this crate does I/O and decides nothing about packets.
+//! [`nicache_forward`] decides and does no I/O; this crate does I/O and decides nothing about
+//! packets.
 
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,8 @@ use nicache_forward::counters::Counters;
 use nicache_forward::engine::EngineCounters;
 use serde::{Deserialize, Serialize};
 
-/// Everything at one moment. Counters are since the start of the process, those of card and engine since the last attachment.
+/// Everything at one moment. Counters are since the start of the process, those of card and engine
+/// since the last attachment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
@@ -171,22 +172,40 @@ pub const FLOWS_MAX: usize = 20;
 const OWN: [Counter; 17] = [
     Counter::growing("restored", "Connections taken over from a forwarder that had ended."),
     Counter::gauge("mappings", "Inside endpoints that have an external port at the moment."),
-    Counter::growing("fast_packets", "Packets forwarded in the kernel (fast path); they are among those passed on."),
+    Counter::growing(
+        "fast_packets",
+        "Packets forwarded in the kernel (fast path); they are among those passed on.",
+    ),
     Counter::growing("fast_bytes", "Bytes of IP in them."),
-    Counter::gauge("fast_connections", "Connections that are forwarded in the kernel at the moment."),
+    Counter::gauge(
+        "fast_connections",
+        "Connections that are forwarded in the kernel at the moment.",
+    ),
     Counter::growing("fast_entered", "Connections handed to the kernel."),
-    Counter::growing("fast_voided", "How often all decisions handed to the kernel became void at once."),
+    Counter::growing(
+        "fast_voided",
+        "How often all decisions handed to the kernel became void at once.",
+    ),
     Counter::growing("fast_unsent", "Packets that the kernel took and could not send."),
     Counter::growing("fast_failed", "Calls of the kernel for the fast path that failed."),
-    Counter::gauge("switch_half_open", "Clients of services by name whose handshake is not complete at the moment."),
-    Counter::gauge("switch_looking", "Connections of services by name whose name has not come at the moment."),
+    Counter::gauge(
+        "switch_half_open",
+        "Clients of services by name whose handshake is not complete at the moment.",
+    ),
+    Counter::gauge(
+        "switch_looking",
+        "Connections of services by name whose name has not come at the moment.",
+    ),
     Counter::gauge(
         "switch_opening",
         "Connections of services by name whose back end has not acknowledged the first bytes at the moment.",
     ),
     Counter::gauge("queued", "Frames that wait to be forwarded at the moment."),
     Counter::gauge("free_buffers", "Buffers of main memory that nothing refers to at the moment."),
-    Counter::gauge("under_way", "Packets and fetches that the card is not done with at the moment."),
+    Counter::gauge(
+        "under_way",
+        "Packets and fetches that the card is not done with at the moment.",
+    ),
     Counter::gauge("routes", "Routes at the moment."),
     Counter::gauge("neighbours", "Neighbours that are known or asked for at the moment."),
 ];
@@ -223,7 +242,12 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |name: &str| self.counter(name);
         let Rates { frames, bits, bus_bytes, begun } = self.rates;
-        writeln!(f, "mode         {}{}", self.mode, if self.is_attached { "" } else { " (NO CARD)" })?;
+        writeln!(
+            f,
+            "mode         {}{}",
+            self.mode,
+            if self.is_attached { "" } else { " (NO CARD)" }
+        )?;
         writeln!(
             f,
             "now          {:.1} Mb/s of payload, {frames:.0} frames/s, {:.1} MB/s over the bus, {begun:.0} connections/s begun",
@@ -263,10 +287,19 @@ impl fmt::Display for Report {
             )?;
         }
         writeln!(f, "connections  {states}; {} begun, {} mappings", of("begun"), of("mappings"))?;
-        let drops: Vec<String> =
-            self.dropped.iter().filter(|(_, count)| **count > 0).map(|(why, count)| format!("{count} {why}")).collect();
-        writeln!(f, "dropped      {}", if drops.is_empty() { "none".to_owned() } else { drops.join(", ") })?;
-        let bus: Vec<String> = self.bus.iter().map(|(class, bytes)| format!("{bytes} {class}")).collect();
+        let drops: Vec<String> = self
+            .dropped
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(why, count)| format!("{count} {why}"))
+            .collect();
+        writeln!(
+            f,
+            "dropped      {}",
+            if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }
+        )?;
+        let bus: Vec<String> =
+            self.bus.iter().map(|(class, bytes)| format!("{bytes} {class}")).collect();
         writeln!(f, "bus bytes    {}", bus.join(", "))?;
         for interface in &self.interfaces {
             let masquerade = match interface.masquerade.as_slice() {
@@ -299,14 +332,19 @@ impl fmt::Display for Report {
         for service in &self.services {
             let by = service.by.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
             writeln!(f, "service      {} at {}{by}", service.name, service.address)?;
-            for BackEndReport { address, weight, health, reason, connections, names } in &service.back_ends {
+            for BackEndReport { address, weight, health, reason, connections, names } in
+                &service.back_ends
+            {
                 let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
                 let names = match (names.as_slice(), &service.by) {
                     (_, None) => String::new(),
                     ([], Some(_)) => ", all other names".to_owned(),
                     (names, Some(_)) => format!(", {}", names.join(" ")),
                 };
-                writeln!(f, "  {address:<24} {health:<8} weight {weight}, {connections} connections{names}{reason}")?;
+                writeln!(
+                    f,
+                    "  {address:<24} {health:<8} weight {weight}, {connections} connections{names}{reason}"
+                )?;
             }
         }
         for flow in &self.flows {
@@ -318,14 +356,34 @@ impl fmt::Display for Report {
 
 impl fmt::Display for FlowReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { original, outgoing, state, packets, bytes, age_ms, idle_ms, back_end, rule, is_fast, is_by_name } =
-            self;
+        let Self {
+            original,
+            outgoing,
+            state,
+            packets,
+            bytes,
+            age_ms,
+            idle_ms,
+            back_end,
+            rule,
+            is_fast,
+            is_by_name,
+        } = self;
         write!(f, "{original}")?;
         if original != outgoing {
             write!(f, ", leaves as {outgoing}")?;
         }
-        write!(f, ": {state}, {} bytes in {} packets, back {} in {}", bytes[0], packets[0], bytes[1], packets[1])?;
-        write!(f, "; began {:.1} s ago, silent for {:.1} s", *age_ms as f64 / 1e3, *idle_ms as f64 / 1e3)?;
+        write!(
+            f,
+            ": {state}, {} bytes in {} packets, back {} in {}",
+            bytes[0], packets[0], bytes[1], packets[1]
+        )?;
+        write!(
+            f,
+            "; began {:.1} s ago, silent for {:.1} s",
+            *age_ms as f64 / 1e3,
+            *idle_ms as f64 / 1e3
+        )?;
         if let Some(back_end) = back_end {
             write!(f, "; back end {back_end}{}", if *is_by_name { " by name" } else { "" })?;
         }

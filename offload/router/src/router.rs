@@ -1,6 +1,7 @@
 //! Engine, forwarder and the kernel's tables, in one loop that its process turns.
 //!
-//! The card can be another one at any time ([`Router::attach`]): what was under way is lost, as on a wire, and connections go on.
+//! The card can be another one at any time ([`Router::attach`]): what was under way is lost, as on
+//! a wire, and connections go on.
 
 mod looking;
 
@@ -91,7 +92,12 @@ impl Router {
     ///
     /// # Errors
     /// The plan's forwarded ports contradict each other.
-    pub fn new(plan: Plan, kernel: Kernel, keep: Option<Keep>, now: Time) -> Result<Self, MappingError> {
+    pub fn new(
+        plan: Plan,
+        kernel: Kernel,
+        keep: Option<Keep>,
+        now: Time,
+    ) -> Result<Self, MappingError> {
         let mut forwarder = Forwarder::new(plan.config.clone(), now)?;
         let (keeper, restored) = match keep {
             None => (None, 0),
@@ -122,7 +128,8 @@ impl Router {
     pub fn attach(&mut self, side: HostSide, window: Arc<Window>, mode: Mode) {
         let (buffers, entries) = (buffers(self.plan.memory), self.plan.memory / ENTRY_BYTES);
         let posts = POSTS_MAX.min(entries / 2).max(16);
-        let setup = EngineConfig { mode, order: self.plan.order, entries, buffers, posts, queue: QUEUE };
+        let setup =
+            EngineConfig { mode, order: self.plan.order, entries, buffers, posts, queue: QUEUE };
         self.mode = mode;
         self.engine = Some(Engine::new(Bus::new(side, window, buffers), setup));
         let fast = self.forwarder.fast_counters().unwrap_or_default();
@@ -145,7 +152,9 @@ impl Router {
 
     /// A health check's verdict. A back end that is drained stays so.
     pub fn set_health(&mut self, chosen: Chosen, is_up: bool, reason: String) {
-        let Some(service) = self.plan.config.services.get(usize::from(chosen.service)) else { return };
+        let Some(service) = self.plan.config.services.get(usize::from(chosen.service)) else {
+            return;
+        };
         if usize::from(chosen.back_end) >= service.back_ends.len() {
             return;
         }
@@ -155,14 +164,21 @@ impl Router {
         self.reasons.insert((chosen.service, chosen.back_end), reason);
     }
 
-    /// Back ends at an address get no new connections, and lose what they have after a time; or they get connections again. Returns how many back ends these are.
-    pub fn drain(&mut self, address: std::net::SocketAddr, within: Option<Duration>, now: Time) -> usize {
+    /// Back ends at an address get no new connections, and lose what they have after a time; or
+    /// they get connections again. Returns how many back ends these are.
+    pub fn drain(
+        &mut self,
+        address: std::net::SocketAddr,
+        within: Option<Duration>,
+        now: Time,
+    ) -> usize {
         let mut count = 0;
         for (service, config) in self.plan.config.services.iter().enumerate() {
             for (place, back_end) in config.back_ends.iter().enumerate() {
                 if back_end.endpoint == address.into() {
                     let chosen = Chosen { service: service as u16, back_end: place as u16 };
-                    let health = within.map_or(Health::Up, |within| Health::Draining { until: now + within });
+                    let health = within
+                        .map_or(Health::Up, |within| Health::Draining { until: now + within });
                     self.forwarder.set_health(chosen, health);
                     count += 1;
                 }
@@ -190,7 +206,9 @@ impl Router {
         let mut done = usize::from(self.forwarder.expire(now));
         let outcome = match &mut self.engine {
             None => Ok(0),
-            Some(engine) => engine.poll().and_then(|()| engine.forward(&mut self.forwarder, BATCH, now, random)),
+            Some(engine) => {
+                engine.poll().and_then(|()| engine.forward(&mut self.forwarder, BATCH, now, random))
+            }
         };
         if let Some(keeper) = &mut self.keeper {
             keeper.write(&mut self.forwarder, now);
@@ -220,10 +238,9 @@ impl Router {
         let is_waiting = engine.under_way() > 0 || engine.queued() > 0;
         let side = engine.backend().side();
         side.bell.hear();
-        let asked = side
-            .received
-            .sleep_until_entry()
-            .and_then(|is_empty| Ok(is_empty && (!is_waiting || side.commands.sleep_until_room()?)));
+        let asked = side.received.sleep_until_entry().and_then(|is_empty| {
+            Ok(is_empty && (!is_waiting || side.commands.sleep_until_room()?))
+        });
         asked.map_err(|error: RingError| {
             self.detach();
             Broken::from(error)
@@ -250,7 +267,11 @@ impl Router {
     /// When there is something to do, if nothing comes before.
     pub fn next_due(&self) -> Option<Time> {
         // Connections that are forwarded elsewhere are looked after also when nothing comes here.
-        let tick = self.forwarder.fast_counters().filter(|fast| fast.connections > 0).map(|_| self.before.0 + TICK);
+        let tick = self
+            .forwarder
+            .fast_counters()
+            .filter(|fast| fast.connections > 0)
+            .map(|_| self.before.0 + TICK);
         self.forwarder.next_due().into_iter().chain(self.read_at).chain(tick).min()
     }
 
@@ -264,10 +285,14 @@ impl Router {
     /// Reads the kernel's tables, and hands them to the forwarder.
     fn read_tables(&mut self, now: Time) -> io::Result<()> {
         // What the kernel knows by a TAP it knows as the station at the other end.
-        let is_tap = |index: u32| self.plan.links.iter().any(|link| link.index == index && link.port == PortKind::Tap);
+        let is_tap = |index: u32| {
+            self.plan.links.iter().any(|link| link.index == index && link.port == PortKind::Tap)
+        };
         let interface_of = |index: u32| {
             let mut interfaces = self.plan.interfaces.iter();
-            interfaces.position(|interface| interface.vlan.is_none() && interface.index == index && !is_tap(index))
+            interfaces.position(|interface| {
+                interface.vlan.is_none() && interface.index == index && !is_tap(index)
+            })
         };
         let mut routes: Vec<Route> = routes_of_links(&self.plan.config.interfaces).collect();
         if self.plan.kernel_routes {
@@ -275,7 +300,11 @@ impl Router {
             // Of two with the same prefix the later one counts.
             known.sort_by_key(|route| std::cmp::Reverse(route.metric));
             let ours = |route: &crate::kernel::KernelRoute| {
-                Some(Route { to: route.to, interface: interface_of(route.index)?, gateway: route.gateway })
+                Some(Route {
+                    to: route.to,
+                    interface: interface_of(route.index)?,
+                    gateway: route.gateway,
+                })
             };
             routes.extend(known.iter().filter_map(ours));
         }
@@ -308,7 +337,9 @@ impl Router {
     }
 
     fn bus(&mut self) -> BusCounters {
-        self.engine.as_mut().map_or_else(BusCounters::default, |engine| engine.backend().side().counted.read())
+        self.engine
+            .as_mut()
+            .map_or_else(BusCounters::default, |engine| engine.backend().side().counted.read())
     }
 
     fn tick(&mut self, now: Time) {

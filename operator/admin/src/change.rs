@@ -28,7 +28,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// From `then` to `now`. What has sunk was counted anew from 0, by a card that was started again.
+    /// From `then` to `now`. What has sunk was counted anew from 0, by a card that was started
+    /// again.
     pub fn between(then: &Sample, now: &Sample) -> Self {
         let (before, after) = (then.total(), now.total());
         let mut change = Self::of_card(&before, &after, seconds_between(then, now));
@@ -46,7 +47,8 @@ impl Change {
         let all = hits + misses + bypasses;
         let before = then.bus_by_class();
         let bus = now.bus_by_class().into_iter().map(|(class, bytes)| {
-            let old = before.iter().find(|(other, _)| *other == class).map_or(0, |(_, bytes)| *bytes);
+            let old =
+                before.iter().find(|(other, _)| *other == class).map_or(0, |(_, bytes)| *bytes);
             (class.to_owned(), per_second(old, bytes, seconds))
         });
         Self {

@@ -29,7 +29,8 @@ pub struct History {
 }
 
 impl History {
-    /// Adds what has happened since the last sample. One that came after a gap of more than three intervals is only a beginning.
+    /// Adds what has happened since the last sample. One that came after a gap of more than three
+    /// intervals is only a beginning.
     pub fn push(&mut self, sample: &Sample) -> Option<&Point> {
         let last = self.last.replace(Sample { hottest: None, ..sample.clone() })?;
         let change = Change::between(&last, sample);

@@ -9,8 +9,9 @@
 //! server/       the HTTP server for all of them
 //! ```
 //!
-//! A [`Source`] gives samples. The card is asked once for all who look, and never more often than [`SAMPLE_INTERVAL`].
-//! Deliberately absent: anything that changes something, passwords and TLS. Who can connect can look.
+//! A [`Source`] gives samples. The card is asked once for all who look, and never more often than
+//! [`SAMPLE_INTERVAL`]. Deliberately absent: anything that changes something, passwords and TLS.
+//! Who can connect can look.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +29,9 @@ pub use change::{Change, per_second};
 pub use history::{HISTORY_POINTS, History, Point};
 pub use metrics::{Format, render};
 pub use page::{Page, page};
-pub use sample::{CardSample, Crossing, DatabaseSample, Direction, HotObject, Mode, Sample, WatcherSample};
+pub use sample::{
+    CardSample, Crossing, DatabaseSample, Direction, HotObject, Mode, Sample, WatcherSample,
+};
 pub use server::{AdminError, AdminServer, Reach};
 
 /// How often a sample is taken while somebody looks, and for the history.
@@ -45,14 +48,15 @@ pub struct Description {
 
 /// Where samples come from.
 pub trait Source: Send + Sync + 'static {
-    /// A sample of now, or one that is not older than half of [`SAMPLE_INTERVAL`]. `hottest`: with [`Sample::hottest`], which costs a look
-    /// at every entry.
+    /// A sample of now, or one that is not older than half of [`SAMPLE_INTERVAL`]. `hottest`: with
+    /// [`Sample::hottest`], which costs a look at every entry.
     ///
     /// # Errors
     /// Why there is none, as a sentence: the card does not answer.
     fn sample(&self, hottest: bool) -> Result<Arc<Sample>, String>;
 
-    /// What `/metrics` says, if that is not made of a sample: families in the text format of Prometheus 0.0.4.
+    /// What `/metrics` says, if that is not made of a sample: families in the text format of
+    /// Prometheus 0.0.4.
     ///
     /// # Errors
     /// Why there is nothing to tell at the moment.

@@ -1,8 +1,9 @@
 //! A sample as text for Prometheus.
 //!
-//! Read first: Prometheus, "Exposition formats" (text format 0.0.4) and "Metric and label naming"; OpenMetrics 1.0, where a counter's family is
-//! named without `_total`, units are told, and the end is marked. Objects and clients are in no label: clients choose them, and each new
-//! value would be a new time series.
+//! Read first: Prometheus, "Exposition formats" (text format 0.0.4) and "Metric and label naming";
+//! OpenMetrics 1.0, where a counter's family is named without `_total`, units are told, and the end
+//! is marked. Objects and clients are in no label: clients choose them, and each new value would be
+//! a new time series.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -39,14 +40,34 @@ impl Format {
 
 /// The same for what also sinks: how their names begin, the family, the label, what it is.
 const BY_LABEL: [(&str, &str, &str, &str); 3] = [
-    ("forward_state_", "nicache_forward_connections", "state", "Connections that the forwarder knows, by state."),
-    ("forward_up_", "nicache_forward_back_end_up", "back_end", "Whether a back end gets new connections."),
-    ("forward_serving_", "nicache_forward_back_end_connections", "back_end", "Connections that a back end has."),
+    (
+        "forward_state_",
+        "nicache_forward_connections",
+        "state",
+        "Connections that the forwarder knows, by state.",
+    ),
+    (
+        "forward_up_",
+        "nicache_forward_back_end_up",
+        "back_end",
+        "Whether a back end gets new connections.",
+    ),
+    (
+        "forward_serving_",
+        "nicache_forward_back_end_connections",
+        "back_end",
+        "Connections that a back end has.",
+    ),
 ];
 
-/// Counters of a sample that are one family with a label: how their names begin, the family, what it is.
+/// Counters of a sample that are one family with a label: how their names begin, the family, what
+/// it is.
 const BY_REASON: [(&str, &str, &str); 5] = [
-    ("forward_dropped_", "nicache_forward_dropped", "Packets that the forwarder did not pass on, by reason."),
+    (
+        "forward_dropped_",
+        "nicache_forward_dropped",
+        "Packets that the forwarder did not pass on, by reason.",
+    ),
     ("bypass_", "nicache_bypasses", "Requests that the card left to the server, by reason."),
     (
         "fill_refused_",
@@ -58,13 +79,21 @@ const BY_REASON: [(&str, &str, &str); 5] = [
         "nicache_fills_not_shared",
         "Replies that are not kept because they are not for everybody, by reason.",
     ),
-    ("fill_aborted_", "nicache_fills_aborted", "Replies that are not kept because the card gave up, by reason."),
+    (
+        "fill_aborted_",
+        "nicache_fills_aborted",
+        "Replies that are not kept because the card gave up, by reason.",
+    ),
 ];
 /// Counters of a sample that are told of each card.
 const OF_CARDS: [&str; 2] = ["bus_to_host_", "bus_from_host_"];
 
 /// The text. `sample`: `None` if the card does not answer; then only that is told.
-pub fn render(sample: Option<&Sample>, describe: impl Fn(&str) -> Option<Description>, format: Format) -> String {
+pub fn render(
+    sample: Option<&Sample>,
+    describe: impl Fn(&str) -> Option<Description>,
+    format: Format,
+) -> String {
     let mut text = Text { out: String::new(), format, families: HashSet::new() };
     text.gauge("nicache_up", "Whether card and host answer.", sample.is_some().into());
     if let Some(sample) = sample {
@@ -86,13 +115,29 @@ fn about(text: &mut Text, sample: &Sample) {
         Mode::Forward => "forward",
     };
     text.family("nicache_build_info", Kind::Gauge, "Which nicache this is; the value is 1.");
-    text.value("nicache_build_info", &[("name", &sample.name), ("mode", mode), ("version", &sample.version)], 1);
+    text.value(
+        "nicache_build_info",
+        &[("name", &sample.name), ("mode", mode), ("version", &sample.version)],
+        1,
+    );
     let started = sample.unix_ms.saturating_sub(sample.uptime_ms) / 1000;
     text.gauge("nicache_start_time_seconds", "When it was started, UNIX time.", started);
     let is_caching = !sample.bypass_on && sample.not_caching.is_none();
-    text.gauge("nicache_caching", "Whether replies are kept and served from card memory.", is_caching.into());
-    text.gauge("nicache_bypass", "Whether everything passes to the server by command.", sample.bypass_on.into());
-    text.family("nicache_watcher_up", Kind::Gauge, "Whether what replies depend on can be watched.");
+    text.gauge(
+        "nicache_caching",
+        "Whether replies are kept and served from card memory.",
+        is_caching.into(),
+    );
+    text.gauge(
+        "nicache_bypass",
+        "Whether everything passes to the server by command.",
+        sample.bypass_on.into(),
+    );
+    text.family(
+        "nicache_watcher_up",
+        Kind::Gauge,
+        "Whether what replies depend on can be watched.",
+    );
     let is_watched = sample.watcher.unavailable.is_none();
     text.value("nicache_watcher_up", &[("kind", &sample.watcher.kind)], is_watched.into());
     text.family("nicache_restarts", Kind::Counter, "Parts that had ended and were started again.");
@@ -102,15 +147,31 @@ fn about(text: &mut Text, sample: &Sample) {
         return;
     }
     let databases = || sample.databases.iter();
-    text.family("nicache_database_in_step", Kind::Gauge, "Whether pages that ask this database may be kept.");
+    text.family(
+        "nicache_database_in_step",
+        Kind::Gauge,
+        "Whether pages that ask this database may be kept.",
+    );
     for database in databases() {
-        text.value("nicache_database_in_step", &[("database", &database.database)], database.in_step.into());
+        text.value(
+            "nicache_database_in_step",
+            &[("database", &database.database)],
+            database.in_step.into(),
+        );
     }
-    text.family("nicache_database_events", Kind::Counter, "Statements that the database's relay has told of.");
+    text.family(
+        "nicache_database_events",
+        Kind::Counter,
+        "Statements that the database's relay has told of.",
+    );
     for database in databases() {
         text.value("nicache_database_events", &[("database", &database.database)], database.events);
     }
-    text.family("nicache_database_voided", Kind::Counter, "Times that all pages of the database were voided.");
+    text.family(
+        "nicache_database_voided",
+        Kind::Counter,
+        "Times that all pages of the database were voided.",
+    );
     for database in databases() {
         text.value("nicache_database_voided", &[("database", &database.database)], database.voided);
     }
@@ -120,27 +181,55 @@ type OfCard = (&'static str, Kind, &'static str, fn(&CardSample) -> u64);
 
 const CARD_FAMILIES: [OfCard; 12] = [
     ("nicache_sent_bytes", Kind::Counter, "Bytes sent from card memory.", |card| card.sent_bytes),
-    ("nicache_bus_saved_bytes", Kind::Counter, "Bytes that did not cross the bus.", |card| card.saved_bytes),
-    ("nicache_entries", Kind::Gauge, "Replies or blocks in card memory.", |card| card.entries),
-    ("nicache_memory_used_bytes", Kind::Gauge, "Card memory in use.", |card| card.memory_used_bytes),
-    ("nicache_memory_bytes", Kind::Gauge, "Card memory.", |card| card.memory_bytes),
-    ("nicache_flows_active", Kind::Gauge, "Connections that the card follows at the moment.", |card| card.flows),
-    ("nicache_evictions", Kind::Counter, "Entries that have gone to make room.", |card| card.evictions),
-    ("nicache_purges", Kind::Counter, "Entries that have gone because something changed.", |card| card.purges),
-    ("nicache_waits", Kind::Counter, "Requests that waited for another one's reply or for the watcher.", |card| {
-        card.waits
+    ("nicache_bus_saved_bytes", Kind::Counter, "Bytes that did not cross the bus.", |card| {
+        card.saved_bytes
     }),
-    ("nicache_retransmits", Kind::Counter, "Segments sent again by the card.", |card| card.retransmits),
-    ("nicache_drops", Kind::Counter, "Frames that ports refused or whose checksum was wrong.", |card| card.drops),
+    ("nicache_entries", Kind::Gauge, "Replies or blocks in card memory.", |card| card.entries),
+    ("nicache_memory_used_bytes", Kind::Gauge, "Card memory in use.", |card| {
+        card.memory_used_bytes
+    }),
+    ("nicache_memory_bytes", Kind::Gauge, "Card memory.", |card| card.memory_bytes),
+    (
+        "nicache_flows_active",
+        Kind::Gauge,
+        "Connections that the card follows at the moment.",
+        |card| card.flows,
+    ),
+    ("nicache_evictions", Kind::Counter, "Entries that have gone to make room.", |card| {
+        card.evictions
+    }),
+    (
+        "nicache_purges",
+        Kind::Counter,
+        "Entries that have gone because something changed.",
+        |card| card.purges,
+    ),
+    (
+        "nicache_waits",
+        Kind::Counter,
+        "Requests that waited for another one's reply or for the watcher.",
+        |card| card.waits,
+    ),
+    ("nicache_retransmits", Kind::Counter, "Segments sent again by the card.", |card| {
+        card.retransmits
+    }),
+    (
+        "nicache_drops",
+        Kind::Counter,
+        "Frames that ports refused or whose checksum was wrong.",
+        |card| card.drops,
+    ),
     ("nicache_card_up", Kind::Gauge, "Whether the card is there; the value is 1.", |_| 1),
 ];
 
 fn cards(text: &mut Text, sample: &Sample) {
     let (family, help, bypass) = match sample.mode {
         Mode::Run => ("nicache_requests", "Requests, by what became of them.", "bypass"),
-        Mode::Serve => {
-            ("nicache_block_lookups", "Blocks that replies needed, by what the card's directory said.", "refused")
-        }
+        Mode::Serve => (
+            "nicache_block_lookups",
+            "Blocks that replies needed, by what the card's directory said.",
+            "refused",
+        ),
         Mode::Forward => (
             "nicache_forward_payload_bytes",
             "Bytes of payload that were sent on: from the card (hit), or from main memory (miss).",
@@ -149,7 +238,8 @@ fn cards(text: &mut Text, sample: &Sample) {
     };
     text.family(family, Kind::Counter, help);
     for card in &sample.cards {
-        for (outcome, value) in [("hit", card.hits), ("miss", card.misses), (bypass, card.bypasses)] {
+        for (outcome, value) in [("hit", card.hits), ("miss", card.misses), (bypass, card.bypasses)]
+        {
             text.value(family, &[("card", &card.id), ("outcome", outcome)], value);
         }
     }
@@ -159,10 +249,18 @@ fn cards(text: &mut Text, sample: &Sample) {
             text.value(family, &[("card", &card.id)], value(card));
         }
     }
-    text.family("nicache_bus_bytes", Kind::Counter, "Bytes over the bus between card and host, each in one class.");
+    text.family(
+        "nicache_bus_bytes",
+        Kind::Counter,
+        "Bytes over the bus between card and host, each in one class.",
+    );
     for card in &sample.cards {
         for crossing in &card.bus {
-            let labels = [("card", &*card.id), ("class", &*crossing.class), ("direction", crossing.direction.label())];
+            let labels = [
+                ("card", &*card.id),
+                ("class", &*crossing.class),
+                ("direction", crossing.direction.label()),
+            ];
             text.value("nicache_bus_bytes", &labels, crossing.bytes);
         }
     }
@@ -191,11 +289,17 @@ fn reasons(text: &mut Text, sample: &Sample) {
     }
 }
 
-/// Whatever else is counted, under its own name. What nobody has described is one family with a label.
+/// Whatever else is counted, under its own name. What nobody has described is one family with a
+/// label.
 fn others(text: &mut Text, sample: &Sample, describe: impl Fn(&str) -> Option<Description>) {
     let is_told = |name: &str| {
         let labelled = BY_LABEL.iter().map(|(prefix, ..)| prefix);
-        BY_REASON.iter().map(|(prefix, ..)| prefix).chain(labelled).chain(&OF_CARDS).any(|it| name.starts_with(it))
+        BY_REASON
+            .iter()
+            .map(|(prefix, ..)| prefix)
+            .chain(labelled)
+            .chain(&OF_CARDS)
+            .any(|it| name.starts_with(it))
     };
     let mut strange = Vec::new();
     for (name, value) in sample.counters.iter().filter(|(name, _)| !is_told(name)) {
@@ -236,7 +340,8 @@ impl Text {
         self.value(family, &[], value);
     }
 
-    /// Begins a family, named without `_total`. False if there is one of that name already, which has been told.
+    /// Begins a family, named without `_total`. False if there is one of that name already, which
+    /// has been told.
     fn family(&mut self, family: &str, kind: Kind, help: &str) -> bool {
         let is_counter = kind == Kind::Counter;
         if self.families.iter().any(|(known, _)| known == family) {
@@ -250,7 +355,8 @@ impl Text {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         let kind = if is_counter { "counter" } else { "gauge" };
         let _ = writeln!(self.out, "# HELP {shown} {help}\n# TYPE {shown} {kind}");
-        let unit = ["bytes", "seconds"].into_iter().find(|unit| family.ends_with(&format!("_{unit}")));
+        let unit =
+            ["bytes", "seconds"].into_iter().find(|unit| family.ends_with(&format!("_{unit}")));
         if let (Format::OpenMetrics, Some(unit)) = (self.format, unit) {
             let _ = writeln!(self.out, "# UNIT {shown} {unit}");
         }
@@ -295,15 +401,29 @@ mod tests {
     use crate::sample::{Crossing, DatabaseSample, Direction};
 
     fn described(name: &str) -> Option<Description> {
-        (name != "odd").then_some(Description { help: "Something.", is_gauge: name.ends_with("_now") })
+        (name != "odd")
+            .then_some(Description { help: "Something.", is_gauge: name.ends_with("_now") })
     }
 
     fn sample(name: &str) -> Sample {
-        let bus = vec![Crossing { class: "content".into(), direction: Direction::ToHost, bytes: 9 }];
-        let card =
-            |id: &str| CardSample { id: id.into(), hits: 5, misses: 2, bus: bus.clone(), ..CardSample::default() };
-        let counters =
-            ["bypass_cookie", "fills", "flows_now", "evictions", "odd", "bus_to_host_content_bytes", "hit_bytes"];
+        let bus =
+            vec![Crossing { class: "content".into(), direction: Direction::ToHost, bytes: 9 }];
+        let card = |id: &str| CardSample {
+            id: id.into(),
+            hits: 5,
+            misses: 2,
+            bus: bus.clone(),
+            ..CardSample::default()
+        };
+        let counters = [
+            "bypass_cookie",
+            "fills",
+            "flows_now",
+            "evictions",
+            "odd",
+            "bus_to_host_content_bytes",
+            "hit_bytes",
+        ];
         Sample {
             name: name.to_owned(),
             cards: vec![card("0"), card("1")],
@@ -337,7 +457,8 @@ mod tests {
             }
             if let Some(comment) = line.strip_prefix("# ") {
                 let mut words = comment.splitn(3, ' ');
-                let (what, family, rest) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+                let (what, family, rest) =
+                    (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
                 assert!(is_name(family), "{line}");
                 match what {
                     "HELP" => {
@@ -346,7 +467,11 @@ mod tests {
                         current = family.to_owned();
                     }
                     "TYPE" => {
-                        assert!(matches!(rest, "counter" | "gauge") && kinds.insert(family, rest).is_none(), "{line}");
+                        assert!(
+                            matches!(rest, "counter" | "gauge")
+                                && kinds.insert(family, rest).is_none(),
+                            "{line}"
+                        );
                         assert_eq!(family, current);
                         assert_eq!(
                             family.ends_with("_total"),
@@ -354,7 +479,9 @@ mod tests {
                             "{line}"
                         );
                     }
-                    "UNIT" => assert!(format == Format::OpenMetrics && family.ends_with(rest), "{line}"),
+                    "UNIT" => {
+                        assert!(format == Format::OpenMetrics && family.ends_with(rest), "{line}")
+                    }
                     other => panic!("{other}"),
                 }
                 continue;
@@ -365,7 +492,9 @@ mod tests {
                 None => (series, ""),
             };
             let family = match format {
-                Format::OpenMetrics if kinds[&*current] == "counter" => name.strip_suffix("_total").unwrap(),
+                Format::OpenMetrics if kinds[&*current] == "counter" => {
+                    name.strip_suffix("_total").unwrap()
+                }
                 _ => name,
             };
             assert_eq!(family, current, "{line}");
@@ -398,7 +527,8 @@ mod tests {
     }
 
     fn value(values: &Values, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let labels =
+            labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         values.get(&(name.to_owned(), labels)).copied()
     }
 
@@ -413,7 +543,10 @@ mod tests {
         assert_eq!(of("nicache_bypasses_total", &[("reason", "cookie")]), Some(3.0));
         let labels = [("card", "0"), ("class", "content"), ("direction", "to_host")];
         assert_eq!(of("nicache_bus_bytes_total", &labels), Some(9.0));
-        assert_eq!((of("nicache_fills_total", &[]), of("nicache_flows_now", &[])), (Some(3.0), Some(3.0)));
+        assert_eq!(
+            (of("nicache_fills_total", &[]), of("nicache_flows_now", &[])),
+            (Some(3.0), Some(3.0))
+        );
         assert_eq!(of("nicache_hit_bytes_total", &[]), Some(3.0));
         assert_eq!(of("nicache_other", &[("counter", "odd")]), Some(3.0));
         assert_eq!(of("nicache_database_in_step", &[("database", "10.0.0.5:3306")]), Some(1.0));
@@ -446,7 +579,11 @@ mod tests {
     #[test]
     fn prometheus_own_checker_finds_nothing() {
         let mut command = Command::new("promtool");
-        command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let Ok(mut child) = command.spawn() else {
             eprintln!("promtool (Debian's prometheus) is not installed: not checked");
             return;

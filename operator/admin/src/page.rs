@@ -1,7 +1,9 @@
-//! The live page: one HTML text with its style and script inside, which fetches nothing but samples.
+//! The live page: one HTML text with its style and script inside, which fetches nothing but
+//! samples.
 //!
-//! What clients choose (hosts, targets) reaches it as JSON and is only ever set as text. Its policy (Content Security Policy Level 3)
-//! allows the one script and the one style by their hashes, and connections to where it came from.
+//! What clients choose (hosts, targets) reaches it as JSON and is only ever set as text. Its policy
+//! (Content Security Policy Level 3) allows the one script and the one style by their hashes, and
+//! connections to where it came from.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,8 +11,11 @@ use sha2::{Digest, Sha256};
 
 const FRAME: &str = include_str!("page/dashboard.html");
 const STYLE: &str = include_str!("page/dashboard.css");
-const SCRIPT: [&str; 3] =
-    [include_str!("page/format.js"), include_str!("page/chart.js"), include_str!("page/dashboard.js")];
+const SCRIPT: [&str; 3] = [
+    include_str!("page/format.js"),
+    include_str!("page/chart.js"),
+    include_str!("page/dashboard.js"),
+];
 
 /// A page and what it may do.
 #[derive(Debug, Clone)]
@@ -21,7 +26,8 @@ pub struct Page {
     pub policy: String,
 }
 
-/// The page. It is the same for every nicache; what it shows comes from `/api/history` and `/api/events`.
+/// The page. It is the same for every nicache; what it shows comes from `/api/history` and
+/// `/api/events`.
 pub fn page() -> Page {
     let script = format!("\"use strict\";\n(() => {{\n{}}})();\n", SCRIPT.concat());
     let policy = format!(
@@ -48,15 +54,23 @@ mod tests {
         for part in ["<style>", "</style>", "<script>", "</script>"] {
             assert_eq!(html.matches(part).count(), 1, "{part}");
         }
-        let inside = |from: &str, to: &str| html.split_once(from).unwrap().1.split_once(to).unwrap().0.to_owned();
+        let inside = |from: &str, to: &str| {
+            html.split_once(from).unwrap().1.split_once(to).unwrap().0.to_owned()
+        };
         for text in [inside("<style>", "</style>"), inside("<script>", "</script>")] {
             assert!(policy.contains(&hash(&text)));
         }
-        assert!(!html.contains("https://") && !html.contains(" on") || !html.contains("onclick"), "{html}");
+        assert!(
+            !html.contains("https://") && !html.contains(" on") || !html.contains("onclick"),
+            "{html}"
+        );
         // The only address is a name of a namespace.
-        let addresses: Vec<&str> = html.match_indices("http://").map(|(at, _)| &html[at..at + 26]).collect();
+        let addresses: Vec<&str> =
+            html.match_indices("http://").map(|(at, _)| &html[at..at + 26]).collect();
         assert_eq!(addresses, ["http://www.w3.org/2000/svg"]);
-        for unsafe_way in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=\""] {
+        for unsafe_way in
+            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=\""]
+        {
             assert!(!html.contains(unsafe_way), "{unsafe_way}");
         }
     }

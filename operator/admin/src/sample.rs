@@ -1,4 +1,5 @@
-//! Everything that is known at one moment. Counters are since the start; rates come from two samples ([`crate::Change`]).
+//! Everything that is known at one moment. Counters are since the start; rates come from two
+//! samples ([`crate::Change`]).
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ pub enum Mode {
     Run,
     /// A server whose host manages the card's memory: blocks of 4 KB are.
     Serve,
-    /// A forwarder: bytes of payload are, by whether they were sent from the card or from main memory.
+    /// A forwarder: bytes of payload are, by whether they were sent from the card or from main
+    /// memory.
     Forward,
 }
 
@@ -152,7 +154,9 @@ impl CardSample {
             *sum += value;
         }
         for crossing in &other.bus {
-            let same = |known: &&mut Crossing| known.class == crossing.class && known.direction == crossing.direction;
+            let same = |known: &&mut Crossing| {
+                known.class == crossing.class && known.direction == crossing.direction
+            };
             match self.bus.iter_mut().find(same) {
                 Some(known) => known.bytes += crossing.bytes,
                 None => self.bus.push(crossing.clone()),
@@ -160,7 +164,8 @@ impl CardSample {
         }
     }
 
-    /// Bytes over the bus by class, whatever their direction, in the order in which the card names the classes.
+    /// Bytes over the bus by class, whatever their direction, in the order in which the card names
+    /// the classes.
     pub fn bus_by_class(&self) -> Vec<(&str, u64)> {
         let mut classes: Vec<(&str, u64)> = Vec::new();
         for crossing in &self.bus {
@@ -242,7 +247,8 @@ pub struct DatabaseSample {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HotObject {
-    /// The host that its request named. Clients choose it: it is to be escaped wherever it is shown.
+    /// The host that its request named. Clients choose it: it is to be escaped wherever it is
+    /// shown.
     pub host: String,
     /// The request target. Clients choose it, too.
     pub target: String,
@@ -268,7 +274,10 @@ mod tests {
             id: "0".into(),
             hits,
             misses: 1,
-            bus: vec![crossing("content", Direction::ToHost, bytes), crossing("content", Direction::FromHost, 1)],
+            bus: vec![
+                crossing("content", Direction::ToHost, bytes),
+                crossing("content", Direction::FromHost, 1),
+            ],
             ..CardSample::default()
         };
         let sample = Sample { cards: vec![card(2, 10), card(3, 20)], ..Sample::default() };
@@ -276,15 +285,21 @@ mod tests {
         assert_eq!((total.hits, total.misses, sample.requests()), (5, 2, 7));
         assert_eq!(
             total.bus,
-            [crossing("content", Direction::ToHost, 30), crossing("content", Direction::FromHost, 2)]
+            [
+                crossing("content", Direction::ToHost, 30),
+                crossing("content", Direction::FromHost, 2)
+            ]
         );
         assert_eq!(total.bus_by_class(), [("content", 32)]);
-        assert!((total.hit_rate() - 5.0 / 7.0).abs() < 1e-9 && CardSample::default().hit_rate() == 0.0);
+        assert!(
+            (total.hit_rate() - 5.0 / 7.0).abs() < 1e-9 && CardSample::default().hit_rate() == 0.0
+        );
     }
 
     #[test]
     fn reasons_are_found_by_their_beginning() {
-        let counters = [("bypass_cookie", 3), ("bypass_lease", 0), ("bypassed", 9), ("fills", 1), ("a", 2)];
+        let counters =
+            [("bypass_cookie", 3), ("bypass_lease", 0), ("bypassed", 9), ("fills", 1), ("a", 2)];
         let counters = counters.map(|(name, value)| (name.to_owned(), value)).into();
         let sample = Sample { counters, ..Sample::default() };
         let reasons: Vec<_> = sample.by_reason("bypass_").collect();
@@ -295,7 +310,12 @@ mod tests {
     #[test]
     fn a_sample_survives_json_and_an_older_one_can_be_read() {
         let hottest = Some(vec![HotObject { target: "/<b>\u{1}".into(), ..HotObject::default() }]);
-        let sample = Sample { mode: Mode::Serve, hottest, not_caching: Some("x".into()), ..Sample::default() };
+        let sample = Sample {
+            mode: Mode::Serve,
+            hottest,
+            not_caching: Some("x".into()),
+            ..Sample::default()
+        };
         let text = serde_json::to_string(&sample).unwrap();
         assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
         assert_eq!(serde_json::from_str::<Sample>("{}").unwrap(), Sample::default());

@@ -1,7 +1,7 @@
 //! The access log of hits, in the combined log format of web servers.
 //!
-//! A thread of its own writes it. A full disk, one that hangs, a pipe whose reader stands still or is gone lose lines, which are counted; nobody waits
-//! for them.
+//! A thread of its own writes it. A full disk, one that hangs, a pipe whose reader stands still or
+//! is gone lose lines, which are counted; nobody waits for them.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -48,7 +48,13 @@ impl AccessLog {
         let file = open_file(path)?;
         let (jobs, taken) = sync_channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
-        let writer = Writer { path: path.to_owned(), file, lost: Arc::clone(&lost), told: None, told_lost: 0 };
+        let writer = Writer {
+            path: path.to_owned(),
+            file,
+            lost: Arc::clone(&lost),
+            told: None,
+            told_lost: 0,
+        };
         let run = move || writer.run(&taken);
         let writer = std::thread::Builder::new().name("access log".into()).spawn(run)?;
         Ok(Self { path: path.to_owned(), jobs: Some(jobs), lost, writer: Some(writer) })
@@ -61,7 +67,10 @@ impl AccessLog {
     pub(crate) fn reopen(&self) -> Result<()> {
         let file = open_file(&self.path)?;
         let (done, is_done) = sync_channel(1);
-        let is_taken = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Job::Reopen { file, done }).is_ok());
+        let is_taken = self
+            .jobs
+            .as_ref()
+            .is_some_and(|jobs| jobs.try_send(Job::Reopen { file, done }).is_ok());
         if !is_taken || is_done.recv_timeout(PATIENCE).is_err() {
             bail!(
                 "the access log {} is no longer written, so it is not opened anew: is the disk full, or the reader of a pipe asleep?",
@@ -163,10 +172,13 @@ impl Writer {
 
 /// A pipe is written to without waiting for its reader.
 fn open_file(path: &Path) -> Result<File> {
-    let opened = OpenOptions::new().append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let opened =
+        OpenOptions::new().append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path);
     opened
         .map_err(|error| match error.raw_os_error() {
-            Some(libc::ENXIO) => anyhow::anyhow!("nobody reads the pipe {}: start its reader first", path.display()),
+            Some(libc::ENXIO) => {
+                anyhow::anyhow!("nobody reads the pipe {}: start its reader first", path.display())
+            }
             _ => error.into(),
         })
         .with_context(|| format!("cannot open the access log {}", path.display()))
@@ -198,7 +210,8 @@ fn timestamp(unix_s: u64) -> String {
     format!("{day}/{month}/{year}:{time} +0000")
 }
 
-/// Quotes, backslashes and everything that is not a printable ASCII become `\xHH`, so that a client cannot forge a line.
+/// Quotes, backslashes and everything that is not a printable ASCII become `\xHH`, so that a client
+/// cannot forge a line.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -245,20 +258,26 @@ mod tests {
         log.reopen().unwrap();
         log.append(&[record(), record()], 0);
         drop(log);
-        let lines = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
+        let lines =
+            |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
         assert_eq!((lines("old"), lines("access.log")), (1, 2));
         assert!(AccessLog::open(&folder.path().join("no/such")).is_err());
     }
-    /// A pipe's reader stands still, and then is gone: lines are lost and counted, each other one is whole, and nobody waits.
+    /// A pipe's reader stands still, and then is gone: lines are lost and counted, each other one
+    /// is whole, and nobody waits.
     #[test]
     fn a_reader_that_stands_still() {
         use std::io::Read as _;
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        assert!(format!("{:#}", AccessLog::open(&path).unwrap_err()).contains("nobody reads the pipe"));
-        let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        assert!(
+            format!("{:#}", AccessLog::open(&path).unwrap_err()).contains("nobody reads the pipe")
+        );
+        let mut reader =
+            OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
         let log = AccessLog::open(&path).unwrap();
         let (begun, all) = (Instant::now(), 2000 * 100);
         for _ in 0..2000 {

@@ -21,8 +21,7 @@ pub struct AskedRequest {
 /// Bytes of all header fields of a question at most.
 const FIELDS_BYTES_MAX: usize = 4096;
 
-const BROWSER: &str =
-    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36";
+const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36";
 
 /// What browsers accept, by what they fetch; the beginning of `Sec-Fetch-Dest`.
 const ACCEPT: [(&str, &[&str], &str); 4] = [
@@ -41,11 +40,19 @@ impl AskedRequest {
     /// What a browser would send for the page.
     pub fn of_browser(page: &PageName) -> Self {
         let path = page.target.split('?').next().unwrap_or_default();
-        let ending = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
-        let part = ending.and_then(|ending| ACCEPT.iter().find(|(_, endings, _)| endings.contains(&ending)));
+        let ending = path
+            .rsplit('/')
+            .next()
+            .and_then(|name| name.rsplit_once('.'))
+            .map(|(_, ending)| ending);
+        let part = ending
+            .and_then(|ending| ACCEPT.iter().find(|(_, endings, _)| endings.contains(&ending)));
         let mut fields = vec![format!("User-Agent: {BROWSER}")];
         match part {
-            None => fields.extend([format!("Accept: {ACCEPT_PAGE}"), "Upgrade-Insecure-Requests: 1".to_owned()]),
+            None => fields.extend([
+                format!("Accept: {ACCEPT_PAGE}"),
+                "Upgrade-Insecure-Requests: 1".to_owned(),
+            ]),
             Some((_, _, accept)) => fields.push(format!("Accept: {accept}")),
         }
         fields.push("Accept-Language: en-US,en;q=0.9".to_owned());
@@ -62,7 +69,10 @@ impl AskedRequest {
                 fields.push("Sec-Fetch-User: ?1".to_owned());
             }
         } else {
-            fields.extend(["Accept-Encoding: gzip, deflate".to_owned(), "Connection: keep-alive".to_owned()]);
+            fields.extend([
+                "Accept-Encoding: gzip, deflate".to_owned(),
+                "Connection: keep-alive".to_owned(),
+            ]);
         }
         Self { title: "a browser's".into(), is_http10: false, fields, is_by_proxy: page.is_https }
     }
@@ -80,8 +90,9 @@ impl AskedRequest {
     pub fn of_fields(page: &PageName, fields: &[String], is_http10: bool) -> Result<Self> {
         for field in fields {
             let name = field.split_once(':').map(|(name, _)| name);
-            let is_name =
-                |name: &str| !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control());
+            let is_name = |name: &str| {
+                !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control())
+            };
             if !name.is_some_and(is_name) || field.contains(['\r', '\n', '\0']) {
                 bail!("-H '{field}': a header is written as 'Name: value'");
             }
@@ -90,12 +101,19 @@ impl AskedRequest {
             bail!("-H: all headers together may have {FIELDS_BYTES_MAX} bytes");
         }
         let fields = fields.iter().filter_map(|field| field.split_once(':'));
-        let fields: Vec<String> = fields.map(|(name, value)| format!("{name}: {}", value.trim())).collect();
+        let fields: Vec<String> =
+            fields.map(|(name, value)| format!("{name}: {}", value.trim())).collect();
         let says_proxy = fields.iter().any(|field| is_of_proxy(field));
-        Ok(Self { title: "this".into(), is_http10, fields, is_by_proxy: page.is_https && !says_proxy })
+        Ok(Self {
+            title: "this".into(),
+            is_http10,
+            fields,
+            is_by_proxy: page.is_https && !says_proxy,
+        })
     }
 
-    /// The whole head. `known`: heads of requests for the page that have come, of which what a proxy said is taken.
+    /// The whole head. `known`: heads of requests for the page that have come, of which what a
+    /// proxy said is taken.
     pub fn head(&self, host: &str, target: &str, known: &[&[u8]]) -> String {
         let version = if self.is_http10 { "1.0" } else { "1.1" };
         let mut head = format!("GET {target} HTTP/{version}\r\n");
@@ -115,15 +133,16 @@ impl AskedRequest {
 fn fields_of_proxy(host: &str, known: &[&[u8]]) -> Vec<String> {
     let said = |head: &&[u8]| {
         let text = String::from_utf8_lossy(head);
-        let fields: Vec<String> = text.lines().skip(1).filter(|field| is_of_proxy(field)).map(str::to_owned).collect();
+        let fields: Vec<String> =
+            text.lines().skip(1).filter(|field| is_of_proxy(field)).map(str::to_owned).collect();
         fields.iter().any(|field| field.to_ascii_lowercase().contains("https")).then_some(fields)
     };
-    let mut fields = known
-        .iter()
-        .find_map(said)
-        .unwrap_or_else(|| vec!["X-Forwarded-Proto: https".to_owned(), format!("X-Forwarded-Host: {host}")]);
+    let mut fields = known.iter().find_map(said).unwrap_or_else(|| {
+        vec!["X-Forwarded-Proto: https".to_owned(), format!("X-Forwarded-Host: {host}")]
+    });
     // Whose address that is does not matter; that there is one does.
-    if !fields.iter().any(|field| name_is(field, "x-forwarded-for") || name_is(field, "forwarded")) {
+    if !fields.iter().any(|field| name_is(field, "x-forwarded-for") || name_is(field, "forwarded"))
+    {
         fields.push("X-Forwarded-For: 192.0.2.1".to_owned());
     }
     fields
@@ -132,7 +151,8 @@ fn fields_of_proxy(host: &str, known: &[&[u8]]) -> Vec<String> {
 fn is_of_proxy(field: &str) -> bool {
     let name = field.split(':').next().unwrap_or_default().to_ascii_lowercase();
     let begins = ["x-forwarded-", "cf-", "x-real-", "x-scheme", "x-url-scheme", "front-end-https"];
-    ["forwarded", "via", "cdn-loop"].contains(&&*name) || begins.iter().any(|start| name.starts_with(start))
+    ["forwarded", "via", "cdn-loop"].contains(&&*name)
+        || begins.iter().any(|start| name.starts_with(start))
 }
 
 fn name_is(field: &str, name: &str) -> bool {
@@ -148,9 +168,21 @@ mod tests {
     #[test]
     fn what_is_asked_is_a_request_that_the_card_looks_up() {
         let keys = KeyConfig::new([7; 16]);
-        for url in ["http://a/", "https://a/b.css", "https://a/", "http://a/x.js?1", "https://a/f.woff2", "/p.png"] {
+        for url in [
+            "http://a/",
+            "https://a/b.css",
+            "https://a/",
+            "http://a/x.js?1",
+            "https://a/f.woff2",
+            "/p.png",
+        ] {
             let page = PageName::parse(url).unwrap();
-            let own = AskedRequest::of_fields(&page, &["Accept: x".into(), "connection:close".into()], true).unwrap();
+            let own = AskedRequest::of_fields(
+                &page,
+                &["Accept: x".into(), "connection:close".into()],
+                true,
+            )
+            .unwrap();
             for request in [AskedRequest::of_browser(&page), AskedRequest::of_curl(&page), own] {
                 let head = request.head("a", &page.target, &[]);
                 let mut scratch = HeaderScratch::new();
@@ -166,8 +198,15 @@ mod tests {
         let page = PageName::parse("https://a/").unwrap();
         let seen =
             b"GET / HTTP/1.1\r\nHost: a\r\nAccept: x\r\nX-Forwarded-Port: 443\r\nX-Forwarded-Proto: https\r\n\r\n";
-        let head = AskedRequest::of_curl(&page).head("a", "/", &[b"GET / HTTP/1.1\r\nVia: x\r\n\r\n", seen]);
-        assert!(head.contains("Port: 443\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: "), "{head}");
+        let head = AskedRequest::of_curl(&page).head(
+            "a",
+            "/",
+            &[b"GET / HTTP/1.1\r\nVia: x\r\n\r\n", seen],
+        );
+        assert!(
+            head.contains("Port: 443\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: "),
+            "{head}"
+        );
         assert!(!head.contains("Forwarded-Host") && !head.contains("Accept: x"), "{head}");
     }
 

@@ -13,7 +13,9 @@ pub(crate) use forward::{FastPathArg, ForwardArgs, ForwardCommand};
 pub(crate) use target::Target;
 
 use crate::generate::GenerateArgs;
-use crate::options::{BusAddress, LogFormat, Milliseconds, NfsOptions, Protocol, RunOptions, ServeOptions};
+use crate::options::{
+    BusAddress, LogFormat, Milliseconds, NfsOptions, Protocol, RunOptions, ServeOptions,
+};
 
 /// A network-interface data cache: serves a server's hot content from the card, never stale.
 #[derive(Debug, Parser)]
@@ -36,7 +38,8 @@ pub(crate) enum Command {
     /// Serve the files of a folder from memory of the card, which this machine's own TCP manages
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeOptions>),
-    /// Serve a logical unit of an iSCSI target over NFS, from a cache whose bytes are not copied between layers
+    /// Serve a logical unit of an iSCSI target over NFS, from a cache whose bytes are not copied
+    /// between layers
     #[command(after_help = crate::options::NFS_EXAMPLES)]
     Nfs(Box<NfsOptions>),
     /// Forward packets between interfaces, with NAT and load balancing; payload stays on the card
@@ -45,7 +48,8 @@ pub(crate) enum Command {
     /// Stand in front of a database, and tell the machines that keep its pages what it receives
     #[command(after_help = RELAY_EXAMPLES)]
     Relay(RelayArgs),
-    /// Say what this machine's kernel lets nicache do, and why not the rest; or what is wrong with a configuration file, and what it would do
+    /// Say what this machine's kernel lets nicache do, and why not the rest; or what is wrong with
+    /// a configuration file, and what it would do
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
     /// Show what a running nicache does
@@ -54,7 +58,8 @@ pub(crate) enum Command {
     /// Watch what a running nicache does: rates, hottest objects, what crosses the bus
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
-    /// Say what the card has of a page (its class, what it depends on, for how long) or `nicache nfs` of a file, and why it does not have the rest
+    /// Say what the card has of a page (its class, what it depends on, for how long) or `nicache
+    /// nfs` of a file, and why it does not have the rest
     #[command(after_help = WHY_EXAMPLES)]
     Why(WhyArgs),
     /// Say which pages a change of a file, a directory or a table would purge
@@ -71,7 +76,8 @@ pub(crate) enum Command {
     /// Have a card of another nicache take the place of the one at work; connections go on
     #[command(after_help = UPGRADE_EXAMPLES)]
     Upgrade(UpgradeArgs),
-    /// Run a command whose changes of files are seen at once, also by a nicache that watches with --watch preload
+    /// Run a command whose changes of files are seen at once, also by a nicache that watches with
+    /// --watch preload
     #[command(after_help = FOLLOW_EXAMPLES)]
     Follow(FollowArgs),
     /// Measure, in the laboratory
@@ -179,7 +185,9 @@ const ATTACH_ONLY: [&str; 2] = ["host", "server_pid"];
 /// The command line, with what each command shows of the settings that some share.
 pub(crate) fn command() -> clap::Command {
     let hide = |command: clap::Command, names: &[&'static str]| {
-        names.iter().fold(command, |command, name| command.mut_arg(name, |argument| argument.hide(true)))
+        names
+            .iter()
+            .fold(command, |command, name| command.mut_arg(name, |argument| argument.hide(true)))
     };
     <Cli as clap::CommandFactory>::command()
         .mut_subcommand("run", |run| hide(run, &ATTACH_ONLY))
@@ -268,18 +276,20 @@ pub(crate) struct RelayArgs {
     /// Where the machines that keep pages connect
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "nats")]
     pub cards: Option<SocketAddr>,
-    /// Meet them on a bus, too: servers of NATS (with JetStream) and this relay's name there. What is sent is sealed with the key
+    /// Meet them on a bus, too: servers of NATS (with JetStream) and this relay's name there. What
+    /// is sent is sealed with the key
     #[arg(long, value_name = "nats://HOST:PORT/NAME")]
     pub nats: Option<BusAddress>,
     /// File of the key that these machines know, too: 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
-    /// Client program of the database with the arguments that let it in, to ask for the structure: views, triggers, keys. It may need a
-    /// user that sees them all [default: mariadb or psql as the database's first user, without a password]
+    /// Client program of the database with the arguments that let it in, to ask for the structure:
+    /// views, triggers, keys. It may need a user that sees them all [default: mariadb or psql as
+    /// the database's first user, without a password]
     #[arg(long, value_name = "COMMAND")]
     pub client: Option<String>,
-    /// How long a change waits for a machine that does not answer, from its last sign of life. Such a machine stops serving
-    /// pages of the database before that
+    /// How long a change waits for a machine that does not answer, from its last sign of life. Such
+    /// a machine stops serving pages of the database before that
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub lease: Milliseconds,
     /// Form of the log on standard error
@@ -323,8 +333,8 @@ pub(crate) struct LaboratoryArgs {
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// A configuration file of `nicache run` or `attach`: name each fault in it, and say what would be done. Without one, say what this machine's kernel
-    /// has
+    /// A configuration file of `nicache run` or `attach`: name each fault in it, and say what would
+    /// be done. Without one, say what this machine's kernel has
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
     /// Print JSON for programs.
@@ -360,11 +370,12 @@ pub(crate) struct TopArgs {
 /// Arguments of `why`.
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
-    /// The page: a URL as clients ask for it (http:// or https://), or its path (beginning with /) whatever the host name. Of a `nicache nfs`, a
-    /// file: the export's name and the path below it
+    /// The page: a URL as clients ask for it (http:// or https://), or its path (beginning with /)
+    /// whatever the host name. Of a `nicache nfs`, a file: the export's name and the path below it
     #[arg(value_name = "URL")]
     pub url: String,
-    /// Ask what a request with this header would meet, as `curl -H` sends it. Repeatable; with any, nothing but these headers is sent
+    /// Ask what a request with this header would meet, as `curl -H` sends it. Repeatable; with any,
+    /// nothing but these headers is sent
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
     /// Ask what a request in HTTP/1.0 would meet
@@ -395,8 +406,8 @@ pub(crate) struct PurgeArgs {
     /// Drop every cached reply
     #[arg(long, conflicts_with = "url", required_unless_present = "url")]
     pub all: bool,
-    /// Drop the replies kept for this URL (http:// and https:// mean the same), or for this path (beginning with /) whatever the host
-    /// name; with a final *, for all that begin so
+    /// Drop the replies kept for this URL (http:// and https:// mean the same), or for this path
+    /// (beginning with /) whatever the host name; with a final *, for all that begin so
     #[arg(value_name = "URL")]
     pub url: Option<String>,
     /// Which one.

@@ -1,10 +1,11 @@
 //! The two control protocols.
 //!
-//! *Supervisor and card* speak JSON messages, one per `SOCK_SEQPACKET` datagram, on the socket that gave the card its setup
-//! ([`crate::setup`]): [`ToCard`] and [`FromCard`]. Every question has a number that its answer repeats.
+//! *Supervisor and card* speak JSON messages, one per `SOCK_SEQPACKET` datagram, on the socket that
+//! gave the card its setup ([`crate::setup`]): [`ToCard`] and [`FromCard`]. Every question has a
+//! number that its answer repeats.
 //!
-//! *A command (`status`, `purge`, `bypass`) and the supervisor* speak lines of JSON on the Unix socket
-//! `/run/nicache/NAME.sock`: one [`Request`] per connection, one [`Response`] back.
+//! *A command (`status`, `purge`, `bypass`) and the supervisor* speak lines of JSON on the Unix
+//! socket `/run/nicache/NAME.sock`: one [`Request`] per connection, one [`Response`] back.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -32,8 +33,9 @@ pub const LINE_BYTES_MAX: u64 = 1 << 20;
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to look whether there is room for a message.
 const ROOM: Duration = Duration::from_millis(10);
-/// Most records in one [`FromCard::AccessLog`], so that a message stays below [`crate::setup::MESSAGE_BYTES_MAX`] even if
-/// every text field has its full [`RECORD_FIELD_BYTES_MAX`] bytes, each of them escaped.
+/// Most records in one [`FromCard::AccessLog`], so that a message stays below
+/// [`crate::setup::MESSAGE_BYTES_MAX`] even if every text field has its full
+/// [`RECORD_FIELD_BYTES_MAX`] bytes, each of them escaped.
 pub const ACCESS_RECORDS_MAX: usize = 8;
 /// Hottest objects in one answer at most.
 pub const HOTTEST_MAX: usize = 24;
@@ -41,10 +43,14 @@ pub const HOTTEST_MAX: usize = 24;
 pub const RECORD_FIELD_BYTES_MAX: usize = 512;
 
 // JSON writes a control byte as six characters; 512 bytes are ample for names and numbers.
-const _: () = assert!(ACCESS_RECORDS_MAX * (3 * 6 * RECORD_FIELD_BYTES_MAX + 512) <= crate::setup::MESSAGE_BYTES_MAX);
+const _: () = assert!(
+    ACCESS_RECORDS_MAX * (3 * 6 * RECORD_FIELD_BYTES_MAX + 512) <= crate::setup::MESSAGE_BYTES_MAX
+);
 
 // As many hottest objects as there may be, with texts of control bytes.
-const _: () = assert!(HOTTEST_MAX * (2 * 6 * crate::inquiry::TEXT_BYTES_MAX + 256) <= crate::setup::MESSAGE_BYTES_MAX);
+const _: () = assert!(
+    HOTTEST_MAX * (2 * 6 * crate::inquiry::TEXT_BYTES_MAX + 256) <= crate::setup::MESSAGE_BYTES_MAX
+);
 
 /// Supervisor to card.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,13 +65,16 @@ pub enum ToCard {
     },
     /// Take frames from now on. Sent once, after [`FromCard::Ready`].
     Begin,
-    /// The same, but another card goes on with the connections that it has: frames that belong to no connection go there. Attached: for each queue two
-    /// sockets ([`nicache_port::PairSocket`]), in place of the wire and of the host.
+    /// The same, but another card goes on with the connections that it has: frames that belong to
+    /// no connection go there. Attached: for each queue two sockets ([`nicache_port::PairSocket`]),
+    /// in place of the wire and of the host.
     BeginAfter,
-    /// Another card takes the frames from now on. Attached: the other ends of these sockets. This one ends when its connections have.
+    /// Another card takes the frames from now on. Attached: the other ends of these sockets. This
+    /// one ends when its connections have.
     Yield,
-    /// The server's files are watched from now on, which they were not at the start, or by another watcher, which knows nothing of what the card has. Attached: a socket to the
-    /// watcher, then the files of the kernel witness ([`WatchReport::files`](crate::setup::WatchReport::files)).
+    /// The server's files are watched from now on, which they were not at the start, or by another
+    /// watcher, which knows nothing of what the card has. Attached: a socket to the watcher, then
+    /// the files of the kernel witness ([`WatchReport::files`](crate::setup::WatchReport::files)).
     Watched,
     /// Flush files and end with status 0.
     Stop,
@@ -118,7 +127,8 @@ pub enum Question {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromCard {
-    /// Whether frames come to the ports and leave, if that was [asked](crate::setup::ProbeSetup). Sent once, before `Ready`, which does not follow a `failure`.
+    /// Whether frames come to the ports and leave, if that was [asked](crate::setup::ProbeSetup).
+    /// Sent once, before `Ready`, which does not follow a `failure`.
     Probed {
         /// Whether small hits are answered before the card.
         l0: bool,
@@ -189,7 +199,8 @@ pub enum Answer {
     },
 }
 
-/// The card's counters since its start. Those that the live line and `status` show by name have fields; any others are in `more`.
+/// The card's counters since its start. Those that the live line and `status` show by name have
+/// fields; any others are in `more`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
@@ -230,10 +241,14 @@ impl Counters {
         if all == 0 { 0.0 } else { self.hits as f64 / all as f64 }
     }
 
-    /// By how much each has grown since `before`, by name: `hits`, `misses`, `bypasses`, and of the others those that have.
+    /// By how much each has grown since `before`, by name: `hits`, `misses`, `bypasses`, and of the
+    /// others those that have.
     pub fn since(&self, before: &Self) -> BTreeMap<String, u64> {
         let of_before = |name: &String| before.more.get(name).copied().unwrap_or(0);
-        let others = self.more.iter().map(|(name, value)| (name.clone(), value.saturating_sub(of_before(name))));
+        let others = self
+            .more
+            .iter()
+            .map(|(name, value)| (name.clone(), value.saturating_sub(of_before(name))));
         let mut grown: BTreeMap<String, u64> = others.filter(|(_, value)| *value > 0).collect();
         for (name, now, then) in [
             ("hits", self.hits, before.hits),
@@ -291,7 +306,9 @@ impl CardChannel {
     pub fn send_patiently(&self, message: &FromCard) -> Result<()> {
         loop {
             match self.send(message) {
-                Err(error) if error.downcast_ref() == Some(&rustix::io::Errno::AGAIN) => std::thread::sleep(ROOM),
+                Err(error) if error.downcast_ref() == Some(&rustix::io::Errno::AGAIN) => {
+                    std::thread::sleep(ROOM)
+                }
                 sent => return sent,
             }
         }
@@ -330,7 +347,8 @@ pub enum Request {
         /// What is asked for it, at most [`crate::inquiry::ASKED_MAX`].
         #[serde(default)]
         requests: Vec<AskedRequest>,
-        /// The same as it was typed, if it may be the path of a file: what a `nicache nfs` tells about.
+        /// The same as it was typed, if it may be the path of a file: what a `nicache nfs` tells
+        /// about.
         #[serde(default)]
         path: Option<String>,
     },
@@ -449,7 +467,8 @@ pub struct Status {
     /// Why nothing has been kept lately, if so, as a sentence with what there is to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What the environment of a program must contain so that its changes are seen at once; empty: every program's are.
+    /// What the environment of a program must contain so that its changes are seen at once; empty:
+    /// every program's are.
     #[serde(default)]
     pub writer_environment: Vec<(String, String)>,
     /// Databases that relays tell of. If the watcher does not answer, none is in step.
@@ -461,7 +480,9 @@ pub struct Status {
 
 /// The answer to a question does not fit it. `who` has answered.
 pub fn misfit(who: &str) -> anyhow::Error {
-    anyhow!("{who} gave an answer that does not fit the question: it may be of another version; start nicache again")
+    anyhow!(
+        "{who} gave an answer that does not fit the question: it may be of another version; start nicache again"
+    )
 }
 
 /// What a command says then.
@@ -482,8 +503,9 @@ pub fn ask(name: Option<&str>, request: &Request) -> Result<Response> {
 /// The same, and waits for the answer for so long.
 pub fn ask_within(name: Option<&str>, request: &Request, limit: Duration) -> Result<Response> {
     let socket = find_socket(&run_folder(), name)?;
-    let mut stream = UnixStream::connect(&socket)
-        .with_context(|| format!("no nicache answers at {} (is it running, and are you root?)", socket.display()))?;
+    let mut stream = UnixStream::connect(&socket).with_context(|| {
+        format!("no nicache answers at {} (is it running, and are you root?)", socket.display())
+    })?;
     stream.set_read_timeout(Some(limit))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     write_line(&mut stream, request)?;
@@ -538,8 +560,10 @@ fn live_sockets(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn others(sockets: &[PathBuf]) -> String {
-    let names: Vec<String> =
-        sockets.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
+    let names: Vec<String> = sockets
+        .iter()
+        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
+        .collect();
     if names.is_empty() { String::new() } else { format!(" (running: {})", names.join(", ")) }
 }
 
@@ -556,14 +580,21 @@ mod tests {
         assert!(text.contains("\"bypass_cookie\":3"), "{text}");
         assert_eq!(serde_json::from_str::<FromCard>(&text).unwrap(), message);
         assert!((counters.hit_rate() - 0.75).abs() < 1e-9);
-        let ask = ToCard::Ask { id: 1, question: Question::PurgeTarget { page: PageName::parse("/").unwrap() } };
-        assert_eq!(serde_json::from_str::<ToCard>(&serde_json::to_string(&ask).unwrap()).unwrap(), ask);
+        let ask = ToCard::Ask {
+            id: 1,
+            question: Question::PurgeTarget { page: PageName::parse("/").unwrap() },
+        };
+        assert_eq!(
+            serde_json::from_str::<ToCard>(&serde_json::to_string(&ask).unwrap()).unwrap(),
+            ask
+        );
     }
 
     #[test]
     fn counters_grow() {
         let counters = |hits, cookies| {
-            let more = BTreeMap::from([("bypass_cookie".to_owned(), cookies), ("waits".to_owned(), 1)]);
+            let more =
+                BTreeMap::from([("bypass_cookie".to_owned(), cookies), ("waits".to_owned(), 1)]);
             Counters { hits, more, ..Counters::default() }
         };
         let grown = counters(9, 5).since(&counters(2, 3));
@@ -583,15 +614,20 @@ mod tests {
             referer: Some(text.clone()),
             user_agent: Some(text),
         };
-        let batch = FromCard::AccessLog { records: vec![record; ACCESS_RECORDS_MAX], dropped: u64::MAX };
+        let batch =
+            FromCard::AccessLog { records: vec![record; ACCESS_RECORDS_MAX], dropped: u64::MAX };
         assert!(serde_json::to_vec(&batch).unwrap().len() <= crate::setup::MESSAGE_BYTES_MAX);
     }
 
     #[test]
     fn samples_of_all_queues_and_hottest_objects_fit_a_message() {
-        let crossing =
-            |direction| nicache_admin::Crossing { class: "application_headers".into(), direction, bytes: u64::MAX };
-        let bus = [nicache_admin::Direction::ToHost, nicache_admin::Direction::FromHost].map(crossing);
+        let crossing = |direction| nicache_admin::Crossing {
+            class: "application_headers".into(),
+            direction,
+            bytes: u64::MAX,
+        };
+        let bus =
+            [nicache_admin::Direction::ToHost, nicache_admin::Direction::FromHost].map(crossing);
         let number = u64::MAX;
         let card = CardSample {
             id: "63".into(),
@@ -611,11 +647,18 @@ mod tests {
             retransmits: number,
             drops: number,
         };
-        let more = (0..200).map(|name| (format!("fill_refused_with_a_long_name_{name}"), number)).collect();
+        let more = (0..200)
+            .map(|name| (format!("fill_refused_with_a_long_name_{name}"), number))
+            .collect();
         let counters = Box::new(Counters { more, ..Counters::default() });
         let cards = vec![card; usize::from(crate::options::run::QUEUES_MAX)];
         let text = "\u{1}".repeat(crate::inquiry::TEXT_BYTES_MAX);
-        let object = HotObject { host: text.clone(), target: text, hits_per_s: f64::MAX, ..HotObject::default() };
+        let object = HotObject {
+            host: text.clone(),
+            target: text,
+            hits_per_s: f64::MAX,
+            ..HotObject::default()
+        };
         let objects = vec![object; HOTTEST_MAX];
         for answer in [Answer::Cards { cards, counters }, Answer::Hottest { objects }] {
             let message = FromCard::Answer { id: number, answer };
@@ -628,7 +671,10 @@ mod tests {
         assert!(read_line::<Request>(&b"{\"command\":\"status\"}"[..]).is_err());
         assert!(read_line::<Request>(&b"{\"command\":\"dance\"}\n"[..]).is_err());
         assert!(read_line::<Request>(std::io::repeat(b' ')).is_err());
-        assert_eq!(read_line::<Request>(&b"{\"command\":\"status\"}\n"[..]).unwrap(), Request::Status);
+        assert_eq!(
+            read_line::<Request>(&b"{\"command\":\"status\"}\n"[..]).unwrap(),
+            Request::Status
+        );
     }
 
     #[test]
@@ -636,7 +682,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = find_socket(folder.path(), None).unwrap_err().to_string();
         assert!(missing.contains("no nicache is running"), "{missing}");
-        let bind = |name: &str| std::os::unix::net::UnixListener::bind(folder.path().join(name)).unwrap();
+        let bind =
+            |name: &str| std::os::unix::net::UnixListener::bind(folder.path().join(name)).unwrap();
         let _one = bind("one.sock");
         drop(bind("dead.sock"));
         assert_eq!(find_socket(folder.path(), None).unwrap(), folder.path().join("one.sock"));

@@ -1,7 +1,8 @@
 //! What `nicache run` serves when it is given no server: a small site behind nginx.
 //!
-//! The files are unpacked below `/var/lib`, which is on a disk file system almost everywhere (on tmpfs nothing would be cached, since
-//! its files cannot be watched as closely), and in which nobody makes and deletes files all the time: that would void the card's entries.
+//! The files are unpacked below `/var/lib`, which is on a disk file system almost everywhere (on
+//! tmpfs nothing would be cached, since its files cannot be watched as closely), and in which
+//! nobody makes and deletes files all the time: that would void the card's entries.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,7 +14,8 @@ const PREFIX: &str = "nicache-demo-";
 
 macro_rules! site {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/site/", $name)))),*]
+        &[$(($name,
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/site/", $name)))),*]
     };
 }
 
@@ -21,7 +23,8 @@ macro_rules! site {
 const SITE: &[(&str, &[u8])] = site!["index.html", "style.css", "card.svg", "about.html"];
 
 /// The configuration; `@ROOT@` and `@PORT@` are filled in.
-const NGINX_CONF: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/nginx.conf"));
+const NGINX_CONF: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/nginx.conf"));
 
 /// An unpacked site, removed when dropped.
 #[derive(Debug)]
@@ -46,7 +49,10 @@ impl Demo {
             std::fs::write(site.join(name), content)?;
         }
         std::fs::write(site.join("large.txt"), large_file())?;
-        let root = folder.path().to_str().context("the path of the demonstration site is not valid UTF-8")?;
+        let root = folder
+            .path()
+            .to_str()
+            .context("the path of the demonstration site is not valid UTF-8")?;
         let configuration = NGINX_CONF.replace("@ROOT@", root).replace("@PORT@", &port.to_string());
         std::fs::write(folder.path().join("nginx.conf"), configuration)?;
         Ok(Self { folder })
@@ -69,7 +75,9 @@ impl Demo {
 fn large_file() -> String {
     let mut text = String::with_capacity(1 << 20);
     for line in 0..(1 << 20) / 64 {
-        text.push_str(&format!("{line:07} the quick brown fox jumps over the lazy dog, twice a day\n"));
+        text.push_str(&format!(
+            "{line:07} the quick brown fox jumps over the lazy dog, twice a day\n"
+        ));
     }
     text
 }
@@ -97,7 +105,10 @@ mod tests {
         let demo = Demo::unpack(8080).unwrap();
         let folder = demo.folder.path().to_owned();
         let configuration = std::fs::read_to_string(folder.join("nginx.conf")).unwrap();
-        assert!(configuration.contains("listen 8080") && !configuration.contains('@'), "{configuration}");
+        assert!(
+            configuration.contains("listen 8080") && !configuration.contains('@'),
+            "{configuration}"
+        );
         assert!(demo.site().join("index.html").exists());
         drop(demo);
         assert!(!folder.exists());

@@ -1,7 +1,8 @@
-//! Where a server's files are, as far as its command line and its configuration say: to warn at the start of file systems that nobody watches.
+//! Where a server's files are, as far as its command line and its configuration say: to warn at the
+//! start of file systems that nobody watches.
 //!
-//! What the server reads later tells the truth; this is only to say it before anybody has to look for it. A file or a line that cannot be read is
-//! left out.
+//! What the server reads later tells the truth; this is only to say it before anybody has to look
+//! for it. A file or a line that cannot be read is left out.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ const FILES_MAX: usize = 200;
 /// Bytes of one of them.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The folders of a server and the programs beside it, each once. Those that are not there are left out.
+/// The folders of a server and the programs beside it, each once. Those that are not there are left
+/// out.
 pub(crate) fn document_roots(server: &[String], with: &[Vec<String>]) -> Vec<DocumentRoot> {
     let mut paths = BTreeSet::new();
     for argv in [server].into_iter().chain(with.iter().map(Vec::as_slice)) {
@@ -56,12 +58,14 @@ fn of_command(argv: &[String]) -> Vec<PathBuf> {
     match name {
         "nginx" => {
             let prefix = PathBuf::from(option(argv, &["-p"]).unwrap_or("/usr/share/nginx"));
-            let file = option(argv, &["-c"]).map_or_else(|| "/etc/nginx/nginx.conf".into(), |file| prefix.join(file));
+            let file = option(argv, &["-c"])
+                .map_or_else(|| "/etc/nginx/nginx.conf".into(), |file| prefix.join(file));
             let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
             from_files(vec![file], &folder, &prefix, &["root", "alias"], &["include"])
         }
         "apache2" | "httpd" | "apachectl" | "apache2ctl" => {
-            let default = if Path::new("/etc/apache2").is_dir() { "/etc/apache2" } else { "/etc/httpd" };
+            let default =
+                if Path::new("/etc/apache2").is_dir() { "/etc/apache2" } else { "/etc/httpd" };
             let folder = PathBuf::from(option(argv, &["-d"]).unwrap_or(default));
             let file = option(argv, &["-f"]).map_or_else(
                 || {
@@ -73,10 +77,17 @@ fn of_command(argv: &[String]) -> Vec<PathBuf> {
                 },
                 |file| folder.join(file),
             );
-            from_files(vec![file], &folder, &folder, &["documentroot"], &["include", "includeoptional"])
+            from_files(
+                vec![file],
+                &folder,
+                &folder,
+                &["documentroot"],
+                &["include", "includeoptional"],
+            )
         }
         "lighttpd" => {
-            let file = PathBuf::from(option(argv, &["-f"]).unwrap_or("/etc/lighttpd/lighttpd.conf"));
+            let file =
+                PathBuf::from(option(argv, &["-f"]).unwrap_or("/etc/lighttpd/lighttpd.conf"));
             let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
             from_files(vec![file], &folder, &folder, &["server.document-root"], &["include"])
         }
@@ -91,7 +102,8 @@ fn of_command(argv: &[String]) -> Vec<PathBuf> {
     }
 }
 
-/// The paths that these directives name in files and in what they include. Names of directives are in lower case.
+/// The paths that these directives name in files and in what they include. Names of directives are
+/// in lower case.
 fn from_files(
     mut files: Vec<PathBuf>,
     folder: &Path,
@@ -104,11 +116,18 @@ fn from_files(
         if read.len() == FILES_MAX || !read.insert(file.clone()) {
             continue;
         }
-        let is_small = std::fs::metadata(&file).is_ok_and(|file| file.is_file() && file.len() <= BYTES_MAX);
-        let Some(text) = is_small.then(|| std::fs::read_to_string(&file).ok()).flatten() else { continue };
-        for statement in text.lines().flat_map(|line| line.split('#').next().unwrap_or_default().split([';', '{', '}']))
+        let is_small =
+            std::fs::metadata(&file).is_ok_and(|file| file.is_file() && file.len() <= BYTES_MAX);
+        let Some(text) = is_small.then(|| std::fs::read_to_string(&file).ok()).flatten() else {
+            continue;
+        };
+        for statement in text
+            .lines()
+            .flat_map(|line| line.split('#').next().unwrap_or_default().split([';', '{', '}']))
         {
-            let Some((name, value)) = statement.trim().split_once([' ', '\t', '=']) else { continue };
+            let Some((name, value)) = statement.trim().split_once([' ', '\t', '=']) else {
+                continue;
+            };
             let value = value.trim_start_matches([' ', '\t', '=']).trim().trim_matches(['"', '\'']);
             let name = name.to_ascii_lowercase();
             if value.is_empty() || value.contains('$') {
@@ -157,15 +176,30 @@ mod tests {
         std::fs::create_dir_all(at("one")).unwrap();
         std::fs::create_dir_all(at("two")).unwrap();
         let (one, two) = (at("one"), at("two"));
-        std::fs::write(at("main.conf"), "http { # root /no;\n include sites/*.conf; include sites/*.conf; }").unwrap();
         std::fs::write(
-            at("sites/a.conf"),
-            format!("server {{ root {}; location /x {{ alias '{}'; }} }}", one.display(), two.display()),
+            at("main.conf"),
+            "http { # root /no;\n include sites/*.conf; include sites/*.conf; }",
         )
         .unwrap();
-        std::fs::write(at("sites/b.conf"), "server { root $documents; root /no/such; include b.conf; }").unwrap();
-        std::fs::write(at("apache.conf"), format!("IncludeOptional sites/*.ap\nDocumentRoot {}\n", two.display()))
-            .unwrap();
+        std::fs::write(
+            at("sites/a.conf"),
+            format!(
+                "server {{ root {}; location /x {{ alias '{}'; }} }}",
+                one.display(),
+                two.display()
+            ),
+        )
+        .unwrap();
+        std::fs::write(
+            at("sites/b.conf"),
+            "server { root $documents; root /no/such; include b.conf; }",
+        )
+        .unwrap();
+        std::fs::write(
+            at("apache.conf"),
+            format!("IncludeOptional sites/*.ap\nDocumentRoot {}\n", two.display()),
+        )
+        .unwrap();
         let found = |argv: String, with: &[Vec<String>]| -> Vec<PathBuf> {
             document_roots(&words(&argv), with).into_iter().map(|root| root.path).collect()
         };

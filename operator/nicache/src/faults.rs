@@ -1,7 +1,8 @@
 //! Every fault of a configuration file at once, each with its line and its key.
 //!
-//! Whoever starts nicache hears of the first one only ([`RunOptions::resolve`]). Here each setting is read by itself; then those that do not go together are
-//! left out one after the other until the rest is right.
+//! Whoever starts nicache hears of the first one only ([`RunOptions::resolve`]). Here each setting
+//! is read by itself; then those that do not go together are left out one after the other until the
+//! rest is right.
 
 use std::collections::BTreeMap;
 
@@ -51,10 +52,14 @@ pub(crate) fn read(text: &str) -> Reading {
     let mut paths = Vec::new();
     for (key, value) in &table {
         match (key.as_str(), value) {
-            ("path", Value::Array(tables)) => paths = good_paths(tables, &lines, &mut reading.faults),
+            ("path", Value::Array(tables)) => {
+                paths = good_paths(tables, &lines, &mut reading.faults)
+            }
             _ => match one_setting(key, value) {
                 Ok(()) => drop(good.insert(key.clone(), value.clone())),
-                Err(what) => reading.faults.push(Fault { line: lines.of_key(key), key: key.clone(), what }),
+                Err(what) => {
+                    reading.faults.push(Fault { line: lines.of_key(key), key: key.clone(), what })
+                }
             },
         }
     }
@@ -85,11 +90,17 @@ pub(crate) fn read(text: &str) -> Reading {
             Err(error) => {
                 let message = format!("{error:#}");
                 let keys = keys_of(&message, &good);
-                let what = message.split_once(": ").filter(|_| !keys.is_empty()).map_or(&*message, |(_, what)| what);
+                let what = message
+                    .split_once(": ")
+                    .filter(|_| !keys.is_empty())
+                    .map_or(&*message, |(_, what)| what);
                 let line = keys.iter().filter_map(|key| lines.of_key(key)).min();
                 let pattern = message.split('`').nth(1).filter(|_| keys == ["path"]);
-                let of_pattern = |table: &Table| table.get("pattern").and_then(Value::as_str) == pattern;
-                if let Some(at) = paths.iter().position(|(_, table)| pattern.is_some() && of_pattern(table)) {
+                let of_pattern =
+                    |table: &Table| table.get("pattern").and_then(Value::as_str) == pattern;
+                if let Some(at) =
+                    paths.iter().position(|(_, table)| pattern.is_some() && of_pattern(table))
+                {
                     let (number, _) = paths.remove(at);
                     good.remove("path");
                     let line = lines.of_path(number);
@@ -125,30 +136,46 @@ fn good_paths(tables: &[Value], lines: &Lines, faults: &mut Vec<Fault>) -> Vec<(
     let mut right = Vec::new();
     for (number, table) in tables.iter().enumerate() {
         let Value::Table(settings) = table else {
-            faults.push(Fault { line: lines.of_key("path"), key: "path".into(), what: "write [[path]] tables".into() });
+            faults.push(Fault {
+                line: lines.of_key("path"),
+                key: "path".into(),
+                what: "write [[path]] tables".into(),
+            });
             continue;
         };
         let Err(error) = settings.clone().try_into::<PathOptions>() else {
             right.push((number, settings.clone()));
             continue;
         };
-        // Which setting is it? The one without which it can be read, or which cannot be read beside a pattern.
+        // Which setting is it? The one without which it can be read, or which cannot be read beside
+        // a pattern.
         let mut found = false;
         for (key, value) in settings {
             let mut alone = Table::new();
-            alone.insert("pattern".into(), settings.get("pattern").cloned().unwrap_or(Value::String("/".into())));
+            alone.insert(
+                "pattern".into(),
+                settings.get("pattern").cloned().unwrap_or(Value::String("/".into())),
+            );
             alone.insert(key.clone(), value.clone());
             if let Err(error) = alone.try_into::<PathOptions>() {
                 found = true;
                 let line = lines.of_path_key(number, key).or_else(|| lines.of_path(number));
-                faults.push(Fault { line, key: format!("path.{key}"), what: error.message().to_owned() });
+                faults.push(Fault {
+                    line,
+                    key: format!("path.{key}"),
+                    what: error.message().to_owned(),
+                });
                 if key == "pattern" {
                     break;
                 }
             }
         }
         if !found {
-            faults.push(Fault { line: lines.of_path(number), key: "path".into(), what: error.message().to_owned() });
+            faults.push(Fault {
+                line: lines.of_path(number),
+                key: "path".into(),
+                what: error.message().to_owned(),
+            });
         }
     }
     right
@@ -158,7 +185,8 @@ fn good_paths(tables: &[Value], lines: &Lines, faults: &mut Vec<Fault>) -> Vec<(
 fn settings() -> Vec<String> {
     let command = crate::cli::command();
     let run = command.find_subcommand("run").into_iter().flat_map(clap::Command::get_arguments);
-    let mut names: Vec<String> = run.filter_map(|argument| argument.get_long()).map(str::to_owned).collect();
+    let mut names: Vec<String> =
+        run.filter_map(|argument| argument.get_long()).map(str::to_owned).collect();
     names.retain(|name| name != "config" && name != "help");
     names.push("server".into());
     names
@@ -167,7 +195,9 @@ fn settings() -> Vec<String> {
 fn unknown(key: &str, known: &[String]) -> String {
     let near = known.iter().map(|name| (distance(key, name), name)).min();
     match near {
-        Some((away, name)) if away <= 3.min(name.len() / 2) => format!("there is no such setting; is it `{name}`?"),
+        Some((away, name)) if away <= 3.min(name.len() / 2) => {
+            format!("there is no such setting; is it `{name}`?")
+        }
         _ => "there is no such setting; nicache.example.toml has all".to_owned(),
     }
 }
@@ -246,7 +276,8 @@ mod tests {
         let told: Vec<(Option<usize>, &str)> =
             reading.faults.iter().map(|fault| (fault.line, fault.key.as_str())).collect();
         let lines = [1, 3, 6, 8, 11, 14, 15].map(Some);
-        let keys = ["memroy", "memory", "publish", "recheck-max", "path.cach", "path.recheck", "path"];
+        let keys =
+            ["memroy", "memory", "publish", "recheck-max", "path.cach", "path.recheck", "path"];
         assert_eq!(told, lines.into_iter().zip(keys).collect::<Vec<_>>(), "{:#?}", reading.faults);
         assert!(reading.faults[0].what.contains("is it `memory`?"), "{:?}", reading.faults[0]);
     }

@@ -1,7 +1,9 @@
-//! Following a program to its end: signals are handed on to it, and what it leaves behind is collected.
+//! Following a program to its end: signals are handed on to it, and what it leaves behind is
+//! collected.
 //!
-//! A program that puts itself in the background (its first process ends with status 0, others go on) is followed until its last process is gone.
-//! Its orphans come to the process that follows it, which has asked to be a subreaper.
+//! A program that puts itself in the background (its first process ends with status 0, others go
+//! on) is followed until its last process is gone. Its orphans come to the process that follows it,
+//! which has asked to be a subreaper.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -42,9 +44,11 @@ impl Signals {
         Ok(Self { pipes })
     }
 
-    /// Sleeps until a signal arrives, or `limit` is over, or `other` is readable or closed; true: the last.
+    /// Sleeps until a signal arrives, or `limit` is over, or `other` is readable or closed; true:
+    /// the last.
     pub(crate) fn wait(&self, other: Option<&dyn AsFd>, limit: Option<Duration>) -> Result<bool> {
-        let mut fds: Vec<PollFd<'_>> = self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
         fds.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
         match poll(&mut fds, limit.map(Timespec::try_from).transpose()?.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -59,17 +63,27 @@ impl Signals {
             let mut reader: &UnixStream = pipe;
             matches!(reader.read(&mut [0; 64]), Ok(count) if count > 0)
         };
-        self.pipes.iter().filter(|(_, pipe)| arrived(pipe)).filter_map(|(passed, _)| *passed).collect()
+        self.pipes
+            .iter()
+            .filter(|(_, pipe)| arrived(pipe))
+            .filter_map(|(passed, _)| *passed)
+            .collect()
     }
 }
 
-/// Starts a program that reads nothing; our standard input is a socket that is not for it. It leads a process group of its own, for some (Apache)
-/// send signals to their whole group: those of others shall not get them, and we would hand them on again.
+/// Starts a program that reads nothing; our standard input is a socket that is not for it. It leads
+/// a process group of its own, for some (Apache) send signals to their whole group: those of others
+/// shall not get them, and we would hand them on again.
 ///
 /// `environment` is added to this process's own.
 pub(crate) fn start(argv: &[String], environment: &[(String, String)]) -> io::Result<Child> {
     let variables = environment.iter().map(|(name, value)| (name, value));
-    Command::new(&argv[0]).args(&argv[1..]).envs(variables).stdin(Stdio::null()).process_group(0).spawn()
+    Command::new(&argv[0])
+        .args(&argv[1..])
+        .envs(variables)
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn()
 }
 
 /// What there is to learn of one's children at the moment.
@@ -96,8 +110,8 @@ pub(crate) fn collect() -> Result<Collected> {
     }
 }
 
-/// Where the signals for a program go: to its first process or, after it went to the background, to the processes that it left, one of which
-/// leads.
+/// Where the signals for a program go: to its first process or, after it went to the background, to
+/// the processes that it left, one of which leads.
 #[derive(Debug)]
 pub(crate) struct Recipient {
     main_process: Option<Pid>,
@@ -116,8 +130,9 @@ impl Recipient {
         self.main_process.is_none()
     }
 
-    /// Takes notice that a child has ended; true: the first process. If that was told to end, then perhaps when it was about to end anyway, having
-    /// left others in the background (`left`) which have not heard of it: they are told, too.
+    /// Takes notice that a child has ended; true: the first process. If that was told to end, then
+    /// perhaps when it was about to end anyway, having left others in the background (`left`) which
+    /// have not heard of it: they are told, too.
     pub(crate) fn ended(&mut self, pid: Pid, left: impl FnOnce() -> Vec<Pid>) -> bool {
         if self.main_process != Some(pid) {
             return false;
@@ -148,9 +163,11 @@ impl Recipient {
 
 /// Does a process catch or ignore a signal?
 fn handles(pid: Pid, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()))
+        .unwrap_or_default();
     let mask = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+        let value =
+            status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
         u64::from_str_radix(value, 16).unwrap_or(0)
     };
     (mask("SigCgt:") | mask("SigIgn:")) >> (signal.as_raw() - 1) & 1 != 0
@@ -161,8 +178,9 @@ pub(crate) fn is_to_end(signal: Signal) -> bool {
     matches!(signal, Signal::TERM | Signal::QUIT)
 }
 
-/// Children of this process, by the kernel's list. `/proc` may be that of an outer PID namespace (of the machine, in a container), whose numbers would
-/// mean other processes here; then each is looked up by its innermost number.
+/// Children of this process, by the kernel's list. `/proc` may be that of an outer PID namespace
+/// (of the machine, in a container), whose numbers would mean other processes here; then each is
+/// looked up by its innermost number.
 pub(crate) fn own_children() -> Result<Vec<Pid>> {
     let list = std::fs::read_to_string("/proc/thread-self/children")
         .context("the kernel does not list children (CONFIG_PROC_CHILDREN is needed)")?;
@@ -176,6 +194,7 @@ pub(crate) fn own_children() -> Result<Vec<Pid>> {
 
 /// As a shell reports it: the exit status, or 128 plus the signal.
 fn shell_status(status: WaitStatus) -> u8 {
-    let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+    let code =
+        status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

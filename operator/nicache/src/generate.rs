@@ -1,4 +1,5 @@
-//! `nicache generate`: what packages have beside the program, made from the definition of the command line.
+//! `nicache generate`: what packages have beside the program, made from the definition of the
+//! command line.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -32,7 +33,8 @@ pub enum Generated {
 /// Writes manual pages or completions of a program with this command line.
 pub fn execute(mut command: clap::Command, arguments: &GenerateArgs) -> Result<ExitCode> {
     let folder = &arguments.folder;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let name = command.get_name().to_owned();
     match arguments.what {
         Generated::Man => {
@@ -52,12 +54,16 @@ pub fn execute(mut command: clap::Command, arguments: &GenerateArgs) -> Result<E
 /// The page of a command, then those of its own commands.
 fn write_pages(command: &clap::Command, name: &str, folder: &Path) -> Result<()> {
     let path = folder.join(format!("{name}.1"));
-    let mut file = BufWriter::new(File::create(&path).with_context(|| format!("cannot write {}", path.display()))?);
+    let mut file = BufWriter::new(
+        File::create(&path).with_context(|| format!("cannot write {}", path.display()))?,
+    );
     // Clap's names are borrowed for as long as the program runs.
     let title: &'static str = Box::leak(name.to_owned().into_boxed_str());
     let page = clap_mangen::Man::new(command.clone().name(title)).title(title).manual("nicache");
     page.render(&mut file)?;
-    for child in command.get_subcommands().filter(|child| !child.is_hide_set() && child.get_name() != "help") {
+    for child in
+        command.get_subcommands().filter(|child| !child.is_hide_set() && child.get_name() != "help")
+    {
         write_pages(child, &format!("{name}-{}", child.get_name()), folder)?;
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! What an operator asks about pages and sources (`nicache why`, `nicache who`), as it travels between command, supervisor, card and
-//! watcher: JSON, see [`crate::control`].
+//! What an operator asks about pages and sources (`nicache why`, `nicache who`), as it travels
+//! between command, supervisor, card and watcher: JSON, see [`crate::control`].
 
 use std::net::SocketAddrV4;
 
@@ -30,13 +30,16 @@ pub struct PageReport {
     pub key: Option<String>,
     /// What each of the requests that are asked about would meet.
     pub asked: Vec<MeetingReport>,
-    /// Why the last request for it that was not looked up went to the server, a reason as `bypass_cookie`.
+    /// Why the last request for it that was not looked up went to the server, a reason as
+    /// `bypass_cookie`.
     pub bypass: Option<String>,
     /// How long ago that was, in milliseconds.
     pub bypass_ms: Option<u64>,
-    /// What last became of a reply: `stored`, `first`, `differed`, or a reason as `fill_refused_wrote`.
+    /// What last became of a reply: `stored`, `first`, `differed`, or a reason as
+    /// `fill_refused_wrote`.
     pub last: Option<String>,
-    /// The header fields of its request that choose among replies, each `Name: value`; of a client's request only.
+    /// The header fields of its request that choose among replies, each `Name: value`; of a
+    /// client's request only.
     pub last_request: Vec<String>,
     /// How long ago its request was forwarded, in milliseconds.
     pub last_ms: Option<u64>,
@@ -58,7 +61,8 @@ pub struct PageReport {
 pub struct MeetingReport {
     /// Whose request it is.
     pub title: String,
-    /// `hit`, `other_class`, `suspect`, `lapsed`, `excluded`, `differs`, `not_worth`, `absent`, or a reason as `bypass_cookie`.
+    /// `hit`, `other_class`, `suspect`, `lapsed`, `excluded`, `differs`, `not_worth`, `absent`, or
+    /// a reason as `bypass_cookie`.
     pub meets: String,
     /// In what the client differs from those who have been answered.
     pub missing: Vec<String>,
@@ -79,12 +83,17 @@ pub struct MeetingReport {
 }
 
 impl MeetingReport {
-    /// Takes what another queue would do with the same request: the best counts, and it is told how many do it.
+    /// Takes what another queue would do with the same request: the best counts, and it is told how
+    /// many do it.
     pub fn join(&mut self, other: Self) {
-        const BEST_FIRST: [&str; 7] = ["hit", "other_class", "suspect", "lapsed", "differs", "not_worth", "excluded"];
-        let rank = |meets: &str| BEST_FIRST.iter().position(|known| *known == meets).unwrap_or(BEST_FIRST.len());
+        const BEST_FIRST: [&str; 7] =
+            ["hit", "other_class", "suspect", "lapsed", "differs", "not_worth", "excluded"];
+        let rank = |meets: &str| {
+            BEST_FIRST.iter().position(|known| *known == meets).unwrap_or(BEST_FIRST.len())
+        };
         let (queues_hit, queues) = (self.queues_hit + other.queues_hit, self.queues + other.queues);
-        let is_newer = other.last_ms.is_some_and(|ago| self.last_ms.is_none_or(|before| ago < before));
+        let is_newer =
+            other.last_ms.is_some_and(|ago| self.last_ms.is_none_or(|before| ago < before));
         let (last, last_ms) = match is_newer {
             true => (other.last.clone(), other.last_ms),
             false => (self.last.take(), self.last_ms),
@@ -92,7 +101,8 @@ impl MeetingReport {
         if rank(&other.meets) < rank(&self.meets) {
             *self = other;
         }
-        (self.last, self.last_ms, self.queues_hit, self.queues) = (last, last_ms, queues_hit, queues);
+        (self.last, self.last_ms, self.queues_hit, self.queues) =
+            (last, last_ms, queues_hit, queues);
     }
 }
 
@@ -109,7 +119,8 @@ pub struct EntryReport {
     pub target: String,
     /// `static` or `dynamic`.
     pub class: String,
-    /// `good`, `suspect` (the watcher is asked before it is served again) or `lapsed` (the server is asked before).
+    /// `good`, `suspect` (the watcher is asked before it is served again) or `lapsed` (the server
+    /// is asked before).
     pub state: String,
     /// Bytes of the body.
     pub body_bytes: u64,
@@ -117,11 +128,13 @@ pub struct EntryReport {
     pub left_ms: u64,
     /// T, in milliseconds: what that is after each reply of the server, as earned so far.
     pub earned_ms: u64,
-    /// Classes of clients that the server has given it to (Referer, Sec-Fetch-*, language, kind of program), counted together.
+    /// Classes of clients that the server has given it to (Referer, Sec-Fetch-*, language, kind of
+    /// program), counted together.
     pub classes: usize,
     /// The watcher's number for what it was judged by.
     pub record: u64,
-    /// The header fields of its request that choose among replies, each `Name: value`; empty if they are not remembered.
+    /// The header fields of its request that choose among replies, each `Name: value`; empty if
+    /// they are not remembered.
     #[serde(default)]
     pub request: Vec<String>,
 }
@@ -130,10 +143,11 @@ pub struct EntryReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub(crate) enum ToWatch {
-    /// Serve a card, too. Attached: the watcher's end of the socket between both (`SOCK_SEQPACKET`). Without an answer: nobody waits for a watcher
-    /// that is slow.
+    /// Serve a card, too. Attached: the watcher's end of the socket between both
+    /// (`SOCK_SEQPACKET`). Without an answer: nobody waits for a watcher that is slow.
     ServeCard {
-        /// The server was started before everything that it reads was seen. From now on only files are vouched for.
+        /// The server was started before everything that it reads was seen. From now on only files
+        /// are vouched for.
         server_is_older: bool,
     },
     /// On what does this entry depend?
@@ -153,7 +167,8 @@ pub(crate) enum ToWatch {
     },
     /// What have the relays of databases told?
     Databases,
-    /// Which processes outside the server's network has it asked that would be its own if they began anew?
+    /// Which processes outside the server's network has it asked that would be its own if they
+    /// began anew?
     Outsiders,
 }
 
@@ -168,7 +183,8 @@ pub(crate) enum FromWatch {
     },
     /// To the other two.
     Dependents {
-        /// Records, newest first, at most [`RECORDS_MAX`]. Those of entries that are gone may be among them.
+        /// Records, newest first, at most [`RECORDS_MAX`]. Those of entries that are gone may be
+        /// among them.
         records: Vec<u64>,
         /// All of them.
         records_count: u64,
@@ -218,7 +234,8 @@ pub struct SourcesReport {
     pub paths_count: u64,
     /// Tables and rows.
     pub tables: Vec<String>,
-    /// Files that the server's programs have read since their start; a change of any of them ends a dynamic entry, too.
+    /// Files that the server's programs have read since their start; a change of any of them ends a
+    /// dynamic entry, too.
     pub retained: u64,
 }
 
@@ -260,7 +277,11 @@ pub struct WhoReport {
 
 /// The header fields of a head for a report, but for `Host`, as far as `bytes_max` goes.
 pub(crate) fn fields(head: &[u8], bytes_max: usize) -> Vec<String> {
-    let lines = head.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let lines = head
+        .split(|byte| *byte == b'\n')
+        .skip(1)
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty());
     let is_host = |line: &[u8]| line.len() >= 5 && line[..5].eq_ignore_ascii_case(b"host:");
     let mut left = bytes_max;
     let fits = |line: &String| match left.checked_sub(line.len()) {
@@ -312,7 +333,8 @@ mod tests {
         };
         assert!(serde_json::to_vec(&page).unwrap().len() < MESSAGE_BYTES_MAX);
         let records = vec![u64::MAX; RECORDS_MAX];
-        let answer = FromWatch::Dependents { records, records_count: u64::MAX, every_dynamic: true };
+        let answer =
+            FromWatch::Dependents { records, records_count: u64::MAX, every_dynamic: true };
         assert!(serde_json::to_vec(&answer).unwrap().len() < MESSAGE_BYTES_MAX);
     }
 }

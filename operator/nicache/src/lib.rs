@@ -1,12 +1,15 @@
 //! `nicache`: a network-interface data cache around an unmodified server.
 //!
-//! `nicache run` is the supervisor. It gives the server a network namespace of its own whose only interface is the
-//! card, starts the card, the watcher and the server as child processes, and takes everything down again.
+//! `nicache run` is the supervisor. It gives the server a network namespace of its own whose only
+//! interface is the card, starts the card, the watcher and the server as child processes, and takes
+//! everything down again.
 //!
-//! Where to look: [`cli`] lists the commands, [`options`] the settings of `run`, [`supervisor`] what `run` does,
-//! [`control`] the two control protocols, [`setup`] what a child process is given at its start.
+//! Where to look: [`cli`] lists the commands, [`options`] the settings of `run`, [`supervisor`]
+//! what `run` does, [`control`] the two control protocols, [`setup`] what a child process is given
+//! at its start.
 //!
-//! A library, so that the second program, `nicache-lab`, speaks with a running nicache by the same [`control`]; what it needs is public.
+//! A library, so that the second program, `nicache-lab`, speaks with a running nicache by the same
+//! [`control`]; what it needs is public.
 #![deny(unsafe_code)]
 
 mod access_log;
@@ -55,6 +58,7 @@ pub use options::Milliseconds;
 /// What the program does: the command that its arguments name.
 pub fn main() -> ExitCode {
     logs::end_when_nobody_reads();
-    let cli = cli::Cli::from_arg_matches(&cli::command().get_matches()).unwrap_or_else(|error| error.exit());
+    let cli = cli::Cli::from_arg_matches(&cli::command().get_matches())
+        .unwrap_or_else(|error| error.exit());
     logs::code_of("nicache", commands::execute(cli.command))
 }

@@ -1,4 +1,5 @@
-//! What the user sees while nicache runs: a line that is redrawn twice a second on a terminal, a log entry every 10 s elsewhere.
+//! What the user sees while nicache runs: a line that is redrawn twice a second on a terminal, a
+//! log entry every 10 s elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, mpsc};
@@ -99,7 +100,8 @@ pub(crate) fn render(counters: &Counters) -> String {
 /// Cuts the line to the terminal's width, so that redrawing never leaves lines behind.
 pub(crate) fn fit(line: &str) -> String {
     // A terminal that does not know its width says 0.
-    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    let columns =
+        rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
     let columns = if columns == 0 { 80 } else { columns };
     line.chars().take(columns.saturating_sub(1)).collect()
 }
@@ -110,8 +112,16 @@ mod tests {
 
     #[test]
     fn the_line_says_why_nothing_is_cached() {
-        let counters = Counters { hits: 3, misses: 1, not_caching: Some("no witness".into()), ..Counters::default() };
+        let counters = Counters {
+            hits: 3,
+            misses: 1,
+            not_caching: Some("no witness".into()),
+            ..Counters::default()
+        };
         let line = render(&counters);
-        assert!(line.contains("hit rate 75.0 %") && line.ends_with("not caching: no witness"), "{line}");
+        assert!(
+            line.contains("hit rate 75.0 %") && line.ends_with("not caching: no witness"),
+            "{line}"
+        );
     }
 }

@@ -12,13 +12,17 @@ use crate::options::LogFormat;
 /// The live line as it stands on the terminal; empty: none.
 static LIVE_LINE: Mutex<String> = Mutex::new(String::new());
 
-/// Sets up logging for this process. `NICACHE_LOG` filters (`debug`, `nicache=trace`, ...); the default is `info`.
+/// Sets up logging for this process. `NICACHE_LOG` filters (`debug`, `nicache=trace`, ...); the
+/// default is `info`.
 pub fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_env("NICACHE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(AroundLiveLine);
     // A second call (tests) changes nothing.
     let _ = match format {
-        LogFormat::Text => builder.with_target(false).with_ansi(io::IsTerminal::is_terminal(&io::stderr())).try_init(),
+        LogFormat::Text => builder
+            .with_target(false)
+            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+            .try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
 }
@@ -61,8 +65,9 @@ pub fn code_of(program: &str, result: anyhow::Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// Whoever reads what a program prints may go at any time (`nicache check | head`, a log that is rotated away, a terminal that is closed). A command that
-/// only answers ends then, as others do; what serves goes on.
+/// Whoever reads what a program prints may go at any time (`nicache check | head`, a log that is
+/// rotated away, a terminal that is closed). A command that only answers ends then, as others do;
+/// what serves goes on.
 pub fn end_when_nobody_reads() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -77,7 +82,8 @@ pub fn end_when_nobody_reads() {
 /// What a shell says of a program that SIGPIPE has ended; EPIPE is error 32.
 const NOBODY_READS: i32 = 141;
 
-/// Writes log lines above the live line. Whether anybody reads them does not matter: an error would be reported by a line on standard error.
+/// Writes log lines above the live line. Whether anybody reads them does not matter: an error would
+/// be reported by a line on standard error.
 struct AroundLiveLine;
 
 impl MakeWriter<'_> for AroundLiveLine {

@@ -33,8 +33,14 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!((grouped(0), grouped(999), grouped(1_234_567)), ("0".into(), "999".into(), "1 234 567".into()));
-        assert_eq!((bytes(0), bytes(999), bytes(1234)), ("0 B".into(), "999 B".into(), "1.2 kB".into()));
+        assert_eq!(
+            (grouped(0), grouped(999), grouped(1_234_567)),
+            ("0".into(), "999".into(), "1 234 567".into())
+        );
+        assert_eq!(
+            (bytes(0), bytes(999), bytes(1234)),
+            ("0 B".into(), "999 B".into(), "1.2 kB".into())
+        );
         assert_eq!((bytes(999_999), bytes(u64::MAX)), ("1.0 MB".into(), "18.4 EB".into()));
     }
 }

@@ -1,4 +1,5 @@
-//! A page as an operator names it: by a URL as clients have it, by a path for any host, or by the beginning of either.
+//! A page as an operator names it: by a URL as clients have it, by a path for any host, or by the
+//! beginning of either.
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,12 @@ impl PageName {
         let (is_https, rest) = match scheme(url) {
             Some((is_https, rest)) => (is_https, rest),
             None if url.starts_with('/') => {
-                return Ok(Self { host: None, target: target(url), is_beginning: false, is_https: false });
+                return Ok(Self {
+                    host: None,
+                    target: target(url),
+                    is_beginning: false,
+                    is_https: false,
+                });
             }
             None => bail!(
                 "`{url}` is not a page: write http://HOST/PATH or https://HOST/PATH as clients do, or /PATH for any host"
@@ -40,10 +46,17 @@ impl PageName {
         }
         let default_port = if is_https { ":443" } else { ":80" };
         let host = host.strip_suffix(default_port).unwrap_or(host);
-        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control() || c == '*') {
+        if host.is_empty()
+            || host.contains(|c: char| c.is_whitespace() || c.is_control() || c == '*')
+        {
             bail!("`{url}` names no host: write http://HOST/PATH, or /PATH for any host");
         }
-        Ok(Self { host: Some(host.to_owned()), target: target(path), is_beginning: false, is_https })
+        Ok(Self {
+            host: Some(host.to_owned()),
+            target: target(path),
+            is_beginning: false,
+            is_https,
+        })
     }
 
     /// The same, or with a final `*` all pages that begin so.
@@ -58,7 +71,8 @@ impl PageName {
         Ok(Self { is_beginning: url.ends_with('*'), ..page })
     }
 
-    /// Is it this page? `request`: the head of the request that it is the answer to, as far as it is known.
+    /// Is it this page? `request`: the head of the request that it is the answer to, as far as it
+    /// is known.
     pub fn matches(&self, host: &[u8], target: &[u8], request: &[u8]) -> bool {
         let is_target = match self.is_beginning {
             true => target.starts_with(self.target.as_bytes()),
@@ -67,7 +81,8 @@ impl PageName {
         is_target
             && self.host.as_ref().is_none_or(|wanted| {
                 is_host(host, wanted.as_bytes())
-                    || field(request, b"x-forwarded-host").is_some_and(|said| is_host(said, wanted.as_bytes()))
+                    || field(request, b"x-forwarded-host")
+                        .is_some_and(|said| is_host(said, wanted.as_bytes()))
             })
     }
 }
@@ -81,7 +96,8 @@ fn scheme(url: &str) -> Option<(bool, &str)> {
     of("http://").map(|rest| (false, rest)).or_else(|| of("https://").map(|rest| (true, rest)))
 }
 
-/// The target that a browser asks for: without the fragment, and with what a URL cannot have as percent signs and digits.
+/// The target that a browser asks for: without the fragment, and with what a URL cannot have as
+/// percent signs and digits.
 fn target(path: &str) -> String {
     let path = path.split('#').next().unwrap_or_default();
     let mut out = String::with_capacity(path.len() + 1);
@@ -119,7 +135,12 @@ mod tests {
     use super::*;
 
     fn page(host: Option<&str>, target: &str) -> PageName {
-        PageName { host: host.map(str::to_owned), target: target.into(), is_beginning: false, is_https: false }
+        PageName {
+            host: host.map(str::to_owned),
+            target: target.into(),
+            is_beginning: false,
+            is_https: false,
+        }
     }
 
     #[test]
@@ -129,7 +150,10 @@ mod tests {
         assert_eq!(parse("http://x.example:8080/a/b?c"), page(Some("x.example:8080"), "/a/b?c"));
         assert_eq!(parse("http://x"), page(Some("x"), "/"));
         assert_eq!(parse("http://x?q"), page(Some("x"), "/?q"));
-        assert_eq!(parse("HTTPS://x:443/ü a#b"), PageName { is_https: true, ..page(Some("x"), "/%C3%BC%20a") });
+        assert_eq!(
+            parse("HTTPS://x:443/ü a#b"),
+            PageName { is_https: true, ..page(Some("x"), "/%C3%BC%20a") }
+        );
         assert_eq!(parse("https://x:80/"), PageName { is_https: true, ..page(Some("x:80"), "/") });
         for wrong in ["x", "ftp://x/", "http:///a", "http://u@x/", "http://*/"] {
             assert!(PageName::parse(wrong).is_err(), "{wrong}");
@@ -141,7 +165,11 @@ mod tests {
         let some = PageName::parse_pattern("https://x/blog/*").unwrap();
         assert!(some.matches(b"X", b"/blog/a", b"") && some.matches(b"x:443", b"/blog/", b""));
         assert!(!some.matches(b"x", b"/blo", b"") && !some.matches(b"y", b"/blog/a", b""));
-        assert!(some.matches(b"10.0.0.2", b"/blog/a", b"GET / HTTP/1.1\r\nX-Forwarded-Host: x\r\n\r\n"));
+        assert!(some.matches(
+            b"10.0.0.2",
+            b"/blog/a",
+            b"GET / HTTP/1.1\r\nX-Forwarded-Host: x\r\n\r\n"
+        ));
         assert!(PageName::parse_pattern("/*").unwrap().matches(b"any", b"/", b""));
         let one = PageName::parse_pattern("/a").unwrap();
         assert!(one.matches(b"x", b"/a", b"") && !one.matches(b"x", b"/ab", b""));

@@ -5,7 +5,8 @@ use clap::builder::PossibleValue;
 use nicache_policy::{Policy, PolicyName};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Which entry (or block) goes when a card's memory is full: one of the policies that a card can have.
+/// Which entry (or block) goes when a card's memory is full: one of the policies that a card can
+/// have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PolicyKind(PolicyName);
 
@@ -55,7 +56,8 @@ impl<'de> Deserialize<'de> for PolicyKind {
     }
 }
 
-/// The policy for a memory of so many bytes that holds so many objects at most. `seed` is for the random one.
+/// The policy for a memory of so many bytes that holds so many objects at most. `seed` is for the
+/// random one.
 pub(crate) fn new_policy(kind: PolicyKind, bytes: u64, objects: u32, seed: u64) -> Box<dyn Policy> {
     kind.0.build(bytes, objects, seed).expect("a policy of a card")
 }

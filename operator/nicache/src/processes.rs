@@ -12,17 +12,20 @@ pub(crate) fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Those whose network namespace has this inode number. What has ended and waits to be collected has none.
+/// Those whose network namespace has this inode number. What has ended and waits to be collected
+/// has none.
 pub(crate) fn processes_in(network: u64) -> impl Iterator<Item = u32> {
     let is_in = move |process: &u32| {
-        std::fs::metadata(format!("/proc/{process}/ns/net")).is_ok_and(|namespace| namespace.ino() == network)
+        std::fs::metadata(format!("/proc/{process}/ns/net"))
+            .is_ok_and(|namespace| namespace.ino() == network)
     };
     processes().filter(is_in)
 }
 
 /// Those that its first thread has started.
 pub(crate) fn children_of(process: u32) -> Vec<u32> {
-    let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"))
+        .unwrap_or_default();
     list.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
@@ -31,9 +34,11 @@ pub(crate) fn parent_of(process: u32) -> Option<u32> {
     stat_of(process)?.get(1)?.parse().ok()
 }
 
-/// Have all its threads been stopped by a signal, or ended? A signal takes effect when a thread leaves the kernel.
+/// Have all its threads been stopped by a signal, or ended? A signal takes effect when a thread
+/// leaves the kernel.
 pub(crate) fn is_stopped(process: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let threads =
+        std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let is_still = |state: &str| matches!(state, "T" | "t" | "Z" | "X");
     threads
         .filter_map(|thread| fields(&thread.path().join("stat")))
@@ -75,14 +80,18 @@ mod tests {
     #[test]
     fn this_process_and_its_child() {
         let own = std::process::id();
-        assert_eq!(parent_of(own), rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get() as u32));
+        assert_eq!(
+            parent_of(own),
+            rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get() as u32)
+        );
         assert!(begun(own) > begun(1) && begun(0).is_none());
         let network = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
         assert!(processes_in(network).any(|process| process == own));
         let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
         assert_eq!(parent_of(child.id()), Some(own));
         assert!(!is_stopped(child.id()));
-        rustix::process::kill_process(pid(child.id()).unwrap(), rustix::process::Signal::STOP).unwrap();
+        rustix::process::kill_process(pid(child.id()).unwrap(), rustix::process::Signal::STOP)
+            .unwrap();
         while !is_stopped(child.id()) {
             std::thread::yield_now();
         }

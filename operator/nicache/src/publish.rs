@@ -1,11 +1,14 @@
-//! `--publish` and `--outgoing`: the server's ports at this machine's addresses, and the server's way out.
+//! `--publish` and `--outgoing`: the server's ports at this machine's addresses, and the server's
+//! way out.
 //!
-//! Done by the kernel's address translation, so that the server sees each client's real address. The rules live in one table with
-//! `flags owner`: the kernel removes it when the `nft` process that made it ends, and that process ends with its standard input, which
-//! only the supervisor holds. Without nftables a relay in user space takes over for `--publish`, and says so.
+//! Done by the kernel's address translation, so that the server sees each client's real address.
+//! The rules live in one table with `flags owner`: the kernel removes it when the `nft` process
+//! that made it ends, and that process ends with its standard input, which only the supervisor
+//! holds. Without nftables a relay in user space takes over for `--publish`, and says so.
 //!
-//! The published port itself is held by a listening socket of the supervisor that no connection reaches, because the rules catch them before: another
-//! program cannot take the port meanwhile, and taking one that is in use is an error at the start instead of a silent hijack.
+//! The published port itself is held by a listening socket of the supervisor that no connection
+//! reaches, because the rules catch them before: another program cannot take the port meanwhile,
+//! and taking one that is in use is an error at the start instead of a silent hijack.
 
 mod forwarding;
 mod nft;
@@ -41,7 +44,8 @@ pub(crate) fn start(
     outgoing: bool,
     networks: &[(&str, Subnet)],
 ) -> Result<Published> {
-    let mappings: Vec<Mapping> = publish.iter().map(|publish| mapping(publish, http_ports)).collect();
+    let mappings: Vec<Mapping> =
+        publish.iter().map(|publish| mapping(publish, http_ports)).collect();
     if mappings.is_empty() && !outgoing {
         return Ok(Published { nfts: Vec::new(), _reserved: Vec::new(), _forwarding: Vec::new() });
     }
@@ -51,28 +55,47 @@ pub(crate) fn start(
     }
     let start = |(number, &(interface, subnet))| {
         let left = networks.len() - number;
-        Nft::start(&Scene { interface, subnet, mappings: &mappings, outgoing, card: number, one_of: left })
+        Nft::start(&Scene {
+            interface,
+            subnet,
+            mappings: &mappings,
+            outgoing,
+            card: number,
+            one_of: left,
+        })
     };
     match networks.iter().enumerate().map(start).collect::<Result<Vec<_>>>() {
         Ok(nfts) => {
-            if mappings.iter().any(|mapping| mapping.address.is_ipv4() && accepts_loopback(mapping.address.ip())) {
-                // Replies to 127.0.0.1 come in by the wire TAP; the rules keep everything else from there out.
+            if mappings
+                .iter()
+                .any(|mapping| mapping.address.is_ipv4() && accepts_loopback(mapping.address.ip()))
+            {
+                // Replies to 127.0.0.1 come in by the wire TAP; the rules keep everything else from
+                // there out.
                 for (interface, _) in networks {
                     set_sysctl(&format!("net/ipv4/conf/{interface}/route_localnet"), "1")?;
                 }
             }
-            // What comes from ::1 cannot leave the loopback interface, whatever it is translated to.
+            // What comes from ::1 cannot leave the loopback interface, whatever it is translated
+            // to.
             for (mapping, listener) in mappings.iter().zip(&reserved) {
                 if mapping.address.is_ipv6() && accepts_loopback(mapping.address.ip()) {
                     let server = mapping.server(networks[0].1);
-                    relay::start(&format!("publish {}", mapping.address), listener.try_clone()?.into(), server)?;
+                    relay::start(
+                        &format!("publish {}", mapping.address),
+                        listener.try_clone()?.into(),
+                        server,
+                    )?;
                 }
             }
             let mut forwarding = Vec::new();
             if outgoing {
                 forwarding.push(Forwarding::switch_on(IpVersion::V4)?);
             }
-            if mappings.iter().any(|mapping| mapping.address.is_ipv6() && !mapping.address.ip().is_loopback()) {
+            if mappings
+                .iter()
+                .any(|mapping| mapping.address.is_ipv6() && !mapping.address.ip().is_loopback())
+            {
                 forwarding.push(Forwarding::switch_on(IpVersion::V6)?);
             }
             Ok(Published { nfts, _reserved: reserved, _forwarding: forwarding })
@@ -80,7 +103,9 @@ pub(crate) fn start(
         Err(error) => {
             drop(reserved);
             if mappings.is_empty() {
-                tracing::warn!("--outgoing is not possible: {error:#}; the server reaches this machine only");
+                tracing::warn!(
+                    "--outgoing is not possible: {error:#}; the server reaches this machine only"
+                );
             }
             if let Some(&(_, subnet)) = networks.first() {
                 relay_instead(&mappings, subnet, &error)?;
@@ -109,13 +134,15 @@ fn relay_instead(mappings: &[Mapping], subnet: Subnet, why: &anyhow::Error) -> R
             %address,
             "published by a relay in user space instead of address translation: the server sees {} as every client's address, \
              and connections cost more. Reason: {why:#}",
-            if address.is_ipv4() { IpAddr::V4(subnet.gateway()) } else { IpAddr::V6(subnet.gateway6()) }
+            if address.is_ipv4() { IpAddr::V4(subnet.gateway()) } else { IpAddr::V6(
+                subnet.gateway6()) }
         );
     }
     Ok(())
 }
 
-/// Listens at the address without ever accepting. (Binding alone would not keep out others that set SO_REUSEADDR, as servers do.)
+/// Listens at the address without ever accepting. (Binding alone would not keep out others that set
+/// SO_REUSEADDR, as servers do.)
 fn reserve(address: SocketAddr) -> Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -124,7 +151,8 @@ fn reserve(address: SocketAddr) -> Result<OwnedFd> {
     }
     // Connections of an earlier run in TIME_WAIT are not an obstacle; a listener is.
     rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
-    let bound = rustix::net::bind(&socket, &address).and_then(|()| rustix::net::listen(&socket, 128));
+    let bound =
+        rustix::net::bind(&socket, &address).and_then(|()| rustix::net::listen(&socket, 128));
     bound.map_err(|error| taken(address, &error.into()))?;
     Ok(socket)
 }

@@ -1,7 +1,8 @@
 //! A TCP relay in user space: accepts on one side, connects on the other, copies both ways.
 //!
-//! Used for `--share` (the two ends are in different network namespaces) and as the fall-back of `--publish`. A thread per direction: this is
-//! for a server's database connection or a machine without nftables, not for the hot path.
+//! Used for `--share` (the two ends are in different network namespaces) and as the fall-back of
+//! `--publish`. A thread per direction: this is for a server's database connection or a machine
+//! without nftables, not for the hot path.
 
 mod gate;
 
@@ -17,9 +18,14 @@ pub(crate) use gate::Gate;
 pub(crate) const CONNECTIONS_MAX: usize = 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Relays what `listener` accepts to `target`, reached from the network namespace of the thread that calls this, until the process ends. While
-/// the gate that this gives is closed, connections wait before `target`.
-pub(crate) fn start(name: &str, listener: TcpListener, target: SocketAddr) -> io::Result<Arc<Gate>> {
+/// Relays what `listener` accepts to `target`, reached from the network namespace of the thread
+/// that calls this, until the process ends. While the gate that this gives is closed, connections
+/// wait before `target`.
+pub(crate) fn start(
+    name: &str,
+    listener: TcpListener,
+    target: SocketAddr,
+) -> io::Result<Arc<Gate>> {
     let label = name.to_owned();
     let open = Arc::new(AtomicUsize::new(0));
     let gate = Arc::new(Gate::default());
@@ -40,7 +46,13 @@ pub(crate) fn start(name: &str, listener: TcpListener, target: SocketAddr) -> io
     Ok(gate)
 }
 
-fn admit(client: TcpStream, target: SocketAddr, open: &Arc<AtomicUsize>, gate: &Arc<Gate>, label: &str) {
+fn admit(
+    client: TcpStream,
+    target: SocketAddr,
+    open: &Arc<AtomicUsize>,
+    gate: &Arc<Gate>,
+    label: &str,
+) {
     if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
         open.fetch_sub(1, Ordering::Relaxed);
         tracing::warn!("{label}: more than {CONNECTIONS_MAX} connections at a time");
@@ -66,7 +78,9 @@ fn relay(client: TcpStream, target: SocketAddr) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (client_in, server_out) = (client.try_clone()?, server.try_clone()?);
-    let upward = std::thread::Builder::new().name("relay-up".into()).spawn(move || copy(client_in, server_out))?;
+    let upward = std::thread::Builder::new()
+        .name("relay-up".into())
+        .spawn(move || copy(client_in, server_out))?;
     copy(server, client);
     let _ = upward.join();
     Ok(())

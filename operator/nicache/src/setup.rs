@@ -1,8 +1,9 @@
 //! What a child process is given at its start, and how.
 //!
-//! A child's standard input is one end of a `SOCK_SEQPACKET` pair whose other end the supervisor holds. The first message on
-//! it is the child's setup: JSON, with open files attached (`SCM_RIGHTS`). Afterwards the card speaks
-//! [`crate::control`] on the same socket. The end of the socket means that the supervisor is gone.
+//! A child's standard input is one end of a `SOCK_SEQPACKET` pair whose other end the supervisor
+//! holds. The first message on it is the child's setup: JSON, with open files attached
+//! (`SCM_RIGHTS`). Afterwards the card speaks [`crate::control`] on the same socket. The end of the
+//! socket means that the supervisor is gone.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,14 +15,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use nicache_xdp::CardPort;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{ClientLimits, HandshakeKind, LogFormat, PathOptions, PolicyKind, Rechecks, RemoteDatabase};
+use crate::options::{
+    ClientLimits, HandshakeKind, LogFormat, PathOptions, PolicyKind, Rechecks, RemoteDatabase,
+};
 
 /// Longest message on a child's socket, in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 128 * 1024;
@@ -35,14 +38,17 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct RecheckAddresses {
     /// The card's own client.
     pub own: Ipv4Addr,
-    /// The same where it asks what clients of a proxy on this machine ask: the address from which such a proxy connects.
+    /// The same where it asks what clients of a proxy on this machine ask: the address from which
+    /// such a proxy connects.
     pub proxy: Ipv4Addr,
     /// The server.
     pub server: Ipv4Addr,
 }
 
-/// Setup of the card. Attached, in this order: the files of its ports ([`PortsSetup`]), the ledger of connections ([`crate::engine::SharedLedger`]), and if there are any `witness_files`, a socket to
-/// the watcher (`SOCK_SEQPACKET`) and so many files of the kernel witness, as the watcher reported them ([`WatchReport::files`]).
+/// Setup of the card. Attached, in this order: the files of its ports ([`PortsSetup`]), the ledger
+/// of connections ([`crate::engine::SharedLedger`]), and if there are any `witness_files`, a socket
+/// to the watcher (`SOCK_SEQPACKET`) and so many files of the kernel witness, as the watcher
+/// reported them ([`WatchReport::files`]).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CardSetup {
     /// Form of log lines.
@@ -64,7 +70,8 @@ pub(crate) struct CardSetup {
     pub clients: ClientLimits,
     /// Service ports.
     pub http_ports: Vec<u16>,
-    /// Addresses of the card's own client and of the server; `None`: the card has no way to ask the server by itself.
+    /// Addresses of the card's own client and of the server; `None`: the card has no way to ask the
+    /// server by itself.
     pub rechecker: Option<RecheckAddresses>,
     /// How old what nobody can see may be in a reply.
     pub rechecks: Rechecks,
@@ -84,7 +91,8 @@ pub(crate) struct CardSetup {
     pub vary: Vec<String>,
     /// Settings for some paths.
     pub paths: Vec<PathOptions>,
-    /// Number of files of the kernel witness; 0: there is none, so the lease counts as expired and nothing is cached.
+    /// Number of files of the kernel witness; 0: there is none, so the lease counts as expired and
+    /// nothing is cached.
     pub witness_files: usize,
 }
 
@@ -94,9 +102,12 @@ pub(crate) struct CardSetup {
 pub(crate) enum PortsSetup {
     /// TAPs. Attached: `queues` queues toward the clients, `queues` toward the server.
     Taps,
-    /// Existing interfaces whose frames programs in the kernel steer. Attached: the heartbeat, the program that chooses a queue of the host's side, then for the wire and for the host a filter and a map of sockets,
-    /// then the place of a program before steering, and steering itself ([`nicache_xdp::SteeringFiles`]). With `probe` also what tells probe frames from others, a filter for those that leave, what has them come
-    /// in by the wire and by the host, and with `has_driver` the XDP program ([`nicache_xdp::ProbeFiles`]).
+    /// Existing interfaces whose frames programs in the kernel steer. Attached: the heartbeat, the
+    /// program that chooses a queue of the host's side, then for the wire and for the host a filter
+    /// and a map of sockets, then the place of a program before steering, and steering itself
+    /// ([`nicache_xdp::SteeringFiles`]). With `probe` also what tells probe frames from others, a
+    /// filter for those that leave, what has them come in by the wire and by the host, and with
+    /// `has_driver` the XDP program ([`nicache_xdp::ProbeFiles`]).
     Interfaces {
         /// Toward the clients.
         wire: String,
@@ -106,7 +117,8 @@ pub(crate) enum PortsSetup {
         port: CardPort,
         /// Whether there is an XDP program at the wire, before which another one can be.
         has_driver: bool,
-        /// Probe frames are sent first, and what came of it is told ([`FromCard::Probed`](crate::control::FromCard::Probed)).
+        /// Probe frames are sent first, and what came of it is told
+        /// ([`FromCard::Probed`](crate::control::FromCard::Probed)).
         #[serde(default)]
         probe: Option<ProbeSetup>,
     },
@@ -119,7 +131,8 @@ pub(crate) struct ProbeSetup {
     pub station: Option<[u8; 6]>,
 }
 
-/// Setup of the watcher. Nothing attached; cards come later ([`ToWatch::ServeCard`](crate::inquiry::ToWatch::ServeCard)).
+/// Setup of the watcher. Nothing attached; cards come later
+/// ([`ToWatch::ServeCard`](crate::inquiry::ToWatch::ServeCard)).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct WatchSetup {
     /// Form of log lines.
@@ -143,8 +156,8 @@ pub(crate) struct WatchSetup {
 /// The watcher's first message to the supervisor, once it can or cannot watch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct WatchReport {
-    /// Number of files attached: maps and links of the kernel witness, in an order that only watcher and card know. The
-    /// supervisor keeps them open and hands them to the card.
+    /// Number of files attached: maps and links of the kernel witness, in an order that only
+    /// watcher and card know. The supervisor keeps them open and hands them to the card.
     pub files: usize,
     /// Why nothing can be watched, and what to do about it; then `files` is 0.
     pub unavailable: Option<String>,
@@ -168,7 +181,8 @@ pub(crate) struct ServerSetup {
 pub(crate) enum LastWord {
     /// A program beside the server has failed.
     CompanionFailed(CompanionFailure),
-    /// The server has ended, and this program beside it (program and arguments) did not when it was asked to.
+    /// The server has ended, and this program beside it (program and arguments) did not when it was
+    /// asked to.
     CompanionStays(Vec<String>),
 }
 
@@ -182,7 +196,11 @@ pub(crate) struct CompanionFailure {
 }
 
 /// Sends one message with open files attached. Never blocks: a full socket is an error.
-pub(crate) fn send_message<T: Serialize>(socket: impl AsFd, message: &T, files: &[BorrowedFd<'_>]) -> Result<()> {
+pub(crate) fn send_message<T: Serialize>(
+    socket: impl AsFd,
+    message: &T,
+    files: &[BorrowedFd<'_>],
+) -> Result<()> {
     let bytes = serde_json::to_vec(message)?;
     if bytes.len() > MESSAGE_BYTES_MAX || files.len() > FILES_MAX {
         bail!("a message of {} bytes and {} files is too large", bytes.len(), files.len());
@@ -198,7 +216,9 @@ pub(crate) fn send_message<T: Serialize>(socket: impl AsFd, message: &T, files: 
 }
 
 /// Receives one message and its files. `None`: the other side is gone.
-pub(crate) fn receive_message<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<OwnedFd>)>> {
+pub(crate) fn receive_message<T: DeserializeOwned>(
+    socket: impl AsFd,
+) -> Result<Option<(T, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -222,7 +242,8 @@ pub(crate) fn receive_message<T: DeserializeOwned>(socket: impl AsFd) -> Result<
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         bail!("a message was cut short");
     }
-    let message = serde_json::from_slice(&bytes[..received.bytes]).context("a message that cannot be read")?;
+    let message = serde_json::from_slice(&bytes[..received.bytes])
+        .context("a message that cannot be read")?;
     Ok(Some((message, files)))
 }
 
@@ -233,30 +254,38 @@ pub(crate) struct GuardSetup {
     pub server_netns: u64,
 }
 
-/// First thing a child does: dies with its parent from now on, takes its setup from standard input, and returns the socket for later messages.
-pub(crate) fn child_start<T: DeserializeOwned>(name: &std::ffi::CStr) -> Result<(T, Vec<OwnedFd>, OwnedFd)> {
+/// First thing a child does: dies with its parent from now on, takes its setup from standard input,
+/// and returns the socket for later messages.
+pub(crate) fn child_start<T: DeserializeOwned>(
+    name: &std::ffi::CStr,
+) -> Result<(T, Vec<OwnedFd>, OwnedFd)> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_name(name)?;
     let hidden = || anyhow!("this command is started by `nicache run` only");
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    if rustix::net::sockopt::socket_type(&socket).map_err(|_| hidden())? != rustix::net::SocketType::SEQPACKET {
+    if rustix::net::sockopt::socket_type(&socket).map_err(|_| hidden())?
+        != rustix::net::SocketType::SEQPACKET
+    {
         return Err(hidden());
     }
     let (setup, files) = receive_message(&socket)?.context("the supervisor is gone")?;
     Ok((setup, files, socket))
 }
 
-/// Niceness of the watcher: it needs little, but in time. With a hundred busy processes beside it, it would get a hundredth of a CPU, lose what it is told
-/// by the kernel, and let its lease end.
+/// Niceness of the watcher: it needs little, but in time. With a hundred busy processes beside it,
+/// it would get a hundredth of a CPU, lose what it is told by the kernel, and let its lease end.
 pub(crate) const WATCHER_NICENESS: i32 = -19;
-/// Niceness of the card, which is to the server what the kernel's own network stack is. While it leaves the server behind, it goes no longer first
-/// ([`crate::engine::precedence`]).
+/// Niceness of the card, which is to the server what the kernel's own network stack is. While it
+/// leaves the server behind, it goes no longer first ([`crate::engine::precedence`]).
 pub(crate) const CARD_NICENESS: i32 = -10;
 
 /// Has the scheduler prefer this thread, and those that it starts, if that is allowed.
 pub(crate) fn go_first(niceness: i32) {
     if let Err(error) = rustix::process::setpriority_process(None, niceness) {
-        tracing::warn!(niceness, "not preferred by the scheduler: {error}; under load the card may let requests pass");
+        tracing::warn!(
+            niceness,
+            "not preferred by the scheduler: {error}; under load the card may let requests pass"
+        );
     }
 }
 
@@ -274,11 +303,15 @@ mod tests {
     fn a_message_carries_files() {
         let (here, there) = pair();
         let file = std::fs::File::open("/dev/null").unwrap();
-        let setup = ServerSetup { argv: vec!["x".into()], with: Vec::new(), environment: Vec::new() };
+        let setup =
+            ServerSetup { argv: vec!["x".into()], with: Vec::new(), environment: Vec::new() };
         send_message(&here, &setup, &[file.as_fd(), file.as_fd()]).unwrap();
         let (setup, files) = receive_message::<ServerSetup>(&there).unwrap().unwrap();
         assert_eq!((setup.argv.len(), files.len()), (1, 2));
-        assert_eq!(rustix::fs::fstat(&files[1]).unwrap().st_rdev, rustix::fs::fstat(&file).unwrap().st_rdev);
+        assert_eq!(
+            rustix::fs::fstat(&files[1]).unwrap().st_rdev,
+            rustix::fs::fstat(&file).unwrap().st_rdev
+        );
         drop(here);
         assert!(receive_message::<ServerSetup>(&there).unwrap().is_none());
     }
@@ -289,6 +322,13 @@ mod tests {
         rustix::net::send(&here, b"{", SendFlags::empty()).unwrap();
         assert!(receive_message::<ServerSetup>(&there).is_err());
         let argv = vec!["x".repeat(MESSAGE_BYTES_MAX)];
-        assert!(send_message(&here, &ServerSetup { argv, with: Vec::new(), environment: Vec::new() }, &[]).is_err());
+        assert!(
+            send_message(
+                &here,
+                &ServerSetup { argv, with: Vec::new(), environment: Vec::new() },
+                &[]
+            )
+            .is_err()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `--share PORT`: this machine's 127.0.0.1:PORT appears as 127.0.0.1:PORT to the server, by a relay.
+//! `--share PORT`: this machine's 127.0.0.1:PORT appears as 127.0.0.1:PORT to the server, by a
+//! relay.
 //!
 //! Unix sockets need nothing: the server sees the same files.
 
@@ -20,9 +21,9 @@ pub(crate) struct Share {
 pub(crate) fn start(ports: &[u16], server: &Namespace) -> Result<Vec<Share>> {
     let start = |&port: &u16| {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let listener = server
-            .run(move || TcpListener::bind(address))
-            .with_context(|| format!("--share {port}: cannot listen at {address} on the server's side"))?;
+        let listener = server.run(move || TcpListener::bind(address)).with_context(|| {
+            format!("--share {port}: cannot listen at {address} on the server's side")
+        })?;
         let gate = relay::start(&format!("share {port}"), listener, address)?;
         Ok(Share { port, gate })
     };

@@ -1,4 +1,5 @@
-//! What keeps requests from being answered although it may not matter, and what an operator can say to it.
+//! What keeps requests from being answered although it may not matter, and what an operator can say
+//! to it.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +19,15 @@ impl StrangerReport {
     pub fn advice(&self) -> String {
         let name = &self.name;
         if !self.is_cookie {
-            return format!("write --ignore-header {name} if no reply depends on it, --vary {name} if one does");
+            return format!(
+                "write --ignore-header {name} if no reply depends on it, --vary {name} if one does"
+            );
         }
         if nicache_http::is_analytics_cookie(name.as_bytes()) {
-            return format!("write --ignore-cookie {}: no server reads it", nicache_http::ANALYTICS);
+            return format!(
+                "write --ignore-cookie {}: no server reads it",
+                nicache_http::ANALYTICS
+            );
         }
         format!("write --ignore-cookie {name} if no reply depends on it")
     }

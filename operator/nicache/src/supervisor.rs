@@ -1,11 +1,15 @@
-//! What `nicache run` does: builds everything up, waits for an end or a signal, takes everything down.
+//! What `nicache run` does: builds everything up, waits for an end or a signal, takes everything
+//! down.
 //!
-//! Order of the start: reservations, namespaces, TAPs, watcher, card, publishing and sharing, programs beside the server, server. The watcher comes before the server so that
-//! it sees the server's first file; the card before the server so that no frame is lost.
+//! Order of the start: reservations, namespaces, TAPs, watcher, card, publishing and sharing,
+//! programs beside the server, server. The watcher comes before the server so that it sees the
+//! server's first file; the card before the server so that no frame is lost.
 //!
-//! A card that ends or stands still is started again, and requests pass to the server meanwhile ([`card_unit`]); without the watcher they pass until it is there ([`watch_unit`]). Whatever of supervisor and
-//! server ends, the others end within a second. Children are killed by the kernel when the supervisor dies ([`children`]), the server's own children by the guard ([`guard`]), interfaces with the
-//! card's open files, rules with the process that owns them.
+//! A card that ends or stands still is started again, and requests pass to the server meanwhile
+//! ([`card_unit`]); without the watcher they pass until it is there ([`watch_unit`]). Whatever of
+//! supervisor and server ends, the others end within a second. Children are killed by the kernel
+//! when the supervisor dies ([`children`]), the server's own children by the guard ([`guard`]),
+//! interfaces with the card's open files, rules with the process that owns them.
 
 pub(crate) mod attach;
 pub(crate) mod card_link;
@@ -60,7 +64,10 @@ pub(crate) fn run(plan: RunPlan) -> Result<ExitCode> {
     check_program(&argv[0], demo.is_some())?;
     for command in &plan.with {
         if !is_in_path(&command[0]) {
-            bail!("the program `{}` (--with) was not found: is it installed, and in PATH?", command[0]);
+            bail!(
+                "the program `{}` (--with) was not found: is it installed, and in PATH?",
+                command[0]
+            );
         }
     }
     let signals = Signals::catch()?;
@@ -76,7 +83,8 @@ pub(crate) fn run(plan: RunPlan) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Says which of the server's folders are on file systems that nobody watches: nothing of them will be kept.
+/// Says which of the server's folders are on file systems that nobody watches: nothing of them will
+/// be kept.
 fn warn_of_roots(plan: &RunPlan, argv: &[String]) {
     if plan.watch == WatchKind::Preload {
         return;

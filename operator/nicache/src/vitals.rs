@@ -1,8 +1,11 @@
-//! Whether a process that says nothing stands still, or only is not given what it needs to go on: a CPU, or its own memory.
+//! Whether a process that says nothing stands still, or only is not given what it needs to go on: a
+//! CPU, or its own memory.
 //!
-//! Time counts against a process only while it could have worked. What counts for it, by thread, from the kernel's own books (`/proc/PID/task/TID`): time in
-//! which the thread was ready to run and did not, and time in which pages of it were brought in. On an idle machine neither happens, and
-//! all of the time counts. A thread that sleeps, is stopped, waits in the kernel, or runs round in a circle has no excuse.
+//! Time counts against a process only while it could have worked. What counts for it, by thread,
+//! from the kernel's own books (`/proc/PID/task/TID`): time in which the thread was ready to run
+//! and did not, and time in which pages of it were brought in. On an idle machine neither happens,
+//! and all of the time counts. A thread that sleeps, is stopped, waits in the kernel, or runs round
+//! in a circle has no excuse.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -26,7 +29,8 @@ struct Thread {
     faults: u64,
 }
 
-/// All threads of a process at one moment; none if it is gone, or the kernel does not keep these books.
+/// All threads of a process at one moment; none if it is gone, or the kernel does not keep these
+/// books.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Vitals(HashMap<u32, Thread>);
 
@@ -35,17 +39,20 @@ impl Vitals {
     pub(crate) fn read(processes: &[u32]) -> Self {
         // Whoever looks runs, and waits for nothing but what it looks for.
         let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        let tasks = processes.iter().filter_map(|process| std::fs::read_dir(format!("/proc/{process}/task")).ok());
+        let tasks = processes
+            .iter()
+            .filter_map(|process| std::fs::read_dir(format!("/proc/{process}/task")).ok());
         let look = |entry: std::fs::DirEntry| {
-            let number = entry.file_name().to_str()?.parse().ok().filter(|number| *number != own)?;
+            let number =
+                entry.file_name().to_str()?.parse().ok().filter(|number| *number != own)?;
             let read = |name| std::fs::read_to_string(entry.path().join(name)).ok();
             Some((number, parse(&read("stat")?, &read("schedstat")?)?))
         };
         Self(tasks.flatten().flatten().filter_map(look).collect())
     }
 
-    /// How much of `elapsed` since `before` counts against a process whose threads were so then, and are so now. One thread without what it needs
-    /// may be what all others wait for.
+    /// How much of `elapsed` since `before` counts against a process whose threads were so then,
+    /// and are so now. One thread without what it needs may be what all others wait for.
     fn counted(&self, before: &Self, elapsed: Duration) -> Duration {
         let counted = |(number, now): (&u32, &Thread)| {
             let before = before.0.get(number)?;
@@ -70,11 +77,13 @@ fn ran(process: u32) -> Duration {
 
 /// `stat` and `schedstat` of a thread.
 fn parse(stat: &str, schedstat: &str) -> Option<Thread> {
-    // The name, in parentheses, may hold anything. Then come the state, eight numbers, and the major faults.
+    // The name, in parentheses, may hold anything. Then come the state, eight numbers, and the
+    // major faults.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let is_ready = fields.next()? == "R";
     let faults = fields.nth(8)?.parse().ok()?;
-    let mut times = schedstat.split_ascii_whitespace().map(|ns| ns.parse().ok().map(Duration::from_nanos));
+    let mut times =
+        schedstat.split_ascii_whitespace().map(|ns| ns.parse().ok().map(Duration::from_nanos));
     Some(Thread { is_ready, ran: times.next()??, waited: times.next()??, faults })
 }
 
@@ -119,14 +128,16 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// For at most `limit` of standing still. This process counts, too: it may be the one that is late.
+    /// For at most `limit` of standing still. This process counts, too: it may be the one that is
+    /// late.
     pub(crate) fn with(process: u32, limit: Duration) -> Self {
         let processes = [process, std::process::id()];
         let stillness = Stillness::new(Instant::now(), Vitals::read(&processes));
         Self { processes, limit, stillness, worked: None }
     }
 
-    /// A process that uses its CPU is not standing still, either: for one whose work the caller knows to have an end, or limits in another way.
+    /// A process that uses its CPU is not standing still, either: for one whose work the caller
+    /// knows to have an end, or limits in another way.
     pub(crate) fn while_it_works(self) -> Self {
         Self { worked: Some(Duration::ZERO), ..self }
     }
@@ -153,7 +164,12 @@ mod tests {
     const STEP: Duration = Duration::from_millis(70);
 
     fn thread(is_ready: bool, ran_ms: u64, waited_ms: u64, faults: u64) -> Thread {
-        Thread { is_ready, ran: Duration::from_millis(ran_ms), waited: Duration::from_millis(waited_ms), faults }
+        Thread {
+            is_ready,
+            ran: Duration::from_millis(ran_ms),
+            waited: Duration::from_millis(waited_ms),
+            faults,
+        }
     }
 
     /// How long one that goes on like that for ten steps has stood still.
@@ -166,18 +182,41 @@ mod tests {
 
     #[test]
     fn who_could_work_and_does_not_has_no_excuse() {
-        assert_eq!(still(|_| vec![thread(false, 5, 5, 5)]), STEP * 10, "sleeps, is stopped, or waits in the kernel");
-        assert_eq!(still(|step| vec![thread(true, 70 * step, 0, 0)]), STEP * 10, "runs round in a circle");
+        assert_eq!(
+            still(|_| vec![thread(false, 5, 5, 5)]),
+            STEP * 10,
+            "sleeps, is stopped, or waits in the kernel"
+        );
+        assert_eq!(
+            still(|step| vec![thread(true, 70 * step, 0, 0)]),
+            STEP * 10,
+            "runs round in a circle"
+        );
         assert_eq!(still(|_| Vec::new()), STEP * 10, "nothing is known");
     }
 
     #[test]
     fn who_is_not_given_a_processor_does_not_stand_still() {
         let sleeps = thread(false, 0, 0, 0);
-        assert_eq!(still(|_| vec![sleeps, thread(true, 9, 0, 0)]), Duration::ZERO, "is in the queue all the time");
-        assert_eq!(still(|step| vec![sleeps, thread(step % 2 == 0, step, 69 * step, 0)]), Duration::from_millis(10));
-        assert_eq!(still(|step| vec![thread(true, 7 * step, 0, 0)]), STEP, "a tenth of a processor, in a circle");
-        assert_eq!(still(|step| vec![sleeps, thread(false, 0, 0, step)]), Duration::ZERO, "its memory is brought in");
+        assert_eq!(
+            still(|_| vec![sleeps, thread(true, 9, 0, 0)]),
+            Duration::ZERO,
+            "is in the queue all the time"
+        );
+        assert_eq!(
+            still(|step| vec![sleeps, thread(step % 2 == 0, step, 69 * step, 0)]),
+            Duration::from_millis(10)
+        );
+        assert_eq!(
+            still(|step| vec![thread(true, 7 * step, 0, 0)]),
+            STEP,
+            "a tenth of a processor, in a circle"
+        );
+        assert_eq!(
+            still(|step| vec![sleeps, thread(false, 0, 0, step)]),
+            Duration::ZERO,
+            "its memory is brought in"
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Every reason why the card did not answer a request, or did not keep a reply, in words for an operator: what it means, and what there is to do.
+//! Every reason why the card did not answer a request, or did not keep a reply, in words for an
+//! operator: what it means, and what there is to do.
 //!
-//! The names of reasons are those of the counters (`bypass_cookie`, `fill_refused_wrote`). Texts are matched with the enums, so that a new reason without
-//! words does not compile.
+//! The names of reasons are those of the counters (`bypass_cookie`, `fill_refused_wrote`). Texts
+//! are matched with the enums, so that a new reason without words does not compile.
 
 use nicache_cache::FillAbort;
 use nicache_card::CardBypass;
@@ -28,15 +29,22 @@ const fn with(because: &'static str, advice: &'static str) -> Words {
 /// The words for a reason by the name of its counter.
 pub(crate) fn of(name: &str) -> Option<Words> {
     if let Some(label) = name.strip_prefix("bypass_") {
-        let by_request = BypassReason::ALL.iter().find(|reason| reason.label() == label).map(|reason| bypass(*reason));
-        return by_request
-            .or_else(|| CardBypass::ALL.into_iter().find(|reason| reason.label() == label).map(bypass_of_card));
+        let by_request = BypassReason::ALL
+            .iter()
+            .find(|reason| reason.label() == label)
+            .map(|reason| bypass(*reason));
+        return by_request.or_else(|| {
+            CardBypass::ALL.into_iter().find(|reason| reason.label() == label).map(bypass_of_card)
+        });
     }
     if let Some(label) = name.strip_prefix("fill_refused_") {
         return RefusalReason::ALL.into_iter().find(|reason| reason.label() == label).map(refusal);
     }
     if let Some(label) = name.strip_prefix("fill_not_shared_") {
-        return NotShared::ALL.iter().find(|reason| reason.label() == label).map(|reason| not_shared(*reason));
+        return NotShared::ALL
+            .iter()
+            .find(|reason| reason.label() == label)
+            .map(|reason| not_shared(*reason));
     }
     if let Some(label) = name.strip_prefix("fill_aborted_") {
         return FillAbort::ALL.into_iter().find(|reason| reason.label() == label).map(abort);
@@ -67,10 +75,14 @@ pub(crate) const fn bypass(reason: BypassReason) -> Words {
         ),
         BypassReason::BareLineBreak => just("a line of the request does not end with CR LF"),
         BypassReason::ObsFold => just("a header field of the request goes over several lines"),
-        BypassReason::SpaceBeforeColon => just("there is a space between the name of a header field and its colon"),
+        BypassReason::SpaceBeforeColon => {
+            just("there is a space between the name of a header field and its colon")
+        }
         BypassReason::ControlByte => just("there is a control character in the request"),
         BypassReason::HeaderName => just("a header field of the request has no valid name"),
-        BypassReason::OddWhitespace => just("there is unusual white space around a value in the request"),
+        BypassReason::OddWhitespace => {
+            just("there is unusual white space around a value in the request")
+        }
         BypassReason::Method => just("its method is not GET or HEAD: it may change something"),
         BypassReason::Connect => just("it asks for a tunnel (CONNECT)"),
         BypassReason::TargetAbsolute => with(
@@ -80,10 +92,12 @@ pub(crate) const fn bypass(reason: BypassReason) -> Words {
         BypassReason::TargetAsterisk => just("it is for the server as a whole (`*`)"),
         BypassReason::TargetAuthority => just("what it asks for does not begin with /"),
         BypassReason::TargetFragment => just("there is a # in what it asks for"),
-        BypassReason::TargetByte => just("there is a character in the path that a URL must not have"),
-        BypassReason::TargetPath => {
-            just("its path leads above the root, or has a percent sign that encodes nothing: some servers refuse that")
+        BypassReason::TargetByte => {
+            just("there is a character in the path that a URL must not have")
         }
+        BypassReason::TargetPath => just(
+            "its path leads above the root, or has a percent sign that encodes nothing: some servers refuse that",
+        ),
         BypassReason::HostMissing => just("it has no Host header"),
         BypassReason::HostDuplicate => just("it has two Host headers"),
         BypassReason::HostMalformed => just("its Host header is not a name with a port"),
@@ -114,7 +128,9 @@ pub(crate) const fn bypass(reason: BypassReason) -> Words {
 /// Why the card looks nothing up.
 pub(crate) const fn bypass_of_card(reason: CardBypass) -> Words {
     match reason {
-        CardBypass::Operator => with("caching is switched off by command", "Switch it on again: nicache bypass off"),
+        CardBypass::Operator => {
+            with("caching is switched off by command", "Switch it on again: nicache bypass off")
+        }
         CardBypass::Lease => with(
             "the watcher does not vouch for what is kept",
             "`nicache status` and the log say why; `nicache check` says what the kernel lacks.",
@@ -126,7 +142,9 @@ pub(crate) const fn bypass_of_card(reason: CardBypass) -> Words {
             "the card had no room for one more request",
             "Many slow clients? See docs/siege.md; --connections sets how many there may be.",
         ),
-        CardBypass::Range => just("it asks for a part of a page in a way in which servers differ (Range)"),
+        CardBypass::Range => {
+            just("it asks for a part of a page in a way in which servers differ (Range)")
+        }
     }
 }
 
@@ -153,12 +171,18 @@ pub(crate) const fn refusal(reason: RefusalReason) -> Words {
             "one of its files is on a file system where nobody sees every change",
             "The log names file and file system; docs/filesystems.md says which are watched.",
         ),
-        RefusalReason::EventsLost => just("more happened than the watcher could follow; it begins anew by itself"),
-        RefusalReason::ModifiedMismatch => {
-            just("its Last-Modified is not the time of the file that it would be, so it is not that file as it is")
+        RefusalReason::EventsLost => {
+            just("more happened than the watcher could follow; it begins anew by itself")
         }
-        RefusalReason::EmptyBody => just("it has no content, so it cannot be told which file it is"),
-        RefusalReason::Io => with("one of its files could not be read by the watcher", "The log says which and why."),
+        RefusalReason::ModifiedMismatch => just(
+            "its Last-Modified is not the time of the file that it would be, so it is not that file as it is",
+        ),
+        RefusalReason::EmptyBody => {
+            just("it has no content, so it cannot be told which file it is")
+        }
+        RefusalReason::Io => {
+            with("one of its files could not be read by the watcher", "The log says which and why.")
+        }
         RefusalReason::Wrote => with(
             "the server changed a file or a row while it made the page, which a hit would leave out",
             "Declare session files (`session-files`); run cron jobs outside of requests.",
@@ -171,7 +195,9 @@ pub(crate) const fn refusal(reason: RefusalReason) -> Words {
             "a file that the server keeps in its memory has changed, and the server has not read it since",
             "PHP: opcache.revalidate_freq=0. Others: reload the server after a deploy.",
         ),
-        RefusalReason::TooManyRetained => just("the server keeps more files in its memory than can be followed"),
+        RefusalReason::TooManyRetained => {
+            just("the server keeps more files in its memory than can be followed")
+        }
         RefusalReason::DatabaseUnclear => with(
             "what it read from the database cannot be told apart from what others were changing",
             "Pages that read outside of long transactions are kept.",
@@ -192,9 +218,10 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
     match reason {
         NotShared::RequestMethod => just("it was the reply to a method other than GET"),
         NotShared::Status => just("its status was not 200: only such replies are kept"),
-        NotShared::HttpVersion => {
-            with("the server answered in HTTP/1.0 on a connection that persists", "Have the server speak HTTP/1.1.")
-        }
+        NotShared::HttpVersion => with(
+            "the server answered in HTTP/1.0 on a connection that persists",
+            "Have the server speak HTTP/1.1.",
+        ),
         NotShared::StatusLine => just("the first line of the reply is not as HTTP has it"),
         NotShared::SetCookie => with(
             "the reply sets a cookie, so it is for one client",
@@ -208,25 +235,41 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
             "the server forbids to keep the reply (Cache-Control: no-store)",
             "If that is not true for this page: `share-no-store` in the settings for paths (docs/dynamic.md).",
         ),
-        NotShared::CacheControlOdd => just("its Cache-Control has something in it that nicache does not know"),
-        NotShared::VaryStar => just("the server says that the page depends on more than the request (Vary: *)"),
+        NotShared::CacheControlOdd => {
+            just("its Cache-Control has something in it that nicache does not know")
+        }
+        NotShared::VaryStar => {
+            just("the server says that the page depends on more than the request (Vary: *)")
+        }
         NotShared::VaryOdd => just("its Vary is not a list of names"),
         NotShared::VaryTooLarge => just("its Vary names more headers than nicache keeps apart"),
         NotShared::ContentRange => just("it is a part of a page (Content-Range)"),
         NotShared::Authentication => just("it asks for a password, or answers one"),
         NotShared::Trailer => just("header fields may follow its body (Trailer)"),
-        NotShared::Nonce => just("its Content-Security-Policy has a nonce, which must not be used twice"),
+        NotShared::Nonce => {
+            just("its Content-Security-Policy has a nonce, which must not be used twice")
+        }
         NotShared::UnusualHeader => with(
             "it has a header that nicache does not know, which may be for one client",
             "Have the server leave it out for pages that are for everybody (nginx: proxy_hide_header, fastcgi_hide_header).",
         ),
-        NotShared::DuplicateHeader => just("a header field that may come once comes twice in the reply"),
-        NotShared::OddWhitespace => just("there is unusual white space around a value in the reply"),
-        NotShared::ConnectionOdd => just("its Connection header names more than `close` or `keep-alive`"),
-        NotShared::Date => with("it has no Date, or one that cannot be read", "Have the server send a Date."),
+        NotShared::DuplicateHeader => {
+            just("a header field that may come once comes twice in the reply")
+        }
+        NotShared::OddWhitespace => {
+            just("there is unusual white space around a value in the reply")
+        }
+        NotShared::ConnectionOdd => {
+            just("its Connection header names more than `close` or `keep-alive`")
+        }
+        NotShared::Date => {
+            with("it has no Date, or one that cannot be read", "Have the server send a Date.")
+        }
         NotShared::LastModifiedOdd => just("its Last-Modified cannot be read"),
         NotShared::EtagOdd => just("its ETag is not one"),
-        NotShared::ExpiresPinned => just("its Expires may hang on a time of day, so that it would not be right later"),
+        NotShared::ExpiresPinned => {
+            just("its Expires may hang on a time of day, so that it would not be right later")
+        }
         NotShared::HeadTooLong => just("the head of the reply is longer than nicache keeps"),
     }
 }
@@ -234,12 +277,19 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
 /// Why the card gave a reply up.
 pub(crate) const fn abort(reason: FillAbort) -> Words {
     match reason {
-        FillAbort::Resources => just("too many replies were being copied at that moment, or the request was too long"),
-        FillAbort::TooLarge => with("it is larger than one object may be", "More --memory allows larger ones."),
-        FillAbort::NoRoom => with("what is in card memory is asked for more often", "More --memory keeps both."),
-        FillAbort::NotAdmitted => {
-            with("it is not asked for often enough to be worth the room", "More --memory, or another --policy.")
+        FillAbort::Resources => {
+            just("too many replies were being copied at that moment, or the request was too long")
         }
+        FillAbort::TooLarge => {
+            with("it is larger than one object may be", "More --memory allows larger ones.")
+        }
+        FillAbort::NoRoom => {
+            with("what is in card memory is asked for more often", "More --memory keeps both.")
+        }
+        FillAbort::NotAdmitted => with(
+            "it is not asked for often enough to be worth the room",
+            "More --memory, or another --policy.",
+        ),
         FillAbort::HeadTooLarge => just("the head of the reply is longer than nicache keeps"),
         FillAbort::NoBody => just("the reply has no body, as its status says"),
         FillAbort::ChunkExtras => just("its chunks have extensions or trailers"),
@@ -248,12 +298,12 @@ pub(crate) const fn abort(reason: FillAbort) -> Words {
             "the watcher did not answer in time",
             "Is the machine overloaded? `nicache status` says whether the watcher is there.",
         ),
-        FillAbort::ChangedAtInsert => {
-            just("something that it depends on changed at the last moment; the next one may be kept")
-        }
-        FillAbort::Superseded => {
-            just("the server said nothing to that request, and another one for the same page went ahead")
-        }
+        FillAbort::ChangedAtInsert => just(
+            "something that it depends on changed at the last moment; the next one may be kept",
+        ),
+        FillAbort::Superseded => just(
+            "the server said nothing to that request, and another one for the same page went ahead",
+        ),
         FillAbort::Volatile => with(
             "it is a dynamic page that is different each time; it is left alone for a while",
             "Look for a time, a random number or a counter in it; `mask` it if it means nothing.",
@@ -265,12 +315,21 @@ pub(crate) const fn abort(reason: FillAbort) -> Words {
 /// All names of reasons, as counters have them.
 #[cfg(test)]
 pub(crate) fn all_names() -> Vec<String> {
-    let bypass = BypassReason::ALL.iter().map(BypassReason::label).chain(CardBypass::ALL.map(CardBypass::label));
+    let bypass = BypassReason::ALL
+        .iter()
+        .map(BypassReason::label)
+        .chain(CardBypass::ALL.map(CardBypass::label));
     let bypass = bypass.map(|label| format!("bypass_{label}"));
     let refused = RefusalReason::ALL.map(|reason| format!("fill_refused_{}", reason.label()));
-    let not_shared = NotShared::ALL.iter().map(|reason| format!("fill_not_shared_{}", reason.label()));
+    let not_shared =
+        NotShared::ALL.iter().map(|reason| format!("fill_not_shared_{}", reason.label()));
     let aborted = FillAbort::ALL.map(|reason| format!("fill_aborted_{}", reason.label()));
-    bypass.chain(refused).chain(not_shared).chain(aborted).chain(["first", "differed"].map(str::to_owned)).collect()
+    bypass
+        .chain(refused)
+        .chain(not_shared)
+        .chain(aborted)
+        .chain(["first", "differed"].map(str::to_owned))
+        .collect()
 }
 
 #[cfg(test)]
@@ -285,14 +344,27 @@ mod tests {
             let words = of(&name).unwrap_or_else(|| panic!("{name} has no words"));
             let because = words.because;
             assert!(because.len() >= 15 && !because.ends_with('.'), "{name}: {because}");
-            assert!(because.starts_with(|c: char| c.is_ascii_lowercase() || c == 'H'), "{name}: {because}");
+            assert!(
+                because.starts_with(|c: char| c.is_ascii_lowercase() || c == 'H'),
+                "{name}: {because}"
+            );
             let texts = [Some(because), words.advice];
             for text in texts.into_iter().flatten() {
                 // No name of the program's own, nothing as Rust writes it.
-                assert!(!text.contains('_') || text.contains("nginx:") || text.contains("opcache."), "{name}: {text}");
-                assert!(!text.contains("::") && !text.contains("Some(") && !text.contains('{'), "{name}: {text}");
+                assert!(
+                    !text.contains('_') || text.contains("nginx:") || text.contains("opcache."),
+                    "{name}: {text}"
+                );
+                assert!(
+                    !text.contains("::") && !text.contains("Some(") && !text.contains('{'),
+                    "{name}: {text}"
+                );
             }
-            assert!(words.advice.is_none_or(|advice| advice.ends_with(['.', 'f'])), "{name}: {:?}", words.advice);
+            assert!(
+                words.advice.is_none_or(|advice| advice.ends_with(['.', 'f'])),
+                "{name}: {:?}",
+                words.advice
+            );
         }
         assert_eq!(of("bypass_nothing"), None);
         assert_eq!(of("hits"), None);

@@ -1,4 +1,5 @@
-//! The admin port of a real `nicache run` and `nicache serve` under load: metrics, JSON, events, the page in a browser.
+//! The admin port of a real `nicache run` and `nicache serve` under load: metrics, JSON, events,
+//! the page in a browser.
 #![allow(unsafe_code)]
 
 mod common;
@@ -26,7 +27,10 @@ struct Load(std::process::Child);
 impl Load {
     fn start(url: &str) -> Self {
         let mut command = Command::new("wrk");
-        command.args(["-t", "1", "-c", "4", "-d", "120s", url]).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(["-t", "1", "-c", "4", "-d", "120s", url])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         Self(command.spawn().expect("wrk is installed"))
     }
 }
@@ -47,7 +51,11 @@ fn plain_site() -> Site {
 fn series(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
-        .map(|line| line.rsplit_once(' ').map(|(name, value)| (name.to_owned(), value.parse().unwrap())).unwrap())
+        .map(|line| {
+            line.rsplit_once(' ')
+                .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
+                .unwrap()
+        })
         .collect()
 }
 
@@ -73,13 +81,19 @@ fn metrics_are_those_of_status() {
     // A request with a cookie passes.
     output("curl", &["-sS", "-H", "Cookie: a=b", "-o", "/dev/null", &url]);
     let counters = common::status("metrics")["counters"].clone();
-    let found = within(SOON, || Some(metrics(&admin)).filter(|all| all[HITS] == counters["hits"].as_f64().unwrap()));
+    let found = within(SOON, || {
+        Some(metrics(&admin)).filter(|all| all[HITS] == counters["hits"].as_f64().unwrap())
+    });
     let all = found.unwrap_or_else(|| panic!("{counters} {:?}", metrics(&admin)));
     assert_eq!(all["nicache_up"], 1.0);
     assert_eq!(all["nicache_caching"], 1.0);
-    within(SOON, || (metrics(&admin)["nicache_bypasses_total{reason=\"cookie\"}"] == 1.0).then_some(()))
-        .expect("a bypass");
-    for (series, counter) in [("nicache_fills_total", "fills"), ("nicache_fills_stored_total", "fills_stored")] {
+    within(SOON, || {
+        (metrics(&admin)["nicache_bypasses_total{reason=\"cookie\"}"] == 1.0).then_some(())
+    })
+    .expect("a bypass");
+    for (series, counter) in
+        [("nicache_fills_total", "fills"), ("nicache_fills_stored_total", "fills_stored")]
+    {
         assert_eq!(all[series], counters[counter].as_f64().unwrap(), "{series}");
     }
     // Every counter is described.
@@ -88,13 +102,21 @@ fn metrics_are_those_of_status() {
     assert_eq!(memory, counters["memory_bytes"].as_f64().unwrap());
     // The classes make up the total.
     let all = metrics(&admin);
-    let classes: f64 =
-        all.iter().filter(|(name, _)| name.starts_with("nicache_bus_bytes_total")).map(|(_, bytes)| bytes).sum();
+    let classes: f64 = all
+        .iter()
+        .filter(|(name, _)| name.starts_with("nicache_bus_bytes_total"))
+        .map(|(_, bytes)| bytes)
+        .sum();
     assert_eq!(classes, all["nicache_bus_total_bytes_total"]);
     assert_eq!(curl(&format!("http://{admin}/healthz")), "ok\n");
-    let text =
-        output("curl", &["-sS", "-H", "Accept: application/openmetrics-text", &format!("http://{admin}/metrics")]);
-    assert!(text.ends_with("# EOF\n") && text.contains("# TYPE nicache_requests counter"), "{text}");
+    let text = output(
+        "curl",
+        &["-sS", "-H", "Accept: application/openmetrics-text", &format!("http://{admin}/metrics")],
+    );
+    assert!(
+        text.ends_with("# EOF\n") && text.contains("# TYPE nicache_requests counter"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -105,12 +127,15 @@ fn queues_are_told_apart_and_objects_are_known_by_their_use() {
     let nicache = Nicache::start(&["--admin", "0", "--queues", "2"], &site.command());
     let (admin, server) = (admin(&nicache), nicache.server());
     let _load = Load::start(&format!("http://{server}/page.html"));
-    let status = |admin: &str| serde_json::from_str::<Value>(&curl(&format!("http://{admin}/api/status"))).unwrap();
+    let status = |admin: &str| {
+        serde_json::from_str::<Value>(&curl(&format!("http://{admin}/api/status"))).unwrap()
+    };
     let hot = within(SOON, || {
         curl(&format!("http://{server}/other.html"));
         let sample = status(&admin);
         let first = sample["hottest"][0].clone();
-        (first["target"] == "/page.html" && first["hits_per_s"].as_f64() > Some(100.0)).then_some(sample)
+        (first["target"] == "/page.html" && first["hits_per_s"].as_f64() > Some(100.0))
+            .then_some(sample)
     });
     let sample = hot.unwrap_or_else(|| panic!("{}", status(&admin)["hottest"]));
     assert_eq!(sample["cards"].as_array().unwrap().len(), 2);
@@ -134,7 +159,8 @@ fn whoever_connects_does_not_disturb() {
     assert_eq!(status_of(&[&format!("http://{admin}/api/purge")]), "404");
     // A page of another site whose name leads here.
     assert_eq!(status_of(&["-H", "Host: evil.example", &url]), "421");
-    // More than there are places for, none of which says anything: others are answered once those are given up.
+    // More than there are places for, none of which says anything: others are answered once those
+    // are given up.
     let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&admin).unwrap()).collect();
     assert_eq!(curl(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
     assert_eq!(output("curl", &["-sS", "-m", "40", &format!("http://{admin}/healthz")]), "ok\n");
@@ -146,16 +172,25 @@ fn whoever_connects_does_not_disturb() {
     let _ = endless.write_all(b"GET / HTTP/1.1\r\nX: ").and_then(|()| endless.write_all(&junk));
     let mut answer = Vec::new();
     let _ = endless.read_to_end(&mut answer);
-    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&answer));
+    assert!(
+        answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
     // Events come each second, and more often for nobody.
     let mut stream = TcpStream::connect(&admin).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
     write!(stream, "GET /api/events HTTP/1.1\r\nHost: {admin}\r\n\r\n").unwrap();
     let started = Instant::now();
-    let events = BufReader::new(stream).lines().map_while(Result::ok).filter(|line| line.starts_with("data: "));
-    let samples: Vec<Value> = events.take(4).map(|line| serde_json::from_str(&line[6..]).unwrap()).collect();
+    let events = BufReader::new(stream)
+        .lines()
+        .map_while(Result::ok)
+        .filter(|line| line.starts_with("data: "));
+    let samples: Vec<Value> =
+        events.take(4).map(|line| serde_json::from_str(&line[6..]).unwrap()).collect();
     assert!(started.elapsed() >= Duration::from_secs(2));
-    let times: Vec<u64> = samples.iter().map(|told| told["sample"]["uptime_ms"].as_u64().unwrap()).collect();
+    let times: Vec<u64> =
+        samples.iter().map(|told| told["sample"]["uptime_ms"].as_u64().unwrap()).collect();
     assert!(times.is_sorted() && times[0] < times[3], "{times:?}");
     assert!(samples[3]["point"]["seconds"].as_f64().unwrap() > 0.5, "{}", samples[3]["point"]);
 }
@@ -178,7 +213,10 @@ fn it_is_for_this_machine_unless_that_is_said_twice() {
     let gateway = nicache.status["gateway"].as_str().unwrap();
     assert_eq!(curl(&format!("http://{gateway}:9191/healthz")), "ok\n");
     // There it may have any name.
-    let name = output("curl", &["-sS", "-m", "10", "-H", "Host: cards.example", "http://127.0.0.1:9191/healthz"]);
+    let name = output(
+        "curl",
+        &["-sS", "-m", "10", "-H", "Host: cards.example", "http://127.0.0.1:9191/healthz"],
+    );
     assert_eq!(name, "ok\n");
 }
 
@@ -189,7 +227,8 @@ fn the_page_shows_a_real_run_and_its_end() {
     let nicache = Nicache::start(&["--admin", "0", "--name", "shown"], &site.command());
     let admin = admin(&nicache);
     let load = Load::start(&format!("http://{}/page.html", nicache.server()));
-    // A target that would be more than text if it were not shown as text. It is kept: the server ignores the query.
+    // A target that would be more than text if it were not shown as text. It is kept: the server
+    // ignores the query.
     let hostile = "/page.html?&lt;b&gt;%3Cscript%3E';alert(1)//";
     let request = format!("GET {hostile} HTTP/1.1\r\nHost: {}\r\n\r\n", nicache.server());
     let mut client = TcpStream::connect((nicache.server(), 80)).unwrap();
@@ -200,15 +239,18 @@ fn the_page_shows_a_real_run_and_its_end() {
     let seen = within(SOON, || {
         client.write_all(request.as_bytes()).unwrap();
         let _ = client.read(&mut [0; 4096]);
-        let rows = browser.value("[...document.querySelectorAll('#hot tbody th')].map((it) => it.textContent)");
+        let rows = browser
+            .value("[...document.querySelectorAll('#hot tbody th')].map((it) => it.textContent)");
         let ends = |row: &serde_json::Value, end| row.as_str().unwrap().ends_with(end);
         let rows = rows.as_array()?;
         // The load's page comes first, as soon as there has been some load.
-        (ends(rows.first()?, "/page.html") && rows.iter().any(|row| ends(row, hostile))).then_some(())
+        (ends(rows.first()?, "/page.html") && rows.iter().any(|row| ends(row, hostile)))
+            .then_some(())
     });
     seen.expect("the target among the hottest");
     let tile = "[...document.querySelectorAll('#tiles .value')].map((it) => it.textContent)";
-    within(SOON, || browser.value(tile)[1].as_str().unwrap().starts_with("100").then_some(())).expect("a hit rate");
+    within(SOON, || browser.value(tile)[1].as_str().unwrap().starts_with("100").then_some(()))
+        .expect("a hit rate");
     assert_eq!(browser.text("document.title"), "shown – nicache");
     assert_eq!(browser.text("document.getElementById('state').textContent"), "Caching");
     if let Some(folder) = std::env::var_os("NICACHE_PICTURES") {
@@ -220,14 +262,16 @@ fn the_page_shows_a_real_run_and_its_end() {
     drop(load);
     drop(nicache);
     let banner = "document.getElementById('banner').hidden ? '' : document.getElementById('banner').textContent";
-    within(SOON, || browser.text(banner).contains("Connection lost").then_some(())).expect("the banner");
+    within(SOON, || browser.text(banner).contains("Connection lost").then_some(()))
+        .expect("the banner");
 }
 
 #[test]
 fn serve_has_one_too() {
     private_network();
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     std::fs::write(folder.path().join("page.html"), vec![b'x'; 20_000]).unwrap();
     let mut command = Command::new(NICACHE);
     command
@@ -245,14 +289,17 @@ fn serve_has_one_too() {
         curl(&url);
         let all = metrics(&admin);
         let found = all.iter().any(|(name, value)| {
-            name.starts_with("nicache_block_lookups_total") && name.contains("\"hit\"") && *value > 0.0
+            name.starts_with("nicache_block_lookups_total")
+                && name.contains("\"hit\"")
+                && *value > 0.0
         });
         found.then_some(all)
     });
     let all = text.unwrap_or_else(|| panic!("{:?}", metrics(&admin)));
     assert!(!all.keys().any(|name| name.starts_with("nicache_other")), "{all:?}");
     assert!(all["nicache_requests_total"] >= 1.0);
-    let once = common::command(&["top", "--once", "--json", "--interval", "300ms", "--name", "served"]);
+    let once =
+        common::command(&["top", "--once", "--json", "--interval", "300ms", "--name", "served"]);
     assert!(once.status.success(), "{}", String::from_utf8_lossy(&once.stderr));
     let told: Value = serde_json::from_slice(&once.stdout).unwrap();
     assert_eq!(told["sample"]["mode"], "serve");

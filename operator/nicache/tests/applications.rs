@@ -1,5 +1,5 @@
-//! Applications behind `nicache run` with the settings that `nicache demo` shows: their pages are kept, an edit shows at once, what is one
-//! visitor's stays his, and nobody is kept waiting.
+//! Applications behind `nicache run` with the settings that `nicache demo` shows: their pages are
+//! kept, an edit shows at once, what is one visitor's stays his, and nobody is kept waiting.
 #![allow(unsafe_code)]
 
 mod common;
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use common::{Nicache, is_running, private_network, within};
 use nicache_applications::{Application, Client, Settings, Site};
 
-/// Longer than the minute for which a changed file that nobody looks at keeps everything from being kept.
+/// Longer than the minute for which a changed file that nobody looks at keeps everything from being
+/// kept.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 /// DokuWiki takes two edits within a second for one.
@@ -29,8 +30,11 @@ impl Behind {
         let site = application.prepare_with(&settings).unwrap();
         let file = site.folder().join("nicache.toml");
         std::fs::write(&file, site.configuration()).unwrap();
-        let with: Vec<String> =
-            site.with().iter().map(|command| shlex::try_join(command.iter().map(String::as_str)).unwrap()).collect();
+        let with: Vec<String> = site
+            .with()
+            .iter()
+            .map(|command| shlex::try_join(command.iter().map(String::as_str)).unwrap())
+            .collect();
         let mut options = vec!["--config", file.to_str().unwrap()];
         options.extend(with.iter().flat_map(|command| ["--with", command.as_str()]));
         let nicache = Nicache::start_with(&options, site.server(), |command| {
@@ -42,7 +46,9 @@ impl Behind {
         let front = &behind.site().pages()[0];
         let is_there = || {
             let reply = behind.client().get(&front.path);
-            reply.is_ok_and(|reply| reply.status == 200 && reply.text().contains(&front.shows)).then_some(())
+            reply
+                .is_ok_and(|reply| reply.status == 200 && reply.text().contains(&front.shows))
+                .then_some(())
         };
         assert!(within(PATIENCE, is_there).is_some(), "the front page is not there");
         behind
@@ -71,7 +77,8 @@ impl Behind {
         let hits = |behind: &Self| behind.counter("hits_dynamic");
         while Instant::now() < deadline {
             assert_eq!(client.get(path).unwrap().status, 200);
-            // What an edited page was rendered to is looked at again when somebody asks for it; nothing is kept before.
+            // What an edited page was rendered to is looked at again when somebody asks for it;
+            // nothing is kept before.
             for page in &self.site().pages()[1..3] {
                 client.get(&page.path).unwrap();
             }
@@ -91,8 +98,9 @@ impl Behind {
 
     /// Every edit is in the very next reply, and in those that follow.
     fn edits_show_at_once(&mut self) {
-        let edits: Vec<usize> =
-            (0..self.site().edits().len()).filter(|&at| self.site().edits()[at].delay().is_zero()).collect();
+        let edits: Vec<usize> = (0..self.site().edits().len())
+            .filter(|&at| self.site().edits()[at].delay().is_zero())
+            .collect();
         for at in edits {
             let path = self.site().edits()[at].path().to_owned();
             for _ in 0..2 {
@@ -111,10 +119,13 @@ impl Behind {
                     let is_right = text.contains(&marker);
                     let is_hit = self.counter("hits_dynamic") > hits;
                     // What the application mixes up is wrong without the card, too.
-                    let is_the_applications =
-                        is_hasty && (!is_hit || !direct(&mut self.client(), &path).contains(&marker));
+                    let is_the_applications = is_hasty
+                        && (!is_hit || !direct(&mut self.client(), &path).contains(&marker));
                     let name = self.site().edits()[at].name();
-                    assert!(is_right || is_the_applications, "reply {number} after `{name}` has no {marker}: {text}");
+                    assert!(
+                        is_right || is_the_applications,
+                        "reply {number} after `{name}` has no {marker}: {text}"
+                    );
                     shown += u32::from(is_right);
                 }
                 assert!(shown > 5 || is_hasty, "{shown} of 10 replies show {marker}");
@@ -126,8 +137,10 @@ impl Behind {
     fn what_is_somebody_s_stays_his(&mut self, path: &str) {
         self.warm(path);
         let logins = self.site().logins();
-        let (names, mut clients): (Vec<_>, Vec<_>) =
-            logins.iter().map(|login| (login.name(), login.log_in(self.address()).unwrap())).unzip();
+        let (names, mut clients): (Vec<_>, Vec<_>) = logins
+            .iter()
+            .map(|login| (login.name(), login.log_in(self.address()).unwrap()))
+            .unzip();
         let before = (self.counter("hits_dynamic"), self.counter("bypass_cookie"));
         let (mut anonymous, rounds) = (self.client(), 12);
         for _ in 0..rounds {
@@ -139,7 +152,10 @@ impl Behind {
                 assert!(!names.iter().any(|name| text.contains(name)), "somebody's page: {text}");
             }
         }
-        assert!(self.counter("hits_dynamic") > before.0, "no anonymous visitor was answered by the card");
+        assert!(
+            self.counter("hits_dynamic") > before.0,
+            "no anonymous visitor was answered by the card"
+        );
         assert!(self.counter("bypass_cookie") >= before.1 + 2 * rounds);
     }
 }
@@ -150,7 +166,9 @@ impl Drop for Behind {
         let _ = self.nicache.process.kill();
         let _ = self.nicache.process.wait();
         // They would write into the folder while it is removed.
-        within(Duration::from_secs(8), || (!processes.iter().any(|pid| is_running(*pid))).then_some(()));
+        within(Duration::from_secs(8), || {
+            (!processes.iter().any(|pid| is_running(*pid))).then_some(())
+        });
         self.site.take();
     }
 }
@@ -175,7 +193,8 @@ fn dokuwiki() {
     let mut visitor = Client::with_cookies(wiki.address());
     direct(&mut visitor, "/doku.php?id=articles:article_7");
     let trace = |text: &str| {
-        text.split_once("breadcrumbs").is_some_and(|(_, rest)| rest[..rest.len().min(1500)].contains("article_7"))
+        text.split_once("breadcrumbs")
+            .is_some_and(|(_, rest)| rest[..rest.len().min(1500)].contains("article_7"))
     };
     for _ in 0..5 {
         assert!(trace(&visitor.get(path).unwrap().text()));
@@ -202,7 +221,8 @@ fn mediawiki() {
     assert_eq!((wiki.counter("hits"), wiki.counter("bypass_cookie")), (before.0, before.1 + 5));
 }
 
-/// gunicorn has one process per connection: each of them may be waiting for a request that waits for the reply of another.
+/// gunicorn has one process per connection: each of them may be waiting for a request that waits
+/// for the reply of another.
 #[test]
 fn flask_with_more_visitors_than_processes() {
     let mut behind = Behind::start(Application::Flask);

@@ -1,7 +1,7 @@
 //! `nicache attach`: a card between two interfaces, in front of a server that runs already.
 //!
-//! Three network namespaces: a client's, the thread's own with the card, and a server's, joined by two veths. Without a card nothing passes, as the one in the middle
-//! does not forward.
+//! Three network namespaces: a client's, the thread's own with the card, and a server's, joined by
+//! two veths. Without a card nothing passes, as the one in the middle does not forward.
 #![allow(unsafe_code)]
 
 mod common;
@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::options::ask_with_options;
-use common::{Nicache, Site, inside, ip, is_running, kill, output, private_network, status, within};
+use common::{
+    Nicache, Site, inside, ip, is_running, kill, output, private_network, status, within,
+};
 use rustix::process::Signal;
 
 /// How long things may take on a busy machine.
@@ -28,13 +30,21 @@ struct Machine {
 impl Machine {
     /// `link` is the end here, `name` the one there; `last` is the last number of its addresses.
     fn connect(link: &str, name: &'static str, last: u8, queues: u8) -> Self {
-        let process =
-            Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let process = Command::new("unshare")
+            .args(["-n", "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
         let there = format!("/proc/{}/ns/net", process.id());
-        within(Duration::from_secs(5), || (std::fs::read_link(&there).ok()? != here).then_some(())).unwrap();
+        within(Duration::from_secs(5), || (std::fs::read_link(&there).ok()? != here).then_some(()))
+            .unwrap();
         let queues = format!("numrxqueues {queues} numtxqueues {queues}");
-        ip(&format!("link add {link} {queues} type veth peer name {name} {queues} netns {}", process.id()));
+        ip(&format!(
+            "link add {link} {queues} type veth peer name {name} {queues} netns {}",
+            process.id()
+        ));
         ip(&format!("link set {link} up"));
         let machine = Self { process };
         machine.run(move || {
@@ -72,10 +82,12 @@ impl Scene {
 
     fn with_queues(queues: u8) -> Self {
         private_network();
-        let (client, server) = (Machine::connect("w0", "c0", 2, queues), Machine::connect("h0", "s0", 1, queues));
+        let (client, server) =
+            (Machine::connect("w0", "c0", 2, queues), Machine::connect("h0", "s0", 1, queues));
         let site = Site::with("", "listen [::]:80; listen 8081; root @ROOT@/site;");
         let command = site.command();
-        let nginx = server.run(move || Command::new(&command[0]).args(&command[1..]).spawn().unwrap());
+        let nginx =
+            server.run(move || Command::new(&command[0]).args(&command[1..]).spawn().unwrap());
         Self { client, _server: Some(server), nginx: Some(nginx), site }
     }
 
@@ -86,9 +98,9 @@ impl Scene {
     /// A body, from a connection of its own, if it comes within a second.
     fn curl(&self, url: &str) -> Option<Vec<u8>> {
         let url = url.to_owned();
-        let output = self
-            .client
-            .run(move || Command::new("curl").args(["-sS", "-g", "-m", "1", "--fail", &url]).output().unwrap());
+        let output = self.client.run(move || {
+            Command::new("curl").args(["-sS", "-g", "-m", "1", "--fail", &url]).output().unwrap()
+        });
         output.status.success().then_some(output.stdout)
     }
 
@@ -107,7 +119,10 @@ impl Drop for Scene {
     fn drop(&mut self) {
         // Its workers end with it.
         if let Some(nginx) = &mut self.nginx {
-            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(nginx), Signal::TERM);
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(nginx),
+                Signal::TERM,
+            );
             let _ = nginx.wait();
         }
     }
@@ -138,15 +153,21 @@ fn serves_in(scene: &Scene, arguments: &[&str]) {
         assert_eq!(scene.curl(&url("page.html")).as_deref(), Some(host.as_bytes()));
     }
     // What is not the service's passes in the kernel.
-    assert_eq!(scene.curl("http://192.0.2.1:8081/page.html").as_deref(), Some(&b"[2001:db8::1]"[..]));
+    assert_eq!(
+        scene.curl("http://192.0.2.1:8081/page.html").as_deref(),
+        Some(&b"[2001:db8::1]"[..])
+    );
     let pinged = scene.client.run(|| Command::new("python3").args(["-c", PING]).output().unwrap());
     assert!(pinged.status.success(), "{}", String::from_utf8_lossy(&pinged.stderr));
 }
 
-/// With the card's handshake the server knows no connection before a miss; without it, numbers differ after a hit.
+/// With the card's handshake the server knows no connection before a miss; without it, numbers
+/// differ after a hit.
 #[test]
 fn packets_with_options_belong_to_their_connections() {
-    for arguments in [&["--handshake", "card"][..], &["--port", "xdp"], &["--l0", "--handshake", "card"]] {
+    for arguments in
+        [&["--handshake", "card"][..], &["--port", "xdp"], &["--l0", "--handshake", "card"]]
+    {
         let scene = Scene::new();
         let nicache = Nicache::attach(&[&["--wire", "w0", "--host", "h0"], arguments].concat());
         let page = std::fs::read(scene.site.folder.path().join("site/page.html")).unwrap();
@@ -154,19 +175,34 @@ fn packets_with_options_belong_to_their_connections() {
             let server: IpAddr = host.parse().unwrap();
             let named = if server.is_ipv6() { format!("[{host}]") } else { host.to_owned() };
             scene.wait_for_hits(&nicache, &format!("http://{named}/page.html"), &page);
-            let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: {named}\r\n\r\n").into_bytes();
-            let requests = [get("/page.html"), get("/absent"), get("/page.html"), get("/absent"), get("/page.html")];
+            let get =
+                |path: &str| format!("GET {path} HTTP/1.1\r\nHost: {named}\r\n\r\n").into_bytes();
+            let requests = [
+                get("/page.html"),
+                get("/absent"),
+                get("/page.html"),
+                get("/absent"),
+                get("/page.html"),
+            ];
             let count = |name: &str| status(nicache.name())["counters"][name].as_u64().unwrap();
             let mut last = (0, 0);
             // A reply becomes a hit when it has been judged, which may be after the next request.
             let enough = within(Duration::from_secs(30), || {
                 let (before, requests) = ((count("hits"), count("unwrapped")), requests.clone());
                 let bodies = scene.client.run(move || ask_with_options(server, &requests));
-                assert!([0, 2, 4].iter().all(|at| bodies[*at] == page), "{host} {arguments:?}: {bodies:?}");
+                assert!(
+                    [0, 2, 4].iter().all(|at| bodies[*at] == page),
+                    "{host} {arguments:?}: {bodies:?}"
+                );
                 last = (count("hits") - before.0, count("unwrapped") - before.1);
                 (last.0 >= 1 && last.1 > 5).then_some(())
             });
-            assert!(enough.is_some(), "{host} {arguments:?}: {} hits, {} segments with options", last.0, last.1);
+            assert!(
+                enough.is_some(),
+                "{host} {arguments:?}: {} hits, {} segments with options",
+                last.0,
+                last.1
+            );
         }
     }
 }
@@ -213,12 +249,17 @@ fn xdp_sockets_on_two_queues() {
 /// Hits are answered by XDP, before packet sockets and before AF_XDP, and are never stale.
 #[test]
 fn hits_in_the_driver() {
-    for arguments in [&[][..], &["--handshake", "card"], &["--port", "xdp"], &["--port", "xdp", "--handshake", "card"]]
-    {
+    for arguments in [
+        &[][..],
+        &["--handshake", "card"],
+        &["--port", "xdp"],
+        &["--port", "xdp", "--handshake", "card"],
+    ] {
         let scene = Scene::new();
         // A veth takes frames from its other end's XDP only if it has a receive queue of its own.
         scene.client.run(|| output("ethtool", &["-K", "c0", "gro", "on"]));
-        let nicache = Nicache::attach(&[&["--wire", "w0", "--host", "h0", "--l0"], arguments].concat());
+        let nicache =
+            Nicache::attach(&[&["--wire", "w0", "--host", "h0", "--l0"], arguments].concat());
         let hits = || status(nicache.name())["counters"]["hits_l0"].as_u64().unwrap_or(0);
         for host in ["192.0.2.1", "[2001:db8::1]"] {
             let url = format!("http://{host}/page.html");
@@ -226,7 +267,10 @@ fn hits_in_the_driver() {
             let get = |count: usize| {
                 let urls = vec![url.clone(); count];
                 scene.client.run(move || {
-                    let output = Command::new("curl").args(["-sS", "-g", "-m", "20", "--fail"]).args(urls).output();
+                    let output = Command::new("curl")
+                        .args(["-sS", "-g", "-m", "20", "--fail"])
+                        .args(urls)
+                        .output();
                     let output = output.unwrap();
                     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
                     output.stdout
@@ -238,14 +282,20 @@ fn hits_in_the_driver() {
                 assert_eq!(get(20), b"hello".repeat(20));
                 (hits() > before).then_some(())
             });
-            assert!(is_warm.is_some(), "{arguments:?}: {}\n{}", status(nicache.name()), nicache.name());
+            assert!(
+                is_warm.is_some(),
+                "{arguments:?}: {}\n{}",
+                status(nicache.name()),
+                nicache.name()
+            );
             let before = hits();
             for version in 0..40 {
                 let body = format!("version {version}\n").repeat(1 + version % 12);
                 scene.edit(&body);
                 assert_eq!(String::from_utf8(get(15)).unwrap(), body.repeat(15), "{arguments:?}");
             }
-            // After an edit a machine that is busy needs some requests until the page is kept again.
+            // After an edit a machine that is busy needs some requests until the page is kept
+            // again.
             assert!(hits() > before + 60, "{arguments:?}: {}", status(nicache.name()));
             // For which a veth has no room.
             scene.edit(&"long ".repeat(200));
@@ -259,17 +309,25 @@ fn hits_in_the_driver() {
         assert_eq!(within(PATIENCE, || scene.curl(PAGE)).as_deref(), Some(&b"edited"[..]));
         let again = || {
             let urls = vec![PAGE; 20];
-            let output = scene.client.run(move || Command::new("curl").args(["-sS", "-m", "20"]).args(urls).output());
+            let output = scene
+                .client
+                .run(move || Command::new("curl").args(["-sS", "-m", "20"]).args(urls).output());
             assert_eq!(output.unwrap().stdout, b"edited".repeat(20));
             let said = common::command(&["status", "--json", "--name", nicache.name()]);
             let said: serde_json::Value = serde_json::from_slice(&said.stdout).ok()?;
-            (said["card_pid"].as_u64()? != pid && said["counters"]["hits_l0"].as_u64()? > 0).then_some(())
+            (said["card_pid"].as_u64()? != pid && said["counters"]["hits_l0"].as_u64()? > 0)
+                .then_some(())
         };
-        assert!(within(PATIENCE, again).is_some(), "{arguments:?}: {before}: {}", status(nicache.name()));
+        assert!(
+            within(PATIENCE, again).is_some(),
+            "{arguments:?}: {before}: {}",
+            status(nicache.name())
+        );
     }
 }
 
-/// The other end of the veth does not take what XDP sends: the card repeats all of it, and soon does without L0.
+/// The other end of the veth does not take what XDP sends: the card repeats all of it, and soon
+/// does without L0.
 #[test]
 fn hits_in_the_driver_that_do_not_arrive() {
     let scene = Scene::new();
@@ -280,7 +338,13 @@ fn hits_in_the_driver_that_do_not_arrive() {
         std::thread::scope(|clients| {
             for _ in 0..8 {
                 clients.spawn(|| {
-                    let get = || Command::new("curl").args(["-sS", "-m", "20"]).args([PAGE; 5]).output().unwrap();
+                    let get = || {
+                        Command::new("curl")
+                            .args(["-sS", "-m", "20"])
+                            .args([PAGE; 5])
+                            .output()
+                            .unwrap()
+                    };
                     assert_eq!(scene.client.run(get).stdout, b"hello".repeat(5));
                 });
             }
@@ -293,7 +357,8 @@ fn hits_in_the_driver_that_do_not_arrive() {
 
 /// `None` for the time without a card.
 fn try_status(nicache: &Nicache) -> Option<serde_json::Value> {
-    serde_json::from_slice(&common::command(&["status", "--json", "--name", nicache.name()]).stdout).ok()
+    serde_json::from_slice(&common::command(&["status", "--json", "--name", nicache.name()]).stdout)
+        .ok()
 }
 
 fn wait_for_another(nicache: &Nicache, pid: u64) {
@@ -325,7 +390,8 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32 / 4).flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect()
 }
 
-/// Asks for a path on an open connection. `None`: the connection has ended, or is silent. What comes must be a part of the right reply.
+/// Asks for a path on an open connection. `None`: the connection has ended, or is silent. What
+/// comes must be a part of the right reply.
 fn ask(stream: &mut TcpStream, path: &str, body: &[u8]) -> Option<()> {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).ok()?;
     let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
@@ -342,19 +408,26 @@ fn ask(stream: &mut TcpStream, path: &str, body: &[u8]) -> Option<()> {
         );
         let Some(end) = got.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { continue };
         let part = &got[end + 4..];
-        assert!(part.len() <= body.len() && *part == body[..part.len()], "{path}: wrong among {} bytes", part.len());
+        assert!(
+            part.len() <= body.len() && *part == body[..part.len()],
+            "{path}: wrong among {} bytes",
+            part.len()
+        );
         if part.len() == body.len() {
             return Some(());
         }
     }
 }
 
-/// Hits, which move the numbers of a connection, and large replies of the server in turn, until `ended`; tells how many replies came.
+/// Hits, which move the numbers of a connection, and large replies of the server in turn, until
+/// `ended`; tells how many replies came.
 fn ask_over_and_over(client: u32, body: &[u8], ended: &AtomicBool) -> u32 {
     let mut replies = 0;
     while !ended.load(Ordering::Relaxed) {
         let address = "192.0.2.1:80".parse().unwrap();
-        let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(2)) else { continue };
+        let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(2)) else {
+            continue;
+        };
         stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         while !ended.load(Ordering::Relaxed) {
             let all = (0..3)
@@ -381,7 +454,9 @@ fn no_connection_takes_wrong_bytes_when_cards_die() {
         let clients: Vec<_> = (0..4)
             .map(|client| {
                 let (body, ended) = (Arc::clone(&body), Arc::clone(&ended));
-                scene.client.run(move || std::thread::spawn(move || ask_over_and_over(client, &body, &ended)))
+                scene.client.run(move || {
+                    std::thread::spawn(move || ask_over_and_over(client, &body, &ended))
+                })
             })
             .collect();
         for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
@@ -394,7 +469,8 @@ fn no_connection_takes_wrong_bytes_when_cards_die() {
             wait_for_another(&nicache, pid);
         }
         ended.store(true, Ordering::Relaxed);
-        let replies: u32 = clients.into_iter().map(|client| client.join().expect("the right bytes")).sum();
+        let replies: u32 =
+            clients.into_iter().map(|client| client.join().expect("the right bytes")).sum();
         assert!(replies > 100, "{replies} replies");
     }
 }
@@ -428,7 +504,10 @@ fn nothing_is_left_behind() {
         let shown = || common::output("ip", &["-d", "link", "show"]);
         let clean = within(PATIENCE, || {
             let shown = shown();
-            (!shown.contains("xdp") && !shown.contains("PROMISC") && !shown.contains("promiscuity 1")).then_some(())
+            (!shown.contains("xdp")
+                && !shown.contains("PROMISC")
+                && !shown.contains("promiscuity 1"))
+            .then_some(())
         });
         assert!(clean.is_some(), "{}", shown());
         assert_eq!(scene.curl(PAGE), None);
@@ -438,10 +517,12 @@ fn nothing_is_left_behind() {
     scene.wait_for_hits(&nicache, PAGE, b"hello from nginx\n");
 }
 
-/// Traffic both ways, hits from the card, the line that says what is used instead, and no XDP program while or after.
+/// Traffic both ways, hits from the card, the line that says what is used instead, and no XDP
+/// program while or after.
 fn falls_back(scene: &Scene, wire: &str, arguments: &[&str], says: &[&str]) {
     // What an interface is made of may be promiscuous for it.
-    let promiscuous = |shown: &str| shown.matches("promiscuity").count() - shown.matches("promiscuity 0").count();
+    let promiscuous =
+        |shown: &str| shown.matches("promiscuity").count() - shown.matches("promiscuity 0").count();
     let before = promiscuous(&output("ip", &["-d", "link", "show"]));
     let mut nicache = Nicache::attach(&[&["--wire", wire, "--host", "h0"], arguments].concat());
     let log = nicache.log_text();
@@ -483,9 +564,19 @@ fn interfaces_without_native_xdp() {
         for (arguments, says) in [
             (&[][..], &[][..]),
             (&["--port", "auto"], &[]),
-            (&["--l0"], &["interface `v0` has no native XDP", "the card uses packet sockets on v0", "no --l0"]),
+            (
+                &["--l0"],
+                &[
+                    "interface `v0` has no native XDP",
+                    "the card uses packet sockets on v0",
+                    "no --l0",
+                ],
+            ),
             (&["--port", "xdp"], &["interface `v0` has no native XDP", "as with --port packet"]),
-            (&["--port", "xdp", "--l0"], &["interface `v0` has no native XDP", "as with --port packet"]),
+            (
+                &["--port", "xdp", "--l0"],
+                &["interface `v0` has no native XDP", "as with --port packet"],
+            ),
         ] {
             let scene = Scene::new();
             if !is_made(make) {
@@ -558,8 +649,16 @@ fn a_server_on_the_wire() {
         let client = Machine::connect("w0", "c0", 2, 1);
         ip("addr add 192.0.2.3/24 dev w0");
         let site = Site::with("", "listen [::]:80; root @ROOT@/site;");
-        let place =
-            ["--wire", "w0", "--address", "192.0.2.1/24", "--address", "2001:db8::1/64", "--gateway", "192.0.2.2"];
+        let place = [
+            "--wire",
+            "w0",
+            "--address",
+            "192.0.2.1/24",
+            "--address",
+            "2001:db8::1/64",
+            "--gateway",
+            "192.0.2.2",
+        ];
         let nicache = Nicache::start(&[&place, arguments].concat(), &site.command());
         assert_eq!(nicache.status["server_address"], "192.0.2.1");
         let scene = Scene { client, _server: None, nginx: None, site };
@@ -591,7 +690,10 @@ fn mistakes_are_explained() {
         (&["--wire", "w0", "--host", "nowhere"], "no interface `nowhere`"),
         (&["--wire", "w0", "--host", "w0"], "cannot be the same interface"),
         (&["--wire", "w0", "--host", "h0", "--publish", "0.0.0.0:80"], "belongs to `nicache run`"),
-        (&["--wire", "w0", "--host", "h0", "--server-pid", "4000000"], "there is no process 4000000"),
+        (
+            &["--wire", "w0", "--host", "h0", "--server-pid", "4000000"],
+            "there is no process 4000000",
+        ),
     ] {
         let output = common::command(&[&["attach"], arguments].concat());
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

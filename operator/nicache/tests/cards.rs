@@ -1,4 +1,5 @@
-//! `run --cards 2`: two cards in front of one server, each with memory of its own, and one truth for both.
+//! `run --cards 2`: two cards in front of one server, each with memory of its own, and one truth
+//! for both.
 #![allow(unsafe_code)]
 
 mod common;
@@ -40,7 +41,8 @@ fn both_serve_and_neither_is_stale() {
     let page = site.folder.path().join("site/page.html");
     let nicache = Nicache::start(&["--cards", "2", "--publish", "127.0.0.1:8080"], &site.command());
     assert_eq!(nicache.status["card_pids"].as_array().unwrap().len(), 2);
-    let urls: Vec<String> = addresses(&nicache).iter().map(|address| format!("http://{address}/page.html")).collect();
+    let urls: Vec<String> =
+        addresses(&nicache).iter().map(|address| format!("http://{address}/page.html")).collect();
     for round in 0..3 {
         let text = format!("round {round}\n");
         std::fs::write(&page, &text).unwrap();
@@ -53,11 +55,16 @@ fn both_serve_and_neither_is_stale() {
     for _ in 0..10 {
         assert_eq!(curl("http://127.0.0.1:8080/page.html"), "round 2\n");
     }
-    let gained: Vec<u64> = hits(&nicache).iter().zip(&before).map(|(now, before)| now - before).collect();
+    let gained: Vec<u64> =
+        hits(&nicache).iter().zip(&before).map(|(now, before)| now - before).collect();
     // But for the first one of each card, which is another host's page to it.
     assert!(gained.iter().all(|&hits| (3..=5).contains(&hits)), "{gained:?}");
-    assert_eq!(status(nicache.name())["counters"]["hits"].as_u64().unwrap(), hits(&nicache).iter().sum::<u64>());
-    // The server asks the world by its first interface, and answers by the one that it was asked by.
+    assert_eq!(
+        status(nicache.name())["counters"]["hits"].as_u64().unwrap(),
+        hits(&nicache).iter().sum::<u64>()
+    );
+    // The server asks the world by its first interface, and answers by the one that it was asked
+    // by.
     let routes = inside(nicache.pid("server_pid"), || output("ip", &["rule"]));
     assert!(routes.contains(&addresses(&nicache)[1]), "{routes}");
 }

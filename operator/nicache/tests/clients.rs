@@ -1,7 +1,8 @@
-//! I5: clients of all kinds get with the card what they get without it: the same heads but for `Date`, the same bodies.
+//! I5: clients of all kinds get with the card what they get without it: the same heads but for
+//! `Date`, the same bodies.
 //!
-//! "Without" is the same server with `nicache bypass on`. Each request is then made three times with the card: the
-//! first one is a miss, the others are hits where the request may be one.
+//! "Without" is the same server with `nicache bypass on`. Each request is then made three times
+//! with the card: the first one is a miss, the others are hits where the request may be one.
 #![allow(unsafe_code)]
 
 mod common;
@@ -47,7 +48,10 @@ impl Setup {
         for size in INCLUDED {
             names.push(format!("included/{size}.bin"));
             // Without what could begin a directive.
-            let content = bytes(size).iter().map(|&byte| if byte == b'<' { b'>' } else { byte }).collect::<Vec<u8>>();
+            let content = bytes(size)
+                .iter()
+                .map(|&byte| if byte == b'<' { b'>' } else { byte })
+                .collect::<Vec<u8>>();
             std::fs::write(root.join(format!("included/{size}.bin")), content).unwrap();
         }
         names.extend(["text.txt".to_owned(), "old/page.html".to_owned()]);
@@ -94,7 +98,10 @@ fn bytes(count: usize) -> Vec<u8> {
 
 /// Is the program there? If not, says so; tools/setup installs all of them.
 fn is_there(program: &str) -> bool {
-    let there = std::env::var("PATH").unwrap().split(':').any(|folder| Path::new(folder).join(program).exists());
+    let there = std::env::var("PATH")
+        .unwrap()
+        .split(':')
+        .any(|folder| Path::new(folder).join(program).exists());
     if !there {
         println!("skipped: {program} is not installed (tools/setup test)");
     }
@@ -144,7 +151,8 @@ fn without_chunk_sizes(replies: Vec<u8>, mut is_head: bool) -> Vec<u8> {
         if has_body && text.contains("\r\nTransfer-Encoding: chunked\r\n") {
             loop {
                 let line = rest.windows(2).position(|window| window == b"\r\n").unwrap();
-                let size = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
+                let size =
+                    usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
                 joined.extend(&rest[line + 2..][..size]);
                 rest = &rest[line + 2 + size..];
                 assert!(rest.starts_with(b"\r\n"), "a chunk is longer than it says");
@@ -175,7 +183,12 @@ struct Kind {
 const KINDS: [Kind; 12] = [
     Kind { method: "GET", version: "1.1", fields: "", cached: true },
     Kind { method: "HEAD", version: "1.1", fields: "", cached: true },
-    Kind { method: "GET", version: "1.1", fields: "Accept-Encoding: gzip, deflate\r\n", cached: true },
+    Kind {
+        method: "GET",
+        version: "1.1",
+        fields: "Accept-Encoding: gzip, deflate\r\n",
+        cached: true,
+    },
     Kind { method: "GET", version: "1.1", fields: "Connection: keep-alive\r\n", cached: true },
     Kind { method: "GET", version: "1.0", fields: "", cached: true },
     Kind { method: "GET", version: "1.0", fields: "Connection: keep-alive\r\n", cached: true },
@@ -190,14 +203,17 @@ const KINDS: [Kind; 12] = [
 fn every_kind_of_request(handshake: &str) {
     let setup = Setup::new(handshake);
     for name in &setup.names {
-        let plain = |end: &str| format!("GET /{name} HTTP/1.1\r\nHost: x\r\nConnection: {end}\r\n\r\n");
+        let plain =
+            |end: &str| format!("GET /{name} HTTP/1.1\r\nHost: x\r\nConnection: {end}\r\n\r\n");
         setup.bypass("on");
         let first = converse(setup.address(), &plain("close"));
-        let (etag, modified) = (field(&first, "ETag").unwrap(), field(&first, "Last-Modified").unwrap());
+        let (etag, modified) =
+            (field(&first, "ETag").unwrap(), field(&first, "Last-Modified").unwrap());
         for kind in KINDS {
             let fields = kind.fields.replace("@ETAG@", &etag).replace("@DATE@", &modified);
             let Kind { method, version, .. } = kind;
-            let mut requests = format!("{method} /{name} HTTP/{version}\r\nHost: x\r\n{fields}\r\n");
+            let mut requests =
+                format!("{method} /{name} HTTP/{version}\r\nHost: x\r\n{fields}\r\n");
             // The next request ends the connection, if this one does not.
             if version == "1.1" || fields.contains("keep-alive") {
                 requests += &plain("close");
@@ -217,7 +233,8 @@ fn every_kind_of_request(handshake: &str) {
                     if !cached || hits > 0 {
                         break;
                     }
-                    // Other processes may purge what was just stored, and a conditional request stores nothing.
+                    // Other processes may purge what was just stored, and a conditional request
+                    // stores nothing.
                     converse(
                         setup.address(),
                         &format!("GET /{name} HTTP/{version}\r\nHost: x\r\n\r\n{}", plain("close")),
@@ -263,7 +280,16 @@ fn curl() {
             let folder = tempfile::tempdir().unwrap();
             let (body, head) = (folder.path().join("body"), folder.path().join("head"));
             let url = setup.url(name);
-            let arguments = ["-sS", "-m", "20", "-o", body.to_str().unwrap(), "-D", head.to_str().unwrap(), &url];
+            let arguments = [
+                "-sS",
+                "-m",
+                "20",
+                "-o",
+                body.to_str().unwrap(),
+                "-D",
+                head.to_str().unwrap(),
+                &url,
+            ];
             output("curl", &[&arguments[..], options].concat());
             // An empty body makes no file.
             (without_dates(&std::fs::read(head).unwrap()), std::fs::read(body).unwrap_or_default())
@@ -271,7 +297,11 @@ fn curl() {
         for name in &setup.names {
             setup.bypass("on");
             let direct = fetch(name);
-            assert_eq!(direct.1, std::fs::read(setup.site.folder.path().join("site").join(name)).unwrap(), "{name}");
+            assert_eq!(
+                direct.1,
+                std::fs::read(setup.site.folder.path().join("site").join(name)).unwrap(),
+                "{name}"
+            );
             setup.bypass("off");
             for round in 0..ROUNDS {
                 assert!(fetch(name) == direct, "{name} {options:?} round {round}");
@@ -325,7 +355,8 @@ fn python() {
     }
     let setup = Setup::new("pass-through");
     let address = setup.nicache.server().to_string();
-    let arguments = ["-c", PYTHON, &address].into_iter().chain(setup.names.iter().map(String::as_str));
+    let arguments =
+        ["-c", PYTHON, &address].into_iter().chain(setup.names.iter().map(String::as_str));
     let sums = output("python3", &arguments.collect::<Vec<_>>());
     assert_eq!(sums.lines().count(), setup.names.len() * ROUNDS * 2);
     for line in sums.lines() {
@@ -354,13 +385,31 @@ fn chromium() {
     let setup = Setup::new("pass-through");
     let names: Vec<String> = setup.names.iter().map(|name| format!("'{name}'")).collect();
     let page = setup.site.folder.path().join("site/sums.html");
-    std::fs::write(page, PAGE.replace("@NAMES@", &names.join(",")).replace("@ROUNDS@", "5")).unwrap();
+    std::fs::write(page, PAGE.replace("@NAMES@", &names.join(",")).replace("@ROUNDS@", "5"))
+        .unwrap();
     let profile = tempfile::tempdir().unwrap();
     let result = Command::new("timeout")
-        .args(["-k", "1", "90", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
-        .args(["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args([
+            "-k",
+            "1",
+            "90",
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+        ])
+        .args([
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
         // Digests are for secure origins only.
-        .arg(format!("--unsafely-treat-insecure-origin-as-secure=http://{}", setup.nicache.server()))
+        .arg(format!(
+            "--unsafely-treat-insecure-origin-as-secure=http://{}",
+            setup.nicache.server()
+        ))
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .args(["--virtual-time-budget=60000", "--dump-dom", &setup.url("sums.html")])
         .output()

@@ -1,6 +1,8 @@
-//! Processes die or stop under load: clients may lose connections, but never see an old or torn reply.
+//! Processes die or stop under load: clients may lose connections, but never see an old or torn
+//! reply.
 //!
-//! What must be gone afterwards is also checked without load, in kill.rs. A card that dies is in supervision.rs.
+//! What must be gone afterwards is also checked without load, in kill.rs. A card that dies is in
+//! supervision.rs.
 #![allow(unsafe_code)]
 
 mod common;
@@ -18,7 +20,8 @@ const LOADED: Duration = Duration::from_secs(20);
 /// One load at a time.
 static LOAD: Mutex<()> = Mutex::new(());
 
-/// Replies of some ten thousand that nginx may cut short since a writer cut their file short; far more would be a fault.
+/// Replies of some ten thousand that nginx may cut short since a writer cut their file short; far
+/// more would be a fault.
 const CUT_SHORT_BY_SERVER_MAX: u64 = 20;
 
 /// Waits until hits come in.
@@ -46,7 +49,11 @@ fn killed_under_load(victim: &str, says: &str) {
     let report = report_of(load);
     assert_coherent(&report);
     assert!(number(&report, "replies") > 100 && number(&report, "broken") > 0, "{report:#}");
-    let pinned = std::fs::read_dir("/sys/fs/bpf").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let pinned = std::fs::read_dir("/sys/fs/bpf")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name());
     let left: Vec<_> = pinned.filter(|name| name.to_string_lossy().contains("nic")).collect();
     assert!(left.is_empty(), "pinned: {left:?}");
 }
@@ -67,11 +74,16 @@ fn the_watcher_is_stopped_and_goes_on() {
     private_network();
     let site = replay_site("");
     let nicache = Nicache::start(&[], &site.command());
-    let load = start_replay(&site, &nicache, &["--synthetic", "--duration", "14", "--clients", "4"]);
+    let load =
+        start_replay(&site, &nicache, &["--synthetic", "--duration", "14", "--clients", "4"]);
     wait_for_hits(&nicache, 100);
     kill(nicache.pid("watch_pid"), Signal::STOP);
-    let expired = || (number(&common::status(nicache.name()), "counters.bypass_lease") > 100).then_some(());
-    assert!(within(Duration::from_secs(8), expired).is_some(), "requests pass once the lease is over");
+    let expired =
+        || (number(&common::status(nicache.name()), "counters.bypass_lease") > 100).then_some(());
+    assert!(
+        within(Duration::from_secs(8), expired).is_some(),
+        "requests pass once the lease is over"
+    );
     let before = number(&common::status(nicache.name()), "counters.hits");
     kill(nicache.pid("watch_pid"), Signal::CONT);
     wait_for_hits(&nicache, before + 100);

@@ -21,7 +21,8 @@ fn not_root() {
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("nicache");
     std::fs::copy(NICACHE, &program).unwrap();
-    let output = Command::new(&program).args(["run", "--", "true"]).uid(65534).gid(65534).output().unwrap();
+    let output =
+        Command::new(&program).args(["run", "--", "true"]).uid(65534).gid(65534).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(text.contains("needs root") && text.contains("sudo nicache run"), "{text}");
@@ -30,9 +31,16 @@ fn not_root() {
 #[test]
 fn no_tun_device() {
     private_network();
-    // A mount namespace of this thread alone, in which /dev/net is empty. File system state is the thread's own from here on.
+    // A mount namespace of this thread alone, in which /dev/net is empty. File system state is the
+    // thread's own from here on.
     let output = Command::new("unshare")
-        .args(["-m", "sh", "-c", "mount -t tmpfs none /dev/net && exec \"$0\" run -- sleep 60", NICACHE])
+        .args([
+            "-m",
+            "sh",
+            "-c",
+            "mount -t tmpfs none /dev/net && exec \"$0\" run -- sleep 60",
+            NICACHE,
+        ])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
@@ -61,7 +69,10 @@ fn nginx_is_missing_for_the_demonstration() {
 #[test]
 fn the_server_ends_at_once() {
     private_network();
-    assert_fails(&["--", "sh", "-c", "exit 3"], &["the server ended with status 3 before it listened", "sh -c exit 3"]);
+    assert_fails(
+        &["--", "sh", "-c", "exit 3"],
+        &["the server ended with status 3 before it listened", "sh -c exit 3"],
+    );
     assert_fails(&["--", "true"], &["ended with status 0 before it listened on port 80"]);
     assert_fails(&["--", "sh", "-c", "kill -9 $$"], &["was ended by signal 9"]);
 }
@@ -106,10 +117,16 @@ fn wrong_settings() {
     std::fs::write(&file, "memroy = '1G'\n").unwrap();
     let path = file.to_str().unwrap();
     assert_fails(&["--config", path], &["unknown field `memroy`", path]);
-    assert_fails(&["--config", "/no/such/file"], &["cannot read the configuration file /no/such/file"]);
+    assert_fails(
+        &["--config", "/no/such/file"],
+        &["cannot read the configuration file /no/such/file"],
+    );
     assert_fails(&["--memory", "many"], &["invalid size `many`"]);
     assert_fails(&["--publish", "80"], &["`80` is not ADDR:PORT"]);
-    assert_fails(&["--access-log", "/no/such/log", "--", "true"], &["cannot open the access log /no/such/log"]);
+    assert_fails(
+        &["--access-log", "/no/such/log", "--", "true"],
+        &["cannot open the access log /no/such/log"],
+    );
     assert_fails(&["--pcap", "/no/such/file", "--", "true"], &["cannot create the capture file"]);
 }
 
@@ -122,9 +139,12 @@ fn a_configuration_file_is_checked() {
         let output = common::command(&[&["check", file.to_str().unwrap()], more].concat());
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
-    let (status, text) = check("memroy = '1G'\nqueues = 2\nmemory = 'many'\nserver = ['no-such-server']\n", &[]);
+    let (status, text) =
+        check("memroy = '1G'\nqueues = 2\nmemory = 'many'\nserver = ['no-such-server']\n", &[]);
     assert_eq!(status, Some(1), "{text}");
-    for part in ["line 1: memroy: ", "is it `memory`?", "line 3: memory: invalid size `many`", "2 faults"] {
+    for part in
+        ["line 1: memroy: ", "is it `memory`?", "line 3: memory: invalid size `many`", "2 faults"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     let (status, text) = check("server = ['no-such-server']\n", &["--json"]);
@@ -133,9 +153,12 @@ fn a_configuration_file_is_checked() {
     let right = "server = ['nginx', '-g', 'daemon off;']\npublish = ['127.0.0.1:8080']\n[[path]]\npattern = '/admin*'\ncache = false\n";
     let (status, text) = check(right, &[]);
     assert_eq!(status, Some(0), "{text}");
-    for part in
-        ["runs nginx -g daemon off;", "published at 127.0.0.1:8080", "/admin*: always to the server", "would start so"]
-    {
+    for part in [
+        "runs nginx -g daemon off;",
+        "published at 127.0.0.1:8080",
+        "/admin*: always to the server",
+        "would start so",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -146,7 +169,12 @@ fn a_folder_that_nobody_watches_is_told_at_the_start() {
     let site = Site::with("", "root @ROOT@/site; location /kernel/ { alias /proc/sys/kernel/; }");
     let mut nicache = Nicache::start(&[], &site.command());
     let log = nicache.log_text();
-    assert!(log.contains("the server's folder /proc/sys/kernel/ is on proc, where nobody sees every change"), "{log}");
+    assert!(
+        log.contains(
+            "the server's folder /proc/sys/kernel/ is on proc, where nobody sees every change"
+        ),
+        "{log}"
+    );
     assert!(!log.contains("/site is on"), "{log}");
 }
 
@@ -155,10 +183,13 @@ fn the_kernel_cannot_watch_files() {
     private_network();
     let site = Site::new();
     let name = format!("blind-{}", std::process::id());
-    // Without the kernel's own type information no BPF program can be loaded; everything else works.
+    // Without the kernel's own type information no BPF program can be loaded; everything else
+    // works.
     let script = "mount -t tmpfs none /sys/kernel/btf 2>/dev/null; exec \"$0\" \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", script, NICACHE, "run", "--name", &name, "--"]).args(site.command());
+    command
+        .args(["-m", "sh", "-c", script, NICACHE, "run", "--name", &name, "--"])
+        .args(site.command());
     let mut process = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let status = common::within(Duration::from_secs(20), || {
         let output = common::command(&["status", "--json", "--name", &name]);

@@ -1,4 +1,5 @@
-//! I1 and I2 on file systems other than ext4: real nginx behind `nicache run`, its site on one of them, and the writers of `nicache replay`.
+//! I1 and I2 on file systems other than ext4: real nginx behind `nicache run`, its site on one of
+//! them, and the writers of `nicache replay`.
 #![allow(unsafe_code)]
 
 mod common;
@@ -35,8 +36,11 @@ fn run_on_overlay(kind: &str, feature: &str) {
         ground::mount_own(kind, &layers);
         let folders = ["middle", "lower", "upper", "work"].map(|name| layers.join(name));
         folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
-        let [middle, lower, upper, work] = folders.map(|folder| folder.to_str().unwrap().to_owned());
-        let options = CString::new(format!("lowerdir={middle}:{lower},upperdir={upper},workdir={work}")).unwrap();
+        let [middle, lower, upper, work] =
+            folders.map(|folder| folder.to_str().unwrap().to_owned());
+        let options =
+            CString::new(format!("lowerdir={middle}:{lower},upperdir={upper},workdir={work}"))
+                .unwrap();
         mount("overlay", root, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
     });
 }
@@ -52,14 +56,21 @@ fn run_on(kind: &str, feature: &str, make: impl FnOnce(&Path)) {
     std::fs::create_dir_all(&root).unwrap();
     make(&root);
     let nicache = Nicache::start(&[], &site.command());
-    let report = report_of(start_replay(&site, &nicache, &["--synthetic", "--duration", "8", "--clients", "4"]));
+    let report = report_of(start_replay(
+        &site,
+        &nicache,
+        &["--synthetic", "--duration", "8", "--clients", "4"],
+    ));
     println!("{kind}: {report:#}");
     for (method, counted) in report["writes"].as_object().unwrap() {
         println!(
             "RESULT {kind} {method} cached_before={} read_after={}",
             counted["cached_before"], counted["read_after"]
         );
-        assert!(number(counted, "cached_before") > 0 && number(counted, "read_after") > 0, "{method}: {report:#}");
+        assert!(
+            number(counted, "cached_before") > 0 && number(counted, "read_after") > 0,
+            "{method}: {report:#}"
+        );
     }
     let (hits, stale) = (number(&report, "hits"), number(&report, "stale"));
     println!("RESULT {kind} hits={hits} stale={stale}");

@@ -1,4 +1,5 @@
-//! Every program for the kernel is taken by the kernels that users have, as the declared table says; and none costs the verifier much.
+//! Every program for the kernel is taken by the kernels that users have, as the declared table
+//! says; and none costs the verifier much.
 
 mod common;
 
@@ -14,7 +15,8 @@ fn tool(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tools/kernels").join(name)
 }
 
-/// Boots a stock kernel in QEMU with `nicache check` as all that it does, and compares that with tools/kernels/features.
+/// Boots a stock kernel in QEMU with `nicache check` as all that it does, and compares that with
+/// tools/kernels/features.
 fn takes_every_program(kernel: &str) {
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
         println!(
@@ -28,7 +30,11 @@ fn takes_every_program(kernel: &str) {
         println!("skipped: Debian's package of Linux {kernel} is not to be had here: {why}");
         return;
     }
-    let boot = Command::new(tool("boot")).args([kernel, "check"]).env("BINARY", NICACHE).env("LIMIT", "300").output();
+    let boot = Command::new(tool("boot"))
+        .args([kernel, "check"])
+        .env("BINARY", NICACHE)
+        .env("LIMIT", "300")
+        .output();
     let boot = boot.unwrap();
     let log = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(log.path(), &boot.stdout).unwrap();
@@ -43,7 +49,11 @@ fn takes_every_program(kernel: &str) {
     let console = String::from_utf8_lossy(&boot.stdout);
     let errors = String::from_utf8_lossy(&compare.stderr);
     let qemu = String::from_utf8_lossy(&boot.stderr);
-    assert!(compare.status.success(), "{said}{errors}{qemu}\n{}", console.chars().take(4000).collect::<String>());
+    assert!(
+        compare.status.success(),
+        "{said}{errors}{qemu}\n{}",
+        console.chars().take(4000).collect::<String>()
+    );
     println!("{said}");
 }
 

@@ -1,4 +1,5 @@
-//! When server or supervisor end, everything ends, and nothing is left. (A card that ends: supervision.rs.)
+//! When server or supervisor end, everything ends, and nothing is left. (A card that ends:
+//! supervision.rs.)
 #![allow(unsafe_code)]
 
 mod common;
@@ -18,7 +19,10 @@ fn kill_and_check(victims: &[&str], says: &str) {
     let mut nicache = Nicache::start(&["--publish", "127.0.0.1:8080"], &site.command());
     assert_eq!(curl("http://127.0.0.1:8080/page.html"), "hello from nginx\n");
     let processes = nicache.processes();
-    assert!(processes.len() >= 8, "supervisor, watcher, card, nft, process 1, nginx and its workers: {processes:?}");
+    assert!(
+        processes.len() >= 8,
+        "supervisor, watcher, card, nft, process 1, nginx and its workers: {processes:?}"
+    );
     let witnesses = bpf_links(&processes);
     for victim in victims {
         let pid = match *victim {
@@ -40,7 +44,9 @@ fn kill_and_check(victims: &[&str], says: &str) {
 }
 
 fn nginx_master(nicache: &Nicache) -> u64 {
-    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", nicache.pid("server_pid"))).unwrap();
+    let children =
+        std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", nicache.pid("server_pid")))
+            .unwrap();
     children.trim().parse().unwrap()
 }
 
@@ -126,7 +132,8 @@ fn a_killed_one_leaves_nothing_that_blocks_the_next() {
 fn ctrl_c_leaves_nothing() {
     private_network();
     let site = Site::new();
-    let mut nicache = Nicache::start(&["--publish", "127.0.0.1:8080", "--share", "5432"], &site.command());
+    let mut nicache =
+        Nicache::start(&["--publish", "127.0.0.1:8080", "--share", "5432"], &site.command());
     let path = socket(&nicache);
     assert!(path.exists());
     let processes = nicache.processes();

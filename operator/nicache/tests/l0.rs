@@ -1,4 +1,5 @@
-//! Hits that are answered in the kernel: the same bytes as ever, never stale, through loss, odd segments, and the card's end.
+//! Hits that are answered in the kernel: the same bytes as ever, never stale, through loss, odd
+//! segments, and the card's end.
 #![allow(unsafe_code)]
 
 mod common;
@@ -11,10 +12,16 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use common::{NICACHE, Nicache, Site, another_watcher, ip, is_running, kill, output, private_network, status, within};
+use common::{
+    NICACHE, Nicache, Site, another_watcher, ip, is_running, kill, output, private_network, status,
+    within,
+};
 
 fn site() -> Site {
-    Site::with("keepalive_requests 1000000;", "listen [::]:80; root @ROOT@/site; location /post { return 204; }")
+    Site::with(
+        "keepalive_requests 1000000;",
+        "listen [::]:80; root @ROOT@/site; location /post { return 204; }",
+    )
 }
 
 fn start(site: &Site, handshake: &str) -> Nicache {
@@ -110,7 +117,9 @@ fn warm(nicache: &Nicache, client: &mut Client, path: &str) {
 
 #[test]
 fn nearly_all_hits_are() {
-    for (handshake, timestamps) in [("pass-through", "1"), ("card", "1"), ("pass-through", "0"), ("card", "0")] {
+    for (handshake, timestamps) in
+        [("pass-through", "1"), ("card", "1"), ("pass-through", "0"), ("card", "0")]
+    {
         private_network();
         std::fs::write("/proc/sys/net/ipv4/tcp_timestamps", timestamps).unwrap();
         let site = site();
@@ -156,7 +165,8 @@ fn what_a_proxy_has_passed_on_is_the_cards() {
     warm(&nicache, &mut Client::connect(address), "page.html");
 }
 
-/// More than a segment goes only to clients whose own stack asks, since nobody on the way could cut it.
+/// More than a segment goes only to clients whose own stack asks, since nobody on the way could cut
+/// it.
 #[test]
 fn longer_replies_are_for_clients_on_the_machine() {
     for handshake in ["pass-through", "card"] {
@@ -198,7 +208,11 @@ fn longer_replies_are_for_clients_on_the_machine() {
         elsewhere.run(ask);
         assert!(counter(&nicache, "hits") >= hits + 390, "{}", status(nicache.name()));
         let answered = counter(&nicache, "hits_l0") - l0;
-        assert!((100..=202).contains(&answered), "small ones alone: {answered}, {}", status(nicache.name()));
+        assert!(
+            (100..=202).contains(&answered),
+            "small ones alone: {answered}, {}",
+            status(nicache.name())
+        );
     }
 }
 
@@ -246,8 +260,10 @@ impl Elsewhere {
 fn queues_have_their_own() {
     private_network();
     let site = site();
-    let nicache = Nicache::start(&["--l0", "--handshake", "card", "--queues", "2"], &site.command());
-    let mut clients: Vec<Client> = (0..16).map(|_| Client::connect(addresses(&nicache)[0])).collect();
+    let nicache =
+        Nicache::start(&["--l0", "--handshake", "card", "--queues", "2"], &site.command());
+    let mut clients: Vec<Client> =
+        (0..16).map(|_| Client::connect(addresses(&nicache)[0])).collect();
     for version in 0..60 {
         let body = format!("version {version}\n");
         write(&site, "page.html", &body);
@@ -304,7 +320,9 @@ fn lost_replies_and_requests_are_repeated() {
         output("nft", &["add chain inet lossy input { type filter hook input priority 0; }"]);
         output(
             "nft",
-            &["add rule inet lossy input tcp sport 80 tcp flags & (syn|rst|fin) == 0 numgen random mod 8 == 0 drop"],
+            &[
+                "add rule inet lossy input tcp sport 80 tcp flags & (syn|rst|fin) == 0 numgen random mod 8 == 0 drop",
+            ],
         );
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -335,7 +353,8 @@ fn odd_segments_go_to_the_card() {
         assert_eq!((status, &*body), (200, &b"hello from nginx\n"[..]));
     };
     for round in 0..20 {
-        // Two at once, one in two pieces, one that changes something, one that does not exist, one with another header.
+        // Two at once, one in two pieces, one that changes something, one that does not exist, one
+        // with another header.
         client.send(&request("page.html").repeat(2));
         good(&mut client);
         good(&mut client);
@@ -356,7 +375,8 @@ fn odd_segments_go_to_the_card() {
         }
         good(&mut client);
         for _ in 0..5 {
-            // The card lends a connection after its reply has gone: who asks at once is still answered by the card.
+            // The card lends a connection after its reply has gone: who asks at once is still
+            // answered by the card.
             std::thread::sleep(Duration::from_millis(1));
             assert_eq!(client.get("page.html"), b"hello from nginx\n");
         }
@@ -408,7 +428,10 @@ fn it_ends_with_the_card() {
     let mut other = Client::connect(server);
     assert_eq!(other.get("page.html"), b"after its end\n");
     let again = within(Duration::from_secs(20), || {
-        let shown = Command::new(NICACHE).args(["status", "--json", "--name", nicache.name()]).output().unwrap();
+        let shown = Command::new(NICACHE)
+            .args(["status", "--json", "--name", nicache.name()])
+            .output()
+            .unwrap();
         let status: Value = serde_json::from_slice(&shown.stdout).ok()?;
         (status["card_pid"].as_u64()? != card).then_some(())
     });
@@ -417,7 +440,8 @@ fn it_ends_with_the_card() {
     warm(&nicache, &mut other, "page.html");
 }
 
-/// The table that it reads is the first watcher's. Nobody's changes are lost in it, neither before the next watcher is there nor afterwards.
+/// The table that it reads is the first watcher's. Nobody's changes are lost in it, neither before
+/// the next watcher is there nor afterwards.
 #[test]
 fn it_ends_with_the_watcher_whose_table_it_reads() {
     for handshake in ["pass-through", "card"] {
@@ -427,7 +451,8 @@ fn it_ends_with_the_watcher_whose_table_it_reads() {
         let server = addresses(&nicache)[0];
         let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(server)).collect();
         clients.iter_mut().for_each(|client| warm(&nicache, client, "page.html"));
-        // These are not asked for again until they have changed: one before the other watcher is there, one afterwards.
+        // These are not asked for again until they have changed: one before the other watcher is
+        // there, one afterwards.
         for page in ["before", "after"] {
             write(&site, page, "old");
             warm(&nicache, &mut clients[0], page);
@@ -439,7 +464,8 @@ fn it_ends_with_the_watcher_whose_table_it_reads() {
         for round in 0.. {
             let text = format!("round {round}\n");
             change(&site, "page.html", &text, &mut clients);
-            if (after > 0 || round % 10 == 0) && another_watcher(nicache.name(), watcher).is_some() {
+            if (after > 0 || round % 10 == 0) && another_watcher(nicache.name(), watcher).is_some()
+            {
                 change(&site, "after", &text, &mut clients);
                 after += 1;
             }

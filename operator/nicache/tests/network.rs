@@ -17,7 +17,10 @@ use common::{Nicache, Site, inside, ip, output, private_network, seen_client, st
 
 /// A site at both versions of IP.
 fn site() -> Site {
-    Site::with("", "listen [::]:80; root @ROOT@/site; location /who { add_header X-Client $remote_addr; return 204; }")
+    Site::with(
+        "",
+        "listen [::]:80; root @ROOT@/site; location /who { add_header X-Client $remote_addr; return 204; }",
+    )
 }
 
 fn hits(nicache: &Nicache) -> u64 {
@@ -61,7 +64,8 @@ fn hits_over_ipv6_with_either_handshake() {
     }
 }
 
-/// What a switch does between an access port and a trunk: frames get tags on one way, and lose them on the other. Ends with the value.
+/// What a switch does between an access port and a trunk: frames get tags on one way, and lose them
+/// on the other. Ends with the value.
 struct Tagger {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -71,7 +75,8 @@ impl Tagger {
     /// Between `plain` and `trunk` in the thread's namespace.
     fn start(plain: &str, trunk: &str, tags: &'static [u8]) -> Self {
         let all = PacketConfig { reception: Reception::Promiscuous, ..PacketConfig::default() };
-        let mut ports = [plain, trunk].map(|name| PacketSocket::open(name, 1, &all).unwrap().remove(0));
+        let mut ports =
+            [plain, trunk].map(|name| PacketSocket::open(name, 1, &all).unwrap().remove(0));
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -92,7 +97,8 @@ impl Tagger {
                 }
                 ports.iter_mut().for_each(|port| port.flush().unwrap());
                 if count == 0 {
-                    let files: Vec<_> = ports.iter().filter_map(nicache_port::Port::wait_fd).collect();
+                    let files: Vec<_> =
+                        ports.iter().filter_map(nicache_port::Port::wait_fd).collect();
                     nicache_port::wait(&files, Some(Duration::from_millis(50))).unwrap();
                 }
             }
@@ -123,7 +129,8 @@ impl Drop for Tagger {
 fn access_port(end: u8) {
     ip("link add access type veth peer name port");
     ip("link set port up");
-    // Room for two tags: the kernel sends no frame on a trunk that is longer than its MTU and one tag.
+    // Room for two tags: the kernel sends no frame on a trunk that is longer than its MTU and one
+    // tag.
     ip("link set access up mtu 1492");
     ip(&format!("addr add 192.0.2.{end}/24 dev access"));
     ip(&format!("addr add 2001:db8:2::{end}/64 dev access nodad"));
@@ -147,7 +154,12 @@ fn hits_in_vlans() {
             Tagger::start("port", "eth0", tags)
         });
         for server in ["192.0.2.2", "[2001:db8:2::2]"] {
-            fetch_until_hit(&nicache, &format!("http://{server}/page.html"), b"hello from nginx\n", curl);
+            fetch_until_hit(
+                &nicache,
+                &format!("http://{server}/page.html"),
+                b"hello from nginx\n",
+                curl,
+            );
             fetch_until_hit(&nicache, &format!("http://{server}/large"), &large(), curl);
         }
     }
@@ -160,11 +172,16 @@ struct Behind {
 
 impl Behind {
     fn connect(mtu: u32) -> Self {
-        let process =
-            Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let process = Command::new("unshare")
+            .args(["-n", "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
         let there = format!("/proc/{}/ns/net", process.id());
-        within(Duration::from_secs(5), || (std::fs::read_link(&there).ok()? != here).then_some(())).unwrap();
+        within(Duration::from_secs(5), || (std::fs::read_link(&there).ok()? != here).then_some(()))
+            .unwrap();
         ip(&format!("link add narrow type veth peer name wire netns {}", process.id()));
         ip("addr add 192.0.2.1/24 dev narrow");
         ip("addr add 2001:db8::1/64 dev narrow nodad");
@@ -201,11 +218,14 @@ fn routers_are_obeyed() {
     for handshake in ["pass-through", "card"] {
         let site = site();
         let nicache = Nicache::start(&["--handshake", handshake], &site.command());
-        let (server, server6) = (nicache.server().to_string(), nicache.status["server_address6"].as_str().unwrap());
+        let (server, server6) =
+            (nicache.server().to_string(), nicache.status["server_address6"].as_str().unwrap());
         for server in [server, format!("[{server6}]")] {
             let obeyed = || status(nicache.name())["counters"]["too_big_obeyed"].as_u64().unwrap();
             let before = obeyed();
-            fetch_until_hit(&nicache, &format!("http://{server}/large"), &large(), |url| behind.curl(url));
+            fetch_until_hit(&nicache, &format!("http://{server}/large"), &large(), |url| {
+                behind.curl(url)
+            });
             assert!(obeyed() > before, "no router has said anything: {server}");
         }
     }
@@ -215,8 +235,9 @@ fn unwrapped(nicache: &Nicache) -> u64 {
     status(nicache.name())["counters"]["unwrapped"].as_u64().unwrap()
 }
 
-/// Some miss (the first, too: the server has not answered this kind of client before), some are hits, on one connection: its numbers at the server
-/// are not those of the client, or the server does not know it at all. A reply becomes a hit when it has been judged, which may be after the
+/// Some miss (the first, too: the server has not answered this kind of client before), some are
+/// hits, on one connection: its numbers at the server are not those of the client, or the server
+/// does not know it at all. A reply becomes a hit when it has been judged, which may be after the
 /// next request: other connections are tried then.
 #[test]
 fn packets_with_options_belong_to_their_connections() {
@@ -224,12 +245,25 @@ fn packets_with_options_belong_to_their_connections() {
     for handshake in ["pass-through", "card"] {
         let site = site();
         let nicache = Nicache::start(&["--handshake", handshake], &site.command());
-        let server6: std::net::IpAddr = nicache.status["server_address6"].as_str().unwrap().parse().unwrap();
+        let server6: std::net::IpAddr =
+            nicache.status["server_address6"].as_str().unwrap().parse().unwrap();
         for server in [nicache.server().into(), server6] {
             let host = if server.is_ipv6() { format!("[{server}]") } else { server.to_string() };
-            fetch_until_hit(&nicache, &format!("http://{host}/page.html"), b"hello from nginx\n", curl);
-            let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes();
-            let requests = [get("/page.html"), get("/absent"), get("/page.html"), get("/absent?"), get("/page.html")];
+            fetch_until_hit(
+                &nicache,
+                &format!("http://{host}/page.html"),
+                b"hello from nginx\n",
+                curl,
+            );
+            let get =
+                |path: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes();
+            let requests = [
+                get("/page.html"),
+                get("/absent"),
+                get("/page.html"),
+                get("/absent?"),
+                get("/page.html"),
+            ];
             let mut last = (0, 0);
             let enough = within(Duration::from_secs(30), || {
                 let before = (hits(&nicache), unwrapped(&nicache));
@@ -240,7 +274,12 @@ fn packets_with_options_belong_to_their_connections() {
                 last = (hits(&nicache) - before.0, unwrapped(&nicache) - before.1);
                 (last.0 >= 2 && last.1 > 5).then_some(())
             });
-            assert!(enough.is_some(), "{server} {handshake}: {} hits, {} segments with options", last.0, last.1);
+            assert!(
+                enough.is_some(),
+                "{server} {handshake}: {} hits, {} segments with options",
+                last.0,
+                last.1
+            );
         }
     }
 }
@@ -255,11 +294,20 @@ fn fragments_belong_to_their_connections() {
         let nicache = Nicache::start(&["--handshake", handshake], &site.command());
         ip(&format!("link set {} mtu 700", nicache.status["interface"].as_str().unwrap()));
         let server = nicache.server();
-        fetch_until_hit(&nicache, &format!("http://{server}/page.html"), b"hello from nginx\n", curl);
+        fetch_until_hit(
+            &nicache,
+            &format!("http://{server}/page.html"),
+            b"hello from nginx\n",
+            curl,
+        );
         let pad = "p".repeat(1500);
-        let get =
-            |path: &str| format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nAccept: text/{pad}\r\n\r\n").into_bytes();
-        let mut post = format!("POST /other HTTP/1.1\r\nHost: {server}\r\nContent-Length: 300000\r\n\r\n").into_bytes();
+        let get = |path: &str| {
+            format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nAccept: text/{pad}\r\n\r\n")
+                .into_bytes()
+        };
+        let mut post =
+            format!("POST /other HTTP/1.1\r\nHost: {server}\r\nContent-Length: 300000\r\n\r\n")
+                .into_bytes();
         post.extend_from_slice(&[b'x'; 300_000]);
         let page = || get("/page.html");
         let requests = [page(), get("/absent"), page(), post, page(), page(), page(), page()];

@@ -8,10 +8,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Nicache, SOON, Site, assert_all_gone, curl, exchange, inside, ip, private_network, seen_client};
+use common::{
+    Nicache, SOON, Site, assert_all_gone, curl, exchange, inside, ip, private_network, seen_client,
+};
 use rustix::process::Signal;
 
-/// A second machine: a namespace with 192.0.2.2, joined by a wire to 192.0.2.1 in the thread's namespace.
+/// A second machine: a namespace with 192.0.2.2, joined by a wire to 192.0.2.1 in the thread's
+/// namespace.
 struct Machine {
     process: std::process::Child,
 }
@@ -19,11 +22,18 @@ struct Machine {
 impl Machine {
     fn connect() -> Self {
         // Its namespace lives as long as this process, which ends with its standard input.
-        let process =
-            Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let process = Command::new("unshare")
+            .args(["-n", "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
         let there = format!("/proc/{}/ns/net", process.id());
-        common::within(Duration::from_secs(5), || (std::fs::read_link(&there).ok()? != here).then_some(())).unwrap();
+        common::within(Duration::from_secs(5), || {
+            (std::fs::read_link(&there).ok()? != here).then_some(())
+        })
+        .unwrap();
         ip(&format!("link add wire type veth peer name wire netns {}", process.id()));
         ip("addr add 192.0.2.1/24 dev wire");
         ip("link set wire up");
@@ -58,13 +68,25 @@ fn published_to_other_machines_and_here() {
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
     let machine = Machine::connect();
     let site = Site::new();
-    let arguments = ["--publish", "0.0.0.0:8080", "--publish", "192.0.2.1:9090:8081", "--publish", "127.0.0.1:7070"];
+    let arguments = [
+        "--publish",
+        "0.0.0.0:8080",
+        "--publish",
+        "192.0.2.1:9090:8081",
+        "--publish",
+        "127.0.0.1:7070",
+    ];
     let mut nicache = Nicache::start(&arguments, &site.command());
     // The server sees the other machine's own address.
     assert_eq!(machine.run(|| seen_client("http://192.0.2.1:8080/page.html")), "192.0.2.2");
     assert_eq!(machine.run(|| seen_client("http://192.0.2.1:9090/page.html")), "192.0.2.2");
     assert_eq!(machine.run(|| curl("http://192.0.2.1:8080/large").len()), 3 << 20);
-    for url in ["http://127.0.0.1:8080", "http://192.0.2.1:8080", "http://192.0.2.1:9090", "http://127.0.0.1:7070"] {
+    for url in [
+        "http://127.0.0.1:8080",
+        "http://192.0.2.1:8080",
+        "http://192.0.2.1:9090",
+        "http://127.0.0.1:7070",
+    ] {
         assert_eq!(curl(&format!("{url}/page.html")), "hello from nginx\n", "{url}");
     }
     // The server itself may use the published address, and reaches the other machine.
@@ -90,8 +112,12 @@ fn published_to_other_machines_and_here() {
 #[test]
 fn published_by_ipv6() {
     private_network();
-    let setting =
-        |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}")).unwrap().trim().to_owned();
+    let setting = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}"))
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
     let machine = Machine::connect();
     ip("-6 addr add 2001:db8::1/64 dev wire nodad");
     machine.run(|| ip("-6 addr add 2001:db8::2/64 dev wire nodad"));
@@ -99,13 +125,24 @@ fn published_by_ipv6() {
         "",
         "listen [::]:80; root @ROOT@/site; location /who { add_header X-Client $remote_addr; return 204; }",
     );
-    let arguments = ["--publish", "[::]:8080", "--publish", "[2001:db8::1]:9090:80", "--publish", "127.0.0.1:7070"];
+    let arguments = [
+        "--publish",
+        "[::]:8080",
+        "--publish",
+        "[2001:db8::1]:9090:80",
+        "--publish",
+        "127.0.0.1:7070",
+    ];
     let mut nicache = Nicache::start(&arguments, &site.command());
     // The server sees the other machine's own address, and the card answers it.
     for port in [8080, 9090] {
         let url = format!("http://[2001:db8::1]:{port}");
         let again = format!("{url}/page.html");
-        assert_eq!(machine.run(move || seen_client(&format!("{url}/who"))), "2001:db8::2", "{port}");
+        assert_eq!(
+            machine.run(move || seen_client(&format!("{url}/who"))),
+            "2001:db8::2",
+            "{port}"
+        );
         assert_eq!(machine.run(move || curl(&again)), "hello from nginx\n", "{port}");
     }
     let here = ["[::1]:8080", "[2001:db8::1]:8080", "[2001:db8::1]:9090", "127.0.0.1:7070"];
@@ -136,12 +173,15 @@ fn the_server_cannot_abuse_the_way_back_to_loopback() {
     secret.set_nonblocking(true).unwrap();
     let nicache = Nicache::start(&["--publish", "127.0.0.1:8080"], &site.command());
     inside(nicache.pid("server_pid"), || {
-        // What a hostile server with its own routing would do: send packets for 127.0.0.1 out to the gateway.
+        // What a hostile server with its own routing would do: send packets for 127.0.0.1 out to
+        // the gateway.
         std::fs::write("/proc/sys/net/ipv4/conf/eth0/route_localnet", "1").unwrap();
         ip("addr del 127.0.0.1/8 dev lo");
         ip("route add 127.0.0.0/8 via $GW dev eth0".replace("$GW", &gateway()).as_str());
         let address: SocketAddr = "127.0.0.1:6379".parse().unwrap();
-        assert!(std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_err());
+        assert!(
+            std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_err()
+        );
     });
     assert!(secret.accept().is_err());
 }
@@ -160,9 +200,10 @@ fn without_nft_a_relay_takes_over_and_says_so() {
     let programs = tempfile::tempdir().unwrap();
     let nginx = common::output("sh", &["-c", "command -v nginx"]);
     std::os::unix::fs::symlink(nginx.trim(), programs.path().join("nginx")).unwrap();
-    let mut nicache = Nicache::start_with(&["--publish", "0.0.0.0:8080"], &site.command(), |command| {
-        command.env("PATH", programs.path());
-    });
+    let mut nicache =
+        Nicache::start_with(&["--publish", "0.0.0.0:8080"], &site.command(), |command| {
+            command.env("PATH", programs.path());
+        });
     let gateway = nicache.status["gateway"].as_str().unwrap().to_owned();
     assert_eq!(seen_client("http://127.0.0.1:8080/page.html"), gateway);
     assert_eq!(machine.run(|| seen_client("http://192.0.2.1:8080/page.html")), gateway);
@@ -213,7 +254,8 @@ fn before_nft(folder: &std::path::Path, first: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let path = std::env::var("PATH").unwrap();
     let script = folder.join("nft");
-    std::fs::write(&script, format!("#!/bin/sh\n{first}\nPATH='{path}' exec nft \"$@\"\n")).unwrap();
+    std::fs::write(&script, format!("#!/bin/sh\n{first}\nPATH='{path}' exec nft \"$@\"\n"))
+        .unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     format!("{}:{path}", folder.display())
 }
@@ -228,9 +270,10 @@ fn an_nft_that_works_is_waited_for() {
         folder.path(),
         "while [ $(awk '{ print $14 }' /proc/$$/stat) -lt 700 ]; do i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; done",
     );
-    let nicache = Nicache::start_with(&["--publish", "127.0.0.1:8080"], &site.command(), |command| {
-        command.env("PATH", path);
-    });
+    let nicache =
+        Nicache::start_with(&["--publish", "127.0.0.1:8080"], &site.command(), |command| {
+            command.env("PATH", path);
+        });
     assert_eq!(curl("http://127.0.0.1:8080/page.html"), "hello from nginx\n");
     drop(nicache);
 }
@@ -241,9 +284,10 @@ fn without_an_answer_of_nft_a_relay_publishes() {
     let site = Site::with("", "root @ROOT@/site;");
     let folder = tempfile::tempdir().unwrap();
     let path = before_nft(folder.path(), "exec sleep 60");
-    let mut nicache = Nicache::start_with(&["--publish", "127.0.0.1:8080"], &site.command(), |command| {
-        command.env("PATH", path);
-    });
+    let mut nicache =
+        Nicache::start_with(&["--publish", "127.0.0.1:8080"], &site.command(), |command| {
+            command.env("PATH", path);
+        });
     assert_eq!(curl("http://127.0.0.1:8080/page.html"), "hello from nginx\n");
     let log = nicache.log_text();
     assert!(log.contains("nft has not said for 5 s whether the rules are in force"), "{log}");

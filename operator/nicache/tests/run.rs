@@ -1,4 +1,5 @@
-//! `nicache run` end to end with a real nginx: everything that is not a hit must be as without the card.
+//! `nicache run` end to end with a real nginx: everything that is not a hit must be as without the
+//! card.
 #![allow(unsafe_code)]
 
 mod common;
@@ -19,7 +20,10 @@ fn a_page_comes_through_the_card() {
     let server = nicache.server();
     assert_eq!(curl(&format!("http://{server}/page.html")), "hello from nginx\n");
     assert_eq!(curl(&format!("http://{server}/large")).len(), 3 << 20);
-    assert_eq!(seen_client(&format!("http://{server}/page.html")), nicache.status["gateway"].as_str().unwrap());
+    assert_eq!(
+        seen_client(&format!("http://{server}/page.html")),
+        nicache.status["gateway"].as_str().unwrap()
+    );
 }
 
 #[test]
@@ -31,8 +35,9 @@ fn other_ports_udp_and_icmp_pass() {
     assert_eq!(curl(&format!("http://{server}:8081/page.html")), "hello from nginx\n");
 
     let inside_pid = nicache.pid("server_pid");
-    let (udp, tcp) =
-        inside(inside_pid, || (UdpSocket::bind("0.0.0.0:5353").unwrap(), TcpListener::bind("0.0.0.0:2525").unwrap()));
+    let (udp, tcp) = inside(inside_pid, || {
+        (UdpSocket::bind("0.0.0.0:5353").unwrap(), TcpListener::bind("0.0.0.0:2525").unwrap())
+    });
     std::thread::spawn(move || {
         let mut buffer = [0; 2000];
         let (length, from) = udp.recv_from(&mut buffer).unwrap();
@@ -57,8 +62,13 @@ fn other_ports_udp_and_icmp_pass() {
 /// Sends an ICMP echo request and waits for its reply.
 fn echo(to: Ipv4Addr) -> bool {
     let protocol = Some(rustix::net::ipproto::ICMP);
-    let socket =
-        rustix::net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, protocol).unwrap();
+    let socket = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        protocol,
+    )
+    .unwrap();
     rustix::net::connect(&socket, &SocketAddrV4::new(to, 0)).unwrap();
     rustix::net::sockopt::set_socket_timeout(
         &socket,
@@ -119,7 +129,8 @@ fn status_purge_and_bypass() {
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("no nicache named `no-such`"));
     assert!(!command(&["purge"]).status.success());
     let socket = format!("/run/nicache/{}.sock", nicache.name());
-    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&socket).unwrap().permissions());
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&socket).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
 }
 
@@ -160,7 +171,9 @@ fn hangup_reloads_the_server() {
     let url = format!("http://{}/page.html", nicache.server());
     curl(&url);
     let configuration = site.folder.path().join("nginx.conf");
-    let text = std::fs::read_to_string(&configuration).unwrap().replace("X-Client $remote_addr", "X-Client reloaded");
+    let text = std::fs::read_to_string(&configuration)
+        .unwrap()
+        .replace("X-Client $remote_addr", "X-Client reloaded");
     std::fs::write(&configuration, text).unwrap();
     nicache.signal(Signal::HUP);
     let reloaded = || (seen_client(&url) == "reloaded").then_some(());
@@ -175,10 +188,14 @@ fn settings_from_a_file() {
     let server = serde_json::to_string(&site.command()).unwrap();
     std::fs::write(
         &file,
-        format!("server = {server}\nsubnet = '10.99.1.4/30'\nname = 'from-file-{0}'\n", std::process::id()),
+        format!(
+            "server = {server}\nsubnet = '10.99.1.4/30'\nname = 'from-file-{0}'\n",
+            std::process::id()
+        ),
     )
     .unwrap();
-    let nicache = Nicache::start(&["--config", file.to_str().unwrap(), "--subnet", "10.99.2.0/30"], &[]);
+    let nicache =
+        Nicache::start(&["--config", file.to_str().unwrap(), "--subnet", "10.99.2.0/30"], &[]);
     assert_eq!(nicache.server(), Ipv4Addr::new(10, 99, 2, 2));
     assert!(nicache.name().starts_with("from-file-"));
     assert_eq!(curl("http://10.99.2.2/page.html"), "hello from nginx\n");

@@ -1,4 +1,5 @@
-//! A machine that is slow, or busy with other things: the server is reached all the time, nothing is stale, nothing is killed for being late, and what is late joins.
+//! A machine that is slow, or busy with other things: the server is reached all the time, nothing
+//! is stale, nothing is killed for being late, and what is late joins.
 #![allow(unsafe_code)]
 
 mod common;
@@ -50,7 +51,8 @@ fn child_of(name: &str, role: &str) -> Option<u64> {
     let mut processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
     processes.find(|&pid| {
         command_line(pid).get(1).is_some_and(|command| command == role)
-            && parent(pid).is_some_and(|parent| command_line(parent).iter().any(|word| word == name))
+            && parent(pid)
+                .is_some_and(|parent| command_line(parent).iter().any(|word| word == name))
     })
 }
 
@@ -63,7 +65,8 @@ struct Fate<'a> {
 }
 
 impl Fate<'_> {
-    /// Does to the first watchers what is to be done to them. One that was too fast for that is the last.
+    /// Does to the first watchers what is to be done to them. One that was too fast for that is the
+    /// last.
     fn meet(&self, most: u32, mut act: impl FnMut(u32, u64) -> bool) {
         let mut last = None;
         while !self.over.load(Ordering::Relaxed) && self.met.load(Ordering::Relaxed) < most {
@@ -81,14 +84,22 @@ impl Fate<'_> {
 }
 
 /// Starts a server whose first `most` watchers meet a fate.
-fn with_fate(name: &str, most: u32, site: &Site, act: impl FnMut(u32, u64) -> bool + Send) -> Nicache {
+fn with_fate(
+    name: &str,
+    most: u32,
+    site: &Site,
+    act: impl FnMut(u32, u64) -> bool + Send,
+) -> Nicache {
     let fate = Fate { name, met: AtomicU32::new(0), over: AtomicBool::new(false) };
     let fate = &fate;
     std::thread::scope(|scope| {
         scope.spawn(move || fate.meet(most, act));
         let nicache = Nicache::start(&["--name", name], &site.command());
         let hits = within(PATIENCE, || {
-            assert_eq!(body(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
+            assert_eq!(
+                body(&format!("http://{}/page.html", nicache.server())),
+                "hello from nginx\n"
+            );
             (fate.met.load(Ordering::Relaxed) == most).then_some(())
         });
         fate.over.store(true, Ordering::Relaxed);
@@ -115,8 +126,14 @@ fn a_watcher_that_is_late_joins() {
         assert_eq!((body(&url), body(&url)), (format!("{round}\n"), format!("{round}\n")));
     }
     let before = status(&name);
-    assert!(before["watch_unavailable"].as_str().is_some_and(|why| why.contains("not watched yet")), "{before}");
-    assert!(before["counters"]["not_caching"].is_string() && before["counters"]["hits"] == 0, "{before}");
+    assert!(
+        before["watch_unavailable"].as_str().is_some_and(|why| why.contains("not watched yet")),
+        "{before}"
+    );
+    assert!(
+        before["counters"]["not_caching"].is_string() && before["counters"]["hits"] == 0,
+        "{before}"
+    );
     let why = common::command(&["why", "--name", &name, &url]);
     assert!(String::from_utf8_lossy(&why.stdout).contains("not watched yet"), "{why:?}");
 
@@ -167,7 +184,9 @@ fn watchers_that_are_killed_as_they_start_are_started_again() {
 
 fn has_links(pid: u64) -> bool {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|file| file.ends_with("anon_inode:bpf_link"))
+    files
+        .filter_map(|file| std::fs::read_link(file.path()).ok())
+        .any(|file| file.ends_with("anon_inode:bpf_link"))
 }
 
 fn status_or_none(name: &str) -> Option<serde_json::Value> {
@@ -182,7 +201,9 @@ impl Hogs {
     fn new(count: usize, cpu: usize) -> Self {
         let hog = |_| {
             let mut command = Command::new("taskset");
-            command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
+            command
+                .args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"])
+                .stdin(Stdio::null());
             command.spawn().unwrap()
         };
         Self((0..count).map(hog).collect())
@@ -198,7 +219,8 @@ impl Drop for Hogs {
     }
 }
 
-/// A process that may run for a millisecond in each second, by a group of its own in whichever hierarchy has the CPU controller. What remains goes back to the group that it was in.
+/// A process that may run for a millisecond in each second, by a group of its own in whichever
+/// hierarchy has the CPU controller. What remains goes back to the group that it was in.
 struct Throttled {
     group: PathBuf,
     back: PathBuf,
@@ -208,32 +230,46 @@ impl Throttled {
     /// `None`: this machine has no such controller.
     fn new(pid: u64) -> Option<Self> {
         let (root, settings) = [
-            ("/sys/fs/cgroup/cpu", &[("cpu.cfs_period_us", "1000000"), ("cpu.cfs_quota_us", "1000")][..]),
+            (
+                "/sys/fs/cgroup/cpu",
+                &[("cpu.cfs_period_us", "1000000"), ("cpu.cfs_quota_us", "1000")][..],
+            ),
             ("/sys/fs/cgroup", &[("cpu.max", "1000 1000000")][..]),
         ]
         .into_iter()
         .find(|(root, _)| Path::new(root).join("cgroup.procs").exists())?;
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
-        let is_cpu = |line: &&str| line.starts_with("0::") || line.split(':').nth(1).is_some_and(|name| name == "cpu");
+        let is_cpu = |line: &&str| {
+            line.starts_with("0::") || line.split(':').nth(1).is_some_and(|name| name == "cpu")
+        };
         let own = groups.lines().filter(is_cpu).max_by_key(|line| !line.starts_with("0::"))?;
         let back = Path::new(root).join(own.splitn(3, ':').nth(2)?.trim_start_matches('/'));
         let group = Path::new(root).join(format!("nicache-test-{pid}"));
         std::fs::create_dir(&group).ok()?;
         let throttled = Self { group, back };
         let write = |(name, value): (&str, &str)| std::fs::write(throttled.group.join(name), value);
-        settings.iter().copied().chain([("cgroup.procs", &*pid.to_string())]).try_for_each(write).ok()?;
+        settings
+            .iter()
+            .copied()
+            .chain([("cgroup.procs", &*pid.to_string())])
+            .try_for_each(write)
+            .ok()?;
         Some(throttled)
     }
 
     fn was_throttled(&self) -> bool {
         let stat = std::fs::read_to_string(self.group.join("cpu.stat")).unwrap_or_default();
-        stat.lines().filter_map(|line| line.strip_prefix("nr_throttled ")).any(|count| count.trim() != "0")
+        stat.lines()
+            .filter_map(|line| line.strip_prefix("nr_throttled "))
+            .any(|count| count.trim() != "0")
     }
 }
 
 impl Drop for Throttled {
     fn drop(&mut self) {
-        for pid in std::fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default().lines() {
+        for pid in
+            std::fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default().lines()
+        {
             let _ = std::fs::write(self.back.join("cgroup.procs"), pid);
         }
         let _ = within(SOON, || std::fs::remove_dir(&self.group).ok());
@@ -255,7 +291,9 @@ fn a_card_that_is_not_given_a_processor_is_left_alone() {
             let url = url.clone();
             let ask = move || {
                 while Instant::now() < until {
-                    let _ = Command::new("curl").args(["-sS", "-m", "2", "-o", "/dev/null", &url]).output();
+                    let _ = Command::new("curl")
+                        .args(["-sS", "-m", "2", "-o", "/dev/null", &url])
+                        .output();
                 }
             };
             std::thread::spawn(move || common::inside(netns, ask))
@@ -266,7 +304,8 @@ fn a_card_that_is_not_given_a_processor_is_left_alone() {
     } else {
         println!("no CPU controller of control groups: not tried");
     }
-    let alive = within(PATIENCE, || Some(status_or_none(nicache.name())?["card_pid"].as_u64()? == card));
+    let alive =
+        within(PATIENCE, || Some(status_or_none(nicache.name())?["card_pid"].as_u64()? == card));
     assert_eq!(alive, Some(true), "the same card serves: {}", nicache.log_text());
     wait_for_hits(&mut nicache, &url, "hello from nginx\n");
     let log = nicache.log_text();
@@ -290,7 +329,8 @@ fn the_first_request_is_answered() {
     }
 }
 
-/// A card is held up for a moment as soon as its server has been started: is that announced afterwards?
+/// A card is held up for a moment as soon as its server has been started: is that announced
+/// afterwards?
 fn is_announced_after_the_card_goes_on(site: &Site, attempt: usize) -> bool {
     let name = format!("mute-{}-{attempt}", std::process::id());
     let goes_on = AtomicBool::new(false);
@@ -308,7 +348,8 @@ fn is_announced_after_the_card_goes_on(site: &Site, attempt: usize) -> bool {
         let nicache = Nicache::start(&["--name", &name], &site.command());
         let is_announced_first = !goes_on.load(Ordering::SeqCst);
         assert_eq!(body(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
-        // If this test was not given a processor in time, there is another card, and frames have passed without one.
+        // If this test was not given a processor in time, there is another card, and frames have
+        // passed without one.
         let is_other = nicache.pid("card_pid") != hold.join().unwrap();
         !is_announced_first || is_other
     })
@@ -318,7 +359,9 @@ fn is_announced_after_the_card_goes_on(site: &Site, attempt: usize) -> bool {
 fn a_server_behind_a_card_that_does_not_pass_its_frames_is_not_announced() {
     private_network();
     let site = Site::with("", "root @ROOT@/site;");
-    // The card may be held up too late, as the test does not always get a processor at once; but not each time.
-    let is_announced_after = (0..4).any(|attempt| is_announced_after_the_card_goes_on(&site, attempt));
+    // The card may be held up too late, as the test does not always get a processor at once; but
+    // not each time.
+    let is_announced_after =
+        (0..4).any(|attempt| is_announced_after_the_card_goes_on(&site, attempt));
     assert!(is_announced_after, "it is announced while no frame passes");
 }

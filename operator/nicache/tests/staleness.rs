@@ -1,7 +1,8 @@
-//! I1 and I2 under concurrent writers: no reply is older than a finished write, and each is of one version.
+//! I1 and I2 under concurrent writers: no reply is older than a finished write, and each is of one
+//! version.
 //!
-//! Real nginx behind `nicache run`; the clients, writers and the oracle are those of `nicache replay`. A run in which
-//! nothing happened fails: every way to write must have met a kept reply.
+//! Real nginx behind `nicache run`; the clients, writers and the oracle are those of `nicache
+//! replay`. A run in which nothing happened fails: every way to write must have met a kept reply.
 #![allow(unsafe_code)]
 
 mod common;
@@ -31,10 +32,18 @@ fn run(http: &str, settings: &[&str], arguments: &[&str]) -> Value {
     println!("{report:#}");
     assert_coherent(&report);
     assert_eq!(number(&report, "timeouts"), 0, "{report:#}");
-    assert!(number(&report, "card.fills_stored") > 100 && number(&report, "card.purges_by_source") > 100, "{report:#}");
-    // The clients and the card agree about what was a hit, but for those that a connection's end has cut off.
+    assert!(
+        number(&report, "card.fills_stored") > 100
+            && number(&report, "card.purges_by_source") > 100,
+        "{report:#}"
+    );
+    // The clients and the card agree about what was a hit, but for those that a connection's end
+    // has cut off.
     let (hits, card_hits) = (number(&report, "hits"), number(&report, "card.hits"));
-    assert!(hits <= card_hits && card_hits - hits <= number(&report, "broken"), "{hits} of {card_hits}: {report:#}");
+    assert!(
+        hits <= card_hits && card_hits - hits <= number(&report, "broken"),
+        "{hits} of {card_hits}: {report:#}"
+    );
     report
 }
 
@@ -42,7 +51,10 @@ fn assert_every_method_met_a_kept_reply(report: &Value) {
     let writes = report["writes"].as_object().unwrap();
     assert_eq!(writes.len(), METHODS, "{report:#}");
     for (method, counted) in writes {
-        assert!(number(counted, "cached_before") > 0 && number(counted, "read_after") > 0, "{method}: {report:#}");
+        assert!(
+            number(counted, "cached_before") > 0 && number(counted, "read_after") > 0,
+            "{method}: {report:#}"
+        );
     }
 }
 
@@ -56,11 +68,17 @@ fn usual(handshake: &str, pipeline: &str) {
 }
 
 fn caching_server(handshake: &str) {
-    let arguments = ["--synthetic", "--duration", "10", "--clients", "4", "--server-keeps-files-open"];
+    let arguments =
+        ["--synthetic", "--duration", "10", "--clients", "4", "--server-keeps-files-open"];
     let report = run(OPEN_FILE_CACHE, &["--handshake", handshake], &arguments);
-    assert!(number(&report, "stale_by_server") > 0, "the server's cache is not at work: {report:#}");
+    assert!(
+        number(&report, "stale_by_server") > 0,
+        "the server's cache is not at work: {report:#}"
+    );
     let reasons = ["not_looked_up", "dirty"];
-    let refused = reasons.iter().any(|reason| report["card"][format!("fill_refused_{reason}")].as_u64() > Some(0));
+    let refused = reasons
+        .iter()
+        .any(|reason| report["card"][format!("fill_refused_{reason}")].as_u64() > Some(0));
     assert!(refused, "{report:#}");
     assert!(number(&report, "hits") > 100, "{report:#}");
 }
@@ -94,10 +112,15 @@ fn answered_in_the_kernel() {
         let site = replay_site("keepalive_requests 1000000;");
         let nicache = Nicache::start(&["--l0", "--handshake", handshake], &site.command());
         // A pause between writes that lets a reply be given more than once.
-        let arguments = [&*log, "--duration", "8", "--clients", "4", "--agents", "2", "--write-pause", "20"];
+        let arguments =
+            [&*log, "--duration", "8", "--clients", "4", "--agents", "2", "--write-pause", "20"];
         let report = report_of(start_replay(&site, &nicache, &arguments));
         assert_coherent(&report);
-        assert_eq!((number(&report, "timeouts"), number(&report, "card.l0_lost")), (0, 0), "{report:#}");
+        assert_eq!(
+            (number(&report, "timeouts"), number(&report, "card.l0_lost")),
+            (0, 0),
+            "{report:#}"
+        );
         assert!(number(&report, "card.purges_by_source") > 100, "{report:#}");
         assert!(number(&report, "card.hits_l0") > 1000, "{report:#}");
     }
@@ -135,7 +158,10 @@ fn policies_with_ghosts_sizes_and_sketches() {
     for policy in ["s3-fifo", "gdsf", "w-tinylfu", "arc", "sieve"] {
         let arguments = ["--synthetic", "--duration", "4", "--clients", "4"];
         let report = run("", &["--memory", "2M", "--policy", policy], &arguments);
-        assert!(number(&report, "card.evictions") > 0 && number(&report, "hits") > 100, "{policy}: {report:#}");
+        assert!(
+            number(&report, "card.evictions") > 0 && number(&report, "hits") > 100,
+            "{policy}: {report:#}"
+        );
     }
 }
 

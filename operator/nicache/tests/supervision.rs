@@ -1,4 +1,5 @@
-//! A card that ends or stands still: requests reach the server meanwhile, another card takes its place, and nobody sees an old page.
+//! A card that ends or stands still: requests reach the server meanwhile, another card takes its
+//! place, and nobody sees an old page.
 #![allow(unsafe_code)]
 
 mod common;
@@ -14,7 +15,9 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{Nicache, SOON, Site, another_watcher, assert_all_gone, kill, private_network, status, within};
+use common::{
+    Nicache, SOON, Site, another_watcher, assert_all_gone, kill, private_network, status, within,
+};
 use replay::{assert_coherent, number, replay_site, report_of, start_replay};
 use rustix::process::Signal;
 use rustix::thread::CapabilitySet;
@@ -66,8 +69,8 @@ fn replaced(handshake: &str, signal: Signal) {
         let pid = status(nicache.name())["card_pid"].as_u64().unwrap();
         kill(pid, signal);
         std::fs::write(&page, &text).unwrap();
-        let back =
-            within(PATIENCE, || try_curl(&url)).expect("the server is reached without a card, or with another one");
+        let back = within(PATIENCE, || try_curl(&url))
+            .expect("the server is reached without a card, or with another one");
         assert_eq!(back, text);
         wait_for_another(&nicache, pid);
         wait_for_hits(&nicache, &url, &text);
@@ -100,7 +103,8 @@ fn under_load_nothing_is_stale() {
         private_network();
         let site = replay_site("");
         let nicache = Nicache::start(&["--handshake", handshake], &site.command());
-        let load = start_replay(&site, &nicache, &["--synthetic", "--duration", "10", "--clients", "4"]);
+        let load =
+            start_replay(&site, &nicache, &["--synthetic", "--duration", "10", "--clients", "4"]);
         for _ in 0..3 {
             let busy = || {
                 let status = common::command(&["status", "--json", "--name", nicache.name()]);
@@ -124,7 +128,8 @@ fn wait_for_another_watcher(nicache: &Nicache, pid: u64) -> u64 {
         .unwrap_or_else(|| panic!("no other watcher: {}", status(nicache.name())))
 }
 
-/// The card goes on, its connections too; what it had is not served again, and what nobody saw change least of all.
+/// The card goes on, its connections too; what it had is not served again, and what nobody saw
+/// change least of all.
 #[test]
 fn a_watcher_that_ends_is_replaced() {
     for handshake in ["pass-through", "card"] {
@@ -132,7 +137,8 @@ fn a_watcher_that_ends_is_replaced() {
         let site = Site::with("", "root @ROOT@/site; keepalive_timeout 600s;");
         let mut nicache = Nicache::start(&["--handshake", handshake], &site.command());
         let server = nicache.server();
-        let (url, other) = (format!("http://{server}/page.html"), format!("http://{server}/other.html"));
+        let (url, other) =
+            (format!("http://{server}/page.html"), format!("http://{server}/other.html"));
         let file = |name: &str| site.folder.path().join("site").join(name);
         std::fs::write(file("other.html"), "other").unwrap();
         wait_for_hits(&nicache, &url, "hello from nginx\n");
@@ -253,7 +259,9 @@ fn an_upgrade_keeps_all_connections() {
                 let mut opened = 0;
                 // Not for ever if the other thread has failed.
                 let until = std::time::Instant::now() + 4 * PATIENCE;
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) && std::time::Instant::now() < until {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed)
+                    && std::time::Instant::now() < until
+                {
                     assert_eq!(Connection::open(server).get(17), "hello from nginx\n");
                     opened += 1;
                     std::thread::sleep(Duration::from_millis(5));
@@ -262,12 +270,19 @@ fn an_upgrade_keeps_all_connections() {
             });
             let mut pid = status(nicache.name())["card_pid"].as_u64().unwrap();
             for _ in 0..3 {
-                let output = common::command(&["upgrade", "--json", "--name", nicache.name(), common::NICACHE]);
+                let output = common::command(&[
+                    "upgrade",
+                    "--json",
+                    "--name",
+                    nicache.name(),
+                    common::NICACHE,
+                ]);
                 assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
                 let new = status(nicache.name())["card_pid"].as_u64().unwrap();
                 assert_ne!(new, pid);
                 pid = new;
-                kept.iter_mut().for_each(|connection| assert_eq!(connection.get(17), "hello from nginx\n"));
+                kept.iter_mut()
+                    .for_each(|connection| assert_eq!(connection.get(17), "hello from nginx\n"));
             }
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             assert!(opener.join().unwrap() > 10);
@@ -305,12 +320,15 @@ fn nobody_reads_what_is_said() {
     drop(reader);
     let mut command = Command::new(common::NICACHE);
     command.args(["run", "--json", "--"]).args(site.command());
-    let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut process =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let mut ready = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
-    let (name, server) =
-        (ready["status"]["name"].as_str().unwrap(), ready["status"]["server_address"].as_str().unwrap());
+    let (name, server) = (
+        ready["status"]["name"].as_str().unwrap(),
+        ready["status"]["server_address"].as_str().unwrap(),
+    );
     // Which says much.
     assert!(common::command(&["upgrade", "--name", name]).status.success());
     kill(status(name)["card_pid"].as_u64().unwrap(), Signal::KILL);
@@ -325,11 +343,15 @@ fn nobody_reads_what_is_said() {
     let (reader, answer) = std::io::pipe().unwrap();
     drop(reader);
     let ended = check.args(["check", "--json"]).stdout(answer).output().unwrap();
-    assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(141), ""));
+    assert_eq!(
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()),
+        (Some(141), "")
+    );
 }
 
-/// The access log under full load: a pipe whose reader stands still, one whose reader goes away, a full disk. Lines are lost; the card goes on, and answers
-/// whoever asks for its state by the same socket.
+/// The access log under full load: a pipe whose reader stands still, one whose reader goes away, a
+/// full disk. Lines are lost; the card goes on, and answers whoever asks for its state by the same
+/// socket.
 #[test]
 fn what_stands_beside_the_path_does_not_stop_it() {
     let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -341,7 +363,14 @@ fn what_stands_beside_the_path_does_not_stop_it() {
             "full disk" => Path::new("/dev/full").to_owned(),
             "file" => pipe.clone(),
             _ => {
-                rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+                rustix::fs::mknodat(
+                    rustix::fs::CWD,
+                    &pipe,
+                    rustix::fs::FileType::Fifo,
+                    0o666.into(),
+                    0,
+                )
+                .unwrap();
                 pipe.clone()
             }
         };
@@ -352,7 +381,11 @@ fn what_stands_beside_the_path_does_not_stop_it() {
         let body = try_curl(&url).unwrap();
         wait_for_hits(&nicache, &url, &body);
         let before = status(nicache.name());
-        let load = Command::new("wrk").args(["-t2", "-c32", "-d3s", &url]).stdout(Stdio::piped()).spawn().unwrap();
+        let load = Command::new("wrk")
+            .args(["-t2", "-c32", "-d3s", &url])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let begun = std::time::Instant::now();
         let mut reader = reader;
         while begun.elapsed() < Duration::from_secs(3) {
@@ -370,7 +403,10 @@ fn what_stands_beside_the_path_does_not_stop_it() {
             (&before["card_pid"], &before["card_restarts"]),
             "{kind}"
         );
-        assert!(number(&after["counters"], "hits") > number(&before["counters"], "hits") + 1000, "{kind}: {said}");
+        assert!(
+            number(&after["counters"], "hits") > number(&before["counters"], "hits") + 1000,
+            "{kind}: {said}"
+        );
         assert_eq!(try_curl(&url).as_deref(), Some(&*body), "{kind}");
         let mut said = String::new();
         let is_told = || {
@@ -383,7 +419,8 @@ fn what_stands_beside_the_path_does_not_stop_it() {
     }
 }
 
-/// Crowds at the control socket and at the live page, under full load: some say nothing, some ask and ask and never read, some send what means nothing.
+/// Crowds at the control socket and at the live page, under full load: some say nothing, some ask
+/// and ask and never read, some send what means nothing.
 #[test]
 fn whoever_looks_and_stands_still_does_not_stop_it() {
     let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -393,10 +430,17 @@ fn whoever_looks_and_stands_still_does_not_stop_it() {
     let url = format!("http://{}/page.html", nicache.server());
     let body = try_curl(&url).unwrap();
     wait_for_hits(&nicache, &url, &body);
-    let (admin, before) = (nicache.status["admin"].as_str().unwrap().to_owned(), status(nicache.name()));
+    let (admin, before) =
+        (nicache.status["admin"].as_str().unwrap().to_owned(), status(nicache.name()));
     let control = format!("/run/nicache/{}.sock", nicache.name());
-    let load = Command::new("wrk").args(["-t2", "-c32", "-d4s", &url]).stdout(Stdio::piped()).spawn().unwrap();
-    let texts = |question: &str| [String::new(), question.repeat(2000), "x".repeat(1 << 18), "\n".repeat(1 << 16)];
+    let load = Command::new("wrk")
+        .args(["-t2", "-c32", "-d4s", &url])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let texts = |question: &str| {
+        [String::new(), question.repeat(2000), "x".repeat(1 << 18), "\n".repeat(1 << 16)]
+    };
     let at_control = texts("{\"command\":\"status\"}\n");
     let at_page = texts(&format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
     let mut crowd: Vec<Box<dyn std::any::Any>> = Vec::new();
@@ -420,20 +464,30 @@ fn whoever_looks_and_stands_still_does_not_stop_it() {
     assert_eq!(try_curl(&url).as_deref(), Some(&*body));
     drop(crowd);
     let ask = || {
-        let output =
-            Command::new(common::NICACHE).args(["status", "--json", "--name", nicache.name()]).output().unwrap();
-        output.status.success().then(|| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap())
+        let output = Command::new(common::NICACHE)
+            .args(["status", "--json", "--name", nicache.name()])
+            .output()
+            .unwrap();
+        output
+            .status
+            .success()
+            .then(|| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap())
     };
     let after = within(PATIENCE, ask).expect("it answers again");
     for same in ["card_pid", "card_restarts", "watch_pid", "server_pid"] {
         assert_eq!(after[same], before[same], "{same}");
     }
-    assert!(number(&after["counters"], "hits") > number(&before["counters"], "hits") + 1000, "{said}");
+    assert!(
+        number(&after["counters"], "hits") > number(&before["counters"], "hits") + 1000,
+        "{said}"
+    );
     assert_eq!(try_curl(&format!("http://{admin}/healthz")).as_deref(), Some("ok\n"));
 }
 
 fn niceness(nicache: &Nicache) -> i32 {
-    for thread in std::fs::read_dir(format!("/proc/{}/task", nicache.pid("card_pid"))).unwrap().flatten() {
+    for thread in
+        std::fs::read_dir(format!("/proc/{}/task", nicache.pid("card_pid"))).unwrap().flatten()
+    {
         let text = std::fs::read_to_string(thread.path().join("stat")).unwrap();
         let (name, rest) = text.rsplit_once(')').unwrap();
         if name.ends_with("(card-0") {
@@ -452,29 +506,37 @@ fn a_card_that_leaves_the_server_behind_does_not_go_first() {
     let url = format!("http://{}/page.html", nicache.server());
     // The client closes, or the card as the server would.
     let get = |header: &str| {
-        let output = Command::new("curl").args(["-sS", "-m", "1", "--fail", "-H", header, &url]).output().unwrap();
+        let output = Command::new("curl")
+            .args(["-sS", "-m", "1", "--fail", "-H", header, &url])
+            .output()
+            .unwrap();
         output.status.success().then(|| assert_eq!(output.stdout, b"hello from nginx\n"))
     };
     let kinds = ["Connection: keep-alive", "Connection: close"];
     let server = common::family(nicache.pid("server_pid"));
-    let has_caught_up = || (niceness(&nicache) == -10 && counter(&nicache, "left_to_host_now") == 0).then_some(());
+    let has_caught_up =
+        || (niceness(&nicache) == -10 && counter(&nicache, "left_to_host_now") == 0).then_some(());
     let behind = || {
         for kind in kinds {
             let before = counter(&nicache, "hits");
-            let hit = within(PATIENCE, || get(kind).filter(|()| counter(&nicache, "hits") > before));
+            let hit =
+                within(PATIENCE, || get(kind).filter(|()| counter(&nicache, "hits") > before));
             assert!(hit.is_some(), "no hits: {}", status(nicache.name()));
         }
         assert!(within(PATIENCE, has_caught_up).is_some(), "{}", status(nicache.name()));
         server.iter().for_each(|&pid| kill(pid, Signal::STOP));
-        // The kernel accepts them for the server, which does not get to close them. It takes both kinds to be behind.
+        // The kernel accepts them for the server, which does not get to close them. It takes both
+        // kinds to be behind.
         let all_hits = (0..80).all(|number| get(kinds[number % 2]).is_some());
         let seen = (all_hits, niceness(&nicache), counter(&nicache, "left_to_host_now") >= 64);
         server.iter().for_each(|&pid| kill(pid, Signal::CONT));
         assert!(within(PATIENCE, has_caught_up).is_some(), "{}", status(nicache.name()));
         seen
     };
-    // What other tests mount makes everything suspect, and the server that could say more stands still.
-    let seen: Vec<_> = (0..5).map(|_| behind()).take_while(|seen| *seen != (true, 0, true)).collect();
+    // What other tests mount makes everything suspect, and the server that could say more stands
+    // still.
+    let seen: Vec<_> =
+        (0..5).map(|_| behind()).take_while(|seen| *seen != (true, 0, true)).collect();
     assert!(seen.len() < 5, "{seen:?}");
 }
 
@@ -487,18 +549,29 @@ fn card_and_watcher_at_work_have_given_up_what_they_do_not_need() {
     private_network();
     let site = Site::with("", "root @ROOT@/site;");
     let nicache = Nicache::start(&["--queues", "2"], &site.command());
-    wait_for_hits(&nicache, &format!("http://{}/page.html", nicache.server()), "hello from nginx\n");
-    for (process, kept, threads_min) in [("card_pid", OF_A_CARD, 4), ("watch_pid", OF_A_WATCHER, 1)] {
+    wait_for_hits(
+        &nicache,
+        &format!("http://{}/page.html", nicache.server()),
+        "hello from nginx\n",
+    );
+    for (process, kept, threads_min) in [("card_pid", OF_A_CARD, 4), ("watch_pid", OF_A_WATCHER, 1)]
+    {
         let threads = std::fs::read_dir(format!("/proc/{}/task", nicache.pid(process))).unwrap();
         let mut count = 0;
         for thread in threads.flatten() {
             let text = std::fs::read_to_string(thread.path().join("status")).unwrap();
-            let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+            let field = |name: &str| {
+                text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
+            };
             for set in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
                 let capabilities = u64::from_str_radix(&field(set), 16).unwrap();
                 assert_eq!(capabilities & !kept, 0, "{process} {set} {text}");
             }
-            assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()), "{process} {text}");
+            assert_eq!(
+                (field("NoNewPrivs:"), field("Seccomp:")),
+                ("1".into(), "2".into()),
+                "{process} {text}"
+            );
             count += 1;
         }
         assert!(count >= threads_min, "{process}: {count} threads");
@@ -510,7 +583,9 @@ fn bound_of(unit: &str) -> u64 {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(unit);
     let text = std::fs::read_to_string(path).unwrap();
     let names = text.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
-    let bit = |name: &str| CapabilitySet::from_name(name.strip_prefix("CAP_").unwrap()).expect(name).bits();
+    let bit = |name: &str| {
+        CapabilitySet::from_name(name.strip_prefix("CAP_").unwrap()).expect(name).bits()
+    };
     names.split(' ').map(bit).sum()
 }
 
@@ -537,7 +612,11 @@ fn files_of_others_are_hits_under_a_service_manager() {
         unsafe { command.pre_exec(leave) };
     };
     let nicache = Nicache::start_with(&[], &site.command(), adjust);
-    wait_for_hits(&nicache, &format!("http://{}/page.html", nicache.server()), "hello from nginx\n");
+    wait_for_hits(
+        &nicache,
+        &format!("http://{}/page.html", nicache.server()),
+        "hello from nginx\n",
+    );
     let text = std::fs::read_to_string(format!("/proc/{}/status", nicache.pid("pid"))).unwrap();
     let left = text.lines().find_map(|line| line.strip_prefix("CapBnd:")).unwrap();
     assert_eq!(u64::from_str_radix(left.trim(), 16).unwrap() & !bound, 0);

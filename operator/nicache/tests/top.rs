@@ -18,7 +18,9 @@ fn programs_read_a_line_for_each_interval() {
     let nicache = Nicache::start(&["--name", "lines"], &site.command());
     let url = format!("http://{}/page.html", nicache.server());
     let mut top = Command::new(NICACHE);
-    top.args(["top", "--name", "lines", "--json", "--interval", "600ms"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    top.args(["top", "--name", "lines", "--json", "--interval", "600ms"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut top = top.spawn().unwrap();
     let (sender, lines) = mpsc::channel();
     let out = std::io::BufReader::new(top.stdout.take().unwrap());
@@ -36,7 +38,10 @@ fn programs_read_a_line_for_each_interval() {
     assert_eq!(line["sample"]["hottest"][0]["target"], "/page.html");
     let once = command(&["top", "--once", "--interval", "500ms", "--name", "lines"]);
     let text = String::from_utf8(once.stdout).unwrap();
-    assert!(once.status.success() && text.contains("state      caching") && text.contains("/page.html"), "{text}");
+    assert!(
+        once.status.success() && text.contains("state      caching") && text.contains("/page.html"),
+        "{text}"
+    );
     // It ends with the nicache, and says so.
     drop(nicache);
     let status = within(SOON, || top.try_wait().unwrap()).expect("an end");
@@ -61,7 +66,10 @@ impl Terminal {
     /// Runs shell commands there.
     fn start(commands: &str) -> Self {
         let mut command = Command::new("script");
-        command.args(["-q", "-e", "-f", "-c", commands, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["-q", "-e", "-f", "-c", commands, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = command.env("TERM", "xterm").spawn().expect("script is installed");
         let (sender, written) = mpsc::channel();
         let mut out = process.stdout.take().unwrap();
@@ -140,5 +148,8 @@ fn a_terminal_is_drawn_on_and_left_as_it_was() {
     // A signal leaves it as it was, too.
     terminal.await_text("second=0");
     terminal.await_text("again-as-it-was");
-    assert_eq!(terminal.read().matches("\u{1b}[?1049h").count(), terminal.read().matches("\u{1b}[?1049l").count());
+    assert_eq!(
+        terminal.read().matches("\u{1b}[?1049h").count(),
+        terminal.read().matches("\u{1b}[?1049l").count()
+    );
 }

@@ -6,7 +6,8 @@ mod common;
 use std::path::Path;
 
 use common::{
-    Nicache, SOON, Site, assert_all_gone, assert_fails, command, curl, exists_within, kill, private_network, within,
+    Nicache, SOON, Site, assert_all_gone, assert_fails, command, curl, exists_within, kill,
+    private_network, within,
 };
 use rustix::process::Signal;
 
@@ -17,7 +18,11 @@ fn php_site() -> Site {
          fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }";
     let site = Site::with("", location);
     let root = site.folder.path().display().to_string();
-    std::fs::write(site.folder.path().join("site/sum.php"), "<?php echo 'sum ', 40 + 2, ' by ', PHP_SAPI;").unwrap();
+    std::fs::write(
+        site.folder.path().join("site/sum.php"),
+        "<?php echo 'sum ', 40 + 2, ' by ', PHP_SAPI;",
+    )
+    .unwrap();
     let pool = format!(
         "[global]\nerror_log = {root}/php.log\npid = {root}/php.pid\n[site]\nuser = www-data\nlisten = {root}/php.sock\n\
          listen.mode = 0666\npm = static\npm.max_children = 2\n"
@@ -33,7 +38,10 @@ fn php_fpm(site: &Site, mode: &str) -> String {
 fn fetch_sum(nicache: &Nicache) {
     let url = format!("http://{}/sum.php", nicache.server());
     let page = within(SOON, || {
-        let output = std::process::Command::new("curl").args(["-sS", "-m", "10", "--fail", &url]).output().unwrap();
+        let output = std::process::Command::new("curl")
+            .args(["-sS", "-m", "10", "--fail", &url])
+            .output()
+            .unwrap();
         output.status.success().then_some(output.stdout)
     });
     assert_eq!(page.as_deref(), Some(&b"sum 42 by fpm-fcgi"[..]));
@@ -42,7 +50,8 @@ fn fetch_sum(nicache: &Nicache) {
 /// A shell script that notes what happens to it in the site's folder, one line each.
 fn script(site: &Site, name: &str, body: &str) -> String {
     let folder = site.folder.path();
-    let text = format!("#!/bin/sh\nnote() {{ echo \"$@\" >>'{0}/notes'; }}\n{body}\n", folder.display());
+    let text =
+        format!("#!/bin/sh\nnote() {{ echo \"$@\" >>'{0}/notes'; }}\n{body}\n", folder.display());
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -58,11 +67,16 @@ fn notes(site: &Site) -> Vec<String> {
 fn php_beside_nginx() {
     private_network();
     let site = php_site();
-    let mut nicache = Nicache::start(&["--with", &php_fpm(&site, "--nodaemonize")], &site.command());
+    let mut nicache =
+        Nicache::start(&["--with", &php_fpm(&site, "--nodaemonize")], &site.command());
     fetch_sum(&nicache);
     let text = command(&["status", "--name", nicache.name()]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(text.lines().any(|line| line.starts_with("with ") && line.contains("php-fpm8.2 --nodaemonize")), "{text}");
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("with ") && line.contains("php-fpm8.2 --nodaemonize")),
+        "{text}"
+    );
     let processes = nicache.processes();
     nicache.signal(Signal::TERM);
     assert!(nicache.wait(SOON).unwrap().success());
@@ -121,7 +135,8 @@ fn a_failing_program_ends_everything_and_is_named() {
 fn a_killed_program_ends_everything_and_is_named() {
     private_network();
     let site = php_site();
-    let mut nicache = Nicache::start(&["--with", &php_fpm(&site, "--nodaemonize")], &site.command());
+    let mut nicache =
+        Nicache::start(&["--with", &php_fpm(&site, "--nodaemonize")], &site.command());
     let pid_file = site.folder.path().join("php.pid");
     assert!(exists_within(&pid_file, SOON));
     let processes = nicache.processes();
@@ -195,21 +210,31 @@ fn a_program_that_stays_after_the_servers_end_is_killed_and_named() {
     assert!(nicache.wait(SOON).unwrap().success());
     assert_all_gone(&processes);
     let log = nicache.log_text();
-    assert!(log.contains("stubborn") && log.contains("--with") && log.contains("ended by itself"), "{log}");
+    assert!(
+        log.contains("stubborn") && log.contains("--with") && log.contains("ended by itself"),
+        "{log}"
+    );
 }
 
 #[test]
 fn what_cannot_be_started_is_named() {
     private_network();
     let server = ["--", "sleep", "60"];
-    assert_fails(&[&["--with", "no-such-program -x"][..], &server].concat(), &["`no-such-program`", "--with", "PATH"]);
+    assert_fails(
+        &[&["--with", "no-such-program -x"][..], &server].concat(),
+        &["`no-such-program`", "--with", "PATH"],
+    );
     assert_fails(&[&["--with", "a 'b"][..], &server].concat(), &["with:", "`a 'b`"]);
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("broken");
     std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     let path: &Path = &program;
-    assert_fails(&[&["--with", path.to_str().unwrap()][..], &server].concat(), &["cannot start", "--with", "broken"]);
+    assert_fails(
+        &[&["--with", path.to_str().unwrap()][..], &server].concat(),
+        &["cannot start", "--with", "broken"],
+    );
 }
 
 /// Runs a line as an operator's shell does, outside of the server's namespaces.
@@ -221,7 +246,8 @@ fn shell(line: &str) {
 fn becomes(url: &str, wanted: &str) {
     let mut last = String::new();
     let is_there = || {
-        let output = std::process::Command::new("curl").args(["-sS", "-m", "10", url]).output().unwrap();
+        let output =
+            std::process::Command::new("curl").args(["-sS", "-m", "10", url]).output().unwrap();
         last = String::from_utf8_lossy(&output.stdout).into_owned();
         (last == wanted).then_some(())
     };
@@ -243,9 +269,14 @@ fn an_operators_tools_find_nginx_and_php() {
     let site = php_site();
     let root = site.folder.path();
     let (conf, pool) = (root.join("nginx.conf"), root.join("php.conf"));
-    replace_in(&conf, "server { listen 80;", "server { listen 80; location = /release { return 200 one; }");
+    replace_in(
+        &conf,
+        "server { listen 80;",
+        "server { listen 80; location = /release { return 200 one; }",
+    );
     std::fs::write(root.join("site/release.php"), "<?php echo getenv('RELEASE');").unwrap();
-    std::fs::write(&pool, std::fs::read_to_string(&pool).unwrap() + "env[RELEASE] = one\n").unwrap();
+    std::fs::write(&pool, std::fs::read_to_string(&pool).unwrap() + "env[RELEASE] = one\n")
+        .unwrap();
     let nicache = Nicache::start(&["--with", &php_fpm(&site, "--nodaemonize")], &site.command());
     let url = |path: &str| format!("http://{}{path}", nicache.server());
     becomes(&url("/release"), "one");
@@ -285,7 +316,8 @@ fn an_operators_tools_find_apache() {
     let site = Site::new();
     let folder = site.folder.path().display().to_string();
     let conf = site.folder.path().join("apache.conf");
-    let load = |name: &str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let load =
+        |name: &str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
     let modules: String = ["mpm_event", "authz_core", "alias", "log_config"].map(load).concat();
     let text = format!(
         "{modules}ServerRoot {folder}\nDefaultRuntimeDir {folder}\nPidFile {folder}/apache.pid\nErrorLog {folder}/error.log\n\

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use nicache_initiator::{Lun, LunError};
 
-/// The content of a block device. Calls come from several threads; every offset and length is made of whole blocks of
-/// [`BLOCK_BYTES`](nicache_initiator::BLOCK_BYTES).
+/// The content of a block device. Calls come from several threads; every offset and length is made
+/// of whole blocks of [`BLOCK_BYTES`](nicache_initiator::BLOCK_BYTES).
 pub trait Blocks: Send + Sync {
     /// How messages name it.
     fn name(&self) -> &str;
@@ -24,7 +24,8 @@ pub trait Blocks: Send + Sync {
     /// Makes completed writes durable.
     fn flush(&self) -> Result<(), LunError>;
 
-    /// The descriptors that the calls above use: the threads of a device have no others ([`Lun::descriptors`]).
+    /// The descriptors that the calls above use: the threads of a device have no others
+    /// ([`Lun::descriptors`]).
     fn descriptors(&self) -> Vec<RawFd>;
 }
 

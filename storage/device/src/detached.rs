@@ -1,4 +1,5 @@
-//! Mounts that are in no namespace: whoever has no descriptor does not see them, and the last descriptor ends them.
+//! Mounts that are in no namespace: whoever has no descriptor does not see them, and the last
+//! descriptor ends them.
 //!
 //! Read first: fsopen(2), fsmount(2).
 
@@ -6,7 +7,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, fstat, open, openat};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
+};
 
 /// A FUSE file system without a server so far: its connection's descriptor, and its root.
 pub(crate) fn fuse() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -21,25 +25,33 @@ pub(crate) fn fuse() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((connection, mount(context, MountAttrFlags::MOUNT_ATTR_NODEV)?))
 }
 
-/// The ext4 on a block device. Keys must go to their place and nowhere else, so data never goes into the journal.
+/// The ext4 on a block device. Keys must go to their place and nowhere else, so data never goes
+/// into the journal.
 pub(crate) fn ext4(device: &str) -> io::Result<OwnedFd> {
     let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), "source", device)?;
     fsconfig_set_string(context.as_fd(), "data", "ordered")?;
     fsconfig_set_string(context.as_fd(), "errors", "remount-ro")?;
-    let attributes =
-        MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOATIME;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NOATIME;
     mount(context, attributes)
 }
 
 /// Ends a FUSE connection: everything that waits for it gets an error. `root` is the file system's.
 pub(crate) fn abort(root: &impl AsFd) -> io::Result<()> {
-    // The kernel names connections after the device number of their file system, whose major part is 0.
+    // The kernel names connections after the device number of their file system, whose major part
+    // is 0.
     let connection = fstat(root)?.st_dev;
     let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let control = mount(context, MountAttrFlags::empty())?;
     let number = rustix::fs::minor(connection);
-    let file = openat(&control, format!("{number}/abort"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let file = openat(
+        &control,
+        format!("{number}/abort"),
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     rustix::io::write(&file, b"1")?;
     Ok(())
 }
@@ -47,17 +59,27 @@ pub(crate) fn abort(root: &impl AsFd) -> io::Result<()> {
 fn mount(context: OwnedFd, attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     if let Err(error) = fsconfig_create(context.as_fd()) {
         let told = context_messages(&context);
-        return Err(if told.is_empty() { error.into() } else { io::Error::other(format!("{error}: {told}")) });
+        return Err(if told.is_empty() {
+            error.into()
+        } else {
+            io::Error::other(format!("{error}: {told}"))
+        });
     }
     Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// What the kernel has to say about a failed attempt (fsopen(2), "the message retrieval interface").
+/// What the kernel has to say about a failed attempt (fsopen(2), "the message retrieval
+/// interface").
 fn context_messages(context: &OwnedFd) -> String {
     let mut all = Vec::new();
     let mut buffer = [0; 1024];
     while let Ok(bytes @ 1..) = rustix::io::read(context, &mut buffer) {
-        all.push(String::from_utf8_lossy(&buffer[..bytes]).trim_start_matches(['e', 'w', 'i', ' ']).trim().to_owned());
+        all.push(
+            String::from_utf8_lossy(&buffer[..bytes])
+                .trim_start_matches(['e', 'w', 'i', ' '])
+                .trim()
+                .to_owned(),
+        );
     }
     all.join("; ")
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
-    ReplyXattr, Request, Session, SessionACL, WriteFlags,
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyWrite, ReplyXattr, Request, Session, SessionACL, WriteFlags,
 };
 use nicache_initiator::{BLOCK_BYTES, LunError};
 
@@ -34,9 +34,10 @@ pub(crate) fn serve(blocks: Arc<dyn Blocks>, fuse: OwnedFd, threads: usize) -> i
     Session::from_fd(OneFile { blocks }, fuse, SessionACL::All, config)?.run().or_else(is_end)
 }
 
-/// Whether an error of the connection only means that the file system is gone. The kernel says ENODEV for it, which the library knows, but
-/// ECONNABORTED to a thread that has just taken the last close of the file when the unmount takes the connection away
-/// (`fuse_dev_do_read` of fs/fuse/dev.c). Nothing is lost by it: data that did not arrive is told by the last `syncfs`.
+/// Whether an error of the connection only means that the file system is gone. The kernel says
+/// ENODEV for it, which the library knows, but ECONNABORTED to a thread that has just taken the
+/// last close of the file when the unmount takes the connection away (`fuse_dev_do_read` of
+/// fs/fuse/dev.c). Nothing is lost by it: data that did not arrive is told by the last `syncfs`.
 fn is_end(error: io::Error) -> io::Result<()> {
     if error.raw_os_error() == Some(libc::ECONNABORTED) { Ok(()) } else { Err(error) }
 }
@@ -81,9 +82,10 @@ fn errno(error: &LunError) -> Errno {
     match error {
         LunError::Full { .. } => Errno::ENOSPC,
         LunError::OutOfRange { .. } => Errno::EINVAL,
-        LunError::Failed { .. } | LunError::Lost { .. } | LunError::Taken { .. } | LunError::Refused { .. } => {
-            Errno::EIO
-        }
+        LunError::Failed { .. }
+        | LunError::Lost { .. }
+        | LunError::Taken { .. }
+        | LunError::Refused { .. } => Errno::EIO,
     }
 }
 
@@ -114,7 +116,10 @@ impl Filesystem for OneFile {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
+        reply.opened(
+            FileHandle(0),
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+        );
     }
 
     fn read(
@@ -185,7 +190,16 @@ impl Filesystem for OneFile {
         reply.error(Errno::ENOSYS);
     }
 
-    fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: i32,
+        reply: ReplyEmpty,
+    ) {
         reply.error(Errno::EOPNOTSUPP);
     }
 }

@@ -1,15 +1,21 @@
 //! A block device that this process serves, and a private mount of the ext4 on it.
 //!
-//! * [`Blocks`] (`blocks.rs`) is who answers the device's reads and writes; [`Plain`] is a logical unit as it is.
-//! * [`Mounted`] (`mounted.rs`) is the server's side: it serves the device and holds the root of the file system.
-//! * [`supervise`] (`supervisor.rs`) is the other process: it owns mount and device and outlives the server (`protocol.rs` is what
-//!   they say to each other). A server that ended while it held the last reference to its own file system would wait for itself for ever.
-//! * `node.rs` is where block devices come from: [`LoopOverFuse`](node::LoopOverFuse) (`fuse_file.rs`, `loop_device.rs`), later ublk.
-//! * `detached.rs` makes mounts that are in no namespace: nobody else sees them, and they go with their descriptors.
+//! * [`Blocks`] (`blocks.rs`) is who answers the device's reads and writes; [`Plain`] is a logical
+//!   unit as it is.
+//! * [`Mounted`] (`mounted.rs`) is the server's side: it serves the device and holds the root of
+//!   the file system.
+//! * [`supervise`] (`supervisor.rs`) is the other process: it owns mount and device and outlives
+//!   the server (`protocol.rs` is what they say to each other). A server that ended while it held
+//!   the last reference to its own file system would wait for itself for ever.
+//! * `node.rs` is where block devices come from: [`LoopOverFuse`](node::LoopOverFuse)
+//!   (`fuse_file.rs`, `loop_device.rs`), later ublk.
+//! * `detached.rs` makes mounts that are in no namespace: nobody else sees them, and they go with
+//!   their descriptors.
 //! * `isolation.rs` lets a killed server end although threads of it wait for its own device.
 //! * [`Superblock`] (`superblock.rs`) says what is on a unit before the kernel sees it.
 //!
-//! Read first: Documentation/filesystems/fuse.rst ("Aborting a filesystem connection"), loop(4), fsopen(2), fsmount(2).
+//! Read first: Documentation/filesystems/fuse.rst ("Aborting a filesystem connection"), loop(4),
+//! fsopen(2), fsmount(2).
 //!
 //! Deliberately absent: any knowledge of keys (`nicache-ncache`).
 

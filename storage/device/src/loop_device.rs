@@ -86,7 +86,8 @@ impl LoopDevice {
                 },
                 reserved: [0; 8],
             };
-            // SAFETY: the descriptor is open; the argument is a `struct loop_config`, which the kernel reads.
+            // SAFETY: the descriptor is open; the argument is a `struct loop_config`, which the
+            // kernel reads.
             if unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } == 0 {
                 let device = Self { path, _device: device };
                 device.set_up(number)?;
@@ -106,11 +107,16 @@ impl LoopDevice {
         if fs::read_to_string(format!("{folder}/loop/dio"))?.trim() != "1" {
             return Err(io::Error::other(format!("{} does not do direct I/O", self.path)));
         }
-        // A page must not change while it is read by the server: half of one key and half of another is not a key.
+        // A page must not change while it is read by the server: half of one key and half of
+        // another is not a key.
         let stable = format!("{folder}/queue/stable_writes");
-        fs::write(&stable, "1").map_err(|error| io::Error::new(error.kind(), format!("{stable}: {error}")))?;
+        fs::write(&stable, "1")
+            .map_err(|error| io::Error::new(error.kind(), format!("{stable}: {error}")))?;
         if fs::read_to_string(&stable)?.trim() != "1" {
-            return Err(io::Error::other(format!("{} does not keep pages stable while they are written", self.path)));
+            return Err(io::Error::other(format!(
+                "{} does not keep pages stable while they are written",
+                self.path
+            )));
         }
         Ok(())
     }

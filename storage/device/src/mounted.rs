@@ -27,7 +27,8 @@ pub struct MountOptions {
     pub mkfs: bool,
     /// Threads that answer the device.
     pub threads: usize,
-    /// The program that calls [`supervise`](crate::supervise) and nothing else; its standard input is taken.
+    /// The program that calls [`supervise`](crate::supervise) and nothing else; its standard input
+    /// is taken.
     pub supervisor: Command,
     /// How long an unmount may take.
     pub unmount_max: Duration,
@@ -64,7 +65,9 @@ pub enum DeviceError {
         reason: String,
     },
     /// The file system could not be unmounted.
-    #[error("{name} is not unmounted after {waited_s} s: a file on it is open, or the target does not answer")]
+    #[error(
+        "{name} is not unmounted after {waited_s} s: a file on it is open, or the target does not answer"
+    )]
     Busy {
         /// The unit.
         name: String,
@@ -81,7 +84,8 @@ pub fn missing() -> Option<&'static str> {
     ["/dev/fuse", "/dev/loop-control"].into_iter().find(|path| !std::path::Path::new(path).exists())
 }
 
-/// A mounted unit. Close it with [`Mounted::close`]; dropping it does the same and tells nobody about errors.
+/// A mounted unit. Close it with [`Mounted::close`]; dropping it does the same and tells nobody
+/// about errors.
 #[derive(Debug)]
 pub struct Mounted {
     name: String,
@@ -103,10 +107,14 @@ impl Mounted {
         inspect(&*blocks, options.mkfs)?;
         let refused = |reason: String| DeviceError::Refused { name: name.clone(), reason };
         let io_refused = |error: io::Error| refused(error.to_string());
-        let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(|e| io_refused(e.into()))?;
-        let mut supervisor =
-            options.supervisor.stdin(Stdio::from(theirs)).spawn().map_err(|e| refused(format!("supervisor: {e}")))?;
+        let (socket, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|e| io_refused(e.into()))?;
+        let mut supervisor = options
+            .supervisor
+            .stdin(Stdio::from(theirs))
+            .spawn()
+            .map_err(|e| refused(format!("supervisor: {e}")))?;
         // The command keeps its copy of the socket, whose end is to be noticed.
         drop(options.supervisor);
         let begun = begin(&socket, blocks, options.mkfs, options.threads);
@@ -117,7 +125,16 @@ impl Mounted {
         })?;
         let root = open_folder(&mount).map_err(|error| refused(format!("root: {error}")))?;
         let (root, server, unmount_max) = (Some((mount, root)), Some(server), options.unmount_max);
-        Ok(Self { name, device, socket, root, supervisor, server, served: Mutex::new(served), unmount_max })
+        Ok(Self {
+            name,
+            device,
+            socket,
+            root,
+            supervisor,
+            server,
+            served: Mutex::new(served),
+            unmount_max,
+        })
     }
 
     /// The root of the file system, an open folder. Copies of it, and files below, keep it mounted.
@@ -139,14 +156,16 @@ impl Mounted {
         self.supervisor.id()
     }
 
-    /// Whether the supervisor is there. If it is not, the server should close the device soon: nobody would clean up after it.
+    /// Whether the supervisor is there. If it is not, the server should close the device soon:
+    /// nobody would clean up after it.
     pub fn is_supervised(&self) -> bool {
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
         let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         !fds[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Unmounts: everything is written and durable, or this says what is not so. The caller has closed every file before.
+    /// Unmounts: everything is written and durable, or this says what is not so. The caller has
+    /// closed every file before.
     pub fn close(mut self) -> Result<(), DeviceError> {
         self.end()
     }
@@ -175,7 +194,8 @@ impl Mounted {
             failed.get_or_insert(error.to_string());
         }
         let _ = self.supervisor.wait();
-        failed.map_or(Ok(()), |reason| Err(DeviceError::Refused { name: self.name.clone(), reason }))
+        failed
+            .map_or(Ok(()), |reason| Err(DeviceError::Refused { name: self.name.clone(), reason }))
     }
 }
 
@@ -201,7 +221,9 @@ fn inspect(blocks: &dyn Blocks, mkfs: bool) -> Result<(), DeviceError> {
         }
         let found = match Superblock::parse(&head) {
             Ok(_) => "an ext4 file system".to_owned(),
-            Err(reason) => format!("its first or last {} KiB are not zeroes; {reason}", head.len() >> 10),
+            Err(reason) => {
+                format!("its first or last {} KiB are not zeroes; {reason}", head.len() >> 10)
+            }
         };
         return Err(DeviceError::NotEmpty { name, found });
     }
@@ -218,7 +240,12 @@ fn open_folder(mount: &OwnedFd) -> io::Result<OwnedFd> {
 
 type Begun = (String, OwnedFd, JoinHandle<io::Result<()>>, Receiver<()>);
 
-fn begin(socket: &OwnedFd, blocks: Arc<dyn Blocks>, mkfs: bool, threads: usize) -> Result<Begun, String> {
+fn begin(
+    socket: &OwnedFd,
+    blocks: Arc<dyn Blocks>,
+    mkfs: bool,
+    threads: usize,
+) -> Result<Begun, String> {
     let text = |error: io::Error| error.to_string();
     send(socket, &ToSupervisor::Begin { mkfs }, None).map_err(text)?;
     let number = socket.as_raw_fd();
@@ -252,17 +279,20 @@ fn begin(socket: &OwnedFd, blocks: Arc<dyn Blocks>, mkfs: bool, threads: usize) 
 /// Of linux/prctl.h; the libc crate has it for other targets.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
-/// Receives the FUSE connection into a table of descriptors that only the threads of the device have.
+/// Receives the FUSE connection into a table of descriptors that only the threads of the device
+/// have.
 fn connect(socket: RawFd, blocks: &dyn Blocks) -> io::Result<OwnedFd> {
-    // When memory is short, the kernel must not make these threads write to the device that they answer. Not everywhere permitted.
-    // SAFETY: the call takes numbers and sets a flag of this thread, which those that it starts inherit.
+    // When memory is short, the kernel must not make these threads write to the device that they
+    // answer. Not everywhere permitted. SAFETY: the call takes numbers and sets a flag of this
+    // thread, which those that it starts inherit.
     if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
         tracing::debug!("PR_SET_IO_FLUSHER: {}", io::Error::last_os_error());
     }
     let mut keep = blocks.descriptors();
     keep.push(socket);
     isolate_descriptors(&keep)?;
-    // SAFETY: the table that this thread has had since the last line has a copy of its own of the socket, which nothing else here owns.
+    // SAFETY: the table that this thread has had since the last line has a copy of its own of the
+    // socket, which nothing else here owns.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     match receive(&socket)? {
         Some((ToServer::Serve, Some(fuse))) => Ok(fuse),

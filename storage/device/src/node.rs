@@ -41,7 +41,12 @@ impl LoopOverFuse {
 impl Unserved {
     /// Waits for the server and attaches the device.
     pub(crate) fn attach(self) -> io::Result<LoopOverFuse> {
-        let file = openat(&self.root, FILE_NAME, OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
+        let file = openat(
+            &self.root,
+            FILE_NAME,
+            OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         let device = LoopDevice::attach(&file)?;
         Ok(LoopOverFuse { device, root: self.root })
     }

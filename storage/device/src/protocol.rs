@@ -1,12 +1,13 @@
-//! What the server and its supervisor say to each other: one message a packet, at most one descriptor with each.
+//! What the server and its supervisor say to each other: one message a packet, at most one
+//! descriptor with each.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +53,9 @@ pub(crate) fn send<M: Serialize>(
 }
 
 /// The next message; None when the other side is gone.
-pub(crate) fn receive<M: for<'m> Deserialize<'m>>(socket: &impl AsFd) -> io::Result<Option<(M, Option<OwnedFd>)>> {
+pub(crate) fn receive<M: for<'m> Deserialize<'m>>(
+    socket: &impl AsFd,
+) -> io::Result<Option<(M, Option<OwnedFd>)>> {
     let mut bytes = [0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

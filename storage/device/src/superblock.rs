@@ -17,7 +17,9 @@ const RO_COMPAT_VERITY: u32 = 0x8000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Unsuitable {
     /// There is no ext4.
-    #[error("there is no ext4 on it (a new file system is made only with --mkfs, and only on an empty unit)")]
+    #[error(
+        "there is no ext4 on it (a new file system is made only with --mkfs, and only on an empty unit)"
+    )]
     NotExt4,
     /// Its blocks are not the pages.
     #[error("the ext4 on it has blocks of {0} bytes; only 4096 are supported")]
@@ -55,8 +57,10 @@ pub struct Superblock {
 impl Superblock {
     /// Parses the beginning of a unit, of which at least 2048 bytes are needed.
     pub fn parse(head: &[u8]) -> Result<Self, Unsuitable> {
-        let u16_at = |at: usize| head.get(AT + at..)?.first_chunk().copied().map(u16::from_le_bytes);
-        let u32_at = |at: usize| head.get(AT + at..)?.first_chunk().copied().map(u32::from_le_bytes);
+        let u16_at =
+            |at: usize| head.get(AT + at..)?.first_chunk().copied().map(u16::from_le_bytes);
+        let u32_at =
+            |at: usize| head.get(AT + at..)?.first_chunk().copied().map(u32::from_le_bytes);
         let parse = || {
             let log = u32_at(0x18)?;
             let blocks = u64::from(u32_at(0x4)?) | u64::from(u32_at(0x150)?) << 32;
@@ -76,7 +80,12 @@ impl Superblock {
             (self.incompat & INCOMPAT_INLINE_DATA != 0, Unsuitable::InlineData),
             (self.incompat & INCOMPAT_ENCRYPT != 0, Unsuitable::Encrypt),
             (self.ro_compat & RO_COMPAT_VERITY != 0, Unsuitable::Verity),
-            (self.blocks.checked_mul(self.block_bytes).is_none_or(|bytes| bytes > capacity_bytes), Unsuitable::TooLong),
+            (
+                self.blocks
+                    .checked_mul(self.block_bytes)
+                    .is_none_or(|bytes| bytes > capacity_bytes),
+                Unsuitable::TooLong,
+            ),
         ];
         refusals.into_iter().find(|(applies, _)| *applies).map_or(Ok(()), |(_, reason)| Err(reason))
     }
@@ -89,7 +98,13 @@ mod tests {
     /// A superblock as mkfs.ext4 makes it, with some fields set.
     fn head(fields: &[(usize, u32)]) -> Vec<u8> {
         let mut head = vec![0; 2048];
-        let usual = [(0x4, 1000), (0x18, 2), (0x38, u32::from(MAGIC)), (0x5C, COMPAT_HAS_JOURNAL), (0x60, 0x40)];
+        let usual = [
+            (0x4, 1000),
+            (0x18, 2),
+            (0x38, u32::from(MAGIC)),
+            (0x5C, COMPAT_HAS_JOURNAL),
+            (0x60, 0x40),
+        ];
         for (at, value) in usual.iter().chain(fields) {
             head[AT + at..AT + at + 4].copy_from_slice(&value.to_le_bytes());
         }
@@ -118,7 +133,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_parsed(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..2048), capacity: u64) {
+        fn any_bytes_are_parsed(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..2048),
+            capacity: u64,
+        ) {
             let _ = Superblock::parse(&bytes).and_then(|superblock| superblock.check(capacity));
         }
     }

@@ -1,10 +1,12 @@
 //! The process that owns device and mount, and outlives the server.
 //!
-//! It holds no keys and no data. When the server ends in order, it unmounts while the server still answers; when the server dies, it
-//! aborts the connection first, so that nothing waits for an answer that never comes.
+//! It holds no keys and no data. When the server ends in order, it unmounts while the server still
+//! answers; when the server dies, it aborts the connection first, so that nothing waits for an
+//! answer that never comes.
 //!
-//! A killed server may never end: a thread of it that waits for a page, in the kernel, waits for the server itself. It holds every
-//! descriptor, so neither the socket nor the FUSE connection closes. So the supervisor also looks whether its parent is being killed.
+//! A killed server may never end: a thread of it that waits for a page, in the kernel, waits for
+//! the server itself. It holds every descriptor, so neither the socket nor the FUSE connection
+//! closes. So the supervisor also looks whether its parent is being killed.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -17,7 +19,8 @@ use crate::detached;
 use crate::node::{BlockNode, LoopOverFuse};
 use crate::protocol::{ToServer, ToSupervisor, receive, send};
 
-/// Is the supervisor: standard input is the socket to the server. Returns when device and mount are gone.
+/// Is the supervisor: standard input is the socket to the server. Returns when device and mount are
+/// gone.
 pub fn supervise() -> io::Result<()> {
     // The server decides when it is time: a signal from the terminal goes to both.
     // SAFETY: ignoring a signal runs no code of ours.
@@ -39,7 +42,8 @@ pub fn supervise() -> io::Result<()> {
         }
     };
     let device = node.path().to_owned();
-    let is_told = send(&socket, &ToServer::Mounted { device: device.clone() }, Some(root.as_fd())).is_ok();
+    let is_told =
+        send(&socket, &ToServer::Mounted { device: device.clone() }, Some(root.as_fd())).is_ok();
     let in_order = is_told && wait_for_end(&socket, server);
     if !in_order {
         tracing::error!("the server of {device} died: its device is taken away");
@@ -71,24 +75,32 @@ fn wait_for_end(socket: &OwnedFd, server: Option<Pid>) -> bool {
     }
 }
 
-/// Whether the parent is not the server any more, its first thread has ended, or that was told to end at once.
+/// Whether the parent is not the server any more, its first thread has ended, or that was told to
+/// end at once.
 fn is_dying(server: Option<Pid>) -> bool {
     let parent = rustix::process::getppid();
     let Some(parent) = parent.filter(|_| parent == server) else { return true };
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", parent.as_raw_nonzero())) else { return true };
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", parent.as_raw_nonzero()))
+    else {
+        return true;
+    };
     is_dying_status(&status)
 }
 
 /// `/proc/PID/status`: a zombie, or SIGKILL pending (proc(5)).
 fn is_dying_status(status: &str) -> bool {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default();
-    let has_kill =
-        |name: &str| u64::from_str_radix(field(name), 16).is_ok_and(|set| set & (1 << (libc::SIGKILL - 1)) != 0);
+    let field = |name: &str| {
+        status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default()
+    };
+    let has_kill = |name: &str| {
+        u64::from_str_radix(field(name), 16).is_ok_and(|set| set & (1 << (libc::SIGKILL - 1)) != 0)
+    };
     field("State:").starts_with(['Z', 'X']) || has_kill("SigPnd:") || has_kill("ShdPnd:")
 }
 
 fn begin(socket: &OwnedFd, mkfs: bool) -> Result<(LoopOverFuse, OwnedFd), String> {
-    let (connection, unserved) = LoopOverFuse::prepare().map_err(|error| format!("FUSE: {error}"))?;
+    let (connection, unserved) =
+        LoopOverFuse::prepare().map_err(|error| format!("FUSE: {error}"))?;
     send(socket, &ToServer::Serve, Some(connection.as_fd())).map_err(|error| error.to_string())?;
     // If this process kept it, the server's death would not end the connection.
     drop(connection);
@@ -103,7 +115,17 @@ fn begin(socket: &OwnedFd, mkfs: bool) -> Result<(LoopOverFuse, OwnedFd), String
 fn make_and_mount(device: &str, mkfs: bool) -> Result<OwnedFd, String> {
     if mkfs {
         let output = Command::new("mkfs.ext4")
-            .args(["-q", "-F", "-b", "4096", "-E", "nodiscard", "-O", "^inline_data,^encrypt,^verity", device])
+            .args([
+                "-q",
+                "-F",
+                "-b",
+                "4096",
+                "-E",
+                "nodiscard",
+                "-O",
+                "^inline_data,^encrypt,^verity",
+                device,
+            ])
             .stdin(Stdio::null())
             .output()
             .map_err(|error| format!("mkfs.ext4: {error}"))?;
@@ -124,7 +146,11 @@ mod tests {
             format!("Name:\tx\nState:\t{state}\nSigPnd:\t{own}\nShdPnd:\t{shared}\n")
         };
         assert!(!is_dying_status(&status("S (sleeping)", "0000000000000000", "0000000000000000")));
-        assert!(!is_dying_status(&status("D (disk sleep)", "0000000000000000", "0000000000004002")));
+        assert!(!is_dying_status(&status(
+            "D (disk sleep)",
+            "0000000000000000",
+            "0000000000004002"
+        )));
         assert!(is_dying_status(&status("D (disk sleep)", "0000000000000100", "0000000000000000")));
         assert!(is_dying_status(&status("S (sleeping)", "0000000000000000", "0000000000000100")));
         assert!(is_dying_status(&status("Z (zombie)", "0000000000000000", "0000000000000000")));

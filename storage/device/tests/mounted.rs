@@ -22,7 +22,10 @@ fn supervisor_process() {
 
 fn options(mkfs: bool) -> MountOptions {
     let mut supervisor = Command::new(std::env::current_exe().unwrap());
-    supervisor.args(["supervisor_process", "--exact"]).env("NICACHE_SUPERVISOR", "1").stdout(Stdio::null());
+    supervisor
+        .args(["supervisor_process", "--exact"])
+        .env("NICACHE_SUPERVISOR", "1")
+        .stdout(Stdio::null());
     MountOptions { mkfs, threads: 4, supervisor, unmount_max: Duration::from_secs(60) }
 }
 
@@ -59,7 +62,8 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn is_attached(device: &str) -> bool {
     let name = Path::new(device).file_name().unwrap().to_str().unwrap();
     // Another test may have taken the device again; then the file behind it is its own.
-    std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).is_ok_and(|file| file.contains("/disk"))
+    std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"))
+        .is_ok_and(|file| file.contains("/disk"))
 }
 
 #[test]
@@ -118,7 +122,12 @@ fn a_server_without_its_supervisor_unmounts_by_itself() {
     let pid = rustix::process::Pid::from_raw(mounted.supervisor_id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     until("the server notices", || !mounted.is_supervised());
-    assert_eq!(std::fs::metadata(format!("/proc/self/fd/{}/file", mounted.root().as_raw_fd())).unwrap().len(), 7);
+    assert_eq!(
+        std::fs::metadata(format!("/proc/self/fd/{}/file", mounted.root().as_raw_fd()))
+            .unwrap()
+            .len(),
+        7
+    );
     let _ = mounted.close();
     until("the device is free", || !is_attached(&device));
     fsck(&lun);
@@ -130,7 +139,8 @@ fn server_process() {
     if std::env::var_os("NICACHE_SERVER").is_none() {
         return;
     }
-    let mounted = Mounted::open(Arc::new(Plain(Arc::new(MemoryLun::new(64 << 20)))), options(true)).unwrap();
+    let mounted =
+        Mounted::open(Arc::new(Plain(Arc::new(MemoryLun::new(64 << 20)))), options(true)).unwrap();
     let mut file = open(&mounted, "file", true).unwrap();
     file.write_all(&[7; 1 << 20]).unwrap();
     println!("serving {} {}", mounted.device(), mounted.supervisor_id());
@@ -157,7 +167,8 @@ fn a_server_that_is_killed_leaves_nothing_behind() {
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
         let line = lines.find(|line| line.contains("serving ")).unwrap();
         let mut words = line.split("serving ").nth(1).unwrap().split(' ');
-        let (device, supervisor) = (words.next().unwrap().to_owned(), words.next().unwrap().trim().to_owned());
+        let (device, supervisor) =
+            (words.next().unwrap().to_owned(), words.next().unwrap().trim().to_owned());
         std::thread::sleep(Duration::from_millis(50));
         if and_supervisor {
             let pid = rustix::process::Pid::from_raw(supervisor.parse().unwrap()).unwrap();

@@ -1,4 +1,5 @@
-//! Where a file's bytes are on its device, and what the page cache holds of them: system calls without a safe wrapper elsewhere.
+//! Where a file's bytes are on its device, and what the page cache holds of them: system calls
+//! without a safe wrapper elsewhere.
 //!
 //! Read first: Documentation/filesystems/fiemap.rst; sync_file_range(2); cachestat(2).
 
@@ -49,12 +50,13 @@ const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
 /// Write dirty pages first, so that the answer is final.
 const FIEMAP_FLAG_SYNC: u32 = 1;
 const LAST: u32 = 0x1;
-/// The flags with which `physical` does not say where the bytes are: unknown, delayed, encoded, not aligned, inline, tail.
+/// The flags with which `physical` does not say where the bytes are: unknown, delayed, encoded, not
+/// aligned, inline, tail.
 const NOT_PLAIN: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
 const UNWRITTEN: u32 = 0x800;
 
-/// The extents of a part of a file, in order; what is missing between them is a hole. With `sync`, dirty pages of the whole file are
-/// written first.
+/// The extents of a part of a file, in order; what is missing between them is a hole. With `sync`,
+/// dirty pages of the whole file are written first.
 pub fn extents(file: &File, offset: u64, bytes: u64, sync: bool) -> io::Result<Vec<FileExtent>> {
     let end = offset.saturating_add(bytes);
     let mut found = Vec::new();
@@ -69,7 +71,8 @@ pub fn extents(file: &File, offset: u64, bytes: u64, sync: bool) -> io::Result<V
             reserved: 0,
             extents: [FiemapExtent::default(); EXTENTS_PER_CALL],
         };
-        // SAFETY: the descriptor is open; the argument is a `struct fiemap` with room for as many extents as it says.
+        // SAFETY: the descriptor is open; the argument is a `struct fiemap` with room for as many
+        // extents as it says.
         if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut map) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -105,10 +108,15 @@ pub enum Wait {
 pub fn write_back(file: &File, offset: u64, bytes: u64, wait: Wait) -> io::Result<()> {
     let flags = match wait {
         Wait::No => libc::SYNC_FILE_RANGE_WRITE,
-        Wait::Yes => libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER,
+        Wait::Yes => {
+            libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                | libc::SYNC_FILE_RANGE_WRITE
+                | libc::SYNC_FILE_RANGE_WAIT_AFTER
+        }
     };
     let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
-    let (offset, bytes) = (i64::try_from(offset).map_err(out_of_range)?, i64::try_from(bytes).map_err(out_of_range)?);
+    let (offset, bytes) =
+        (i64::try_from(offset).map_err(out_of_range)?, i64::try_from(bytes).map_err(out_of_range)?);
     // SAFETY: the call takes a descriptor and numbers.
     match unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, flags) } {
         0 => Ok(()),
@@ -121,14 +129,23 @@ pub fn drop_pages(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     Ok(fadvise(file, offset, std::num::NonZeroU64::new(bytes), Advice::DontNeed)?)
 }
 
-/// Whether the page cache has the page with this byte of a file. The file is readable, and writable or the caller's own (mincore(2)).
+/// Whether the page cache has the page with this byte of a file. The file is readable, and writable
+/// or the caller's own (mincore(2)).
 pub fn is_cached(file: &File, offset: u64) -> io::Result<bool> {
     const PAGE: usize = 4096;
-    let start =
-        i64::try_from(offset - offset % PAGE as u64).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let start = i64::try_from(offset - offset % PAGE as u64)
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: a new mapping, which is not touched; nothing else has its address.
-    let page =
-        unsafe { libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), start) };
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            PAGE,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            start,
+        )
+    };
     if page == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -168,8 +185,11 @@ pub fn cached_pages(file: &File) -> io::Result<CachedPages> {
     }
     let range = Range { offset: 0, bytes: 0 };
     let mut pages = CachedPages::default();
-    // SAFETY: both pointers are to structures of the form that the call expects (include/uapi/linux/mman.h), for as long as it runs.
-    match unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut pages, 0) } {
+    // SAFETY: both pointers are to structures of the form that the call expects
+    // (include/uapi/linux/mman.h), for as long as it runs.
+    match unsafe {
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut pages, 0)
+    } {
         0 => Ok(pages),
         _ => Err(io::Error::last_os_error()),
     }
@@ -181,7 +201,8 @@ pub fn generation(file: &File) -> io::Result<u32> {
     const FS_IOC_GETVERSION: libc::c_ulong = 0x8008_7601;
     // The kernel writes an `int` although the number says `long`.
     let mut generation = [0_u32; 2];
-    // SAFETY: the descriptor is open, and the buffer is as long as the longest that the call may write.
+    // SAFETY: the descriptor is open, and the buffer is as long as the longest that the call may
+    // write.
     match unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETVERSION, generation.as_mut_ptr()) } {
         0 => Ok(generation[0]),
         _ => Err(io::Error::last_os_error()),
@@ -201,7 +222,8 @@ pub fn not_plain(file: &File) -> io::Result<Option<&'static str>> {
     ];
     // The kernel writes an `int` although the number says `long`.
     let mut flags = [0_u32; 2];
-    // SAFETY: the descriptor is open, and the buffer is as long as the longest that the call may write.
+    // SAFETY: the descriptor is open, and the buffer is as long as the longest that the call may
+    // write.
     match unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETFLAGS, flags.as_mut_ptr()) } {
         0 => Ok(KINDS.into_iter().find(|(flag, _)| flags[0] & flag != 0).map(|(_, reason)| reason)),
         _ => Err(io::Error::last_os_error()),
@@ -239,7 +261,9 @@ mod tests {
         file.set_len(101 * 8192).unwrap();
         let found = extents(&file, 0, u64::MAX, true).unwrap();
         assert_eq!(found.len(), 100);
-        assert!(found.iter().enumerate().all(|(i, e)| e.offset == i as u64 * 8192 && e.bytes == 4096));
+        assert!(
+            found.iter().enumerate().all(|(i, e)| e.offset == i as u64 * 8192 && e.bytes == 4096)
+        );
         assert!(found.iter().all(|e| e.device_offset.is_some_and(|at| at % 4096 == 0)));
         assert_eq!(extents(&file, 4096, 4096, false).unwrap(), []);
     }
@@ -247,17 +271,27 @@ mod tests {
     #[test]
     fn what_is_allocated_and_not_written_has_no_place() {
         let file = file();
-        if !supported(&file) || rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).is_err() {
+        if !supported(&file)
+            || rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 20)
+                .is_err()
+        {
             return;
         }
-        assert!(extents(&file, 0, 1 << 20, true).unwrap().iter().all(|extent| extent.device_offset.is_none()));
+        assert!(
+            extents(&file, 0, 1 << 20, true)
+                .unwrap()
+                .iter()
+                .all(|extent| extent.device_offset.is_none())
+        );
     }
 
     #[test]
     fn pages_go_when_they_are_clean() {
         let file = file();
         file.write_all_at(&[1; 65536], 0).unwrap();
-        let Ok(pages) = cached_pages(&file) else { return println!("skipped: this kernel has no cachestat") };
+        let Ok(pages) = cached_pages(&file) else {
+            return println!("skipped: this kernel has no cachestat");
+        };
         assert!(pages.cached >= 1);
         assert!(is_cached(&file, 5000).unwrap());
         write_back(&file, 0, 0, Wait::Yes).unwrap();

@@ -43,6 +43,8 @@ impl FromStr for CopyMode {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|mode| mode.name() == text);
-        found.ok_or_else(|| format!("`{text}` is not a way for payload: original, nicache or baseline"))
+        found.ok_or_else(|| {
+            format!("`{text}` is not a way for payload: original, nicache or baseline")
+        })
     }
 }

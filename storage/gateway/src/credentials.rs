@@ -1,6 +1,7 @@
 //! Names and secrets for CHAP, from a file or the environment: a command line is public.
 //!
-//! The form is `USER:PASSWORD`; a second line is the target's own name and secret, with which it proves who it is (mutual CHAP, RFC 7143, section 12.1.3).
+//! The form is `USER:PASSWORD`; a second line is the target's own name and secret, with which it
+//! proves who it is (mutual CHAP, RFC 7143, section 12.1.3).
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -40,19 +41,24 @@ pub enum CredentialsError {
         path: PathBuf,
     },
     /// It has another form.
-    #[error("{0}: write USER:PASSWORD, and on a second line the target's USER:PASSWORD if it has to prove itself")]
+    #[error(
+        "{0}: write USER:PASSWORD, and on a second line the target's USER:PASSWORD if it has to prove itself"
+    )]
     Form(String),
 }
 
 impl UnitCredentials {
     /// From lines as above. `name` is for messages.
     pub fn parse(name: &str, text: &str) -> Result<Self, CredentialsError> {
-        let mut found = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(|line| {
-            let (user, password) =
-                line.split_once(':').filter(|(user, password)| !user.is_empty() && !password.is_empty())?;
-            let is_clean = !line.contains('\0');
-            is_clean.then(|| Credentials { user: user.to_owned(), password: password.to_owned() })
-        });
+        let mut found =
+            text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(|line| {
+                let (user, password) = line
+                    .split_once(':')
+                    .filter(|(user, password)| !user.is_empty() && !password.is_empty())?;
+                let is_clean = !line.contains('\0');
+                is_clean
+                    .then(|| Credentials { user: user.to_owned(), password: password.to_owned() })
+            });
         let form = || CredentialsError::Form(name.to_owned());
         let own = found.next().ok_or_else(form)?.ok_or_else(form)?;
         let target = found.next().map(|line| line.ok_or_else(form)).transpose()?;
@@ -89,7 +95,10 @@ mod tests {
         let found = UnitCredentials::parse("x", "joe:a\n\ntarget:b").unwrap();
         assert_eq!(found.target, Some(Credentials { user: "target".into(), password: "b".into() }));
         for text in ["", "joe", "joe:", ":x", "a:b\nc", "a:b\nc:d\ne:f"] {
-            assert!(matches!(UnitCredentials::parse("x", text), Err(CredentialsError::Form(_))), "{text:?}");
+            assert!(
+                matches!(UnitCredentials::parse("x", text), Err(CredentialsError::Form(_))),
+                "{text:?}"
+            );
         }
     }
 

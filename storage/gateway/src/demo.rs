@@ -1,4 +1,5 @@
-//! A logical unit for a first try and for measurements: a sparse file behind a real target (tgtd) in a network of its own.
+//! A logical unit for a first try and for measurements: a sparse file behind a real target (tgtd)
+//! in a network of its own.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,7 +23,8 @@ impl Demo {
         nicache_target::missing().or_else(nicache_device::missing)
     }
 
-    /// Starts a target with a unit of `bytes` in a new folder below `below`. The calling thread must live as long as the target.
+    /// Starts a target with a unit of `bytes` in a new folder below `below`. The calling thread
+    /// must live as long as the target.
     pub fn start(below: &Path, bytes: u64) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("nicache-nfs-").tempdir_in(below)?;
         let image = folder.path().join("unit");
@@ -36,7 +38,8 @@ impl Demo {
         self.folder.path().join("unit")
     }
 
-    /// Removes the file's name now, so that nothing is left however this process ends. The target still has it.
+    /// Removes the file's name now, so that nothing is left however this process ends. The target
+    /// still has it.
     pub fn forget_image(&self) -> io::Result<()> {
         fs::remove_file(self.image())?;
         fs::remove_dir(self.folder.path())

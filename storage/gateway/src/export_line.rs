@@ -1,7 +1,9 @@
-//! What is exported, and to whom, in one line: as in exports(5), so that nobody has to learn another form.
+//! What is exported, and to whom, in one line: as in exports(5), so that nobody has to learn
+//! another form.
 //!
-//! `NAME[=FOLDER] [CLIENT[(OPTION,...)] ...]`: clients mount NAME. FOLDER is a folder of the unit's file system, by default all of it. CLIENT is an address, a
-//! network, or `*` for everybody; without one, only this machine is let in.
+//! `NAME[=FOLDER] [CLIENT[(OPTION,...)] ...]`: clients mount NAME. FOLDER is a folder of the unit's
+//! file system, by default all of it. CLIENT is an address, a network, or `*` for everybody;
+//! without one, only this machine is let in.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -59,7 +61,9 @@ impl FromStr for ExportLine {
         for word in words {
             let (client, options) = match word.split_once('(') {
                 Some((client, rest)) => {
-                    let options = rest.strip_suffix(')').ok_or_else(|| ExportLineError::Client(word.to_owned()))?;
+                    let options = rest
+                        .strip_suffix(')')
+                        .ok_or_else(|| ExportLineError::Client(word.to_owned()))?;
                     (client, options)
                 }
                 None => (word, ""),
@@ -74,7 +78,8 @@ impl FromStr for ExportLine {
         }
         if clients.is_empty() {
             for network in ["127.0.0.0/8", "::1"] {
-                let network = network.parse().map_err(|_| ExportLineError::Client(network.to_owned()))?;
+                let network =
+                    network.parse().map_err(|_| ExportLineError::Client(network.to_owned()))?;
                 clients.push(ClientRule::new(network));
             }
         }
@@ -85,7 +90,9 @@ impl FromStr for ExportLine {
 impl ExportLine {
     /// Whether others than this machine's own programs are let in.
     pub fn is_for_others(&self) -> bool {
-        let is_loopback = |rule: &ClientRule| ["127.0.0.0/8", "::1/128"].contains(&rule.network.to_string().as_str());
+        let is_loopback = |rule: &ClientRule| {
+            ["127.0.0.0/8", "::1/128"].contains(&rule.network.to_string().as_str())
+        };
         !self.clients.iter().all(is_loopback)
     }
 }
@@ -93,7 +100,10 @@ impl ExportLine {
 fn networks(client: &str) -> Result<Vec<Network>, ExportLineError> {
     match client {
         "*" => Ok(Network::ALL.to_vec()),
-        client => client.parse().map(|network| vec![network]).map_err(|_| ExportLineError::Client(client.to_owned())),
+        client => client
+            .parse()
+            .map(|network| vec![network])
+            .map_err(|_| ExportLineError::Client(client.to_owned())),
     }
 }
 
@@ -132,10 +142,16 @@ mod tests {
             "/data=/projects/a 10.0.0.7(ro) 10.0.0.0/8(rw,all_squash,anonuid=1000,anongid=100) *(insecure,no_root_squash,sync)"
                 .parse()
                 .unwrap();
-        assert_eq!((line.name.as_str(), line.folder.to_str(), line.is_sync), ("/data", Some("projects/a"), true));
+        assert_eq!(
+            (line.name.as_str(), line.folder.to_str(), line.is_sync),
+            ("/data", Some("projects/a"), true)
+        );
         let [first, second, all, all6] = &line.clients[..] else { panic!("{line:?}") };
         assert!(first.is_read_only && first.squash == Squash::Root && first.needs_reserved_port);
-        assert_eq!((second.squash, second.anonymous.uid, second.anonymous.gid), (Squash::All, 1000, 100));
+        assert_eq!(
+            (second.squash, second.anonymous.uid, second.anonymous.gid),
+            (Squash::All, 1000, 100)
+        );
         assert!(!all.needs_reserved_port && all6.squash == Squash::None);
         assert!(line.is_for_others());
     }
@@ -143,7 +159,10 @@ mod tests {
     #[test]
     fn without_clients_it_is_for_this_machine() {
         let line: ExportLine = "/data".parse().unwrap();
-        assert!(line.folder.as_os_str().is_empty() && !line.is_for_others() && line.clients.len() == 2, "{line:?}");
+        assert!(
+            line.folder.as_os_str().is_empty() && !line.is_for_others() && line.clients.len() == 2,
+            "{line:?}"
+        );
     }
 
     #[test]

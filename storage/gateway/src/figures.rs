@@ -192,7 +192,11 @@ impl Figures {
             let class = class.name().to_owned();
             self.copies.push(CopyFigures { class, copies: counted.copies, bytes: counted.bytes });
         }
-        self.copies.push(CopyFigures { class: "receive".to_owned(), copies: u64::from(received > 0), bytes: received });
+        self.copies.push(CopyFigures {
+            class: "receive".to_owned(),
+            copies: u64::from(received > 0),
+            bytes: received,
+        });
     }
 
     /// Calls so far.
@@ -202,7 +206,10 @@ impl Figures {
 
     /// Calls of one procedure.
     pub fn calls_of(&self, name: &str) -> u64 {
-        self.operations.iter().find(|operation| operation.name == name).map_or(0, |one| one.latency.count)
+        self.operations
+            .iter()
+            .find(|operation| operation.name == name)
+            .map_or(0, |one| one.latency.count)
     }
 
     /// Share of blocks that were found in memory, 0 to 1; 0 if none was looked for.
@@ -212,16 +219,19 @@ impl Figures {
         if hits + self.misses == 0 { 0.0 } else { hits as f64 / (hits + self.misses) as f64 }
     }
 
-    /// Copied bytes of a class for each byte of payload that clients read or wrote; 0 if there was none.
+    /// Copied bytes of a class for each byte of payload that clients read or wrote; 0 if there was
+    /// none.
     #[expect(clippy::cast_precision_loss, reason = "shown with two decimals")]
     pub fn copied_per_byte(&self, class: &CopyFigures) -> f64 {
         let payload = self.read_bytes + self.written_bytes;
         if payload == 0 { 0.0 } else { class.bytes as f64 / payload as f64 }
     }
 
-    /// A class of copies for people. What crosses the device has to do with the file system, too, so it is not compared with payload.
+    /// A class of copies for people. What crosses the device has to do with the file system, too,
+    /// so it is not compared with payload.
     fn copied(&self, class: &CopyFigures) -> String {
-        let is_of_device = [CopyClass::Literal, CopyClass::Device].iter().any(|one| one.name() == class.class);
+        let is_of_device =
+            [CopyClass::Literal, CopyClass::Device].iter().any(|one| one.name() == class.class);
         if is_of_device || self.read_bytes + self.written_bytes < 1_000_000 {
             return format!("{} {}", class.class, mb(class.bytes));
         }
@@ -260,7 +270,11 @@ impl Figures {
             "Time from a whole request to its reply, by operation.",
         );
         for operation in &self.operations {
-            out.histogram("nicache_nfs_request_duration_seconds", &operation.name, &operation.latency);
+            out.histogram(
+                "nicache_nfs_request_duration_seconds",
+                &operation.name,
+                &operation.latency,
+            );
         }
         out.family(
             "nicache_nfs_request_errors_total",
@@ -275,13 +289,27 @@ impl Figures {
         if let Some(web) = &self.web {
             out.web(&web.counters);
         }
-        out.family("nicache_nfs_blocks_total", "counter", "Blocks that READ needed, by where they were found.");
-        for (place, value) in [("fho", self.hits_fho), ("lbn", self.hits_lbn), ("unit", self.misses)] {
+        out.family(
+            "nicache_nfs_blocks_total",
+            "counter",
+            "Blocks that READ needed, by where they were found.",
+        );
+        for (place, value) in
+            [("fho", self.hits_fho), ("lbn", self.hits_lbn), ("unit", self.misses)]
+        {
             out.value("nicache_nfs_blocks_total", &format!("place=\"{place}\""), value);
         }
-        out.family("nicache_nfs_copied_bytes_total", "counter", "Payload and keys that were copied, by class.");
+        out.family(
+            "nicache_nfs_copied_bytes_total",
+            "counter",
+            "Payload and keys that were copied, by class.",
+        );
         for copy in &self.copies {
-            out.value("nicache_nfs_copied_bytes_total", &format!("class=\"{}\"", copy.class), copy.bytes);
+            out.value(
+                "nicache_nfs_copied_bytes_total",
+                &format!("class=\"{}\"", copy.class),
+                copy.bytes,
+            );
         }
         out.family(
             "nicache_nfs_unit_duration_seconds",
@@ -289,7 +317,9 @@ impl Figures {
             "Time that the logical unit takes for a command, by command.",
         );
         let unit = &self.unit_commands;
-        for (command, latency) in [("read", &unit.reads), ("write", &unit.writes), ("flush", &unit.flushes)] {
+        for (command, latency) in
+            [("read", &unit.reads), ("write", &unit.writes), ("flush", &unit.flushes)]
+        {
             out.histogram("nicache_nfs_unit_duration_seconds", command, latency);
         }
         out.0
@@ -313,7 +343,8 @@ impl Text {
 
     fn counters(&mut self, counters: impl Iterator<Item = (&'static Counter, u64)>) {
         for (counter, value) in counters {
-            let (ending, kind) = if counter.is_gauge { ("", "gauge") } else { ("_total", "counter") };
+            let (ending, kind) =
+                if counter.is_gauge { ("", "gauge") } else { ("_total", "counter") };
             let name = format!("nicache_nfs_{}{ending}", counter.name);
             self.family(&name, kind, counter.help);
             self.value(&name, "", value);
@@ -327,16 +358,25 @@ impl Text {
             "Requests by HTTP, by the hundred of their reply's status.",
         );
         for (hundred, count) in (2..).zip(web.statuses) {
-            self.value("nicache_nfs_http_requests_total", &format!("status=\"{hundred}xx\""), count);
+            self.value(
+                "nicache_nfs_http_requests_total",
+                &format!("status=\"{hundred}xx\""),
+                count,
+            );
         }
         self.counters(web.each());
     }
 
     fn histogram(&mut self, name: &str, operation: &str, latency: &LatencyFigures) {
         for (end, count) in BUCKETS_S.iter().zip(latency.at_most) {
-            let _ = writeln!(self.0, "{name}_bucket{{operation=\"{operation}\",le=\"{end}\"}} {count}");
+            let _ =
+                writeln!(self.0, "{name}_bucket{{operation=\"{operation}\",le=\"{end}\"}} {count}");
         }
-        let _ = writeln!(self.0, "{name}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {}", latency.count);
+        let _ = writeln!(
+            self.0,
+            "{name}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {}",
+            latency.count
+        );
         let _ = writeln!(self.0, "{name}_sum{{operation=\"{operation}\"}} {}", latency.sum_s);
         let _ = writeln!(self.0, "{name}_count{{operation=\"{operation}\"}} {}", latency.count);
     }
@@ -349,7 +389,11 @@ fn mb(bytes: u64) -> String {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} serves {} for {} s (process {})", self.name, self.unit, self.uptime_s, self.pid)?;
+        writeln!(
+            f,
+            "{} serves {} for {} s (process {})",
+            self.name, self.unit, self.uptime_s, self.pid
+        )?;
         if let Some(trouble) = &self.trouble {
             writeln!(f, "  TROUBLE: {trouble}")?;
         }
@@ -368,7 +412,11 @@ impl fmt::Display for Figures {
         if let Some(admin) = &self.admin {
             writeln!(f, "  admin http://{admin}/metrics")?;
         }
-        writeln!(f, "  {} connections, {} open files; payload by {}", self.connections, self.open_files, self.copy)?;
+        writeln!(
+            f,
+            "  {} connections, {} open files; payload by {}",
+            self.connections, self.open_files, self.copy
+        )?;
         writeln!(f, "  read {}, written {}", mb(self.read_bytes), mb(self.written_bytes))?;
         for one in &self.operations {
             let latency = &one.latency;
@@ -389,13 +437,26 @@ impl fmt::Display for Figures {
             self.misses,
             self.hit_rate() * 100.0
         )?;
-        let copied: Vec<String> =
-            self.copies.iter().filter(|copy| copy.bytes > 0).map(|copy| self.copied(copy)).collect();
-        writeln!(f, "  copied: {}", if copied.is_empty() { "nothing".to_owned() } else { copied.join(", ") })?;
+        let copied: Vec<String> = self
+            .copies
+            .iter()
+            .filter(|copy| copy.bytes > 0)
+            .map(|copy| self.copied(copy))
+            .collect();
+        writeln!(
+            f,
+            "  copied: {}",
+            if copied.is_empty() { "nothing".to_owned() } else { copied.join(", ") }
+        )?;
         let unit = &self.unit_commands;
-        for (name, latency) in [("read", &unit.reads), ("write", &unit.writes), ("flush", &unit.flushes)] {
+        for (name, latency) in
+            [("read", &unit.reads), ("write", &unit.writes), ("flush", &unit.flushes)]
+        {
             let (count, p50, p99) = (latency.count, latency.p50_us, latency.p99_us);
-            writeln!(f, "  unit {name:<6} {count:>10} commands  p50 {p50:>9.0} µs  p99 {p99:>9.0} µs")?;
+            writeln!(
+                f,
+                "  unit {name:<6} {count:>10} commands  p50 {p50:>9.0} µs  p99 {p99:>9.0} µs"
+            )?;
         }
         if self.refused_keys + unit.errors > 0 {
             writeln!(f, "  refused keys {}, failed commands {}", self.refused_keys, unit.errors)?;
@@ -418,7 +479,11 @@ mod tests {
         for nanoseconds in [40_000, 60_000, 2_000_000] {
             histogram.record(nanoseconds).unwrap();
         }
-        let operation = OperationFigures { name: "READ".into(), errors: 1, latency: LatencyFigures::of(&histogram) };
+        let operation = OperationFigures {
+            name: "READ".into(),
+            errors: 1,
+            latency: LatencyFigures::of(&histogram),
+        };
         let copies = vec![CopyFigures { class: "key".into(), copies: 2, bytes: 500 }];
         Figures {
             operations: vec![operation],
@@ -437,7 +502,10 @@ mod tests {
     #[test]
     fn figures_add_up() {
         let figures = figures();
-        assert_eq!((figures.calls(), figures.calls_of("READ"), figures.calls_of("WRITE")), (3, 3, 0));
+        assert_eq!(
+            (figures.calls(), figures.calls_of("READ"), figures.calls_of("WRITE")),
+            (3, 3, 0)
+        );
         assert!(
             (figures.hit_rate() - 0.75).abs() < 1e-9
                 && (figures.copied_per_byte(&figures.copies[0]) - 0.5).abs() < 1e-9
@@ -445,7 +513,10 @@ mod tests {
         assert_eq!(figures.operations[0].latency.at_most[..4], [1, 2, 2, 2]);
         let json = serde_json::to_string(&figures).unwrap();
         assert_eq!(serde_json::from_str::<Figures>(&json).unwrap(), figures);
-        assert!(json.contains("\"web\":{\"addresses\":[],\"content_bytes\":0,\"cut\":2,"), "{json}");
+        assert!(
+            json.contains("\"web\":{\"addresses\":[],\"content_bytes\":0,\"cut\":2,"),
+            "{json}"
+        );
         assert!(figures.to_string().contains("READ"), "{figures}");
     }
 
@@ -464,12 +535,24 @@ mod tests {
             }
         }
         assert!(
-            text.contains("nicache_nfs_request_duration_seconds_bucket{operation=\"READ\",le=\"0.0001\"} 2"),
+            text.contains(
+                "nicache_nfs_request_duration_seconds_bucket{operation=\"READ\",le=\"0.0001\"} 2"
+            ),
             "{text}"
         );
         assert!(text.contains("nicache_nfs_blocks_total{place=\"fho\"} 3"), "{text}");
-        assert!(text.contains("# TYPE nicache_nfs_http_cut_total counter\nnicache_nfs_http_cut_total 2\n"), "{text}");
-        for plain in ["read_bytes_total 1000", "cache_max_bytes 0", "remapped_chunks_total 0", "unit_errors_total 0"] {
+        assert!(
+            text.contains(
+                "# TYPE nicache_nfs_http_cut_total counter\nnicache_nfs_http_cut_total 2\n"
+            ),
+            "{text}"
+        );
+        for plain in [
+            "read_bytes_total 1000",
+            "cache_max_bytes 0",
+            "remapped_chunks_total 0",
+            "unit_errors_total 0",
+        ] {
             assert!(text.contains(&format!("\nnicache_nfs_{plain}\n")), "{plain}: {text}");
         }
     }

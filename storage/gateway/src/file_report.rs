@@ -1,4 +1,5 @@
-//! What a gateway has of a file, block by block, and why it has no more: `nicache why /export/path`.
+//! What a gateway has of a file, block by block, and why it has no more: `nicache why
+//! /export/path`.
 
 use std::fmt;
 use std::fs::File;
@@ -34,9 +35,17 @@ const STATES: [(BlockState, &str, &str); 10] = [
         "by_file_short",
         "cached by file (FHO), perhaps dirty: too short for a key, so the kernel's page has its bytes, too",
     ),
-    (BlockState::ByBlock, "by_block", "cached by block of the unit (LBN); the unit has been given it, too"),
+    (
+        BlockState::ByBlock,
+        "by_block",
+        "cached by block of the unit (LBN); the unit has been given it, too",
+    ),
     (BlockState::Coming, "coming", "being read from the unit at the moment"),
-    (BlockState::Evicted, "evicted", "not cached: it was, and gave way to others; with more --memory more stays"),
+    (
+        BlockState::Evicted,
+        "evicted",
+        "not cached: it was, and gave way to others; with more --memory more stays",
+    ),
     (
         BlockState::Overwritten,
         "overwritten",
@@ -47,7 +56,11 @@ const STATES: [(BlockState, &str, &str); 10] = [
         "contested",
         "not cached: reads or writes of it overlapped, so what came was not kept; the next READ reads the unit",
     ),
-    (BlockState::Unread, "unread", "not cached: nobody has read or written it since the start, or it went long ago"),
+    (
+        BlockState::Unread,
+        "unread",
+        "not cached: nobody has read or written it since the start, or it went long ago",
+    ),
     (
         BlockState::Reserved,
         "reserved",
@@ -94,7 +107,8 @@ pub enum FileReportError {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StateReport {
-    /// `by_file`, `by_file_short`, `by_block`, `coming`, `evicted`, `overwritten`, `contested`, `unread`, `reserved` or `hole`.
+    /// `by_file`, `by_file_short`, `by_block`, `coming`, `evicted`, `overwritten`, `contested`,
+    /// `unread`, `reserved` or `hole`.
     pub state: String,
     /// How many.
     pub blocks: u64,
@@ -150,7 +164,8 @@ pub struct FileReport {
     /// Why the file cannot be written to, if that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Its pages in the kernel's page cache, if the kernel can say (Linux 6.5): payload with `--copy original`, else keys.
+    /// Its pages in the kernel's page cache, if the kernel can say (Linux 6.5): payload with
+    /// `--copy original`, else keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_pages: Option<u64>,
     /// Those of them that are not written.
@@ -191,9 +206,14 @@ pub(crate) fn report(
     Ok(found)
 }
 
-fn open(root: BorrowedFd<'_>, exports: &[(String, PathBuf)], path: &str) -> Result<(File, u64), FileReportError> {
-    let below =
-        exports.iter().filter_map(|(name, folder)| Some((name, folder, Path::new(path).strip_prefix(name).ok()?)));
+fn open(
+    root: BorrowedFd<'_>,
+    exports: &[(String, PathBuf)],
+    path: &str,
+) -> Result<(File, u64), FileReportError> {
+    let below = exports.iter().filter_map(|(name, folder)| {
+        Some((name, folder, Path::new(path).strip_prefix(name).ok()?))
+    });
     let Some((_, folder, rest)) = below.max_by_key(|(name, ..)| name.len()) else {
         let exports = exports.iter().map(|(name, _)| name.clone()).collect();
         return Err(FileReportError::NoExport { path: path.to_owned(), exports });
@@ -205,7 +225,10 @@ fn open(root: BorrowedFd<'_>, exports: &[(String, PathBuf)], path: &str) -> Resu
     // An export is a root of its own: nothing leads out of it.
     let folder = match folder.as_os_str().is_empty() {
         true => None,
-        false => Some(openat2(root, folder, flags | OFlags::DIRECTORY, Mode::empty(), resolve).map_err(errno)?),
+        false => Some(
+            openat2(root, folder, flags | OFlags::DIRECTORY, Mode::empty(), resolve)
+                .map_err(errno)?,
+        ),
     };
     let start = folder.as_ref().map_or(root, OwnedFd::as_fd);
     let rest = if rest.as_os_str().is_empty() { Path::new(".") } else { rest };
@@ -226,17 +249,30 @@ fn open(root: BorrowedFd<'_>, exports: &[(String, PathBuf)], path: &str) -> Resu
 }
 
 fn words(state: BlockState) -> (&'static str, &'static str) {
-    STATES.into_iter().find(|(one, ..)| *one == state).map_or(("unread", ""), |(_, name, why)| (name, why))
+    STATES
+        .into_iter()
+        .find(|(one, ..)| *one == state)
+        .map_or(("unread", ""), |(_, name, why)| (name, why))
 }
 
 impl FileReport {
     fn take(&mut self, look: FileLook) {
         (self.blocks_left, self.has_failed) = (look.blocks_left, look.has_failed);
         for (state, name, why) in STATES {
-            let blocks = look.ranges.iter().filter(|range| range.state == state).map(|range| range.blocks).sum();
+            let blocks = look
+                .ranges
+                .iter()
+                .filter(|range| range.state == state)
+                .map(|range| range.blocks)
+                .sum();
             if blocks > 0 {
                 let bytes = blocks * self.block_bytes;
-                self.states.push(StateReport { state: name.to_owned(), blocks, bytes, why: why.to_owned() });
+                self.states.push(StateReport {
+                    state: name.to_owned(),
+                    blocks,
+                    bytes,
+                    why: why.to_owned(),
+                });
             }
         }
         self.ranges_left = look.ranges.len().saturating_sub(RANGES_MAX) as u64;
@@ -273,9 +309,16 @@ impl fmt::Display for Shown<'_> {
         let FileReport { path, unit, inode, size_bytes, block_bytes, .. } = self.report;
         let blocks = size_bytes.div_ceil((*block_bytes).max(1));
         writeln!(f, "{}", path.escape_debug())?;
-        writeln!(f, "  inode {inode} on {unit}, {size_bytes} bytes in {blocks} blocks of {block_bytes}")?;
+        writeln!(
+            f,
+            "  inode {inode} on {unit}, {size_bytes} bytes in {blocks} blocks of {block_bytes}"
+        )?;
         if self.report.copy != CopyMode::Nicache {
-            writeln!(f, "  payload goes by --copy {}: nicache caches no block, the kernel does", self.report.copy)?;
+            writeln!(
+                f,
+                "  payload goes by --copy {}: nicache caches no block, the kernel does",
+                self.report.copy
+            )?;
         }
         if let Some(reason) = &self.report.refused {
             writeln!(f, "  it cannot be written to through nicache: {reason}")?;
@@ -289,9 +332,15 @@ impl fmt::Display for Shown<'_> {
         for one in &self.report.states {
             writeln!(f, "  {:>9} blocks  {:<13} {}", one.blocks, one.state, one.why)?;
         }
-        if let (Some(pages), Some(dirty)) = (self.report.kernel_pages, self.report.kernel_dirty_pages) {
-            let what = if self.report.copy == CopyMode::Nicache { "with keys" } else { "with payload" };
-            writeln!(f, "  {pages:>9} pages of it are in the kernel's page cache ({what}), {dirty} of them dirty")?;
+        if let (Some(pages), Some(dirty)) =
+            (self.report.kernel_pages, self.report.kernel_dirty_pages)
+        {
+            let what =
+                if self.report.copy == CopyMode::Nicache { "with keys" } else { "with payload" };
+            writeln!(
+                f,
+                "  {pages:>9} pages of it are in the kernel's page cache ({what}), {dirty} of them dirty"
+            )?;
         }
         if !self.report.ranges.is_empty() {
             writeln!(f, "  {:<23} {:<23} state", "blocks of the file", "blocks of the unit")?;
@@ -318,7 +367,12 @@ mod tests {
     use super::*;
 
     fn report(ranges: Vec<BlockRange>) -> FileReport {
-        let mut report = FileReport { path: "/a".into(), block_bytes: 4096, size_bytes: 10, ..FileReport::default() };
+        let mut report = FileReport {
+            path: "/a".into(),
+            block_bytes: 4096,
+            size_bytes: 10,
+            ..FileReport::default()
+        };
         report.take(FileLook { ranges, ..FileLook::default() });
         report
     }
@@ -326,20 +380,35 @@ mod tests {
     #[test]
     fn every_state_is_named_once_and_says_why() {
         for (at, (state, name, why)) in STATES.into_iter().enumerate() {
-            assert!(STATES[at + 1..].iter().all(|(other, other_name, _)| *other != state && *other_name != name));
-            let text = report(vec![BlockRange { first: 3, blocks: 2, state, lbn: Some(70) }]).text(false);
+            assert!(
+                STATES[at + 1..]
+                    .iter()
+                    .all(|(other, other_name, _)| *other != state && *other_name != name)
+            );
+            let text =
+                report(vec![BlockRange { first: 3, blocks: 2, state, lbn: Some(70) }]).text(false);
             assert!(text.contains(why) && text.contains("3-4") && text.contains("70-71"), "{text}");
         }
     }
 
     #[test]
     fn long_files_are_cut_and_say_so() {
-        let range = |first| BlockRange { first, blocks: 1, state: BlockState::ByBlock, lbn: Some(first * 2) };
+        let range = |first| BlockRange {
+            first,
+            blocks: 1,
+            state: BlockState::ByBlock,
+            lbn: Some(first * 2),
+        };
         let found = report((0..RANGES_MAX as u64 + 7).map(range).collect());
-        assert_eq!((found.ranges.len(), found.ranges_left, found.blocks_of("by_block")), (RANGES_MAX, 7, 2007));
+        assert_eq!(
+            (found.ranges.len(), found.ranges_left, found.blocks_of("by_block")),
+            (RANGES_MAX, 7, 2007)
+        );
         assert!(found.text(false).contains("and 1987 more ranges (--all"), "{}", found.text(false));
         assert!(found.text(true).contains("and 7 more ranges\n"));
         let json = serde_json::to_string(&found).unwrap();
-        assert!(json.len() < 1 << 19 && serde_json::from_str::<FileReport>(&json).unwrap() == found);
+        assert!(
+            json.len() < 1 << 19 && serde_json::from_str::<FileReport>(&json).unwrap() == found
+        );
     }
 }

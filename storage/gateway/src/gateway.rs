@@ -1,7 +1,8 @@
 //! Starting a gateway, looking after it, and ending it, each in the right order.
 //!
-//! The front end's files keep the file system mounted, and the cache's handle has files that are dirty; so the front end ends first, then the payload's way, then the mount, and
-//! the session with the target last.
+//! The front end's files keep the file system mounted, and the cache's handle has files that are
+//! dirty; so the front end ends first, then the payload's way, then the mount, and the session with
+//! the target last.
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,7 +34,8 @@ use crate::web_line::WebLine;
 const DEVICE_THREADS: usize = 4;
 /// How long the last writes may take.
 const UNMOUNT_MAX: Duration = Duration::from_secs(60);
-/// A reply by HTTP refers to this part of the cache at once, so that slow clients together have a quarter of it.
+/// A reply by HTTP refers to this part of the cache at once, so that slow clients together have a
+/// quarter of it.
 const WEB_PIECES: u64 = 1024;
 
 /// What a gateway is made of.
@@ -52,7 +54,8 @@ pub struct GatewayConfig {
     pub copy: CopyMode,
     /// Payload in memory: cached, dirty, and on its way to clients.
     pub cache: CacheOptions,
-    /// Where NFS and MOUNT are served over TCP: both at the first address; if there is a second one, clients are told that for MOUNT.
+    /// Where NFS and MOUNT are served over TCP: both at the first address; if there is a second
+    /// one, clients are told that for MOUNT.
     pub listen: Vec<SocketAddr>,
     /// Where the port mapper is served over UDP, too.
     pub portmap_udp: Option<SocketAddr>,
@@ -111,7 +114,8 @@ pub enum GatewayError {
     },
 }
 
-/// A gateway that runs. End it with [`close`](Gateway::close); dropping it does the same and tells nobody about errors.
+/// A gateway that runs. End it with [`close`](Gateway::close); dropping it does the same and tells
+/// nobody about errors.
 pub struct Gateway {
     // In the order in which they end.
     server: Option<Server>,
@@ -138,11 +142,14 @@ impl Gateway {
         let cache = Cache::new(lun, config.cache).map_err(GatewayError::Cache)?;
         let blocks = Arc::new(BlockServer::new(Arc::clone(&cache)));
         let (mkfs, threads) = (config.mkfs, DEVICE_THREADS);
-        let options = MountOptions { mkfs, threads, supervisor: config.supervisor, unmount_max: UNMOUNT_MAX };
+        let options =
+            MountOptions { mkfs, threads, supervisor: config.supervisor, unmount_max: UNMOUNT_MAX };
         let mounted = Mounted::open(blocks, options)?;
         let payload: Arc<dyn Payload> = match config.copy {
             CopyMode::Original => Arc::new(Original::new(Arc::clone(cache.copies()))),
-            CopyMode::Nicache => Arc::new(Nicache::new(Arc::clone(&cache)).map_err(GatewayError::Cache)?),
+            CopyMode::Nicache => {
+                Arc::new(Nicache::new(Arc::clone(&cache)).map_err(GatewayError::Cache)?)
+            }
             CopyMode::Baseline => Arc::new(Baseline::new(Arc::clone(cache.copies()))),
         };
         let payload = Arc::new(Revised::new(payload));
@@ -156,7 +163,11 @@ impl Gateway {
             metered,
             copy: config.copy,
             cache_bytes_max,
-            exports: config.exports.iter().map(|export| (export.name.clone(), export.folder.clone())).collect(),
+            exports: config
+                .exports
+                .iter()
+                .map(|export| (export.name.clone(), export.folder.clone()))
+                .collect(),
             registered: None,
             errors_before,
             started: Instant::now(),
@@ -178,7 +189,8 @@ impl Gateway {
         if let Some(address) = config.register {
             let programs = gateway.mappings().iter().filter(|mapping| mapping.program != PORTMAP);
             let programs: Vec<Mapping> = programs.copied().collect();
-            portmap::register(address, &programs).map_err(|error| GatewayError::Register { address, error })?;
+            portmap::register(address, &programs)
+                .map_err(|error| GatewayError::Register { address, error })?;
             gateway.registered = Some((address, programs));
         }
         Ok(gateway)
@@ -201,11 +213,12 @@ impl Gateway {
             let folder = if line.folder.as_os_str().is_empty() {
                 mounted.root().as_raw_fd()
             } else {
-                let folder = open_below(mounted, &line.folder).map_err(|error| GatewayError::Folder {
-                    name: line.name.clone(),
-                    folder: line.folder.display().to_string(),
-                    error,
-                })?;
+                let folder =
+                    open_below(mounted, &line.folder).map_err(|error| GatewayError::Folder {
+                        name: line.name.clone(),
+                        folder: line.folder.display().to_string(),
+                        error,
+                    })?;
                 folders.push(folder);
                 folders.last().map_or(-1, rustix::fd::AsRawFd::as_raw_fd)
             };
@@ -217,7 +230,8 @@ impl Gateway {
                 is_sync: line.is_sync,
             });
         }
-        let first = listen.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 2049)));
+        let first =
+            listen.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 2049)));
         let config = ServerConfig {
             listen: if listen.is_empty() { vec![first] } else { listen },
             listen_portmap_udp: portmap_udp,
@@ -225,7 +239,9 @@ impl Gateway {
             ..ServerConfig::new(exports, first, handle_key)
         };
         let server = Server::start(config, payload).map_err(|error| match error {
-            ServerError::Export(ExportError::Open { path, error }) if error.kind() == io::ErrorKind::InvalidInput => {
+            ServerError::Export(ExportError::Open { path, error })
+                if error.kind() == io::ErrorKind::InvalidInput =>
+            {
                 let of = |line: &&ExportLine| !line.folder.as_os_str().is_empty();
                 match lines.iter().find(of) {
                     Some(line) => GatewayError::FolderUnsupported {
@@ -243,14 +259,22 @@ impl Gateway {
 
     fn serve_web(&mut self, line: &WebLine, payload: Arc<Revised>) -> Result<(), GatewayError> {
         let Some(mounted) = &self.mounted else { return Ok(()) };
-        let folder = if line.folder.as_os_str().is_empty() { Path::new(".") } else { line.folder.as_path() };
+        let folder =
+            if line.folder.as_os_str().is_empty() { Path::new(".") } else { line.folder.as_path() };
         let root = open_below(mounted, folder).map_err(|error| GatewayError::Folder {
             name: format!("http://{}/", line.listen),
             folder: line.folder.display().to_string(),
             error,
         })?;
-        let piece_bytes = u32::try_from(self.cache_bytes_max / WEB_PIECES).unwrap_or(u32::MAX).clamp(64 << 10, 1 << 20);
-        self.web.push(WebServer::start(WebConfig { listen: line.listen, root, payload, piece_bytes })?);
+        let piece_bytes = u32::try_from(self.cache_bytes_max / WEB_PIECES)
+            .unwrap_or(u32::MAX)
+            .clamp(64 << 10, 1 << 20);
+        self.web.push(WebServer::start(WebConfig {
+            listen: line.listen,
+            root,
+            payload,
+            piece_bytes,
+        })?);
         Ok(())
     }
 
@@ -278,7 +302,8 @@ impl Gateway {
         &self.cache
     }
 
-    /// Why the gateway should end, if it should: it can serve, and yet nobody could rely on it. Ask about once a second.
+    /// Why the gateway should end, if it should: it can serve, and yet nobody could rely on it. Ask
+    /// about once a second.
     pub fn trouble(&self) -> Option<String> {
         if let Some(lost) = self.metered.lost() {
             return Some(lost);
@@ -287,8 +312,8 @@ impl Gateway {
         if !mounted.is_supervised() {
             return Some("the process that owns the mount has ended".to_owned());
         }
-        let is_read_only =
-            rustix::fs::fstatvfs(mounted.root()).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY));
+        let is_read_only = rustix::fs::fstatvfs(mounted.root())
+            .is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY));
         // Newer kernels stop writing and say so nowhere else.
         let has_errors = errors_of_file_system(mounted.device()) > self.errors_before;
         (is_read_only || has_errors).then(|| {
@@ -335,14 +360,17 @@ impl Gateway {
         figures
     }
 
-    /// What it has of a file, by the path that clients know: an export's name, and what is below it.
+    /// What it has of a file, by the path that clients know: an export's name, and what is below
+    /// it.
     pub fn file_report(&self, path: &str) -> Result<FileReport, FileReportError> {
-        let ended = || FileReportError::Look(io::Error::other("the gateway has ended"), path.to_owned());
+        let ended =
+            || FileReportError::Look(io::Error::other("the gateway has ended"), path.to_owned());
         let mounted = self.mounted.as_ref().ok_or_else(ended)?;
         file_report::report(mounted.root(), &self.exports, &self.cache, self.copy, path)
     }
 
-    /// Ends it: requests that are under way are executed, everything is written and durable, the mount is gone. Or this says what is not so.
+    /// Ends it: requests that are under way are executed, everything is written and durable, the
+    /// mount is gone. Or this says what is not so.
     pub fn close(mut self) -> Result<(), GatewayError> {
         self.end()
     }
@@ -368,7 +396,8 @@ impl Drop for Gateway {
     }
 }
 
-/// A folder of the unit. Links are not followed: clients make them, and they would lead into this machine's own files.
+/// A folder of the unit. Links are not followed: clients make them, and they would lead into this
+/// machine's own files.
 fn open_below(mounted: &Mounted, folder: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;

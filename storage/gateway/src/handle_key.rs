@@ -1,4 +1,5 @@
-//! The secret that file handles are proven with. It must outlast restarts: with another one every client mounts again.
+//! The secret that file handles are proven with. It must outlast restarts: with another one every
+//! client mounts again.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -25,7 +26,9 @@ pub enum KeyError {
         error: io::Error,
     },
     /// Others can read it.
-    #[error("{path} can be read by others: run `chmod 600 {path}`, or remove it, and all clients mount again")]
+    #[error(
+        "{path} can be read by others: run `chmod 600 {path}`, or remove it, and all clients mount again"
+    )]
     Open {
         /// Which.
         path: PathBuf,
@@ -39,19 +42,23 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// It is something else.
-    #[error("{path} is not a secret of file handles ({KEY_BYTES} bytes): remove it, and all clients mount again")]
+    #[error(
+        "{path} is not a secret of file handles ({KEY_BYTES} bytes): remove it, and all clients mount again"
+    )]
     Form {
         /// Which.
         path: PathBuf,
     },
 }
 
-/// A secret, and the right to serve the unit that it belongs to: two gateways would destroy the unit's file system.
+/// A secret, and the right to serve the unit that it belongs to: two gateways would destroy the
+/// unit's file system.
 #[derive(Debug)]
 pub struct KeptKey {
     /// The secret.
     pub key: HandleKey,
-    /// Who this gateway is for the target's reservations: the same as long as the secret is, and nothing follows from it for the secret.
+    /// Who this gateway is for the target's reservations: the same as long as the secret is, and
+    /// nothing follows from it for the secret.
     pub identity: u32,
     /// Locked while this lives. The lock goes with the process.
     _file: File,
@@ -81,22 +88,30 @@ fn load(path: &Path) -> Result<KeptKey, KeyError> {
     }
     let mut bytes = Vec::new();
     (&file).take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    let secret: [u8; KEY_BYTES] = bytes.try_into().map_err(|_| KeyError::Form { path: path.to_owned() })?;
+    let secret: [u8; KEY_BYTES] =
+        bytes.try_into().map_err(|_| KeyError::Form { path: path.to_owned() })?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(KeptKey { identity: identity_of(&secret), key: HandleKey::new(secret), _file: file }),
+        Ok(()) => {
+            Ok(KeptKey { identity: identity_of(&secret), key: HandleKey::new(secret), _file: file })
+        }
         Err(rustix::io::Errno::WOULDBLOCK) => Err(KeyError::Taken { path: path.to_owned() }),
         Err(error) => Err(failed(error.into())),
     }
 }
 
 fn identity_of(secret: &[u8; KEY_BYTES]) -> u32 {
-    let derived = blake3::derive_key("nicache 2026-11 identity of a gateway for persistent reservations", secret);
+    let derived = blake3::derive_key(
+        "nicache 2026-11 identity of a gateway for persistent reservations",
+        secret,
+    );
     derived.first_chunk().copied().map(u32::from_le_bytes).unwrap_or_default()
 }
 
-/// Whole or not at all, also if the machine stops; of two that make one at a time, the first one's stays.
+/// Whole or not at all, also if the machine stops; of two that make one at a time, the first one's
+/// stays.
 fn make(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut secret = [0; KEY_BYTES];
     let filled = getrandom(&mut secret, GetRandomFlags::empty())?;

@@ -33,13 +33,17 @@ struct Command {
 
 impl Command {
     fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("bounds that are right");
+        let histogram =
+            Histogram::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("bounds that are right");
         Self { latency_ns: Mutex::new(histogram) }
     }
 
     fn record(&self, begun: Instant) {
         let nanoseconds = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.latency_ns.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(nanoseconds);
+        self.latency_ns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .saturating_record(nanoseconds);
     }
 
     fn figures(&self) -> LatencyFigures {
@@ -84,7 +88,10 @@ impl Metered {
         if let Err(error) = &result {
             self.errors.fetch_add(1, Ordering::Relaxed);
             if error.is_final() {
-                self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.to_string());
+                self.lost
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .get_or_insert_with(|| error.to_string());
             }
         }
         result
@@ -105,7 +112,8 @@ impl Lun for Metered {
     }
 
     fn read(&self, offset: u64, buffers: &mut Vec<BytesMut>) -> Result<(), LunError> {
-        let (begun, bytes) = (Instant::now(), buffers.iter().map(|buffer| buffer.len() as u64).sum());
+        let (begun, bytes) =
+            (Instant::now(), buffers.iter().map(|buffer| buffer.len() as u64).sum());
         let result = self.lun.read(offset, buffers);
         self.reads.record(begun);
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -116,7 +124,8 @@ impl Lun for Metered {
         let begun = Instant::now();
         let result = self.lun.write(offset, data);
         self.writes.record(begun);
-        self.written_bytes.fetch_add(data.iter().map(|piece| piece.len() as u64).sum(), Ordering::Relaxed);
+        self.written_bytes
+            .fetch_add(data.iter().map(|piece| piece.len() as u64).sum(), Ordering::Relaxed);
         self.note(result)
     }
 
@@ -147,6 +156,9 @@ mod tests {
         metered.write(1 << 20, &[Bytes::from(vec![1; BLOCK_BYTES])]).unwrap_err();
         let figures = metered.figures();
         assert_eq!((figures.reads.count, figures.writes.count, figures.flushes.count), (1, 2, 1));
-        assert_eq!((figures.read_bytes, figures.errors, metered.lost()), (2 * BLOCK_BYTES as u64, 1, None));
+        assert_eq!(
+            (figures.read_bytes, figures.errors, metered.lost()),
+            (2 * BLOCK_BYTES as u64, 1, None)
+        );
     }
 }

@@ -19,7 +19,9 @@ pub struct WebLine {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum WebLineError {
     /// No port.
-    #[error("'{0}' is not an address: write PORT or ADDR:PORT, such as 80 or 127.0.0.1:8080, and perhaps =/FOLDER")]
+    #[error(
+        "'{0}' is not an address: write PORT or ADDR:PORT, such as 80 or 127.0.0.1:8080, and perhaps =/FOLDER"
+    )]
     Address(String),
     /// The folder leads elsewhere.
     #[error("'{0}' is not a folder of the unit's file system: write it without . and ..")]
@@ -32,7 +34,9 @@ impl FromStr for WebLine {
     fn from_str(text: &str) -> Result<Self, WebLineError> {
         let (address, folder) = text.split_once('=').unwrap_or((text, ""));
         let port = address.parse().map(|port: u16| SocketAddr::from(([0, 0, 0, 0], port)));
-        let listen = port.or_else(|_| address.parse()).map_err(|_| WebLineError::Address(address.to_owned()))?;
+        let listen = port
+            .or_else(|_| address.parse())
+            .map_err(|_| WebLineError::Address(address.to_owned()))?;
         let folder = folder.trim_matches('/');
         if !folder.is_empty() && folder.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(WebLineError::Folder(folder.to_owned()));
@@ -47,7 +51,8 @@ mod tests {
 
     #[test]
     fn a_port_or_an_address_and_perhaps_a_folder() {
-        let line = |text: &str| text.parse::<WebLine>().map(|line| (line.listen.to_string(), line.folder));
+        let line =
+            |text: &str| text.parse::<WebLine>().map(|line| (line.listen.to_string(), line.folder));
         assert_eq!(line("80"), Ok(("0.0.0.0:80".to_owned(), PathBuf::new())));
         assert_eq!(line("127.0.0.1:0=/www/a/"), Ok(("127.0.0.1:0".to_owned(), "www/a".into())));
         assert_eq!(line("[::1]:80=www"), Ok(("[::1]:80".to_owned(), "www".into())));

@@ -9,10 +9,13 @@ pub struct Capacity {
     pub block_bytes: u32,
 }
 
-/// READ CAPACITY (16)'s parameter data (SBC-3, section 5.16.2): the last block and the length of a block.
+/// READ CAPACITY (16)'s parameter data (SBC-3, section 5.16.2): the last block and the length of a
+/// block.
 pub fn parse_capacity(data: &[u8]) -> Result<Capacity, String> {
-    let last =
-        data.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)).ok_or("READ CAPACITY's answer is too short")?;
+    let last = data
+        .first_chunk::<8>()
+        .map(|bytes| u64::from_be_bytes(*bytes))
+        .ok_or("READ CAPACITY's answer is too short")?;
     let length = data
         .get(8..)
         .unwrap_or_default()
@@ -23,7 +26,9 @@ pub fn parse_capacity(data: &[u8]) -> Result<Capacity, String> {
         return Err(format!("a unit with blocks of {length} bytes is not supported"));
     }
     let bytes = last.checked_add(1).and_then(|blocks| blocks.checked_mul(u64::from(length)));
-    let bytes = bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).ok_or("READ CAPACITY's answer is out of range")?;
+    let bytes = bytes
+        .filter(|bytes| i64::try_from(*bytes).is_ok())
+        .ok_or("READ CAPACITY's answer is out of range")?;
     Ok(Capacity { bytes, block_bytes: length })
 }
 
@@ -33,7 +38,9 @@ mod tests {
 
     #[test]
     fn capacity_of_hostile_targets() {
-        let data = |last: u64, length: u32| [&last.to_be_bytes()[..], &length.to_be_bytes()[..], &[0; 20]].concat();
+        let data = |last: u64, length: u32| {
+            [&last.to_be_bytes()[..], &length.to_be_bytes()[..], &[0; 20]].concat()
+        };
         assert_eq!(parse_capacity(&data(7, 512)), Ok(Capacity { bytes: 4096, block_bytes: 512 }));
         assert!(parse_capacity(&data(u64::MAX, 512)).is_err());
         assert!(parse_capacity(&data(u64::MAX - 1, 4096)).is_err());

@@ -15,7 +15,8 @@ pub struct DiscoveredTarget {
     pub portals: Vec<String>,
 }
 
-/// Asks the portals (`HOST[:PORT]`, separated by commas) one after the other, until one answers within `timeout`.
+/// Asks the portals (`HOST[:PORT]`, separated by commas) one after the other, until one answers
+/// within `timeout`.
 pub fn discover(
     portals: &str,
     credentials: Option<&Credentials>,
@@ -35,6 +36,9 @@ pub fn discover(
 }
 
 fn target((name, portals): (String, Vec<String>)) -> DiscoveredTarget {
-    let portals = portals.into_iter().map(|portal| portal.split(',').next().unwrap_or_default().to_owned()).collect();
+    let portals = portals
+        .into_iter()
+        .map(|portal| portal.split(',').next().unwrap_or_default().to_owned())
+        .collect();
     DiscoveredTarget { name, portals }
 }

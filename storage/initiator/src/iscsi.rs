@@ -25,9 +25,11 @@ use crate::url::TargetUrl;
 pub struct IscsiOptions {
     /// This initiator's name.
     pub initiator: String,
-    /// How long commands wait while the target is away, before the unit is given up. Clients wait as long.
+    /// How long commands wait while the target is away, before the unit is given up. Clients wait
+    /// as long.
     pub patience: Duration,
-    /// How long a target may say nothing while it has commands, before the connection counts as broken.
+    /// How long a target may say nothing while it has commands, before the connection counts as
+    /// broken.
     pub silence_max: Duration,
     /// How long one attempt to log in may take.
     pub login_max: Duration,
@@ -35,7 +37,8 @@ pub struct IscsiOptions {
     pub depth_max: usize,
     /// The longest single transfer, in bytes; longer ones are split.
     pub transfer_bytes_max: usize,
-    /// Bytes of completed writes that are kept until a flush. At this many, the initiator flushes of its own. They take memory.
+    /// Bytes of completed writes that are kept until a flush. At this many, the initiator flushes
+    /// of its own. They take memory.
     pub unflushed_bytes_max: usize,
     /// Has the target refuse all others. None: whoever logs in may read and write.
     pub reservation: Option<ReservationOptions>,
@@ -81,7 +84,8 @@ struct Submitted {
 
 /// A unit of an iSCSI target.
 ///
-/// While the target is away, commands wait, and a thread tries its portals in turn. Dropping the unit logs out.
+/// While the target is away, commands wait, and a thread tries its portals in turn. Dropping the
+/// unit logs out.
 pub struct IscsiLun {
     name: String,
     capacity: Capacity,
@@ -95,17 +99,21 @@ impl IscsiLun {
     pub fn open(url: &TargetUrl, options: &IscsiOptions) -> Result<Self, LunError> {
         let name = url.to_string();
         let refused = |reason: String| LunError::Refused { lun: name.clone(), reason };
-        let wake =
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| refused(format!("eventfd: {e}")))?;
-        let shared = Arc::new(Shared { submitted: Mutex::default(), wake, sessions: AtomicU64::new(0) });
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| refused(format!("eventfd: {e}")))?;
+        let shared =
+            Arc::new(Shared { submitted: Mutex::default(), wake, sessions: AtomicU64::new(0) });
         let mut random = [0; 10];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|e| refused(format!("getrandom: {e}")))?;
         let [a, b, c, d, e, f, seed @ ..] = random;
-        // A gateway that reserves is the same initiator port after a restart: its new session ends the one of a process that was killed, with its commands, and
-        // LIO lets only the holder's own port preempt it where the name is the same.
+        // A gateway that reserves is the same initiator port after a restart: its new session ends
+        // the one of a process that was killed, with its commands, and LIO lets only the holder's
+        // own port preempt it where the name is the same.
         let isid = match options.reservation {
-            Some(ReservationOptions { identity, .. }) => (identity & 0x00FF_FFFF, (identity >> 24) as u16),
+            Some(ReservationOptions { identity, .. }) => {
+                (identity & 0x00FF_FFFF, (identity >> 24) as u16)
+            }
             None => (u32::from_le_bytes([a, b, c, 0]), u16::from_le_bytes([d, e]) ^ u16::from(f)),
         };
         let driver = Driver {
@@ -124,7 +132,10 @@ impl IscsiLun {
             .name("iscsi".to_owned())
             .spawn(move || driver.run(&opened))
             .map_err(|e| refused(format!("thread: {e}")))?;
-        let capacity = capacity.recv().map_err(|_| refused("the thread ended".to_owned()))?.map_err(refused)?;
+        let capacity = capacity
+            .recv()
+            .map_err(|_| refused("the thread ended".to_owned()))?
+            .map_err(refused)?;
         let transfer_bytes_max = (options.transfer_bytes_max / BLOCK_BYTES).max(1) * BLOCK_BYTES;
         Ok(Self { name, capacity, transfer_bytes_max, shared, thread: Some(thread) })
     }
@@ -146,9 +157,15 @@ impl IscsiLun {
         result
     }
 
-    fn finish(&self, result: &Receiver<(Operation, Result<(), LunError>)>) -> Result<Operation, LunError> {
-        let ended =
-            || LunError::Lost { lun: self.name.clone(), waited_s: 0, reason: "the session's thread ended".to_owned() };
+    fn finish(
+        &self,
+        result: &Receiver<(Operation, Result<(), LunError>)>,
+    ) -> Result<Operation, LunError> {
+        let ended = || LunError::Lost {
+            lun: self.name.clone(),
+            waited_s: 0,
+            reason: "the session's thread ended".to_owned(),
+        };
         let (operation, result) = result.recv().map_err(|_| ended())?;
         result.map(|()| operation)
     }
@@ -356,7 +373,8 @@ impl Driver {
         let look_due = self.claim.as_ref().map(|_| self.looked + LOOK).filter(|_| !queue.is_lost());
         let until = [queue.next_time(), look_due].into_iter().flatten().min();
         if broken.is_none()
-            && let Err(reason) = session.wait(self.shared.wake.as_fd(), until, self.options.silence_max)
+            && let Err(reason) =
+                session.wait(self.shared.wake.as_fd(), until, self.options.silence_max)
         {
             broken = Some(reason);
         }
@@ -383,7 +401,9 @@ impl Driver {
     /// Whether the unit is still this gateway's.
     fn take_look(&mut self, answer: Answer, queue: &mut Queue<Caller>) {
         self.look = None;
-        let (Some(claim), Request::Raw { data, .. }) = (&self.claim, &answer.request) else { return };
+        let (Some(claim), Request::Raw { data, .. }) = (&self.claim, &answer.request) else {
+            return;
+        };
         if judge(answer.status, answer.sense) == Verdict::Done
             && let Some(reason) = parse_reserved(data).and_then(|found| claim.lost(found))
         {
@@ -410,12 +430,17 @@ impl Driver {
                 return None;
             }
         }
-        let pause = if queue.is_lost() { None } else { Timespec::try_from(Duration::from_millis(200)).ok() };
+        let pause = if queue.is_lost() {
+            None
+        } else {
+            Timespec::try_from(Duration::from_millis(200)).ok()
+        };
         let _ = poll(&mut [PollFd::new(&self.shared.wake, PollFlags::IN)], pause.as_ref());
         None
     }
 
-    /// The first session. A process of the same identity that still lives may end one or two of them by its own, before it hears that it has lost the unit.
+    /// The first session. A process of the same identity that still lives may end one or two of
+    /// them by its own, before it hears that it has lost the unit.
     fn open_first(&mut self) -> Result<Session, OpenError> {
         let mut opened = self.open_any();
         for _ in 1..FIRST_ATTEMPTS {
@@ -466,14 +491,20 @@ fn is_over(answer: &Answer) -> bool {
     judge(answer.status, answer.sense) == Verdict::NextSession
 }
 
-fn take_answer(answer: Answer, queue: &mut Queue<Caller>, sent: &mut HashMap<u64, Command<Caller>>) {
+fn take_answer(
+    answer: Answer,
+    queue: &mut Queue<Caller>,
+    sent: &mut HashMap<u64, Command<Caller>>,
+) {
     let Some(mut command) = sent.remove(&answer.tag) else { return };
     if let Request::Transfer { operation, .. } = answer.request {
         command.operation = operation;
     }
     let mut verdict = judge(answer.status, answer.sense);
     if verdict == Verdict::Done && answer.is_short {
-        verdict = Verdict::Failed("the target moved another number of bytes than was asked for".to_owned());
+        verdict = Verdict::Failed(
+            "the target moved another number of bytes than was asked for".to_owned(),
+        );
     }
     queue.handle_answer(command, verdict, Instant::now());
 }

@@ -1,12 +1,15 @@
 //! Logical units: where a gateway's bytes are kept.
 //!
-//! * [`Lun`] (`lun.rs`) is what the layers above see: reads, writes and flushes of whole blocks, from any thread.
-//! * [`IscsiLun`] (`iscsi.rs`) is one on an iSCSI target (RFC 7143), through libiscsi. One thread owns the session (`session.rs`);
-//!   `queue.rs` decides what is sent, sent again, or given up; `unflushed.rs` keeps what a target that lost its power would have lost.
-//! * [`ReservationOptions`] (`reservation.rs`) has the target refuse everybody else: persistent reservations.
+//! * [`Lun`] (`lun.rs`) is what the layers above see: reads, writes and flushes of whole blocks,
+//!   from any thread.
+//! * [`IscsiLun`] (`iscsi.rs`) is one on an iSCSI target (RFC 7143), through libiscsi. One thread
+//!   owns the session (`session.rs`); `queue.rs` decides what is sent, sent again, or given up;
+//!   `unflushed.rs` keeps what a target that lost its power would have lost.
+//! * [`ReservationOptions`] (`reservation.rs`) has the target refuse everybody else: persistent
+//!   reservations.
 //! * [`MemoryLun`] (`memory.rs`) is one in memory, with faults and power cuts, for tests.
-//! * [`TargetUrl`] (`url.rs`) names a unit; [`discover`] (`discovery.rs`) asks a portal for its targets; `sense.rs` says what a
-//!   target's answer means, and `capacity.rs` how large a unit is.
+//! * [`TargetUrl`] (`url.rs`) names a unit; [`discover`] (`discovery.rs`) asks a portal for its
+//!   targets; `sense.rs` says what a target's answer means, and `capacity.rs` how large a unit is.
 //!
 //! Read first: RFC 7143, sections 4.4.3 and 7; SBC-3, section 4.15 (caches).
 //!

@@ -1,8 +1,10 @@
-//! libiscsi 1.19 (Debian: libiscsi-dev), as far as it is used here: all of this crate's unsafe code.
+//! libiscsi 1.19 (Debian: libiscsi-dev), as far as it is used here: all of this crate's unsafe
+//! code.
 //!
-//! A [`Context`] is one session. It owns the bytes of every command from [`Context::issue`] to the [`Answer`], so libiscsi can neither
-//! read nor write memory that has gone. Everything of a context happens on one thread: it is neither `Send` nor `Sync`, and its callbacks
-//! put answers into a list of that thread.
+//! A [`Context`] is one session. It owns the bytes of every command from [`Context::issue`] to the
+//! [`Answer`], so libiscsi can neither read nor write memory that has gone. Everything of a context
+//! happens on one thread: it is neither `Send` nor `Sync`, and its callbacks put answers into a
+//! list of that thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,8 +17,10 @@ use bytes::BytesMut;
 use crate::queue::Operation;
 use crate::sense::{CANCELLED, GOOD, Sense};
 
-/// libiscsi's other transport is RDMA, which is not used here. Without this, its static form would need the RDMA libraries.
-// SAFETY: no other object of the program defines this name: libiscsi's own is in a member of its archive that nothing else asks for.
+/// libiscsi's other transport is RDMA, which is not used here. Without this, its static form would
+/// need the RDMA libraries.
+// SAFETY: no other object of the program defines this name: libiscsi's own is in a member of its
+// archive that nothing else asks for.
 #[unsafe(no_mangle)]
 extern "C" fn iscsi_init_iser_transport(_: *mut raw::IscsiContext) -> c_int {
     -1
@@ -45,8 +49,10 @@ mod raw {
         pub(super) sense_ascq: c_int,
     }
 
-    const _: () =
-        assert!(std::mem::offset_of!(ScsiTask, residual) == 40 && std::mem::offset_of!(ScsiTask, sense_ascq) == 56);
+    const _: () = assert!(
+        std::mem::offset_of!(ScsiTask, residual) == 40
+            && std::mem::offset_of!(ScsiTask, sense_ascq) == 56
+    );
 
     #[repr(C)]
     pub(super) struct TargetPortal {
@@ -61,7 +67,8 @@ mod raw {
         pub(super) portals: *mut TargetPortal,
     }
 
-    pub(super) type Callback = unsafe extern "C" fn(*mut IscsiContext, c_int, *mut c_void, *mut c_void);
+    pub(super) type Callback =
+        unsafe extern "C" fn(*mut IscsiContext, c_int, *mut c_void, *mut c_void);
 
     unsafe extern "C" {
         pub(super) fn iscsi_create_context(initiator: *const c_char) -> *mut IscsiContext;
@@ -80,7 +87,11 @@ mod raw {
             user: *const c_char,
             password: *const c_char,
         ) -> c_int;
-        pub(super) fn iscsi_set_isid_random(iscsi: *mut IscsiContext, random: u32, qualifier: u32) -> c_int;
+        pub(super) fn iscsi_set_isid_random(
+            iscsi: *mut IscsiContext,
+            random: u32,
+            qualifier: u32,
+        ) -> c_int;
         pub(super) fn iscsi_set_noautoreconnect(iscsi: *mut IscsiContext, state: c_int);
         pub(super) fn iscsi_full_connect_async(
             iscsi: *mut IscsiContext,
@@ -94,7 +105,11 @@ mod raw {
             callback: Callback,
             private: *mut c_void,
         ) -> c_int;
-        pub(super) fn iscsi_logout_async(iscsi: *mut IscsiContext, callback: Callback, private: *mut c_void) -> c_int;
+        pub(super) fn iscsi_logout_async(
+            iscsi: *mut IscsiContext,
+            callback: Callback,
+            private: *mut c_void,
+        ) -> c_int;
         pub(super) fn iscsi_get_fd(iscsi: *mut IscsiContext) -> c_int;
         pub(super) fn iscsi_which_events(iscsi: *mut IscsiContext) -> c_int;
         pub(super) fn iscsi_service(iscsi: *mut IscsiContext, events: c_int) -> c_int;
@@ -139,8 +154,16 @@ mod raw {
             direction: c_int,
             bytes: c_int,
         ) -> *mut ScsiTask;
-        pub(super) fn scsi_task_set_iov_in(task: *mut ScsiTask, iov: *mut libc::iovec, count: c_int);
-        pub(super) fn scsi_task_set_iov_out(task: *mut ScsiTask, iov: *mut libc::iovec, count: c_int);
+        pub(super) fn scsi_task_set_iov_in(
+            task: *mut ScsiTask,
+            iov: *mut libc::iovec,
+            count: c_int,
+        );
+        pub(super) fn scsi_task_set_iov_out(
+            task: *mut ScsiTask,
+            iov: *mut libc::iovec,
+            count: c_int,
+        );
         pub(super) fn scsi_free_scsi_task(task: *mut ScsiTask);
     }
 }
@@ -164,24 +187,46 @@ thread_local! {
 /// Tags of commands fit into a pointer, because they travel as one.
 const _: () = assert!(size_of::<usize>() >= size_of::<u64>());
 
-unsafe extern "C" fn command_answered(_: *mut raw::IscsiContext, status: c_int, _: *mut c_void, private: *mut c_void) {
-    EVENTS.with_borrow_mut(|events| events.push(Event::Command { tag: private.addr() as u64, status }));
+unsafe extern "C" fn command_answered(
+    _: *mut raw::IscsiContext,
+    status: c_int,
+    _: *mut c_void,
+    private: *mut c_void,
+) {
+    EVENTS.with_borrow_mut(|events| {
+        events.push(Event::Command { tag: private.addr() as u64, status })
+    });
 }
 
-unsafe extern "C" fn connected(_: *mut raw::IscsiContext, status: c_int, _: *mut c_void, _: *mut c_void) {
+unsafe extern "C" fn connected(
+    _: *mut raw::IscsiContext,
+    status: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+) {
     EVENTS.with_borrow_mut(|events| events.push(Event::Connected { status }));
 }
 
-unsafe extern "C" fn logged_out(_: *mut raw::IscsiContext, _: c_int, _: *mut c_void, _: *mut c_void) {
+unsafe extern "C" fn logged_out(
+    _: *mut raw::IscsiContext,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+) {
     EVENTS.with_borrow_mut(|events| events.push(Event::LoggedOut));
 }
 
-unsafe extern "C" fn discovered(_: *mut raw::IscsiContext, status: c_int, data: *mut c_void, _: *mut c_void) {
+unsafe extern "C" fn discovered(
+    _: *mut raw::IscsiContext,
+    status: c_int,
+    data: *mut c_void,
+    _: *mut c_void,
+) {
     let targets = (status == GOOD).then(|| {
         let mut targets = Vec::new();
         let mut address = data.cast::<raw::DiscoveryAddress>();
-        // SAFETY: after GOOD, libiscsi passes a list of addresses that lives until this callback returns; every pointer in it is null or
-        // valid, and every text ends in a NUL.
+        // SAFETY: after GOOD, libiscsi passes a list of addresses that lives until this callback
+        // returns; every pointer in it is null or valid, and every text ends in a NUL.
         while let Some(found) = unsafe { address.as_ref() } {
             let mut portals = Vec::new();
             let mut portal = found.portals;
@@ -266,12 +311,17 @@ fn c_string(text: &str) -> Result<CString, String> {
 }
 
 impl Context {
-    /// `isid` tells this gateway's sessions from others of the same initiator; a new session of the same number ends the older one with
-    /// all its commands (RFC 7143, section 6.3.5).
-    pub(crate) fn new(initiator: &str, kind: SessionType, isid: (u32, u16)) -> Result<Self, String> {
+    /// `isid` tells this gateway's sessions from others of the same initiator; a new session of the
+    /// same number ends the older one with all its commands (RFC 7143, section 6.3.5).
+    pub(crate) fn new(
+        initiator: &str,
+        kind: SessionType,
+        isid: (u32, u16),
+    ) -> Result<Self, String> {
         let initiator = c_string(initiator)?;
         // SAFETY: the name is a valid C string, which libiscsi copies.
-        let iscsi = NonNull::new(unsafe { raw::iscsi_create_context(initiator.as_ptr()) }).ok_or("out of memory")?;
+        let iscsi = NonNull::new(unsafe { raw::iscsi_create_context(initiator.as_ptr()) })
+            .ok_or("out of memory")?;
         let context = Self { iscsi, in_flight: HashMap::new(), is_destroyed: false };
         // SAFETY: the context is valid; these calls set numbers in it. 0 is "no digest of headers".
         unsafe {
@@ -294,96 +344,164 @@ impl Context {
         let (user, password) = (c_string(user)?, c_string(password)?);
         // SAFETY: the context and the C strings are valid; libiscsi copies them.
         self.check(unsafe {
-            raw::iscsi_set_initiator_username_pwd(self.iscsi.as_ptr(), user.as_ptr(), password.as_ptr())
+            raw::iscsi_set_initiator_username_pwd(
+                self.iscsi.as_ptr(),
+                user.as_ptr(),
+                password.as_ptr(),
+            )
         })
     }
 
     /// Mutual CHAP, by which the target proves who it is.
-    pub(crate) fn set_target_credentials(&mut self, user: &str, password: &str) -> Result<(), String> {
+    pub(crate) fn set_target_credentials(
+        &mut self,
+        user: &str,
+        password: &str,
+    ) -> Result<(), String> {
         let (user, password) = (c_string(user)?, c_string(password)?);
         // SAFETY: the context and the C strings are valid; libiscsi copies them.
-        self.check(unsafe { raw::iscsi_set_target_username_pwd(self.iscsi.as_ptr(), user.as_ptr(), password.as_ptr()) })
+        self.check(unsafe {
+            raw::iscsi_set_target_username_pwd(
+                self.iscsi.as_ptr(),
+                user.as_ptr(),
+                password.as_ptr(),
+            )
+        })
     }
 
-    /// Begins to connect and to log in; [`Context::poll_connected`] says when it has. `lun` None: do not touch a unit.
+    /// Begins to connect and to log in; [`Context::poll_connected`] says when it has. `lun` None:
+    /// do not touch a unit.
     pub(crate) fn connect(&mut self, portal: &str, lun: Option<u16>) -> Result<(), String> {
         let portal = c_string(portal)?;
         let lun = lun.map_or(-1, c_int::from);
         // SAFETY: the context and the C string are valid. The callback takes no pointer of ours.
         self.check(unsafe {
-            raw::iscsi_full_connect_async(self.iscsi.as_ptr(), portal.as_ptr(), lun, connected, std::ptr::null_mut())
+            raw::iscsi_full_connect_async(
+                self.iscsi.as_ptr(),
+                portal.as_ptr(),
+                lun,
+                connected,
+                std::ptr::null_mut(),
+            )
         })
     }
 
     /// Begins to ask for targets.
     pub(crate) fn discover(&mut self) -> Result<(), String> {
         // SAFETY: the context is valid. The callback takes no pointer of ours.
-        self.check(unsafe { raw::iscsi_discovery_async(self.iscsi.as_ptr(), discovered, std::ptr::null_mut()) })
+        self.check(unsafe {
+            raw::iscsi_discovery_async(self.iscsi.as_ptr(), discovered, std::ptr::null_mut())
+        })
     }
 
     /// Begins to log out.
     pub(crate) fn log_out(&mut self) -> Result<(), String> {
         // SAFETY: the context is valid. The callback takes no pointer of ours.
-        self.check(unsafe { raw::iscsi_logout_async(self.iscsi.as_ptr(), logged_out, std::ptr::null_mut()) })
+        self.check(unsafe {
+            raw::iscsi_logout_async(self.iscsi.as_ptr(), logged_out, std::ptr::null_mut())
+        })
     }
 
     /// The socket and the events of `poll` that the session waits for; None without a connection.
     pub(crate) fn interest(&self) -> Option<(BorrowedFd<'_>, i16)> {
         // SAFETY: the context is valid.
-        let (fd, events): (RawFd, c_int) =
-            unsafe { (raw::iscsi_get_fd(self.iscsi.as_ptr()), raw::iscsi_which_events(self.iscsi.as_ptr())) };
-        // SAFETY: libiscsi keeps the socket open at least until the next call that changes the context, which needs `&mut self`.
+        let (fd, events): (RawFd, c_int) = unsafe {
+            (raw::iscsi_get_fd(self.iscsi.as_ptr()), raw::iscsi_which_events(self.iscsi.as_ptr()))
+        };
+        // SAFETY: libiscsi keeps the socket open at least until the next call that changes the
+        // context, which needs `&mut self`.
         (fd >= 0).then(|| (unsafe { BorrowedFd::borrow_raw(fd) }, events as i16))
     }
 
     /// Lets libiscsi read and write. An error ends the session.
     pub(crate) fn service(&mut self, events: i16) -> Result<(), String> {
-        // SAFETY: the context is valid. Every buffer that libiscsi may touch is in `in_flight`, and callbacks only add to `EVENTS`.
+        // SAFETY: the context is valid. Every buffer that libiscsi may touch is in `in_flight`, and
+        // callbacks only add to `EVENTS`.
         self.check(unsafe { raw::iscsi_service(self.iscsi.as_ptr(), c_int::from(events)) })
     }
 
     /// Sends a command. What cannot be sent comes back.
-    pub(crate) fn issue(&mut self, tag: u64, lun: u16, mut request: Request) -> Result<(), Request> {
+    pub(crate) fn issue(
+        &mut self,
+        tag: u64,
+        lun: u16,
+        mut request: Request,
+    ) -> Result<(), Request> {
         let (task, pieces, is_write) = match &mut request {
             Request::Transfer { operation: Operation::Read { offset, buffers }, block } => {
                 let pieces: Box<[libc::iovec]> = buffers
                     .iter_mut()
-                    .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() })
+                    .map(|buffer| libc::iovec {
+                        iov_base: buffer.as_mut_ptr().cast(),
+                        iov_len: buffer.len(),
+                    })
                     .collect();
                 // SAFETY: the call makes a task from numbers.
                 let task = unsafe {
                     let bytes = total(&pieces);
-                    raw::scsi_cdb_read16(*offset / u64::from(*block), bytes, *block as c_int, 0, 0, 0, 0, 0)
+                    raw::scsi_cdb_read16(
+                        *offset / u64::from(*block),
+                        bytes,
+                        *block as c_int,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                    )
                 };
                 (task, pieces, false)
             }
             Request::Transfer { operation: Operation::Write { offset, data }, block } => {
                 let pieces: Box<[libc::iovec]> = data
                     .iter()
-                    .map(|piece| libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() })
+                    .map(|piece| libc::iovec {
+                        iov_base: piece.as_ptr().cast_mut().cast(),
+                        iov_len: piece.len(),
+                    })
                     .collect();
                 // SAFETY: the call makes a task from numbers.
                 let task = unsafe {
                     let bytes = total(&pieces);
-                    raw::scsi_cdb_write16(*offset / u64::from(*block), bytes, *block as c_int, 0, 0, 0, 0, 0)
+                    raw::scsi_cdb_write16(
+                        *offset / u64::from(*block),
+                        bytes,
+                        *block as c_int,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                    )
                 };
                 (task, pieces, true)
             }
             Request::Transfer { operation: Operation::Flush, .. } => {
-                // SAFETY: the call makes a task from numbers; zeroes are "the whole unit" (SBC-3, section 5.22).
+                // SAFETY: the call makes a task from numbers; zeroes are "the whole unit" (SBC-3,
+                // section 5.22).
                 (unsafe { raw::scsi_cdb_synchronizecache10(0, 0, 0, 0) }, Box::default(), true)
             }
             Request::Capacity(buffer) => {
-                let piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+                let piece =
+                    libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
                 // SAFETY: the call makes a task.
-                (unsafe { raw::scsi_cdb_readcapacity16() }, Box::new([piece]) as Box<[libc::iovec]>, false)
+                (
+                    unsafe { raw::scsi_cdb_readcapacity16() },
+                    Box::new([piece]) as Box<[libc::iovec]>,
+                    false,
+                )
             }
             Request::Raw { command, data, direction } => {
                 let piece = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
                 // SAFETY: the call copies the ten bytes of the command.
                 let task = unsafe {
                     let (bytes, command_bytes) = (data.len() as c_int, command.len() as c_int);
-                    raw::scsi_create_task(command_bytes, command.as_mut_ptr(), *direction as c_int, bytes)
+                    raw::scsi_create_task(
+                        command_bytes,
+                        command.as_mut_ptr(),
+                        *direction as c_int,
+                        bytes,
+                    )
                 };
                 (task, Box::new([piece]) as Box<[libc::iovec]>, *direction == Direction::ToTarget)
             }
@@ -392,9 +510,10 @@ impl Context {
         let mut pieces = pieces;
         if !pieces.is_empty() {
             let (first, count) = (pieces.as_mut_ptr(), pieces.len() as c_int);
-            // SAFETY: the task is valid. The vector and the bytes that it names go into `in_flight` below and stay in place until the
-            // answer: the vector is boxed, and the bytes of `Bytes` and `BytesMut` do not move with their handles. What is written comes
-            // from `Bytes`, which libiscsi only reads.
+            // SAFETY: the task is valid. The vector and the bytes that it names go into `in_flight`
+            // below and stay in place until the answer: the vector is boxed, and the bytes of
+            // `Bytes` and `BytesMut` do not move with their handles. What is written comes from
+            // `Bytes`, which libiscsi only reads.
             unsafe {
                 match is_write {
                     true => raw::scsi_task_set_iov_out(task.as_ptr(), first, count),
@@ -435,11 +554,18 @@ impl Context {
         })?;
         let InFlight { task, request, .. } = self.in_flight.remove(&tag)?;
         // SAFETY: the task was made by libiscsi and is freed only here and in `drop`.
-        let raw::ScsiTask { residual_status, residual, sense_key, sense_ascq, .. } = unsafe { task.read() };
+        let raw::ScsiTask { residual_status, residual, sense_key, sense_ascq, .. } =
+            unsafe { task.read() };
         // SAFETY: as above; libiscsi is done with a task whose callback it called.
         unsafe { raw::scsi_free_scsi_task(task.as_ptr()) };
         let sense = Sense { key: (sense_key & 0xF) as u8, code: (sense_ascq & 0xFFFF) as u16 };
-        Some(Answer { tag, request, status, sense, is_short: residual_status != 0 && residual != 0 })
+        Some(Answer {
+            tag,
+            request,
+            status,
+            sense,
+            is_short: residual_status != 0 && residual != 0,
+        })
     }
 
     /// Whether the attempt to log in is over, and how.
@@ -474,7 +600,8 @@ impl Context {
         if std::mem::replace(&mut self.is_destroyed, true) {
             return Vec::new();
         }
-        // SAFETY: the context is valid and is destroyed once. Callbacks that this calls only add to `EVENTS`.
+        // SAFETY: the context is valid and is destroyed once. Callbacks that this calls only add to
+        // `EVENTS`.
         unsafe { raw::iscsi_destroy_context(self.iscsi.as_ptr()) };
         EVENTS.with_borrow_mut(Vec::clear);
         self.in_flight
@@ -488,7 +615,8 @@ impl Context {
     }
 
     fn last_error(&self) -> String {
-        // SAFETY: the context is valid; the text is its own, ends in a NUL, and is copied before another call can change it.
+        // SAFETY: the context is valid; the text is its own, ends in a NUL, and is copied before
+        // another call can change it.
         let error = unsafe { text(raw::iscsi_get_error(self.iscsi.as_ptr())) };
         match error.trim_end() {
             "" => "no reason given".to_owned(),

@@ -6,8 +6,8 @@ use std::os::fd::RawFd;
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
-/// The unit of every transfer: offsets and lengths are multiples of it. It is the page of the kernel and the block of the file system;
-/// the target's own block may be smaller.
+/// The unit of every transfer: offsets and lengths are multiples of it. It is the page of the
+/// kernel and the block of the file system; the target's own block may be smaller.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// Why a command failed. Every message names the unit.
@@ -41,7 +41,8 @@ pub enum LunError {
         /// What the target said.
         reason: String,
     },
-    /// The target did not answer for as long as commands wait for it. The unit takes no more commands.
+    /// The target did not answer for as long as commands wait for it. The unit takes no more
+    /// commands.
     #[error("{lun}: gave up after {waited_s} s without the target: {reason}")]
     Lost {
         /// The unit.
@@ -52,7 +53,9 @@ pub enum LunError {
         reason: String,
     },
     /// Another gateway has the unit now. It takes no more commands.
-    #[error("{lun}: {reason}; what this gateway has not written is lost, and its clients are told so")]
+    #[error(
+        "{lun}: {reason}; what this gateway has not written is lost, and its clients are told so"
+    )]
     Taken {
         /// The unit.
         lun: String,
@@ -82,7 +85,9 @@ impl From<LunError> for io::Error {
             LunError::Full { .. } => io::ErrorKind::StorageFull,
             LunError::OutOfRange { .. } => io::ErrorKind::InvalidInput,
             LunError::Lost { .. } => io::ErrorKind::TimedOut,
-            LunError::Failed { .. } | LunError::Refused { .. } | LunError::Taken { .. } => io::ErrorKind::Other,
+            LunError::Failed { .. } | LunError::Refused { .. } | LunError::Taken { .. } => {
+                io::ErrorKind::Other
+            }
         };
         Self::new(kind, error)
     }
@@ -90,8 +95,8 @@ impl From<LunError> for io::Error {
 
 /// A logical unit. Commands come from any thread and wait for the target.
 ///
-/// Two commands that overlap in time and in blocks are executed in either order. What a completed write wrote survives a power cut only
-/// after a [`Lun::flush`] that began later.
+/// Two commands that overlap in time and in blocks are executed in either order. What a completed
+/// write wrote survives a power cut only after a [`Lun::flush`] that began later.
 pub trait Lun: Send + Sync {
     /// How messages name it.
     fn name(&self) -> &str;
@@ -102,18 +107,19 @@ pub trait Lun: Send + Sync {
     /// The target's own block, in bytes.
     fn block_bytes(&self) -> u32;
 
-    /// Fills `buffers` one after the other with what is at `offset`. Each has the length of some whole blocks. On an error their
-    /// content and length are undefined.
+    /// Fills `buffers` one after the other with what is at `offset`. Each has the length of some
+    /// whole blocks. On an error their content and length are undefined.
     fn read(&self, offset: u64, buffers: &mut Vec<BytesMut>) -> Result<(), LunError>;
 
-    /// Writes `data`, piece after piece, at `offset`. Each piece is some whole blocks long. On an error any of the blocks may have been
-    /// written.
+    /// Writes `data`, piece after piece, at `offset`. Each piece is some whole blocks long. On an
+    /// error any of the blocks may have been written.
     fn write(&self, offset: u64, data: &[Bytes]) -> Result<(), LunError>;
 
     /// SYNCHRONIZE CACHE: makes every write that was complete before durable.
     fn flush(&self) -> Result<(), LunError>;
 
-    /// The descriptors that callers' threads use inside the calls above, for threads with a table of descriptors of their own.
+    /// The descriptors that callers' threads use inside the calls above, for threads with a table
+    /// of descriptors of their own.
     fn descriptors(&self) -> Vec<RawFd> {
         Vec::new()
     }
@@ -138,9 +144,11 @@ pub trait Lun: Send + Sync {
 /// A write's blocks: where each one goes, and its bytes.
 pub fn blocks(offset: u64, data: &[Bytes]) -> impl Iterator<Item = (u64, Bytes)> + '_ {
     let mut next = offset;
-    data.iter().flat_map(|piece| (0..piece.len() / BLOCK_BYTES).map(move |i| (piece, i))).map(move |(piece, i)| {
-        let at = next;
-        next += BLOCK_BYTES as u64;
-        (at, piece.slice(i * BLOCK_BYTES..(i + 1) * BLOCK_BYTES))
-    })
+    data.iter().flat_map(|piece| (0..piece.len() / BLOCK_BYTES).map(move |i| (piece, i))).map(
+        move |(piece, i)| {
+            let at = next;
+            next += BLOCK_BYTES as u64;
+            (at, piece.slice(i * BLOCK_BYTES..(i + 1) * BLOCK_BYTES))
+        },
+    )
 }

@@ -36,8 +36,8 @@ type Faults = Box<dyn FnMut(Kind, u64, u64) -> Option<Fault> + Send>;
 
 /// A unit in memory.
 ///
-/// A write goes into a volatile cache, which a flush empties. A power cut keeps any of the writes since the last flush, in any order
-/// between blocks and in their own order within each.
+/// A write goes into a volatile cache, which a flush empties. A power cut keeps any of the writes
+/// since the last flush, in any order between blocks and in their own order within each.
 pub struct MemoryLun {
     name: String,
     capacity_bytes: u64,
@@ -93,7 +93,8 @@ impl MemoryLun {
         self.lock().counts[kind as usize]
     }
 
-    /// What the unit would hold after a power cut at this moment; `seed` decides which writes survive. This unit goes on.
+    /// What the unit would hold after a power cut at this moment; `seed` decides which writes
+    /// survive. This unit goes on.
     pub fn cut(&self, seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let state = self.lock();
@@ -107,7 +108,12 @@ impl MemoryLun {
         }
         let name = format!("a unit in memory after cut {seed}");
         let after = State { stable, ..State::default() };
-        Self { name, capacity_bytes: self.capacity_bytes, state: Mutex::new(after), resumed: Condvar::new() }
+        Self {
+            name,
+            capacity_bytes: self.capacity_bytes,
+            state: Mutex::new(after),
+            resumed: Condvar::new(),
+        }
     }
 
     /// Writes everything into a sparse file.
@@ -126,7 +132,8 @@ impl MemoryLun {
         file.flush()
     }
 
-    /// Calls `see` with every block that was ever written and still could be read after some power cut.
+    /// Calls `see` with every block that was ever written and still could be read after some power
+    /// cut.
     pub fn scan(&self, mut see: impl FnMut(u64, &[u8])) {
         let state = self.lock();
         for (at, block) in &state.stable {
@@ -192,7 +199,9 @@ impl Lun for MemoryLun {
 
     fn read(&self, offset: u64, buffers: &mut Vec<BytesMut>) -> Result<(), LunError> {
         let bytes = self.check_range(offset, buffers.iter().map(BytesMut::len))?;
-        let state = self.begin(Kind::Read, offset, bytes).map_err(|(fault, _)| self.error(fault, "read"))?;
+        let state = self
+            .begin(Kind::Read, offset, bytes)
+            .map_err(|(fault, _)| self.error(fault, "read"))?;
         let targets = buffers.iter_mut().flat_map(|buffer| buffer.chunks_exact_mut(BLOCK_BYTES));
         for (at, target) in (offset..).step_by(BLOCK_BYTES).zip(targets) {
             match state.block(at) {
@@ -219,7 +228,8 @@ impl Lun for MemoryLun {
     }
 
     fn flush(&self) -> Result<(), LunError> {
-        let mut state = self.begin(Kind::Flush, 0, 0).map_err(|(fault, _)| self.error(fault, "flush"))?;
+        let mut state =
+            self.begin(Kind::Flush, 0, 0).map_err(|(fault, _)| self.error(fault, "flush"))?;
         for (at, mut versions) in std::mem::take(&mut state.volatile) {
             if let Some(last) = versions.pop() {
                 state.stable.insert(at, last);
@@ -250,8 +260,10 @@ mod tests {
         lun.flush().unwrap();
         lun.write(4096, &[block(2)]).unwrap();
         lun.write(4096, &[block(3)]).unwrap();
-        let seen: std::collections::BTreeSet<(u8, u8)> =
-            (0..200).map(|seed| lun.cut(seed)).map(|cut| (read(&cut, 0), read(&cut, 4096))).collect();
+        let seen: std::collections::BTreeSet<(u8, u8)> = (0..200)
+            .map(|seed| lun.cut(seed))
+            .map(|cut| (read(&cut, 0), read(&cut, 4096)))
+            .collect();
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(1, 1), (1, 2), (1, 3)]);
         assert_eq!(read(&lun, 4096), 3);
     }
@@ -261,8 +273,14 @@ mod tests {
         let lun = MemoryLun::new(8192);
         assert!(matches!(lun.write(4096, &[block(1), block(1)]), Err(LunError::OutOfRange { .. })));
         assert!(matches!(lun.write(1, &[block(1)]), Err(LunError::OutOfRange { .. })));
-        assert!(matches!(lun.write(0, &[Bytes::from_static(b"x")]), Err(LunError::OutOfRange { .. })));
-        assert!(matches!(lun.write(u64::MAX - 4095, &[block(1)]), Err(LunError::OutOfRange { .. })));
+        assert!(matches!(
+            lun.write(0, &[Bytes::from_static(b"x")]),
+            Err(LunError::OutOfRange { .. })
+        ));
+        assert!(matches!(
+            lun.write(u64::MAX - 4095, &[block(1)]),
+            Err(LunError::OutOfRange { .. })
+        ));
     }
 
     #[test]

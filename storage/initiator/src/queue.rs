@@ -1,11 +1,14 @@
-//! Which command is sent next, which is sent again, and which fails: no I/O, and time is an argument.
+//! Which command is sent next, which is sent again, and which fails: no I/O, and time is an
+//! argument.
 //!
-//! A session that breaks gives its commands back, and they wait for the next one, for as long as the operator said. Then the unit fails
-//! closed: it takes no more commands, because nobody can say what the target still has. In a new session, what the old one completed
-//! without a flush is written again before anything else (`unflushed.rs`); so also after a flush that failed, because the target may have
-//! dropped what it could not write.
+//! A session that breaks gives its commands back, and they wait for the next one, for as long as
+//! the operator said. Then the unit fails closed: it takes no more commands, because nobody can say
+//! what the target still has. In a new session, what the old one completed without a flush is
+//! written again before anything else (`unflushed.rs`); so also after a flush that failed, because
+//! the target may have dropped what it could not write.
 //!
-//! Order of calls: `handle_*` tells what happened; then `poll_command` until None, and `poll_finished` until None.
+//! Order of calls: `handle_*` tells what happened; then `poll_command` until None, and
+//! `poll_finished` until None.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -32,7 +35,8 @@ pub(crate) struct Limits {
     pub(crate) patience: Duration,
 }
 
-/// What a command does. It owns its bytes, so that they stay where they are however the session ends.
+/// What a command does. It owns its bytes, so that they stay where they are however the session
+/// ends.
 #[derive(Debug)]
 pub(crate) enum Operation {
     Read { offset: u64, buffers: Vec<BytesMut> },
@@ -142,7 +146,12 @@ impl<T> Queue<T> {
     }
 
     /// The target answered a command, or its session ended.
-    pub(crate) fn handle_answer(&mut self, mut command: Command<T>, verdict: Verdict, now: Instant) {
+    pub(crate) fn handle_answer(
+        &mut self,
+        mut command: Command<T>,
+        verdict: Verdict,
+        now: Instant,
+    ) {
         self.sent -= 1;
         if matches!(command.origin, Origin::Replay) {
             self.replays_sent -= 1;
@@ -185,11 +194,17 @@ impl<T> Queue<T> {
         self.end(LunError::Taken { lun: self.name.clone(), reason });
     }
 
-    /// When [`Queue::handle_time`] or [`Queue::poll_command`] have something to do without another event.
+    /// When [`Queue::handle_time`] or [`Queue::poll_command`] have something to do without another
+    /// event.
     pub(crate) fn next_time(&self) -> Option<Instant> {
         match &self.link {
             Link::Down { since, .. } => Some(*since + self.limits.patience),
-            Link::Up => self.replays.iter().chain(&self.waiting).filter_map(|command| command.not_before).min(),
+            Link::Up => self
+                .replays
+                .iter()
+                .chain(&self.waiting)
+                .filter_map(|command| command.not_before)
+                .min(),
             Link::Lost(_) => None,
         }
     }
@@ -212,7 +227,9 @@ impl<T> Queue<T> {
             let writes = self.unflushed.writes(self.limits.transfer_bytes_max);
             self.replays = writes
                 .into_iter()
-                .map(|(offset, data)| Command::new(Operation::Write { offset, data }, Origin::Replay))
+                .map(|(offset, data)| {
+                    Command::new(Operation::Write { offset, data }, Origin::Replay)
+                })
                 .collect();
         }
         if self.sent >= self.limits.depth_max {
@@ -249,7 +266,8 @@ impl<T> Queue<T> {
 
     fn complete(&mut self, command: Command<T>) {
         match (&command.operation, command.covers) {
-            // A replay is in the set already, with the generation that its flush still has to cover.
+            // A replay is in the set already, with the generation that its flush still has to
+            // cover.
             (Operation::Write { offset, data }, _) if !matches!(command.origin, Origin::Replay) => {
                 self.unflushed.handle_written(*offset, data);
             }
@@ -305,7 +323,11 @@ impl<T> Queue<T> {
     }
 
     fn lose(&mut self, reason: String) {
-        self.end(LunError::Lost { lun: self.name.clone(), waited_s: self.limits.patience.as_secs(), reason });
+        self.end(LunError::Lost {
+            lun: self.name.clone(),
+            waited_s: self.limits.patience.as_secs(),
+            reason,
+        });
     }
 
     fn end(&mut self, error: LunError) {

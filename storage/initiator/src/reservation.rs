@@ -1,12 +1,15 @@
-//! Who may use a unit: SCSI-3 persistent reservations, by which the target itself refuses every other gateway. No I/O here.
+//! Who may use a unit: SCSI-3 persistent reservations, by which the target itself refuses every
+//! other gateway. No I/O here.
 //!
-//! The reservation is for *exclusive access*: the target answers everybody else's reads and writes with RESERVATION CONFLICT, also those of a
-//! gateway that had it before and does not know yet. A key has two halves: the gateway's *identity*, which outlasts its process, and an
-//! *incarnation*, which is new for each session. So a gateway that was killed finds its own reservation and takes it over; another machine
-//! finds a stranger's.
+//! The reservation is for *exclusive access*: the target answers everybody else's reads and writes
+//! with RESERVATION CONFLICT, also those of a gateway that had it before and does not know yet. A
+//! key has two halves: the gateway's *identity*, which outlasts its process, and an *incarnation*,
+//! which is new for each session. So a gateway that was killed finds its own reservation and takes
+//! it over; another machine finds a stranger's.
 //!
-//! A target may bind registrations to a session (tgt) or to the initiator's name and port (LIO), keep them when it loses its power or not.
-//! [`Claim`] needs neither: it looks, and takes what is its own.
+//! A target may bind registrations to a session (tgt) or to the initiator's name and port (LIO),
+//! keep them when it loses its power or not. [`Claim`] needs neither: it looks, and takes what is
+//! its own.
 //!
 //! Read first: SPC-4, sections 5.13 (persistent reservations), 6.15 and 6.16.
 
@@ -61,7 +64,8 @@ pub fn parse_reserved(data: &[u8]) -> Option<Reserved> {
 /// A PERSISTENT RESERVE OUT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Out {
-    /// This key is the session's from now on, whatever was before. `persists`: also when the target loses its power.
+    /// This key is the session's from now on, whatever was before. `persists`: also when the target
+    /// loses its power.
     Register {
         key: ReservationKey,
         persists: bool,
@@ -76,7 +80,8 @@ pub(crate) enum Out {
     Release {
         key: ReservationKey,
     },
-    /// Takes the reservation from `victim` and removes its registration. `aborts`: also ends its commands, which not every target can.
+    /// Takes the reservation from `victim` and removes its registration. `aborts`: also ends its
+    /// commands, which not every target can.
     Preempt {
         key: ReservationKey,
         victim: ReservationKey,
@@ -143,10 +148,11 @@ impl Claim {
     pub(crate) fn judge(&self, key: ReservationKey, found: Reserved) -> Judgement {
         let Some(holder) = found.holder else {
             return match self.held {
-                // Nobody, after it was ours. A target that forgot everything counts from zero; on any other somebody has taken it, used the unit, and
-                // given it up.
+                // Nobody, after it was ours. A target that forgot everything counts from zero; on
+                // any other somebody has taken it, used the unit, and given it up.
                 Some((_, generation))
-                    if found.generation != 0 && found.generation.wrapping_sub(generation) > REGISTERED =>
+                    if found.generation != 0
+                        && found.generation.wrapping_sub(generation) > REGISTERED =>
                 {
                     Judgement::Refused("another gateway has had the unit meanwhile".to_owned())
                 }
@@ -158,10 +164,13 @@ impl Claim {
         }
         match self.held {
             Some((held, _)) if held == holder => Judgement::Preempt(holder),
-            Some(_) => {
-                Judgement::Refused(format!("another gateway has taken the unit (its key is {:#018x})", holder.0))
+            Some(_) => Judgement::Refused(format!(
+                "another gateway has taken the unit (its key is {:#018x})",
+                holder.0
+            )),
+            None if holder.identity() == self.options.identity || self.options.take_over => {
+                Judgement::Preempt(holder)
             }
-            None if holder.identity() == self.options.identity || self.options.take_over => Judgement::Preempt(holder),
             None => Judgement::Refused(format!(
                 "another gateway has reserved the unit (its key is {:#018x}): end that one. If its machine is off or cut off, --take-over takes the unit from it",
                 holder.0
@@ -179,8 +188,12 @@ impl Claim {
         let (held, _) = self.held?;
         match found.holder {
             Some(holder) if holder == held => None,
-            Some(holder) => Some(format!("another gateway has taken the unit (its key is {:#018x})", holder.0)),
-            None => Some("the unit's reservation is gone: another initiator has ended it".to_owned()),
+            Some(holder) => {
+                Some(format!("another gateway has taken the unit (its key is {:#018x})", holder.0))
+            }
+            None => {
+                Some("the unit's reservation is gone: another initiator has ended it".to_owned())
+            }
         }
     }
 
@@ -218,10 +231,12 @@ mod tests {
         assert_eq!(own.judge(key, reserved(3, None)), Judgement::Free);
         assert_eq!(own.judge(key, reserved(3, Some(key))), Judgement::Held);
         let stranger = ReservationKey(8 << 32 | 42);
-        assert!(
-            matches!(own.judge(key, reserved(3, Some(stranger))), Judgement::Refused(why) if why.contains("--take-over"))
+        assert!(matches!(own.judge(key, reserved(3, Some(stranger))),
+                Judgement::Refused(why) if why.contains("--take-over")));
+        assert_eq!(
+            claim(7, true).judge(key, reserved(3, Some(stranger))),
+            Judgement::Preempt(stranger)
         );
-        assert_eq!(claim(7, true).judge(key, reserved(3, Some(stranger))), Judgement::Preempt(stranger));
         // The process before this one was killed.
         let earlier = ReservationKey(7 << 32 | 9);
         assert_eq!(own.judge(key, reserved(3, Some(earlier))), Judgement::Preempt(earlier));
@@ -240,8 +255,11 @@ mod tests {
             assert!(own.lost(reserved(6, Some(holder))).is_some());
         }
         assert!(matches!(own.judge(second, reserved(8, None)), Judgement::Refused(_)));
-        assert!(own.lost(reserved(8, None)).is_some() && own.lost(reserved(8, Some(first))).is_none());
-        // The target forgot everything, and was told of this session; or it forgot with the session, and nothing happened since.
+        assert!(
+            own.lost(reserved(8, None)).is_some() && own.lost(reserved(8, Some(first))).is_none()
+        );
+        // The target forgot everything, and was told of this session; or it forgot with the
+        // session, and nothing happened since.
         assert_eq!(own.judge(second, reserved(0, None)), Judgement::Free);
         assert_eq!(own.judge(second, reserved(6, None)), Judgement::Free);
     }
@@ -249,16 +267,24 @@ mod tests {
     #[test]
     fn commands_and_answers_have_their_form() {
         let (command, parameters) =
-            Out::Preempt { key: ReservationKey(1), victim: ReservationKey(2), aborts: true }.encode();
+            Out::Preempt { key: ReservationKey(1), victim: ReservationKey(2), aborts: true }
+                .encode();
         assert_eq!((command[0], command[1], command[2], command[8]), (0x5F, 5, 3, 24));
         assert_eq!((parameters[7], parameters[15], parameters[20]), (1, 2, 0));
-        assert_eq!(Out::Register { key: ReservationKey(3), persists: true }.encode().1[15..21], [3, 0, 0, 0, 0, 1]);
+        assert_eq!(
+            Out::Register { key: ReservationKey(3), persists: true }.encode().1[15..21],
+            [3, 0, 0, 0, 0, 1]
+        );
         let mut answer = [0; READ_BYTES];
         assert_eq!(parse_reserved(&answer), Some(reserved(0, None)));
         (answer[3], answer[7], answer[15]) = (9, 16, 5);
         assert_eq!(parse_reserved(&answer), Some(reserved(9, Some(ReservationKey(5)))));
         assert_eq!(
-            (parse_reserved(&answer[..12]), parse_reserved(&[0, 0, 0, 0, 0, 0, 0, 3]), parse_reserved(&[])),
+            (
+                parse_reserved(&answer[..12]),
+                parse_reserved(&[0, 0, 0, 0, 0, 0, 0, 3]),
+                parse_reserved(&[])
+            ),
             (None, None, None)
         );
     }

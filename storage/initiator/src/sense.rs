@@ -26,7 +26,8 @@ pub(crate) const CANCELLED: i32 = 0x0F00_0000;
 pub struct Sense {
     /// The sense key, 0 to 15.
     pub key: u8,
-    /// The additional sense code and its qualifier: 0x2900 is "power on, reset, or bus device reset occurred".
+    /// The additional sense code and its qualifier: 0x2900 is "power on, reset, or bus device reset
+    /// occurred".
     pub code: u16,
 }
 
@@ -54,17 +55,26 @@ pub fn judge(status: i32, sense: Sense) -> Verdict {
     match status {
         GOOD | CONDITION_MET => Verdict::Done,
         CHECK_CONDITION => judge_sense(sense),
-        BUSY | TASK_SET_FULL | ACA_ACTIVE => Verdict::Later(format!("the target is busy (status {status:#04x})")),
+        BUSY | TASK_SET_FULL | ACA_ACTIVE => {
+            Verdict::Later(format!("the target is busy (status {status:#04x})"))
+        }
         // Another initiator's command (CLEAR TASK SET) or a reset; SAM-5 section 5.3.1.
         TASK_ABORTED => Verdict::Again,
-        RESERVATION_CONFLICT => Verdict::Taken("another initiator has reserved the unit".to_owned()),
+        RESERVATION_CONFLICT => {
+            Verdict::Taken("another initiator has reserved the unit".to_owned())
+        }
         status if status & 0x0F00_0000 != 0 => Verdict::NextSession,
         status => Verdict::Failed(format!("unknown status {status:#x}")),
     }
 }
 
 fn judge_sense(sense: Sense) -> Verdict {
-    let code = format!("sense key {:#x}, code {:02x}/{:02x}", sense.key, sense.code >> 8, sense.code & 0xFF);
+    let code = format!(
+        "sense key {:#x}, code {:02x}/{:02x}",
+        sense.key,
+        sense.code >> 8,
+        sense.code & 0xFF
+    );
     match (sense.key, sense.code) {
         // NO SENSE and RECOVERED ERROR: the command was completed.
         (0x0 | 0x1, _) => Verdict::Done,
@@ -74,7 +84,8 @@ fn judge_sense(sense: Sense) -> Verdict {
         (0x3, _) => Verdict::Failed(format!("medium error ({code})")),
         (0x4, _) => Verdict::Failed(format!("hardware error ({code})")),
         (0x5, _) => Verdict::Failed(format!("illegal request ({code})")),
-        // UNIT ATTENTION: something changed, and the command was not executed. A changed size is for the operator, who must start anew.
+        // UNIT ATTENTION: something changed, and the command was not executed. A changed size is
+        // for the operator, who must start anew.
         (0x6, 0x2A09) => Verdict::Failed(format!("the size of the unit changed ({code})")),
         (0x6, _) => Verdict::Again,
         // SPACE ALLOCATION FAILED WRITE PROTECT: a thin unit is full.
@@ -112,7 +123,11 @@ mod tests {
             let verdict = judge(status, Sense { key, code });
             // No failure is taken for success: only GOOD, CONDITION MET and a recovered error are.
             if verdict == Verdict::Done {
-                proptest::prop_assert!(status == GOOD || status == CONDITION_MET || (status == CHECK_CONDITION && key < 2));
+                proptest::prop_assert!(
+                    status == GOOD
+                        || status == CONDITION_MET
+                        || (status == CHECK_CONDITION && key < 2)
+                );
             }
         }
     }

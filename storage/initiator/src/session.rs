@@ -1,4 +1,5 @@
-//! One session with a target: connecting within a time, sending, and noticing that the other side no longer answers.
+//! One session with a target: connecting within a time, sending, and noticing that the other side
+//! no longer answers.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -8,7 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::capacity::{Capacity, parse_capacity};
 use crate::libiscsi::{Answer, Context, Direction, Found, Request, SessionType};
-use crate::reservation::{Claim, Judgement, Out, READ_BYTES, READ_RESERVATION, Reserved, parse_reserved};
+use crate::reservation::{
+    Claim, Judgement, Out, READ_BYTES, READ_RESERVATION, Reserved, parse_reserved,
+};
 use crate::sense::{Verdict, judge};
 use crate::url::{Credentials, TargetUrl};
 
@@ -56,7 +59,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects to one portal, logs in, reserves the unit if there is a claim, and asks for its size.
+    /// Connects to one portal, logs in, reserves the unit if there is a claim, and asks for its
+    /// size.
     pub(crate) fn open(
         url: &TargetUrl,
         portal: &str,
@@ -70,8 +74,10 @@ impl Session {
         context.connect(portal, Some(url.lun))?;
         drive(&mut context, deadline, Context::poll_connected)??;
         let unknown = Capacity { bytes: 0, block_bytes: 0 };
-        let mut session = Self { context, lun: url.lun, next_tag: 0, heard: Instant::now(), capacity: unknown };
-        // First, because a target may refuse even to tell the size of what another one has reserved (LIO does).
+        let mut session =
+            Self { context, lun: url.lun, next_tag: 0, heard: Instant::now(), capacity: unknown };
+        // First, because a target may refuse even to tell the size of what another one has reserved
+        // (LIO does).
         if let Some(claim) = claim {
             session.claim(claim, deadline)?;
         }
@@ -113,7 +119,8 @@ impl Session {
             {
                 return Err("the target takes no registration".into());
             }
-            // If this session had the reservation, it has it with the new key now. What is refused is looked at anew.
+            // If this session had the reservation, it has it with the new key now. What is refused
+            // is looked at anew.
             if self.read_reservation(deadline)?.is_none_or(|found| found.holder != Some(key)) {
                 let is_done = self.order(step, deadline)?;
                 if let Out::Preempt { key, victim, .. } = step
@@ -155,12 +162,17 @@ impl Session {
     fn order(&mut self, order: Out, deadline: Instant) -> Result<bool, String> {
         let request = || {
             let (command, parameters) = order.encode();
-            Request::Raw { command, data: BytesMut::from(&parameters[..]), direction: Direction::ToTarget }
+            Request::Raw {
+                command,
+                data: BytesMut::from(&parameters[..]),
+                direction: Direction::ToTarget,
+            }
         };
         let answer = self.ask(request, deadline)?;
         match judge(answer.status, answer.sense) {
             Verdict::Done => Ok(true),
-            // Also what it can do only under conditions, such as keeping registrations when it loses its power.
+            // Also what it can do only under conditions, such as keeping registrations when it
+            // loses its power.
             Verdict::Failed(reason) | Verdict::Taken(reason) => {
                 tracing::debug!("{order:?}: {reason}");
                 Ok(false)
@@ -169,7 +181,8 @@ impl Session {
         }
     }
 
-    /// Sends a command until it is executed or refused: a unit that was just reset, or whose registrations changed, says so once to each command.
+    /// Sends a command until it is executed or refused: a unit that was just reset, or whose
+    /// registrations changed, says so once to each command.
     fn ask(&mut self, request: impl Fn() -> Request, deadline: Instant) -> Result<Answer, String> {
         for _ in 0..8 {
             self.issue(request()).map_err(|_| "a command could not be sent")?;
@@ -185,7 +198,9 @@ impl Session {
         let answer = self.ask(|| Request::Capacity(BytesMut::zeroed(32)), deadline)?;
         match (judge(answer.status, answer.sense), answer.request) {
             (Verdict::Done, Request::Capacity(data)) => parse_capacity(&data),
-            (Verdict::Failed(reason) | Verdict::Full(reason) | Verdict::Taken(reason), _) => Err(reason),
+            (Verdict::Failed(reason) | Verdict::Full(reason) | Verdict::Taken(reason), _) => {
+                Err(reason)
+            }
             _ => Err("the session ended during READ CAPACITY".to_owned()),
         }
     }
@@ -226,7 +241,9 @@ impl Session {
     pub(crate) fn log_out(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(2);
         if self.context.log_out().is_ok() {
-            let _ = drive(&mut self.context, deadline, |context| context.poll_logged_out().then_some(()));
+            let _ = drive(&mut self.context, deadline, |context| {
+                context.poll_logged_out().then_some(())
+            });
         }
     }
 
@@ -295,9 +312,16 @@ fn drive<T>(
     }
 }
 
-fn wait(context: &mut Context, wake: Option<BorrowedFd<'_>>, until: Option<Instant>) -> Result<(), String> {
-    let Some((socket, events)) = context.interest() else { return Err("the connection broke".to_owned()) };
-    let mut fds = vec![PollFd::from_borrowed_fd(socket, PollFlags::from_bits_truncate(events as u16))];
+fn wait(
+    context: &mut Context,
+    wake: Option<BorrowedFd<'_>>,
+    until: Option<Instant>,
+) -> Result<(), String> {
+    let Some((socket, events)) = context.interest() else {
+        return Err("the connection broke".to_owned());
+    };
+    let mut fds =
+        vec![PollFd::from_borrowed_fd(socket, PollFlags::from_bits_truncate(events as u16))];
     fds.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
     let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
     let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());

@@ -1,8 +1,9 @@
 //! What the target has acknowledged but need not have made durable.
 //!
-//! A target that loses its power forgets completed writes up to the last SYNCHRONIZE CACHE (SBC-3, section 4.15), and a later one that
-//! succeeds says nothing about them. An initiator cannot tell such a target from one whose connection broke. So the bytes of completed
-//! writes stay here until a flush covers them, and are written again in a new session.
+//! A target that loses its power forgets completed writes up to the last SYNCHRONIZE CACHE (SBC-3,
+//! section 4.15), and a later one that succeeds says nothing about them. An initiator cannot tell
+//! such a target from one whose connection broke. So the bytes of completed writes stay here until
+//! a flush covers them, and are written again in a new session.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! How operators name a unit: `iscsi://[USER%PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/IQN/LUN`.
 //!
-//! That is libiscsi's form (its README, "iSCSI URL format") with more portals. Secrets are better given apart, because a command line is
-//! public ([`TargetUrl::credentials`]).
+//! That is libiscsi's form (its README, "iSCSI URL format") with more portals. Secrets are better
+//! given apart, because a command line is public ([`TargetUrl::credentials`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -92,12 +92,19 @@ impl FromStr for TargetUrl {
         };
         let portals = parse_portals(hosts)?;
         let prefixed = ["iqn.", "eui.", "naa."].iter().any(|prefix| target.starts_with(prefix));
-        let spelled = target.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '_'));
+        let spelled =
+            target.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '_'));
         if !prefixed || !spelled || target.len() > NAME_BYTES_MAX {
             return Err(UrlError::Target(target.to_owned()));
         }
         let lun = lun.parse::<u8>().map_err(|_| UrlError::Lun(lun.to_owned()))?;
-        Ok(Self { portals, target: target.to_owned(), lun: u16::from(lun), credentials, target_credentials: None })
+        Ok(Self {
+            portals,
+            target: target.to_owned(),
+            lun: u16::from(lun),
+            credentials,
+            target_credentials: None,
+        })
     }
 }
 
@@ -152,12 +159,19 @@ mod tests {
 
     #[test]
     fn whole_addresses() {
-        let url: TargetUrl = "iscsi://joe%a:b@one,two:3261,[::1]:99/iqn.2001-04.com.example:disk/7".parse().unwrap();
+        let url: TargetUrl =
+            "iscsi://joe%a:b@one,two:3261,[::1]:99/iqn.2001-04.com.example:disk/7".parse().unwrap();
         assert_eq!(url.portals, ["one:3260", "two:3261", "[::1]:99"]);
         assert_eq!((url.target.as_str(), url.lun), ("iqn.2001-04.com.example:disk", 7));
-        assert_eq!(url.credentials, Some(Credentials { user: "joe".into(), password: "a:b".into() }));
+        assert_eq!(
+            url.credentials,
+            Some(Credentials { user: "joe".into(), password: "a:b".into() })
+        );
         // What is printed carries no secret.
-        assert_eq!(url.to_string(), "iscsi://one:3260,two:3261,[::1]:99/iqn.2001-04.com.example:disk/7");
+        assert_eq!(
+            url.to_string(),
+            "iscsi://one:3260,two:3261,[::1]:99/iqn.2001-04.com.example:disk/7"
+        );
         assert!(!format!("{url:?}").contains("a:b"));
     }
 
@@ -180,7 +194,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_parses_prints_and_parses_again(text in "iscsi://[a-z0-9.,:@%\\[\\]]{0,30}/(iqn|naa)\\.[a-z0-9:.-]{0,20}/[0-9]{1,3}") {
+        fn what_parses_prints_and_parses_again(
+            text in "iscsi://[a-z0-9.,:@%\\[\\]]{0,30}/(iqn|naa)\\.[a-z0-9:.-]{0,20}/[0-9]{1,3}",
+        ) {
             if let Ok(url) = text.parse::<TargetUrl>() {
                 let again: TargetUrl = url.to_string().parse().unwrap();
                 proptest::prop_assert_eq!(again, TargetUrl { credentials: None, ..url });

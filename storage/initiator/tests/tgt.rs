@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use nicache_initiator::{
-    BLOCK_BYTES, Credentials, IscsiLun, IscsiOptions, Lun, LunError, ReservationOptions, TargetUrl, discover,
+    BLOCK_BYTES, Credentials, IscsiLun, IscsiOptions, Lun, LunError, ReservationOptions, TargetUrl,
+    discover,
 };
 use nicache_target::{Target, TargetOptions};
 
@@ -32,7 +33,11 @@ fn unit(options: &TargetOptions) -> Option<Unit> {
 }
 
 fn options() -> IscsiOptions {
-    IscsiOptions { patience: Duration::from_secs(60), silence_max: Duration::from_secs(2), ..IscsiOptions::default() }
+    IscsiOptions {
+        patience: Duration::from_secs(60),
+        silence_max: Duration::from_secs(2),
+        ..IscsiOptions::default()
+    }
 }
 
 fn open(unit: &Unit) -> IscsiLun {
@@ -104,13 +109,20 @@ fn chap_both_ways_and_wrong_secrets() {
     let mut url: TargetUrl = unit.target.url().parse().unwrap();
     let error = IscsiLun::open(&url, &self::options()).err().unwrap();
     assert!(error.to_string().contains(nicache_target::NAME), "{error}");
-    url.credentials = Some(Credentials { user: "initiator".into(), password: "wrong-secret-12".into() });
+    url.credentials =
+        Some(Credentials { user: "initiator".into(), password: "wrong-secret-12".into() });
     assert!(IscsiLun::open(&url, &self::options()).is_err());
-    url.credentials = Some(Credentials { user: "initiator".into(), password: "secret-of-12-letters".into() });
+    url.credentials =
+        Some(Credentials { user: "initiator".into(), password: "secret-of-12-letters".into() });
     IscsiLun::open(&url, &self::options()).unwrap().flush().unwrap();
-    url.target_credentials = Some(Credentials { user: "target".into(), password: "not-the-target-12".into() });
-    assert!(IscsiLun::open(&url, &self::options()).is_err(), "a target that cannot prove who it is");
-    url.target_credentials = Some(Credentials { user: "target".into(), password: "another-secret-12".into() });
+    url.target_credentials =
+        Some(Credentials { user: "target".into(), password: "not-the-target-12".into() });
+    assert!(
+        IscsiLun::open(&url, &self::options()).is_err(),
+        "a target that cannot prove who it is"
+    );
+    url.target_credentials =
+        Some(Credentials { user: "target".into(), password: "another-secret-12".into() });
     IscsiLun::open(&url, &self::options()).unwrap().flush().unwrap();
 }
 
@@ -118,15 +130,23 @@ fn chap_both_ways_and_wrong_secrets() {
 fn discovery_and_a_portal_that_does_not_answer() {
     let options = TargetOptions { ports: vec![3261], ..TargetOptions::default() };
     let Some(unit) = unit(&options) else { return };
-    let found =
-        discover("127.0.0.1:3299,127.0.0.1", None, "iqn.2026-11.org.nicache:test", Duration::from_secs(5)).unwrap();
+    let found = discover(
+        "127.0.0.1:3299,127.0.0.1",
+        None,
+        "iqn.2026-11.org.nicache:test",
+        Duration::from_secs(5),
+    )
+    .unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].name, nicache_target::NAME);
     assert!(found[0].portals.contains(&"127.0.0.1:3260".to_owned()), "{found:?}");
     let url = format!("iscsi://127.0.0.1:3299,127.0.0.1:3261/{}/1", nicache_target::NAME);
     IscsiLun::open(&url.parse().unwrap(), &self::options()).unwrap().flush().unwrap();
     drop(unit);
-    assert!(discover("127.0.0.1", None, "iqn.2026-11.org.nicache:test", Duration::from_secs(2)).is_err());
+    assert!(
+        discover("127.0.0.1", None, "iqn.2026-11.org.nicache:test", Duration::from_secs(2))
+            .is_err()
+    );
 }
 
 #[test]
@@ -151,7 +171,8 @@ fn commands_outlive_a_target_that_dies_and_one_that_stalls() {
                 scope.spawn(move || {
                     let mut version = 0;
                     while !stop.load(Ordering::Relaxed) {
-                        let data: Vec<Bytes> = (0..8).map(|b| pattern(thread * 8 + b, version)).collect();
+                        let data: Vec<Bytes> =
+                            (0..8).map(|b| pattern(thread * 8 + b, version)).collect();
                         lun.write(thread * 8 * BLOCK_BYTES as u64, &data).unwrap();
                         if version % 16 == 0 {
                             lun.flush().unwrap();
@@ -199,14 +220,17 @@ fn a_target_that_stays_away_fails_closed_with_its_name() {
     lun.write(0, &[pattern(0, 0)]).unwrap();
     unit.target.kill();
     let error = lun.write(0, &[pattern(0, 1)]).unwrap_err();
-    assert!(matches!(&error, LunError::Lost { lun, .. } if lun.contains(nicache_target::NAME)), "{error}");
+    assert!(
+        matches!(&error, LunError::Lost { lun, .. } if lun.contains(nicache_target::NAME)),
+        "{error}"
+    );
     // Closed, also when the target is there again.
     unit.target.restart().unwrap();
     assert!(matches!(lun.flush(), Err(LunError::Lost { .. })));
 }
 
-/// Gateways on two machines, which have other names and other identities. On a unit of any target, if the environment has one (64 MB at least, whose
-/// content is nobody's).
+/// Gateways on two machines, which have other names and other identities. On a unit of any target,
+/// if the environment has one (64 MB at least, whose content is nobody's).
 #[test]
 fn a_reserved_unit_is_one_gateways_until_another_takes_it_over() {
     let given = std::env::var("NICACHE_TEST_UNIT").ok();
@@ -225,12 +249,20 @@ fn a_reserved_unit_is_one_gateways_until_another_takes_it_over() {
     let first = open("one", 1, false).unwrap();
     write(&first, 1).unwrap();
     let refused = open("two", 2, false).err().unwrap().to_string();
-    assert!(refused.contains("another gateway has reserved the unit") && refused.contains("--take-over"), "{refused}");
-    // One that asks for no reservation is refused by the target itself: when it writes, or already when it asks for the size (LIO).
+    assert!(
+        refused.contains("another gateway has reserved the unit")
+            && refused.contains("--take-over"),
+        "{refused}"
+    );
+    // One that asks for no reservation is refused by the target itself: when it writes, or already
+    // when it asks for the size (LIO).
     let options = IscsiOptions { initiator: "iqn.2026-11.org.nicache:x".to_owned(), ..options() };
     match IscsiLun::open(&url, &options) {
         Ok(stranger) => assert!(matches!(write(&stranger, 9), Err(LunError::Taken { .. }))),
-        Err(refused) => assert!(refused.to_string().contains("another initiator has reserved the unit"), "{refused}"),
+        Err(refused) => assert!(
+            refused.to_string().contains("another initiator has reserved the unit"),
+            "{refused}"
+        ),
     }
     // Through a new session, and through one with a target that has forgotten everything.
     if let Some(unit) = &mut unit {
@@ -238,14 +270,19 @@ fn a_reserved_unit_is_one_gateways_until_another_takes_it_over() {
     }
     write(&first, 2).unwrap();
     assert!(open("two", 2, false).is_err());
-    // Killed and started again: the same identity. The first one is as one whose process does not know that it is dead.
+    // Killed and started again: the same identity. The first one is as one whose process does not
+    // know that it is dead.
     let again = open("one", 1, false).unwrap();
     write(&again, 3).unwrap();
     assert!(matches!(write(&first, 9), Err(LunError::Taken { .. })));
-    // The other machine, when told to; and the one that had it notices although it asks for nothing.
+    // The other machine, when told to; and the one that had it notices although it asks for
+    // nothing.
     let second = open("two", 2, true).unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    while !matches!(again.read(0, &mut vec![BytesMut::zeroed(BLOCK_BYTES)]), Err(LunError::Taken { .. })) {
+    while !matches!(
+        again.read(0, &mut vec![BytesMut::zeroed(BLOCK_BYTES)]),
+        Err(LunError::Taken { .. })
+    ) {
         assert!(std::time::Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(20));
     }

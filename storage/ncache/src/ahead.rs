@@ -1,7 +1,8 @@
 //! Reading ahead: whoever reads a file from front to back finds the next blocks here.
 //!
-//! [`Streams`] decides, without I/O and clock; [`ReadAhead`] has threads that read. Several requests of one client are under way at a time and overtake each other, so
-//! "from front to back" means: near where the last ones ended.
+//! [`Streams`] decides, without I/O and clock; [`ReadAhead`] has threads that read. Several
+//! requests of one client are under way at a time and overtake each other, so "from front to back"
+//! means: near where the last ones ended.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,7 +24,8 @@ const THREADS: usize = 2;
 const QUEUE_MAX: usize = 32;
 /// Files whose readers are remembered. When there are more, all begin anew.
 const STREAMS_MAX: usize = 4096;
-/// How far a request may be from where the last ones ended, in blocks: as much as a client has under way.
+/// How far a request may be from where the last ones ended, in blocks: as much as a client has
+/// under way.
 const SLACK: u64 = 512;
 /// Requests in a row before anything is read ahead.
 const STREAK: u32 = 3;
@@ -49,7 +51,8 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Blocks `first` to `end` of a file with `size` blocks are read. Which ones should be read ahead: the first, and how many.
+    /// Blocks `first` to `end` of a file with `size` blocks are read. Which ones should be read
+    /// ahead: the first, and how many.
     pub(crate) fn handle_read(
         &mut self,
         id: FileId,
@@ -134,7 +137,8 @@ impl ReadAhead {
 
     /// Blocks `first` to `end` of a file with `size` blocks are about to be read.
     pub(crate) fn note(&self, file: &File, id: FileId, first: u64, end: u64, size: u64) {
-        let ahead = lock(&self.shared.streams).handle_read(id, first, end, size, self.shared.window_max);
+        let ahead =
+            lock(&self.shared.streams).handle_read(id, first, end, size, self.shared.window_max);
         let Some((first, count)) = ahead else { return };
         // Reading ahead is worth no waiting: not for memory, and not for a descriptor.
         if self.shared.cache.is_pressed() || lock(&self.shared.queue).runs.len() >= QUEUE_MAX {
@@ -162,9 +166,11 @@ impl Drop for ReadAhead {
 impl Shared {
     fn run(&self) {
         while let Some(run) = self.next() {
-            // Of a file that changes meanwhile nothing is read that is not there: places are looked up under the file's lock.
+            // Of a file that changes meanwhile nothing is read that is not there: places are looked
+            // up under the file's lock.
             let _lock = self.locks.read(run.id);
-            let blocks = run.file.metadata().map_or(0, |found| found.len().div_ceil(BLOCK_BYTES as u64));
+            let blocks =
+                run.file.metadata().map_or(0, |found| found.len().div_ceil(BLOCK_BYTES as u64));
             let count = run.count.min(blocks.saturating_sub(run.first));
             if count > 0
                 && let Err(error) = self.cache.chunks(&run.file, run.id, run.first, count)
@@ -203,7 +209,11 @@ mod tests {
         let mut streams = Streams::default();
         let mut asked = Vec::new();
         for first in (0..4000).step_by(8) {
-            asked.extend(streams.handle_read(FILE, first, first + 8, 4000, WINDOW_MAX).map(|run| (first, run)));
+            asked.extend(
+                streams
+                    .handle_read(FILE, first, first + 8, 4000, WINDOW_MAX)
+                    .map(|run| (first, run)),
+            );
         }
         let mut until = asked[0].1.0;
         for (read, (first, count)) in &asked {
@@ -218,7 +228,11 @@ mod tests {
     fn requests_that_overtake_each_other_are_one_reader() {
         let mut streams = Streams::default();
         let order = [1, 0, 3, 2, 5, 4, 7, 6];
-        assert!(order.iter().any(|i| streams.handle_read(FILE, i * 8, i * 8 + 8, 4000, WINDOW_MAX).is_some()));
+        assert!(
+            order
+                .iter()
+                .any(|i| streams.handle_read(FILE, i * 8, i * 8 + 8, 4000, WINDOW_MAX).is_some())
+        );
     }
 
     #[test]
@@ -238,8 +252,12 @@ mod tests {
             let size = u64::from(size);
             for (first, count) in reads {
                 let first = u64::from(first);
-                if let Some((from, count)) = streams.handle_read(FILE, first, first + u64::from(count), size, WINDOW_MAX) {
-                    proptest::prop_assert!(count > 0 && from + count <= size && count <= WINDOW_MAX + SLACK);
+                if let Some((from, count)) =
+                    streams.handle_read(FILE, first, first + u64::from(count), size, WINDOW_MAX)
+                {
+                    proptest::prop_assert!(
+                        count > 0 && from + count <= size && count <= WINDOW_MAX + SLACK
+                    );
                 }
             }
         }

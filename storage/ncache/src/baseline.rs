@@ -1,6 +1,8 @@
-//! No copies of payload, and junk in its place: the paper's *baseline*, which says what the rest costs. For demonstrations only.
+//! No copies of payload, and junk in its place: the paper's *baseline*, which says what the rest
+//! costs. For demonstrations only.
 //!
-//! A read brings the file's pages into the page cache as *original* does, and answers with zeroes. A write puts zeroes into the page cache.
+//! A read brings the file's pages into the page cache as *original* does, and answers with zeroes.
+//! A write puts zeroes into the page cache.
 
 use std::fs::File;
 use std::io;
@@ -43,14 +45,26 @@ impl Payload for Baseline {
         }
         // The kernel reads what is missing; waiting for the last byte is waiting for the last page.
         if bytes > 4096 {
-            rustix::fs::fadvise(file, offset, std::num::NonZeroU64::new(bytes), rustix::fs::Advice::WillNeed)?;
+            rustix::fs::fadvise(
+                file,
+                offset,
+                std::num::NonZeroU64::new(bytes),
+                rustix::fs::Advice::WillNeed,
+            )?;
         }
         let mut last = [0];
         file.read_at(&mut last, offset + bytes - 1)?;
         Ok(junk(bytes))
     }
 
-    fn write(&self, file: &File, id: FileId, offset: u64, data: &[Extent], stability: Stability) -> io::Result<()> {
+    fn write(
+        &self,
+        file: &File,
+        id: FileId,
+        offset: u64,
+        data: &[Extent],
+        stability: Stability,
+    ) -> io::Result<()> {
         let bytes: u64 = data.iter().map(|extent| extent.len() as u64).sum();
         let mut at = offset;
         for part in junk(bytes) {

@@ -1,8 +1,9 @@
 //! The block device below the file system: keys become payload on the way to the logical unit.
 //!
-//! The device alone decides what a block contains. Reads give true bytes. A block with a valid key is its payload, and then the cache finds
-//! it by block; a block with the tag and no valid key is an error and goes nowhere; any other block is literal and replaces what the cache
-//! had. The last arrival wins, so the reuse of freed blocks is right by construction.
+//! The device alone decides what a block contains. Reads give true bytes. A block with a valid key
+//! is its payload, and then the cache finds it by block; a block with the tag and no valid key is
+//! an error and goes nowhere; any other block is literal and replaces what the cache had. The last
+//! arrival wins, so the reuse of freed blocks is right by construction.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -36,7 +37,11 @@ impl BlockServer {
     }
 
     /// What goes to the logical unit for `data`, and the keys that it came by.
-    fn substitute(&self, offset: u64, data: &[u8]) -> Result<(Vec<Bytes>, Vec<Option<Sequence>>), LunError> {
+    fn substitute(
+        &self,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(Vec<Bytes>, Vec<Option<Sequence>>), LunError> {
         let mut pieces = Vec::new();
         let mut keys = Vec::with_capacity(data.len() / BLOCK_BYTES);
         let mut literal_from = None::<usize>;
@@ -55,8 +60,11 @@ impl BlockServer {
                 }
                 BlockContent::Key { sequence, .. } => {
                     end_literal(&mut literal_from, at, &mut pieces);
-                    let chunk = self.cache.index().payload(sequence).map(|pending| pending.chunk.clone());
-                    let chunk = chunk.ok_or_else(|| self.refuse(offset + at as u64, "a key whose payload is gone"))?;
+                    let chunk =
+                        self.cache.index().payload(sequence).map(|pending| pending.chunk.clone());
+                    let chunk = chunk.ok_or_else(|| {
+                        self.refuse(offset + at as u64, "a key whose payload is gone")
+                    })?;
                     pieces.push(chunk);
                     keys.push(Some(sequence));
                 }

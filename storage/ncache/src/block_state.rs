@@ -5,7 +5,8 @@ use crate::places::Lbn;
 /// Where a block of a file is at the moment, and why it is not in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockState {
-    /// In the cache by file and block (FHO): a key stands for it in the file system, and the device has not seen that yet.
+    /// In the cache by file and block (FHO): a key stands for it in the file system, and the device
+    /// has not seen that yet.
     ByFile,
     /// The same, but it is shorter than a key, so that the file system has its bytes.
     ByFileShort,

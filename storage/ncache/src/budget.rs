@@ -1,4 +1,5 @@
-//! Bounded memory: whatever holds payload holds a charge, and gives it back when the last reference goes.
+//! Bounded memory: whatever holds payload holds a charge, and gives it back when the last reference
+//! goes.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -67,7 +68,8 @@ impl Budget {
         state.waiting += 1;
         let left = deadline.saturating_duration_since(Instant::now());
         // Woken for nothing is fine: the caller tries again.
-        let (mut state, _) = self.given_back.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        let (mut state, _) =
+            self.given_back.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
     }
 

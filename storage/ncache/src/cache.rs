@@ -18,7 +18,8 @@ use crate::places::Lbn;
 /// The smallest cache: a few of the longest requests.
 const BYTES_LEAST: usize = 4 << 20;
 
-/// A chunk that was used while less than this part of the memory was filled anew counts as used now.
+/// A chunk that was used while less than this part of the memory was filled anew counts as used
+/// now.
 const LAPSES: u32 = 16;
 
 /// How much the cache may hold, and how long requests wait for room.
@@ -95,17 +96,28 @@ pub(crate) struct Limits {
 }
 
 impl Cache {
-    /// An empty cache of a logical unit, with secrets of its own. The kernel must answer for random bytes.
+    /// An empty cache of a logical unit, with secrets of its own. The kernel must answer for random
+    /// bytes.
     pub fn new(lun: Arc<dyn Lun>, options: CacheOptions) -> io::Result<Arc<Self>> {
         let bytes_max = options.bytes_max.max(BYTES_LEAST);
         let objects_max = u32::try_from(bytes_max / BLOCK_BYTES + 1).unwrap_or(u32::MAX);
         // Least recently used needs no more than to know within a part of the memory.
-        let lapse = if options.policy.is_some() { 0 } else { u64::from(objects_max / LAPSES).max(1) };
-        let policy = options.policy.unwrap_or_else(|| Box::new(Lru::new(bytes_max as u64, objects_max)));
-        let limits = Limits { dirty_bytes_max: options.dirty_bytes_max.min(bytes_max / 2), patience: options.patience };
+        let lapse =
+            if options.policy.is_some() { 0 } else { u64::from(objects_max / LAPSES).max(1) };
+        let policy =
+            options.policy.unwrap_or_else(|| Box::new(Lru::new(bytes_max as u64, objects_max)));
+        let limits = Limits {
+            dirty_bytes_max: options.dirty_bytes_max.min(bytes_max / 2),
+            patience: options.patience,
+        };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Arc::new(Self {
-            index: Mutex::new(Index::new(policy, lapse, options.runs_max.max(16), objects_max as usize * 4)),
+            index: Mutex::new(Index::new(
+                policy,
+                lapse,
+                options.runs_max.max(16),
+                objects_max as usize * 4,
+            )),
             fill_ended: Condvar::new(),
             budget: Budget::new(bytes_max),
             keyring: Keyring::random()?,
@@ -181,7 +193,10 @@ impl Cache {
     /// Fails closed: without the logical unit nobody knows whether what is here is still true.
     pub(crate) fn check_lun(&self) -> io::Result<()> {
         if self.is_lost.load(Ordering::Acquire) {
-            return Err(io::Error::other(format!("{}: the logical unit was given up", self.lun.name())));
+            return Err(io::Error::other(format!(
+                "{}: the logical unit was given up",
+                self.lun.name()
+            )));
         }
         Ok(())
     }
@@ -192,7 +207,10 @@ impl Cache {
             return Ok(charge);
         }
         if bytes > self.budget.bytes_max() {
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the request is longer than the cache"));
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the request is longer than the cache",
+            ));
         }
         let deadline = Instant::now() + self.options.patience;
         loop {
@@ -233,14 +251,18 @@ impl Cache {
         }
         let mut buffers: Vec<BytesMut> = (0..count).map(|_| Self::new_block()).collect();
         let result = self.lun.read(first.0 * BLOCK_BYTES as u64, &mut buffers);
-        let is_whole = buffers.len() == count && buffers.iter().all(|buffer| buffer.len() == BLOCK_BYTES);
+        let is_whole =
+            buffers.len() == count && buffers.iter().all(|buffer| buffer.len() == BLOCK_BYTES);
         if result.is_err() || !is_whole {
             let mut index = self.index();
             lbns().for_each(|lbn| index.end_fill(lbn, None));
             drop(index);
             self.fill_ended.notify_all();
             result.inspect_err(|error| self.handle_lun_error(error))?;
-            return Err(io::Error::other(format!("{}: a read came back in other pieces", self.lun.name())));
+            return Err(io::Error::other(format!(
+                "{}: a read came back in other pieces",
+                self.lun.name()
+            )));
         }
         let keep = |buffer| charged_mut(buffer, charge.split(BLOCK_BYTES));
         let chunks: Vec<Bytes> = buffers.into_iter().map(keep).collect();
@@ -251,7 +273,8 @@ impl Cache {
         Ok(chunks)
     }
 
-    /// If somebody reads a block from the logical unit at the moment: waits for that, and gives the block if it was kept.
+    /// If somebody reads a block from the logical unit at the moment: waits for that, and gives the
+    /// block if it was kept.
     pub(crate) fn wait_for_fill(&self, lbn: Lbn) -> Option<Bytes> {
         let mut index = self.index();
         if !index.is_filling(lbn) {
@@ -265,7 +288,8 @@ impl Cache {
 
     /// Whether files should be written back.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.budget.waiting() > 0 || self.index().pending_chunks() * BLOCK_BYTES > self.options.dirty_bytes_max
+        self.budget.waiting() > 0
+            || self.index().pending_chunks() * BLOCK_BYTES > self.options.dirty_bytes_max
     }
 
     pub(crate) fn ask_for_write_back(&self) {
@@ -278,8 +302,9 @@ impl Cache {
     pub(crate) fn wait_for_pressure(&self, time: Duration) {
         let (asked, condition) = &self.pressure;
         let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut asked, _) =
-            condition.wait_timeout_while(asked, time, |asked| !*asked).unwrap_or_else(PoisonError::into_inner);
+        let (mut asked, _) = condition
+            .wait_timeout_while(asked, time, |asked| !*asked)
+            .unwrap_or_else(PoisonError::into_inner);
         *asked = false;
     }
 }

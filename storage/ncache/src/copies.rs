@@ -1,7 +1,8 @@
 //! What is copied for each request, by class: payload is copied by this type or is not copied.
 //!
-//! The paper's Table 2 counts copies of regular data. Copies that the kernel makes for a system call are counted where the call is made;
-//! those of sockets and of FUSE are the same in all modes and are not here.
+//! The paper's Table 2 counts copies of regular data. Copies that the kernel makes for a system
+//! call are counted where the call is made; those of sockets and of FUSE are the same in all modes
+//! and are not here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,11 +13,13 @@ pub enum CopyClass {
     PageCacheOut,
     /// From a request into the kernel's page cache.
     PageCacheIn,
-    /// Between the parts of a block that is written in part, or that lies across a request's buffers.
+    /// Between the parts of a block that is written in part, or that lies across a request's
+    /// buffers.
     Edge,
     /// Keys and zeroes into the page cache in the place of payload.
     Key,
-    /// Blocks without keys on their way to the logical unit: metadata, and payload in the mode *original*.
+    /// Blocks without keys on their way to the logical unit: metadata, and payload in the mode
+    /// *original*.
     Literal,
     /// Blocks on their way to the kernel.
     Device,

@@ -1,7 +1,8 @@
-//! Why a block of the device is not in the cache, as far as that is remembered: for operators only, nothing depends on it.
+//! Why a block of the device is not in the cache, as far as that is remembered: for operators only,
+//! nothing depends on it.
 //!
-//! One word for each place, chosen by a hash of the block's number; a later departure takes the place of an earlier one. So it has a fixed
-//! size, and noting one costs a store.
+//! One word for each place, chosen by a hash of the block's number; a later departure takes the
+//! place of an earlier one. So it has a fixed size, and noting one costs a store.
 
 use crate::places::Lbn;
 
@@ -16,7 +17,8 @@ pub(crate) enum Departure {
     Contested,
 }
 
-/// The low bits of a word are the departure, the others the block's number and one, so that zero is none.
+/// The low bits of a word are the departure, the others the block's number and one, so that zero is
+/// none.
 const KIND_BITS: u32 = 2;
 /// An odd factor that spreads numbers over the upper half of a word.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -58,7 +60,8 @@ mod tests {
     #[test]
     fn the_last_departure_is_remembered_until_its_place_is_taken() {
         let mut departures = Departures::new(16);
-        let other = (6..).map(Lbn).find(|lbn| departures.place(*lbn) == departures.place(Lbn(5))).unwrap();
+        let other =
+            (6..).map(Lbn).find(|lbn| departures.place(*lbn) == departures.place(Lbn(5))).unwrap();
         assert_eq!(departures.of(Lbn(0)), None);
         for kind in [Departure::Evicted, Departure::Contested, Departure::Overwritten] {
             departures.note(Lbn(5), kind);

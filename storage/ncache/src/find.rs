@@ -17,7 +17,13 @@ static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 impl Cache {
     /// The chunks of neighbouring blocks. The caller has the file's lock.
-    pub(crate) fn chunks(&self, file: &File, id: FileId, first: u64, count: u64) -> io::Result<Vec<Bytes>> {
+    pub(crate) fn chunks(
+        &self,
+        file: &File,
+        id: FileId,
+        first: u64,
+        count: u64,
+    ) -> io::Result<Vec<Bytes>> {
         // Most reads find all of it.
         let mut chunks = Vec::with_capacity(count as usize);
         let mut found = Vec::new();
@@ -39,14 +45,16 @@ impl Cache {
         }
         self.fill_all(&mut found)?;
         let zero = || Bytes::from_static(&ZEROES);
-        chunks.extend(found.into_iter().map(|one| if let Found::Chunk(chunk) = one { chunk } else { zero() }));
+        chunks.extend(
+            found.into_iter().map(|one| if let Found::Chunk(chunk) = one { chunk } else { zero() }),
+        );
         Ok(chunks)
     }
 
     /// Asks the file system where unknown blocks are. What stays unknown is a hole.
     fn map(&self, file: &File, id: FileId, first: u64, found: &mut [Found]) -> io::Result<()> {
-        // Blocks that are allocated only when they are written, or marked as written afterwards, have a place only after a flush. A file
-        // without dirty pages is flushed at no cost.
+        // Blocks that are allocated only when they are written, or marked as written afterwards,
+        // have a place only after a flush. A file without dirty pages is flushed at no cost.
         for sync in [false, true] {
             let is_unknown = |one: &Found| matches!(one, Found::Unknown);
             let Some(from) = found.iter().position(is_unknown) else { return Ok(()) };
@@ -57,7 +65,9 @@ impl Cache {
             for extent in extents {
                 let Some(place) = extent.device_offset else { continue };
                 if !(place.is_multiple_of(BLOCK) && extent.offset.is_multiple_of(BLOCK)) {
-                    return Err(io::Error::other("the file system has blocks that are not whole pages"));
+                    return Err(io::Error::other(
+                        "the file system has blocks that are not whole pages",
+                    ));
                 }
                 let block = extent.offset / BLOCK;
                 let lbn = place / BLOCK;

@@ -2,8 +2,9 @@
 //!
 //! A dirty file that is removed is emptied instead.
 //!
-//! It has a descriptor of every dirty file. They are closed by its own thread or by those of requests, never by the threads of the device:
-//! closing the last one of a removed file makes the file system write, which those threads answer.
+//! It has a descriptor of every dirty file. They are closed by its own thread or by those of
+//! requests, never by the threads of the device: closing the last one of a removed file makes the
+//! file system write, which those threads answer.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -44,7 +45,8 @@ struct Shared {
 impl Flusher {
     pub(crate) fn start(cache: Arc<Cache>) -> io::Result<Self> {
         let (locks, files, checked) = (Arc::new(Locks::new()), Mutex::default(), Mutex::default());
-        let shared = Arc::new(Shared { cache, locks, files, checked, is_ending: AtomicBool::new(false) });
+        let shared =
+            Arc::new(Shared { cache, locks, files, checked, is_ending: AtomicBool::new(false) });
         let thread = {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("flusher".to_owned()).spawn(move || shared.run())?
@@ -63,7 +65,10 @@ impl Flusher {
             return Ok(());
         }
         if let Some(reason) = not_plain(file)? {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, format!("inode {}: {reason}", id.inode)));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("inode {}: {reason}", id.inode),
+            ));
         }
         if checked.len() >= CHECKED_MAX {
             checked.clear();
@@ -81,14 +86,17 @@ impl Flusher {
         Ok(())
     }
 
-    /// After a write, without a lock: asks for write-back if there is much, and waits for it if there are many files.
+    /// After a write, without a lock: asks for write-back if there is much, and waits for it if
+    /// there are many files.
     pub(crate) fn relieve(&self, last: FileId) {
         if self.shared.cache.is_pressed() {
             self.shared.cache.ask_for_write_back();
         }
         if lock(&self.shared.files).len() > FILES_MAX {
-            let other =
-                lock(&self.shared.files).iter().find(|(id, _)| **id != last).map(|(id, file)| (*id, Arc::clone(file)));
+            let other = lock(&self.shared.files)
+                .iter()
+                .find(|(id, _)| **id != last)
+                .map(|(id, file)| (*id, Arc::clone(file)));
             if let Some((id, file)) = other {
                 self.shared.write_back(id, &file);
                 self.shared.let_go();
@@ -125,7 +133,10 @@ impl Shared {
         let mut by_dirt: Vec<(usize, FileId, Arc<File>)> = {
             let files = lock(&self.files);
             let index = self.cache.index();
-            files.iter().map(|(id, file)| (index.dirty_blocks(*id), *id, Arc::clone(file))).collect()
+            files
+                .iter()
+                .map(|(id, file)| (index.dirty_blocks(*id), *id, Arc::clone(file)))
+                .collect()
         };
         by_dirt.sort_by_key(|(blocks, ..)| std::cmp::Reverse(*blocks));
         for (_, id, file) in by_dirt.into_iter().filter(|(blocks, ..)| *blocks > 0) {
@@ -145,13 +156,17 @@ impl Shared {
     fn write_back(&self, id: FileId, file: &File) {
         let literals = self.cache.index().literals_of(id);
         if let Err(error) = write_back(file, 0, 0, Wait::Yes) {
-            // The kernel takes the pages for lost. Their payload is here, so their keys go into the file again; clients send again, too.
+            // The kernel takes the pages for lost. Their payload is here, so their keys go into the
+            // file again; clients send again, too.
             self.cache.change_verifier();
             tracing::warn!("inode {}: write-back: {error}", id.inode);
             if let Some(_lock) = self.locks.try_write(id)
                 && let Err(error) = put_again(&self.cache, file, id)
             {
-                tracing::error!("inode {}: what was not written cannot be written again: {error}", id.inode);
+                tracing::error!(
+                    "inode {}: what was not written cannot be written again: {error}",
+                    id.inode
+                );
             }
             return;
         }
@@ -159,7 +174,8 @@ impl Shared {
         let _ = drop_pages(file, 0, 0);
     }
 
-    /// What was removed needs no writing, and its space is wanted. Whoever still has it open finds it empty.
+    /// What was removed needs no writing, and its space is wanted. Whoever still has it open finds
+    /// it empty.
     fn empty_removed(&self) {
         let files: Vec<(FileId, Arc<File>)> =
             lock(&self.files).iter().map(|(id, file)| (*id, Arc::clone(file))).collect();

@@ -1,11 +1,13 @@
 //! The two indexes and how chunks move between them: no I/O and no clock.
 //!
-//! A chunk that a client wrote is found by file and block (FHO) until its key arrives at the device; then by block of the device (LBN). The
-//! move is *remapping* (Peng et al., section 3.4). Chunks by FHO are pinned; chunks by LBN are what the logical unit has, and go when the
-//! policy says so.
+//! A chunk that a client wrote is found by file and block (FHO) until its key arrives at the
+//! device; then by block of the device (LBN). The move is *remapping* (Peng et al., section 3.4).
+//! Chunks by FHO are pinned; chunks by LBN are what the logical unit has, and go when the policy
+//! says so.
 //!
-//! A read that fills the LBN index and a write of the same block may overlap. A fill that a write overtook is not kept, and of two writes
-//! of one block at once neither is, because nobody knows their order.
+//! A read that fills the LBN index and a write of the same block may overlap. A fill that a write
+//! overtook is not kept, and of two writes of one block at once neither is, because nobody knows
+//! their order.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +39,8 @@ pub(crate) struct Pending {
 pub(crate) enum Dirty {
     /// A key.
     Keyed(Sequence),
-    /// Its bytes, because there are fewer than a key has. Nothing tells when they arrive, so they stay until a flush of the file ends.
+    /// Its bytes, because there are fewer than a key has. Nothing tells when they arrive, so they
+    /// stay until a flush of the file ends.
     Literal(Bytes),
 }
 
@@ -85,8 +88,8 @@ pub(crate) struct Index {
     pending: Map<Sequence, Pending>,
     clean: Map<Lbn, Clean>,
     policy: Box<dyn Policy>,
-    /// Insertions in one lapse, and all so far. The policy is told of a chunk's use once in a lapse: between two uses without many insertions, nothing
-    /// could have made room.
+    /// Insertions in one lapse, and all so far. The policy is told of a chunk's use once in a
+    /// lapse: between two uses without many insertions, nothing could have made room.
     lapse: u64,
     inserted: u64,
     departures: Departures,
@@ -102,9 +105,15 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// `runs_max` bounds what is known of files' places, `departures` what is remembered of blocks that went. `lapse` is how many insertions there have
-    /// to be before the policy is told of another use of a chunk; 0: it is told of each.
-    pub(crate) fn new(policy: Box<dyn Policy>, lapse: u64, runs_max: usize, departures: usize) -> Self {
+    /// `runs_max` bounds what is known of files' places, `departures` what is remembered of blocks
+    /// that went. `lapse` is how many insertions there have to be before the policy is told of
+    /// another use of a chunk; 0: it is told of each.
+    pub(crate) fn new(
+        policy: Box<dyn Policy>,
+        lapse: u64,
+        runs_max: usize,
+        departures: usize,
+    ) -> Self {
         Self {
             files: Map::default(),
             pending: Map::default(),
@@ -128,7 +137,13 @@ impl Index {
     // Reads.
 
     /// Where `blocks` blocks of a file are; used chunks count as used.
-    pub(crate) fn find(&mut self, file: FileId, block: u64, blocks: u64, mut see: impl FnMut(Found)) {
+    pub(crate) fn find(
+        &mut self,
+        file: FileId,
+        block: u64,
+        blocks: u64,
+        mut see: impl FnMut(Found),
+    ) {
         let lapse = self.lapse();
         let Some(entry) = self.files.get(&file) else {
             (0..blocks).for_each(|_| see(Found::Unknown));
@@ -139,7 +154,9 @@ impl Index {
             run = run.and_then(|(lbn, behind)| (behind > 1).then(|| (Lbn(lbn.0 + 1), behind - 1)));
             if !entry.dirty.is_empty() {
                 let chunk = match entry.dirty.get(&block) {
-                    Some(Dirty::Keyed(sequence)) => self.pending.get(sequence).map(|pending| pending.chunk.clone()),
+                    Some(Dirty::Keyed(sequence)) => {
+                        self.pending.get(sequence).map(|pending| pending.chunk.clone())
+                    }
                     Some(Dirty::Literal(chunk)) => Some(chunk.clone()),
                     None => None,
                 };
@@ -290,7 +307,9 @@ impl Index {
         let Some(entry) = self.files.get_mut(&file) else { return };
         for (block, chunk) in written {
             // A later write has another chunk.
-            if matches!(entry.dirty.get(block), Some(Dirty::Literal(current)) if current.as_ptr() == chunk.as_ptr()) {
+            if matches!(entry.dirty.get(block),
+                Some(Dirty::Literal(current)) if current.as_ptr() == chunk.as_ptr())
+            {
                 entry.dirty.remove(block);
             }
         }
@@ -301,7 +320,9 @@ impl Index {
     pub(crate) fn keys_of(&self, file: FileId) -> Vec<(u64, Sequence, u32)> {
         let Some(entry) = self.files.get(&file) else { return Vec::new() };
         let keyed = entry.dirty.iter().filter_map(|(block, dirty)| match dirty {
-            Dirty::Keyed(sequence) => Some((*block, *sequence, self.pending.get(sequence)?.valid_bytes)),
+            Dirty::Keyed(sequence) => {
+                Some((*block, *sequence, self.pending.get(sequence)?.valid_bytes))
+            }
             Dirty::Literal(_) => None,
         });
         keyed.collect()
@@ -333,7 +354,8 @@ impl Index {
 
     /// As [`Index::has_failed`], and forgets it: somebody is told.
     pub(crate) fn take_failed(&mut self, file: FileId) -> bool {
-        let failed = self.files.get_mut(&file).is_some_and(|entry| std::mem::take(&mut entry.has_failed));
+        let failed =
+            self.files.get_mut(&file).is_some_and(|entry| std::mem::take(&mut entry.has_failed));
         self.forget_if_empty(file);
         failed
     }
@@ -382,11 +404,14 @@ impl Index {
             }
             return;
         }
-        let Some(Pending { file, block, chunk, .. }) = self.pending.remove(&sequence) else { return };
+        let Some(Pending { file, block, chunk, .. }) = self.pending.remove(&sequence) else {
+            return;
+        };
         self.remapped += 1;
         self.handle_places(file, block, lbn, 1);
         if let Some(entry) = self.files.get_mut(&file)
-            && matches!(entry.dirty.get(&block), Some(Dirty::Keyed(current)) if *current == sequence)
+            && matches!(entry.dirty.get(&block),
+                Some(Dirty::Keyed(current)) if *current == sequence)
         {
             entry.dirty.remove(&block);
         }
@@ -421,7 +446,8 @@ impl Index {
     fn insert_clean(&mut self, lbn: Lbn, chunk: Bytes) {
         self.remove_clean(lbn);
         let key = policy_key(lbn);
-        // The request was counted when it was looked up; a policy learns of a miss before an insertion.
+        // The request was counted when it was looked up; a policy learns of a miss before an
+        // insertion.
         let _ = self.policy.handle_miss(key, Some(BLOCK_BYTES as u64));
         if self.policy.handle_insert(key, BLOCK_BYTES as u64).is_ok() {
             self.inserted += 1;
@@ -478,7 +504,8 @@ fn look_up(
     Found::Chunk(found.chunk.clone())
 }
 
-/// An odd factor and its inverse modulo 2^64: keys of policies are spread, and say their block again.
+/// An odd factor and its inverse modulo 2^64: keys of policies are spread, and say their block
+/// again.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 const UNMIX: u64 = 0xF1DE_83E1_9937_733D;
 
@@ -507,7 +534,8 @@ mod tests {
     }
 
     fn write(index: &mut Index, block: u64, byte: u8) -> Sequence {
-        let sequence = index.register(Pending { file: FILE, block, valid_bytes: 4096, chunk: chunk(byte) });
+        let sequence =
+            index.register(Pending { file: FILE, block, valid_bytes: 4096, chunk: chunk(byte) });
         index.publish(FILE, block, sequence);
         sequence
     }
@@ -546,7 +574,8 @@ mod tests {
     fn a_key_that_arrives_before_it_is_published_is_not_pinned_for_ever() {
         let mut index = index();
         let old = write(&mut index, 0, 1);
-        let new = index.register(Pending { file: FILE, block: 0, valid_bytes: 4096, chunk: chunk(2) });
+        let new =
+            index.register(Pending { file: FILE, block: 0, valid_bytes: 4096, chunk: chunk(2) });
         arrive(&mut index, 50, new);
         index.publish(FILE, 0, new);
         assert_eq!(read(&mut index, 0), Ok(2));
@@ -558,7 +587,8 @@ mod tests {
     fn an_older_key_that_arrives_does_not_hide_a_newer_one() {
         let mut index = index();
         let old = write(&mut index, 0, 1);
-        let new = index.register(Pending { file: FILE, block: 0, valid_bytes: 4096, chunk: chunk(2) });
+        let new =
+            index.register(Pending { file: FILE, block: 0, valid_bytes: 4096, chunk: chunk(2) });
         arrive(&mut index, 50, old);
         index.publish(FILE, 0, new);
         assert_eq!(read(&mut index, 0), Ok(2));

@@ -5,9 +5,10 @@
 //!  | tag  | sequence | valid | zeroes | MAC |  zeroes to the end of the block
 //! ```
 //!
-//! The tag is a secret of the mount, 128 random bits, so that no content that a client chooses begins with it. The MAC (BLAKE3, keyed, the
-//! first 128 bits) covers the 32 bytes before it: what has the tag and is not a key that was made here is refused, and never reaches the
-//! logical unit. Numbers are little-endian.
+//! The tag is a secret of the mount, 128 random bits, so that no content that a client chooses
+//! begins with it. The MAC (BLAKE3, keyed, the first 128 bits) covers the 32 bytes before it: what
+//! has the tag and is not a key that was made here is refused, and never reaches the logical unit.
+//! Numbers are little-endian.
 
 use nicache_initiator::BLOCK_BYTES;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -89,7 +90,9 @@ impl Keyring {
         if key[MAC_AT..] != self.mac(&key[..MAC_AT]) {
             return BlockContent::Forged;
         }
-        let number = |at: usize| key[at..].first_chunk().copied().map(u32::from_le_bytes).unwrap_or_default();
+        let number = |at: usize| {
+            key[at..].first_chunk().copied().map(u32::from_le_bytes).unwrap_or_default()
+        };
         let sequence = Sequence(u64::from(number(16)) | u64::from(number(20)) << 32);
         let valid_bytes = number(24);
         if valid_bytes as usize > BLOCK_BYTES {
@@ -125,14 +128,22 @@ mod tests {
         fn what_is_sealed_opens(sequence: u64, valid_bytes in 0..=4096_u32, rest: Vec<u8>) {
             let sequence = Sequence(sequence);
             let block = [&keyring().seal(sequence, valid_bytes)[..], &rest].concat();
-            proptest::prop_assert_eq!(keyring().open(&block), BlockContent::Key { sequence, valid_bytes });
+            proptest::prop_assert_eq!(
+                keyring().open(&block),
+                BlockContent::Key { sequence, valid_bytes }
+            );
         }
 
         #[test]
-        fn a_changed_bit_is_no_key(sequence: u64, valid_bytes in 0..=4096_u32, bit in 0..KEY_BYTES * 8) {
+        fn a_changed_bit_is_no_key(
+            sequence: u64,
+            valid_bytes in 0..=4096_u32,
+            bit in 0..KEY_BYTES * 8,
+        ) {
             let mut block = keyring().seal(Sequence(sequence), valid_bytes);
             block[bit / 8] ^= 1 << (bit % 8);
-            let expected = if bit / 8 < TAG_BYTES { BlockContent::Literal } else { BlockContent::Forged };
+            let expected =
+                if bit / 8 < TAG_BYTES { BlockContent::Literal } else { BlockContent::Forged };
             proptest::prop_assert_eq!(keyring().open(&block), expected);
         }
 
@@ -146,7 +157,10 @@ mod tests {
     fn a_key_of_another_mount_is_literal_and_a_part_of_a_key_is_too() {
         let other = Keyring::from_secrets(&[8; 48]);
         assert_eq!(keyring().open(&other.seal(Sequence(1), 4096)), BlockContent::Literal);
-        assert_eq!(keyring().open(&keyring().seal(Sequence(1), 4096)[..KEY_BYTES - 1]), BlockContent::Literal);
+        assert_eq!(
+            keyring().open(&keyring().seal(Sequence(1), 4096)[..KEY_BYTES - 1]),
+            BlockContent::Literal
+        );
         assert_eq!(keyring().open(&keyring().seal(Sequence(1), 4097)), BlockContent::Forged);
         assert_ne!(Keyring::random().unwrap().tag(), Keyring::random().unwrap().tag());
     }

@@ -17,11 +17,17 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// Writes the keys of neighbouring blocks, and says how many bytes went into the file.
-pub(crate) fn write_keys(cache: &Cache, file: &File, blocks: &[(u64, Sequence, u32)]) -> (usize, io::Result<()>) {
+pub(crate) fn write_keys(
+    cache: &Cache,
+    file: &File,
+    blocks: &[(u64, Sequence, u32)],
+) -> (usize, io::Result<()>) {
     let Some((first, _, _)) = blocks.first() else { return (0, Ok(())) };
     let offset = first * BLOCK;
-    let keys: Vec<[u8; KEY_BYTES]> =
-        blocks.iter().map(|(_, sequence, valid_bytes)| cache.keyring.seal(*sequence, *valid_bytes)).collect();
+    let keys: Vec<[u8; KEY_BYTES]> = blocks
+        .iter()
+        .map(|(_, sequence, valid_bytes)| cache.keyring.seal(*sequence, *valid_bytes))
+        .collect();
     let mut parts: Vec<&[u8]> = Vec::with_capacity(blocks.len() * 2);
     for (key, (_, _, valid_bytes)) in keys.iter().zip(blocks) {
         parts.push(key);
@@ -52,10 +58,11 @@ pub(crate) fn write_keys(cache: &Cache, file: &File, blocks: &[(u64, Sequence, u
     (written, Ok(()))
 }
 
-/// Puts the keys of everything that did not arrive into the file again. The caller has the file's lock.
+/// Puts the keys of everything that did not arrive into the file again. The caller has the file's
+/// lock.
 ///
-/// The pages go first. ext4 takes a page whose write failed for one with a place, and would write it there without calling the place
-/// written: after a crash the block would read as zeroes.
+/// The pages go first. ext4 takes a page whose write failed for one with a place, and would write
+/// it there without calling the place written: after a crash the block would read as zeroes.
 pub(crate) fn put_again(cache: &Cache, file: &File, id: FileId) -> io::Result<()> {
     // What fails now is put again below.
     let _ = write_back(file, 0, 0, Wait::Yes);

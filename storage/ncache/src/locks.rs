@@ -1,4 +1,5 @@
-//! One writer or many readers of a file, by stripes: two files may share a lock, and nobody holds two.
+//! One writer or many readers of a file, by stripes: two files may share a lock, and nobody holds
+//! two.
 
 use std::hash::{BuildHasher as _, Hash};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,7 +16,10 @@ pub(crate) struct Locks {
 
 impl Locks {
     pub(crate) fn new() -> Self {
-        Self { stripes: (0..STRIPES).map(|_| RwLock::new(())).collect(), state: FixedState::default() }
+        Self {
+            stripes: (0..STRIPES).map(|_| RwLock::new(())).collect(),
+            state: FixedState::default(),
+        }
     }
 
     pub(crate) fn read(&self, of: impl Hash) -> RwLockReadGuard<'_, ()> {

@@ -57,7 +57,8 @@ impl FileLook {
 }
 
 impl Cache {
-    /// What is here of a file with `size` bytes, as it is at the moment; a file that changes meanwhile may be seen in parts.
+    /// What is here of a file with `size` bytes, as it is at the moment; a file that changes
+    /// meanwhile may be seen in parts.
     pub fn look(&self, file: &File, id: FileId, size: u64) -> io::Result<FileLook> {
         let blocks = size.div_ceil(BLOCK);
         let mut look = FileLook { has_failed: self.index().has_failed(id), ..FileLook::default() };
@@ -70,7 +71,8 @@ impl Cache {
                 let end = (first + extent.bytes.div_ceil(BLOCK)).min(at + count);
                 for block in first.max(at)..end {
                     let place = |start: u64| Place::At(Lbn(start / BLOCK + block - first));
-                    places[(block - at) as usize] = extent.device_offset.map_or(Place::Reserved, place);
+                    places[(block - at) as usize] =
+                        extent.device_offset.map_or(Place::Reserved, place);
                 }
             }
             let before = look.ranges.len();
@@ -103,7 +105,8 @@ mod tests {
         push(2, BlockState::ByBlock, Some(20));
         push(3, BlockState::Hole, None);
         push(4, BlockState::Hole, None);
-        let found: Vec<_> = look.ranges.iter().map(|range| (range.first, range.blocks, range.lbn)).collect();
+        let found: Vec<_> =
+            look.ranges.iter().map(|range| (range.first, range.blocks, range.lbn)).collect();
         assert_eq!(found, [(0, 2, Some(7)), (2, 1, Some(20)), (3, 2, None)]);
     }
 }

@@ -1,12 +1,14 @@
-//! Payload by reference: the file system gets keys, replies get chunks of the cache. The paper's *NCache*.
+//! Payload by reference: the file system gets keys, replies get chunks of the cache. The paper's
+//! *NCache*.
 //!
-//! A read asks the index by file, then, with the place of the block, the index by block, then the logical unit. A write puts its payload
-//! into chunks and a key for each into the file, so that space, quotas, times and rights are the kernel's affair at once. What is written
-//! in part is read, changed and written as a whole. What is shorter than a key goes as it is.
+//! A read asks the index by file, then, with the place of the block, the index by block, then the
+//! logical unit. A write puts its payload into chunks and a key for each into the file, so that
+//! space, quotas, times and rights are the kernel's affair at once. What is written in part is
+//! read, changed and written as a whole. What is shorter than a key goes as it is.
 //!
-//! The kernel also changes blocks of its own: it zeroes what is behind the end of a file. So before the end moves away from the end of a
-//! block, that block's payload is written anew with the zeroes in it, and afterwards the kernel's page of it is written and dropped (a
-//! *fence*).
+//! The kernel also changes blocks of its own: it zeroes what is behind the end of a file. So before
+//! the end moves away from the end of a block, that block's payload is written anew with the zeroes
+//! in it, and afterwards the kernel's page of it is written and dropped (a *fence*).
 
 use std::fs::File;
 use std::io;
@@ -54,7 +56,8 @@ struct Put {
 }
 
 impl Nicache {
-    /// Serves the files of the file system on a [`BlockServer`](crate::BlockServer) of the same cache.
+    /// Serves the files of the file system on a [`BlockServer`](crate::BlockServer) of the same
+    /// cache.
     pub fn new(cache: Arc<Cache>) -> io::Result<Self> {
         let flusher = Flusher::start(Arc::clone(&cache))?;
         let ahead = ReadAhead::start(Arc::clone(&cache), Arc::clone(flusher.locks()))?;
@@ -78,7 +81,8 @@ impl Nicache {
         Ok(bytes)
     }
 
-    /// Cuts a request's payload into blocks. The caller has the file's lock and has paid for the blocks.
+    /// Cuts a request's payload into blocks. The caller has the file's lock and has paid for the
+    /// blocks.
     fn cut(
         &self,
         file: &File,
@@ -91,7 +95,8 @@ impl Nicache {
         let bytes: u64 = data.iter().map(|extent| extent.len() as u64).sum();
         let end = offset + bytes;
         // The buffers of the request stay as long as a chunk in them does: each has one charge.
-        let held: Vec<Bytes> = data.iter().map(|extent| charged(extent.clone(), charge.split(extent.len()))).collect();
+        let held: Vec<Bytes> =
+            data.iter().map(|extent| charged(extent.clone(), charge.split(extent.len()))).collect();
         let mut source = Source { extents: &held, at: 0 };
         let mut puts = Vec::with_capacity((bytes / BLOCK + 2) as usize);
         let mut at = offset;
@@ -152,8 +157,11 @@ impl Nicache {
             };
             puts.iter().map(|put| index.register(pending(put))).collect()
         };
-        let blocks: Vec<(u64, Sequence, u32)> =
-            puts.iter().zip(&sequences).map(|(put, sequence)| (put.block, *sequence, put.valid_bytes as u32)).collect();
+        let blocks: Vec<(u64, Sequence, u32)> = puts
+            .iter()
+            .zip(&sequences)
+            .map(|(put, sequence)| (put.block, *sequence, put.valid_bytes as u32))
+            .collect();
         let (written, result) = write_keys(&self.cache, file, &blocks);
         let mut index = self.cache.index();
         let mut until = 0;
@@ -176,8 +184,16 @@ impl Nicache {
         Ok(())
     }
 
-    /// Writes the last block anew, as it will be when the file has `size` bytes. The caller has the file's lock.
-    fn put_tail(&self, file: &File, id: FileId, old: u64, size: u64, charge: Charge) -> io::Result<()> {
+    /// Writes the last block anew, as it will be when the file has `size` bytes. The caller has the
+    /// file's lock.
+    fn put_tail(
+        &self,
+        file: &File,
+        id: FileId,
+        old: u64,
+        size: u64,
+        charge: Charge,
+    ) -> io::Result<()> {
         let end = old.min(size);
         if end.is_multiple_of(BLOCK) {
             return Ok(());
@@ -188,7 +204,8 @@ impl Nicache {
         let valid_bytes = (size - block * BLOCK).min(BLOCK) as usize;
         let chunk = charged_mut(bytes.as_slice().into(), charge);
         if valid_bytes < KEY_BYTES && old > size {
-            // A key may be there, of which the kernel would keep a part: so the whole block, as long as the file still has it.
+            // A key may be there, of which the kernel would keep a part: so the whole block, as
+            // long as the file still has it.
             let whole = (old - block * BLOCK).min(BLOCK) as usize;
             file.write_all_at(&chunk[..whole], block * BLOCK)?;
             self.cache.index().publish_literal(id, block, chunk);
@@ -197,8 +214,9 @@ impl Nicache {
         self.put(file, id, &[Put { block, valid_bytes, chunk }])
     }
 
-    /// Writes and drops the file's pages, if its end is inside one: neither the kernel's version of that page nor a key in it can outlive
-    /// a newer one. All pages, because several may be one folio.
+    /// Writes and drops the file's pages, if its end is inside one: neither the kernel's version of
+    /// that page nor a key in it can outlive a newer one. All pages, because several may be one
+    /// folio.
     fn fence(&self, file: &File, id: FileId, end: u64) -> io::Result<()> {
         if end.is_multiple_of(BLOCK) {
             return Ok(());
@@ -238,9 +256,15 @@ impl Nicache {
         self.cache.change_verifier();
         let _lock = self.flusher.locks().write(id);
         if let Err(error) = put_again(&self.cache, file, id) {
-            tracing::error!("inode {}: what was not written cannot be written again: {error}", id.inode);
+            tracing::error!(
+                "inode {}: what was not written cannot be written again: {error}",
+                id.inode
+            );
         }
-        synced.and(Err(io::Error::other(format!("{}: a write did not arrive", self.cache.lun.name()))))
+        synced.and(Err(io::Error::other(format!(
+            "{}: a write did not arrive",
+            self.cache.lun.name()
+        ))))
     }
 }
 
@@ -265,7 +289,14 @@ impl Payload for Nicache {
         Ok(chunks)
     }
 
-    fn write(&self, file: &File, id: FileId, offset: u64, data: &[Extent], stability: Stability) -> io::Result<()> {
+    fn write(
+        &self,
+        file: &File,
+        id: FileId,
+        offset: u64,
+        data: &[Extent],
+        stability: Stability,
+    ) -> io::Result<()> {
         self.cache.check_lun()?;
         let bytes: usize = data.iter().map(Extent::len).sum();
         let end = offset.checked_add(bytes as u64).filter(|end| i64::try_from(*end).is_ok());
@@ -276,10 +307,12 @@ impl Payload for Nicache {
             return Ok(());
         }
         self.flusher.check(file, id)?;
-        // Before any lock: whoever frees memory may need it. The request's buffers, each block's copy if they are not aligned, and a tail.
-        let is_aligned =
-            offset.is_multiple_of(BLOCK) && data.iter().all(|extent| extent.len().is_multiple_of(BLOCK_BYTES));
-        let copied = if is_aligned { 0 } else { bytes.next_multiple_of(BLOCK_BYTES) + 2 * BLOCK_BYTES };
+        // Before any lock: whoever frees memory may need it. The request's buffers, each block's
+        // copy if they are not aligned, and a tail.
+        let is_aligned = offset.is_multiple_of(BLOCK)
+            && data.iter().all(|extent| extent.len().is_multiple_of(BLOCK_BYTES));
+        let copied =
+            if is_aligned { 0 } else { bytes.next_multiple_of(BLOCK_BYTES) + 2 * BLOCK_BYTES };
         let mut charge = self.cache.charge(bytes + copied + BLOCK_BYTES)?;
         {
             let _lock = self.flusher.locks().write(id);
@@ -314,8 +347,9 @@ impl Payload for Nicache {
             self.flusher.note(file, id)?;
             self.put_tail(file, id, old, size, charge)?;
         }
-        // The kernel zeroes what is behind the end in its page, also if that stays where it is: behind the new end, and on newer kernels behind the old one
-        // of a file that grows. A key in there that has arrived would go to the device once more.
+        // The kernel zeroes what is behind the end in its page, also if that stays where it is:
+        // behind the new end, and on newer kernels behind the old one of a file that grows. A key
+        // in there that has arrived would go to the device once more.
         self.fence(file, id, old.min(size))?;
         file.set_len(size)?;
         if size < old {
@@ -345,7 +379,8 @@ impl Source<'_> {
     fn take_whole(&mut self) -> Option<Bytes> {
         self.skip_empty();
         let extent = self.extents.first()?;
-        let chunk = (extent.len() - self.at >= BLOCK_BYTES).then(|| extent.slice(self.at..self.at + BLOCK_BYTES))?;
+        let chunk = (extent.len() - self.at >= BLOCK_BYTES)
+            .then(|| extent.slice(self.at..self.at + BLOCK_BYTES))?;
         self.at += BLOCK_BYTES;
         Some(chunk)
     }

@@ -53,7 +53,14 @@ impl Payload for Original {
         Ok(if filled == 0 { Vec::new() } else { vec![buffer.freeze()] })
     }
 
-    fn write(&self, file: &File, id: FileId, offset: u64, data: &[Extent], stability: Stability) -> io::Result<()> {
+    fn write(
+        &self,
+        file: &File,
+        id: FileId,
+        offset: u64,
+        data: &[Extent],
+        stability: Stability,
+    ) -> io::Result<()> {
         let mut at = offset;
         for extent in data {
             file.write_all_at(extent, at)?;

@@ -1,6 +1,7 @@
 //! Where a file's blocks are on the device: runs, as the file system or a remapping told them.
 //!
-//! Only blocks with true bytes are here. ext4 does not move a block that is overwritten, so a place stays right until the file is cut.
+//! Only blocks with true bytes are here. ext4 does not move a block that is overwritten, so a place
+//! stays right until the file is cut.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +29,18 @@ impl Places {
         (at < run.blocks).then(|| (Lbn(run.lbn + at), run.blocks - at))
     }
 
-    /// `blocks` blocks from `block` on are at `lbn` and behind it, whatever was known of them before.
+    /// `blocks` blocks from `block` on are at `lbn` and behind it, whatever was known of them
+    /// before.
     pub(crate) fn insert(&mut self, block: u64, lbn: Lbn, blocks: u64) {
-        if blocks == 0 || self.find(block).is_some_and(|(known, behind)| known == lbn && behind >= blocks) {
+        if blocks == 0
+            || self.find(block).is_some_and(|(known, behind)| known == lbn && behind >= blocks)
+        {
             return;
         }
         self.remove(block, blocks);
         let (mut start, mut run) = (block, Run { lbn: lbn.0, blocks });
-        if let Some((before, left)) = self.runs.range(..block).next_back().map(|(at, run)| (*at, *run))
+        if let Some((before, left)) =
+            self.runs.range(..block).next_back().map(|(at, run)| (*at, *run))
             && before + left.blocks == block
             && left.lbn + left.blocks == run.lbn
         {
@@ -53,8 +58,11 @@ impl Places {
     /// Nothing is known of `blocks` blocks from `block` on.
     pub(crate) fn remove(&mut self, block: u64, blocks: u64) {
         let end = block.saturating_add(blocks);
-        // From the last run that begins before the end, back to the one that reaches into the range.
-        while let Some((start, run)) = self.runs.range(..end).next_back().map(|(at, run)| (*at, *run)) {
+        // From the last run that begins before the end, back to the one that reaches into the
+        // range.
+        while let Some((start, run)) =
+            self.runs.range(..end).next_back().map(|(at, run)| (*at, *run))
+        {
             let run_end = start + run.blocks;
             if run_end <= block {
                 break;
@@ -95,7 +103,8 @@ mod tests {
                     places.remove(u64::from(block), blocks);
                 }
                 for i in covered {
-                    model[usize::from(block) + i as usize] = is_insert.then_some(u64::from(lbn) + i);
+                    model[usize::from(block) + i as usize] =
+                        is_insert.then_some(u64::from(lbn) + i);
                 }
                 for (block, lbn) in model.iter().enumerate() {
                     let found = places.find(block as u64);

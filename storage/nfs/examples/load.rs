@@ -1,7 +1,9 @@
 //! Operations per second of an NFS server, and what each costs it.
 //!
-//! `load NFS-ADDRESS MOUNT-ADDRESS EXPORT PID SECONDS OPERATION...`: makes files below the export, asks for each operation for so long on two connections with eight calls under way on each, and
-//! prints calls per second and the CPU time of process PID per call. Operations: null getattr lookup access fsstat read4k read64k read1m write4k write64k write1m create readdirplus.
+//! `load NFS-ADDRESS MOUNT-ADDRESS EXPORT PID SECONDS OPERATION...`: makes files below the export,
+//! asks for each operation for so long on two connections with eight calls under way on each, and
+//! prints calls per second and the CPU time of process PID per call. Operations: null getattr
+//! lookup access fsstat read4k read64k read1m write4k write64k write1m create readdirplus.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -51,7 +53,8 @@ impl Client {
         put::u32(out, 0x8000_0000 | (4 * (head.len() as u32 + 6) + arguments.len() as u32));
         head.iter().for_each(|&word| put::u32(out, word));
         out.extend_from_slice(b"load");
-        [0, 0, 0, 0, 0].iter().for_each(|&word| put::u32(out, word)); // user, group, no groups, no verifier
+        // user, group, no groups, no verifier
+        [0, 0, 0, 0, 0].iter().for_each(|&word| put::u32(out, word));
         out.extend_from_slice(arguments);
     }
 
@@ -67,7 +70,12 @@ impl Client {
         Ok(&self.reply[24..])
     }
 
-    fn call(&mut self, program: Program, procedure: u32, arguments: &[u8]) -> Result<Vec<u8>, Error> {
+    fn call(
+        &mut self,
+        program: Program,
+        procedure: u32,
+        arguments: &[u8],
+    ) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
         self.put_call(&mut out, program, procedure, arguments);
         self.stream.write_all(&out)?;
@@ -96,7 +104,8 @@ struct Target {
 }
 
 fn prepare(nfs: &str, mount: &str, export: &str) -> Result<Target, Error> {
-    let root = handle(&Client::connect(mount, 1)?.call(MOUNT, 1, &opaque(export.as_bytes()))?, false)?;
+    let root =
+        handle(&Client::connect(mount, 1)?.call(MOUNT, 1, &opaque(export.as_bytes()))?, false)?;
     let mut client = Client::connect(nfs, 1000)?;
     let mut files = Vec::new();
     for i in 0..FILES {
@@ -158,7 +167,8 @@ fn next(
             // Each name is created and, some calls later, removed.
             let name = |round: u32| place(format!("new-{connection}-{round}"));
             if round.is_multiple_of(2) {
-                let how = [0, 1, 0o644, 0, 0, 0, 0, 0].iter().flat_map(|word: &u32| word.to_be_bytes());
+                let how =
+                    [0, 1, 0o644, 0, 0, 0, 0, 0].iter().flat_map(|word: &u32| word.to_be_bytes());
                 (Procedure::Create, name(round).into_iter().chain(how).collect())
             } else {
                 (Procedure::Remove, name((round - 1).saturating_sub(2 * UNDER_WAY)))
@@ -174,7 +184,13 @@ fn next(
 }
 
 /// Calls within `time` on one connection.
-fn ask(nfs: &str, operation: &str, target: &Target, connection: u32, time: Duration) -> Result<u64, Error> {
+fn ask(
+    nfs: &str,
+    operation: &str,
+    target: &Target,
+    connection: u32,
+    time: Duration,
+) -> Result<u64, Error> {
     let mut client = Client::connect(nfs, (connection + 1) << 24 | fastrand::u32(..1 << 23))?;
     let mut random = fastrand::Rng::with_seed(connection.into());
     let (mut sent, mut received, mut out) = (0, 0u64, Vec::new());
@@ -222,9 +238,13 @@ fn main() -> Result<(), Error> {
         let (begun, cpu) = (Instant::now(), cpu_time(pid)?);
         let calls: Result<Vec<u64>, Error> = std::thread::scope(|scope| {
             let target = &target;
-            let threads: Vec<_> =
-                (0..CONNECTIONS).map(|i| scope.spawn(move || ask(nfs, operation, target, i, time))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread ended".into()))).collect()
+            let threads: Vec<_> = (0..CONNECTIONS)
+                .map(|i| scope.spawn(move || ask(nfs, operation, target, i, time)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread ended".into())))
+                .collect()
         });
         let calls: u64 = calls?.iter().sum();
         let (elapsed, cpu) = (begun.elapsed(), cpu_time(pid)?.saturating_sub(cpu));

@@ -21,7 +21,8 @@ use crate::rpc::{Call, Refusal, Replies};
 use crate::service::{ClientRules, Service};
 use crate::xdr::Garbage;
 
-/// Bytes of a WRITE's data at either end that its checksum is made of; its offset, length and file are in it, too.
+/// Bytes of a WRITE's data at either end that its checksum is made of; its offset, length and file
+/// are in it, too.
 const SUMMED_DATA_BYTES: usize = 256;
 
 /// Where a call comes from.
@@ -53,8 +54,14 @@ impl Answerer<'_> {
         self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends the reply to a request, unless another one is to answer. An error if it is not a call, so that there is nothing to reply to.
-    pub(crate) fn answer(&mut self, record: Record, origin: Origin<'_>, replies: &mut Replies) -> Result<(), Garbage> {
+    /// Appends the reply to a request, unless another one is to answer. An error if it is not a
+    /// call, so that there is nothing to reply to.
+    pub(crate) fn answer(
+        &mut self,
+        record: Record,
+        origin: Origin<'_>,
+        replies: &mut Replies,
+    ) -> Result<(), Garbage> {
         let call = Call::read(&record.head)?;
         if record.copied_bytes > 0 {
             self.metrics().copied_bytes += record.copied_bytes as u64;
@@ -76,16 +83,21 @@ impl Answerer<'_> {
         if call.rpc_version != 2 {
             return Err(Refusal::RpcVersion);
         }
-        let served: &[Program] = if origin.connection.is_some() { &[NFS, MOUNT, PORTMAP] } else { &[PORTMAP] };
+        let served: &[Program] =
+            if origin.connection.is_some() { &[NFS, MOUNT, PORTMAP] } else { &[PORTMAP] };
         if !served.contains(&call.program) {
             let other = served.iter().find(|program| program.number == call.program.number);
-            return Err(other.map_or(Refusal::NoProgram, |program| Refusal::NoVersion(program.version)));
+            return Err(
+                other.map_or(Refusal::NoProgram, |program| Refusal::NoVersion(program.version))
+            );
         }
         // "NULL" is for whoever wants to know whether somebody is there.
         let claim = match call.flavor {
             _ if call.procedure == 0 => Claim::Nobody,
             AUTH_NONE => Claim::Nobody,
-            AUTH_SYS => Claim::from_auth_sys(call.credential).map_err(|Garbage| Refusal::BadCredential)?,
+            AUTH_SYS => {
+                Claim::from_auth_sys(call.credential).map_err(|Garbage| Refusal::BadCredential)?
+            }
             _ => return Err(Refusal::TooWeak),
         };
         if call.program == NFS {
@@ -124,7 +136,8 @@ impl Answerer<'_> {
     ) -> Result<(), Refusal> {
         let begun = Instant::now();
         let procedure = Procedure::from_number(call.procedure).ok_or(Refusal::NoProcedure)?;
-        let arguments = Arguments::read(procedure, call.arguments).map_err(|Garbage| Refusal::GarbageArguments)?;
+        let arguments = Arguments::read(procedure, call.arguments)
+            .map_err(|Garbage| Refusal::GarbageArguments)?;
         let key = procedure.runs_once().then(|| self.key(call, procedure, &data, origin.peer));
         if let (Some(key), Some(connection)) = (key, origin.connection) {
             match self.duplicates.admit(key, || connection.clone()) {
@@ -143,7 +156,8 @@ impl Answerer<'_> {
         let written_bytes: usize = data.iter().map(Extent::len).sum();
         let before = replies.len();
         replies.begin(call.xid);
-        let mut request = Request { service: self.service, thread: self.thread, claim, rules: origin.rules };
+        let mut request =
+            Request { service: self.service, thread: self.thread, claim, rules: origin.rules };
         let status = request.execute(&arguments, data, replies);
         let answer = replies.finish();
         if let Some(key) = key {
@@ -167,9 +181,18 @@ impl Answerer<'_> {
         Ok(())
     }
 
-    fn key(&self, call: &Call<'_>, procedure: Procedure, data: &[Extent], peer: SocketAddr) -> CallKey {
-        let first = data.first().map_or(&[][..], |extent| &extent[..extent.len().min(SUMMED_DATA_BYTES)]);
-        let last = data.last().map_or(&[][..], |extent| &extent[extent.len().saturating_sub(SUMMED_DATA_BYTES)..]);
+    fn key(
+        &self,
+        call: &Call<'_>,
+        procedure: Procedure,
+        data: &[Extent],
+        peer: SocketAddr,
+    ) -> CallKey {
+        let first =
+            data.first().map_or(&[][..], |extent| &extent[..extent.len().min(SUMMED_DATA_BYTES)]);
+        let last = data
+            .last()
+            .map_or(&[][..], |extent| &extent[extent.len().saturating_sub(SUMMED_DATA_BYTES)..]);
         let checksum = self.duplicates.checksum(&[call.credential, call.arguments, first, last]);
         CallKey { client: peer.ip().to_canonical(), xid: call.xid, procedure, checksum }
     }

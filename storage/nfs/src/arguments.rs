@@ -1,7 +1,7 @@
 //! The arguments of NFS version 3's procedures (RFC 1813, section 3.3), borrowed from the request.
 //!
-//! A name may be any bytes but a slash and zero; whether it may be *used* is for the procedure to say ([`Name::checked`]), because that is an answer of the procedure's,
-//! not garbage.
+//! A name may be any bytes but a slash and zero; whether it may be *used* is for the procedure to
+//! say ([`Name::checked`]), because that is an answer of the procedure's, not garbage.
 
 use std::ffi::CString;
 
@@ -19,7 +19,8 @@ pub type Handle<'a> = &'a [u8];
 pub struct Name<'a>(pub &'a [u8]);
 
 impl Name<'_> {
-    /// For a system call. Names that no directory can have are `NFS3ERR_INVAL`, too long ones `NFS3ERR_NAMETOOLONG`.
+    /// For a system call. Names that no directory can have are `NFS3ERR_INVAL`, too long ones
+    /// `NFS3ERR_NAMETOOLONG`.
     pub fn checked(self) -> Result<CString, Status> {
         if self.0.len() > 255 {
             return Err(Status::NameTooLong);
@@ -239,9 +240,11 @@ impl<'a> Arguments<'a> {
         Ok(match procedure {
             Procedure::Null => Self::Null,
             Procedure::GetAttr => Self::GetAttr { object: handle(r)? },
-            Procedure::SetAttr => {
-                Self::SetAttr { object: handle(r)?, attributes: attributes(r)?, guard: r.optional(time)? }
-            }
+            Procedure::SetAttr => Self::SetAttr {
+                object: handle(r)?,
+                attributes: attributes(r)?,
+                guard: r.optional(time)?,
+            },
             Procedure::Lookup => Self::Lookup { what: place(r)? },
             Procedure::Access => Self::Access { object: handle(r)?, access: r.u32()? },
             Procedure::ReadLink => Self::ReadLink { link: handle(r)? },
@@ -268,9 +271,11 @@ impl<'a> Arguments<'a> {
                 },
             },
             Procedure::MkDir => Self::MkDir { place: place(r)?, attributes: attributes(r)? },
-            Procedure::SymLink => {
-                Self::SymLink { place: place(r)?, attributes: attributes(r)?, text: r.opaque(LINK_TEXT_BYTES_MAX)? }
-            }
+            Procedure::SymLink => Self::SymLink {
+                place: place(r)?,
+                attributes: attributes(r)?,
+                text: r.opaque(LINK_TEXT_BYTES_MAX)?,
+            },
             Procedure::MkNod => Self::MkNod {
                 place: place(r)?,
                 special: match r.u32()? {
@@ -285,9 +290,12 @@ impl<'a> Arguments<'a> {
             Procedure::RmDir => Self::RmDir { place: place(r)? },
             Procedure::Rename => Self::Rename { from: place(r)?, to: place(r)? },
             Procedure::Link => Self::Link { file: handle(r)?, place: place(r)? },
-            Procedure::ReadDir => {
-                Self::ReadDir { directory: handle(r)?, cookie: r.u64()?, verifier: r.array()?, count: r.u32()? }
-            }
+            Procedure::ReadDir => Self::ReadDir {
+                directory: handle(r)?,
+                cookie: r.u64()?,
+                verifier: r.array()?,
+                count: r.u32()?,
+            },
             Procedure::ReadDirPlus => Self::ReadDirPlus {
                 directory: handle(r)?,
                 cookie: r.u64()?,
@@ -298,11 +306,14 @@ impl<'a> Arguments<'a> {
             Procedure::FsStat => Self::FsStat { root: handle(r)? },
             Procedure::FsInfo => Self::FsInfo { root: handle(r)? },
             Procedure::PathConf => Self::PathConf { object: handle(r)? },
-            Procedure::Commit => Self::Commit { file: handle(r)?, offset: r.u64()?, count: r.u32()? },
+            Procedure::Commit => {
+                Self::Commit { file: handle(r)?, offset: r.u64()?, count: r.u32()? }
+            }
         })
     }
 
-    /// Where a WRITE's data begin in its arguments and how many bytes they say they are; `None` while `bytes` does not reach that far.
+    /// Where a WRITE's data begin in its arguments and how many bytes they say they are; `None`
+    /// while `bytes` does not reach that far.
     pub fn write_data(bytes: &[u8]) -> Result<Option<(usize, u32)>, Garbage> {
         let mut r = Reader::new(bytes);
         let Ok(len) = r.u32() else { return Ok(None) };

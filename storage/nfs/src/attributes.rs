@@ -19,8 +19,13 @@ pub(crate) fn kind(stat: &Stat) -> u32 {
     }
 }
 
-/// A time: seconds since 1970 modulo 2³², and nanoseconds. Times before 1970 and after 2106 have no form of their own; they wrap, as the kernel's own server has it.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as said above; nanoseconds are below 10⁹")]
+/// A time: seconds since 1970 modulo 2³², and nanoseconds. Times before 1970 and after 2106 have no
+/// form of their own; they wrap, as the kernel's own server has it.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as said above; nanoseconds are below 10⁹"
+)]
 fn put_time(out: &mut Vec<u8>, seconds: i64, nanoseconds: u64) {
     put::u32(out, seconds as u32);
     put::u32(out, nanoseconds as u32);
@@ -52,7 +57,8 @@ pub(crate) fn put_post(out: &mut Vec<u8>, stat: Option<&Stat>, fsid: u64) {
     }
 }
 
-/// What a client compares to tell its own changes from others' (weak cache consistency). `before` is there only if nobody else changed the object between the two looks.
+/// What a client compares to tell its own changes from others' (weak cache consistency). `before`
+/// is there only if nobody else changed the object between the two looks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wcc {
     /// Before the change.

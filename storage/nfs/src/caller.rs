@@ -1,4 +1,5 @@
-//! A client for measurements, checks and tests: calls over one connection, several at once if the caller likes. Not a file system.
+//! A client for measurements, checks and tests: calls over one connection, several at once if the
+//! caller likes. Not a file system.
 //!
 //! It encodes arguments and leaves most results to its user, as bytes.
 
@@ -67,7 +68,9 @@ impl Caller {
         let mut reader = Reader::new(results);
         match reader.u32() {
             Ok(0) => reader.opaque(64).map(<[u8]>::to_vec).map_err(|_| garbage()),
-            Ok(status) => Err(io::Error::other(format!("mounting {export} was answered with {status}"))),
+            Ok(status) => {
+                Err(io::Error::other(format!("mounting {export} was answered with {status}")))
+            }
             Err(_) => Err(garbage()),
         }
     }
@@ -125,11 +128,18 @@ impl Caller {
         if status != Status::Ok as u32 {
             return Err(io::Error::other(format!("CREATE of {name} was answered with {status}")));
         }
-        self.look_up(directory, name)?.map_err(|status| io::Error::other(format!("{name}: status {status}")))
+        self.look_up(directory, name)?
+            .map_err(|status| io::Error::other(format!("{name}: status {status}")))
     }
 
     /// WRITE. `stability` is 0 (unstable), 1 or 2, as in RFC 1813.
-    pub fn write(&mut self, file: &[u8], offset: u64, data: &[u8], stability: u32) -> io::Result<Written> {
+    pub fn write(
+        &mut self,
+        file: &[u8],
+        offset: u64,
+        data: &[u8],
+        stability: u32,
+    ) -> io::Result<Written> {
         let results = self.call(Procedure::Write, &write(file, offset, data, stability))?;
         // Attributes after, perhaps before; then count, committed, verifier.
         written(results, 8)
@@ -166,7 +176,8 @@ impl Caller {
 
     fn put(&mut self, program: Program, procedure: u32, arguments: &[u8]) {
         self.xid = self.xid.wrapping_add(1);
-        // AUTH_SYS of 28 bytes: a stamp, a name of 7 bytes, user, group, no other groups; and no verifier.
+        // AUTH_SYS of 28 bytes: a stamp, a name of 7 bytes, user, group, no other groups; and no
+        // verifier.
         let head = [self.xid, 0, 2, program.number, program.version, procedure, 1, 28, 0, 7];
         let tail = [self.user.uid, self.user.gid, 0, 0, 0];
         let len = 4 * (head.len() + tail.len()) + 8 + arguments.len();
@@ -262,7 +273,8 @@ fn garbage() -> io::Error {
 /// Call numbers that differ from those of other connections.
 fn first_xid(stream: &TcpStream) -> io::Result<u32> {
     let port = u32::from(stream.local_addr()?.port());
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Ok(port.rotate_left(16) ^ now.subsec_nanos())
 }
 

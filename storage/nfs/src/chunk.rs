@@ -1,6 +1,7 @@
 //! Memory for payload, used again.
 //!
-//! A megabyte from the allocator is a mapping that the kernel has to clear; a chunk that was used before is not.
+//! A megabyte from the allocator is a mapping that the kernel has to clear; a chunk that was used
+//! before is not.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -51,7 +52,8 @@ impl ChunkPool {
 
     /// Memory for `len` bytes in chunks.
     pub fn take_all(self: &Arc<Self>, len: usize) -> impl Iterator<Item = Chunk> {
-        (0..len.div_ceil(CHUNK_BYTES)).map(move |i| self.take(CHUNK_BYTES.min(len - i * CHUNK_BYTES)))
+        (0..len.div_ceil(CHUNK_BYTES))
+            .map(move |i| self.take(CHUNK_BYTES.min(len - i * CHUNK_BYTES)))
     }
 }
 
@@ -94,8 +96,12 @@ mod tests {
     fn a_chunk_comes_back_when_the_last_reference_is_gone() {
         let pool = ChunkPool::new(2 * CHUNK_BYTES);
         let chunks: Vec<Chunk> = pool.take_all(3 * CHUNK_BYTES + 100).collect();
-        assert_eq!(chunks.iter().map(|chunk| chunk.as_ref().len()).sum::<usize>(), 3 * CHUNK_BYTES + 100);
-        let extents: Vec<Extent> = chunks.into_iter().map(|chunk| chunk.freeze(usize::MAX)).collect();
+        assert_eq!(
+            chunks.iter().map(|chunk| chunk.as_ref().len()).sum::<usize>(),
+            3 * CHUNK_BYTES + 100
+        );
+        let extents: Vec<Extent> =
+            chunks.into_iter().map(|chunk| chunk.freeze(usize::MAX)).collect();
         let kept = extents[0].slice(5..6);
         drop(extents);
         assert_eq!(pool.free.lock().unwrap().len(), 2);

@@ -31,10 +31,16 @@ impl Network {
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
-                (own.to_bits() ^ other.to_bits()).checked_shr(32 - u32::from(self.prefix_bits)).unwrap_or(0) == 0
+                (own.to_bits() ^ other.to_bits())
+                    .checked_shr(32 - u32::from(self.prefix_bits))
+                    .unwrap_or(0)
+                    == 0
             }
             (IpAddr::V6(own), IpAddr::V6(other)) => {
-                (own.to_bits() ^ other.to_bits()).checked_shr(128 - u32::from(self.prefix_bits)).unwrap_or(0) == 0
+                (own.to_bits() ^ other.to_bits())
+                    .checked_shr(128 - u32::from(self.prefix_bits))
+                    .unwrap_or(0)
+                    == 0
             }
             _ => false,
         }
@@ -46,10 +52,12 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
         let error = || NetworkError(text.to_owned());
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
+        let (address, prefix) =
+            text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
         let address: IpAddr = address.parse().map_err(|_| error())?;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        let prefix_bits = prefix.map_or(Ok(bits_max), |prefix| prefix.parse().map_err(|_| error()))?;
+        let prefix_bits =
+            prefix.map_or(Ok(bits_max), |prefix| prefix.parse().map_err(|_| error()))?;
         if prefix_bits > bits_max {
             return Err(error());
         }
@@ -63,7 +71,8 @@ impl std::fmt::Display for Network {
     }
 }
 
-/// What the clients of a network may do. The first rule of an export that has the client's address decides.
+/// What the clients of a network may do. The first rule of an export that has the client's address
+/// decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientRule {
     /// Whom it is for.
@@ -74,7 +83,8 @@ pub struct ClientRule {
     pub squash: Squash,
     /// Who stands for those.
     pub anonymous: Anonymous,
-    /// Whether requests must come from a port below 1024, which only a client's superuser can use. Without it, any user of the client can claim to be any other.
+    /// Whether requests must come from a port below 1024, which only a client's superuser can use.
+    /// Without it, any user of the client can claim to be any other.
     pub needs_reserved_port: bool,
 }
 
@@ -105,13 +115,18 @@ mod tests {
 
     #[test]
     fn networks() {
-        let inside =
-            |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
+        let inside = |network: &str, address: &str| {
+            network.parse::<Network>().unwrap().contains(address.parse().unwrap())
+        };
         assert!(inside("10.0.0.0/8", "10.255.0.1") && !inside("10.0.0.0/8", "11.0.0.1"));
         assert!(inside("10.0.0.1", "10.0.0.1") && !inside("10.0.0.1", "10.0.0.2"));
         assert!(inside("0.0.0.0/0", "1.2.3.4") && !inside("0.0.0.0/0", "::1"));
         assert!(inside("10.0.0.0/8", "::ffff:10.1.1.1"));
-        assert!(inside("fd00::/8", "fd12::1") && !inside("fd00::/8", "fe80::1") && inside("::/0", "::1"));
+        assert!(
+            inside("fd00::/8", "fd12::1")
+                && !inside("fd00::/8", "fe80::1")
+                && inside("::/0", "::1")
+        );
         for bad in ["", "10.0.0.0/33", "x", "10.0.0.0/", "::/129", "10.0.0.0/-1"] {
             assert!(bad.parse::<Network>().is_err(), "{bad}");
         }
@@ -119,8 +134,12 @@ mod tests {
 
     #[test]
     fn the_first_rule_decides() {
-        let closed = ClientRule { is_read_only: true, ..ClientRule::new("10.0.0.7".parse().unwrap()) };
-        let open = ClientRule { needs_reserved_port: false, ..ClientRule::new("10.0.0.0/8".parse().unwrap()) };
+        let closed =
+            ClientRule { is_read_only: true, ..ClientRule::new("10.0.0.7".parse().unwrap()) };
+        let open = ClientRule {
+            needs_reserved_port: false,
+            ..ClientRule::new("10.0.0.0/8".parse().unwrap())
+        };
         let rules = [closed, open];
         assert_eq!(ClientRule::find(&rules, "10.0.0.7:700".parse().unwrap()), Some(closed));
         assert_eq!(ClientRule::find(&rules, "10.0.0.7:7000".parse().unwrap()), None);

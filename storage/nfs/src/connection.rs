@@ -1,11 +1,16 @@
-//! A client's connection: what has been received of it, what is still to be sent, and who works on it.
+//! A client's connection: what has been received of it, what is still to be sent, and who works on
+//! it.
 //!
-//! Workers share all connections. At any time at most one of them has a connection's *turn*: it receives, takes requests out and executes them. Where requests take their time, it passes the
-//! turn on before it executes one, so that requests of one connection are executed side by side; where they do not, that would cost more than they do.
+//! Workers share all connections. At any time at most one of them has a connection's *turn*: it
+//! receives, takes requests out and executes them. Where requests take their time, it passes the
+//! turn on before it executes one, so that requests of one connection are executed side by side;
+//! where they do not, that would cost more than they do.
 //!
-//! The kernel tells of a connection only while nobody has the turn (`EPOLLONESHOT`), so that no worker wakes for nothing.
+//! The kernel tells of a connection only while nobody has the turn (`EPOLLONESHOT`), so that no
+//! worker wakes for nothing.
 //!
-//! A connection with too many requests under way, or too many bytes to be sent, is *paused*: nobody has its turn until there are fewer.
+//! A connection with too many requests under way, or too many bytes to be sent, is *paused*: nobody
+//! has its turn until there are fewer.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -32,7 +37,8 @@ const SLICES_MAX: usize = 64;
 pub struct PauseLimits {
     /// Requests under way at most.
     pub requests_max: usize,
-    /// Bytes to be sent from which on nothing more is taken. One reply for each request under way may come on top.
+    /// Bytes to be sent from which on nothing more is taken. One reply for each request under way
+    /// may come on top.
     pub unsent_bytes_max: usize,
 }
 
@@ -90,7 +96,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    /// A connection that was accepted and does not block. Tell `epoll` to tell of its first bytes, once.
+    /// A connection that was accepted and does not block. Tell `epoll` to tell of its first bytes,
+    /// once.
     pub(crate) fn new(
         token: u64,
         (stream, peer): (TcpStream, SocketAddr),
@@ -106,7 +113,12 @@ impl Connection {
             rules,
             stream,
             limits,
-            turn: Mutex::new(Turn { is_taken: false, is_paused: false, under_way: 0, armed: EventFlags::IN }),
+            turn: Mutex::new(Turn {
+                is_taken: false,
+                is_paused: false,
+                under_way: 0,
+                armed: EventFlags::IN,
+            }),
             input: Mutex::new(Input { reader, at: now }),
             held: Mutex::default(),
             unsent: Mutex::default(),
@@ -133,7 +145,9 @@ impl Connection {
         // What was received before a pause, the kernel does not tell of again.
         let was_paused = turn.is_paused;
         let is_free = !turn.is_taken && !self.is_paused(&mut turn);
-        if is_free && (was_paused || flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR)) {
+        if is_free
+            && (was_paused || flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR))
+        {
             turn.is_taken = true;
         }
         let has_turn = is_free && turn.is_taken;
@@ -160,7 +174,8 @@ impl Connection {
         }
     }
 
-    /// The next request that has been received whole, unless the connection is paused. Only for who has the turn.
+    /// The next request that has been received whole, unless the connection is paused. Only for who
+    /// has the turn.
     pub(crate) fn take_request(&self) -> Result<Option<Record>, RecordError> {
         let record = lock(&self.input).reader.next_record()?;
         if record.is_some() {
@@ -242,7 +257,8 @@ impl Connection {
         turn.is_paused
     }
 
-    /// A request was executed and its reply handed over. Whether the turn is the caller's now, because the connection was paused and need no longer be.
+    /// A request was executed and its reply handed over. Whether the turn is the caller's now,
+    /// because the connection was paused and need no longer be.
     #[must_use]
     pub(crate) fn end_request(&self) -> bool {
         let mut turn = lock(&self.turn);
@@ -254,14 +270,16 @@ impl Connection {
         true
     }
 
-    /// Keeps replies, to be sent with the next ones. They are gone from `replies` afterwards. Returns the bytes that are kept so.
+    /// Keeps replies, to be sent with the next ones. They are gone from `replies` afterwards.
+    /// Returns the bytes that are kept so.
     pub(crate) fn hold(&self, replies: &mut Replies) -> usize {
         let mut held = lock(&self.held);
         held.append(replies);
         held.len()
     }
 
-    /// Sends replies and those that were held, or keeps what the socket does not take. They are gone from `replies` afterwards.
+    /// Sends replies and those that were held, or keeps what the socket does not take. They are
+    /// gone from `replies` afterwards.
     pub(crate) fn send(&self, replies: &mut Replies) {
         let mut held = lock(&self.held);
         held.append(replies);
@@ -309,7 +327,11 @@ impl Connection {
     }
 
     /// How many of `total` bytes the socket takes.
-    fn send_slices<'a, I: Iterator<Item = &'a [u8]>>(&self, slices: impl Fn() -> I, total: usize) -> usize {
+    fn send_slices<'a, I: Iterator<Item = &'a [u8]>>(
+        &self,
+        slices: impl Fn() -> I,
+        total: usize,
+    ) -> usize {
         let mut sent = 0;
         while sent < total {
             let mut skip = sent;

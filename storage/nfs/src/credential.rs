@@ -36,7 +36,8 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// Reads the body of an AUTH_SYS credential. Nobody proves anything by it: whoever may send from an allowed address may be any user.
+    /// Reads the body of an AUTH_SYS credential. Nobody proves anything by it: whoever may send
+    /// from an allowed address may be any user.
     pub fn from_auth_sys(body: &[u8]) -> Result<Self, Garbage> {
         let mut reader = Reader::new(body);
         reader.u32()?; // The stamp: "an arbitrary ID which the caller machine may generate".
@@ -52,7 +53,11 @@ impl Claim {
             groups.push(reader.u32()?);
         }
         // The kernel takes -1 as "leave it as it is".
-        if uid == u32::MAX || gid == u32::MAX || groups.contains(&u32::MAX) || !reader.rest().is_empty() {
+        if uid == u32::MAX
+            || gid == u32::MAX
+            || groups.contains(&u32::MAX)
+            || !reader.rest().is_empty()
+        {
             return Err(Garbage);
         }
         Ok(Self::User(Identity { uid, gid, groups }))
@@ -96,7 +101,11 @@ pub(crate) fn squash(claim: &Claim, squash: Squash, anonymous: Anonymous) -> Ide
         (Claim::User(user), Squash::Root) => Identity {
             uid: if user.uid == 0 { anonymous.uid } else { user.uid },
             gid: if user.gid == 0 { anonymous.gid } else { user.gid },
-            groups: user.groups.iter().map(|&group| if group == 0 { anonymous.gid } else { group }).collect(),
+            groups: user
+                .groups
+                .iter()
+                .map(|&group| if group == 0 { anonymous.gid } else { group })
+                .collect(),
         },
     }
 }

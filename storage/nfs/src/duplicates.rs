@@ -1,10 +1,13 @@
 //! The duplicate-request cache: a request that must run once, runs once, however often it comes.
 //!
-//! A client that hears no answer sends the same call again, often on a new connection and from another port, while the first may still be under way. What makes two calls the same: the client's
-//! address, the call's number (XID), the procedure, the credential, and a checksum of the arguments, because a client that starts anew uses numbers again. A call that is under
-//! way has an entry, too: its repetition waits for the same answer.
+//! A client that hears no answer sends the same call again, often on a new connection and from
+//! another port, while the first may still be under way. What makes two calls the same: the
+//! client's address, the call's number (XID), the procedure, the credential, and a checksum of the
+//! arguments, because a client that starts anew uses numbers again. A call that is under way has an
+//! entry, too: its repetition waits for the same answer.
 //!
-//! The oldest answers go first when there are too many, or after some minutes. No answer outlasts the server.
+//! The oldest answers go first when there are too many, or after some minutes. No answer outlasts
+//! the server.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -135,7 +138,10 @@ impl<W> Duplicates<W> {
     /// How many answers are remembered.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).answered.len()).sum()
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).answered.len())
+            .sum()
     }
 }
 
@@ -152,7 +158,12 @@ mod tests {
     use super::*;
 
     fn key(xid: u32, checksum: u128) -> CallKey {
-        CallKey { client: "192.0.2.1".parse().unwrap(), xid, procedure: Procedure::Remove, checksum }
+        CallKey {
+            client: "192.0.2.1".parse().unwrap(),
+            xid,
+            procedure: Procedure::Remove,
+            checksum,
+        }
     }
 
     #[test]

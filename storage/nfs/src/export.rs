@@ -1,17 +1,22 @@
 //! Directories that are exported.
 //!
-//! An export is a private copy of the mount that the directory is on, with the directory as its root and without the mounts below it (`open_tree(2)`, `OPEN_TREE_CLONE`). So the
-//! kernel itself lets nobody out by `..`, nobody comes into another file system, and no mount table changes. The file system stays in use while the server runs.
+//! An export is a private copy of the mount that the directory is on, with the directory as its
+//! root and without the mounts below it (`open_tree(2)`, `OPEN_TREE_CLONE`). So the kernel itself
+//! lets nobody out by `..`, nobody comes into another file system, and no mount table changes. The
+//! file system stays in use while the server runs.
 //!
-//! What the kernel cannot know: a *file* that a client has the handle of, and that somebody moves out of an exported subtree, is still reachable by that handle, as an open file
-//! would be. A *directory* that is moved out is refused (`Node::check_directory`).
+//! What the kernel cannot know: a *file* that a client has the handle of, and that somebody moves
+//! out of an exported subtree, is still reachable by that handle, as an open file would be. A
+//! *directory* that is moved out is refused (`Node::check_directory`).
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, StatxAttributes, StatxFlags, openat, statx};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, SeekFrom, StatxAttributes, StatxFlags, openat, statx,
+};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use thiserror::Error;
 
@@ -26,13 +31,15 @@ pub struct ExportConfig {
     pub name: String,
     /// The directory.
     pub path: PathBuf,
-    /// `path` is the root of a whole file system on a mount that is in no namespace (fsmount(2)). Then the mount itself is used: it is as good as a copy, and kernels before 6.15
-    /// copy no such mount.
+    /// `path` is the root of a whole file system on a mount that is in no namespace (fsmount(2)).
+    /// Then the mount itself is used: it is as good as a copy, and kernels before 6.15 copy no such
+    /// mount.
     pub is_detached_root: bool,
     /// Who may use it; nobody if empty.
     pub clients: Vec<ClientRule>,
-    /// Whether a change of names or attributes is durable before it is answered, as RFC 1813 (section 4.8) asks. Without it, a crash of the server's machine may undo the
-    /// last seconds of them; committed data are durable in either case. It costs a journal commit for each change.
+    /// Whether a change of names or attributes is durable before it is answered, as RFC 1813
+    /// (section 4.8) asks. Without it, a crash of the server's machine may undo the last seconds of
+    /// them; committed data are durable in either case. It costs a journal commit for each change.
     pub is_sync: bool,
 }
 
@@ -40,7 +47,9 @@ pub struct ExportConfig {
 #[derive(Debug, Error)]
 pub enum ExportError {
     /// Not a path that clients can mount.
-    #[error("the export's name '{0}' must begin with / and have no empty, '.' or '..' part, nor end with /")]
+    #[error(
+        "the export's name '{0}' must begin with / and have no empty, '.' or '..' part, nor end with /"
+    )]
     Name(String),
     /// Two exports that handles could not tell apart.
     #[error("the exports '{0}' and '{1}' cannot be told apart: give one of them another name")]
@@ -91,28 +100,44 @@ impl Export {
     pub(crate) fn open(config: ExportConfig) -> Result<Self, ExportError> {
         let is_name = config.name == "/"
             || config.name.strip_prefix('/').is_some_and(|parts| {
-                parts.split('/').all(|part| !matches!(part, "" | "." | "..")) && config.name.len() <= 1000
+                parts.split('/').all(|part| !matches!(part, "" | "." | ".."))
+                    && config.name.len() <= 1000
             });
         if !is_name {
             return Err(ExportError::Name(config.name));
         }
-        let open_error =
-            |error: rustix::io::Errno| ExportError::Open { path: config.path.clone(), error: error.into() };
-        let is_subtree = !config.is_detached_root && is_subtree(&config.path).map_err(open_error)?;
+        let open_error = |error: rustix::io::Errno| ExportError::Open {
+            path: config.path.clone(),
+            error: error.into(),
+        };
+        let is_subtree =
+            !config.is_detached_root && is_subtree(&config.path).map_err(open_error)?;
         let tree = if config.is_detached_root {
-            openat(CWD, &config.path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            openat(
+                CWD,
+                &config.path,
+                OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
         } else {
-            open_tree(CWD, &config.path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+            open_tree(
+                CWD,
+                &config.path,
+                OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+            )
         };
         let tree = tree.map_err(open_error)?;
         // Handles are opened below a descriptor that is not O_PATH.
-        let root = openat(&tree, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(open_error)?;
+        let root =
+            openat(&tree, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(open_error)?;
         let stat = rustix::fs::fstat(&root).map_err(open_error)?;
-        handle_of(root.as_fd(), c"").map_err(|error| ExportError::NoHandles { path: config.path.clone(), error })?;
+        handle_of(root.as_fd(), c"")
+            .map_err(|error| ExportError::NoHandles { path: config.path.clone(), error })?;
         let statvfs = rustix::fs::fstatvfs(&root).map_err(open_error)?;
         let hash = blake3::hash(config.name.as_bytes());
-        let word = |at: usize| u32::from_be_bytes(*hash.as_bytes()[at..].first_chunk().expect("32 bytes"));
+        let word =
+            |at: usize| u32::from_be_bytes(*hash.as_bytes()[at..].first_chunk().expect("32 bytes"));
         let fsid = statvfs.f_fsid ^ (u64::from(word(4)) << 32 | u64::from(word(8)));
         Ok(Self {
             id: ExportId(word(0)),
@@ -157,10 +182,13 @@ fn is_subtree(path: &Path) -> rustix::io::Result<bool> {
     Ok(!is_whole)
 }
 
-/// The kernel refuses to seek further than a file can be long. Asked of a file without a name; where none can be made, it is what the protocol can say.
+/// The kernel refuses to seek further than a file can be long. Asked of a file without a name;
+/// where none can be made, it is what the protocol can say.
 fn file_bytes_max(root: &OwnedFd) -> u64 {
     let all = i64::MAX.cast_unsigned();
-    let Ok(file) = openat(root, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+    let Ok(file) =
+        openat(root, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+    else {
         return all;
     };
     let file = File::from(file);

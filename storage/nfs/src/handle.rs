@@ -1,12 +1,14 @@
-//! File handles of the protocol: an export, the kernel's handle, and a proof that this server made it.
+//! File handles of the protocol: an export, the kernel's handle, and a proof that this server made
+//! it.
 //!
 //! ```text
 //! 0        1      2        3     4          8                  48 at most   64 at most
 //! version  kind   bytes    0     export     kernel's handle    proof
 //! ```
 //!
-//! The proof is a keyed hash of all before it. Without it a client could name any inode of the file system, of other exports and of none. With it a client has the handles that
-//! it was given, and a handle lasts as long as the key does, whatever restarts in between.
+//! The proof is a keyed hash of all before it. Without it a client could name any inode of the file
+//! system, of other exports and of none. With it a client has the handles that it was given, and a
+//! handle lasts as long as the key does, whatever restarts in between.
 
 use arrayvec::ArrayVec;
 use nicache_payload::FileId;
@@ -54,7 +56,14 @@ impl HandleKey {
     #[must_use]
     pub fn seal(&self, export: ExportId, handle: &KernelHandle) -> Option<HandleBytes> {
         let mut bytes = HandleBytes::new();
-        bytes.try_extend_from_slice(&[VERSION, u8::try_from(handle.kind).ok()?, handle.bytes.len() as u8, 0]).ok()?;
+        bytes
+            .try_extend_from_slice(&[
+                VERSION,
+                u8::try_from(handle.kind).ok()?,
+                handle.bytes.len() as u8,
+                0,
+            ])
+            .ok()?;
         bytes.try_extend_from_slice(&export.0.to_be_bytes()).ok()?;
         bytes.try_extend_from_slice(&handle.bytes).ok()?;
         let proof = self.proof(&bytes);
@@ -71,25 +80,32 @@ impl HandleKey {
         if difference != 0 {
             return None;
         }
-        let (&[version, kind, len, _, e0, e1, e2, e3], handle) = front.split_first_chunk::<FRONT_BYTES>()?;
+        let (&[version, kind, len, _, e0, e1, e2, e3], handle) =
+            front.split_first_chunk::<FRONT_BYTES>()?;
         if version != VERSION || handle.len() != usize::from(len) {
             return None;
         }
         let bytes = handle.try_into().ok()?;
-        Some((ExportId(u32::from_be_bytes([e0, e1, e2, e3])), KernelHandle { kind: i32::from(kind), bytes }))
+        Some((
+            ExportId(u32::from_be_bytes([e0, e1, e2, e3])),
+            KernelHandle { kind: i32::from(kind), bytes },
+        ))
     }
 }
 
-/// Where inode number and generation are in a handle (`enum fid_type` of the kernel, and what its file systems put there).
+/// Where inode number and generation are in a handle (`enum fid_type` of the kernel, and what its
+/// file systems put there).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layout {
-    /// 32 bits of the inode number, then the generation; perhaps the same of the parent. ext4 and most others.
+    /// 32 bits of the inode number, then the generation; perhaps the same of the parent. ext4 and
+    /// most others.
     Inode32,
     /// The generation, then 64 bits of the inode number. tmpfs.
     Tmpfs,
     /// 64 bits of the inode number, then the generation. XFS.
     Xfs,
-    /// Inode number and subvolume, 64 bits each, then the generation. Inode numbers are a subvolume's own.
+    /// Inode number and subvolume, 64 bits each, then the generation. Inode numbers are a
+    /// subvolume's own.
     Btrfs,
     /// Something else.
     Other,
@@ -106,10 +122,15 @@ fn layout(handle: &KernelHandle) -> Layout {
 }
 
 fn word(handle: &KernelHandle, at: usize) -> Option<u32> {
-    handle.bytes.get(at..at + 4).and_then(|bytes| bytes.first_chunk()).map(|bytes| u32::from_ne_bytes(*bytes))
+    handle
+        .bytes
+        .get(at..at + 4)
+        .and_then(|bytes| bytes.first_chunk())
+        .map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// Whether a handle is of the file with an inode number; `None` if inode numbers of that file system, or its handles, do not say so.
+/// Whether a handle is of the file with an inode number; `None` if inode numbers of that file
+/// system, or its handles, do not say so.
 #[must_use]
 pub(crate) fn is_of_inode(handle: &KernelHandle, inode: u64) -> Option<bool> {
     let at = |at: usize| word(handle, at).map(u64::from);
@@ -121,8 +142,8 @@ pub(crate) fn is_of_inode(handle: &KernelHandle, inode: u64) -> Option<bool> {
     }
 }
 
-/// What tells the file of a handle from all others: inode number and generation, where the handle says them, else a hash of the handle beside the inode number that the file's attributes
-/// say.
+/// What tells the file of a handle from all others: inode number and generation, where the handle
+/// says them, else a hash of the handle beside the inode number that the file's attributes say.
 #[must_use]
 pub(crate) fn file_id(handle: &KernelHandle, inode: u64) -> FileId {
     let generation = match layout(handle) {
@@ -132,7 +153,9 @@ pub(crate) fn file_id(handle: &KernelHandle, inode: u64) -> FileId {
         // The inode number alone does not say which subvolume's it is.
         Layout::Btrfs | Layout::Other => None,
     };
-    let hashed = || u32::from_ne_bytes(*blake3::hash(&handle.bytes).as_bytes().first_chunk().expect("32 bytes"));
+    let hashed = || {
+        u32::from_ne_bytes(*blake3::hash(&handle.bytes).as_bytes().first_chunk().expect("32 bytes"))
+    };
     FileId { inode, generation: generation.unwrap_or_else(hashed) }
 }
 
@@ -167,7 +190,10 @@ mod tests {
     proptest! {
         #[test]
         fn only_what_was_sealed_opens(
-            kind in 0..256i32, bytes in prop::collection::vec(any::<u8>(), 0..=KERNEL_HANDLE_BYTES_MAX), export: u32, flip in 0..512usize
+            kind in 0..256i32,
+            bytes in prop::collection::vec(any::<u8>(), 0..=KERNEL_HANDLE_BYTES_MAX),
+            export: u32,
+            flip in 0..512usize,
         ) {
             let key = HandleKey::new([3; 32]);
             let handle = KernelHandle { kind, bytes: bytes.iter().copied().collect() };

@@ -1,8 +1,10 @@
 //! A thread acts as the caller, so that the kernel decides what the caller may do.
 //!
-//! File-system user, group and supplementary groups belong to a thread (setfsuid(2), credentials(7)). With a file-system user other than 0 the kernel takes from the thread
-//! the capabilities that concern files, and gives them back with user 0. It does not take `CAP_SYS_RESOURCE`, which goes beyond quotas and into reserved blocks, so a worker
-//! gives that up for good.
+//! File-system user, group and supplementary groups belong to a thread (setfsuid(2),
+//! credentials(7)). With a file-system user other than 0 the kernel takes from the thread the
+//! capabilities that concern files, and gives them back with user 0. It does not take
+//! `CAP_SYS_RESOURCE`, which goes beyond quotas and into reserved blocks, so a worker gives that up
+//! for good.
 
 use std::io;
 use std::marker::PhantomData;
@@ -15,7 +17,8 @@ use rustix::thread::{CapabilitySet, Gid, Uid, capabilities, set_capabilities};
 use crate::credential::Identity;
 use crate::kernel::set_thread_groups;
 
-/// The identity of the present thread, remembered so that it is changed only when the next caller is another one.
+/// The identity of the present thread, remembered so that it is changed only when the next caller
+/// is another one.
 #[derive(Debug)]
 pub struct Impersonation {
     present: Identity,
@@ -24,14 +27,16 @@ pub struct Impersonation {
 }
 
 impl Impersonation {
-    /// Takes the present thread, which must be root's. Its umask becomes 0 and is no longer shared with other threads.
+    /// Takes the present thread, which must be root's. Its umask becomes 0 and is no longer shared
+    /// with other threads.
     pub fn new() -> io::Result<Self> {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS)?;
         umask(Mode::empty());
         let mut sets = capabilities(None)?;
         sets.effective.remove(CapabilitySet::SYS_RESOURCE);
         set_capabilities(None, sets)?;
-        let mut this = Self { present: Identity { uid: u32::MAX, ..Identity::ROOT }, thread: PhantomData };
+        let mut this =
+            Self { present: Identity { uid: u32::MAX, ..Identity::ROOT }, thread: PhantomData };
         this.act_as(&Identity::ROOT)?;
         Ok(this)
     }
@@ -59,7 +64,8 @@ impl Impersonation {
 
 /// Sets both. The calls tell of no failure but by what a second one returns (setfsuid(2), BUGS).
 fn set_fs_ids(uid: Uid, gid: Gid) -> io::Result<()> {
-    let (uid, gid) = (nix::unistd::Uid::from_raw(uid.as_raw()), nix::unistd::Gid::from_raw(gid.as_raw()));
+    let (uid, gid) =
+        (nix::unistd::Uid::from_raw(uid.as_raw()), nix::unistd::Gid::from_raw(gid.as_raw()));
     setfsgid(gid);
     setfsuid(uid);
     if setfsgid(gid) != gid || setfsuid(uid) != uid {
@@ -88,7 +94,10 @@ mod tests {
             let mut thread = Impersonation::new().unwrap();
             let stranger = Identity { uid: 4001, gid: 4001, ..Identity::ROOT };
             thread.act_as(&stranger).unwrap();
-            assert_eq!(fs::read(path.join("secret")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(
+                fs::read(path.join("secret")).unwrap_err().kind(),
+                io::ErrorKind::PermissionDenied
+            );
             fs::write(path.join("own"), "y").unwrap();
             let own = fs::metadata(path.join("own")).unwrap();
             assert_eq!((own.uid(), own.gid(), own.mode() & 0o777), (4001, 4001, 0o666));

@@ -1,12 +1,18 @@
-//! An NFSv3 server over TCP for directories of local file systems (RFC 1813), with MOUNT and a port mapper.
+//! An NFSv3 server over TCP for directories of local file systems (RFC 1813), with MOUNT and a port
+//! mapper.
 //!
-//! Names, attributes and permissions are the kernel's: a request becomes system calls that are made as the caller, on files that are found by the kernel's own handles. Payload
-//! goes by way of [`Payload`](nicache_payload::Payload) and is never touched: a READ's reply refers to extents, a WRITE's data are received where they stay.
+//! Names, attributes and permissions are the kernel's: a request becomes system calls that are made
+//! as the caller, on files that are found by the kernel's own handles. Payload goes by way of
+//! [`Payload`](nicache_payload::Payload) and is never touched: a READ's reply refers to extents, a
+//! WRITE's data are received where they stay.
 //!
-//! Read first: `answer.rs` (from a request to its reply), then `procedures.rs` (what all procedures have in common), then any procedure. `record.rs`, `xdr.rs`, `rpc.rs`,
-//! `arguments.rs` and `duplicates.rs` do no I/O; `connection.rs`, `worker.rs`, `shared.rs` and `server.rs` are the sockets and threads.
+//! Read first: `answer.rs` (from a request to its reply), then `procedures.rs` (what all procedures
+//! have in common), then any procedure. `record.rs`, `xdr.rs`, `rpc.rs`, `arguments.rs` and
+//! `duplicates.rs` do no I/O; `connection.rs`, `worker.rs`, `shared.rs` and `server.rs` are the
+//! sockets and threads.
 //!
-//! Deliberately absent: locks (NLM and NSM: clients mount with `nolock`), UDP but for the port mapper, ACLs, Kerberos, NFS version 4.
+//! Deliberately absent: locks (NLM and NSM: clients mount with `nolock`), UDP but for the port
+//! mapper, ACLs, Kerberos, NFS version 4.
 
 #![deny(unsafe_code)]
 

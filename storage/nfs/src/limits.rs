@@ -2,7 +2,8 @@
 
 /// Bytes of payload in one READ or WRITE at most (`rtmax`, `wtmax`).
 pub const PAYLOAD_BYTES_MAX: u32 = 1 << 20;
-/// Bytes of a request besides a WRITE's payload at most: two names, a symbolic link's text, a credential.
+/// Bytes of a request besides a WRITE's payload at most: two names, a symbolic link's text, a
+/// credential.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Bytes of an RPC record at most, in all of its fragments.
 pub const RECORD_BYTES_MAX: usize = PAYLOAD_BYTES_MAX as usize + HEAD_BYTES_MAX;
@@ -32,9 +33,17 @@ pub const MOUNTS_REMEMBERED_MAX: usize = 1024;
 pub const CHUNK_BYTES: usize = 64 << 10;
 
 const _: () = {
-    assert!(2 * NAME_BYTES_MAX + 2 * HANDLE_BYTES_MAX + 2 * AUTHENTICATION_BYTES_MAX + 256 < HEAD_BYTES_MAX);
     assert!(
-        LINK_TEXT_BYTES_MAX + NAME_BYTES_MAX + HANDLE_BYTES_MAX + 2 * AUTHENTICATION_BYTES_MAX + 256 < HEAD_BYTES_MAX
+        2 * NAME_BYTES_MAX + 2 * HANDLE_BYTES_MAX + 2 * AUTHENTICATION_BYTES_MAX + 256
+            < HEAD_BYTES_MAX
+    );
+    assert!(
+        LINK_TEXT_BYTES_MAX
+            + NAME_BYTES_MAX
+            + HANDLE_BYTES_MAX
+            + 2 * AUTHENTICATION_BYTES_MAX
+            + 256
+            < HEAD_BYTES_MAX
     );
     assert!((PAYLOAD_BYTES_MAX as usize).is_multiple_of(CHUNK_BYTES));
     assert!(RECORD_BYTES_MAX < 1 << 31);

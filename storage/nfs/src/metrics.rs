@@ -1,6 +1,7 @@
 //! What was asked for, how it went and how long it took. Plain numbers, for whoever shows them.
 //!
-//! Each worker counts for itself, so that no two write the same cache line; [`Metrics::add`] sums up.
+//! Each worker counts for itself, so that no two write the same cache line; [`Metrics::add`] sums
+//! up.
 
 use hdrhistogram::Histogram;
 
@@ -22,7 +23,8 @@ pub struct ProcedureMetrics {
 
 impl Default for ProcedureMetrics {
     fn default() -> Self {
-        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("bounds that are right");
+        let latency_ns =
+            Histogram::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("bounds that are right");
         Self { calls: 0, errors: 0, latency_ns }
     }
 }

@@ -1,6 +1,7 @@
 //! MOUNT version 3 (RFC 1813, section 5): from an export's path to its root's handle.
 //!
-//! What is mounted is not recorded for any purpose but to be asked for; who may use an export is checked at each request.
+//! What is mounted is not recorded for any purpose but to be asked for; who may use an export is
+//! checked at each request.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -33,11 +34,18 @@ pub(crate) struct MountRequest<'a> {
 
 impl MountRequest<'_> {
     /// Executes procedure number `procedure` and appends its results.
-    pub(crate) fn execute(&mut self, procedure: u32, arguments: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    pub(crate) fn execute(
+        &mut self,
+        procedure: u32,
+        arguments: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
         let mut reader = Reader::new(arguments);
-        let mut path = || reader.opaque(MOUNT_PATH_BYTES_MAX).map_err(|_| Refusal::GarbageArguments);
+        let mut path =
+            || reader.opaque(MOUNT_PATH_BYTES_MAX).map_err(|_| Refusal::GarbageArguments);
         let client = self.peer.ip().to_canonical();
-        let mounts = || self.service.mounts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mounts =
+            || self.service.mounts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match procedure {
             0 => {}
             1 => {
@@ -48,7 +56,11 @@ impl MountRequest<'_> {
                         put::opaque(out, &handle);
                         put::u32(out, 1);
                         put::u32(out, AUTH_SYS);
-                        self.service.mounts.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(client, path);
+                        self.service
+                            .mounts
+                            .lock()
+                            .unwrap_or_else(std::sync::PoisonError::into_inner)
+                            .add(client, path);
                     }
                     Err(status) => put::u32(out, mount_status(status)),
                 }
@@ -90,8 +102,10 @@ impl MountRequest<'_> {
             None => None,
         };
         let exports = self.service.exports.iter().enumerate();
-        let found = exports.filter_map(|(index, export)| Some((index, export, below(&export.name)?)));
-        let (index, export, rest) = found.max_by_key(|(_, export, _)| export.name.len()).ok_or(Status::NoEnt)?;
+        let found =
+            exports.filter_map(|(index, export)| Some((index, export, below(&export.name)?)));
+        let (index, export, rest) =
+            found.max_by_key(|(_, export, _)| export.name.len()).ok_or(Status::NoEnt)?;
         let rule = self.rules[index].ok_or(Status::Acces)?;
         let handle = if rest.is_empty() {
             handle_of(export.root.as_fd(), c"")?

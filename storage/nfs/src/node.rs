@@ -1,6 +1,7 @@
 //! Files that are open because clients have lately asked for them.
 //!
-//! A request has a handle, and the kernel needs a descriptor. To open one for each request would cost more than most requests do.
+//! A request has a handle, and the kernel needs a descriptor. To open one for each request would
+//! cost more than most requests do.
 
 use std::fs::File;
 use std::hash::BuildHasher;
@@ -87,7 +88,12 @@ impl Node {
     }
 
     /// A file that is open already, for whatever purpose.
-    pub(crate) fn of(index: usize, handle: HandleBytes, kernel: KernelHandle, path: OwnedFd) -> Result<Self, Status> {
+    pub(crate) fn of(
+        index: usize,
+        handle: HandleBytes,
+        kernel: KernelHandle,
+        path: OwnedFd,
+    ) -> Result<Self, Status> {
         let stat = fstat(&path)?;
         Ok(Self {
             handle,
@@ -110,7 +116,8 @@ impl Node {
         Self { writer: OnceLock::from(file), ..self }
     }
 
-    /// Its attributes. `NFS3ERR_STALE` if it has no name any more: that the server has it open must keep no handle alive.
+    /// Its attributes. `NFS3ERR_STALE` if it has no name any more: that the server has it open must
+    /// keep no handle alive.
     pub(crate) fn stat(&self) -> Result<Stat, Status> {
         let stat = fstat(&self.path)?;
         if stat.st_nlink == 0 { Err(Status::Stale) } else { Ok(stat) }
@@ -128,12 +135,21 @@ impl Node {
     }
 
     /// It, open for reading. Permission is the caller's to check; the thread may become root's.
-    pub(crate) fn reader(&self, export: &Export, thread: &mut Impersonation) -> Result<&File, Status> {
+    pub(crate) fn reader(
+        &self,
+        export: &Export,
+        thread: &mut Impersonation,
+    ) -> Result<&File, Status> {
         self.open_as(&self.reader, export, thread, OFlags::RDONLY)
     }
 
-    /// It, open for reading and writing. Permission is the caller's to check; the thread may become root's.
-    pub(crate) fn writer(&self, export: &Export, thread: &mut Impersonation) -> Result<&File, Status> {
+    /// It, open for reading and writing. Permission is the caller's to check; the thread may become
+    /// root's.
+    pub(crate) fn writer(
+        &self,
+        export: &Export,
+        thread: &mut Impersonation,
+    ) -> Result<&File, Status> {
         self.open_as(&self.writer, export, thread, OFlags::RDWR)
     }
 
@@ -152,13 +168,22 @@ impl Node {
             return Err(Status::Inval);
         }
         thread.act_as_root()?;
-        let file = open_handle(export.root.as_fd(), &self.kernel, flags | OFlags::CLOEXEC | OFlags::NONBLOCK)?;
+        let file = open_handle(
+            export.root.as_fd(),
+            &self.kernel,
+            flags | OFlags::CLOEXEC | OFlags::NONBLOCK,
+        )?;
         Ok(place.get_or_init(|| File::from(file)))
     }
 
-    /// A directory can be used: it is one, and it has not been moved out of its export. The kernel finds no way up from a directory that is not below its mount's root. The
-    /// thread may become root's.
-    pub(crate) fn check_directory(&self, export: &Export, thread: &mut Impersonation) -> Result<(), Status> {
+    /// A directory can be used: it is one, and it has not been moved out of its export. The kernel
+    /// finds no way up from a directory that is not below its mount's root. The thread may become
+    /// root's.
+    pub(crate) fn check_directory(
+        &self,
+        export: &Export,
+        thread: &mut Impersonation,
+    ) -> Result<(), Status> {
         if self.kind != FileType::Directory {
             return Err(Status::NotDir);
         }
@@ -178,23 +203,28 @@ impl Node {
     pub(crate) fn begin_change(&self) -> Change {
         let old = self.changes.fetch_add(ONE_CHANGE, Ordering::SeqCst);
         let number = (old >> 32).wrapping_add(1) & UNDER_WAY;
-        Change { look: Look { before: fstat(&self.path).ok(), number, was_alone: old & UNDER_WAY == 0 } }
+        Change {
+            look: Look { before: fstat(&self.path).ok(), number, was_alone: old & UNDER_WAY == 0 },
+        }
     }
 
-    /// Its attributes before and after a change. Those before are left out if another change was under way at any time in between: the client would take that for its own.
+    /// Its attributes before and after a change. Those before are left out if another change was
+    /// under way at any time in between: the client would take that for its own.
     pub(crate) fn end_change(&self, change: Change) -> Wcc {
         let after = fstat(&self.path).ok();
         let old = self.changes.fetch_sub(1, Ordering::SeqCst);
         change.look.end(after, old)
     }
 
-    /// Its attributes before something that changes none of them. End it with [`end_look`](Self::end_look).
+    /// Its attributes before something that changes none of them. End it with
+    /// [`end_look`](Self::end_look).
     pub(crate) fn begin_look(&self) -> Look {
         let old = self.changes.load(Ordering::SeqCst);
         Look { before: fstat(&self.path).ok(), number: old >> 32, was_alone: old & UNDER_WAY == 0 }
     }
 
-    /// Its attributes before and after. Those before are left out if a change was under way at any time in between.
+    /// Its attributes before and after. Those before are left out if a change was under way at any
+    /// time in between.
     pub(crate) fn end_look(&self, look: Look) -> Wcc {
         let after = fstat(&self.path).ok();
         look.end(after, self.changes.load(Ordering::SeqCst))
@@ -278,7 +308,8 @@ impl Nodes {
         self.by_inode[inode as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open file that an entry of a directory leads to, which is on the same device. While a file with a name is open, no other one has its inode number.
+    /// The open file that an entry of a directory leads to, which is on the same device. While a
+    /// file with a name is open, no other one has its inode number.
     #[must_use]
     pub(crate) fn get_by_inode(&self, directory: &Node, inode: u64) -> Option<Arc<Node>> {
         let node = self.inodes(inode).get(&(directory.export, inode))?.upgrade()?;
@@ -346,6 +377,9 @@ impl Nodes {
     /// How many are open.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).nodes.len()).sum()
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).nodes.len())
+            .sum()
     }
 }

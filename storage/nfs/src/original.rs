@@ -27,12 +27,16 @@ impl Original {
     #[must_use]
     pub fn new(chunks: Arc<ChunkPool>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        #[expect(clippy::cast_possible_truncation, reason = "nanoseconds since 1970 fit until 2554")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "nanoseconds since 1970 fit until 2554"
+        )]
         let verifier = AtomicU64::new(now.as_nanos() as u64);
         Self { chunks, verifier }
     }
 
-    /// The kernel tells of a failed write-back once; what was lost, nobody knows. All clients send what is not committed again.
+    /// The kernel tells of a failed write-back once; what was lost, nobody knows. All clients send
+    /// what is not committed again.
     fn told(&self, result: io::Result<()>) -> io::Result<()> {
         if result.is_err() {
             self.verifier.fetch_add(1, Ordering::SeqCst);
@@ -70,10 +74,18 @@ impl Payload for Original {
         Ok(extents)
     }
 
-    fn write(&self, file: &File, _: FileId, offset: u64, data: &[Extent], stability: Stability) -> io::Result<()> {
+    fn write(
+        &self,
+        file: &File,
+        _: FileId,
+        offset: u64,
+        data: &[Extent],
+        stability: Stability,
+    ) -> io::Result<()> {
         let mut at = offset;
         for extents in data.chunks(SLICES_MAX) {
-            let mut slices: Vec<IoSlice<'_>> = extents.iter().map(|extent| IoSlice::new(extent)).collect();
+            let mut slices: Vec<IoSlice<'_>> =
+                extents.iter().map(|extent| IoSlice::new(extent)).collect();
             let mut rest = &mut slices[..];
             while !rest.is_empty() {
                 match pwritev(file, rest, at) {

@@ -1,4 +1,5 @@
-//! Numbers of ONC RPC (RFC 5531), NFS version 3, MOUNT version 3 (RFC 1813) and the port mapper version 2 (RFC 1833).
+//! Numbers of ONC RPC (RFC 5531), NFS version 3, MOUNT version 3 (RFC 1813) and the port mapper
+//! version 2 (RFC 1833).
 
 /// A program and its version that is served.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -73,10 +74,12 @@ macro_rules! procedures {
 }
 
 procedures! {
-    Null = 0 "NULL", GetAttr = 1 "GETATTR", SetAttr = 2 "SETATTR", Lookup = 3 "LOOKUP", Access = 4 "ACCESS", ReadLink = 5 "READLINK",
-    Read = 6 "READ", Write = 7 "WRITE", Create = 8 "CREATE", MkDir = 9 "MKDIR", SymLink = 10 "SYMLINK", MkNod = 11 "MKNOD",
-    Remove = 12 "REMOVE", RmDir = 13 "RMDIR", Rename = 14 "RENAME", Link = 15 "LINK", ReadDir = 16 "READDIR",
-    ReadDirPlus = 17 "READDIRPLUS", FsStat = 18 "FSSTAT", FsInfo = 19 "FSINFO", PathConf = 20 "PATHCONF", Commit = 21 "COMMIT",
+    Null = 0 "NULL", GetAttr = 1 "GETATTR", SetAttr = 2 "SETATTR", Lookup = 3 "LOOKUP",
+    Access = 4 "ACCESS", ReadLink = 5 "READLINK", Read = 6 "READ", Write = 7 "WRITE",
+    Create = 8 "CREATE", MkDir = 9 "MKDIR", SymLink = 10 "SYMLINK", MkNod = 11 "MKNOD",
+    Remove = 12 "REMOVE", RmDir = 13 "RMDIR", Rename = 14 "RENAME", Link = 15 "LINK",
+    ReadDir = 16 "READDIR", ReadDirPlus = 17 "READDIRPLUS", FsStat = 18 "FSSTAT",
+    FsInfo = 19 "FSINFO", PathConf = 20 "PATHCONF", Commit = 21 "COMMIT",
 }
 
 impl Procedure {
@@ -86,8 +89,9 @@ impl Procedure {
         Self::ALL.get(number as usize).copied()
     }
 
-    /// Whether to run it twice is not the same as to run it once, so that a retransmission must get the first reply. WRITE is among them: a late second one would undo what
-    /// was written in between.
+    /// Whether to run it twice is not the same as to run it once, so that a retransmission must get
+    /// the first reply. WRITE is among them: a late second one would undo what was written in
+    /// between.
     #[must_use]
     pub const fn runs_once(self) -> bool {
         matches!(

@@ -1,10 +1,14 @@
 //! Records on a TCP connection (RFC 5531, section 11), put together without I/O.
 //!
-//! A small request is copied out of the receive buffer once, so that the next one can be received while it is executed. A WRITE's payload is received where it stays: as soon
-//! as the arguments in front of it are there, the reader asks for the rest in memory of its own. To have no payload in the receive buffer by then, it asks for no more than the
-//! last WRITE's arguments took; a client that writes sends the same ones again, with another offset.
+//! A small request is copied out of the receive buffer once, so that the next one can be received
+//! while it is executed. A WRITE's payload is received where it stays: as soon as the arguments in
+//! front of it are there, the reader asks for the rest in memory of its own. To have no payload in
+//! the receive buffer by then, it asks for no more than the last WRITE's arguments took; a client
+//! that writes sends the same ones again, with another offset.
 //!
-//! Call [`next_record`](RecordReader::next_record) until it needs bytes, receive into [`room`](RecordReader::room), tell [`handle_received`](RecordReader::handle_received), and so on.
+//! Call [`next_record`](RecordReader::next_record) until it needs bytes, receive into
+//! [`room`](RecordReader::room), tell [`handle_received`](RecordReader::handle_received), and so
+//! on.
 
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -15,7 +19,9 @@ use thiserror::Error;
 
 use crate::arguments::Arguments;
 use crate::chunk::{Chunk, ChunkPool};
-use crate::limits::{CHUNK_BYTES, EMPTY_FRAGMENTS_MAX, HEAD_BYTES_MAX, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::limits::{
+    CHUNK_BYTES, EMPTY_FRAGMENTS_MAX, HEAD_BYTES_MAX, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX,
+};
 use crate::protocol::{NFS, Procedure};
 use crate::rpc::Call;
 
@@ -25,7 +31,8 @@ const LAST_FRAGMENT: u32 = 0x8000_0000;
 /// Bytes from which on it is known which procedure a call is for.
 const PROCEDURE_KNOWN_BYTES: usize = 24;
 
-/// The connection cannot go on, because nobody knows where the next record begins or the client means harm.
+/// The connection cannot go on, because nobody knows where the next record begins or the client
+/// means harm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum RecordError {
     /// A record that is longer than any call can be.
@@ -46,7 +53,8 @@ pub struct Record {
     pub head: Vec<u8>,
     /// A WRITE's data, as many as it says; fewer if the record ended before.
     pub data: Vec<Extent>,
-    /// Bytes of the data that were copied out of the receive buffer, because they came with what was in front of them.
+    /// Bytes of the data that were copied out of the receive buffer, because they came with what
+    /// was in front of them.
     pub copied_bytes: usize,
 }
 
@@ -57,7 +65,8 @@ enum Part {
     Undecided,
     /// The head of another call.
     Head,
-    /// A WRITE's data: the chunk that is filled, its filled bytes, and the bytes that chunks are still to be made for.
+    /// A WRITE's data: the chunk that is filled, its filled bytes, and the bytes that chunks are
+    /// still to be made for.
     Data { chunk: Option<Chunk>, filled: usize, left: usize },
     /// What follows a WRITE's data.
     Padding,
@@ -76,7 +85,8 @@ pub struct RecordReader {
     record_bytes: usize,
     part: Part,
     record: Record,
-    /// Bytes of a WRITE's record in front of its data, with the record mark; 0 if the last call was none.
+    /// Bytes of a WRITE's record in front of its data, with the record mark; 0 if the last call was
+    /// none.
     write_head_bytes: usize,
     pool: Arc<ChunkPool>,
 }
@@ -100,7 +110,8 @@ impl RecordReader {
         }
     }
 
-    /// Whether a record has begun and is not whole, or bytes are there that have not been looked at.
+    /// Whether a record has begun and is not whole, or bytes are there that have not been looked
+    /// at.
     #[must_use]
     pub fn is_in_record(&self) -> bool {
         self.fragment_left.is_some() || self.record_bytes > 0 || self.start < self.end
@@ -156,7 +167,8 @@ impl RecordReader {
     }
 
     fn end_record(&mut self) -> Record {
-        if let Part::Data { chunk: Some(chunk), filled, .. } = std::mem::replace(&mut self.part, Part::Undecided)
+        if let Part::Data { chunk: Some(chunk), filled, .. } =
+            std::mem::replace(&mut self.part, Part::Undecided)
             && filled > 0
         {
             self.record.data.push(chunk.freeze(filled));
@@ -166,7 +178,8 @@ impl RecordReader {
         std::mem::take(&mut self.record)
     }
 
-    /// Takes at most `left` bytes out of the receive buffer for the present part, and says how many.
+    /// Takes at most `left` bytes out of the receive buffer for the present part, and says how
+    /// many.
     fn take(&mut self, left: usize) -> Result<usize, RecordError> {
         let there = &self.inbox[self.start..self.end.min(self.start + left)];
         match &mut self.part {
@@ -180,7 +193,8 @@ impl RecordReader {
                 Ok(there.len())
             }
             Part::Data { chunk, filled, .. } => {
-                let room = chunk.as_mut().map_or(&mut [][..], |chunk| &mut chunk.bytes_mut()[*filled..]);
+                let room =
+                    chunk.as_mut().map_or(&mut [][..], |chunk| &mut chunk.bytes_mut()[*filled..]);
                 let taken = room.len().min(there.len());
                 room[..taken].copy_from_slice(&there[..taken]);
                 self.record.copied_bytes += taken;
@@ -234,7 +248,8 @@ impl RecordReader {
             self.part = Part::Padding;
         } else {
             let next = CHUNK_BYTES.min(*left);
-            self.part = Part::Data { chunk: Some(self.pool.take(next)), filled: 0, left: *left - next };
+            self.part =
+                Part::Data { chunk: Some(self.pool.take(next)), filled: 0, left: *left - next };
         }
     }
 
@@ -309,8 +324,12 @@ enum Decision {
 /// Whether a record that begins with `head` is a WRITE, and where its data begin.
 fn decide(head: &[u8]) -> Decision {
     let Some(known) = head.first_chunk::<PROCEDURE_KNOWN_BYTES>() else { return Decision::Later };
-    let word = |i: usize| u32::from_be_bytes([known[4 * i], known[4 * i + 1], known[4 * i + 2], known[4 * i + 3]]);
-    if (word(1), word(2), word(3), word(4), word(5)) != (0, 2, NFS.number, NFS.version, Procedure::Write as u32) {
+    let word = |i: usize| {
+        u32::from_be_bytes([known[4 * i], known[4 * i + 1], known[4 * i + 2], known[4 * i + 3]])
+    };
+    if (word(1), word(2), word(3), word(4), word(5))
+        != (0, 2, NFS.number, NFS.version, Procedure::Write as u32)
+    {
         return Decision::Other;
     }
     let Ok(call) = Call::read(head) else {
@@ -393,7 +412,8 @@ mod tests {
 
     #[test]
     fn records_are_the_same_however_they_come() {
-        let data: Vec<u8> = (0..200_001u32).map(|i| i.to_le_bytes()[0] ^ i.to_le_bytes()[1]).collect();
+        let data: Vec<u8> =
+            (0..200_001u32).map(|i| i.to_le_bytes()[0] ^ i.to_le_bytes()[1]).collect();
         let sent = [
             write(&data),
             call(1, b"abcd"),
@@ -403,16 +423,28 @@ mod tests {
             call(3, &[7; 9000]),
             write(&data),
         ];
-        for (fragment, step) in
-            [(1 << 20, 1 << 20), (1 << 20, 1), (7, 1 << 20), (1000, 333), (65_536, 65_536), (1 << 20, 200), (1, 1)]
-        {
+        for (fragment, step) in [
+            (1 << 20, 1 << 20),
+            (1 << 20, 1),
+            (7, 1 << 20),
+            (1000, 333),
+            (65_536, 65_536),
+            (1 << 20, 200),
+            (1, 1),
+        ] {
             let stream: Vec<u8> = sent.iter().flat_map(|record| marked(record, fragment)).collect();
             let (records, reader) = read_all(&stream, step).unwrap();
             assert!(!reader.is_in_record());
             assert_eq!(records.len(), sent.len());
-            for ((record, sent), data_bytes) in records.iter().zip(&sent).zip([200_001, 0, 0, 1, 65_536, 0, 200_001]) {
+            for ((record, sent), data_bytes) in
+                records.iter().zip(&sent).zip([200_001, 0, 0, 1, 65_536, 0, 200_001])
+            {
                 let whole = [record.head.clone(), record.data.concat()].concat();
-                assert_eq!(whole, sent[..whole.len()], "fragments of {fragment}, receives of {step}");
+                assert_eq!(
+                    whole,
+                    sent[..whole.len()],
+                    "fragments of {fragment}, receives of {step}"
+                );
                 assert!(sent.len() - whole.len() < 4, "only padding is left out");
                 let len: usize = record.data.iter().map(Extent::len).sum();
                 assert_eq!(len, data_bytes);
@@ -422,7 +454,8 @@ mod tests {
 
     #[test]
     fn a_client_that_writes_has_its_payload_received_where_it_stays() {
-        let stream: Vec<u8> = std::iter::repeat_n(marked(&write(&[5; 65_536]), 1 << 20), 20).flatten().collect();
+        let stream: Vec<u8> =
+            std::iter::repeat_n(marked(&write(&[5; 65_536]), 1 << 20), 20).flatten().collect();
         let (records, _) = read_all(&stream, 1 << 20).unwrap();
         let copied: Vec<usize> = records.iter().map(|record| record.copied_bytes).collect();
         assert!(copied[0] <= 65_536, "the first one is unexpected");
@@ -435,7 +468,10 @@ mod tests {
         put::u32(&mut long, LAST_FRAGMENT | (RECORD_BYTES_MAX as u32 + 1));
         assert_eq!(read_all(&long, 99).unwrap_err(), RecordError::TooLong);
         let fragments = marked(&vec![0; RECORD_BYTES_MAX + 1], 65_536);
-        assert!(matches!(read_all(&fragments, 4096).unwrap_err(), RecordError::TooLong | RecordError::HeadTooLong));
+        assert!(matches!(
+            read_all(&fragments, 4096).unwrap_err(),
+            RecordError::TooLong | RecordError::HeadTooLong
+        ));
         assert_eq!(
             read_all(&marked(&call(1, &vec![0; HEAD_BYTES_MAX]), 1 << 20), 99).unwrap_err(),
             RecordError::HeadTooLong

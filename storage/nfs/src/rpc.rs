@@ -43,9 +43,18 @@ impl<'a> Call<'a> {
         let procedure = reader.u32()?;
         let flavor = reader.u32()?;
         let credential = reader.opaque(AUTHENTICATION_BYTES_MAX)?;
-        reader.u32()?; // The verifier's flavor: neither AUTH_NONE nor AUTH_SYS has a verifier to check.
+        // The verifier's flavor: neither AUTH_NONE nor AUTH_SYS has a verifier to check.
+        reader.u32()?;
         reader.opaque(AUTHENTICATION_BYTES_MAX)?;
-        Ok(Self { xid, rpc_version, program, procedure, flavor, credential, arguments: reader.rest() })
+        Ok(Self {
+            xid,
+            rpc_version,
+            program,
+            procedure,
+            flavor,
+            credential,
+            arguments: reader.rest(),
+        })
     }
 }
 
@@ -132,7 +141,9 @@ impl Replies {
         let len: usize = extents.iter().map(Extent::len).sum();
         put::u32(&mut self.text, u32::try_from(len).expect("payload below 4 GiB"));
         let at = self.text.len();
-        self.payload.extend(extents.into_iter().filter(|extent| !extent.is_empty()).map(|extent| (at, extent)));
+        self.payload.extend(
+            extents.into_iter().filter(|extent| !extent.is_empty()).map(|extent| (at, extent)),
+        );
         self.text.extend_from_slice(&[0; 3][..padding(len)]);
         self.payload_bytes += len;
     }
@@ -224,7 +235,11 @@ mod tests {
         let mut replies = Replies::default();
         replies.begin(7);
         put::u32(replies.text(), 42);
-        replies.put_payload(vec![Extent::from_static(b"abc"), Extent::from_static(b""), Extent::from_static(b"de")]);
+        replies.put_payload(vec![
+            Extent::from_static(b"abc"),
+            Extent::from_static(b""),
+            Extent::from_static(b"de"),
+        ]);
         replies.finish();
         replies.refuse(8, Refusal::NoVersion(3));
         let mut expected = Vec::new();
@@ -239,15 +254,24 @@ mod tests {
         assert_eq!(replies.len(), expected.len());
         let mut twice = Replies::default();
         for _ in 0..2 {
-            let mut other =
-                Replies { text: replies.text.clone(), payload: replies.payload.clone(), ..Replies::default() };
+            let mut other = Replies {
+                text: replies.text.clone(),
+                payload: replies.payload.clone(),
+                ..Replies::default()
+            };
             twice.append(&mut other);
             assert!(other.is_empty());
         }
-        assert_eq!(twice.slices().collect::<Vec<_>>().concat(), [&expected[..], &expected[..]].concat());
+        assert_eq!(
+            twice.slices().collect::<Vec<_>>().concat(),
+            [&expected[..], &expected[..]].concat()
+        );
         for skip in [0, 3, 36, 38, 41, 45, expected.len()] {
-            let mut again =
-                Replies { text: replies.text.clone(), payload: replies.payload.clone(), ..Replies::default() };
+            let mut again = Replies {
+                text: replies.text.clone(),
+                payload: replies.payload.clone(),
+                ..Replies::default()
+            };
             assert_eq!(again.drain_from(skip).concat(), &expected[skip..]);
             assert!(again.is_empty());
         }

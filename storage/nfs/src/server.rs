@@ -32,19 +32,23 @@ use crate::worker::{Worker, watch};
 pub struct ServerConfig {
     /// What is exported.
     pub exports: Vec<ExportConfig>,
-    /// Where NFS, MOUNT and the port mapper are all served over TCP; several, if clients want one port for each.
+    /// Where NFS, MOUNT and the port mapper are all served over TCP; several, if clients want one
+    /// port for each.
     pub listen: Vec<SocketAddr>,
-    /// Where the port mapper is served over UDP, too. Clients of a port mapper at port 111 want both.
+    /// Where the port mapper is served over UDP, too. Clients of a port mapper at port 111 want
+    /// both.
     pub listen_portmap_udp: Option<SocketAddr>,
     /// What handles are proven with. Keep it: with another key all clients have to mount again.
     pub handle_key: HandleKey,
-    /// Threads that execute requests. One that waits for a disk does nothing else, so there should be more than CPUs. Default 16.
+    /// Threads that execute requests. One that waits for a disk does nothing else, so there should
+    /// be more than CPUs. Default 16.
     pub workers: usize,
     /// Connections at most; each may cost 64 KiB and the bytes of one request. Default 512.
     pub connections_max: usize,
     /// Files that are kept open at most, with up to three descriptors each. Default 4096.
     pub open_files_max: usize,
-    /// Answers that are remembered for clients that ask again, of some 300 bytes each. Default 65,536.
+    /// Answers that are remembered for clients that ask again, of some 300 bytes each. Default
+    /// 65,536.
     pub answers_max: usize,
     /// When a connection is not read from. Default: 64 requests under way, 4 MiB to be sent.
     pub pause: PauseLimits,
@@ -119,7 +123,8 @@ impl Server {
                 listener.set_nonblocking(true)?;
                 Ok(listener)
             };
-            let listener: TcpListener = listen().map_err(|error| ServerError::Listen { address, error })?;
+            let listener: TcpListener =
+                listen().map_err(|error| ServerError::Listen { address, error })?;
             addresses.push(listener.local_addr()?);
             add(&epoll, &listener, listeners.len() as u64, epoll::EventFlags::IN)?;
             listeners.push(listener);
@@ -127,15 +132,18 @@ impl Server {
         let portmap_udp = match config.listen_portmap_udp {
             None => None,
             Some(address) => {
-                let socket = UdpSocket::bind(address).map_err(|error| ServerError::Listen { address, error })?;
+                let socket = UdpSocket::bind(address)
+                    .map_err(|error| ServerError::Listen { address, error })?;
                 socket.set_nonblocking(true)?;
                 add(&epoll, &socket, TOKEN_PORTMAP_UDP, epoll::EventFlags::IN)?;
                 Some(socket)
             }
         };
-        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
+        let wake =
+            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
         add(&epoll, &wake, TOKEN_WAKE, epoll::EventFlags::IN)?;
-        let mappings = mappings(&addresses, portmap_udp.as_ref().and_then(|socket| socket.local_addr().ok()));
+        let mappings =
+            mappings(&addresses, portmap_udp.as_ref().and_then(|socket| socket.local_addr().ok()));
         let service = Service {
             exports,
             nodes: Nodes::new(open_files_max(config.open_files_max, config.connections_max)),
@@ -172,13 +180,15 @@ impl Server {
             let shared = shared.clone();
             let (started, is_started) = mpsc::channel();
             let thread =
-                std::thread::Builder::new().name(format!("nfs-{index}")).spawn(move || match Impersonation::new() {
-                    Ok(thread) => {
-                        let _ = started.send(Ok(()));
-                        Worker::new(&shared, index, thread).run();
-                    }
-                    Err(error) => {
-                        let _ = started.send(Err(error));
+                std::thread::Builder::new().name(format!("nfs-{index}")).spawn(move || {
+                    match Impersonation::new() {
+                        Ok(thread) => {
+                            let _ = started.send(Ok(()));
+                            Worker::new(&shared, index, thread).run();
+                        }
+                        Err(error) => {
+                            let _ = started.send(Err(error));
+                        }
                     }
                 })?;
             server.workers.push(thread);
@@ -188,7 +198,9 @@ impl Server {
                 .map_err(ServerError::Impersonation)?;
         }
         let watcher = shared.clone();
-        server.workers.push(std::thread::Builder::new().name("nfs-watch".into()).spawn(move || watch(&watcher))?);
+        server.workers.push(
+            std::thread::Builder::new().name("nfs-watch".into()).spawn(move || watch(&watcher))?,
+        );
         Ok(server)
     }
 
@@ -218,7 +230,12 @@ impl Server {
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         Sizes {
-            connections: self.shared.connections.read().unwrap_or_else(PoisonError::into_inner).len(),
+            connections: self
+                .shared
+                .connections
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .len(),
             open_files: self.shared.service.nodes.len(),
             answers: self.shared.duplicates.len(),
         }
@@ -250,10 +267,12 @@ impl Drop for Server {
     }
 }
 
-/// How many files may be kept open. The process's limit of descriptors is raised for that as far as it goes.
+/// How many files may be kept open. The process's limit of descriptors is raised for that as far as
+/// it goes.
 fn open_files_max(wanted: usize, connections_max: usize) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    // Besides files and connections: what a request opens for itself, and what else the process has.
+    // Besides files and connections: what a request opens for itself, and what else the process
+    // has.
     const OTHERS: usize = 256;
     let needed = (DESCRIPTORS_OF_A_FILE * wanted + connections_max + OTHERS) as u64;
     let limit = getrlimit(Resource::Nofile);
@@ -263,14 +282,18 @@ fn open_files_max(wanted: usize, connections_max: usize) -> usize {
         Ok(()) => raised,
         Err(_) => current,
     };
-    let possible = (there as usize).saturating_sub(connections_max + OTHERS) / DESCRIPTORS_OF_A_FILE;
+    let possible =
+        (there as usize).saturating_sub(connections_max + OTHERS) / DESCRIPTORS_OF_A_FILE;
     if possible < wanted {
-        warn!("the limit of {there} descriptors lets the NFS server keep {possible} files open, not {wanted}");
+        warn!(
+            "the limit of {there} descriptors lets the NFS server keep {possible} files open, not {wanted}"
+        );
     }
     possible.clamp(1, wanted)
 }
 
-/// NFS and MOUNT where the first address is, MOUNT elsewhere if there is a second one, the port mapper at the last.
+/// NFS and MOUNT where the first address is, MOUNT elsewhere if there is a second one, the port
+/// mapper at the last.
 fn mappings(addresses: &[SocketAddr], udp: Option<SocketAddr>) -> Vec<Mapping> {
     let mut mappings = Vec::new();
     if let (Some(first), Some(last)) = (addresses.first(), addresses.last()) {
@@ -279,7 +302,11 @@ fn mappings(addresses: &[SocketAddr], udp: Option<SocketAddr>) -> Vec<Mapping> {
             mappings.push(Mapping { program, protocol: PROTOCOL_TCP, port: address.port() });
         }
     }
-    mappings.extend(udp.map(|address| Mapping { program: PORTMAP, protocol: PROTOCOL_UDP, port: address.port() }));
+    mappings.extend(udp.map(|address| Mapping {
+        program: PORTMAP,
+        protocol: PROTOCOL_UDP,
+        port: address.port(),
+    }));
     mappings
 }
 

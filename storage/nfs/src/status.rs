@@ -12,7 +12,8 @@ impl From<Errno> for Status {
             Errno::PERM => Self::Perm,
             Errno::NOENT => Self::NoEnt,
             Errno::NXIO => Self::Nxio,
-            // A file that runs as a program, a directory that something is mounted on, a link that the server would have to follow.
+            // A file that runs as a program, a directory that something is mounted on, a link that
+            // the server would have to follow.
             Errno::ACCESS | Errno::TXTBSY | Errno::BUSY | Errno::LOOP => Self::Acces,
             Errno::EXIST => Self::Exist,
             Errno::XDEV => Self::Xdev,
@@ -30,7 +31,12 @@ impl From<Errno> for Status {
             Errno::STALE => Self::Stale,
             Errno::OPNOTSUPP | Errno::NOSYS => Self::NotSupp,
             // The client asks again later.
-            Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR => Self::Jukebox,
+            Errno::NOMEM
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::AGAIN
+            | Errno::TIMEDOUT
+            | Errno::INTR => Self::Jukebox,
             _ => Self::Io,
         }
     }
@@ -45,9 +51,10 @@ impl From<io::Error> for Status {
         // What storage says in words of its own.
         let status = match error.kind() {
             // It waited for as long as it does; the client asks again.
-            ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::ResourceBusy | ErrorKind::OutOfMemory => {
-                Self::Jukebox
-            }
+            ErrorKind::TimedOut
+            | ErrorKind::WouldBlock
+            | ErrorKind::ResourceBusy
+            | ErrorKind::OutOfMemory => Self::Jukebox,
             ErrorKind::StorageFull => Self::NoSpc,
             ErrorKind::QuotaExceeded => Self::Dquot,
             ErrorKind::FileTooLarge => Self::Fbig,

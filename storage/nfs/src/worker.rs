@@ -30,7 +30,8 @@ const WATCH_BUSY: Duration = Duration::from_millis(10);
 const WATCH_IDLE: Duration = Duration::from_millis(100);
 /// How often what is old is thrown away.
 const SWEEP: Duration = Duration::from_secs(5);
-/// Passes the turn of connections on whose present request turns out to be slow: nothing else of its client should wait for it.
+/// Passes the turn of connections on whose present request turns out to be slow: nothing else of
+/// its client should wait for it.
 pub(crate) fn watch(shared: &Shared) {
     let mut is_busy = false;
     while !shared.is_over.load(Ordering::SeqCst) {
@@ -73,12 +74,21 @@ impl<'a> Worker<'a> {
                 self.shared.wake_all();
                 return;
             }
-            // What was passed on waits for no event, but events are looked for in between, so that nobody waits for ever.
+            // What was passed on waits for no event, but events are looked for in between, so that
+            // nobody waits for ever.
             self.shared.idle.fetch_add(1, Ordering::SeqCst);
-            let timeout = if self.shared.ready_len.load(Ordering::SeqCst) > 0 { Duration::ZERO } else { SWEEP };
+            let timeout = if self.shared.ready_len.load(Ordering::SeqCst) > 0 {
+                Duration::ZERO
+            } else {
+                SWEEP
+            };
             let timeout = Timespec::try_from(timeout).expect("seconds");
             events.clear();
-            let waited = epoll::wait(&*self.shared.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout));
+            let waited = epoll::wait(
+                &*self.shared.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                Some(&timeout),
+            );
             self.shared.idle.fetch_sub(1, Ordering::SeqCst);
             if let Err(error) = waited
                 && error != Errno::INTR
@@ -104,7 +114,8 @@ impl<'a> Worker<'a> {
             TOKEN_PORTMAP_UDP => self.answer_datagrams(),
             ..TOKEN_CONNECTIONS => self.accept(token as usize),
             _ => {
-                let connections = self.shared.connections.read().unwrap_or_else(PoisonError::into_inner);
+                let connections =
+                    self.shared.connections.read().unwrap_or_else(PoisonError::into_inner);
                 let Some(connection) = connections.get(&token).cloned() else { return };
                 drop(connections);
                 if connection.handle_told(flags) {
@@ -122,11 +133,13 @@ impl<'a> Worker<'a> {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
                     warn!("the NFS server cannot accept a connection: {error}");
-                    // There is no event for descriptors that become free; the next sweep tries again.
+                    // There is no event for descriptors that become free; the next sweep tries
+                    // again.
                     return;
                 }
             };
-            let mut connections = self.shared.connections.write().unwrap_or_else(PoisonError::into_inner);
+            let mut connections =
+                self.shared.connections.write().unwrap_or_else(PoisonError::into_inner);
             if connections.len() >= self.shared.connections_max {
                 lock(&self.shared.metrics[self.index]).refused_connections += 1;
                 continue;
@@ -214,7 +227,8 @@ impl<'a> Worker<'a> {
         connection.send(&mut self.replies);
     }
 
-    /// Gives a connection's turn to others before a request of it is executed, if that is better, and says so.
+    /// Gives a connection's turn to others before a request of it is executed, if that is better,
+    /// and says so.
     fn give_turn(&self, connection: &Arc<Connection>, in_a_row: usize) -> bool {
         let is_fair = in_a_row < REQUESTS_IN_A_ROW_MAX;
         if is_fair && !connection.is_slow() {
@@ -240,7 +254,11 @@ impl<'a> Worker<'a> {
             thread: &mut self.thread,
             metrics,
         };
-        let origin = Origin { peer: connection.peer, rules: &connection.rules, connection: Some(connection) };
+        let origin = Origin {
+            peer: connection.peer,
+            rules: &connection.rules,
+            connection: Some(connection),
+        };
         if answerer.answer(record, origin, &mut self.replies).is_err() {
             debug!(peer = %connection.peer, "connection ended: a record that is not a call");
             lock(metrics).bad_records += 1;
@@ -276,19 +294,32 @@ impl<'a> Worker<'a> {
     /// Throws away what is old; one worker does it for all.
     fn sweep(&mut self) {
         let now = Instant::now();
-        let now_ms = u64::try_from(now.duration_since(self.shared.start).as_millis()).unwrap_or(u64::MAX);
+        let now_ms =
+            u64::try_from(now.duration_since(self.shared.start).as_millis()).unwrap_or(u64::MAX);
         let swept = self.shared.swept_ms.load(Ordering::Relaxed);
         let is_due = now_ms - swept.min(now_ms) >= SWEEP.as_millis() as u64;
-        if !is_due || self.shared.swept_ms.compare_exchange(swept, now_ms, Ordering::SeqCst, Ordering::SeqCst).is_err()
+        if !is_due
+            || self
+                .shared
+                .swept_ms
+                .compare_exchange(swept, now_ms, Ordering::SeqCst, Ordering::SeqCst)
+                .is_err()
         {
             return;
         }
         self.shared.service.nodes.sweep();
         self.shared.duplicates.sweep(now);
-        let connections: Vec<_> =
-            self.shared.connections.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let connections: Vec<_> = self
+            .shared
+            .connections
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
         for connection in connections {
-            let is_late = |since: Instant| now.saturating_duration_since(since) > self.shared.request_timeout;
+            let is_late =
+                |since: Instant| now.saturating_duration_since(since) > self.shared.request_timeout;
             if connection.incomplete_since().is_some_and(is_late) {
                 debug!(peer = %connection.peer, "connection ended: the rest of a request did not come");
                 self.shared.forget(&connection);

@@ -1,7 +1,8 @@
 //! XDR (RFC 4506): the few types that ONC RPC and NFS version 3 are made of.
 //!
-//! [`Reader`] borrows: names, handles and credentials stay where they were received. It checks each length against what is there before anything else is done with it, so
-//! a length never makes memory. [`put`] appends to a buffer.
+//! [`Reader`] borrows: names, handles and credentials stay where they were received. It checks each
+//! length against what is there before anything else is done with it, so a length never makes
+//! memory. [`put`] appends to a buffer.
 
 use thiserror::Error;
 
@@ -73,7 +74,8 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// Variable-length opaque data, or a string, of at most `len_max` bytes. What the padding holds does not matter.
+    /// Variable-length opaque data, or a string, of at most `len_max` bytes. What the padding holds
+    /// does not matter.
     pub fn opaque(&mut self, len_max: usize) -> Result<&'a [u8], Garbage> {
         let len = self.u32()? as usize;
         if len > len_max {
@@ -85,7 +87,10 @@ impl<'a> Reader<'a> {
     }
 
     /// A value that may be there.
-    pub fn optional<T>(&mut self, value: impl FnOnce(&mut Self) -> Result<T, Garbage>) -> Result<Option<T>, Garbage> {
+    pub fn optional<T>(
+        &mut self,
+        value: impl FnOnce(&mut Self) -> Result<T, Garbage>,
+    ) -> Result<Option<T>, Garbage> {
         if self.bool()? { value(self).map(Some) } else { Ok(None) }
     }
 }
@@ -126,9 +131,20 @@ mod tests {
     #[test]
     fn a_length_is_checked_before_it_is_believed() {
         assert_eq!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 1, 2]).opaque(usize::MAX), Err(Garbage));
-        assert_eq!(Reader::new(&[0, 0, 0, 5, 1, 2, 3, 4, 5]).opaque(16), Err(Garbage), "the padding is missing");
-        assert_eq!(Reader::new(&[0, 0, 0, 5, 1, 2, 3, 4, 5, 9, 9, 9]).opaque(4), Err(Garbage), "longer than allowed");
-        assert_eq!(Reader::new(&[0, 0, 0, 5, 1, 2, 3, 4, 5, 9, 9, 9]).opaque(5), Ok(&[1, 2, 3, 4, 5][..]));
+        assert_eq!(
+            Reader::new(&[0, 0, 0, 5, 1, 2, 3, 4, 5]).opaque(16),
+            Err(Garbage),
+            "the padding is missing"
+        );
+        assert_eq!(
+            Reader::new(&[0, 0, 0, 5, 1, 2, 3, 4, 5, 9, 9, 9]).opaque(4),
+            Err(Garbage),
+            "longer than allowed"
+        );
+        assert_eq!(
+            Reader::new(&[0, 0, 0, 5, 1, 2, 3, 4, 5, 9, 9, 9]).opaque(5),
+            Ok(&[1, 2, 3, 4, 5][..])
+        );
         assert_eq!(Reader::new(&[0, 0, 0, 2]).bool(), Err(Garbage));
     }
 

@@ -1,7 +1,8 @@
-//! The contract between a file server's front end and the storage behind it: payload moves by reference.
+//! The contract between a file server's front end and the storage behind it: payload moves by
+//! reference.
 //!
-//! The front end speaks the protocol and does metadata by system calls; what a file *contains* passes through
-//! [`Payload`] only. Implementations are in `nicache-ncache`.
+//! The front end speaks the protocol and does metadata by system calls; what a file *contains*
+//! passes through [`Payload`] only. Implementations are in `nicache-ncache`.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]
@@ -32,7 +33,13 @@ pub enum Stability {
 /// Where the bytes of files come from, and where they go.
 pub trait Payload: Send + Sync {
     /// Up to `len` bytes from `offset`; fewer only at the end of the file. Holes are zeroes.
-    fn read(&self, file: &std::fs::File, id: FileId, offset: u64, len: u32) -> std::io::Result<Vec<Extent>>;
+    fn read(
+        &self,
+        file: &std::fs::File,
+        id: FileId,
+        offset: u64,
+        len: u32,
+    ) -> std::io::Result<Vec<Extent>>;
 
     /// Writes all of `data` at `offset`; durable on return unless `Unstable`.
     fn write(

@@ -21,7 +21,12 @@ const READ_BYTES: usize = 16 << 10;
 const SLICES_MAX: usize = 1024;
 
 /// Serves until the client goes, or says what nobody can frame.
-pub(crate) fn serve(mut stream: &TcpStream, source: &Source<'_>, keys: &KeyConfig, counts: &Counts) -> io::Result<()> {
+pub(crate) fn serve(
+    mut stream: &TcpStream,
+    source: &Source<'_>,
+    keys: &KeyConfig,
+    counts: &Counts,
+) -> io::Result<()> {
     let mut input: Vec<u8> = Vec::new();
     // Content of a request, which nobody wants.
     let mut skip = 0_u64;
@@ -30,7 +35,8 @@ pub(crate) fn serve(mut stream: &TcpStream, source: &Source<'_>, keys: &KeyConfi
         let skipped = skip.min(input.len() as u64) as usize;
         input.drain(..skipped);
         skip -= skipped as u64;
-        let parsed = if skip > 0 || input.is_empty() { Parsed::Partial } else { parse(&input, keys) };
+        let parsed =
+            if skip > 0 || input.is_empty() { Parsed::Partial } else { parse(&input, keys) };
         let (reply, len, body, keep_alive) = match parsed {
             Parsed::Partial => {
                 if input.is_empty() {
@@ -60,7 +66,8 @@ pub(crate) fn serve(mut stream: &TcpStream, source: &Source<'_>, keys: &KeyConfi
         send(stream, source, reply, counts)?;
         if !keep_alive {
             let _ = stream.shutdown(std::net::Shutdown::Write);
-            // What is still on its way here would make the kernel reset the connection before the client has read the reply.
+            // What is still on its way here would make the kernel reset the connection before the
+            // client has read the reply.
             let mut rest = [0; 4096];
             for _ in 0..16 {
                 if stream.read(&mut rest)? == 0 {
@@ -95,9 +102,17 @@ fn send(stream: &TcpStream, source: &Source<'_>, reply: Reply, counts: &Counts) 
 }
 
 /// Head and content by reference, by as few calls as the socket allows.
-fn write_all(mut stream: &TcpStream, head: &[u8], content: &[Extent], counts: &Counts) -> io::Result<()> {
-    let parts =
-        || std::iter::once(head).chain(content.iter().map(|extent| &extent[..])).filter(|part| !part.is_empty());
+fn write_all(
+    mut stream: &TcpStream,
+    head: &[u8],
+    content: &[Extent],
+    counts: &Counts,
+) -> io::Result<()> {
+    let parts = || {
+        std::iter::once(head)
+            .chain(content.iter().map(|extent| &extent[..]))
+            .filter(|part| !part.is_empty())
+    };
     let total: usize = parts().map(<[u8]>::len).sum();
     let mut slices: Vec<IoSlice<'_>> = parts().take(SLICES_MAX).map(IoSlice::new).collect();
     let mut written = 0;

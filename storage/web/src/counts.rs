@@ -44,6 +44,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn count(&self, reply: &Reply) {
-        self.statuses[usize::from(reply.status / 100).clamp(2, 5) - 2].fetch_add(1, Ordering::Relaxed);
+        self.statuses[usize::from(reply.status / 100).clamp(2, 5) - 2]
+            .fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -15,7 +15,8 @@ use rustix::fs::fstat;
 use crate::revisions::Revisions;
 use crate::site::{Found, Page, Site, changed_ns};
 
-/// How often a file that changes meanwhile is looked at again, a millisecond apart at first, and no longer than two seconds together.
+/// How often a file that changes meanwhile is looked at again, a millisecond apart at first, and no
+/// longer than two seconds together.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -111,7 +112,8 @@ impl Source<'_> {
         own_page(503, manner, |_| ())
     }
 
-    /// Head and first piece of one version, and what follows it: the revision, and from where to where. None: it changed meanwhile.
+    /// Head and first piece of one version, and what follows it: the revision, and from where to
+    /// where. None: it changed meanwhile.
     fn version(
         &self,
         asked: &Asked<'_>,
@@ -121,14 +123,26 @@ impl Source<'_> {
         let Some(revision) = self.revisions.now(page.id) else { return Ok(None) };
         let stat = fstat(&page.file)?;
         let bytes = stat.st_size as u64;
-        let validators = Validators::new((changed_ns(&stat), stat.st_ino, bytes), revision, page.since_ns, now_ns());
-        let whole = |reply| if self.revisions.is_still(page.id, revision) { Some((reply, None)) } else { None };
+        let validators = Validators::new(
+            (changed_ns(&stat), stat.st_ino, bytes),
+            revision,
+            page.since_ns,
+            now_ns(),
+        );
+        let whole = |reply| {
+            if self.revisions.is_still(page.id, revision) { Some((reply, None)) } else { None }
+        };
         match judge(&asked.conditional, &validators) {
             Judgement::Failed => return Ok(whole(own_page(412, manner, |_| ()))),
             Judgement::NotModified => {
                 let mut head = Head::new(304, Body::None, manner);
                 head.validators = Some(&validators);
-                return Ok(whole(Reply { status: 304, head: head.write(&date()), first: Vec::new(), rest: None }));
+                return Ok(whole(Reply {
+                    status: 304,
+                    head: head.write(&date()),
+                    first: Vec::new(),
+                    rest: None,
+                }));
             }
             Judgement::Proceed => {}
         }
@@ -138,7 +152,9 @@ impl Source<'_> {
         };
         let (status, from, to) = match &wanted {
             Wanted::Nothing => {
-                return Ok(whole(own_page(416, manner, |head| head.content_range = Some(format!("bytes */{bytes}")))));
+                return Ok(whole(own_page(416, manner, |head| {
+                    head.content_range = Some(format!("bytes */{bytes}"))
+                })));
             }
             Wanted::Parts(parts) => match parts.as_slice() {
                 [ByteRange { from, to }] => (206, *from, *to),
@@ -193,7 +209,8 @@ pub(crate) fn own_page(status: u16, manner: Manner, set: impl FnOnce(&mut Fields
     set(&mut fields);
     let page = error_page(status);
     let mut head = Head::new(status, Body::Bytes { len: page.len() as u64, kind: KIND }, manner);
-    (head.allow, head.location, head.content_range) = (fields.allow, fields.location.as_deref(), fields.content_range);
+    (head.allow, head.location, head.content_range) =
+        (fields.allow, fields.location.as_deref(), fields.content_range);
     let first = if manner.is_head { Vec::new() } else { vec![Extent::from(page)] };
     Reply { status, head: head.write(&date()), first, rest: None }
 }

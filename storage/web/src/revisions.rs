@@ -1,7 +1,9 @@
-//! Revisions of files. They are the gateway's own: nobody else can write to the unit, and every write of its clients passes here.
+//! Revisions of files. They are the gateway's own: nobody else can write to the unit, and every
+//! write of its clients passes here.
 //!
-//! A counter of writes that have begun and one of those that have ended, for each of some groups of files. Equal counters are a revision: no
-//! write is under way, and as long as none begins, every read is of the same version. Two files of one group cost each other a second look.
+//! A counter of writes that have begun and one of those that have ended, for each of some groups of
+//! files. Equal counters are a revision: no write is under way, and as long as none begins, every
+//! read is of the same version. Two files of one group cost each other a second look.
 
 use std::fs::File;
 use std::hash::BuildHasher as _;
@@ -29,7 +31,10 @@ pub struct Revisions {
 
 impl Default for Revisions {
     fn default() -> Self {
-        Self { groups: (0..GROUPS).map(|_| Group::default()).collect(), state: FixedState::default() }
+        Self {
+            groups: (0..GROUPS).map(|_| Group::default()).collect(),
+            state: FixedState::default(),
+        }
     }
 }
 
@@ -93,7 +98,14 @@ impl Payload for Revised {
         self.payload.read(file, id, offset, len)
     }
 
-    fn write(&self, file: &File, id: FileId, offset: u64, data: &[Extent], stability: Stability) -> io::Result<()> {
+    fn write(
+        &self,
+        file: &File,
+        id: FileId,
+        offset: u64,
+        data: &[Extent],
+        stability: Stability,
+    ) -> io::Result<()> {
         let _change = Change::begin(&self.revisions, id);
         self.payload.write(file, id, offset, data, stability)
     }

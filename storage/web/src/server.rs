@@ -36,8 +36,8 @@ pub struct WebConfig {
     pub root: OwnedFd,
     /// Where the content of its files comes from.
     pub payload: Arc<Revised>,
-    /// Content that one reply refers to at once, in bytes. Of a longer file the rest follows as the client takes it, and if it changes meanwhile the
-    /// connection ends.
+    /// Content that one reply refers to at once, in bytes. Of a longer file the rest follows as the
+    /// client takes it, and if it changes meanwhile the connection ends.
     pub piece_bytes: u32,
 }
 
@@ -82,7 +82,8 @@ impl WebServer {
         let listener = TcpListener::bind(config.listen).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let mut secret = [0; 16];
-        getrandom(&mut secret, GetRandomFlags::empty()).map_err(|error| WebError::Start(error.into()))?;
+        getrandom(&mut secret, GetRandomFlags::empty())
+            .map_err(|error| WebError::Start(error.into()))?;
         let shared = Arc::new(Shared {
             site: Site::new(config.root),
             payload: config.payload,
@@ -94,7 +95,9 @@ impl WebServer {
         });
         let thread = {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new().name("http".to_owned()).spawn(move || accept(&listener, &shared))
+            std::thread::Builder::new()
+                .name("http".to_owned())
+                .spawn(move || accept(&listener, &shared))
         };
         let thread = Some(thread.map_err(WebError::Start)?);
         Ok(Self { shared, address, thread })
@@ -134,7 +137,11 @@ impl Drop for WebServer {
 /// An address of this machine at which the listener hears.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+        address.set_ip(if address.is_ipv4() {
+            [127, 0, 0, 1].into()
+        } else {
+            std::net::Ipv6Addr::LOCALHOST.into()
+        });
     }
     address
 }
@@ -179,7 +186,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         number += 1;
         shared.streams().insert(number, Arc::clone(&stream));
-        let thread = std::thread::Builder::new().name("http-client".to_owned()).stack_size(STACK_BYTES);
+        let thread =
+            std::thread::Builder::new().name("http-client".to_owned()).stack_size(STACK_BYTES);
         let of_thread = Arc::clone(shared);
         let spawned = thread.spawn(move || {
             // A client that goes is not worth a word.

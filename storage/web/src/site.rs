@@ -1,7 +1,8 @@
 //! Files below a folder.
 //!
-//! The thread that asks acts as somebody to whom nobody has given rights, so the kernel finds only what everybody may read. Nothing leads out
-//! of the folder, and links are not followed: whoever writes to the unit makes them.
+//! The thread that asks acts as somebody to whom nobody has given rights, so the kernel finds only
+//! what everybody may read. Nothing leads out of the folder, and links are not followed: whoever
+//! writes to the unit makes them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -48,7 +49,8 @@ impl Site {
         Self { root }
     }
 
-    /// What a decoded path leads to, which begins with a slash and has no dots (see [`nicache_host::server::request`]).
+    /// What a decoded path leads to, which begins with a slash and has no dots (see
+    /// [`nicache_host::server::request`]).
     pub(crate) fn find(&self, path: &[u8]) -> Found {
         let is_folder = path.ends_with(b"/");
         let name = path.strip_prefix(b"/").unwrap_or(path);
@@ -58,7 +60,9 @@ impl Site {
             Err(Errno::NOENT) if is_folder && self.is_folder(path) => Found::Forbidden,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => Found::Missing,
             // A link on the way, or a way out.
-            Err(Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM | Errno::NXIO) => Found::Forbidden,
+            Err(Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM | Errno::NXIO) => {
+                Found::Forbidden
+            }
             Err(_) => Found::Failed,
         }
     }
@@ -78,13 +82,17 @@ impl Site {
             _ => return Ok(Found::Forbidden),
         }
         let file = File::from(file);
-        let generation = generation(&file).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let generation =
+            generation(&file).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         // A name that leads elsewhere from now on changes its folder's time.
         let mut since_ns = changed_ns(&fstat(&self.root)?);
         let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         for (at, _) in slashes {
-            let folder =
-                statat(self.root.as_fd(), Path::new(OsStr::from_bytes(&name[..at])), AtFlags::SYMLINK_NOFOLLOW)?;
+            let folder = statat(
+                self.root.as_fd(),
+                Path::new(OsStr::from_bytes(&name[..at])),
+                AtFlags::SYMLINK_NOFOLLOW,
+            )?;
             since_ns = since_ns.max(changed_ns(&folder));
         }
         Ok(Found::File(Page { file, id: FileId { inode: stat.st_ino, generation }, since_ns }))
@@ -92,7 +100,13 @@ impl Site {
 
     fn open_any(&self, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        openat2(self.root.as_fd(), Path::new(OsStr::from_bytes(name)), flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+        openat2(
+            self.root.as_fd(),
+            Path::new(OsStr::from_bytes(name)),
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        )
     }
 }
 

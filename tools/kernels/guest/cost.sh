@@ -1,4 +1,5 @@
-# What the witness costs, in instructions: boot with ICOUNT=1 and TESTS=target/release/examples/witness_cost.
+# What the witness costs, in instructions: boot with ICOUNT=1 and
+# TESTS=target/release/examples/witness_cost.
 . /nicache/guest/lib.sh
 cd /srv && TMPDIR=/srv /usr/local/lib/nicache-tests/witness_cost once | tee /run/cost.log
 code=${PIPESTATUS[0]}

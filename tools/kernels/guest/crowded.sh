@@ -1,5 +1,6 @@
-# More instances than the kernel takes programs at one function (BPF_MAX_TRAMP_LINKS: 38). The next one is refused its witnesses there; it says so, sees system
-# calls at their end, and keeps what it can.
+# More instances than the kernel takes programs at one function (BPF_MAX_TRAMP_LINKS: 38). The next
+# one is refused its witnesses there; it says so, sees system calls at their end, and keeps what it
+# can.
 . /nicache/guest/lib.sh
 mkdir -p /srv/crowd
 echo one >/srv/crowd/index.html
@@ -8,7 +9,8 @@ pids=""
 refused=""
 for number in $(seq 40); do
     log=/run/crowd$number.log
-    nicache serve --name "crowd$number" --subnet "10.94.$number.0/30" --memory 1M --page-cache 1M /srv/crowd >"$log" 2>&1 &
+    nicache serve --name "crowd$number" --subnet "10.94.$number.0/30" --memory 1M \
+        --page-cache 1M /srv/crowd >"$log" 2>&1 &
     pids="$pids $!"
     wait_http "http://10.94.$number.2/" 240 || { cut -c1-600 "$log"; exit 1; }
     if grep -q "takes no programs at its functions" "$log"; then

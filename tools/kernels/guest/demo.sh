@@ -1,4 +1,5 @@
-# What `make run` runs once it is built: nicache with its own demonstration site, whose pages are then asked for and edited.
+# What `make run` runs once it is built: nicache with its own demonstration site, whose pages are
+# then asked for and edited.
 . /nicache/guest/lib.sh
 nicache run >/run/demo.log 2>&1 &
 pid=$!

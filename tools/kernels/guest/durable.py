@@ -1,7 +1,10 @@
-"""Writes files while their server ends and starts again: durable.py FOLDER STOP. It ends some time after the file STOP is there.
+"""Writes files while their server ends and starts again: durable.py FOLDER STOP. It ends some
+time after the file STOP is there.
 
-Files are written in parts, then synced; then parts of them are written again, and synced. At the end all are read with nothing cached: a server that was
-killed has lost what no COMMIT had acknowledged, and the client had to send it again. No call may fail, because the mount is a hard one."""
+Files are written in parts, then synced; then parts of them are written again, and synced. At
+the end all are read with nothing cached: a server that was killed has lost what no COMMIT had
+acknowledged, and the client had to send it again. No call may fail, because the mount is a hard
+one."""
 
 import os
 import random
@@ -31,9 +34,21 @@ def work(who):
             file = os.open(path, os.O_RDWR | os.O_CREAT)
             if not model:
                 while len(model) < SIZE:
-                    write(chance, file, model, len(model), chance.choice((4096, 10_000, 65_536, 200_000)))
+                    write(
+                        chance,
+                        file,
+                        model,
+                        len(model),
+                        chance.choice((4096, 10_000, 65_536, 200_000)),
+                    )
             for _ in range(20):
-                write(chance, file, model, chance.randrange(SIZE), chance.choice((1, 100, 4096, 70_000)))
+                write(
+                    chance,
+                    file,
+                    model,
+                    chance.randrange(SIZE),
+                    chance.choice((1, 100, 4096, 70_000)),
+                )
             os.fsync(file)
             os.close(file)
             written += 1
@@ -44,8 +59,14 @@ def work(who):
             while block := os.read(file, 1 << 20):
                 found += block
             os.close(file)
-            wrong = [at for at in range(0, max(len(found), len(model)), 4096) if found[at : at + 4096] != model[at : at + 4096]]
-            assert not wrong, f"{path}: {len(found)} and {len(model)} bytes, other blocks at {wrong[:10]}"
+            wrong = [
+                at
+                for at in range(0, max(len(found), len(model)), 4096)
+                if found[at : at + 4096] != model[at : at + 4096]
+            ]
+            assert (
+                not wrong
+            ), f"{path}: {len(found)} and {len(model)} bytes, other blocks at {wrong[:10]}"
     except Exception:
         failures.append(who)
         traceback.print_exc(file=sys.stdout)

@@ -1,5 +1,5 @@
-# Files by nginx on file systems other than the root's, changed in every way: what is watched is kept, what is not is said; nothing is ever
-# stale.
+# Files by nginx on file systems other than the root's, changed in every way: what is watched is
+# kept, what is not is said; nothing is ever stale.
 . /nicache/guest/lib.sh
 images=/var/tmp/images
 mkdir -p $images /mnt/ext4 /mnt/xfs /mnt/btrfs /mnt/tmpfs
@@ -9,7 +9,8 @@ failed=0
 try() {
     local name=$1 folder=$2/site pid url=http://10.91.0.2 seen hits refused
     make_site "$folder"
-    nicache run --name "$name" --subnet 10.91.0.0/30 -- nginx -c "$folder.conf" -g 'daemon off;' >"/run/$name.log" 2>&1 &
+    nicache run --name "$name" --subnet 10.91.0.0/30 -- nginx -c "$folder.conf" \
+        -g 'daemon off;' >"/run/$name.log" 2>&1 &
     pid=$!
     if ! wait_http $url/p1.html 240; then
         cut -c1-400 "/run/$name.log"
@@ -49,6 +50,8 @@ wanted xfs && on_image xfs mkfs.xfs -q
 wanted btrfs && on_image btrfs mkfs.btrfs -q
 wanted tmpfs && mount -t tmpfs tmpfs /mnt/tmpfs && try tmpfs /mnt/tmpfs
 mkdir -p /var/tmp/o/{lower,upper,work,merged}
-wanted overlay && mount -t overlay overlay -o lowerdir=/var/tmp/o/lower,upperdir=/var/tmp/o/upper,workdir=/var/tmp/o/work /var/tmp/o/merged &&
+wanted overlay && mount -t overlay overlay \
+    -o lowerdir=/var/tmp/o/lower,upperdir=/var/tmp/o/upper,workdir=/var/tmp/o/work \
+    /var/tmp/o/merged &&
     try overlay /var/tmp/o/merged
 exit $failed

@@ -1,6 +1,8 @@
-"""Uses a mounted directory as programs do: gateway.py MOUNTED OTHER [compare]. OTHER is the same by another mount.
+"""Uses a mounted directory as programs do: gateway.py MOUNTED OTHER [compare]. OTHER is the
+same by another mount.
 
-What is left in MOUNTED/kept has its checksums in /var/tmp/kept.json; `compare` looks at them again."""
+What is left in MOUNTED/kept has its checksums in /var/tmp/kept.json; `compare` looks at them
+again."""
 
 import hashlib
 import json
@@ -62,7 +64,14 @@ def synchronised():
 
 
 def cloned():
-    here = {**os.environ, "HOME": "/root", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+    here = {
+        **os.environ,
+        "HOME": "/root",
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b",
+    }
     git = lambda *command, where: run("git", *command, cwd=where, env=here)
     source = "/var/tmp/repository"
     shutil.rmtree(source, ignore_errors=True)
@@ -92,7 +101,10 @@ def database():
     base.execute("create index i on t(b)")
     for step in range(12):
         with base:
-            base.executemany("insert into t(b) values(?)", ((hashlib.sha256(b"%d %d" % (step, i)).hexdigest(),) for i in range(80)))
+            base.executemany(
+                "insert into t(b) values(?)",
+                ((hashlib.sha256(b"%d %d" % (step, i)).hexdigest(),) for i in range(80)),
+            )
     with base:
         base.execute("delete from t where a % 3 = 0")
     base.execute("vacuum")
@@ -167,10 +179,26 @@ def exercised():
     path = at("kept", "fsx")
     file = os.open(path, os.O_RDWR | os.O_CREAT)
     for step in range(int(os.environ.get("STEPS", "2500"))):
-        offset, length = chance.randrange(size_max), chance.choice((1, 40, 48, 500, 4096, 5000, 20_000, 65_536))
+        offset, length = chance.randrange(size_max), chance.choice(
+            (1, 40, 48, 500, 4096, 5000, 20_000, 65_536)
+        )
         if chance.random() < 0.3:
             offset -= offset % 4096
-        kind = chance.choice(("write", "write", "write", "read", "read", "read", "truncate", "map", "sync", "reopen", "drop"))
+        kind = chance.choice(
+            (
+                "write",
+                "write",
+                "write",
+                "read",
+                "read",
+                "read",
+                "truncate",
+                "map",
+                "sync",
+                "reopen",
+                "drop",
+            )
+        )
         what = f"step {step}: {kind} {offset} {length} of {len(model)}"
         if kind == "write":
             block = chance.randbytes(length)
@@ -218,14 +246,31 @@ def compare():
     assert len(wanted) > 400, len(wanted)
     found = dict(files_below(at("kept")))
     assert found == wanted, sorted(set(found.items()) ^ set(wanted.items()))[:10]
-    run("git", "-c", f"safe.directory={at('kept', 'clone')}", "-C", at("kept", "clone"), "fsck", "--full")
+    run(
+        "git",
+        "-c",
+        f"safe.directory={at('kept', 'clone')}",
+        "-C",
+        at("kept", "clone"),
+        "fsck",
+        "--full",
+    )
 
 
 if sys.argv[3:] == ["compare"]:
     tests = [compare]
 else:
     os.mkdir(at("kept"))
-    tests = [copied_tree, synchronised, cloned, database, archived, changed_in_place, large, exercised]
+    tests = [
+        copied_tree,
+        synchronised,
+        cloned,
+        database,
+        archived,
+        changed_in_place,
+        large,
+        exercised,
+    ]
 failed = 0
 for test in tests:
     try:

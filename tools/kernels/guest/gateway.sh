@@ -1,5 +1,6 @@
-# `nicache nfs` as operators run it, in front of a unit of tgtd's in this machine, used by this kernel's own client over the loopback interface: what
-# programs do with files, a gateway that is started again and one that is killed while they do, and what the unit then holds.
+# `nicache nfs` as operators run it, in front of a unit of tgtd's in this machine, used by this
+# kernel's own client over the loopback interface: what programs do with files, a gateway that is
+# started again and one that is killed while they do, and what the unit then holds.
 . /nicache/guest/lib.sh
 for module in fuse loop ext4 nfsv3; do modprobe $module 2>/dev/null; done
 image=/var/tmp/unit
@@ -9,15 +10,20 @@ truncate -s 1G $image
 mkdir -p /run/tgtd /mnt/nfs /mnt/other
 tgtd --foreground --iscsi portal=127.0.0.1:3260 >/run/tgtd.log 2>&1 &
 target=$!
-for _ in $(seq 120); do tgtadm --lld iscsi --op show --mode target >/dev/null 2>&1 && break; sleep 0.5; done
+for _ in $(seq 120); do
+    tgtadm --lld iscsi --op show --mode target >/dev/null 2>&1 && break
+    sleep 0.5
+done
 tgtadm --lld iscsi --op new --mode target --tid 1 --targetname iqn.2026-11.org.nicache:unit
 tgtadm --lld iscsi --op new --mode logicalunit --tid 1 --lun 1 --backing-store $image
-tgtadm --lld iscsi --op bind --mode target --tid 1 --initiator-address ALL || { cat /run/tgtd.log; exit 1; }
+tgtadm --lld iscsi --op bind --mode target --tid 1 --initiator-address ALL ||
+    { cat /run/tgtd.log; exit 1; }
 
 # gateway [OPTION...]: starts one; $gateway is its process.
 gateway() {
     : >/run/gateway.log
-    nicache nfs $unit --export '/data *(rw,no_root_squash,insecure)' --memory 64M --name nfs0 --json "$@" >/run/gateway.log 2>/run/gateway.err &
+    nicache nfs $unit --export '/data *(rw,no_root_squash,insecure)' --memory 64M --name nfs0 \
+        --json "$@" >/run/gateway.log 2>/run/gateway.err &
     gateway=$!
     wait_line /run/gateway.log '"serving"' 120 || { cat /run/gateway.log /run/gateway.err; exit 1; }
 }

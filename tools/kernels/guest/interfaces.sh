@@ -1,9 +1,11 @@
-# `nicache attach` on this machine's two network cards (joined by a hub), on a VLAN device, a bridge port and a bond over one of them, and on a
-# veth: by every --port, with and without --l0. Each time the supervisor is killed at the end. KINDS, PORTS: only these, separated by commas.
+# `nicache attach` on this machine's two network cards (joined by a hub), on a VLAN device, a bridge
+# port and a bond over one of them, and on a veth: by every --port, with and without --l0. Each time
+# the supervisor is killed at the end. KINDS, PORTS: only these, separated by commas.
 #
 # link    ok: what is not the card's passes, and every page is the newest; else dead or stale
 # left    XDP programs and promiscuity that stay 1 s after the kill
-# filters filters of tc while the card works: those of the killed card before are gone (Linux 6.5 and older have filters instead of tcx)
+# filters filters of tc while the card works: those of the killed card before are gone (Linux 6.5
+#         and older have filters instead of tcx)
 . /nicache/guest/lib.sh
 kinds=${KINDS:-plain,vlan,bridge-port,bond,veth}
 ports=${PORTS:-auto,packet,xdp}
@@ -42,7 +44,8 @@ ip netns exec server nginx -c "$site.conf" -g 'daemon off;' &
 
 client() { ip netns exec client "$@"; }
 traces() { ip -d link show | grep -c 'prog/xdp\|promiscuity [1-9]'; }
-filters() { for name in "$1" h0; do tc filter show dev "$name" ingress; done | grep -c '\(wire\|host\)_ingress'; }
+filters() { for name in "$1" h0; do tc filter show dev "$name" ingress; done |
+    grep -c '\(wire\|host\)_ingress'; }
 
 # try CASE WIRE INTERFACE_OF_CLIENT ARGUMENTS...
 try() {
@@ -58,7 +61,8 @@ try() {
     xdp=$(ip -d link show | grep -c 'prog/xdp')
     filters=$(filters "$wire")
     # What is not the card's.
-    client curl -s -o /dev/null -m 10 --retry 5 --retry-connrefused http://192.0.2.1:8081/p1.html || link=dead
+    client curl -s -o /dev/null -m 10 --retry 5 \
+        --retry-connrefused http://192.0.2.1:8081/p1.html || link=dead
     for turn in 1 2 3; do
         echo "$case $turn" >"$site/index.html"
         [ "$link" = dead ] && break

@@ -62,5 +62,6 @@ http {
 C
 }
 
-# edits URL FILE COUNT: changes FILE in five ways by turns, each followed at once by a request; prints "edits=N stale=N".
+# edits URL FILE COUNT: changes FILE in five ways by turns, each followed at once by a request;
+# prints "edits=N stale=N".
 edits() { python3 /nicache/guest/edits.py "$@"; }

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The first process on the root file system: runs the scripts that the kernel's command line names, and switches the machine off.
+# The first process on the root file system: runs the scripts that the kernel's command line names,
+# and switches the machine off.
 export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /tmp

@@ -59,7 +59,13 @@ def files_and_folders():
 
 
 def names():
-    for name in ("n" * 255, "Grüße 😀", "with space", b"\xff\xfe".decode(errors="surrogateescape"), "..."):
+    for name in (
+        "n" * 255,
+        "Grüße 😀",
+        "with space",
+        b"\xff\xfe".decode(errors="surrogateescape"),
+        "...",
+    ):
         write(at(name), b"x")
         assert name in os.listdir(at()) and os.path.exists(there(name))
         os.unlink(at(name))
@@ -71,7 +77,11 @@ def links_and_special_files():
     os.link(at("f"), at("hard"))
     os.symlink("f", at("soft"))
     os.symlink("x" * 4000, at("long"))
-    assert os.stat(at("f")).st_nlink == 2 and read(at("soft")) == b"x" and len(os.readlink(at("long"))) == 4000
+    assert (
+        os.stat(at("f")).st_nlink == 2
+        and read(at("soft")) == b"x"
+        and len(os.readlink(at("long"))) == 4000
+    )
     os.mkfifo(at("pipe"), 0o640)
     os.mknod(at("null"), 0o20666, os.makedev(1, 3))
     assert os.stat(at("null")).st_rdev == os.makedev(1, 3) and read(at("null")) == b""
@@ -228,7 +238,9 @@ def database():
     base.execute("create table t(a, b)")
     for i in range(20):
         with base:
-            base.executemany("insert into t values(?, hex(randomblob(40)))", ((i * 100 + j,) for j in range(100)))
+            base.executemany(
+                "insert into t values(?, hex(randomblob(40)))", ((i * 100 + j,) for j in range(100))
+            )
     base.execute("create index i on t(b)")
     base.close()
     base = sqlite3.connect(there("base"))
@@ -269,8 +281,23 @@ def other_users():
 
 
 failed = 0
-tests = (files_and_folders, names, links_and_special_files, attributes, exclusive, data, large_and_sparse, direct, mapped,
-         open_without_a_name, appended, many, tree, database, other_users)
+tests = (
+    files_and_folders,
+    names,
+    links_and_special_files,
+    attributes,
+    exclusive,
+    data,
+    large_and_sparse,
+    direct,
+    mapped,
+    open_without_a_name,
+    appended,
+    many,
+    tree,
+    database,
+    other_users,
+)
 tests = [test for test in tests if test.__name__ not in left_out]
 for test in tests:
     try:

@@ -1,4 +1,5 @@
-# The NFS server of storage/nfs, used by this kernel's own client over the loopback interface. TESTS: target/release/examples/export.
+# The NFS server of storage/nfs, used by this kernel's own client over the loopback interface.
+# TESTS: target/release/examples/export.
 . /nicache/guest/lib.sh
 server=/usr/local/lib/nicache-tests/export
 [ -x $server ] || { echo "set TESTS=target/release/examples/export"; exit 1; }

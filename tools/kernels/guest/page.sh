@@ -1,9 +1,12 @@
-# What watching costs a page of PHP and MariaDB, in instructions: boot with ICOUNT=1 and TESTS=target/release/examples/witness_cost. No card is in
-# between. PAGE=small: a page with one row. PAGE=wordpress: the front page of a WordPress with 20 posts.
+# What watching costs a page of PHP and MariaDB, in instructions: boot with ICOUNT=1 and
+# TESTS=target/release/examples/witness_cost. No card is in between. PAGE=small: a page with one
+# row. PAGE=wordpress: the front page of a WordPress with 20 posts.
 . /nicache/guest/lib.sh
 cd /srv && mkdir -p page/db page/site && chown -R www-data: page && cd page || exit
-mariadb-install-db --no-defaults --user=www-data --auth-root-authentication-method=normal --skip-test-db --datadir=/srv/page/db >/dev/null 2>&1
-mariadbd --no-defaults --user=www-data --datadir=/srv/page/db --socket=/srv/page/db.sock --skip-networking >/run/page.db.log 2>&1 &
+mariadb-install-db --no-defaults --user=www-data --auth-root-authentication-method=normal \
+    --skip-test-db --datadir=/srv/page/db >/dev/null 2>&1
+mariadbd --no-defaults --user=www-data --datadir=/srv/page/db --socket=/srv/page/db.sock \
+    --skip-networking >/run/page.db.log 2>&1 &
 cat >fpm.conf <<C
 [global]
 error_log = /dev/null
@@ -26,7 +29,8 @@ http {
     server {
         listen 127.0.0.1:8080;
         root /srv/page/site;
-        location / { include /etc/nginx/fastcgi_params; fastcgi_param SCRIPT_FILENAME /srv/page/site/item.php; fastcgi_pass unix:/srv/page/fpm.sock; }
+        location / { include /etc/nginx/fastcgi_params; fastcgi_param SCRIPT_FILENAME \
+            /srv/page/site/item.php; fastcgi_pass unix:/srv/page/fpm.sock; }
     }
 }
 C
@@ -47,12 +51,15 @@ if [ "${PAGE:-small}" = wordpress ]; then
     mariadb --no-defaults -u root -S db.sock -e "CREATE USER site@localhost IDENTIFIED BY 'site'; GRANT ALL ON site.* TO site@localhost"
     sed -e 's|@HOST@|127.0.0.1:8080|; s|@SOCKET@|/srv/page/db.sock|; s|@KEYS@||' /nicache/wordpress/wp-config.php >site/wp-config.php
     chown -R www-data: site
-    php -d memory_limit=512M /nicache/wordpress/install.php /srv/page/site >/run/page.install.log 2>&1 || { cat /run/page.install.log; exit 1; }
+    php -d memory_limit=512M /nicache/wordpress/install.php /srv/page/site \
+        >/run/page.install.log 2>&1 || { cat /run/page.install.log; exit 1; }
 fi
 sed -i "s|site/item.php|site/$script|" nginx.conf
 php-fpm8.2 --nodaemonize --fpm-config fpm.conf -d opcache.enable=1 >/run/page.fpm.log 2>&1 &
 nginx -c /srv/page/nginx.conf -g 'daemon off;' >/run/page.nginx.log 2>&1 &
-wait_http "http://127.0.0.1:8080/?id=1" 20 || { curl -sS -m 3 "http://127.0.0.1:8080/?id=1"; cat /run/page.*.log; ls -la; ps ax | tail -8; exit 1; }
+wait_http "http://127.0.0.1:8080/?id=1" 20 ||
+    { curl -sS -m 3 "http://127.0.0.1:8080/?id=1"; cat /run/page.*.log; ls -la; ps ax |
+        tail -8; exit 1; }
 cat >ask.py <<'C'
 import http.client, sys, time
 connection = http.client.HTTPConnection("127.0.0.1", 8080)

@@ -1,11 +1,13 @@
-# The kernel begins to stop in the middle of its own work (preempt=full) while witnesses at its functions are at work: as soon as one was passed
-# over, nothing is cached any more, and that is said. OPENERS: processes that open files as fast as they can.
+# The kernel begins to stop in the middle of its own work (preempt=full) while witnesses at its
+# functions are at work: as soon as one was passed over, nothing is cached any more, and that is
+# said. OPENERS: processes that open files as fast as they can.
 . /nicache/guest/lib.sh
 switch=/sys/kernel/debug/sched/preempt
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 [ -w $switch ] || { result preempted "no_such_switch"; exit 0; }
 make_site /srv/preempted
-nicache run --name preempted --subnet 10.92.0.0/30 -- nginx -c /srv/preempted.conf -g 'daemon off;' >/run/preempted.log 2>&1 &
+nicache run --name preempted --subnet 10.92.0.0/30 -- nginx -c /srv/preempted.conf \
+    -g 'daemon off;' >/run/preempted.log 2>&1 &
 pid=$!
 wait_http http://10.92.0.2/p1.html 240 || exit 1
 for _ in 1 2 3 4 5; do curl -s -o /dev/null http://10.92.0.2/p1.html; done

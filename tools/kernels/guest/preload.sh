@@ -1,10 +1,12 @@
-# The witness in the server's programs instead of the kernel's: it sees what they change. So the server itself changes a page here (WebDAV).
+# The witness in the server's programs instead of the kernel's: it sees what they change. So the
+# server itself changes a page here (WebDAV).
 . /nicache/guest/lib.sh
 site=/srv/preload
 make_site $site
 chown -R www-data: $site
 sed -i 's/listen 80;/listen 80; client_max_body_size 1m; dav_methods PUT;/; 1i user www-data;' $site.conf
-nicache run --name preload --watch preload --subnet 10.94.0.0/30 -- nginx -c $site.conf -g 'daemon off;' >/run/preload.log 2>&1 &
+nicache run --name preload --watch preload --subnet 10.94.0.0/30 -- nginx -c $site.conf \
+    -g 'daemon off;' >/run/preload.log 2>&1 &
 pid=$!
 url=http://10.94.0.2
 if ! wait_http $url/p1.html 240; then

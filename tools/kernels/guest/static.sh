@@ -1,10 +1,12 @@
-# Files by nginx behind `nicache run`, changed in every way. OPTIONS: of `nicache run`; LABEL: of the result.
+# Files by nginx behind `nicache run`, changed in every way. OPTIONS: of `nicache run`; LABEL: of
+# the result.
 . /nicache/guest/lib.sh
 label=${LABEL:-static}
 site=/srv/$label
 make_site "$site"
 interfaces=$(ip -br link show type tun | cut -d' ' -f1)
-nicache run --name "$label" ${OPTIONS:-} --subnet 10.90.0.0/30 -- nginx -c "$site.conf" -g 'daemon off;' >"/run/$label.log" 2>&1 &
+nicache run --name "$label" ${OPTIONS:-} --subnet 10.90.0.0/30 -- nginx -c "$site.conf" \
+    -g 'daemon off;' >"/run/$label.log" 2>&1 &
 pid=$!
 url=http://10.90.0.2
 if ! wait_http $url/p1.html 240; then

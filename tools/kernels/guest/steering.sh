@@ -1,4 +1,5 @@
-# The tests of nicache-xdp at interfaces (TESTS: the program `interfaces`); ONLY: names that a test's must contain, separated by commas.
+# The tests of nicache-xdp at interfaces (TESTS: the program `interfaces`); ONLY: names that a
+# test's must contain, separated by commas.
 . /nicache/guest/lib.sh
 cd /tmp || exit
 /usr/local/lib/nicache-tests/interfaces --test-threads=2 ${ONLY//,/ } >/run/steering.log 2>&1

@@ -1,4 +1,5 @@
-# The tests of the witnesses and of the registrar on this kernel. TESTS: the programs, as `cargo test -p nicache-watch --no-run` names them.
+# The tests of the witnesses and of the registrar on this kernel. TESTS: the programs, as `cargo
+# test -p nicache-watch --no-run` names them.
 . /nicache/guest/lib.sh
 failed=0
 for test in /usr/local/lib/nicache-tests/*; do

@@ -1,5 +1,6 @@
-# Every way of changing a file, on each file system that is watched here (truth/watch/tests/witness/filesystems), and files that change while the
-# server looks at them (truth/watch/tests/registrar/unsettled.rs).
+# Every way of changing a file, on each file system that is watched here
+# (truth/watch/tests/witness/filesystems), and files that change while the server looks at them
+# (truth/watch/tests/registrar/unsettled.rs).
 . /nicache/guest/lib.sh
 modprobe -a loop xfs btrfs overlay 2>/dev/null
 failed=0

@@ -1,4 +1,5 @@
-//! The rules of coherence as switches, so that a test can turn one off and see that its oracle notices.
+//! The rules of coherence as switches, so that a test can turn one off and see that its oracle
+//! notices.
 //!
 //! In a build without debug assertions every rule is in force, and the switch does not exist.
 
@@ -9,7 +10,8 @@ pub const RULE_OFF: &str = "NICACHE_RULE_OFF";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Rule {
-    /// What the server's programs have read since their start counts for every computed reply (1, 2).
+    /// What the server's programs have read since their start counts for every computed reply (1,
+    /// 2).
     Retained,
     /// A changed file that the server has not looked at again lets nothing be kept (3).
     Dirty,
@@ -37,13 +39,16 @@ pub enum Rule {
     Age,
     /// T is what the time has earned for which the answer was the same (15, 18).
     Earned,
-    /// A reply is a file's only if no other program and no database can have decided that it be sent (22).
+    /// A reply is a file's only if no other program and no database can have decided that it be
+    /// sent (22).
     Decisions,
     /// An entry answers a class of clients that the server has answered (24).
     Classes,
-    /// Two executions agree only if nothing that says whose request it is was the same in both (14).
+    /// Two executions agree only if nothing that says whose request it is was the same in both
+    /// (14).
     Marks,
-    /// What the server has answered to who sends the fields of proxies, it has answered to nobody else (24).
+    /// What the server has answered to who sends the fields of proxies, it has answered to nobody
+    /// else (24).
     Proxies,
     /// A reply that may be out of date is only for those who had asked before it was computed (19).
     Shared,

@@ -1,15 +1,17 @@
 //! Sources by slot, and the two counters that order their changes.
 //!
-//! A source is anything whose change makes a reply wrong: a file, a directory, a symbolic link, or the server group
-//! itself. The table has no room for every inode of a machine, so a source is known by a hash; two sources that
-//! share a slot purge each other's entries, which costs hits and never correctness.
+//! A source is anything whose change makes a reply wrong: a file, a directory, a symbolic link, or
+//! the server group itself. The table has no room for every inode of a machine, so a source is
+//! known by a hash; two sources that share a slot purge each other's entries, which costs hits and
+//! never correctness.
 
-/// Revision words in the table, a power of two. A page of a large application depends on a thousand files, so there is room for the
-/// files of many without too many that share a slot.
+/// Revision words in the table, a power of two. A page of a large application depends on a thousand
+/// files, so there is room for the files of many without too many that share a slot.
 pub const SOURCE_SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 20;
 
-/// Slots that one entry may depend on. A larger set is refused ([`TooManySources`]), never truncated.
+/// Slots that one entry may depend on. A larger set is refused ([`TooManySources`]), never
+/// truncated.
 pub const SOURCES_MAX: usize = 64;
 
 /// Index of a source's revision word.
@@ -17,13 +19,14 @@ pub const SOURCES_MAX: usize = 64;
 pub struct SourceSlot(pub u32);
 
 impl SourceSlot {
-    /// The server group and everything that cannot be named more narrowly (a process started in the server's
-    /// namespace, a purge of all). Every source set contains it.
+    /// The server group and everything that cannot be named more narrowly (a process started in the
+    /// server's namespace, a purge of all). Every source set contains it.
     pub const EVERYTHING: Self = Self(0);
 
-    /// Everything that any dynamic entry depends on, but for databases: it changes with each of these sources
-    /// ([`RevisionTable::track`](crate::RevisionTable::track)). A dynamic entry has far more sources than a card would want to compare;
-    /// it depends on this one, and the watcher knows the others.
+    /// Everything that any dynamic entry depends on, but for databases: it changes with each of
+    /// these sources ([`RevisionTable::track`](crate::RevisionTable::track)). A dynamic entry has
+    /// far more sources than a card would want to compare; it depends on this one, and the watcher
+    /// knows the others.
     pub const DYNAMIC: Self = Self(1);
 
     /// All databases that are watched.
@@ -32,20 +35,23 @@ impl SourceSlot {
     /// Where relative paths of the server's processes start.
     pub const WORKING_DIRECTORY: Self = Self(3);
 
-    /// Access control lists of files: by it the watcher knows whether who may read a file can have changed although mode and owner have not. Where a change
-    /// cannot be told more narrowly it is one of everything.
+    /// Access control lists of files: by it the watcher knows whether who may read a file can have
+    /// changed although mode and owner have not. Where a change cannot be told more narrowly it is
+    /// one of everything.
     pub const ACCESS_LISTS: Self = Self(4);
 
-    /// What is mounted where, anywhere on the machine. Every path depends on it; the watcher looks whether it leads elsewhere.
+    /// What is mounted where, anywhere on the machine. Every path depends on it; the watcher looks
+    /// whether it leads elsewhere.
     pub const MOUNTS: Self = Self(5);
 
     const RESERVED: u32 = 6;
 
     /// Slot of an inode; never one of the named ones.
     ///
-    /// `dev` is the kernel's own encoding of `s_dev` (`major << 20 | minor`), not what `stat` returns; see
-    /// [`SourceSlot::of_device_inode`] for that. `ebpf/witness.bpf.c` computes the same function: multiplicative
-    /// (Fibonacci) hashing, whose top bits spread consecutive inode numbers evenly.
+    /// `dev` is the kernel's own encoding of `s_dev` (`major << 20 | minor`), not what `stat`
+    /// returns; see [`SourceSlot::of_device_inode`] for that. `ebpf/witness.bpf.c` computes the
+    /// same function: multiplicative (Fibonacci) hashing, whose top bits spread consecutive inode
+    /// numbers evenly.
     pub const fn of_inode(dev: u32, ino: u64) -> Self {
         let mut mixed = ino.wrapping_add((dev as u64).wrapping_mul(DEVICE_MULTIPLIER));
         mixed ^= mixed >> 32;
@@ -58,7 +64,8 @@ impl SourceSlot {
         Self::of_inode(major << 20 | minor, ino)
     }
 
-    /// Slot of something that is not an inode, by a uniformly spread hash of its name; never one of the named ones.
+    /// Slot of something that is not an inode, by a uniformly spread hash of its name; never one of
+    /// the named ones.
     pub const fn of_hash(hash: u64) -> Self {
         let slot = (hash >> (64 - SLOT_BITS)) as u32;
         if slot < Self::RESERVED { Self(slot + Self::RESERVED) } else { Self(slot) }
@@ -73,12 +80,14 @@ impl SourceSlot {
 const DEVICE_MULTIPLIER: u64 = 0xff51_afd7_ed55_8ccd;
 const INODE_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A value of the table's clock. A source's stamp is the clock at its last change; an entry's stamp is the clock
-/// right after the card advanced it to forward the miss. The entry is valid while every source's stamp is smaller.
+/// A value of the table's clock. A source's stamp is the clock at its last change; an entry's stamp
+/// is the clock right after the card advanced it to forward the miss. The entry is valid while
+/// every source's stamp is smaller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(pub u64);
 
-/// How often any watched source has changed. Unequal epochs say "look again", equal ones "nothing happened".
+/// How often any watched source has changed. Unequal epochs say "look again", equal ones "nothing
+/// happened".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
@@ -87,8 +96,8 @@ pub struct Epoch(pub u64);
 #[error("more than {SOURCES_MAX} sources")]
 pub struct TooManySources;
 
-/// The sources of an entry: at most [`SOURCES_MAX`] distinct slots, kept in place (no allocation), always with
-/// [`SourceSlot::EVERYTHING`].
+/// The sources of an entry: at most [`SOURCES_MAX`] distinct slots, kept in place (no allocation),
+/// always with [`SourceSlot::EVERYTHING`].
 #[derive(Clone, Copy)]
 pub struct SourceSet {
     slots: [SourceSlot; SOURCES_MAX],
@@ -104,7 +113,8 @@ impl SourceSet {
     /// Adds a slot unless it is there already.
     ///
     /// # Errors
-    /// The set is full and the slot is not in it. The set is as before, hence incomplete: refuse the fill.
+    /// The set is full and the slot is not in it. The set is as before, hence incomplete: refuse
+    /// the fill.
     pub fn insert(&mut self, slot: SourceSlot) -> Result<(), TooManySources> {
         if self.as_slice().contains(&slot) {
             return Ok(());

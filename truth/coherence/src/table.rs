@@ -1,4 +1,5 @@
-//! The revision table: memory shared by the kernel's witnesses (writers), the watcher and the cards.
+//! The revision table: memory shared by the kernel's witnesses (writers), the watcher and the
+//! cards.
 //!
 //! Two BPF arrays with `BPF_F_MMAPABLE`; the same layout on the heap serves simulation and tests.
 //!
@@ -20,18 +21,21 @@
 //!     bits 0..61 stamp: value of `clock` when the source last changed
 //! ```
 //!
-//! Why no lock is needed. A writer does, before its call returns: raise the stamp to the clock, until the stamp is at least as large as a clock that
-//! it has read afterwards; and *then*, if the word had the watched bit, add 1 to `epoch`. A card that validates reads `epoch` *first* and the stamps second,
-//! and remembers the epoch that it read. So it either sees the stamp, or the epoch that it remembers is one that the
-//! writer has yet to leave behind, and the next hit looks again. A fill sets the watched bit before it reads the
-//! stamp: a writer that came before is seen in the stamp, a writer that comes after sees the bit.
+//! Why no lock is needed. A writer does, before its call returns: raise the stamp to the clock,
+//! until the stamp is at least as large as a clock that it has read afterwards; and *then*, if the
+//! word had the watched bit, add 1 to `epoch`. A card that validates reads `epoch` *first* and the
+//! stamps second, and remembers the epoch that it read. So it either sees the stamp, or the epoch
+//! that it remembers is one that the writer has yet to leave behind, and the next hit looks again.
+//! A fill sets the watched bit before it reads the stamp: a writer that came before is seen in the
+//! stamp, a writer that comes after sees the bit.
 //!
-//! Why the clock is read after the stamp is there. Who advances the clock to `s`, finds no change, and vouches for an entry from `s` on, must not be followed by
-//! a writer that raises the stamp to a clock from before `s`: the change would count as an older one. A writer may be held up between the two by an
-//! interrupt, or by the host of a virtual machine, for as long as the watcher needs.
+//! Why the clock is read after the stamp is there. Who advances the clock to `s`, finds no change,
+//! and vouches for an entry from `s` on, must not be followed by a writer that raises the stamp to
+//! a clock from before `s`: the change would count as an older one. A writer may be held up between
+//! the two by an interrupt, or by the host of a virtual machine, for as long as the watcher needs.
 //!
-//! All words are hostile in so far as another process can write them; every value is valid, and a wrong one can at
-//! worst void or keep entries, never break memory safety.
+//! All words are hostile in so far as another process can write them; every value is valid, and a
+//! wrong one can at worst void or keep entries, never break memory safety.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -77,7 +81,8 @@ pub enum ControlWord {
     StrictSql = 56,
     /// Statements so far that may have made such a function, counted after they were told.
     DefinitionsTold = 64,
-    /// How many of these `StrictSql` knows. As long as there are more, a SELECT may change something.
+    /// How many of these `StrictSql` knows. As long as there are more, a SELECT may change
+    /// something.
     DefinitionsKnown = 72,
 }
 
@@ -97,8 +102,8 @@ enum Backing {
     Mapped,
 }
 
-// SAFETY: the pointers lead to atomics that live as long as the table (owned allocation or own mapping), and nothing
-// in the table is bound to a thread.
+// SAFETY: the pointers lead to atomics that live as long as the table (owned allocation or own
+// mapping), and nothing in the table is bound to a thread.
 unsafe impl Send for RevisionTable {}
 // SAFETY: as above; all shared access goes through `AtomicU64`.
 unsafe impl Sync for RevisionTable {}
@@ -107,7 +112,9 @@ impl RevisionTable {
     /// A table in private memory, for simulation and tests; 8 MiB, all zero, and without a lease.
     pub fn on_heap() -> Arc<Self> {
         // SAFETY: all zeroes are a valid AtomicU64.
-        let zeroes = |words: usize| -> Box<[AtomicU64]> { unsafe { Box::new_zeroed_slice(words).assume_init() } };
+        let zeroes = |words: usize| -> Box<[AtomicU64]> {
+            unsafe { Box::new_zeroed_slice(words).assume_init() }
+        };
         let control = zeroes(CONTROL_BYTES / size_of::<u64>());
         let revisions = zeroes(SOURCE_SLOTS);
         Arc::new(Self {
@@ -120,7 +127,8 @@ impl RevisionTable {
     /// Maps the two BPF arrays. The descriptors may be closed afterwards.
     ///
     /// # Errors
-    /// What `mmap` says: `EINVAL` or `EACCES` if a descriptor is not a mappable array of at least the right size.
+    /// What `mmap` says: `EINVAL` or `EACCES` if a descriptor is not a mappable array of at least
+    /// the right size.
     pub fn map(control: BorrowedFd<'_>, revisions: BorrowedFd<'_>) -> io::Result<Self> {
         let control = map_shared(control, CONTROL_BYTES)?;
         let revisions = match map_shared(revisions, REVISIONS_BYTES) {
@@ -139,10 +147,14 @@ impl RevisionTable {
         Epoch(self.control(ControlWord::Epoch).load(Ordering::Acquire))
     }
 
-    /// Advances the clock and returns its new value: the stamp of the fill that is about to be forwarded.
+    /// Advances the clock and returns its new value: the stamp of the fill that is about to be
+    /// forwarded.
     #[inline]
     pub fn advance_clock(&self) -> Stamp {
-        Stamp(self.control(ControlWord::Clock).fetch_add(1, Ordering::SeqCst).wrapping_add(1) & STAMP_MASK)
+        Stamp(
+            self.control(ControlWord::Clock).fetch_add(1, Ordering::SeqCst).wrapping_add(1)
+                & STAMP_MASK,
+        )
     }
 
     /// The clock's present value.
@@ -160,13 +172,15 @@ impl RevisionTable {
         self.control(ControlWord::Lost).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Does the watcher vouch for the table at `now_ns` (CLOCK_MONOTONIC)? If not, nothing is served or stored.
+    /// Does the watcher vouch for the table at `now_ns` (CLOCK_MONOTONIC)? If not, nothing is
+    /// served or stored.
     #[inline]
     pub fn lease_holds(&self, now_ns: u64) -> bool {
         now_ns <= self.control(ControlWord::LeaseUntilNs).load(Ordering::Acquire)
     }
 
-    /// The watcher vouches for the table up to `until_ns` (CLOCK_MONOTONIC); 0 ends the lease at once.
+    /// The watcher vouches for the table up to `until_ns` (CLOCK_MONOTONIC); 0 ends the lease at
+    /// once.
     pub fn renew_lease(&self, until_ns: u64) {
         self.control(ControlWord::LeaseUntilNs).store(until_ns, Ordering::Release);
     }
@@ -181,8 +195,9 @@ impl RevisionTable {
         self.control(ControlWord::ServerNetns).store(u64::from(inum), Ordering::SeqCst);
     }
 
-    /// From now on what the server sends from these ports goes to its clients, and is not a question to anybody. The first four count;
-    /// what goes out from a further one is taken for a question, which is safe.
+    /// From now on what the server sends from these ports goes to its clients, and is not a
+    /// question to anybody. The first four count; what goes out from a further one is taken for a
+    /// question, which is safe.
     pub fn set_service_ports(&self, ports: &[u16]) {
         let word = ports.iter().take(4).rev().fold(0, |word, &port| word << 16 | u64::from(port));
         self.control(ControlWord::ServicePorts).store(word, Ordering::SeqCst);
@@ -193,8 +208,9 @@ impl RevisionTable {
         self.control(ControlWord::DefinitionsTold).load(Ordering::SeqCst)
     }
 
-    /// May a SELECT change something, by a function that it calls? Then the kernel takes none for a mere question. `known`: what
-    /// [`RevisionTable::definitions_told`] said before everything that had been told was read; `None` if not everything was.
+    /// May a SELECT change something, by a function that it calls? Then the kernel takes none for a
+    /// mere question. `known`: what [`RevisionTable::definitions_told`] said before everything that
+    /// had been told was read; `None` if not everything was.
     pub fn set_strict_sql(&self, strict: bool, known: Option<u64>) {
         self.control(ControlWord::StrictSql).store(u64::from(strict), Ordering::SeqCst);
         if let Some(known) = known {
@@ -207,13 +223,14 @@ impl RevisionTable {
         self.control(ControlWord::Databases).fetch_or(1 << (process % 64), Ordering::SeqCst);
     }
 
-    /// From now on a change of the slot moves the epoch. Must precede the check of the stamp in a fill.
+    /// From now on a change of the slot moves the epoch. Must precede the check of the stamp in a
+    /// fill.
     pub fn watch(&self, slot: SourceSlot) {
         self.revision(slot).fetch_or(WATCHED, Ordering::SeqCst);
     }
 
-    /// From now on a change of the slot is one of [`SourceSlot::DYNAMIC`], too, and moves the epoch. Must precede the check of the
-    /// stamp in a fill.
+    /// From now on a change of the slot is one of [`SourceSlot::DYNAMIC`], too, and moves the
+    /// epoch. Must precede the check of the stamp in a fill.
     pub fn track(&self, slot: SourceSlot) {
         self.revision(slot).fetch_or(WATCHED | TRACKED, Ordering::SeqCst);
     }
@@ -238,15 +255,15 @@ impl RevisionTable {
         slots.iter().all(|&slot| self.stamp_of(slot) < since)
     }
 
-    /// The writer's side, in user space: the rule that the kernel's witnesses follow. Used by simulation, tests, and
-    /// a purge of everything ([`SourceSlot::EVERYTHING`]).
+    /// The writer's side, in user space: the rule that the kernel's witnesses follow. Used by
+    /// simulation, tests, and a purge of everything ([`SourceSlot::EVERYTHING`]).
     pub fn record_change(&self, slot: SourceSlot) {
         let word = self.raise_stamp(slot);
         if word & TRACKED != 0 {
             self.raise_stamp(SourceSlot::DYNAMIC);
         }
-        // Also where the stamp stood already: whoever raised it may not have moved the epoch yet, and this writer is
-        // about to return.
+        // Also where the stamp stood already: whoever raised it may not have moved the epoch yet,
+        // and this writer is about to return.
         if word & WATCHED != 0 {
             self.control(ControlWord::Epoch).fetch_add(1, Ordering::SeqCst);
         }
@@ -263,7 +280,12 @@ impl RevisionTable {
                 return word;
             }
             let raised = word & !STAMP_MASK | clock;
-            word = match revision.compare_exchange_weak(word, raised, Ordering::SeqCst, Ordering::SeqCst) {
+            word = match revision.compare_exchange_weak(
+                word,
+                raised,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            ) {
                 Ok(_) => raised,
                 Err(now) => now,
             };
@@ -272,14 +294,15 @@ impl RevisionTable {
 
     #[inline]
     fn control(&self, word: ControlWord) -> &AtomicU64 {
-        // SAFETY: the largest `ControlWord` is below CONTROL_BYTES / 8 (asserted below), the memory is at least
-        // CONTROL_BYTES long, page- or u64-aligned, and lives as long as `self`.
+        // SAFETY: the largest `ControlWord` is below CONTROL_BYTES / 8 (asserted below), the memory
+        // is at least CONTROL_BYTES long, page- or u64-aligned, and lives as long as `self`.
         unsafe { self.control.add(word as usize).as_ref() }
     }
 
     #[inline]
     fn revision(&self, slot: SourceSlot) -> &AtomicU64 {
-        // SAFETY: `index` is below SOURCE_SLOTS, the number of words; lifetime and alignment as in `control`.
+        // SAFETY: `index` is below SOURCE_SLOTS, the number of words; lifetime and alignment as in
+        // `control`.
         unsafe { self.revisions.add(slot.index()).as_ref() }
     }
 }
@@ -312,13 +335,22 @@ fn first_word(words: &[AtomicU64]) -> NonNull<AtomicU64> {
 fn map_shared(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<NonNull<AtomicU64>> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
-    let address =
-        unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd, 0) }?;
+    let address = unsafe {
+        mmap(
+            std::ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            fd,
+            0,
+        )
+    }?;
     NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))
 }
 
 fn unmap(address: NonNull<AtomicU64>, bytes: usize) {
-    // SAFETY: called once for each mapping made by `map_shared` with the same length, when no reference is left.
+    // SAFETY: called once for each mapping made by `map_shared` with the same length, when no
+    // reference is left.
     let unmapped = unsafe { rustix::mm::munmap(address.as_ptr().cast(), bytes) };
     debug_assert!(unmapped.is_ok());
 }

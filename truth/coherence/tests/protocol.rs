@@ -31,7 +31,8 @@ mod model {
         OneFile,
         /// Each its own, in the same slot.
         OneSlot,
-        /// Each its own, each in its own slot. The first is a directory on the way to the last: if that alone changes, the entry may be reinstated.
+        /// Each its own, each in its own slot. The first is a directory on the way to the last: if
+        /// that alone changes, the entry may be reinstated.
         Apart,
     }
 
@@ -43,7 +44,8 @@ mod model {
 
     #[derive(Clone, Default, PartialEq, Eq, Hash)]
     struct File {
-        /// Which version is visible, and which version the last writer that has returned had written.
+        /// Which version is visible, and which version the last writer that has returned had
+        /// written.
         visible: u64,
         returned: u64,
         /// The inode's lock.
@@ -110,8 +112,13 @@ mod model {
             world
         }
 
-        /// Tries all interleavings and gathers the states that they lead through; `Err` is a hit that was stale.
-        pub(crate) fn explore(self, rules: Rules, seen: &mut HashSet<Self>) -> Result<(), &'static str> {
+        /// Tries all interleavings and gathers the states that they lead through; `Err` is a hit
+        /// that was stale.
+        pub(crate) fn explore(
+            self,
+            rules: Rules,
+            seen: &mut HashSet<Self>,
+        ) -> Result<(), &'static str> {
             let mut open = vec![self];
             while let Some(world) = open.pop() {
                 for actor in 0..3 {
@@ -128,7 +135,8 @@ mod model {
             Ok(())
         }
 
-        /// lock, [effect], look at the slot, read the clock and stamp until the stamp is at least as large, epoch, [effect], unlock, return
+        /// lock, [effect], look at the slot, read the clock and stamp until the stamp is at least
+        /// as large, epoch, [effect], unlock, return
         fn writer_step(&mut self, index: usize, rules: Rules) -> bool {
             let mut writer = self.writers[index].clone();
             let file = if self.places == Places::OneFile { 1 } else { index };
@@ -151,7 +159,8 @@ mod model {
                 }
                 4 => {
                     let now = &mut self.slots[slot];
-                    if (*now == writer.seen || !rules.clock_after_stamp) && now.stamp < writer.clock {
+                    if (*now == writer.seen || !rules.clock_after_stamp) && now.stamp < writer.clock
+                    {
                         now.stamp = writer.clock;
                         writer.is_new = true;
                     }
@@ -161,7 +170,8 @@ mod model {
                     }
                 }
                 5 => {
-                    let is_told = writer.seen.watched && (writer.is_new || rules.epoch_even_if_stamped);
+                    let is_told =
+                        writer.seen.watched && (writer.is_new || rules.epoch_even_if_stamped);
                     self.epoch += u64::from(rules.epoch_after_stamp && is_told);
                 }
                 6 if !writer.effect_first => effect(self),
@@ -185,7 +195,9 @@ mod model {
         fn card_step(&mut self, rules: Rules) -> Result<bool, &'static str> {
             let mut card = self.card.clone();
             let sources: &[usize] = if self.places == Places::Apart { &[0, 1] } else { &[1] };
-            let watch = |world: &mut Self| sources.iter().for_each(|&slot| world.slots[slot].watched = true);
+            let watch = |world: &mut Self| {
+                sources.iter().for_each(|&slot| world.slots[slot].watched = true)
+            };
             let go = |ahead: bool, step: u8| if ahead { step } else { OVER };
             card.step = match card.step {
                 0 => {
@@ -253,13 +265,17 @@ mod model {
                     card.hits += 1;
                     go(card.hits < HITS_MAX, HIT)
                 }
-                // The registrar looks at the file's slot, again at the path, once more at the slot; then the card at all slots.
+                // The registrar looks at the file's slot, again at the path, once more at the slot;
+                // then the card at all slots.
                 REINSTATE => {
                     self.clock += 1;
                     card.stamp = self.clock;
                     21
                 }
-                21 | 23 => go(card.entry.is_some_and(|(_, stamp)| self.is_unchanged(&[1], stamp)), card.step + 1),
+                21 | 23 => go(
+                    card.entry.is_some_and(|(_, stamp)| self.is_unchanged(&[1], stamp)),
+                    card.step + 1,
+                ),
                 22 if self.files[0].locked => return Ok(false),
                 22 => 23,
                 24 => {
@@ -302,18 +318,28 @@ fn no_interleaving_of_two_writers_and_a_card_serves_a_stale_entry() {
 fn the_model_notices_every_rule_that_is_left_out() {
     let broken = [
         ("epoch before stamp", model::Rules { epoch_after_stamp: false, ..model::ALL }),
-        ("epoch read after the check", model::Rules { epoch_read_before_check: false, ..model::ALL }),
+        (
+            "epoch read after the check",
+            model::Rules { epoch_read_before_check: false, ..model::ALL },
+        ),
         ("no barrier", model::Rules { barrier: false, ..model::ALL }),
-        ("no epoch if stamped already", model::Rules { epoch_even_if_stamped: false, ..model::ALL }),
+        (
+            "no epoch if stamped already",
+            model::Rules { epoch_even_if_stamped: false, ..model::ALL },
+        ),
         ("watched after the check", model::Rules { watch_before_check: false, ..model::ALL }),
-        ("clock read before the stamp alone", model::Rules { clock_after_stamp: false, ..model::ALL }),
+        (
+            "clock read before the stamp alone",
+            model::Rules { clock_after_stamp: false, ..model::ALL },
+        ),
     ];
     for (name, rules) in broken {
         assert!(explore(rules).is_err(), "{name} is not noticed");
     }
 }
 
-/// The real table: a file is an atomic version; writers change it and record the change before they return.
+/// The real table: a file is an atomic version; writers change it and record the change before they
+/// return.
 #[test]
 fn threads_never_see_a_hit_older_than_a_change_that_had_ended() {
     const SLOTS: u16 = 4;
@@ -372,7 +398,11 @@ fn threads_never_see_a_hit_older_than_a_change_that_had_ended() {
                 let epoch = site.table.epoch();
                 if epoch == entry.checked || site.table.is_unchanged(&slots, entry.stamp) {
                     entry.checked = epoch;
-                    assert!(entry.body >= floor, "entry of version {} served after {floor}", entry.body);
+                    assert!(
+                        entry.body >= floor,
+                        "entry of version {} served after {floor}",
+                        entry.body
+                    );
                     hits += 1;
                     continue;
                 }

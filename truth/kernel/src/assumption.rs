@@ -18,7 +18,8 @@ pub struct Assumption {
 pub struct Way {
     /// What the kernel must have for it; all of these.
     pub tests: &'static [Test],
-    /// The eBPF programs that are attached then; none: something else asks for the same (CO-RE in a program, a socket option).
+    /// The eBPF programs that are attached then; none: something else asks for the same (CO-RE in a
+    /// program, a socket option).
     pub programs: &'static [Program],
     /// The first kernel release that has it, as far as it was seen to run.
     pub since: &'static str,
@@ -29,8 +30,9 @@ pub struct Way {
 pub struct Program {
     /// Its name in `ebpf/`.
     pub name: &'static str,
-    /// It is attached only if the kernel has that; where it does not, there is nothing that the program could miss (a system call of
-    /// newer kernels, a file system whose module is not loaded).
+    /// It is attached only if the kernel has that; where it does not, there is nothing that the
+    /// program could miss (a system call of newer kernels, a file system whose module is not
+    /// loaded).
     pub if_there: Option<Test>,
 }
 
@@ -44,14 +46,16 @@ impl Program {
 /// Something that the kernel shows: nearly all of it in its own description of its types (BTF).
 #[derive(Debug)]
 pub enum Test {
-    /// A tracepoint. `module`: it is in the kernel itself, or in this module, as the kernel was built.
+    /// A tracepoint. `module`: it is in the kernel itself, or in this module, as the kernel was
+    /// built.
     Tracepoint {
         /// Its name, without the subsystem.
         name: &'static str,
         /// The module that may have it.
         module: Option<&'static str>,
     },
-    /// A function whose entry or exit a program can be attached to (needs ftrace, and that the function was not inlined).
+    /// A function whose entry or exit a program can be attached to (needs ftrace, and that the
+    /// function was not inlined).
     Function {
         /// Its name.
         name: &'static str,
@@ -65,8 +69,9 @@ pub enum Test {
         /// The field's name.
         field: &'static str,
     },
-    /// The kernel does not stop in the middle of its own work to run another task (`preempt=none` or `voluntary`). Where it does, a
-    /// program at a function is passed over if the same program was stopped on that processor.
+    /// The kernel does not stop in the middle of its own work to run another task (`preempt=none`
+    /// or `voluntary`). Where it does, a program at a function is passed over if the same program
+    /// was stopped on that processor.
     Unpreempted,
     /// A structure, in the kernel itself or in this module.
     Structure {
@@ -159,12 +164,18 @@ impl Feature {
 
 impl fmt::Display for Test {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = |module: &Option<&str>| module.map_or_else(String::new, |module| format!(" ({module})"));
+        let of = |module: &Option<&str>| {
+            module.map_or_else(String::new, |module| format!(" ({module})"))
+        };
         match self {
-            Self::Tracepoint { name, module } => write!(formatter, "tracepoint {name}{}", of(module)),
+            Self::Tracepoint { name, module } => {
+                write!(formatter, "tracepoint {name}{}", of(module))
+            }
             Self::Function { name, module } => write!(formatter, "entry of {name}(){}", of(module)),
             Self::Unpreempted => write!(formatter, "preempt=none or voluntary"),
-            Self::Field { structure, field } => write!(formatter, "struct {structure} with {field}"),
+            Self::Field { structure, field } => {
+                write!(formatter, "struct {structure} with {field}")
+            }
             Self::Structure { name, module } => write!(formatter, "struct {name}{}", of(module)),
             Self::Value { value, .. } => write!(formatter, "{value}"),
         }

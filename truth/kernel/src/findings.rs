@@ -13,7 +13,8 @@ pub struct Findings {
     pub lacks: Vec<Lack>,
     /// The programs that are to be attached.
     pub programs: Vec<&'static str>,
-    /// Those of them that rest on [`Test::Unpreempted`]: one that was passed over ([`missed_runs`](crate::missed_runs)) has seen not everything.
+    /// Those of them that rest on [`Test::Unpreempted`]: one that was passed over
+    /// ([`missed_runs`](crate::missed_runs)) has seen not everything.
     pub unpreempted: Vec<&'static str>,
 }
 
@@ -44,7 +45,8 @@ impl Findings {
         way: &'static Way,
         is_there: impl Fn(&Test) -> bool,
     ) {
-        let programs = way.programs.iter().filter(|program| program.if_there.as_ref().is_none_or(&is_there));
+        let programs =
+            way.programs.iter().filter(|program| program.if_there.as_ref().is_none_or(&is_there));
         let names: Vec<&str> = programs.map(|program| program.name).collect();
         if way.tests.iter().any(|test| matches!(test, Test::Unpreempted)) {
             self.unpreempted.extend(&names);

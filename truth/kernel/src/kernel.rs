@@ -33,8 +33,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Reads the kernel's types, and those of the modules that `assumptions` name. A module that is not loaded is loaded, if
-    /// `modprobe` can.
+    /// Reads the kernel's types, and those of the modules that `assumptions` name. A module that is
+    /// not loaded is loaded, if `modprobe` can.
     ///
     /// # Errors
     /// [`NoTypes`].
@@ -48,7 +48,8 @@ impl Kernel {
             is_unpreempted: is_unpreempted(),
             has_functions: calls_programs_at_functions(),
         };
-        let tests = assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.tests);
+        let tests =
+            assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.tests);
         for test in tests {
             let (Test::Tracepoint { module: Some(module), .. }
             | Test::Function { module: Some(module), .. }
@@ -63,7 +64,8 @@ impl Kernel {
             let types = ModuleTypes::load(module, &kernel.base);
             kernel.modules.insert(module, types);
         }
-        let programs = assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.programs);
+        let programs =
+            assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.programs);
         for test in programs.filter_map(|program| program.if_there.as_ref()) {
             if let Test::Function { module: Some(module), .. } = test
                 && !kernel.modules.contains_key(module)
@@ -78,7 +80,9 @@ impl Kernel {
     /// Does the kernel have that?
     pub fn has(&self, test: &Test) -> bool {
         match test {
-            Test::Tracepoint { name, module } => self.names(&format!("btf_trace_{name}"), BtfKind::Typedef, *module),
+            Test::Tracepoint { name, module } => {
+                self.names(&format!("btf_trace_{name}"), BtfKind::Typedef, *module)
+            }
             // Without ftrace's trampolines nothing can be attached to functions.
             Test::Function { name, module } => {
                 self.has_functions
@@ -88,15 +92,19 @@ impl Kernel {
             Test::Unpreempted => self.is_unpreempted,
             Test::Field { structure, field } => {
                 let structure: Option<Struct<'_>> = self.types.type_by_name(structure);
-                structure.is_some_and(|found| found.iter().any(|member| member.name.is_some_and(|name| name == *field)))
+                structure.is_some_and(|found| {
+                    found.iter().any(|member| member.name.is_some_and(|name| name == *field))
+                })
             }
             Test::Structure { name, module } => self.names(name, BtfKind::Struct, *module),
             Test::Value { enumeration, value } => {
                 let small: Option<Enum<'_>> = self.types.type_by_name(enumeration);
                 let large: Option<Enum64<'_>> = self.types.type_by_name(enumeration);
-                small.is_some_and(|found| found.iter().any(|known| known.name.is_some_and(|name| name == *value)))
-                    || large
-                        .is_some_and(|found| found.iter().any(|known| known.name.is_some_and(|name| name == *value)))
+                small.is_some_and(|found| {
+                    found.iter().any(|known| known.name.is_some_and(|name| name == *value))
+                }) || large.is_some_and(|found| {
+                    found.iter().any(|known| known.name.is_some_and(|name| name == *value))
+                })
             }
         }
     }
@@ -128,7 +136,8 @@ impl Kernel {
     fn why_not(&self, assumption: &Assumption) -> String {
         let missing = |test: &&Test| !self.has(test);
         let ways = assumption.ways.iter().map(|way| {
-            let tests: Vec<String> = way.tests.iter().filter(missing).map(ToString::to_string).collect();
+            let tests: Vec<String> =
+                way.tests.iter().filter(missing).map(ToString::to_string).collect();
             tests.join(", ")
         });
         format!("this kernel lacks {}", ways.collect::<Vec<_>>().join(", or else "))
@@ -145,7 +154,9 @@ impl Types {
     fn names(&self, name: &str, kind: BtfKind) -> bool {
         let Ok(name) = CString::new(name) else { return false };
         // SAFETY: the types are valid as long as `self` is, and the name is a C string.
-        unsafe { libbpf_sys::btf__find_by_name_kind(self.0.as_ptr(), name.as_ptr(), kind as u32) >= 0 }
+        unsafe {
+            libbpf_sys::btf__find_by_name_kind(self.0.as_ptr(), name.as_ptr(), kind as u32) >= 0
+        }
     }
 }
 
@@ -161,7 +172,8 @@ struct BaseTypes(Types);
 
 impl BaseTypes {
     fn load() -> Option<Self> {
-        // SAFETY: no arguments; what it returns is a valid description, or null or an error in the place of a pointer.
+        // SAFETY: no arguments; what it returns is a valid description, or null or an error in the
+        // place of a pointer.
         let types = unsafe { libbpf_sys::btf__load_vmlinux_btf() };
         checked(types).map(BaseTypes)
     }
@@ -177,7 +189,8 @@ struct ModuleTypes(Types);
 impl ModuleTypes {
     fn load(module: &str, base: &BaseTypes) -> Option<Self> {
         let name = CString::new(module).ok()?;
-        // SAFETY: a C string and a valid description, which outlives the one that refers to it (see `Kernel`).
+        // SAFETY: a C string and a valid description, which outlives the one that refers to it (see
+        // `Kernel`).
         let types = unsafe { libbpf_sys::btf__load_module_btf(name.as_ptr(), base.0.0.as_ptr()) };
         checked(types).map(ModuleTypes)
     }
@@ -189,7 +202,11 @@ impl ModuleTypes {
 
 fn load_module(module: &str) {
     if !Path::new(&format!("/sys/kernel/btf/{module}")).exists() {
-        let _ = Command::new("modprobe").args(["-q", module]).stdin(Stdio::null()).stderr(Stdio::null()).status();
+        let _ = Command::new("modprobe")
+            .args(["-q", module])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
     }
 }
 
@@ -229,7 +246,10 @@ mod tests {
         let findings = kernel.findings(&IMPOSSIBLE);
         assert!(!findings.has(crate::Feature::Ext4));
         let why = &findings.lacks[0].to_string();
-        assert_eq!(why, "the impossible: this kernel lacks tracepoint no_such, or else entry of no_such()");
+        assert_eq!(
+            why,
+            "the impossible: this kernel lacks tracepoint no_such, or else entry of no_such()"
+        );
     }
 
     #[test]
@@ -239,7 +259,12 @@ mod tests {
         assert!(kernel.has(&Test::Tracepoint { name: "ext4_da_write_end", module: Some("ext4") }));
         assert!(kernel.has(&Test::Field { structure: "inode", field: "i_ino" }));
         assert!(!kernel.has(&Test::Field { structure: "inode", field: "i_no_such" }));
-        assert!(kernel.has(&Test::Value { enumeration: "bpf_map_type", value: "BPF_MAP_TYPE_RINGBUF" }));
-        assert!(!kernel.has(&Test::Value { enumeration: "bpf_map_type", value: "BPF_MAP_TYPE_NO_SUCH" }));
+        assert!(
+            kernel.has(&Test::Value { enumeration: "bpf_map_type", value: "BPF_MAP_TYPE_RINGBUF" })
+        );
+        assert!(
+            !kernel
+                .has(&Test::Value { enumeration: "bpf_map_type", value: "BPF_MAP_TYPE_NO_SUCH" })
+        );
     }
 }

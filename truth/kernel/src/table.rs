@@ -1,11 +1,16 @@
 //! Every assumption about the kernel, in one place.
 //!
-//! Some hold on every kernel because of how the programs in `ebpf/` are written, and need no choice here:
-//! * arguments of a module's tracepoints may be null (the verifier says so from 6.12 on): `ebpf/ext4.h` checks;
+//! Some hold on every kernel because of how the programs in `ebpf/` are written, and need no choice
+//! here:
+//! * arguments of a module's tracepoints may be null (the verifier says so from 6.12 on):
+//!   `ebpf/ext4.h` checks;
 //! * `bpf_probe_read_user_str` gives 0 or 1 for an empty string: `ebpf/lookups.h` takes both;
-//! * reading a field by a cast pointer needs `bpf_rdonly_cast` (6.2), else it is copied: `FIELD` in `ebpf/kernel.h`;
-//! * old verifiers lose what is known of a length when it is spilled: `BOUNDED` in `ebpf/headers.h`;
-//! * a program is at most a million verified instructions, and the largest here is held below a fifth of that by a test.
+//! * reading a field by a cast pointer needs `bpf_rdonly_cast` (6.2), else it is copied: `FIELD` in
+//!   `ebpf/kernel.h`;
+//! * old verifiers lose what is known of a length when it is spilled: `BOUNDED` in
+//!   `ebpf/headers.h`;
+//! * a program is at most a million verified instructions, and the largest here is held below a
+//!   fifth of that by a test.
 
 use crate::assumption::{Assumption, Feature, Program, Test, Way};
 
@@ -56,7 +61,8 @@ const FUNCTIONS_OF_CALLS: &[Test] = &[
     Test::Function { name: "__x64_sys_mount", module: None },
 ];
 
-/// The programs in `ebpf/calls.h`. A system call whose function is not there is one that this kernel does not have.
+/// The programs in `ebpf/calls.h`. A system call whose function is not there is one that this
+/// kernel does not have.
 const PROGRAMS_OF_CALLS: &[Program] = &[
     Program::new("do_sys_openat2"),
     Program::new("filename_lookup"),
@@ -129,8 +135,11 @@ const TIMES: &[Test] = &[
     Test::Tracepoint { name: "ctime_ns_xchg", module: None },
     Test::Tracepoint { name: "ctime_xchg_skip", module: None },
 ];
-const PROGRAMS_OF_TIMES: &[Program] =
-    &[Program::new("inode_set_ctime_to_ts"), Program::new("ctime_ns_xchg"), Program::new("ctime_xchg_skip")];
+const PROGRAMS_OF_TIMES: &[Program] = &[
+    Program::new("inode_set_ctime_to_ts"),
+    Program::new("ctime_ns_xchg"),
+    Program::new("ctime_xchg_skip"),
+];
 
 /// The programs in `ebpf/vfs.h` that only this way needs.
 const PROGRAMS_OF_VFS: &[Program] = &[
@@ -159,7 +168,13 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         ],
     },
     by_tracepoint!(Feature::Watching, "processes that start", "sched_process_fork", None, "5.15"),
-    by_tracepoint!(Feature::Watching, "programs that are executed", "sched_process_exec", None, "5.15"),
+    by_tracepoint!(
+        Feature::Watching,
+        "programs that are executed",
+        "sched_process_exec",
+        None,
+        "5.15"
+    ),
     by_tracepoint!(Feature::Watching, "processes that end", "sched_process_exit", None, "5.15"),
     Assumption {
         name: "access control lists that are set through io_uring",
@@ -172,7 +187,10 @@ pub static ASSUMPTIONS: &[Assumption] = &[
                     Test::Tracepoint { name: "io_uring_queue_async_work", module: None },
                     Test::Tracepoint { name: "io_uring_complete", module: None },
                 ],
-                programs: &[Program::new("io_uring_queue_async_work"), Program::new("io_uring_complete")],
+                programs: &[
+                    Program::new("io_uring_queue_async_work"),
+                    Program::new("io_uring_complete"),
+                ],
                 since: "6.0",
             },
             // A kernel without io_uring.
@@ -180,9 +198,27 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         ],
     },
     by_tracepoint!(Feature::Ext4, "writes", "ext4_da_write_end", EXT4, "5.15"),
-    by_tracepoint!(Feature::Ext4, "writes without delayed allocation", "ext4_write_end", EXT4, "5.15"),
-    by_tracepoint!(Feature::Ext4, "writes with data=journal", "ext4_journalled_write_end", EXT4, "5.15"),
-    by_tracepoint!(Feature::Ext4, "changes of names and attributes", "ext4_mark_inode_dirty", EXT4, "5.15"),
+    by_tracepoint!(
+        Feature::Ext4,
+        "writes without delayed allocation",
+        "ext4_write_end",
+        EXT4,
+        "5.15"
+    ),
+    by_tracepoint!(
+        Feature::Ext4,
+        "writes with data=journal",
+        "ext4_journalled_write_end",
+        EXT4,
+        "5.15"
+    ),
+    by_tracepoint!(
+        Feature::Ext4,
+        "changes of names and attributes",
+        "ext4_mark_inode_dirty",
+        EXT4,
+        "5.15"
+    ),
     by_tracepoint!(Feature::Ext4, "truncation", "ext4_truncate_exit", EXT4, "5.15"),
     by_tracepoint!(Feature::Ext4, "fallocate", "ext4_fallocate_exit", EXT4, "5.15"),
     Assumption {
@@ -221,23 +257,40 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         feature: Feature::ChangeTimes,
         ways: &[
             Way { tests: TIMES, programs: PROGRAMS_OF_TIMES, since: "6.13" },
-            // Names and access control lists are seen by programs of `ebpf/calls.h`, which the same tests take.
+            // Names and access control lists are seen by programs of `ebpf/calls.h`, which the same
+            // tests take.
             Way { tests: FUNCTIONS_OF_CALLS, programs: PROGRAMS_OF_VFS, since: "6.1" },
         ],
     },
     Assumption {
         name: "which subvolume a file is in",
         feature: Feature::Btrfs,
-        ways: &[Way { tests: &[Test::Structure { name: "btrfs_inode", module: BTRFS }], programs: &[], since: "5.15" }],
+        ways: &[Way {
+            tests: &[Test::Structure { name: "btrfs_inode", module: BTRFS }],
+            programs: &[],
+            since: "5.15",
+        }],
     },
     by_tracepoint!(Feature::Xfs, "writes that leave the times alone", "xfs_iunlock", XFS, "5.15"),
     Assumption {
         name: "change times of files",
         feature: Feature::Dynamic,
         ways: &[
-            Way { tests: &[Test::Field { structure: "inode", field: "i_ctime_sec" }], programs: &[], since: "6.11" },
-            Way { tests: &[Test::Field { structure: "inode", field: "__i_ctime" }], programs: &[], since: "6.6" },
-            Way { tests: &[Test::Field { structure: "inode", field: "i_ctime" }], programs: &[], since: "5.15" },
+            Way {
+                tests: &[Test::Field { structure: "inode", field: "i_ctime_sec" }],
+                programs: &[],
+                since: "6.11",
+            },
+            Way {
+                tests: &[Test::Field { structure: "inode", field: "__i_ctime" }],
+                programs: &[],
+                since: "6.6",
+            },
+            Way {
+                tests: &[Test::Field { structure: "inode", field: "i_ctime" }],
+                programs: &[],
+                since: "5.15",
+            },
         ],
     },
     Assumption {
@@ -257,7 +310,10 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         name: "the time of day in the kernel",
         feature: Feature::Dynamic,
         ways: &[Way {
-            tests: &[Test::Value { enumeration: "bpf_func_id", value: "BPF_FUNC_ktime_get_tai_ns" }],
+            tests: &[Test::Value {
+                enumeration: "bpf_func_id",
+                value: "BPF_FUNC_ktime_get_tai_ns",
+            }],
             programs: &[],
             since: "6.1",
         }],
@@ -300,7 +356,10 @@ pub static ASSUMPTIONS: &[Assumption] = &[
             },
             // A filter of clsact.
             Way {
-                tests: &[Test::Value { enumeration: "bpf_prog_type", value: "BPF_PROG_TYPE_SCHED_CLS" }],
+                tests: &[Test::Value {
+                    enumeration: "bpf_prog_type",
+                    value: "BPF_PROG_TYPE_SCHED_CLS",
+                }],
                 programs: &[],
                 since: "5.15",
             },

@@ -1,6 +1,7 @@
 //! Whether programs at functions are called at all.
 //!
-//! They hang on the kernel's function tracer, which root can turn off and on at any time. What is attached then stays attached and sees nothing.
+//! They hang on the kernel's function tracer, which root can turn off and on at any time. What is
+//! attached then stays attached and sees nothing.
 
 /// See sysctl(8); absent where the tracer cannot be turned off.
 const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";

@@ -91,7 +91,10 @@ impl Door {
         match self.serve(sender, receiver, &peer) {
             Ok(()) => {}
             Err(error) => {
-                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData) {
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData
+                ) {
                     self.counters.refused.fetch_add(1, Ordering::Relaxed);
                 }
                 tracing::info!(peer, "a card host is gone: {error}");
@@ -106,8 +109,8 @@ impl Door {
         let mut session: Option<Session> = None;
         let result = loop {
             let received = receiver.receive(|bytes| {
-                let message =
-                    ToRelay::decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                let message = ToRelay::decode(bytes)
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
                 self.take(&message, &mut session, &mut sender, peer)
             });
             match received {
@@ -130,11 +133,16 @@ impl Door {
         peer: &str,
     ) -> io::Result<()> {
         if let (ToRelay::Hello { card, .. }, Some(sender)) = (message, sender.take()) {
-            let new = self.hub.connect(*card, false).ok_or_else(|| io::Error::other("too many card hosts"))?;
+            let new = self
+                .hub
+                .connect(*card, false)
+                .ok_or_else(|| io::Error::other("too many card hosts"))?;
             tracing::info!(peer, card, "a card host follows");
             *session = Some(new);
             let hub = Arc::clone(&self.hub);
-            std::thread::Builder::new().name("events".into()).spawn(move || send(&hub, new, sender))?;
+            std::thread::Builder::new()
+                .name("events".into())
+                .spawn(move || send(&hub, new, sender))?;
         }
         let Some(session) = *session else { return Err(io::ErrorKind::InvalidData.into()) };
         match message {

@@ -1,7 +1,9 @@
-//! An authenticated, encrypted stream of messages: TCP with the Noise protocol, pattern `NNpsk0` (Noise Protocol Framework, revision 34).
+//! An authenticated, encrypted stream of messages: TCP with the Noise protocol, pattern `NNpsk0`
+//! (Noise Protocol Framework, revision 34).
 //!
-//! Both sides know the key; each connection has fresh keys of its own besides, so that nothing recorded can be read later or
-//! repeated. A frame is a length of two bytes, big-endian, and one Noise message of that length.
+//! Both sides know the key; each connection has fresh keys of its own besides, so that nothing
+//! recorded can be read later or repeated. A frame is a length of two bytes, big-endian, and one
+//! Noise message of that length.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -88,8 +90,14 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 
 fn finish(stream: TcpStream, noise: snow::HandshakeState) -> io::Result<(Sender, Receiver)> {
     let cipher = Arc::new(noise.into_stateless_transport_mode().map_err(refused)?);
-    let sender = Sender { stream: stream.try_clone()?, cipher: Arc::clone(&cipher), count: 0, out: Vec::new() };
-    let receiver = Receiver { stream, cipher, count: 0, buffer: Vec::new(), plain: vec![0; FRAME_BYTES_MAX] };
+    let sender = Sender {
+        stream: stream.try_clone()?,
+        cipher: Arc::clone(&cipher),
+        count: 0,
+        out: Vec::new(),
+    };
+    let receiver =
+        Receiver { stream, cipher, count: 0, buffer: Vec::new(), plain: vec![0; FRAME_BYTES_MAX] };
     Ok((sender, receiver))
 }
 
@@ -138,7 +146,10 @@ impl Sender {
         }
         let at = self.out.len();
         self.out.resize(at + 2 + message.len() + TAG_BYTES, 0);
-        let len = self.cipher.write_message(self.count, message, &mut self.out[at + 2..]).map_err(refused)?;
+        let len = self
+            .cipher
+            .write_message(self.count, message, &mut self.out[at + 2..])
+            .map_err(refused)?;
         let prefix = u16::try_from(len).map_err(io::Error::other)?;
         self.out[at..at + 2].copy_from_slice(&prefix.to_be_bytes());
         self.out.truncate(at + 2 + len);
@@ -179,11 +190,13 @@ impl Receiver {
         self.stream.set_read_timeout(Some(timeout))
     }
 
-    /// Waits for bytes, and gives all messages that are whole to `take`. False: nothing came within the time.
+    /// Waits for bytes, and gives all messages that are whole to `take`. False: nothing came within
+    /// the time.
     ///
     /// # Errors
-    /// What the stream says, [`io::ErrorKind::UnexpectedEof`] at its end, [`io::ErrorKind::PermissionDenied`] for what was not encrypted by
-    /// the other side for this place in the stream, and what `take` says.
+    /// What the stream says, [`io::ErrorKind::UnexpectedEof`] at its end,
+    /// [`io::ErrorKind::PermissionDenied`] for what was not encrypted by the other side for this
+    /// place in the stream, and what `take` says.
     pub fn receive(&mut self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
         let at = self.buffer.len();
         self.buffer.resize(at + FRAME_BYTES_MAX + 2, 0);
@@ -205,7 +218,8 @@ impl Receiver {
         while let Some(prefix) = self.buffer[begin..].first_chunk() {
             let len = usize::from(u16::from_be_bytes(*prefix));
             let Some(frame) = self.buffer.get(begin + 2..begin + 2 + len) else { break };
-            let plain = self.cipher.read_message(self.count, frame, &mut self.plain).map_err(refused)?;
+            let plain =
+                self.cipher.read_message(self.count, frame, &mut self.plain).map_err(refused)?;
             self.count += 1;
             begin += 2 + len;
             take(&self.plain[..plain])?;

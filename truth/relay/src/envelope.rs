@@ -1,7 +1,8 @@
 //! Messages on a bus that others use, too: sealed with the key that relay and card hosts share.
 //!
-//! XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03) with a random nonce of 24 bytes in front. Whoever runs the bus can lose, delay, repeat and
-//! reorder messages, but neither read nor make one. Against repetition the messages themselves are numbered.
+//! XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03) with a random nonce of 24 bytes in front.
+//! Whoever runs the bus can lose, delay, repeat and reorder messages, but neither read nor make
+//! one. Against repetition the messages themselves are numbered.
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
@@ -29,7 +30,8 @@ impl Envelope {
     /// A message from or for a card host. `None`: there are no random numbers.
     pub(crate) fn seal(&self, card: CardId, message: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_BYTES];
-        let len = rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()).ok()?;
+        let len =
+            rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()).ok()?;
         let plain = [&card.to_le_bytes(), message].concat();
         let payload = Payload { msg: &plain, aad: &self.way };
         let sealed = self.cipher.encrypt(XNonce::from_slice(&nonce), payload).ok()?;
@@ -40,7 +42,8 @@ impl Envelope {
     pub(crate) fn open(&self, bytes: &[u8]) -> Result<(CardId, Vec<u8>), Malformed> {
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>().ok_or(Malformed)?;
         let payload = Payload { msg: sealed, aad: &self.way };
-        let plain = self.cipher.decrypt(XNonce::from_slice(nonce), payload).map_err(|_| Malformed)?;
+        let plain =
+            self.cipher.decrypt(XNonce::from_slice(nonce), payload).map_err(|_| Malformed)?;
         let (card, message) = plain.split_first_chunk().ok_or(Malformed)?;
         Ok((CardId::from_le_bytes(*card), message.to_vec()))
     }
@@ -54,7 +57,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_what_was_sealed_opens(message in prop::collection::vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        fn only_what_was_sealed_opens(
+            message in prop::collection::vec(any::<u8>(), 0..200),
+            at in any::<prop::sample::Index>(),
+            bit in 0..8_u8,
+        ) {
             let envelope = Envelope::new(&Key([1; 32]), "a");
             let sealed = envelope.seal(7, &message).unwrap();
             prop_assert_eq!(envelope.open(&sealed), Ok((7, message)));

@@ -22,7 +22,8 @@ const SEND: Duration = Duration::from_secs(2);
 pub trait Follower: Send + Sync {
     /// All that rests on the database is void now, and when this returns every card knows.
     fn void(&self, reason: &str);
-    /// Events follow; `resumed`: nothing is missing since the last. On the connections `busy` something is not done.
+    /// Events follow; `resumed`: nothing is missing since the last. On the connections `busy`
+    /// something is not done.
     fn begin(&self, resumed: bool, busy: &[u64]);
     /// When this returns the event has taken effect.
     fn take(&self, event: Event);
@@ -37,7 +38,12 @@ pub trait Follower: Send + Sync {
 }
 
 /// Follows the relay at an address until the process ends.
-pub fn follow(address: SocketAddr, key: &Key, subscriber: &mut Subscriber, follower: &dyn Follower) -> ! {
+pub fn follow(
+    address: SocketAddr,
+    key: &Key,
+    subscriber: &mut Subscriber,
+    follower: &dyn Follower,
+) -> ! {
     let mut said = String::new();
     loop {
         let Err(error) = follow_once(address, key, subscriber, follower);
@@ -68,7 +74,8 @@ fn follow_once(
     loop {
         let mut ack = None;
         let result = receiver.receive(|bytes| {
-            let message = ToCard::decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let message = ToCard::decode(bytes)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             take(message, subscriber, follower, &mut structure, &mut ack)
         });
         // What has taken effect is acknowledged, whatever came behind it.
@@ -77,7 +84,9 @@ fn follow_once(
             sender.flush()?;
         }
         result?;
-        if let Some(renewal) = subscriber.handle_time(now_ns(), follower.is_plain()).map_err(io::Error::other)? {
+        if let Some(renewal) =
+            subscriber.handle_time(now_ns(), follower.is_plain()).map_err(io::Error::other)?
+        {
             sender.push(&renewal.encode())?;
         }
         while subscriber.is_following()
@@ -107,7 +116,9 @@ pub(crate) fn take(
             follower.take(event);
             *ack = subscriber.taken().or(ack.take());
         }
-        Taken::Structure { ask, part, last, failed } => structure.take(follower, ask, part, last, failed),
+        Taken::Structure { ask, part, last, failed } => {
+            structure.take(follower, ask, part, last, failed)
+        }
     }
     if let Some(until_ns) = subscriber.until_ns() {
         follower.extend(until_ns);
@@ -137,7 +148,8 @@ impl Structure {
         }
         if last {
             let bytes = std::mem::take(&mut self.bytes);
-            let answer = if failed { Err(String::from_utf8_lossy(&bytes).into_owned()) } else { Ok(bytes) };
+            let answer =
+                if failed { Err(String::from_utf8_lossy(&bytes).into_owned()) } else { Ok(bytes) };
             follower.answer(ask, answer);
         }
     }

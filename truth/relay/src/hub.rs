@@ -32,7 +32,11 @@ pub fn now_ns() -> u64 {
 impl Hub {
     /// Shares a publisher.
     pub fn new(publisher: Publisher) -> Self {
-        Self { publisher: Mutex::new(publisher), gone_through: Condvar::new(), to_send: Condvar::new() }
+        Self {
+            publisher: Mutex::new(publisher),
+            gone_through: Condvar::new(),
+            to_send: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Publisher> {
@@ -61,7 +65,11 @@ impl Hub {
             }
             let retry_at_ns = publisher.retry_at_ns(number, now).unwrap_or(now);
             let pause = Duration::from_nanos(retry_at_ns.saturating_sub(now) + 1);
-            publisher = self.gone_through.wait_timeout(publisher, pause).unwrap_or_else(PoisonError::into_inner).0;
+            publisher = self
+                .gone_through
+                .wait_timeout(publisher, pause)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
@@ -75,8 +83,9 @@ impl Hub {
         self.lock().connect(id, on_bus, now_ns())
     }
 
-    /// Waits for what goes over a bus: answers for card hosts there, and events from number `cursor` on, for all. At most `max` events. An
-    /// answer comes before the events that were published after it.
+    /// Waits for what goes over a bus: answers for card hosts there, and events from number
+    /// `cursor` on, for all. At most `max` events. An answer comes before the events that were
+    /// published after it.
     pub fn bus_messages(&self, cursor: &mut u64, max: usize) -> Vec<(CardId, ToCard)> {
         let mut publisher = self.lock();
         loop {
@@ -95,8 +104,10 @@ impl Hub {
             if !messages.is_empty() {
                 return messages;
             }
-            let (guard, timeout) =
-                self.to_send.wait_timeout(publisher, BUS_PAUSE).unwrap_or_else(PoisonError::into_inner);
+            let (guard, timeout) = self
+                .to_send
+                .wait_timeout(publisher, BUS_PAUSE)
+                .unwrap_or_else(PoisonError::into_inner);
             publisher = guard;
             if timeout.timed_out() {
                 return messages;
@@ -123,7 +134,8 @@ impl Hub {
         self.to_send.notify_all();
     }
 
-    /// Waits for messages for a card host, at most `max` of them. `None`: it is to be cut off. An empty list: look again.
+    /// Waits for messages for a card host, at most `max` of them. `None`: it is to be cut off. An
+    /// empty list: look again.
     pub fn messages(&self, session: Session, max: usize) -> Option<Vec<ToCard>> {
         let mut publisher = self.lock();
         let mut messages = Vec::new();
@@ -139,7 +151,8 @@ impl Hub {
             if !messages.is_empty() {
                 return Some(messages);
             }
-            let (guard, timeout) = self.to_send.wait_timeout(publisher, PAUSE).unwrap_or_else(PoisonError::into_inner);
+            let (guard, timeout) =
+                self.to_send.wait_timeout(publisher, PAUSE).unwrap_or_else(PoisonError::into_inner);
             publisher = guard;
             if timeout.timed_out() {
                 return publisher.is_connected(session).then_some(messages);

@@ -27,7 +27,9 @@ impl Key {
             return Err(wrong("others may read the key: chmod 600"));
         }
         let key = Self::parse(text.trim());
-        key.ok_or_else(|| wrong("no key of 64 hexadecimal digits; make one with: openssl rand -hex 32"))
+        key.ok_or_else(|| {
+            wrong("no key of 64 hexadecimal digits; make one with: openssl rand -hex 32")
+        })
     }
 
     fn parse(text: &str) -> Option<Self> {

@@ -1,7 +1,7 @@
 //! What a relay and a card host say to each other.
 //!
-//! One message is one [`postcard`] value of at most [`MESSAGE_BYTES_MAX`] bytes. Whoever reads one takes it for hostile: a
-//! message that is too long, cut short or has bytes left over is refused.
+//! One message is one [`postcard`] value of at most [`MESSAGE_BYTES_MAX`] bytes. Whoever reads one
+//! takes it for hostile: a message that is too long, cut short or has bytes left over is refused.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,8 @@ pub const STRUCTURE_PART_BYTES: usize = 32 * 1024;
 /// Connections of one relay at a time.
 pub const CONNECTIONS_MAX: usize = 1024;
 
-/// Something that happened on a connection of the database. Bytes are in the order of the connection.
+/// Something that happened on a connection of the database. Bytes are in the order of the
+/// connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Number of the connection, never used again by the same run of a relay.
@@ -34,8 +35,8 @@ pub enum Step {
     Received {
         /// As one read gave them, at most [`EVENT_BYTES_MAX`].
         bytes: Vec<u8>,
-        /// They change nothing, unless by a function that they call: the database gets them at once, and the client its reply after the
-        /// acknowledgment.
+        /// They change nothing, unless by a function that they call: the database gets them at
+        /// once, and the client its reply after the acknowledgment.
         certain: bool,
         /// What the client sent before may not be done.
         ahead: bool,
@@ -66,7 +67,8 @@ pub enum ToCard {
         next: u64,
         /// Nothing is missing since the event that the greeting named.
         resumed: bool,
-        /// If not resumed: connections on which something is not done yet. At most [`CONNECTIONS_MAX`].
+        /// If not resumed: connections on which something is not done yet. At most
+        /// [`CONNECTIONS_MAX`].
         busy: Vec<u64>,
     },
     /// The events of a run have numbers without gaps.
@@ -86,7 +88,8 @@ pub enum ToCard {
         renewal: u64,
         /// Nobody has waited for this card host's acknowledgment of events up to this number.
         published: u64,
-        /// How long the relay waits for the card host, from when it got the renewal, in nanoseconds of its clock.
+        /// How long the relay waits for the card host, from when it got the renewal, in nanoseconds
+        /// of its clock.
         lease_ns: u64,
     },
     /// To [`ToRelay::AskStructure`]: a part of the answer.
@@ -105,7 +108,8 @@ pub enum ToCard {
 /// Card host to relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToRelay {
-    /// The card host follows from now on. Whatever it kept that rests on the database is void, and it has acknowledged nothing.
+    /// The card host follows from now on. Whatever it kept that rests on the database is void, and
+    /// it has acknowledged nothing.
     Hello {
         /// The card host, as [`CardId`](crate::CardId).
         card: u64,
@@ -179,12 +183,19 @@ mod tests {
 
     #[test]
     fn the_longest_messages_fit() {
-        let step = Step::Received { bytes: vec![0xff; EVENT_BYTES_MAX], certain: true, ahead: true };
+        let step =
+            Step::Received { bytes: vec![0xff; EVENT_BYTES_MAX], certain: true, ahead: true };
         let event = Event { connection: u64::MAX, step };
         let message = ToCard::Event { run: u64::MAX, number: u64::MAX, event };
         assert_eq!(ToCard::decode(&message.encode()), Ok(message));
         let busy = vec![u64::MAX; CONNECTIONS_MAX];
-        let message = ToCard::Welcome { attempt: u64::MAX, run: u64::MAX, next: u64::MAX, resumed: false, busy };
+        let message = ToCard::Welcome {
+            attempt: u64::MAX,
+            run: u64::MAX,
+            next: u64::MAX,
+            resumed: false,
+            busy,
+        };
         assert_eq!(ToCard::decode(&message.encode()), Ok(message));
         let part = vec![0xff; STRUCTURE_PART_BYTES];
         let message = ToCard::Structure { ask: u64::MAX, part, last: true, failed: true };
@@ -203,7 +214,11 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_or_longer_message_is_refused(cut in 1_usize..20, run in any::<u64>(), number in any::<u64>()) {
+        fn a_cut_or_longer_message_is_refused(
+            cut in 1_usize..20,
+            run in any::<u64>(),
+            number in any::<u64>(),
+        ) {
             let bytes = ToRelay::Ack { run, number }.encode();
             prop_assert!(ToRelay::decode(&bytes[..bytes.len().saturating_sub(cut)]).is_err());
             let longer = [bytes, vec![0; cut]].concat();

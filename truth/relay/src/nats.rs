@@ -1,8 +1,9 @@
 //! The way over a bus, for many relays and many card hosts: NATS with JetStream.
 //!
-//! What a relay says goes into a stream, in order, once for all its card hosts ([`serve`]); what they say comes back by the subject that it
-//! listens to. Nothing rests on the bus: what it loses shows in the numbers, what it delays runs into the leases. Everything is
-//! sealed ([`Envelope`]). The asynchronous client stays in this file.
+//! What a relay says goes into a stream, in order, once for all its card hosts ([`serve`]); what
+//! they say comes back by the subject that it listens to. Nothing rests on the bus: what it loses
+//! shows in the numbers, what it delays runs into the leases. Everything is sealed ([`Envelope`]).
+//! The asynchronous client stays in this file.
 
 use std::io;
 use std::sync::Arc;
@@ -75,7 +76,8 @@ impl Bus {
     }
 
     async fn connect(&self) -> io::Result<async_nats::Client> {
-        let options = async_nats::ConnectOptions::new().name("nicache").connection_timeout(PATIENCE);
+        let options =
+            async_nats::ConnectOptions::new().name("nicache").connection_timeout(PATIENCE);
         options.connect(self.servers.as_str()).await.map_err(io::Error::other)
     }
 }
@@ -141,7 +143,8 @@ impl Relay {
         let client = self.bus.connect().await?;
         let stream = jetstream::new(client.clone());
         in_time(stream.get_or_create_stream(self.bus.stream())).await?;
-        let mut cards = client.subscribe(self.bus.said_by_cards()).await.map_err(io::Error::other)?;
+        let mut cards =
+            client.subscribe(self.bus.said_by_cards()).await.map_err(io::Error::other)?;
         let (sender, mut outgoing) = tokio::sync::mpsc::channel(BATCH_MAX);
         let relay = Arc::clone(self);
         let pump = move || {
@@ -151,7 +154,9 @@ impl Relay {
                 // What is lost on the way from here shows as a gap.
                 relay.cursor.store(cursor, Ordering::SeqCst);
                 for (card, message) in messages {
-                    let Some(sealed) = relay.outgoing.seal(card, &message.encode()) else { continue };
+                    let Some(sealed) = relay.outgoing.seal(card, &message.encode()) else {
+                        continue;
+                    };
                     if sender.blocking_send(sealed).is_err() {
                         return;
                     }
@@ -172,14 +177,17 @@ impl Relay {
                 },
                 sealed = outgoing.recv() => match sealed {
                     Some(sealed) => {
-                        client.publish(self.bus.said_by_relay(), sealed.into()).await.map_err(io::Error::other)?;
+                        client.publish(self.bus.said_by_relay(), sealed.into())
+                            .await.map_err(io::Error::other)?;
                     }
                     None => return Err(io::ErrorKind::UnexpectedEof.into()),
                 },
                 _ = look.tick() => {
-                    // A server that was started anew has forgotten it; nothing waits for the answer.
+                    // A server that was started anew has forgotten it; nothing waits for the
+                    // answer.
                     let (stream, config) = (stream.clone(), self.bus.stream());
-                    tokio::spawn(async move { stream.get_or_create_stream(config).await.map(drop) });
+                    tokio::spawn(
+                        async move { stream.get_or_create_stream(config).await.map(drop) });
                 }
             }
         }
@@ -200,7 +208,9 @@ impl Relay {
         let known = sessions.iter().copied().find(|session| session.id == card);
         let session = match (&message, known) {
             (ToRelay::Hello { card: named, .. }, _) if *named == card && card != EVERYBODY => {
-                let Some(session) = self.hub.connect(card, true) else { return self.hub.count_refused() };
+                let Some(session) = self.hub.connect(card, true) else {
+                    return self.hub.count_refused();
+                };
                 tracing::info!(card, "a card host follows over the bus");
                 // Those that are long gone make room.
                 sessions.retain(|session| session.id != card && self.hub.is_waited_for(session.id));
@@ -224,7 +234,13 @@ impl Relay {
 }
 
 /// Follows a relay over the bus until the process ends.
-pub fn follow_bus(bus: &Bus, card: CardId, key: &Key, subscriber: &mut Subscriber, follower: &dyn Follower) -> ! {
+pub fn follow_bus(
+    bus: &Bus,
+    card: CardId,
+    key: &Key,
+    subscriber: &mut Subscriber,
+    follower: &dyn Follower,
+) -> ! {
     let mut said = String::new();
     loop {
         let Err(error) = run(follow_once(bus, card, key, subscriber, follower)) else { continue };
@@ -261,7 +277,9 @@ async fn follow_once(
     let consumer = in_time(stream.create_consumer(config)).await?;
     let mut messages = in_time(consumer.messages()).await?;
     let send = async |message: ToRelay| -> io::Result<()> {
-        let sealed = outgoing.seal(card, &message.encode()).ok_or_else(|| io::Error::other("no random numbers"))?;
+        let sealed = outgoing
+            .seal(card, &message.encode())
+            .ok_or_else(|| io::Error::other("no random numbers"))?;
         client.publish(bus.said_by_cards(), sealed.into()).await.map_err(io::Error::other)
     };
     send(subscriber.greet(now_ns())).await?;
@@ -271,7 +289,8 @@ async fn follow_once(
     loop {
         tokio::select! {
             message = messages.next() => {
-                let message = message.ok_or(io::ErrorKind::UnexpectedEof)?.map_err(io::Error::other)?;
+                let message =
+                    message.ok_or(io::ErrorKind::UnexpectedEof)?.map_err(io::Error::other)?;
                 // What others say is nothing.
                 let Ok((whom, bytes)) = incoming.open(&message.payload) else { continue };
                 if whom != card && whom != EVERYBODY {
@@ -285,7 +304,8 @@ async fn follow_once(
                 }
             }
             _ = look.tick() => {
-                if let Some(renewal) = subscriber.handle_time(now_ns(), follower.is_plain()).map_err(io::Error::other)? {
+                if let Some(renewal) = subscriber.handle_time(now_ns(), follower.is_plain())
+                    .map_err(io::Error::other)? {
                     send(renewal).await?;
                 }
                 while subscriber.is_following()

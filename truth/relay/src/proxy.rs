@@ -1,11 +1,13 @@
 //! The database's door: clients connect here instead of to the database.
 //!
-//! * What may change something reaches the database only after it has gone through: every card host that keeps pages knows of it.
-//! * What is certain to be a mere question reaches the database at once, and its reply the client after it has gone through: so no page
-//!   is made of a reply that its watcher does not know the question of.
+//! * What may change something reaches the database only after it has gone through: every card host
+//!   that keeps pages knows of it.
+//! * What is certain to be a mere question reaches the database at once, and its reply the client
+//!   after it has gone through: so no page is made of a reply that its watcher does not know the
+//!   question of.
 //!
-//! Two threads per connection. What cannot be understood (encrypted, compressed) passes like anything else, and is taken to change
-//! everything from its arrival to the end of its connection.
+//! Two threads per connection. What cannot be understood (encrypted, compressed) passes like
+//! anything else, and is taken to change everything from its arrival to the end of its connection.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -59,7 +61,13 @@ struct Conversation {
 impl Proxy {
     /// A proxy in front of the database at an address. Connections are numbered from 1.
     pub fn new(hub: Arc<Hub>, dialect: Dialect, database: SocketAddr) -> Self {
-        Self { hub, dialect, database, names: AtomicU64::new(1), counters: ProxyCounters::default() }
+        Self {
+            hub,
+            dialect,
+            database,
+            names: AtomicU64::new(1),
+            counters: ProxyCounters::default(),
+        }
     }
 
     /// What happened so far.
@@ -115,7 +123,8 @@ impl Proxy {
             rustix::net::sockopt::set_socket_keepalive(stream, true)?;
         }
         let connection = self.names.fetch_add(1, Ordering::SeqCst);
-        let conversation = Conversation { turns: Turns::new(self.dialect), last: 0, replied: true, over: true };
+        let conversation =
+            Conversation { turns: Turns::new(self.dialect), last: 0, replied: true, over: true };
         let conversation = Arc::new(Mutex::new(conversation));
         self.hub.publish(connection, Step::Opened);
         let (from_database, to_client) = (database.try_clone()?, client.try_clone()?);
@@ -126,15 +135,19 @@ impl Proxy {
             Ok(_) => self.requests(connection, client, &database, &conversation),
             Err(_) => Ok(()),
         };
-        // Whatever the database was told, it comes to the end of that by itself, and then ends the connection.
+        // Whatever the database was told, it comes to the end of that by itself, and then ends the
+        // connection.
         let _ = database.shutdown(Shutdown::Write);
         let ended = match replies {
-            Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has failed"))),
+            Ok(thread) => {
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has failed")))
+            }
             Err(error) => Err(error),
         };
         match ended {
             Ok(()) => drop(self.hub.publish(connection, Step::Closed)),
-            // Whether the database has come to an end is not known, so what it was told stays in doubt.
+            // Whether the database has come to an end is not known, so what it was told stays in
+            // doubt.
             Err(error) => tracing::warn!(connection, "the database is out of reach: {error}"),
         }
         asked
@@ -160,10 +173,12 @@ impl Proxy {
                 let mut conversation = lock(conversation);
                 let ahead = !conversation.turns.is_over();
                 let is_identity = conversation.turns.handle_client(bytes);
-                let certain = is_identity || (!ahead && self.hub.is_plain() && is_certain_read(self.dialect, bytes));
+                let certain = is_identity
+                    || (!ahead && self.hub.is_plain() && is_certain_read(self.dialect, bytes));
                 let step = Step::Received { bytes: bytes.to_vec(), certain, ahead };
                 let number = self.hub.publish(connection, step);
-                (conversation.last, conversation.replied, conversation.over) = (number, false, false);
+                (conversation.last, conversation.replied, conversation.over) =
+                    (number, false, false);
                 (number, certain)
             };
             if certain {

@@ -1,13 +1,18 @@
-//! The relay's side of following, without I/O and clock: which events a card host gets, and for whom a change has to wait.
+//! The relay's side of following, without I/O and clock: which events a card host gets, and for
+//! whom a change has to wait.
 //!
 //! Read first: `subscriber.rs`, the other side, whose head has the proof.
 //!
-//! * An event has *gone through* when every card host with a running lease has acknowledged it ([`Publisher::released`]).
-//! * A lease runs from when a renewal was received, on this machine's clock. A card host that does not acknowledge holds up changes until its
-//!   lease is over, and no longer: renewals of one that is behind are not taken.
-//! * Whoever has a lease of an earlier run of the relay is not known, so nothing goes through in the first moments, as long as it may last.
+//! * An event has *gone through* when every card host with a running lease has acknowledged it
+//!   ([`Publisher::released`]).
+//! * A lease runs from when a renewal was received, on this machine's clock. A card host that does
+//!   not acknowledge holds up changes until its lease is over, and no longer: renewals of one that
+//!   is behind are not taken.
+//! * Whoever has a lease of an earlier run of the relay is not known, so nothing goes through in
+//!   the first moments, as long as it may last.
 //! * A greeting ends the lease at once: whoever greets has voided what it kept.
-//! * The last events are remembered, so that a card host that was cut off for a moment misses nothing of the connections.
+//! * The last events are remembered, so that a card host that was cut off for a moment misses
+//!   nothing of the connections.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -97,8 +102,8 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Nothing published. `run` is random; a card host is waited for `lease_ns` at most. Nothing goes through before that time is over once:
-    /// somebody may have a lease of an earlier run.
+    /// Nothing published. `run` is random; a card host is waited for `lease_ns` at most. Nothing
+    /// goes through before that time is over once: somebody may have a lease of an earlier run.
     pub fn new(run: u64, lease_ns: u64, now_ns: u64) -> Self {
         Self {
             run,
@@ -140,7 +145,8 @@ impl Publisher {
         }
         // Those who have not got what was dropped have missed it.
         let first = self.first;
-        let is_behind = |card: &&mut Card| !card.on_bus && card.cursor.is_some_and(|cursor| cursor < first);
+        let is_behind =
+            |card: &&mut Card| !card.on_bus && card.cursor.is_some_and(|cursor| cursor < first);
         for card in self.cards.values_mut().filter(is_behind) {
             card.cursor = None;
             card.connected = false;
@@ -149,8 +155,8 @@ impl Publisher {
         number
     }
 
-    /// Something never ends on a connection that nobody knows: whoever follows takes everything for being changed until
-    /// [`Step::Idle`] is published for it.
+    /// Something never ends on a connection that nobody knows: whoever follows takes everything for
+    /// being changed until [`Step::Idle`] is published for it.
     pub fn hold(&mut self, connection: u64) {
         self.busy.insert(connection);
     }
@@ -160,7 +166,9 @@ impl Publisher {
     /// `on_bus`: it gets no events of its own, but hears those that are sent to all.
     pub fn connect(&mut self, id: CardId, on_bus: bool, now_ns: u64) -> Option<Session> {
         if self.cards.len() >= CARDS_MAX && !self.cards.contains_key(&id) {
-            self.cards.retain(|_, card| card.connected || card.lease_until_ns.is_some_and(|until| until >= now_ns));
+            self.cards.retain(|_, card| {
+                card.connected || card.lease_until_ns.is_some_and(|until| until >= now_ns)
+            });
             if self.cards.len() >= CARDS_MAX {
                 return None;
             }
@@ -189,24 +197,29 @@ impl Publisher {
     }
 
     fn card(&mut self, session: Session) -> Option<&mut Card> {
-        self.cards.get_mut(&session.id).filter(|card| card.connected && card.session == session.number)
+        self.cards
+            .get_mut(&session.id)
+            .filter(|card| card.connected && card.session == session.number)
     }
 
     /// Takes what a card host has sent. Questions about the structure are for the caller.
     pub fn handle(&mut self, session: Session, message: &ToRelay, now_ns: u64) {
         let (run, next, first, lease_ns) = (self.run, self.next, self.first, self.lease_ns);
         let published_ns = |number: u64| {
-            let at = number.checked_sub(first).and_then(|at| self.log.get(usize::try_from(at).ok()?));
+            let at =
+                number.checked_sub(first).and_then(|at| self.log.get(usize::try_from(at).ok()?));
             at.map_or(now_ns, |logged| logged.time_ns)
         };
         let known = self.cards.get_mut(&session.id);
-        let Some(card) = known.filter(|card| card.connected && card.session == session.number) else {
+        let Some(card) = known.filter(|card| card.connected && card.session == session.number)
+        else {
             self.counters.refused += 1;
             return;
         };
         match *message {
             ToRelay::Hello { attempt, resume, .. } if attempt > card.attempt => {
-                let is_known = |&(of, number): &(u64, u64)| of == run && (first..=next).contains(&number);
+                let is_known =
+                    |&(of, number): &(u64, u64)| of == run && (first..=next).contains(&number);
                 let resumed = resume.filter(is_known).filter(|_| !card.on_bus);
                 let from = resumed.map_or(next, |(_, number)| number);
                 card.attempt = attempt;
@@ -214,13 +227,19 @@ impl Publisher {
                 card.acked = from - 1;
                 card.cursor = Some(from);
                 card.control.clear();
-                let busy = if resumed.is_some() { Vec::new() } else { self.busy.iter().copied().collect() };
+                let busy = if resumed.is_some() {
+                    Vec::new()
+                } else {
+                    self.busy.iter().copied().collect()
+                };
                 let resumed = resumed.is_some();
                 card.control.push_back(ToCard::Welcome { attempt, run, next: from, resumed, busy });
                 self.counters.greetings += 1;
                 self.counters.resumed += u64::from(resumed);
             }
-            ToRelay::Ack { run: of, number } if of == run && number < next && card.cursor.is_some() => {
+            ToRelay::Ack { run: of, number }
+                if of == run && number < next && card.cursor.is_some() =>
+            {
                 card.acked = card.acked.max(number);
             }
             ToRelay::Renew { run: of, renewal, plain }
@@ -234,7 +253,12 @@ impl Publisher {
                 card.renewal = renewal;
                 // An older answer is of no use any longer.
                 card.control.retain(|waiting| !matches!(waiting, ToCard::Renewed { .. }));
-                card.control.push_back(ToCard::Renewed { run, renewal, published: next - 1, lease_ns });
+                card.control.push_back(ToCard::Renewed {
+                    run,
+                    renewal,
+                    published: next - 1,
+                    lease_ns,
+                });
             }
             ToRelay::AskStructure { .. } => {}
             _ => self.counters.refused += 1,
@@ -298,7 +322,8 @@ impl Publisher {
         self.waited_for(now_ns).map(|card| card.acked).min().unwrap_or(self.next - 1)
     }
 
-    /// When a lease is over without which the event would have gone through, if nothing is acknowledged until then.
+    /// When a lease is over without which the event would have gone through, if nothing is
+    /// acknowledged until then.
     pub fn retry_at_ns(&self, number: u64, now_ns: u64) -> Option<u64> {
         if now_ns <= self.former_until_ns {
             return Some(self.former_until_ns);
@@ -324,7 +349,9 @@ impl Publisher {
 
     /// Has the card host a running lease?
     pub fn is_waited_for(&self, id: CardId, now_ns: u64) -> bool {
-        self.cards.get(&id).is_some_and(|card| card.lease_until_ns.is_some_and(|until| until >= now_ns))
+        self.cards
+            .get(&id)
+            .is_some_and(|card| card.lease_until_ns.is_some_and(|until| until >= now_ns))
     }
 
     /// What happened so far.
@@ -334,6 +361,8 @@ impl Publisher {
 
     /// Up to and including the last nanosecond.
     fn waited_for(&self, now_ns: u64) -> impl Iterator<Item = &Card> {
-        self.cards.values().filter(move |card| card.lease_until_ns.is_some_and(|until| until >= now_ns))
+        self.cards
+            .values()
+            .filter(move |card| card.lease_until_ns.is_some_and(|until| until >= now_ns))
     }
 }

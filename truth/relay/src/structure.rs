@@ -28,13 +28,19 @@ pub struct Structures {
 }
 
 impl Structures {
-    /// Asks by this client program with its arguments, which say where the database is and who asks.
+    /// Asks by this client program with its arguments, which say where the database is and who
+    /// asks.
     pub fn new(dialect: Dialect, command: Vec<String>) -> Self {
         Self { dialect, command, clients: Arc::default() }
     }
 
-    /// Asks in the background. `answer` gets the parts, and whether each is the last and says why there is no answer.
-    pub fn ask(&self, database: Option<String>, answer: impl Fn(Vec<u8>, bool, bool) + Send + 'static) {
+    /// Asks in the background. `answer` gets the parts, and whether each is the last and says why
+    /// there is no answer.
+    pub fn ask(
+        &self,
+        database: Option<String>,
+        answer: impl Fn(Vec<u8>, bool, bool) + Send + 'static,
+    ) {
         let refuse = |why: &str| answer(why.as_bytes().to_vec(), true, true);
         if self.clients.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
             self.clients.fetch_sub(1, Ordering::SeqCst);
@@ -68,8 +74,8 @@ impl Structures {
         }
     }
 
-    /// Is the database done with all that it was told more than so many seconds ago? What a former run of the relay had handed on may
-    /// still be under way.
+    /// Is the database done with all that it was told more than so many seconds ago? What a former
+    /// run of the relay had handed on may still be under way.
     ///
     /// # Errors
     /// It cannot be asked.
@@ -97,10 +103,19 @@ impl Structures {
                 command.args(["--batch", "--raw", "--skip-column-names", "--execute"]);
             }
             Dialect::Postgres => {
-                command.args(["--no-psqlrc", "--no-align", "--tuples-only", "--field-separator=\t", "--no-password"]);
+                command.args([
+                    "--no-psqlrc",
+                    "--no-align",
+                    "--tuples-only",
+                    "--field-separator=\t",
+                    "--no-password",
+                ]);
                 if let Some(database) = database {
                     // A name with a sign of equality would be taken for options.
-                    command.arg(format!("--dbname=dbname='{}'", database.replace('\\', "\\\\").replace('\'', "\\'")));
+                    command.arg(format!(
+                        "--dbname=dbname='{}'",
+                        database.replace('\\', "\\\\").replace('\'', "\\'")
+                    ));
                 }
                 command.arg("--command");
             }
@@ -113,7 +128,8 @@ impl Structures {
 fn run(mut command: Command) -> io::Result<Vec<u8>> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| io::Error::other(format!("{program}: {error}")))?;
+    let mut child =
+        command.spawn().map_err(|error| io::Error::other(format!("{program}: {error}")))?;
     let read = |from: Option<Box<dyn Read + Send>>, max: u64| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -123,8 +139,14 @@ fn run(mut command: Command) -> io::Result<Vec<u8>> {
             bytes
         })
     };
-    let out = read(child.stdout.take().map(|out| Box::new(out) as Box<dyn Read + Send>), ANSWER_BYTES_MAX);
-    let err = read(child.stderr.take().map(|err| Box::new(err) as Box<dyn Read + Send>), COMPLAINT_BYTES_MAX as u64);
+    let out = read(
+        child.stdout.take().map(|out| Box::new(out) as Box<dyn Read + Send>),
+        ANSWER_BYTES_MAX,
+    );
+    let err = read(
+        child.stderr.take().map(|err| Box::new(err) as Box<dyn Read + Send>),
+        COMPLAINT_BYTES_MAX as u64,
+    );
     let deadline = Instant::now() + PATIENCE;
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -133,13 +155,19 @@ fn run(mut command: Command) -> io::Result<Vec<u8>> {
         if Instant::now() > deadline {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(io::Error::other(format!("{program}: no answer within {} s", PATIENCE.as_secs())));
+            return Err(io::Error::other(format!(
+                "{program}: no answer within {} s",
+                PATIENCE.as_secs()
+            )));
         }
         std::thread::sleep(Duration::from_millis(20));
     };
     let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
     if !status.success() {
-        return Err(io::Error::other(format!("{program}: {}", String::from_utf8_lossy(&err).trim())));
+        return Err(io::Error::other(format!(
+            "{program}: {}",
+            String::from_utf8_lossy(&err).trim()
+        )));
     }
     if out.len() as u64 > ANSWER_BYTES_MAX {
         return Err(io::Error::other(format!("{program}: the structure is too long")));

@@ -2,16 +2,19 @@
 //!
 //! # Why nothing is served that is older than a change
 //!
-//! Let L be the relay's lease. A renewal is sent at s and received at r, not before s. The relay waits for this card host's
-//! acknowledgment of whatever it publishes up to r + L, before the database gets it. The card host takes itself for following only up to
-//! s + 0.9 L on its own clock ([`Validity`](crate::Validity)). As both clocks run at rates that differ by less than a tenth, its time is over
-//! first, however long the renewal was under way.
+//! Let L be the relay's lease. A renewal is sent at s and received at r, not before s. The relay
+//! waits for this card host's acknowledgment of whatever it publishes up to r + L, before the
+//! database gets it. The card host takes itself for following only up to s + 0.9 L on its own clock
+//! ([`Validity`](crate::Validity)). As both clocks run at rates that differ by less than a tenth,
+//! its time is over first, however long the renewal was under way.
 //!
-//! What was published before r may have gone through without it: so the answer to a renewal names the last such event, and the renewal counts
-//! only once that one has taken effect here ([`Subscriber::handle`]).
+//! What was published before r may have gone through without it: so the answer to a renewal names
+//! the last such event, and the renewal counts only once that one has taken effect here
+//! ([`Subscriber::handle`]).
 //!
-//! An event that is missing shows in the next one's number, and one that is missing at the end stays unacknowledged: it is waited for. So
-//! from the moment that a renewal counts until its time is over, no change reaches the database before its event has taken effect here.
+//! An event that is missing shows in the next one's number, and one that is missing at the end
+//! stays unacknowledged: it is waited for. So from the moment that a renewal counts until its time
+//! is over, no change reaches the database before its event has taken effect here.
 
 use std::collections::VecDeque;
 
@@ -54,7 +57,8 @@ pub enum Taken {
     },
 }
 
-/// Something is missing, or the relay is gone: whatever was kept is void, and a new greeting is needed.
+/// Something is missing, or the relay is gone: whatever was kept is void, and a new greeting is
+/// needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// Events are missing.
@@ -133,7 +137,9 @@ impl Subscriber {
     /// [`Lost`].
     pub fn handle(&mut self, message: ToCard, now_ns: u64) -> Result<Taken, Lost> {
         match (message, self.state) {
-            (ToCard::Welcome { attempt, run, next, resumed, busy }, State::Greeting) if attempt == self.attempt => {
+            (ToCard::Welcome { attempt, run, next, resumed, busy }, State::Greeting)
+                if attempt == self.attempt =>
+            {
                 self.heard_ns = now_ns;
                 self.state = State::Following { run, next };
                 self.resume = Some((run, next));
@@ -151,7 +157,10 @@ impl Subscriber {
                 // A bus may repeat.
                 Ok(if number < next { Taken::Nothing } else { Taken::Event(event) })
             }
-            (ToCard::Renewed { run, renewal, published, lease_ns }, State::Following { run: mine, .. }) => {
+            (
+                ToCard::Renewed { run, renewal, published, lease_ns },
+                State::Following { run: mine, .. },
+            ) => {
                 if run != mine {
                     return Err(Lost::Restarted);
                 }
@@ -208,7 +217,8 @@ impl Subscriber {
         Ok(Some(ToRelay::Renew { run, renewal: self.renewal, plain }))
     }
 
-    /// Up to when, on this machine's clock, no change can happen without this side's acknowledgment.
+    /// Up to when, on this machine's clock, no change can happen without this side's
+    /// acknowledgment.
     pub fn until_ns(&self) -> Option<u64> {
         self.until_ns
     }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nicache_relay::{
-    Door, DoorCounters, Hub, Key, MESSAGE_BYTES_MAX, Publisher, Receiver, Sender, Step, Structures, ToCard, ToRelay,
-    initiate, now_ns,
+    Door, DoorCounters, Hub, Key, MESSAGE_BYTES_MAX, Publisher, Receiver, Sender, Step, Structures,
+    ToCard, ToRelay, initiate, now_ns,
 };
 use nicache_sql::Dialect;
 
@@ -37,7 +37,12 @@ impl Relay {
         let hub = Arc::new(Hub::new(Publisher::new(1, LEASE_NS, now_ns() - 2 * LEASE_NS)));
         let counters = Arc::new(DoorCounters::default());
         let structures = Arc::new(Structures::new(Dialect::MySql, vec!["false".into()]));
-        let door = Door { hub: Arc::clone(&hub), structures, key: key("5a"), counters: Arc::clone(&counters) };
+        let door = Door {
+            hub: Arc::clone(&hub),
+            structures,
+            key: key("5a"),
+            counters: Arc::clone(&counters),
+        };
         door.open(listener).unwrap();
         Self { address, hub, counters }
     }
@@ -142,7 +147,9 @@ fn strangers_get_nowhere() {
     let mut stream = relay.connect();
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let begun = Instant::now();
-    let is_closed = |stream: &mut TcpStream| stream.write_all(&[0]).is_err() || matches!(stream.read(&mut [0]), Ok(0));
+    let is_closed = |stream: &mut TcpStream| {
+        stream.write_all(&[0]).is_err() || matches!(stream.read(&mut [0]), Ok(0))
+    };
     while !is_closed(&mut stream) {
         assert!(begun.elapsed() < Duration::from_secs(20), "it is still listened to");
         std::thread::sleep(Duration::from_millis(100));
@@ -162,12 +169,14 @@ fn record(relay: &Relay, flip: Option<usize>) -> (SocketAddr, Arc<Mutex<Vec<u8>>
     std::thread::spawn(move || {
         let (mut client, _) = listener.accept().unwrap();
         let mut server = TcpStream::connect(target).unwrap();
-        let (mut back_from, mut back_to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        let (mut back_from, mut back_to) =
+            (server.try_clone().unwrap(), client.try_clone().unwrap());
         std::thread::spawn(move || std::io::copy(&mut back_from, &mut back_to));
         let mut buffer = [0; 4096];
         while let Ok(len @ 1..) = client.read(&mut buffer) {
             let mut heard = heard.lock().unwrap();
-            if let Some(at) = flip.and_then(|at| at.checked_sub(heard.len())).filter(|at| *at < len) {
+            if let Some(at) = flip.and_then(|at| at.checked_sub(heard.len())).filter(|at| *at < len)
+            {
                 buffer[at] ^= 1;
             }
             heard.extend_from_slice(&buffer[..len]);
@@ -181,7 +190,8 @@ fn record(relay: &Relay, flip: Option<usize>) -> (SocketAddr, Arc<Mutex<Vec<u8>>
 fn what_was_recorded_or_altered_is_refused() {
     let relay = Relay::start();
     let (address, said) = record(&relay, None);
-    let (mut sender, mut receiver) = initiate(TcpStream::connect(address).unwrap(), &key("5a")).unwrap();
+    let (mut sender, mut receiver) =
+        initiate(TcpStream::connect(address).unwrap(), &key("5a")).unwrap();
     receiver.set_timeout(Duration::from_millis(50)).unwrap();
     send(&mut sender, &ToRelay::Hello { card: 3, attempt: 1, resume: None });
     receive(&mut receiver, |message| matches!(message, ToCard::Welcome { .. }));
@@ -197,7 +207,8 @@ fn what_was_recorded_or_altered_is_refused() {
     assert_eq!(relay.hub.counters().0.greetings, greetings);
     // One bit of the greeting is another; the handshake's first message has 2 + 48 bytes.
     let (address, _) = record(&relay, Some(2 + 48 + 2 + 5));
-    let (mut sender, _receiver) = initiate(TcpStream::connect(address).unwrap(), &key("5a")).unwrap();
+    let (mut sender, _receiver) =
+        initiate(TcpStream::connect(address).unwrap(), &key("5a")).unwrap();
     send(&mut sender, &ToRelay::Hello { card: 4, attempt: 1, resume: None });
     relay.refuses(2);
     assert_eq!(relay.hub.counters().0.greetings, greetings);

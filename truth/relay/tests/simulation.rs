@@ -1,14 +1,19 @@
-//! Relay, card hosts, database and the ways between them in one thread, with a virtual time and a seed.
+//! Relay, card hosts, database and the ways between them in one thread, with a virtual time and a
+//! seed.
 //!
-//! The publisher, the subscriber and the validity are the product's; the rest are models of what drives them. At each hit the version that the card gives must be the one that is committed
-//! at that moment: stricter than the contract, by which it only must not be older than a change that was answered.
+//! The publisher, the subscriber and the validity are the product's; the rest are models of what
+//! drives them. At each hit the version that the card gives must be the one that is committed at
+//! that moment: stricter than the contract, by which it only must not be older than a change that
+//! was answered.
 //!
 //! The mutants leave out one rule each; the simulation must notice every one of them.
 
 use std::collections::VecDeque;
 
 use fastrand::Rng;
-use nicache_relay::{Event, Publisher, Session, Step, Subscriber, Taken, ToCard, ToRelay, Validity};
+use nicache_relay::{
+    Event, Publisher, Session, Step, Subscriber, Taken, ToCard, ToRelay, Validity,
+};
 
 const MS: u64 = 1_000_000;
 /// Everybody acts once per step.
@@ -27,7 +32,8 @@ enum Mutant {
     RestartsAtOnce,
     /// Changes do not wait for acknowledgments.
     NobodyWaits,
-    /// A question's reply does not wait for its acknowledgment, and nobody asks whether the question is known.
+    /// A question's reply does not wait for its acknowledgment, and nobody asks whether the
+    /// question is known.
     RepliesAtOnce,
     /// An event is acknowledged some time before it takes effect.
     AcknowledgesTooEarly,
@@ -256,7 +262,8 @@ impl World {
         let now = self.relay_clock.at(self.now);
         let now = if self.is(Mutant::RestartsAtOnce) { now - 2 * LEASE } else { now };
         let mut publisher = Publisher::new(self.run, LEASE, now);
-        let is_something_left = self.statements.iter().any(|statement| matches!(statement.stage, Stage::Executes(_)));
+        let is_something_left =
+            self.statements.iter().any(|statement| matches!(statement.stage, Stage::Executes(_)));
         self.holds = is_something_left && !self.is(Mutant::ForgetsFormerRun);
         if self.holds {
             publisher.hold(0);
@@ -305,7 +312,9 @@ impl World {
         match self.rng.u32(0..8) {
             0 => self.hosts[at].main_stands_until = long,
             1 => self.hosts[at].link_stands_until = long,
-            2 => (self.hosts[at].main_stands_until, self.hosts[at].link_stands_until) = (long, long),
+            2 => {
+                (self.hosts[at].main_stands_until, self.hosts[at].link_stands_until) = (long, long)
+            }
             3 => self.hosts[at].cut_until = long,
             4 => self.relay_stands_until = long,
             5 => {
@@ -334,7 +343,9 @@ impl World {
             }
         }
         let run = self.run;
-        self.statements.retain(|statement| statement.run == run || matches!(statement.stage, Stage::Executes(_)));
+        self.statements.retain(|statement| {
+            statement.run == run || matches!(statement.stage, Stage::Executes(_))
+        });
         let is_writing = self.statements.iter().any(|statement| statement.writes.is_some());
         let relay_runs = self.relay.is_some() && self.now >= self.relay_stands_until;
         if !is_writing && relay_runs && self.rng.u32(0..60) == 0 {
@@ -371,10 +382,16 @@ impl World {
             }
         }
         let relay = self.relay.as_mut().expect("it runs");
-        let released = if self.mutant == Some(Mutant::NobodyWaits) { u64::MAX } else { relay.released(relay_now) };
+        let released = if self.mutant == Some(Mutant::NobodyWaits) {
+            u64::MAX
+        } else {
+            relay.released(relay_now)
+        };
         let mut said = Vec::new();
         let mut finished = Vec::new();
-        for (at, statement) in self.statements.iter_mut().enumerate().filter(|(_, other)| other.run == self.run) {
+        for (at, statement) in
+            self.statements.iter_mut().enumerate().filter(|(_, other)| other.run == self.run)
+        {
             match statement.stage {
                 Stage::Waits if statement.writes.is_none() || released >= statement.number => {
                     let takes = if self.rng.u32(0..20) == 0 { 4000 } else { 75 };
@@ -387,7 +404,10 @@ impl World {
                     statement.stage = Stage::Withheld;
                     said.push(statement.connection);
                 }
-                Stage::Withheld if released >= statement.number || self.mutant == Some(Mutant::RepliesAtOnce) => {
+                Stage::Withheld
+                    if released >= statement.number
+                        || self.mutant == Some(Mutant::RepliesAtOnce) =>
+                {
                     finished.push(at);
                 }
                 _ => {}
@@ -403,7 +423,9 @@ impl World {
             } else {
                 let host = &mut self.hosts[statement.host];
                 let now = host.clock.at(self.now);
-                if let Some(fill) = host.fill.as_mut().filter(|fill| fill.connection == statement.connection) {
+                if let Some(fill) =
+                    host.fill.as_mut().filter(|fill| fill.connection == statement.connection)
+                {
                     fill.version = statement.read;
                     fill.to = Some(now);
                 }
@@ -417,7 +439,9 @@ impl World {
         }
         for at in 0..HOSTS {
             let Some(session) = self.sessions[at] else { continue };
-            while let Some(message) = self.relay.as_mut().and_then(|relay| relay.next_message(session)) {
+            while let Some(message) =
+                self.relay.as_mut().and_then(|relay| relay.next_message(session))
+            {
                 // A bus may lose something.
                 let is_event = matches!(message, ToCard::Event { .. });
                 if is_event && self.rng.u32(0..2000) == 0 {
@@ -505,7 +529,9 @@ impl World {
             if let Some(mut until) = host.subscriber.until_ns() {
                 match mutant {
                     Some(Mutant::NoMargin) => until += LEASE / 10,
-                    Some(Mutant::LeaseFromAnswer) if is_renewed => until = host_now + LEASE / 10 * 9,
+                    Some(Mutant::LeaseFromAnswer) if is_renewed => {
+                        until = host_now + LEASE / 10 * 9
+                    }
                     _ => {}
                 }
                 if host.validity.must_void(host_now) {
@@ -556,7 +582,11 @@ impl World {
             if is_time {
                 let was_in_step = host.validity.is_in_step();
                 let bound = host.validity.bound_lease(host_now + TABLE_LEASE, host_now);
-                host.lease_until = if mutant == Some(Mutant::LeaseUnbounded) { host_now + TABLE_LEASE } else { bound };
+                host.lease_until = if mutant == Some(Mutant::LeaseUnbounded) {
+                    host_now + TABLE_LEASE
+                } else {
+                    bound
+                };
                 if host.validity.is_in_step() && !was_in_step {
                     host.reads_since = host_now;
                     host.remembers_since = host.table_clock + 1;
@@ -567,8 +597,10 @@ impl World {
         }
         if let Some(fill) = host.fill.take_if(|fill| fill.to.is_some()) {
             let to = fill.to.unwrap_or(0);
-            let reads =
-                host.reads.iter().any(|&(name, time)| name == fill.connection && (fill.from..=to).contains(&time));
+            let reads = host
+                .reads
+                .iter()
+                .any(|&(name, time)| name == fill.connection && (fill.from..=to).contains(&time));
             host.table_clock += 1;
             if host.validity.is_in_step()
                 && fill.from >= host.reads_since
@@ -593,16 +625,22 @@ impl World {
                 if now < host.main_stands_until {
                     return Ok(());
                 }
-                let keeps = matches!(self.mutant, Some(Mutant::KeepsAfterLoss | Mutant::GreetsWithoutVoiding));
+                let keeps = matches!(
+                    self.mutant,
+                    Some(Mutant::KeepsAfterLoss | Mutant::GreetsWithoutVoiding)
+                );
                 host.table_clock += 1;
-                let stays = !reads || (host.validity.is_in_step() || keeps) && !host.has_changed(stamp);
+                let stays =
+                    !reads || (host.validity.is_in_step() || keeps) && !host.has_changed(stamp);
                 host.entry = stays.then_some(Entry { version, stamp: host.table_clock, reads });
                 return Ok(());
             }
             host.hits += 1;
             if version != committed {
                 let ms = now / MS;
-                return Err(format!("host {at} gives version {version} at {ms} ms, and {committed} is committed"));
+                return Err(format!(
+                    "host {at} gives version {version} at {ms} ms, and {committed} is committed"
+                ));
             }
             return Ok(());
         }
@@ -614,13 +652,22 @@ impl World {
             host.table_clock += 1;
             let connection = self.next_connection;
             self.next_connection += 1;
-            let fill = Fill { connection, stamp: host.table_clock, from: host_now, version: 0, to: None };
+            let fill =
+                Fill { connection, stamp: host.table_clock, from: host_now, version: 0, to: None };
             host.fill = Some(fill);
             let step = Step::Received { bytes: Vec::new(), certain: true, ahead: false };
             let number = self.publish(connection, step);
             let run = self.run;
             let stage = Stage::Waits;
-            self.statements.push(Statement { connection, run, number, writes: None, host: at, read: 0, stage });
+            self.statements.push(Statement {
+                connection,
+                run,
+                number,
+                writes: None,
+                host: at,
+                read: 0,
+                stage,
+            });
         }
         Ok(())
     }
@@ -683,7 +730,9 @@ impl Host {
                 self.changes.push(Change { connection: event.connection, done: None });
             }
             Step::Sent { over: true, .. } | Step::Idle => {
-                for change in self.changes.iter_mut().filter(|change| change.connection == event.connection) {
+                for change in
+                    self.changes.iter_mut().filter(|change| change.connection == event.connection)
+                {
                     if change.done.is_none() {
                         self.databases_stamp = self.table_clock;
                         change.done = Some(self.table_clock);
@@ -703,7 +752,8 @@ impl Host {
     }
 
     fn has_changed(&self, since: u64) -> bool {
-        since < self.remembers_since || self.changes.iter().any(|change| change.done.is_none_or(|done| done >= since))
+        since < self.remembers_since
+            || self.changes.iter().any(|change| change.done.is_none_or(|done| done >= since))
     }
 }
 
@@ -719,11 +769,17 @@ fn nothing_is_older_than_what_is_committed() {
             Err(error) => panic!("seed {seed}: {error}"),
         }
         // It recovers by itself.
-        assert!(world.hosts.iter().all(|host| host.validity.is_in_step()), "seed {seed}: out of step at the end");
+        assert!(
+            world.hosts.iter().all(|host| host.validity.is_in_step()),
+            "seed {seed}: out of step at the end"
+        );
         answered += world.answered;
     }
     println!("{hits} hits, {answered} changes answered");
-    assert!(hits > SEEDS * 1000 && answered > SEEDS * 50, "{hits} hits, {answered} changes answered");
+    assert!(
+        hits > SEEDS * 1000 && answered > SEEDS * 50,
+        "{hits} hits, {answered} changes answered"
+    );
 }
 
 #[test]

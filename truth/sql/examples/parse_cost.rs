@@ -1,4 +1,5 @@
-//! What it costs to parse the statements of `tests/statements` and to expand them without a catalogue.
+//! What it costs to parse the statements of `tests/statements` and to expand them without a
+//! catalogue.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -31,14 +32,16 @@ fn main() {
                 slowest = (each, text);
             }
         }
-        let statements: Vec<_> = texts.iter().flat_map(|text| parse(dialect, text.as_bytes())).collect();
+        let statements: Vec<_> =
+            texts.iter().flat_map(|text| parse(dialect, text.as_bytes())).collect();
         let began = Instant::now();
         for _ in 0..rounds {
             for statement in &statements {
                 black_box(expand(statement, dialect, &Context::default(), &[], None));
             }
         }
-        let expanded = began.elapsed().as_secs_f64() * 1e6 / f64::from(rounds) / statements.len() as f64;
+        let expanded =
+            began.elapsed().as_secs_f64() * 1e6 / f64::from(rounds) / statements.len() as f64;
         println!(
             "{dialect:?}: {} texts of {} bytes on average: parse {mean:.1} µs, expand {expanded:.2} µs; slowest {:.1} µs: {}",
             texts.len(),

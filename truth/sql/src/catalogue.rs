@@ -1,10 +1,12 @@
-//! What the structure of a database adds to a statement: views, triggers, foreign keys, routines, engines, keys.
+//! What the structure of a database adds to a statement: views, triggers, foreign keys, routines,
+//! engines, keys.
 //!
-//! A catalogue is made of rows that the caller fetches with [`query`], once as the watch begins and again whenever
-//! [`crate::Event::SchemaChanged`] was seen. It has no I/O, and no notion of being out of date: the caller takes it
-//! away from the sessions until the new one is there.
+//! A catalogue is made of rows that the caller fetches with [`query`], once as the watch begins and
+//! again whenever [`crate::Event::SchemaChanged`] was seen. It has no I/O, and no notion of being
+//! out of date: the caller takes it away from the sessions until the new one is there.
 //!
-//! Each row is one column of fields between tabs. Names are in hexadecimal, so that no name can forge a row.
+//! Each row is one column of fields between tabs. Names are in hexadecimal, so that no name can
+//! forge a row.
 
 use std::collections::{HashMap, HashSet};
 
@@ -53,7 +55,8 @@ pub struct Catalogue {
     hidden_writers: bool,
 }
 
-/// Views of PostgreSQL that show what the server is doing, and files and settings that change without a statement.
+/// Views of PostgreSQL that show what the server is doing, and files and settings that change
+/// without a statement.
 const STATUS: [&str; 12] = [
     "pg_stat",
     "pg_locks",
@@ -123,8 +126,9 @@ enum Routine {
     Anything,
 }
 
-/// The query that fetches the rows of a catalogue, to be run with the server's own client so that it prints nothing
-/// but the rows: `mariadb --batch --raw --skip-column-names`, or `psql -At` in each database.
+/// The query that fetches the rows of a catalogue, to be run with the server's own client so that
+/// it prints nothing but the rows: `mariadb --batch --raw --skip-column-names`, or `psql -At` in
+/// each database.
 pub fn query(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::MySql => include_str!("catalogue/mysql.sql"),
@@ -142,7 +146,12 @@ impl Catalogue {
             by_name: HashMap::new(),
             routines: HashMap::new(),
             routine_may_write: false,
-            defaults: Defaults { autocommit: true, usual_lexing: true, read_uncommitted: false, usual_language: true },
+            defaults: Defaults {
+                autocommit: true,
+                usual_lexing: true,
+                read_uncommitted: false,
+                usual_language: true,
+            },
             hidden_writers: false,
         };
         let mut complete = false;
@@ -166,18 +175,21 @@ impl Catalogue {
         self.defaults
     }
 
-    /// Are there functions or views by which a SELECT may change something although it names no sequence's function?
+    /// Are there functions or views by which a SELECT may change something although it names no
+    /// sequence's function?
     pub fn functions_may_write(&self) -> bool {
         self.routine_may_write
     }
 
-    /// Are there functions or sequences, by which a SELECT may change something? Then [`crate::is_certain_read`] is not to be believed.
+    /// Are there functions or sequences, by which a SELECT may change something? Then
+    /// [`crate::is_certain_read`] is not to be believed.
     pub fn select_may_write(&self) -> bool {
         self.routine_may_write || self.tables.iter().any(|table| table.storage == Storage::Sequence)
     }
 
-    /// Does something inside the server change tables without a statement of a connection (events, replication)?
-    /// Then no reply that reads the database can be kept beyond the time limit for what cannot be seen.
+    /// Does something inside the server change tables without a statement of a connection (events,
+    /// replication)? Then no reply that reads the database can be kept beyond the time limit for
+    /// what cannot be seen.
     pub fn has_hidden_writers(&self) -> bool {
         self.hidden_writers
     }
@@ -235,7 +247,8 @@ impl Catalogue {
             ["unique", schema, name, key, column, automatic] => {
                 let key = unhex_name(key)?;
                 let column = unhex_name(column)?;
-                let column = (!column.is_empty()).then_some(KeyColumn { name: column, automatic: automatic == "1" });
+                let column = (!column.is_empty())
+                    .then_some(KeyColumn { name: column, automatic: automatic == "1" });
                 let unique = &mut self.table_mut(schema, name)?.unique;
                 match unique.iter_mut().find(|(name, _)| *name == key) {
                     Some((_, columns)) => columns.push(column),
@@ -248,7 +261,8 @@ impl Catalogue {
                     "reads" => Routine::Reads,
                     _ => Routine::Anything,
                 };
-                // A procedure is called by a statement of its own, or by a function that is no harmless one.
+                // A procedure is called by a statement of its own, or by a function that is no
+                // harmless one.
                 self.routine_may_write |= routine == Routine::Anything && kind != "procedure";
                 self.add_routine(name, routine)?;
             }
@@ -257,7 +271,9 @@ impl Catalogue {
                 self.add_routine(name, Routine::Anything)?;
             }
             // Databases whose names differ in case alone are different ones.
-            ["setting", "database", name] => self.database = Some(String::from_utf8(unhex(name)?).ok()?.into()),
+            ["setting", "database", name] => {
+                self.database = Some(String::from_utf8(unhex(name)?).ok()?.into())
+            }
             ["setting", name, value] => self.setting(name, &unhex_name(value)?),
             _ => return None,
         }
@@ -280,7 +296,8 @@ impl Catalogue {
             "sql_mode" => {
                 let odd = ["oracle", "mssql", "postgresql", "db2", "maxdb"];
                 self.defaults.usual_language &= !value.split(',').any(|mode| odd.contains(&mode));
-                self.defaults.usual_lexing &= !value.contains("ansi") && !value.contains("backslash");
+                self.defaults.usual_lexing &=
+                    !value.contains("ansi") && !value.contains("backslash");
             }
             "standard_conforming_strings" => self.defaults.usual_lexing &= value == "on",
             "hidden_writers" => self.hidden_writers |= value != "0",
@@ -305,28 +322,36 @@ impl Catalogue {
 
     fn find<'a>(&'a self, schema: Option<&'a str>, name: &str) -> impl Iterator<Item = usize> + 'a {
         let all = self.by_name.get(name).map_or(&[][..], |all| all.as_slice());
-        all.iter().copied().filter(move |at| schema.is_none_or(|schema| *self.tables[*at].schema == *schema))
+        all.iter()
+            .copied()
+            .filter(move |at| schema.is_none_or(|schema| *self.tables[*at].schema == *schema))
     }
 
     /// Is this the catalogue of the database that a connection is in?
     fn is_of(&self, context: &Context) -> bool {
         match self.dialect {
             Dialect::MySql => true,
-            Dialect::Postgres => self.database.is_some() && self.database.as_deref() == context.catalog,
+            Dialect::Postgres => {
+                self.database.is_some() && self.database.as_deref() == context.catalog
+            }
         }
     }
 }
 
-/// `nextval`, `setval`, `NEXT VALUE FOR`. In a question itself the kernel looks for them (`ebpf/sql.h`).
+/// `nextval`, `setval`, `NEXT VALUE FOR`. In a question itself the kernel looks for them
+/// (`ebpf/sql.h`).
 fn names_sequence_function(text: &[u8]) -> bool {
-    let begins =
-        |text: &[u8], word: &[u8]| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-    (0..text.len())
-        .map(|at| &text[at..])
-        .any(|rest| begins(rest, b"tval") || begins(rest, b"next") && begins(rest[4..].trim_ascii_start(), b"value"))
+    let begins = |text: &[u8], word: &[u8]| {
+        text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    (0..text.len()).map(|at| &text[at..]).any(|rest| {
+        begins(rest, b"tval")
+            || begins(rest, b"next") && begins(rest[4..].trim_ascii_start(), b"value")
+    })
 }
 
-/// What a statement reads and writes. Without a catalogue, everything in reach if it touches anything.
+/// What a statement reads and writes. Without a catalogue, everything in reach if it touches
+/// anything.
 pub fn expand(
     statement: &Statement,
     dialect: Dialect,
@@ -334,7 +359,8 @@ pub fn expand(
     parameters: &[Literal],
     catalogue: Option<&Catalogue>,
 ) -> Footprint {
-    let catalogue = catalogue.filter(|catalogue| catalogue.dialect == dialect && catalogue.is_of(context));
+    let catalogue =
+        catalogue.filter(|catalogue| catalogue.dialect == dialect && catalogue.is_of(context));
     let mut expansion = Expansion {
         dialect,
         context,
@@ -422,9 +448,13 @@ impl Expansion<'_> {
             // It may be any table, also one of this very name in another spelling.
             return self.everything(Reason::UnknownTable);
         };
-        let target =
-            Target { catalog: self.context.catalog.map(fold), schema: schema.map(fold), name: Some(fold(name)) };
-        // A table that only the connection sees; one of the same name behind it counts, too, if there is one.
+        let target = Target {
+            catalog: self.context.catalog.map(fold),
+            schema: schema.map(fold),
+            name: Some(fold(name)),
+        };
+        // A table that only the connection sees; one of the same name behind it counts, too, if
+        // there is one.
         let temporary = self.context.temporary.iter().any(|temporary| **temporary == *name);
         if temporary {
             self.found.session = true;
@@ -444,9 +474,12 @@ impl Expansion<'_> {
                 return;
             }
             let system = match self.dialect {
-                Dialect::MySql => matches!(folded.as_deref(), Some("information_schema" | "performance_schema")),
+                Dialect::MySql => {
+                    matches!(folded.as_deref(), Some("information_schema" | "performance_schema"))
+                }
                 Dialect::Postgres => {
-                    matches!(folded.as_deref(), Some("information_schema" | "pg_catalog")) || name.starts_with("pg_")
+                    matches!(folded.as_deref(), Some("information_schema" | "pg_catalog"))
+                        || name.starts_with("pg_")
                 }
             };
             if system && !write {
@@ -457,7 +490,11 @@ impl Expansion<'_> {
             return self.everything(Reason::UnknownTable);
         }
         for at in tables {
-            if write { self.write(at, Some((used, parameters))) } else { self.read(at, Some((used, parameters))) }
+            if write {
+                self.write(at, Some((used, parameters)))
+            } else {
+                self.read(at, Some((used, parameters)))
+            }
         }
     }
 
@@ -498,7 +535,8 @@ impl Expansion<'_> {
         if table.opaque || table.storage == Storage::Elsewhere {
             self.found.volatile = true;
             self.found.foreign |= table.storage == Storage::Elsewhere;
-            // A policy's functions may do anything; contents that come from elsewhere change unseen.
+            // A policy's functions may do anything; contents that come from elsewhere change
+            // unseen.
             self.everything(Reason::UnknownTable);
             return;
         }
@@ -534,7 +572,9 @@ impl Expansion<'_> {
     /// A table inside a view or trigger: in the schema of that, if it is MySQL's.
     fn inner(&mut self, used: &TableUse, schema: &str, write: bool) {
         let Some(catalogue) = self.catalogue else { return };
-        let Some(name) = used.table.name.as_deref() else { return self.everything(Reason::UnknownTable) };
+        let Some(name) = used.table.name.as_deref() else {
+            return self.everything(Reason::UnknownTable);
+        };
         let schema = match self.dialect {
             Dialect::MySql => Some(used.table.schema.as_deref().unwrap_or(schema)),
             Dialect::Postgres => used.table.schema.as_deref(),
@@ -606,8 +646,8 @@ fn whole(statement: &Statement) -> Option<Reason> {
     }
 }
 
-/// Does an INSERT that may change rows that are there keep to those with the new row's value in this column?
-/// Only if every unique key by which such a row may be found includes the column.
+/// Does an INSERT that may change rows that are there keep to those with the new row's value in
+/// this column? Only if every unique key by which such a row may be found includes the column.
 fn keeps_to(table: &Table, upsert: &Upsert, column: &str) -> bool {
     let Upsert::AnyKey(given) = upsert else { return true };
     table.unique.iter().all(|(_, columns)| {
@@ -624,7 +664,8 @@ fn normalise(
     parameters: &[Literal],
 ) -> Option<Restriction<crate::key::Value>> {
     let kind = *table.columns.get(&row.column)?;
-    let values: Option<Vec<_>> = row.values.iter().map(|value| value.normalise(kind, parameters)).collect();
+    let values: Option<Vec<_>> =
+        row.values.iter().map(|value| value.normalise(kind, parameters)).collect();
     let mut values = values?;
     values.sort_unstable();
     values.dedup();
@@ -651,7 +692,8 @@ fn column_kind(kind: &str, length: &str) -> Option<ColumnKind> {
     })
 }
 
-/// What a trigger does: one statement, or several between BEGIN and END. Assignments to the new row change no table.
+/// What a trigger does: one statement, or several between BEGIN and END. Assignments to the new row
+/// change no table.
 fn trigger_body(dialect: Dialect, body: &[u8]) -> Vec<Statement> {
     let unknown = || vec![Statement::everything(Reason::Indirect)];
     let Ok(text) = core::str::from_utf8(body) else { return unknown() };
@@ -673,7 +715,8 @@ fn trigger_body(dialect: Dialect, body: &[u8]) -> Vec<Statement> {
     let statements = parse(dialect, text.as_bytes());
     let understood = statements.iter().all(|statement| {
         matches!(statement.class, Class::Write | Class::Read | Class::Nothing)
-            || matches!(&statement.class, Class::Set(settings) if settings.iter().all(|s| *s == crate::Setting::Other))
+            || matches!(&statement.class,
+                Class::Set(settings) if settings.iter().all(|s| *s == crate::Setting::Other))
     });
     if understood { statements } else { unknown() }
 }

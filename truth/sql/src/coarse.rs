@@ -1,22 +1,24 @@
-//! A first look at received bytes, simple enough for the kernel: is it certain that they change nothing, so that
-//! nobody needs to wait for them to be looked at?
+//! A first look at received bytes, simple enough for the kernel: is it certain that they change
+//! nothing, so that nobody needs to wait for them to be looked at?
 //!
-//! The specification of what the kernel's program does, byte for byte. It answers for a whole buffer as one `recv`
-//! gave it; the first word is within its first [`COARSE_BYTES`] bytes, and the rest is searched for two patterns up to
-//! [`COARSE_TEXT_BYTES`]. It keeps nothing between buffers. The answer only
-//! spares the wait: the bytes are given to the [`crate::Session`] either way, and a SELECT may call a function that
-//! writes, which only that finds. So whoever uses the answer must know that there are no such functions, or pay a wait
-//! for each SELECT.
+//! The specification of what the kernel's program does, byte for byte. It answers for a whole
+//! buffer as one `recv` gave it; the first word is within its first [`COARSE_BYTES`] bytes, and the
+//! rest is searched for two patterns up to [`COARSE_TEXT_BYTES`]. It keeps nothing between buffers.
+//! The answer only spares the wait: the bytes are given to the [`crate::Session`] either way, and a
+//! SELECT may call a function that writes, which only that finds. So whoever uses the answer must
+//! know that there are no such functions, or pay a wait for each SELECT.
 
 use crate::target::Dialect;
 
 /// The first word of a statement is looked for in so many bytes.
 pub const COARSE_BYTES: usize = 64;
 
-/// MySQL's commands that change nothing: QUIT, INIT_DB, STATISTICS, PING, STMT_PREPARE, STMT_CLOSE, STMT_RESET.
+/// MySQL's commands that change nothing: QUIT, INIT_DB, STATISTICS, PING, STMT_PREPARE, STMT_CLOSE,
+/// STMT_RESET.
 const MYSQL_COMMANDS: [u8; 7] = [0x01, 0x02, 0x09, 0x0e, 0x16, 0x19, 0x1a];
 
-/// First words of statements that change nothing, in upper case, each followed by a byte that ends a word.
+/// First words of statements that change nothing, in upper case, each followed by a byte that ends
+/// a word.
 const WORDS: [&[u8]; 4] = [b"SELECT", b"SHOW", b"DESCRIBE", b"SET NAMES"];
 
 /// Is it certain that the bytes change nothing (if they call no function that does)?
@@ -87,7 +89,10 @@ fn is_read(bytes: &[u8], from: usize) -> bool {
     for word in WORDS {
         if at + word.len() < end
             && bytes[at..at + word.len()].eq_ignore_ascii_case(word)
-            && matches!(bytes[at + word.len()], b' ' | b'\t' | b'\r' | b'\n' | b'*' | b'(' | b'@' | b'/' | b'\'')
+            && matches!(
+                bytes[at + word.len()],
+                b' ' | b'\t' | b'\r' | b'\n' | b'*' | b'(' | b'@' | b'/' | b'\''
+            )
         {
             return is_plain_read(&bytes[at..]);
         }
@@ -95,8 +100,8 @@ fn is_read(bytes: &[u8], from: usize) -> bool {
     false
 }
 
-/// Is there no second statement, and no INTO, which begins the name of a variable, a file or a new table? Both are
-/// looked for as bytes, in strings, too.
+/// Is there no second statement, and no INTO, which begins the name of a variable, a file or a new
+/// table? Both are looked for as bytes, in strings, too.
 fn is_plain_read(text: &[u8]) -> bool {
     text.len() <= COARSE_TEXT_BYTES
         && !text.contains(&b';')

@@ -1,4 +1,5 @@
-//! What one execution of a statement reads and writes, with the structure of the database taken into account.
+//! What one execution of a statement reads and writes, with the structure of the database taken
+//! into account.
 
 use crate::key::Access;
 use crate::reason::Reason;
@@ -25,8 +26,9 @@ pub struct Footprint {
     pub everything: Option<Reason>,
     /// The result depends on clock, chance or the server as well.
     pub volatile: bool,
-    /// The result depends on contents that change without a statement of any connection: tables whose contents come from elsewhere, and what the server
-    /// says of its own work; or the structure is not known, and it may.
+    /// The result depends on contents that change without a statement of any connection: tables
+    /// whose contents come from elsewhere, and what the server says of its own work; or the
+    /// structure is not known, and it may.
     pub foreign: bool,
     /// The result depends on what the connection did before as well.
     pub session: bool,

@@ -1,4 +1,5 @@
-//! What is known of the functions that servers bring along. A name that is in no list may do anything.
+//! What is known of the functions that servers bring along. A name that is in no list may do
+//! anything.
 
 use crate::target::Dialect;
 
@@ -427,7 +428,8 @@ pub(crate) const BARE: &[&str] = &[
     "sysdate",
 ];
 
-/// Functions of PostgreSQL's own catalogue that run what they are given, change something, or read tables.
+/// Functions of PostgreSQL's own catalogue that run what they are given, change something, or read
+/// tables.
 const POSTGRES_INDIRECT: &[&str] = &[
     "binary_upgrade",
     "cursor_to_xml",
@@ -452,11 +454,18 @@ const POSTGRES_INDIRECT: &[&str] = &[
 ];
 
 /// Functions of MySQL and MariaDB that run what they are given, change something, or read files.
-const MYSQL_INDIRECT: &[&str] =
-    &["load_file", "master_pos_wait", "master_gtid_wait", "sys_exec", "sys_eval", "wait_for_executed_gtid_set"];
+const MYSQL_INDIRECT: &[&str] = &[
+    "load_file",
+    "master_pos_wait",
+    "master_gtid_wait",
+    "sys_exec",
+    "sys_eval",
+    "wait_for_executed_gtid_set",
+];
 
-/// Functions of PostgreSQL that say what changes without a statement of any connection: settings come from files, too, sizes move with the server's own
-/// work, and whether it is a replica somebody else decides.
+/// Functions of PostgreSQL that say what changes without a statement of any connection: settings
+/// come from files, too, sizes move with the server's own work, and whether it is a replica
+/// somebody else decides.
 const POSTGRES_FOREIGN: &[&str] = &[
     "current_setting",
     "pg_database_size",
@@ -482,7 +491,9 @@ pub(crate) fn kind(dialect: Dialect, name: &str) -> Kind {
         Kind::Session
     } else if is_in(VOLATILE, name) {
         Kind::Volatile
-    } else if matches!(name, "nextval" | "setval") || (dialect == Dialect::MySql && name == "lastval") {
+    } else if matches!(name, "nextval" | "setval")
+        || (dialect == Dialect::MySql && name == "lastval")
+    {
         Kind::Sequence
     } else if is_in(PURE, name) {
         Kind::Pure
@@ -491,8 +502,8 @@ pub(crate) fn kind(dialect: Dialect, name: &str) -> Kind {
     }
 }
 
-/// Is a function that is in no list, and that nobody has defined, one that the server brings along and that does
-/// no more than compute?
+/// Is a function that is in no list, and that nobody has defined, one that the server brings along
+/// and that does no more than compute?
 pub(crate) fn is_harmless_if_built_in(dialect: Dialect, name: &str) -> bool {
     let indirect = match dialect {
         Dialect::MySql => MYSQL_INDIRECT,

@@ -1,12 +1,15 @@
-//! Which rows of a table a statement touches: restrictions to constants, and when two of them are disjoint.
+//! Which rows of a table a statement touches: restrictions to constants, and when two of them are
+//! disjoint.
 //!
-//! A restriction is not a lookup: it says that *all* rows that matter (read: those on which the result depends;
-//! written: before and after the change) have one of some values in a column. Two accesses of one table cannot meet if
-//! they are restricted in the same column to values that are certainly different, whether the column is unique or not.
+//! A restriction is not a lookup: it says that *all* rows that matter (read: those on which the
+//! result depends; written: before and after the change) have one of some values in a column. Two
+//! accesses of one table cannot meet if they are restricted in the same column to values that are
+//! certainly different, whether the column is unique or not.
 //!
-//! What is certainly different depends on the column: `'05'` and `5` are one number, `'a '` and `'A'` one string in
-//! most collations. So constants stay as they were written until the column's kind is known from the catalogue, and
-//! then become a [`Value`], or else the restriction is dropped.
+//! What is certainly different depends on the column: `'05'` and `5` are one number, `'a '` and
+//! `'A'` one string in most collations. So constants stay as they were written until the column's
+//! kind is known from the catalogue, and then become a [`Value`], or else the restriction is
+//! dropped.
 
 use crate::target::Target;
 
@@ -28,7 +31,8 @@ pub enum Literal {
 pub struct Constant {
     /// The constant.
     pub literal: Literal,
-    /// It becomes the column's value, so that the server may convert or cut it; otherwise it is compared.
+    /// It becomes the column's value, so that the server may convert or cut it; otherwise it is
+    /// compared.
     pub stored: bool,
 }
 
@@ -41,7 +45,8 @@ pub struct Restriction<V> {
     pub values: Vec<V>,
 }
 
-/// A value in a normal form: two that differ are different under every collation that the catalogue lets through.
+/// A value in a normal form: two that differ are different under every collation that the catalogue
+/// lets through.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
     /// Of a column of whole numbers.
@@ -89,7 +94,8 @@ impl Constant {
                 }
                 plain_text(text).map(Value::Text)
             }
-            // A string column is compared with a number by number ('5abc' = 5), but stores the number's digits.
+            // A string column is compared with a number by number ('5abc' = 5), but stores the
+            // number's digits.
             (ColumnKind::Text(max), Literal::Integer(number)) if self.stored => {
                 let digits = number.to_string();
                 if digits.len() as u64 > max { None } else { plain_text(&digits).map(Value::Text) }
@@ -99,7 +105,8 @@ impl Constant {
     }
 
     fn integer(&self, number: i128, min: i128, max: i128) -> Option<i128> {
-        // What does not fit may be clipped; 0 may be replaced by the next number of an AUTO_INCREMENT column.
+        // What does not fit may be clipped; 0 may be replaced by the next number of an
+        // AUTO_INCREMENT column.
         (!self.stored || (number != 0 && (min..=max).contains(&number))).then_some(number)
     }
 }
@@ -113,8 +120,8 @@ fn plain_integer(text: &str) -> Option<i128> {
         .flatten()
 }
 
-/// Folds what some collation holds for equal: case, blanks at the ends, and the letters that some languages do not
-/// tell apart. Outside printable ASCII nothing is certain.
+/// Folds what some collation holds for equal: case, blanks at the ends, and the letters that some
+/// languages do not tell apart. Outside printable ASCII nothing is certain.
 fn plain_text(text: &str) -> Option<Box<str>> {
     if !text.bytes().all(|b| matches!(b, b' '..=b'~')) {
         return None;
@@ -148,7 +155,10 @@ impl Access {
     /// May a row of one be a row of the other? True unless it is certain that not.
     pub fn meets(&self, other: &Self) -> bool {
         self.target.overlaps(&other.target)
-            && !self.rows.iter().any(|mine| other.rows.iter().any(|theirs| mine.is_disjoint(theirs)))
+            && !self
+                .rows
+                .iter()
+                .any(|mine| other.rows.iter().any(|theirs| mine.is_disjoint(theirs)))
     }
 }
 
@@ -157,7 +167,8 @@ impl Restriction<Value> {
         use core::mem::discriminant;
         self.column == other.column
             && self.values.iter().all(|a| {
-                // Values of different kinds cannot be of one column: its kind has changed in between.
+                // Values of different kinds cannot be of one column: its kind has changed in
+                // between.
                 other.values.iter().all(|b| a != b && discriminant(a) == discriminant(b))
             })
     }
@@ -208,7 +219,11 @@ mod tests {
             (compared(Literal::Parameter(2)), int, None),
         ];
         for (constant, kind, value) in table {
-            assert_eq!(constant.normalise(kind, &[Literal::Unknown, text("7")]), value, "{constant:?} {kind:?}");
+            assert_eq!(
+                constant.normalise(kind, &[Literal::Unknown, text("7")]),
+                value,
+                "{constant:?} {kind:?}"
+            );
         }
     }
 

@@ -1,11 +1,11 @@
 //! Finds restrictions to constants in a statement's tree.
 //!
-//! Only what is ANDed at the top of a WHERE counts, and only if everything around it is made of operators that the
-//! parser and every server bind alike (MySQL's `||` and XOR are not among them).
+//! Only what is ANDed at the top of a WHERE counts, and only if everything around it is made of
+//! operators that the parser and every server bind alike (MySQL's `||` and XOR are not among them).
 
 use sqlparser::ast::{
-    Assignment, AssignmentTarget, BinaryOperator, Expr, Ident, Insert, ObjectName, Query, Select, SetExpr, TableFactor,
-    UnaryOperator, Value,
+    Assignment, AssignmentTarget, BinaryOperator, Expr, Ident, Insert, ObjectName, Query, Select,
+    SetExpr, TableFactor, UnaryOperator, Value,
 };
 
 use crate::functions::BARE;
@@ -47,7 +47,12 @@ fn select(select: &Select, found: &mut Vec<(*const TableFactor, Rows)>) {
     for factor in &factors {
         let Some(name) = called(factor) else { continue };
         // The same name twice is one table by schema and another by alias.
-        if factors.iter().filter(|other| called(other).is_none_or(|n| n.eq_ignore_ascii_case(name))).count() > 1 {
+        if factors
+            .iter()
+            .filter(|other| called(other).is_none_or(|n| n.eq_ignore_ascii_case(name)))
+            .count()
+            > 1
+        {
             continue;
         }
         let rows = restrictions(&terms, name, alone);
@@ -71,7 +76,9 @@ fn called(factor: &TableFactor) -> Option<&str> {
         TableFactor::Table { alias: Some(alias), args: None, .. } => {
             alias.columns.is_empty().then_some(alias.name.value.as_str())
         }
-        TableFactor::Table { name, args: None, .. } => Some(name.0.last()?.as_ident()?.value.as_str()),
+        TableFactor::Table { name, args: None, .. } => {
+            Some(name.0.last()?.as_ident()?.value.as_str())
+        }
         _ => None,
     }
 }
@@ -110,19 +117,25 @@ fn terms(selection: &Expr) -> Vec<Term<'_>> {
     let mut open = vec![selection];
     while let Some(expr) = open.pop() {
         match expr {
-            Expr::BinaryOp { left, op: BinaryOperator::And, right } => open.extend([&**left, &**right]),
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                open.extend([&**left, &**right])
+            }
             Expr::Nested(inner) if binds_alike(inner) => open.push(inner),
             Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
                 for (column, constant) in [(left, right), (right, left)] {
-                    if let (Some((qualifier, column)), Some(literal)) = (column_of(column), literal(constant)) {
+                    if let (Some((qualifier, column)), Some(literal)) =
+                        (column_of(column), literal(constant))
+                    {
                         let values = vec![Constant { literal, stored: false }];
                         found.push(Term { qualifier, column, values });
                     }
                 }
             }
             Expr::InList { expr, list, negated: false } if list.len() <= VALUES_MAX => {
-                let values: Option<Vec<Constant>> =
-                    list.iter().map(|item| Some(Constant { literal: literal(item)?, stored: false })).collect();
+                let values: Option<Vec<Constant>> = list
+                    .iter()
+                    .map(|item| Some(Constant { literal: literal(item)?, stored: false }))
+                    .collect();
                 if let (Some((qualifier, column)), Some(values)) = (column_of(expr), values) {
                     found.push(Term { qualifier, column, values });
                 }
@@ -140,12 +153,27 @@ fn binds_alike(expr: &Expr) -> bool {
         match expr {
             Expr::BinaryOp { left, op, right } => {
                 use BinaryOperator::*;
-                if !matches!(op, And | Or | Eq | NotEq | Lt | Gt | LtEq | GtEq | Plus | Minus | Multiply | Divide) {
+                if !matches!(
+                    op,
+                    And | Or
+                        | Eq
+                        | NotEq
+                        | Lt
+                        | Gt
+                        | LtEq
+                        | GtEq
+                        | Plus
+                        | Minus
+                        | Multiply
+                        | Divide
+                ) {
                     return false;
                 }
                 open.extend([&**left, &**right]);
             }
-            Expr::UnaryOp { op: UnaryOperator::Not | UnaryOperator::Minus, expr } => open.push(expr),
+            Expr::UnaryOp { op: UnaryOperator::Not | UnaryOperator::Minus, expr } => {
+                open.push(expr)
+            }
             Expr::IsNull(expr) | Expr::IsNotNull(expr) => open.push(expr),
             Expr::Between { expr, low, high, .. } => open.extend([&**expr, &**low, &**high]),
             Expr::Like { expr, pattern, .. } | Expr::ILike { expr, pattern, .. } => {
@@ -172,7 +200,8 @@ fn binds_alike(expr: &Expr) -> bool {
 fn column_of(expr: &Expr) -> Option<(Option<&Ident>, &Ident)> {
     match expr {
         Expr::Identifier(name) => {
-            let bare = name.quote_style.is_none() && BARE.iter().any(|bare| name.value.eq_ignore_ascii_case(bare));
+            let bare = name.quote_style.is_none()
+                && BARE.iter().any(|bare| name.value.eq_ignore_ascii_case(bare));
             (!bare && name.value.is_ascii() && !name.value.starts_with('@')).then_some((None, name))
         }
         Expr::CompoundIdentifier(parts) => match parts.as_slice() {
@@ -193,7 +222,9 @@ fn literal(expr: &Expr) -> Option<Literal> {
             _ => None,
         },
         Expr::Value(value) => match &value.value {
-            Value::Number(digits, false) if digits.len() <= 20 && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            Value::Number(digits, false)
+                if digits.len() <= 20 && digits.bytes().all(|b| b.is_ascii_digit()) =>
+            {
                 digits.parse().ok().map(Literal::Integer)
             }
             // PostgreSQL's double quotes are names, and never get here.
@@ -202,7 +233,11 @@ fn literal(expr: &Expr) -> Option<Literal> {
             }
             Value::Placeholder(name) => match name.as_bytes() {
                 [b'?', ..] => name[1..].parse().ok().map(Literal::Parameter),
-                [b'$', ..] => name[1..].parse().ok().filter(|n| *n > 0).map(|n: usize| Literal::Parameter(n - 1)),
+                [b'$', ..] => name[1..]
+                    .parse()
+                    .ok()
+                    .filter(|n| *n > 0)
+                    .map(|n: usize| Literal::Parameter(n - 1)),
                 _ => None,
             },
             _ => None,
@@ -217,10 +252,15 @@ pub(crate) fn inserted(insert: &Insert) -> (Rows, Vec<Box<str>>) {
         let mut rows = Vec::new();
         let mut given = Vec::new();
         for assignment in &insert.assignments {
-            let AssignmentTarget::ColumnName(name) = &assignment.target else { return (Vec::new(), Vec::new()) };
+            let AssignmentTarget::ColumnName(name) = &assignment.target else {
+                return (Vec::new(), Vec::new());
+            };
             let Some(column) = last(name) else { return (Vec::new(), Vec::new()) };
             if let Some(literal) = literal(&assignment.value) {
-                rows.push(Restriction { column: column.clone(), values: vec![Constant { literal, stored: true }] });
+                rows.push(Restriction {
+                    column: column.clone(),
+                    values: vec![Constant { literal, stored: true }],
+                });
             }
             given.push(column);
         }
@@ -273,19 +313,22 @@ pub(crate) fn assign(rows: &mut Rows, assignments: &[Assignment]) {
     }
 }
 
-/// `VALUES(c)`, `EXCLUDED.c`: the inserted value, which is among the restriction's; `c` itself: no change.
+/// `VALUES(c)`, `EXCLUDED.c`: the inserted value, which is among the restriction's; `c` itself: no
+/// change.
 fn is_same_column(value: &Expr, column: &str) -> bool {
     use sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
     let is_it = |name: &Ident| *folded(name) == *column;
     match value {
         Expr::Identifier(name) => is_it(name),
         Expr::CompoundIdentifier(parts) => {
-            matches!(parts.as_slice(), [table, name] if is_it(name) && table.value.eq_ignore_ascii_case("excluded"))
+            matches!(parts.as_slice(),
+                [table, name] if is_it(name) && table.value.eq_ignore_ascii_case("excluded"))
         }
         Expr::Function(function) => match (function.name.0.as_slice(), &function.args) {
             ([name], FunctionArguments::List(list)) => {
                 name.as_ident().is_some_and(|name| name.value.eq_ignore_ascii_case("values"))
-                    && matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(name)))]
+                    && matches!(list.args.as_slice(),
+                        [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(name)))]
                         if is_it(name))
             }
             _ => false,

@@ -1,8 +1,9 @@
 //! SQL text becomes statements: what each reads and writes, as far as the text alone tells.
 //!
-//! Nothing here is specific to a connection or to the state of the database, so the result for a text may be kept and
-//! used again. The parser is asked only for SELECT, INSERT, UPDATE, DELETE and their kin; short statements that steer
-//! the session are read by word (`steer.rs`). Whatever is not understood in full is [`Class::Everything`].
+//! Nothing here is specific to a connection or to the state of the database, so the result for a
+//! text may be kept and used again. The parser is asked only for SELECT, INSERT, UPDATE, DELETE and
+//! their kin; short statements that steer the session are read by word (`steer.rs`). Whatever is
+//! not understood in full is [`Class::Everything`].
 
 use std::borrow::Cow;
 
@@ -20,7 +21,8 @@ use crate::walk;
 /// Longer statements are not looked at.
 pub const STATEMENT_BYTES_MAX: usize = 1 << 20;
 
-/// Operators and keywords that may each add a level to the tree. The walk is recursive: this bounds its stack.
+/// Operators and keywords that may each add a level to the tree. The walk is recursive: this bounds
+/// its stack.
 const LEVELS_MAX: usize = 1000;
 
 /// Levels of parentheses.
@@ -39,15 +41,18 @@ pub fn parse(dialect: Dialect, text: &[u8]) -> Vec<Statement> {
     }
 }
 
-/// Is the text, whatever the meaning of its quotes, one statement that changes no setting and no transaction?
+/// Is the text, whatever the meaning of its quotes, one statement that changes no setting and no
+/// transaction?
 pub(crate) fn keeps_session(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 6] = [b"select", b"insert", b"update", b"delete", b"replace", b"with"];
     is_one_of(&WORDS, text)
 }
 
-/// Is the text, whatever the meaning of its quotes, one statement that changes at most its own session, and no structure?
+/// Is the text, whatever the meaning of its quotes, one statement that changes at most its own
+/// session, and no structure?
 pub(crate) fn keeps_structure(text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 8] = [b"set", b"show", b"use", b"begin", b"start", b"rollback", b"savepoint", b"release"];
+    const WORDS: [&[u8]; 8] =
+        [b"set", b"show", b"use", b"begin", b"start", b"rollback", b"savepoint", b"release"];
     // `SET STATEMENT ... FOR` runs any other statement.
     const OTHERWISE: [&[u8]; 3] = [b"global", b"persist", b"statement"];
     let is_otherwise = |word: &[u8]| OTHERWISE.iter().any(|other| word.eq_ignore_ascii_case(other));
@@ -108,7 +113,8 @@ fn comment_behind(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// Comments that MySQL reads as advice on how to join, and nothing else.
-const ADVICE: [&[u8]; 3] = [b"/*! STRAIGHT_JOIN */", b"/*! HIGH_PRIORITY */", b"/*! SQL_NO_CACHE */"];
+const ADVICE: [&[u8]; 3] =
+    [b"/*! STRAIGHT_JOIN */", b"/*! HIGH_PRIORITY */", b"/*! SQL_NO_CACHE */"];
 
 /// The text without advice, if that stands before anything quoted.
 fn without_advice(text: &[u8]) -> Cow<'_, [u8]> {
@@ -157,7 +163,9 @@ fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
     let mut tokens = Tokenizer::new(grammar, &text).tokenize().map_err(|_| Reason::Unparsable)?;
     tokens.retain(|token| match token {
         // Optimizer hints may change settings for the statement, but not what it touches.
-        Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_)) => false,
+        Token::Whitespace(
+            Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_),
+        ) => false,
         Token::Whitespace(_) => false,
         _ => true,
     });
@@ -173,18 +181,25 @@ fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
             None => {
                 // MySQL's older spelling of FOR SHARE.
                 let (part, shares) = match part {
-                    [front @ .., Token::Word(a), Token::Word(b), Token::Word(c), Token::Word(d)]
-                        if dialect == Dialect::MySql
-                            && [a, b, c, d]
-                                .iter()
-                                .map(|word| word.value.to_ascii_lowercase())
-                                .eq(["lock", "in", "share", "mode"]) =>
+                    [
+                        front @ ..,
+                        Token::Word(a),
+                        Token::Word(b),
+                        Token::Word(c),
+                        Token::Word(d),
+                    ] if dialect == Dialect::MySql
+                        && [a, b, c, d]
+                            .iter()
+                            .map(|word| word.value.to_ascii_lowercase())
+                            .eq(["lock", "in", "share", "mode"]) =>
                     {
                         (front, true)
                     }
                     _ => (part, false),
                 };
-                let mut parser = Parser::new(grammar).with_recursion_limit(PARENTHESES_MAX).with_tokens(part.to_vec());
+                let mut parser = Parser::new(grammar)
+                    .with_recursion_limit(PARENTHESES_MAX)
+                    .with_tokens(part.to_vec());
                 let parsed = parser.parse_statement().map_err(|_| Reason::Unparsable)?;
                 if parser.peek_token_ref().token != Token::EOF {
                     return Err(Reason::Unparsable);
@@ -215,11 +230,23 @@ fn check_depth(tokens: &[Token]) -> Result<(), Reason> {
             }
             Token::Word(word) => {
                 word.quote_style.is_none()
-                    && !matches!(word.keyword, Keyword::NoKeyword | Keyword::NULL | Keyword::TRUE | Keyword::FALSE)
-                    && !matches!(word.keyword, Keyword::DEFAULT | Keyword::ROW | Keyword::AS | Keyword::ID)
+                    && !matches!(
+                        word.keyword,
+                        Keyword::NoKeyword | Keyword::NULL | Keyword::TRUE | Keyword::FALSE
+                    )
+                    && !matches!(
+                        word.keyword,
+                        Keyword::DEFAULT | Keyword::ROW | Keyword::AS | Keyword::ID
+                    )
             }
-            Token::Number(..) | Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => false,
-            Token::Comma | Token::Period | Token::LParen | Token::RParen | Token::Placeholder(_) => false,
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => {
+                false
+            }
+            Token::Comma
+            | Token::Period
+            | Token::LParen
+            | Token::RParen
+            | Token::Placeholder(_) => false,
             _ => true,
         });
         if levels > LEVELS_MAX {
@@ -259,7 +286,9 @@ mod tests {
         ] {
             let statements = parse(Dialect::MySql, text);
             assert!(
-                statements.iter().all(|one| one.everything.is_some() || matches!(one.class, Class::Everything(_))),
+                statements.iter().all(
+                    |one| one.everything.is_some() || matches!(one.class, Class::Everything(_))
+                ),
                 "{statements:?}"
             );
         }

@@ -7,13 +7,15 @@ reasons! {
     Reason {
         /// The text is not SQL that the parser understands.
         Unparsable => "unparsable",
-        /// The text is longer than [`crate::STATEMENT_BYTES_MAX`], or more deeply nested than is safe to walk.
+        /// The text is longer than [`crate::STATEMENT_BYTES_MAX`], or more deeply nested than is
+        /// safe to walk.
         TooLarge => "too_large",
         /// The text has quotes or escapes whose meaning depends on a setting that is not known.
         Lexing => "lexing",
         /// The text has a comment that some versions of the server execute (`/*! … */`).
         VersionComment => "version_comment",
-        /// A statement that runs others, or whose effect is not worked out (CALL, DO, EXECUTE, HANDLER, LOAD DATA …).
+        /// A statement that runs others, or whose effect is not worked out (CALL, DO, EXECUTE,
+        /// HANDLER, LOAD DATA …).
         Indirect => "indirect",
         /// A change of the structure or of rights: CREATE, ALTER, DROP, TRUNCATE, GRANT …
         Definition => "definition",

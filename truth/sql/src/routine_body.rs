@@ -1,10 +1,13 @@
 //! Can calling a function of MySQL or MariaDB change something, by the text of its body?
 //!
-//! `SQL_DATA_ACCESS` (NO SQL, READS SQL DATA) is what the author says, and the server does not hold him to it. So the words of the body are
-//! looked at: a function without any of those with which a statement that changes something must be written changes nothing by itself. What other
-//! functions do that it calls is in their bodies. Servers bring functions along (the schema `sys`), and all of theirs are found harmless.
+//! `SQL_DATA_ACCESS` (NO SQL, READS SQL DATA) is what the author says, and the server does not hold
+//! him to it. So the words of the body are looked at: a function without any of those with which a
+//! statement that changes something must be written changes nothing by itself. What other functions
+//! do that it calls is in their bodies. Servers bring functions along (the schema `sys`), and all
+//! of theirs are found harmless.
 
-/// Words that make a body one that may change something, in lower case. Whether they are names there, or are in reach, does not matter.
+/// Words that make a body one that may change something, in lower case. Whether they are names
+/// there, or are in reach, does not matter.
 const WRITERS: [&str; 25] = [
     "alter",
     "binlog",
@@ -44,20 +47,26 @@ enum Token {
 
 /// May a function with this body change something? What is not understood may.
 pub(crate) fn may_write(body: &[u8]) -> bool {
-    tokens(body).is_none_or(|tokens| (0..tokens.len()).any(|at| writes(&tokens[..at], &tokens[at..])))
+    tokens(body)
+        .is_none_or(|tokens| (0..tokens.len()).any(|at| writes(&tokens[..at], &tokens[at..])))
 }
 
 fn writes(before: &[Token], from: &[Token]) -> bool {
     let Some(Token::Word(word)) = from.first() else { return false };
     let is = |at: usize, byte: u8| from.get(at) == Some(&Token::Byte(byte));
-    let says = |at: usize, text: &str| matches!(from.get(at), Some(Token::Word(word)) if word == text);
+    let says =
+        |at: usize, text: &str| matches!(from.get(at), Some(Token::Word(word)) if word == text);
     match &**word {
         // As a function it makes a text of another one.
         "replace" => !is(1, b'('),
         // The value of a setting, unless something is assigned to it.
         "global" => {
-            let is_setting = before.ends_with(&[Token::Byte(b'@'), Token::Byte(b'@')]) && is(1, b'.');
-            !is_setting || !matches!(from.get(2), Some(Token::Word(_))) || is(3, b'=') || is(3, b':')
+            let is_setting =
+                before.ends_with(&[Token::Byte(b'@'), Token::Byte(b'@')]) && is(1, b'.');
+            !is_setting
+                || !matches!(from.get(2), Some(Token::Word(_)))
+                || is(3, b'=')
+                || is(3, b':')
         }
         // What the server measures of itself is not a table.
         "update" => !(says(1, "performance_schema") && is(2, b'.') && says(4, "set")),
@@ -74,7 +83,9 @@ fn tokens(body: &[u8]) -> Option<Vec<Token>> {
                 skip_quoted(first, after)?
             }
             b'#' => skip_line(after),
-            b'-' if after.starts_with(b"-") && after.get(1).is_none_or(|&byte| byte <= b' ') => skip_line(after),
+            b'-' if after.starts_with(b"-") && after.get(1).is_none_or(|&byte| byte <= b' ') => {
+                skip_line(after)
+            }
             b'/' if after.starts_with(b"*") => skip_comment(&after[1..])?,
             _ if is_word(first) => {
                 let len = rest.iter().position(|&byte| !is_word(byte)).unwrap_or(rest.len());
@@ -97,8 +108,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
-/// Behind the closing quote. Whether a backslash escapes is up to the session that made the function: a body in which that matters is not
-/// understood.
+/// Behind the closing quote. Whether a backslash escapes is up to the session that made the
+/// function: a body in which that matters is not understood.
 fn skip_quoted(quote: u8, text: &[u8]) -> Option<&[u8]> {
     let at = text.iter().position(|&byte| byte == quote || (byte == b'\\' && quote != b'`'))?;
     if text[at] != quote {
@@ -114,7 +125,8 @@ fn skip_line(text: &[u8]) -> &[u8] {
     &text[end..]
 }
 
-/// Behind the end of a comment. One that some servers take for part of the statement is not understood, nor are comments in comments.
+/// Behind the end of a comment. One that some servers take for part of the statement is not
+/// understood, nor are comments in comments.
 fn skip_comment(text: &[u8]) -> Option<&[u8]> {
     if text.starts_with(b"!") || text.starts_with(b"M!") {
         return None;

@@ -17,8 +17,8 @@ use crate::transaction::Transaction;
 pub enum Event {
     /// A statement is executed.
     Statement(Execution),
-    /// A transaction that may be open changes this. It may be visible already, and will be announced once more when
-    /// the transaction may end.
+    /// A transaction that may be open changes this. It may be visible already, and will be
+    /// announced once more when the transaction may end.
     InProgress {
         /// What is written.
         writes: Vec<Access>,
@@ -33,12 +33,14 @@ pub enum Event {
         /// Why nothing better is known.
         reason: Reason,
     },
-    /// The structure of the database may be another when the request is over: the catalogue is out of date.
+    /// The structure of the database may be another when the request is over: the catalogue is out
+    /// of date.
     SchemaChanged,
-    /// A text that begins like a query, a change of rows or of its own session was not understood. The catalogue at hand stays good, but a later one may
-    /// help to understand more.
+    /// A text that begins like a query, a change of rows or of its own session was not understood.
+    /// The catalogue at hand stays good, but a later one may help to understand more.
     SchemaDoubted,
-    /// All events since the last one of these belong to one request, which ends with the server's next reply.
+    /// All events since the last one of these belong to one request, which ends with the server's
+    /// next reply.
     RequestEnd,
 }
 
@@ -47,8 +49,9 @@ pub enum Event {
 pub struct Execution {
     /// What it reads and writes.
     pub footprint: Footprint,
-    /// How many statements of the connection before this one may have fixed the snapshot that it reads. With 0 it
-    /// reads what is committed now; otherwise it may read as of the first of those.
+    /// How many statements of the connection before this one may have fixed the snapshot that it
+    /// reads. With 0 it reads what is committed now; otherwise it may read as of the first of
+    /// those.
     pub snapshot_age: u32,
     /// It may read what others have not committed.
     pub reads_uncommitted: bool,
@@ -109,7 +112,8 @@ struct State {
 }
 
 impl Session {
-    /// A connection from its first byte. `defaults` are those of the [`Catalogue`]; without them nothing is assumed.
+    /// A connection from its first byte. `defaults` are those of the [`Catalogue`]; without them
+    /// nothing is assumed.
     pub fn new(dialect: Dialect, defaults: Option<Defaults>) -> Self {
         let protocol = match dialect {
             Dialect::MySql => Protocol::MySql(Box::new(mysql::Connection::new())),
@@ -118,8 +122,8 @@ impl Session {
         Self { dialect, protocol, state: State::new(dialect, defaults), commands: Vec::new() }
     }
 
-    /// A connection whose beginning was not seen. It is followed once that is safe (MySQL: at the first command after
-    /// a reply; PostgreSQL: never), with nothing assumed of its settings.
+    /// A connection whose beginning was not seen. It is followed once that is safe (MySQL: at the
+    /// first command after a reply; PostgreSQL: never), with nothing assumed of its settings.
     pub fn in_the_middle(dialect: Dialect) -> Self {
         let mut session = Self::new(dialect, None);
         match &mut session.protocol {
@@ -146,8 +150,12 @@ impl Session {
     ) {
         let mut commands = core::mem::take(&mut self.commands);
         match &mut self.protocol {
-            Protocol::MySql(connection) => connection.handle_client(bytes, &mut |command| commands.push(command)),
-            Protocol::Postgres(connection) => connection.handle_client(bytes, &mut |command| commands.push(command)),
+            Protocol::MySql(connection) => {
+                connection.handle_client(bytes, &mut |command| commands.push(command))
+            }
+            Protocol::Postgres(connection) => {
+                connection.handle_client(bytes, &mut |command| commands.push(command))
+            }
         }
         for command in commands.drain(..) {
             self.state.command(command, parser, catalogue, on_event);
@@ -155,8 +163,8 @@ impl Session {
         self.commands = commands;
     }
 
-    /// Takes the first bytes that the server sent after what it received last (more of them do no harm). Calls may be
-    /// left out altogether: then prepared statements of MySQL touch everything.
+    /// Takes the first bytes that the server sent after what it received last (more of them do no
+    /// harm). Calls may be left out altogether: then prepared statements of MySQL touch everything.
     pub fn handle_server(&mut self, bytes: &[u8]) {
         match &mut self.protocol {
             Protocol::MySql(connection) => connection.handle_server(bytes),
@@ -164,7 +172,8 @@ impl Session {
         }
     }
 
-    /// Some of the bytes that the server received were not seen. What they did is the caller's to assume.
+    /// Some of the bytes that the server received were not seen. What they did is the caller's to
+    /// assume.
     pub fn handle_gap(&mut self, on_event: &mut impl FnMut(Event)) {
         match &mut self.protocol {
             Protocol::MySql(connection) => connection.lose(),
@@ -178,7 +187,8 @@ impl Session {
 impl State {
     fn new(dialect: Dialect, defaults: Option<Defaults>) -> Self {
         // PostgreSQL has no session without autocommit.
-        let autocommit = dialect == Dialect::Postgres || defaults.is_some_and(|defaults| defaults.autocommit);
+        let autocommit =
+            dialect == Dialect::Postgres || defaults.is_some_and(|defaults| defaults.autocommit);
         let usual_language = defaults.is_none_or(|defaults| defaults.usual_language);
         let usual_lexing = defaults.is_some_and(|defaults| defaults.usual_lexing);
         Self {
@@ -190,7 +200,8 @@ impl State {
             usual_lexing,
             began_with_usual_lexing: usual_lexing,
             foreign: !usual_language,
-            reads_uncommitted: dialect == Dialect::MySql && defaults.is_none_or(|defaults| defaults.read_uncommitted),
+            reads_uncommitted: dialect == Dialect::MySql
+                && defaults.is_none_or(|defaults| defaults.read_uncommitted),
             batch: Vec::new(),
             may_define: false,
         }
@@ -214,8 +225,9 @@ impl State {
         self.batch = vec![Access::EVERYTHING];
     }
 
-    /// A text that changes no structure. On a busy server, were each of these a change of the structure, the structure would never be
-    /// known, and with it the settings by which texts are understood.
+    /// A text that changes no structure. On a busy server, were each of these a change of the
+    /// structure, the structure would never be known, and with it the settings by which texts are
+    /// understood.
     fn everything_but_structure(&mut self, reason: Reason, on_event: &mut impl FnMut(Event)) {
         on_event(Event::Everything { reason });
         on_event(Event::SchemaDoubted);
@@ -327,7 +339,9 @@ impl State {
             Class::Set(settings) => settings.iter().for_each(|setting| self.set(*setting)),
             // It may have failed; the protocol says when it is certain.
             Class::Use(_) => self.database = None,
-            Class::Temporary(name) if !self.temporary.contains(name) => self.temporary.push(name.clone()),
+            Class::Temporary(name) if !self.temporary.contains(name) => {
+                self.temporary.push(name.clone())
+            }
             _ => {}
         }
         if !matches!(statement.class, Class::Read | Class::Write) {
@@ -351,7 +365,13 @@ impl State {
             self.everything(reason, on_event);
             self.transaction.wrote(&[Access::EVERYTHING]);
         } else if !writes.is_empty() {
-            self.batch.extend(writes.iter().filter(|write| !self.batch.contains(write)).cloned().collect::<Vec<_>>());
+            self.batch.extend(
+                writes
+                    .iter()
+                    .filter(|write| !self.batch.contains(write))
+                    .cloned()
+                    .collect::<Vec<_>>(),
+            );
             self.transaction.wrote(&writes);
             on_event(if self.transaction.holds() && !at_once {
                 Event::InProgress { writes }
@@ -366,7 +386,9 @@ impl State {
             Setting::UsualLexing(usual) => self.usual_lexing &= usual,
             Setting::Reset => self.usual_lexing = self.began_with_usual_lexing,
             Setting::OtherLanguage => self.foreign = true,
-            Setting::ReadUncommitted(dirty) => self.reads_uncommitted = dirty && self.dialect == Dialect::MySql,
+            Setting::ReadUncommitted(dirty) => {
+                self.reads_uncommitted = dirty && self.dialect == Dialect::MySql
+            }
             Setting::Autocommit(_) | Setting::CompletionType | Setting::Other => {}
         }
     }

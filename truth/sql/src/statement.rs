@@ -23,7 +23,8 @@ pub enum Class {
         /// The next transaction begins at once.
         chain: bool,
     },
-    /// SAVEPOINT, RELEASE, ROLLBACK TO: no effect here, what was written before may still become visible.
+    /// SAVEPOINT, RELEASE, ROLLBACK TO: no effect here, what was written before may still become
+    /// visible.
     Savepoint,
     /// Sets variables of the session.
     Set(Vec<Setting>),
@@ -76,8 +77,8 @@ pub struct TableUse {
 pub enum Upsert {
     /// None, or it is not an INSERT.
     No,
-    /// One that equals the new row in any unique key (REPLACE, ON DUPLICATE KEY UPDATE). The columns are those that
-    /// the statement gives.
+    /// One that equals the new row in any unique key (REPLACE, ON DUPLICATE KEY UPDATE). The
+    /// columns are those that the statement gives.
     AnyKey(Vec<Box<str>>),
 }
 
@@ -94,7 +95,8 @@ pub struct Statement {
     pub functions: Vec<Box<str>>,
     /// The result depends on clock, chance or the server.
     pub volatile: bool,
-    /// The result depends on what changes without a statement of any connection: files, settings that come from them, what the server is doing.
+    /// The result depends on what changes without a statement of any connection: files, settings
+    /// that come from them, what the server is doing.
     pub foreign: bool,
     /// The result depends on what the connection did before (`FOUND_ROWS()`, `@x`).
     pub session: bool,
@@ -102,7 +104,8 @@ pub struct Statement {
     pub locking: bool,
     /// What it writes is visible at once, in a transaction, too (sequences).
     pub at_once: bool,
-    /// It is not understood and may touch everything, but it is one that leaves the session as it is.
+    /// It is not understood and may touch everything, but it is one that leaves the session as it
+    /// is.
     pub everything: Option<Reason>,
 }
 

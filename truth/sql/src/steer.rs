@@ -1,5 +1,5 @@
-//! Short statements that steer the session, read word by word: transactions, SET, SHOW, USE, and those that are
-//! known by their first word.
+//! Short statements that steer the session, read word by word: transactions, SET, SHOW, USE, and
+//! those that are known by their first word.
 
 use sqlparser::tokenizer::Token;
 
@@ -16,7 +16,9 @@ struct Words<'a> {
 impl<'a> Words<'a> {
     fn word(&self, at: usize) -> Option<String> {
         match self.tokens.get(at)? {
-            Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_lowercase()),
+            Token::Word(word) if word.quote_style.is_none() => {
+                Some(word.value.to_ascii_lowercase())
+            }
             _ => None,
         }
     }
@@ -34,31 +36,34 @@ impl<'a> Words<'a> {
 pub(crate) fn read(dialect: Dialect, tokens: &[Token]) -> Option<Statement> {
     let words = Words { tokens };
     let first = words.word(0)?;
-    let statement = match first.as_str() {
-        "select" | "insert" | "update" | "delete" | "with" | "replace" | "values" | "copy" => return None,
-        "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => {
-            transaction(dialect, &words)
-        }
-        "set" => return Some(set(dialect, tokens)),
-        "show" => return Some(show(dialect, &words)),
-        "describe" | "desc" | "explain" => return describe(&words),
-        "use" if dialect == Dialect::MySql && tokens.len() == 2 => match &tokens[1] {
-            Token::Word(name) => Class::Use(name.value.as_str().into()),
-            _ => Class::Everything(Reason::Unparsable),
-        },
-        "create" | "drop" if is_temporary(&words) => temporary(dialect, &words),
-        "create" | "alter" | "drop" | "truncate" | "rename" | "grant" | "revoke" | "comment" | "reindex"
-        | "cluster" | "refresh" | "security" | "import" | "install" | "uninstall" => Class::Definition,
-        "lock" | "unlock" if dialect == Dialect::MySql => Class::Lock,
-        "lock" => Class::Nothing,
-        "vacuum" | "analyze" | "listen" | "unlisten" | "notify" | "checkpoint" | "reset" | "discard" | "close"
-        | "deallocate"
-            if dialect == Dialect::Postgres =>
-        {
-            return Some(postgres_housekeeping(&first, &words));
-        }
-        _ => Class::Everything(Reason::Indirect),
-    };
+    let statement =
+        match first.as_str() {
+            "select" | "insert" | "update" | "delete" | "with" | "replace" | "values" | "copy" => {
+                return None;
+            }
+            "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint"
+            | "release" => transaction(dialect, &words),
+            "set" => return Some(set(dialect, tokens)),
+            "show" => return Some(show(dialect, &words)),
+            "describe" | "desc" | "explain" => return describe(&words),
+            "use" if dialect == Dialect::MySql && tokens.len() == 2 => match &tokens[1] {
+                Token::Word(name) => Class::Use(name.value.as_str().into()),
+                _ => Class::Everything(Reason::Unparsable),
+            },
+            "create" | "drop" if is_temporary(&words) => temporary(dialect, &words),
+            "create" | "alter" | "drop" | "truncate" | "rename" | "grant" | "revoke"
+            | "comment" | "reindex" | "cluster" | "refresh" | "security" | "import" | "install"
+            | "uninstall" => Class::Definition,
+            "lock" | "unlock" if dialect == Dialect::MySql => Class::Lock,
+            "lock" => Class::Nothing,
+            "vacuum" | "analyze" | "listen" | "unlisten" | "notify" | "checkpoint" | "reset"
+            | "discard" | "close" | "deallocate"
+                if dialect == Dialect::Postgres =>
+            {
+                return Some(postgres_housekeeping(&first, &words));
+            }
+            _ => Class::Everything(Reason::Indirect),
+        };
     Some(Statement::of(statement))
 }
 
@@ -93,11 +98,17 @@ fn transaction(dialect: Dialect, words: &Words) -> Class {
             };
             let chain = match rest {
                 [] | ["and", "no", "chain"] | ["no", "release"] | ["release"] => false,
-                ["and", "no", "chain", "release"] | ["and", "no", "chain", "no", "release"] => false,
+                ["and", "no", "chain", "release"] | ["and", "no", "chain", "no", "release"] => {
+                    false
+                }
                 ["and", "chain"] | ["and", "chain", "no", "release"] => true,
                 _ => return Class::Everything(Reason::Unparsable), // COMMIT PREPARED and others.
             };
-            if matches!(all[0], "commit" | "end") { Class::Commit { chain } } else { Class::Rollback { chain } }
+            if matches!(all[0], "commit" | "end") {
+                Class::Commit { chain }
+            } else {
+                Class::Rollback { chain }
+            }
         }
         _ => Class::Everything(Reason::Unparsable),
     }
@@ -132,7 +143,9 @@ fn begin_with_modes(dialect: Dialect, words: &Words) -> Class {
         _ => words.word(at).is_some_and(|word| known(&word)),
     });
     // BEGIN NOT ATOMIC is a block.
-    if all && (dialect == Dialect::Postgres || words.word(1).is_some_and(|word| word == "transaction")) {
+    if all
+        && (dialect == Dialect::Postgres || words.word(1).is_some_and(|word| word == "transaction"))
+    {
         Class::Begin
     } else {
         Class::Everything(Reason::Unparsable)
@@ -158,22 +171,27 @@ fn temporary(dialect: Dialect, words: &Words) -> Class {
         at += 1;
     }
     let qualified = words.tokens.get(at + 1) == Some(&Token::Period);
-    let dropped_several = words.word(0).is_some_and(|w| w == "drop") && words.tokens.contains(&Token::Comma);
+    let dropped_several =
+        words.word(0).is_some_and(|w| w == "drop") && words.tokens.contains(&Token::Comma);
     match words.tokens.get(at) {
         Some(Token::Word(name)) if !qualified && !dropped_several => {
-            fold_certain(dialect, &name.value).map_or(Class::Everything(Reason::Indirect), Class::Temporary)
+            fold_certain(dialect, &name.value)
+                .map_or(Class::Everything(Reason::Indirect), Class::Temporary)
         }
         _ => Class::Everything(Reason::Indirect),
     }
 }
 
 fn postgres_housekeeping(first: &str, words: &Words) -> Statement {
-    // EXPLAIN's elder brother in MariaDB, ANALYZE SELECT …, is not PostgreSQL's; an index function may run in VACUUM, but
-    // what it changes is nobody's page.
+    // EXPLAIN's elder brother in MariaDB, ANALYZE SELECT …, is not PostgreSQL's; an index function
+    // may run in VACUUM, but what it changes is nobody's page.
     let settings = match first {
         "reset" | "discard" => vec![
             Setting::ReadUncommitted(false),
-            if words.has("standard_conforming_strings") || words.has("all") || words.has("client_encoding") {
+            if words.has("standard_conforming_strings")
+                || words.has("all")
+                || words.has("client_encoding")
+            {
                 Setting::Reset
             } else {
                 Setting::Other
@@ -184,8 +202,8 @@ fn postgres_housekeeping(first: &str, words: &Words) -> Statement {
     Statement::of(Class::Set(settings))
 }
 
-/// Settings of PostgreSQL that a running server does not change, and what a connection has asked for itself. The others come from files, too, that it
-/// reads again when it is told to.
+/// Settings of PostgreSQL that a running server does not change, and what a connection has asked
+/// for itself. The others come from files, too, that it reads again when it is told to.
 const POSTGRES_FIXED: [&str; 12] = [
     "block_size",
     "client_encoding",
@@ -201,7 +219,8 @@ const POSTGRES_FIXED: [&str; 12] = [
     "session_authorization",
 ];
 
-/// Does `SHOW` of MySQL say what the server is doing (`STATUS`, `TABLE STATUS`, `PROCESSLIST`, `ENGINE … STATUS`, logs, replicas)?
+/// Does `SHOW` of MySQL say what the server is doing (`STATUS`, `TABLE STATUS`, `PROCESSLIST`,
+/// `ENGINE … STATUS`, logs, replicas)?
 fn is_of_work(words: &Words) -> bool {
     const OF_WORK: [&str; 14] = [
         "status",
@@ -219,7 +238,9 @@ fn is_of_work(words: &Words) -> bool {
         "slaves",
         "master",
     ];
-    (1..5).filter_map(|at| words.word(at)).any(|word| OF_WORK.contains(&word.as_str()) || word.ends_with("_statistics"))
+    (1..5)
+        .filter_map(|at| words.word(at))
+        .any(|word| OF_WORK.contains(&word.as_str()) || word.ends_with("_statistics"))
 }
 
 fn show(dialect: Dialect, words: &Words) -> Statement {
@@ -250,7 +271,9 @@ fn show(dialect: Dialect, words: &Words) -> Statement {
     statement.foreign = match dialect {
         // Its settings change by statements alone.
         Dialect::MySql => !steady && is_of_work(words),
-        Dialect::Postgres => !words.word(1).is_some_and(|setting| POSTGRES_FIXED.contains(&setting.as_str())),
+        Dialect::Postgres => {
+            !words.word(1).is_some_and(|setting| POSTGRES_FIXED.contains(&setting.as_str()))
+        }
     };
     statement.session = true;
     statement
@@ -258,12 +281,20 @@ fn show(dialect: Dialect, words: &Words) -> Statement {
 
 /// DESCRIBE of a table; EXPLAIN of a statement is for the parser.
 fn describe(words: &Words) -> Option<Statement> {
-    let names = words.tokens[1..]
-        .iter()
-        .all(|token| matches!(token, Token::Word(_) | Token::Period | Token::SingleQuotedString(_)));
-    let queries = ["select", "insert", "update", "delete", "replace", "with", "values", "execute", "for", "table"];
-    let is_query = queries.iter().any(|word| words.has(word)) || words.has("analyze") || words.has("call");
-    if names && !is_query && words.tokens.len() >= 2 { Some(Statement::of(Class::Read)) } else { None }
+    let names = words.tokens[1..].iter().all(|token| {
+        matches!(token, Token::Word(_) | Token::Period | Token::SingleQuotedString(_))
+    });
+    let queries = [
+        "select", "insert", "update", "delete", "replace", "with", "values", "execute", "for",
+        "table",
+    ];
+    let is_query =
+        queries.iter().any(|word| words.has(word)) || words.has("analyze") || words.has("call");
+    if names && !is_query && words.tokens.len() >= 2 {
+        Some(Statement::of(Class::Read))
+    } else {
+        None
+    }
 }
 
 /// SET in all its shapes.
@@ -284,8 +315,12 @@ fn mysql_set(tokens: &[Token]) -> Result<Vec<Setting>, Reason> {
     match first.as_deref() {
         Some("names") => return Ok(vec![charset(tokens.get(1))]),
         Some("charset") => return Ok(vec![charset(tokens.get(1))]),
-        Some("character") if words.word(1).is_some_and(|w| w == "set") => return Ok(vec![charset(tokens.get(2))]),
-        Some("password" | "role" | "default" | "statement" | "resource") => return Err(Reason::Indirect),
+        Some("character") if words.word(1).is_some_and(|w| w == "set") => {
+            return Ok(vec![charset(tokens.get(2))]);
+        }
+        Some("password" | "role" | "default" | "statement" | "resource") => {
+            return Err(Reason::Indirect);
+        }
         _ => {}
     }
     let modes = if first.as_deref() == Some("transaction") {
@@ -303,7 +338,8 @@ fn mysql_set(tokens: &[Token]) -> Result<Vec<Setting>, Reason> {
         if text.len() + tokens.iter().filter(|t| **t == Token::Comma).count() + at != tokens.len() {
             return Err(Reason::Unparsable);
         }
-        // SET TRANSACTION without a scope is for the next transaction only; the flag stays until it is set again.
+        // SET TRANSACTION without a scope is for the next transaction only; the flag stays until it
+        // is set again.
         return Ok(vec![if text.iter().any(|w| w == "uncommitted") {
             Setting::ReadUncommitted(true)
         } else {
@@ -334,7 +370,10 @@ fn split_at_commas(tokens: &[Token]) -> Vec<&[Token]> {
 }
 
 fn mysql_assignment(tokens: &[Token], scope_is_session: &mut bool) -> Result<Setting, Reason> {
-    let equals = tokens.iter().position(|t| matches!(t, Token::Eq | Token::Assignment)).ok_or(Reason::Unparsable)?;
+    let equals = tokens
+        .iter()
+        .position(|t| matches!(t, Token::Eq | Token::Assignment))
+        .ok_or(Reason::Unparsable)?;
     let value = &tokens[equals + 1..];
     let mut name = String::new();
     for (at, token) in tokens[..equals].iter().enumerate() {
@@ -343,7 +382,9 @@ fn mysql_assignment(tokens: &[Token], scope_is_session: &mut bool) -> Result<Set
                 let word = word.value.to_ascii_lowercase();
                 match word.as_str() {
                     "session" | "local" if at == 0 && equals > 1 => *scope_is_session = true,
-                    "global" | "persist" | "persist_only" if at == 0 && equals > 1 => *scope_is_session = false,
+                    "global" | "persist" | "persist_only" if at == 0 && equals > 1 => {
+                        *scope_is_session = false
+                    }
                     _ => name.push_str(&word),
                 }
             }
@@ -366,7 +407,9 @@ fn mysql_assignment(tokens: &[Token], scope_is_session: &mut bool) -> Result<Set
     harmless(value)?;
     let literal = match value {
         [Token::Word(word)] => Some(word.value.to_ascii_lowercase()),
-        [Token::SingleQuotedString(text) | Token::DoubleQuotedString(text)] => Some(text.to_ascii_lowercase()),
+        [Token::SingleQuotedString(text) | Token::DoubleQuotedString(text)] => {
+            Some(text.to_ascii_lowercase())
+        }
         [Token::Number(number, _)] => Some(number.clone()),
         _ => None,
     };
@@ -379,9 +422,13 @@ fn mysql_assignment(tokens: &[Token], scope_is_session: &mut bool) -> Result<Set
         "sql_mode" => sql_mode(value),
         "completion_type" => Setting::CompletionType,
         "character_set_client" => charset(value.first()),
-        "character_set_connection" | "character_set_results" | "collation_connection" => Setting::Other,
+        "character_set_connection" | "character_set_results" | "collation_connection" => {
+            Setting::Other
+        }
         "tx_isolation" | "transaction_isolation" => match literal.as_deref() {
-            Some("read-committed" | "repeatable-read" | "serializable") => Setting::ReadUncommitted(false),
+            Some("read-committed" | "repeatable-read" | "serializable") => {
+                Setting::ReadUncommitted(false)
+            }
             _ => Setting::ReadUncommitted(true),
         },
         _ => Setting::Other,
@@ -400,10 +447,15 @@ fn harmless(value: &[Token]) -> Result<(), Reason> {
                 if matches!(name.as_str(), "select" | "for" | "value") {
                     return Err(Reason::Indirect);
                 }
-                if value.get(at + 1) == Some(&Token::LParen) && kind(Dialect::MySql, &name) == Kind::Unknown {
+                if value.get(at + 1) == Some(&Token::LParen)
+                    && kind(Dialect::MySql, &name) == Kind::Unknown
+                {
                     return Err(Reason::Function);
                 }
-                if at > 0 && value[at - 1] == Token::Period && value.get(at + 1) == Some(&Token::LParen) {
+                if at > 0
+                    && value[at - 1] == Token::Period
+                    && value.get(at + 1) == Some(&Token::LParen)
+                {
                     return Err(Reason::Function);
                 }
             }
@@ -426,7 +478,8 @@ fn harmless(value: &[Token]) -> Result<(), Reason> {
     }
     let literal_name = value.iter().any(|t| {
         matches!(t, Token::Word(w) if
-        matches!(w.value.to_ascii_lowercase().as_str(), "nextval" | "setval" | "get_lock" | "last_insert_id"))
+        matches!(w.value.to_ascii_lowercase().as_str(),
+            "nextval" | "setval" | "get_lock" | "last_insert_id"))
     });
     if literal_name { Err(Reason::Function) } else { Ok(()) }
 }
@@ -438,10 +491,9 @@ fn sql_mode(value: &[Token]) -> Setting {
         match token {
             Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => {
                 let text = text.to_ascii_lowercase();
-                if text
-                    .split(',')
-                    .any(|mode| matches!(mode.trim(), "oracle" | "mssql" | "postgresql" | "db2" | "maxdb"))
-                {
+                if text.split(',').any(|mode| {
+                    matches!(mode.trim(), "oracle" | "mssql" | "postgresql" | "db2" | "maxdb")
+                }) {
                     return Setting::OtherLanguage;
                 }
                 if text.contains("ansi") || text.contains("backslash") {
@@ -513,7 +565,9 @@ fn postgres_set(tokens: &[Token]) -> Result<Vec<Setting>, Reason> {
     match (words.word(at).as_deref(), words.word(at + 1).as_deref()) {
         (Some("time"), Some("zone")) => return Ok(vec![Setting::Other]),
         (Some("names"), _) => return Ok(vec![charset(tokens.get(at + 1))]),
-        (Some("transaction" | "constraints" | "characteristics"), _) => return Ok(vec![Setting::Other]),
+        (Some("transaction" | "constraints" | "characteristics"), _) => {
+            return Ok(vec![Setting::Other]);
+        }
         (Some("role" | "authorization"), _) => return Ok(vec![Setting::Other]),
         _ => {}
     }
@@ -529,7 +583,11 @@ fn postgres_set(tokens: &[Token]) -> Result<Vec<Setting>, Reason> {
                 Some(Token::SingleQuotedString(text)) => text.eq_ignore_ascii_case("on"),
                 _ => false,
             };
-            if on && name == "standard_conforming_strings" { Setting::Other } else { Setting::UsualLexing(false) }
+            if on && name == "standard_conforming_strings" {
+                Setting::Other
+            } else {
+                Setting::UsualLexing(false)
+            }
         }
         _ => Setting::Other,
     }])

@@ -9,11 +9,12 @@ pub enum Dialect {
     Postgres,
 }
 
-/// A table, or all tables of a schema, of a database, or of the server: a part that is `None` stands for any.
+/// A table, or all tables of a schema, of a database, or of the server: a part that is `None`
+/// stands for any.
 ///
-/// MySQL's databases are schemas here and have no catalogue part; PostgreSQL's database is the catalogue part. Names
-/// are folded to lower case, whatever the server's settings: two tables that are one here are purged together, and
-/// one table is never taken for two.
+/// MySQL's databases are schemas here and have no catalogue part; PostgreSQL's database is the
+/// catalogue part. Names are folded to lower case, whatever the server's settings: two tables that
+/// are one here are purged together, and one table is never taken for two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     /// PostgreSQL: the database.
@@ -46,7 +47,9 @@ impl Target {
                 _ => true,
             }
         }
-        same(&self.name, &other.name) && same(&self.schema, &other.schema) && same(&self.catalog, &other.catalog)
+        same(&self.name, &other.name)
+            && same(&self.schema, &other.schema)
+            && same(&self.catalog, &other.catalog)
     }
 
     /// Is this the whole server?
@@ -72,7 +75,8 @@ pub(crate) fn fold(name: &str) -> Box<str> {
 
 /// A name of a statement as it is compared, or none if it may stand for other names, too.
 ///
-/// Outside ASCII neither case nor the character set of the connection is certain. PostgreSQL cuts names after 63 bytes.
+/// Outside ASCII neither case nor the character set of the connection is certain. PostgreSQL cuts
+/// names after 63 bytes.
 pub(crate) fn fold_certain(dialect: Dialect, name: &str) -> Option<Box<str>> {
     if !name.is_ascii() || name.is_empty() {
         return None;

@@ -1,9 +1,9 @@
 //! When a connection's changes become visible.
 //!
-//! A statement may fail, and be skipped, and a transaction may end without a word (a deadlock in MySQL), and none of
-//! that is seen here. So a change is announced with its statement *and* at every moment at which it may become
-//! visible later, until it is certain that no transaction holds it any longer. Being wrong about BEGIN then costs an
-//! announcement, never a missed change.
+//! A statement may fail, and be skipped, and a transaction may end without a word (a deadlock in
+//! MySQL), and none of that is seen here. So a change is announced with its statement *and* at
+//! every moment at which it may become visible later, until it is certain that no transaction holds
+//! it any longer. Being wrong about BEGIN then costs an announcement, never a missed change.
 
 use crate::key::Access;
 use crate::statement::{Class, Setting};
@@ -67,8 +67,8 @@ impl Transaction {
         self.pending = vec![Access::EVERYTHING];
     }
 
-    /// The effect of a statement on the transaction: what may become visible by it. `surely` if it is certain that
-    /// the server gets to it (nothing before it in the request may have failed).
+    /// The effect of a statement on the transaction: what may become visible by it. `surely` if it
+    /// is certain that the server gets to it (nothing before it in the request may have failed).
     pub(crate) fn steer(&mut self, class: &Class, surely: bool) -> Vec<Access> {
         match class {
             Class::Begin if self.dialect == Dialect::Postgres => {
@@ -88,7 +88,9 @@ impl Transaction {
                 Vec::new()
             }
             // Each of these ends a transaction in some cases only.
-            Class::Lock | Class::Definition if self.dialect == Dialect::MySql => self.pending.clone(),
+            Class::Lock | Class::Definition if self.dialect == Dialect::MySql => {
+                self.pending.clone()
+            }
             Class::Set(settings) => {
                 let mut visible = Vec::new();
                 for setting in settings {

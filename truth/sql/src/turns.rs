@@ -1,7 +1,9 @@
-//! Whose turn is it on a connection? For whoever stands between a client and its database server, and sees both directions.
+//! Whose turn is it on a connection? For whoever stands between a client and its database server,
+//! and sees both directions.
 //!
-//! A change is over when the server has answered in full whatever the client has sent ([`Turns::is_over`]). What is not understood
-//! (encrypted, compressed, unknown commands) is never over.
+//! A change is over when the server has answered in full whatever the client has sent
+//! ([`Turns::is_over`]). What is not understood (encrypted, compressed, unknown commands) is never
+//! over.
 
 mod limits;
 mod mysql;
@@ -47,7 +49,8 @@ impl Turns {
         }
     }
 
-    /// Is it certain that the server is done with all that the client has sent, and that it is whole?
+    /// Is it certain that the server is done with all that the client has sent, and that it is
+    /// whole?
     pub fn is_over(&self) -> bool {
         match &self.protocol {
             Protocol::MySql(turns) => turns.is_over(),

@@ -1,14 +1,17 @@
-//! Walks the tree of one statement: every table in it, every function, whatever makes the result uncertain.
+//! Walks the tree of one statement: every table in it, every function, whatever makes the result
+//! uncertain.
 //!
-//! The generic visitor finds all queries, table factors and expressions, however deep. What it finds is checked
-//! against what is known here; anything else makes the statement one that may do everything.
+//! The generic visitor finds all queries, table factors and expressions, however deep. What it
+//! finds is checked against what is known here; anything else makes the statement one that may do
+//! everything.
 
 use core::ops::ControlFlow;
 
 use sqlparser::ast::{
-    AssignmentTarget, ConflictTarget, CopySource, CopyTarget, Delete, Expr, FromTable, FunctionArguments, Ident,
-    Insert, MysqlInsertPriority, ObjectName, OnConflictAction, OnInsert, Query, Select, SetExpr, Statement as Tree,
-    TableFactor, TableObject, TableWithJoins, Update, Value as TreeValue, Visit, Visitor,
+    AssignmentTarget, ConflictTarget, CopySource, CopyTarget, Delete, Expr, FromTable,
+    FunctionArguments, Ident, Insert, MysqlInsertPriority, ObjectName, OnConflictAction, OnInsert,
+    Query, Select, SetExpr, Statement as Tree, TableFactor, TableObject, TableWithJoins, Update,
+    Value as TreeValue, Visit, Visitor,
 };
 
 use crate::functions::{BARE, Kind, is_foreign, kind};
@@ -20,14 +23,22 @@ use crate::target::{Dialect, TableName, fold_certain};
 
 /// What the statement does.
 pub(crate) fn statement(dialect: Dialect, tree: &Tree) -> Statement {
-    let mut walk = Walk { dialect, found: Statement::of(Class::Read), scopes: Vec::new(), narrowed: Vec::new() };
+    let mut walk = Walk {
+        dialect,
+        found: Statement::of(Class::Read),
+        scopes: Vec::new(),
+        narrowed: Vec::new(),
+    };
     let broken = match tree {
         Tree::Explain { analyze, statement, options, .. } => {
             // What is estimated moves without a statement.
             (walk.found.volatile, walk.found.foreign) = (true, true);
             match **statement {
-                // Without ANALYZE nothing is run, but then nothing is lost either by taking it for the statement.
-                Tree::Query(_) | Tree::Insert(_) | Tree::Update(_) | Tree::Delete(_) => statement.visit(&mut walk),
+                // Without ANALYZE nothing is run, but then nothing is lost either by taking it for
+                // the statement.
+                Tree::Query(_) | Tree::Insert(_) | Tree::Update(_) | Tree::Delete(_) => {
+                    statement.visit(&mut walk)
+                }
                 _ if *analyze || options.is_some() => ControlFlow::Break(Reason::Indirect),
                 _ => ControlFlow::Break(Reason::Indirect),
             }
@@ -133,20 +144,28 @@ impl Walk {
             [_, schema, name] if self.dialect == Dialect::Postgres => (Some(schema), name),
             _ => return Err(Reason::Unparsable),
         };
-        // A modifier that the parser does not know and takes for the table, with the table for its alias.
-        if name.quote_style.is_none() && MODIFIERS.iter().any(|word| name.value.eq_ignore_ascii_case(word)) {
+        // A modifier that the parser does not know and takes for the table, with the table for its
+        // alias.
+        if name.quote_style.is_none()
+            && MODIFIERS.iter().any(|word| name.value.eq_ignore_ascii_case(word))
+        {
             return Err(Reason::Unparsable);
         }
         let schema = match schema {
             None => None,
-            Some(schema) => Some(fold_certain(self.dialect, &schema.value).ok_or(Reason::UnknownTable)?),
+            Some(schema) => {
+                Some(fold_certain(self.dialect, &schema.value).ok_or(Reason::UnknownTable)?)
+            }
         };
         Ok(TableName { schema, name: fold_certain(self.dialect, &name.value) })
     }
 
     fn is_cte(&self, table: &TableName) -> bool {
         table.schema.is_none()
-            && table.name.as_ref().is_some_and(|name| self.scopes.iter().any(|scope| scope.sees(name)))
+            && table
+                .name
+                .as_ref()
+                .is_some_and(|name| self.scopes.iter().any(|scope| scope.sees(name)))
     }
 
     fn reads(&mut self, name: &ObjectName, rows: Vec<Restriction<Constant>>) -> Flow {
@@ -157,15 +176,23 @@ impl Walk {
         if name.0.len() == 1 && self.is_cte(&table) {
             return ControlFlow::Continue(());
         }
-        let system =
-            |name: &str| matches!(name, "information_schema" | "performance_schema" | "mysql" | "sys" | "pg_catalog");
+        let system = |name: &str| {
+            matches!(
+                name,
+                "information_schema" | "performance_schema" | "mysql" | "sys" | "pg_catalog"
+            )
+        };
         if table.schema.as_deref().is_some_and(system)
-            || (self.dialect == Dialect::Postgres && table.name.as_deref().is_some_and(|n| n.starts_with("pg_")))
+            || (self.dialect == Dialect::Postgres
+                && table.name.as_deref().is_some_and(|n| n.starts_with("pg_")))
         {
             // Counters and statistics move by themselves.
             self.found.volatile = true;
         }
-        if self.dialect == Dialect::MySql && table.schema.is_none() && table.name.as_deref() == Some("dual") {
+        if self.dialect == Dialect::MySql
+            && table.schema.is_none()
+            && table.name.as_deref() == Some("dual")
+        {
             return ControlFlow::Continue(());
         }
         let read = TableUse { table, rows, upsert: Upsert::No };
@@ -175,7 +202,12 @@ impl Walk {
         ControlFlow::Continue(())
     }
 
-    fn writes(&mut self, name: &ObjectName, rows: Vec<Restriction<Constant>>, upsert: Upsert) -> Flow {
+    fn writes(
+        &mut self,
+        name: &ObjectName,
+        rows: Vec<Restriction<Constant>>,
+        upsert: Upsert,
+    ) -> Flow {
         self.found.class = Class::Write;
         match self.table_name(name) {
             Ok(table) => {
@@ -191,7 +223,8 @@ impl Walk {
         let plain = match parts.as_deref() {
             Some([name]) => Some(name.value.to_ascii_lowercase()),
             Some([schema, name])
-                if self.dialect == Dialect::Postgres && schema.value.eq_ignore_ascii_case("pg_catalog") =>
+                if self.dialect == Dialect::Postgres
+                    && schema.value.eq_ignore_ascii_case("pg_catalog") =>
             {
                 Some(name.value.to_ascii_lowercase())
             }
@@ -255,7 +288,9 @@ impl Walk {
             (CopySource::Table { table_name, .. }, false, CopyTarget::Stdin) => {
                 self.writes(table_name, Vec::new(), Upsert::No)
             }
-            (CopySource::Table { table_name, .. }, true, CopyTarget::Stdout) => self.reads(table_name, Vec::new()),
+            (CopySource::Table { table_name, .. }, true, CopyTarget::Stdout) => {
+                self.reads(table_name, Vec::new())
+            }
             (CopySource::Query(query), true, CopyTarget::Stdout) => query.visit(self),
             _ => ControlFlow::Break(Reason::Indirect),
         }
@@ -289,8 +324,13 @@ impl Walk {
         if insert.priority == Some(MysqlInsertPriority::Delayed) {
             return ControlFlow::Break(Reason::Delayed);
         }
-        let TableObject::TableName(name) = &insert.table else { return ControlFlow::Break(Reason::Indirect) };
-        if insert.overwrite || insert.partitioned.is_some() || !insert.multi_table_into_clauses.is_empty() {
+        let TableObject::TableName(name) = &insert.table else {
+            return ControlFlow::Break(Reason::Indirect);
+        };
+        if insert.overwrite
+            || insert.partitioned.is_some()
+            || !insert.multi_table_into_clauses.is_empty()
+        {
             return ControlFlow::Break(Reason::Indirect);
         }
         let (mut rows, given) = narrow::inserted(insert);
@@ -309,7 +349,9 @@ impl Walk {
                 OnConflictAction::DoUpdate(update) => {
                     match &conflict.conflict_target {
                         Some(ConflictTarget::Columns(columns)) => {
-                            rows.retain(|row| columns.iter().any(|column| narrow::folded(column) == row.column));
+                            rows.retain(|row| {
+                                columns.iter().any(|column| narrow::folded(column) == row.column)
+                            });
                         }
                         _ => rows.clear(),
                     }
@@ -386,7 +428,8 @@ impl Walk {
             && text.len() <= 40
         {
             let text = text.to_ascii_lowercase();
-            self.found.volatile |= ["now", "today", "tomorrow", "yesterday"].iter().any(|word| text.contains(word));
+            self.found.volatile |=
+                ["now", "today", "tomorrow", "yesterday"].iter().any(|word| text.contains(word));
         }
     }
 }
@@ -417,7 +460,11 @@ impl Visitor for Walk {
         self.found.locking |= !query.locks.is_empty();
         let this: *const Query = query;
         if let Some(scope) = self.scopes.last_mut() {
-            scope.inside = scope.definitions.iter().position(|(_, definition)| *definition == this).or(scope.inside);
+            scope.inside = scope
+                .definitions
+                .iter()
+                .position(|(_, definition)| *definition == this)
+                .or(scope.inside);
         }
         let mut scope = Scope { recursive: false, definitions: Vec::new(), inside: None };
         if let Some(with) = &query.with {
@@ -446,7 +493,9 @@ impl Visitor for Walk {
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
         match factor {
-            TableFactor::Table { name, args: None, json_path: None, version: None, sample, .. } => {
+            TableFactor::Table {
+                name, args: None, json_path: None, version: None, sample, ..
+            } => {
                 self.found.volatile |= sample.is_some();
                 let this: *const TableFactor = factor;
                 let rows = match self.narrowed.iter().position(|(place, _)| *place == this) {
@@ -477,15 +526,22 @@ impl Visitor for Walk {
                     self.found.volatile = true;
                 }
             }
-            Expr::CompoundIdentifier(parts) if parts.first().is_some_and(|part| part.value.starts_with('@')) => {
+            Expr::CompoundIdentifier(parts)
+                if parts.first().is_some_and(|part| part.value.starts_with('@')) =>
+            {
                 self.found.session = true;
             }
-            Expr::BinaryOp { op: sqlparser::ast::BinaryOperator::PGCustomBinaryOperator(_), .. } => {
+            Expr::BinaryOp {
+                op: sqlparser::ast::BinaryOperator::PGCustomBinaryOperator(_),
+                ..
+            } => {
                 self.found.functions.push("operator()".into());
             }
             Expr::Value(value) => self.literal(&value.value),
             Expr::TypedString(typed) => self.literal(&typed.value.value),
-            Expr::Lambda(_) | Expr::Dictionary(_) | Expr::Map(_) => return ControlFlow::Break(Reason::Unparsable),
+            Expr::Lambda(_) | Expr::Dictionary(_) | Expr::Map(_) => {
+                return ControlFlow::Break(Reason::Unparsable);
+            }
             _ => {}
         }
         ControlFlow::Continue(())

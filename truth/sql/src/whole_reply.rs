@@ -1,15 +1,19 @@
-//! Short replies that are whole: after them the server is done with the request, and what it changed is visible.
+//! Short replies that are whole: after them the server is done with the request, and what it
+//! changed is visible.
 //!
-//! A statement that changes rows is answered by one OK packet of MySQL, or by a few short messages of PostgreSQL of which the last says that the
-//! server is ready. Whoever sees such a reply need not wait for the client to go on. Both servers make a change visible to others before they send it.
-//! Not true of what a server does later in its own time (`INSERT DELAYED`): the caller knows those.
+//! A statement that changes rows is answered by one OK packet of MySQL, or by a few short messages
+//! of PostgreSQL of which the last says that the server is ready. Whoever sees such a reply need
+//! not wait for the client to go on. Both servers make a change visible to others before they send
+//! it. Not true of what a server does later in its own time (`INSERT DELAYED`): the caller knows
+//! those.
 
 use crate::target::Dialect;
 
 const MYSQL_HEADER: usize = 4;
 const MYSQL_MORE_RESULTS: u16 = 1 << 3;
 
-/// Is this the whole reply to one request? `bytes` are the first ones of what the server sent at once, `len` is how many that were.
+/// Is this the whole reply to one request? `bytes` are the first ones of what the server sent at
+/// once, `len` is how many that were.
 pub fn is_whole_reply(dialect: Dialect, bytes: &[u8], len: usize) -> bool {
     bytes.len() == len
         && match dialect {
@@ -20,7 +24,8 @@ pub fn is_whole_reply(dialect: Dialect, bytes: &[u8], len: usize) -> bool {
 
 /// One packet: an error, or OK without further results.
 fn is_mysql_end(bytes: &[u8]) -> bool {
-    let Some(([low, middle, high, sequence], payload)) = bytes.split_first_chunk::<MYSQL_HEADER>() else {
+    let Some(([low, middle, high, sequence], payload)) = bytes.split_first_chunk::<MYSQL_HEADER>()
+    else {
         return false;
     };
     let len = usize::from(*low) | usize::from(*middle) << 8 | usize::from(*high) << 16;
@@ -29,7 +34,9 @@ fn is_mysql_end(bytes: &[u8]) -> bool {
     }
     match payload.split_first() {
         Some((0xff, _)) => true,
-        Some((0x00, rest)) => status_of(rest).is_some_and(|status| status & MYSQL_MORE_RESULTS == 0),
+        Some((0x00, rest)) => {
+            status_of(rest).is_some_and(|status| status & MYSQL_MORE_RESULTS == 0)
+        }
         _ => false,
     }
 }
@@ -104,7 +111,10 @@ mod tests {
         let done = b"C\0\0\0\x0dUPDATE 1\0";
         let ready = b"Z\0\0\0\x05I";
         assert!(is_whole(Dialect::Postgres, &[&done[..], ready].concat()));
-        assert!(is_whole(Dialect::Postgres, &[&b"1\0\0\0\x042\0\0\0\x04n\0\0\0\x04"[..], done, ready].concat()));
+        assert!(is_whole(
+            Dialect::Postgres,
+            &[&b"1\0\0\0\x042\0\0\0\x04n\0\0\0\x04"[..], done, ready].concat()
+        ));
         assert!(!is_whole(Dialect::Postgres, done));
         assert!(!is_whole(Dialect::Postgres, &[&ready[..], done, ready].concat()));
         assert!(!is_whole(Dialect::Postgres, &[&done[..], &ready[..5]].concat()));
@@ -113,7 +123,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..70), more in 0..3_usize) {
+        fn hostile_bytes_do_no_harm(
+            bytes in proptest::collection::vec(any::<u8>(), 0..70),
+            more in 0..3_usize,
+        ) {
             for dialect in [Dialect::MySql, Dialect::Postgres] {
                 let is_whole = is_whole_reply(dialect, &bytes, bytes.len() + more);
                 prop_assert!(!is_whole || more == 0);

@@ -1,4 +1,5 @@
-//! Conflicts are judged right: small tables, statements in many spellings, and a model that runs them.
+//! Conflicts are judged right: small tables, statements in many spellings, and a model that runs
+//! them.
 
 use nicache_sql::*;
 use proptest::prelude::*;
@@ -55,10 +56,15 @@ impl Where {
         let number = |n: &i64| if quoted { format!("'{n:02}'") } else { n.to_string() };
         match self {
             Self::Id(ids) if ids.len() == 1 => format!("t.id = {}", number(&ids[0])),
-            Self::Id(ids) => format!("id IN ({})", ids.iter().map(number).collect::<Vec<_>>().join(", ")),
+            Self::Id(ids) => {
+                format!("id IN ({})", ids.iter().map(number).collect::<Vec<_>>().join(", "))
+            }
             Self::Name(names) if names.len() == 1 => format!("'{}' = name", names[0]),
             Self::Name(names) => {
-                format!("(`NAME` IN ({}))", names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(","))
+                format!(
+                    "(`NAME` IN ({}))",
+                    names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(",")
+                )
             }
             Self::N(n) => format!("(n = {}) AND 1=1", number(n)),
             Self::IdAndN(id, n) => format!("id = {} AND (n = {})", number(id), number(n)),
@@ -90,7 +96,9 @@ impl Write {
                 let verb = if *how == 1 { "REPLACE" } else { "INSERT" };
                 let tail = if *how == 2 { " ON DUPLICATE KEY UPDATE n = VALUES(n)" } else { "" };
                 match id {
-                    Some(id) => format!("{verb} INTO t (id, name, n) VALUES ({id}, '{name}', {n}){tail}"),
+                    Some(id) => {
+                        format!("{verb} INTO t (id, name, n) VALUES ({id}, '{name}', {n}){tail}")
+                    }
                     None => format!("{verb} INTO t (name, n) VALUES ('{name}', {n}){tail}"),
                 }
             }
@@ -140,7 +148,8 @@ impl Write {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["a", "A", "a ", "b", "c", "abcd", "abcde", "ABCDF", "5", ""]).prop_map(str::to_owned)
+    prop::sample::select(vec!["a", "A", "a ", "b", "c", "abcd", "abcde", "ABCDF", "5", ""])
+        .prop_map(str::to_owned)
 }
 
 fn condition() -> impl Strategy<Value = Where> {
@@ -157,15 +166,16 @@ fn condition() -> impl Strategy<Value = Where> {
 
 fn write() -> impl Strategy<Value = Write> {
     prop_oneof![
-        (prop::option::of(0..5i64), prop::option::of(name()), prop::option::of(0..5i64), condition())
+        (
+            prop::option::of(0..5i64),
+            prop::option::of(name()),
+            prop::option::of(0..5i64),
+            condition()
+        )
             .prop_map(|(id, name, n, condition)| Write::Update(id, name, n, condition)),
         condition().prop_map(Write::Delete),
-        (prop::option::of(0..5i64), name(), 0..5i64, 0..3u8).prop_map(|(id, name, n, how)| Write::Insert {
-            id,
-            name,
-            n,
-            how
-        }),
+        (prop::option::of(0..5i64), name(), 0..5i64, 0..3u8)
+            .prop_map(|(id, name, n, how)| Write::Insert { id, name, n, how }),
     ]
 }
 
@@ -192,7 +202,8 @@ proptest! {
         for (id, name, n) in rows {
             Write::Insert { id: Some(id), name, n, how: 0 }.run(&mut table);
         }
-        let result = |table: &[Row]| table.iter().filter(|row| read.holds(row)).cloned().collect::<Vec<_>>();
+        let result =
+            |table: &[Row]| table.iter().filter(|row| read.holds(row)).cloned().collect::<Vec<_>>();
         let before = result(&table);
         write.run(&mut table);
         let catalogue = catalogue();
@@ -201,7 +212,9 @@ proptest! {
         if before != result(&table) {
             prop_assert!(
                 conflicts(&reads.reads, &writes.writes),
-                "{} / {}: {reads:?} {writes:?}", read.sql(quoted), write.sql(!quoted)
+                "{} / {}: {reads:?} {writes:?}",
+                read.sql(quoted),
+                write.sql(!quoted)
             );
         }
     }
@@ -210,13 +223,17 @@ proptest! {
 #[test]
 fn rows_of_different_keys_do_not_conflict() {
     let catalogue = catalogue();
-    let conflict =
-        |read: &str, write: &str| conflicts(&accesses(read, &catalogue).reads, &accesses(write, &catalogue).writes);
+    let conflict = |read: &str, write: &str| {
+        conflicts(&accesses(read, &catalogue).reads, &accesses(write, &catalogue).writes)
+    };
     let read = "SELECT * FROM t WHERE name = 'a'";
     assert!(!conflict(read, "UPDATE t SET n = 5 WHERE name = 'b'"));
     assert!(!conflict(read, "DELETE FROM t WHERE name IN ('b', 'c')"));
     assert!(!conflict(read, "INSERT INTO t (name, n) VALUES ('b', 1)"));
-    assert!(!conflict(read, "INSERT INTO t (name, n) VALUES ('b', 1) ON DUPLICATE KEY UPDATE n = VALUES(n)"));
+    assert!(!conflict(
+        read,
+        "INSERT INTO t (name, n) VALUES ('b', 1) ON DUPLICATE KEY UPDATE n = VALUES(n)"
+    ));
     assert!(!conflict(read, "REPLACE INTO t (name, n) VALUES ('b', 1)"));
     assert!(conflict(read, "REPLACE INTO t (id, name, n) VALUES (1, 'b', 1)"));
     assert!(conflict(read, "UPDATE t SET name = 'a' WHERE name = 'b'"));
@@ -239,9 +256,16 @@ fn quoted_names_of_postgres_have_case() {
     let catalogue = Catalogue::parse(Dialect::Postgres, &rows.join("\n")).unwrap();
     let context = Context { catalog: Some("app"), ..Context::default() };
     let footprint = |sql: &str| {
-        expand(&parse(Dialect::Postgres, sql.as_bytes())[0], Dialect::Postgres, &context, &[], Some(&catalogue))
+        expand(
+            &parse(Dialect::Postgres, sql.as_bytes())[0],
+            Dialect::Postgres,
+            &context,
+            &[],
+            Some(&catalogue),
+        )
     };
-    let column = |sql: &str| footprint(sql).reads.iter().filter(|access| !access.rows.is_empty()).count();
+    let column =
+        |sql: &str| footprint(sql).reads.iter().filter(|access| !access.rows.is_empty()).count();
     assert_eq!(column("SELECT * FROM t WHERE ID = 5"), 1);
     assert_eq!(column("SELECT * FROM t WHERE \"id\" = 5"), 1);
     assert_eq!(column("SELECT * FROM t WHERE \"Id\" = 5"), 0);

@@ -1,4 +1,5 @@
-//! Hostile bytes never panic, and where a stream is cut makes no difference. Also replays the fuzz corpus.
+//! Hostile bytes never panic, and where a stream is cut makes no difference. Also replays the fuzz
+//! corpus.
 
 mod exercise;
 
@@ -38,12 +39,15 @@ fn postgres_start() -> Vec<u8> {
 }
 
 fn sql() -> impl Strategy<Value = Vec<u8>> {
-    let known = include_str!("statements/mysql.txt").lines().chain(include_str!("statements/postgres.txt").lines());
+    let known = include_str!("statements/mysql.txt")
+        .lines()
+        .chain(include_str!("statements/postgres.txt").lines());
     let known: Vec<Vec<u8>> =
         known.filter(|line| !line.starts_with('\t')).map(|line| line.as_bytes().to_vec()).collect();
     prop_oneof![
         4 => prop::sample::select(known.clone()),
-        1 => (prop::sample::select(known), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut text, at, byte)| {
+        1 => (prop::sample::select(known), any::<prop::sample::Index>(), any::<u8>())
+            .prop_map(|(mut text, at, byte)| {
             let at = at.index(text.len());
             text[at] = byte;
             text
@@ -56,8 +60,10 @@ fn mysql_command() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => sql().prop_map(|text| packet(3, &text)),
         1 => sql().prop_map(|text| packet(0x16, &text)),
-        1 => (any::<u8>(), prop::collection::vec(any::<u8>(), 0..30)).prop_map(|(code, rest)| packet(code, &rest)),
-        1 => prop::sample::select(vec![u32::MAX, 1]).prop_map(|id| packet(0x17, &[&id.to_le_bytes()[..], &[0; 5]].concat())),
+        1 => (any::<u8>(), prop::collection::vec(any::<u8>(), 0..30))
+            .prop_map(|(code, rest)| packet(code, &rest)),
+        1 => prop::sample::select(vec![u32::MAX, 1])
+            .prop_map(|id| packet(0x17, &[&id.to_le_bytes()[..], &[0; 5]].concat())),
         1 => prop::collection::vec(any::<u8>(), 0..10),
     ]
 }
@@ -71,7 +77,8 @@ fn postgres_message() -> impl Strategy<Value = Vec<u8>> {
             let bind = message(b'B', &[b"\0", name.as_bytes(), b"\0\0\0\0\0\0\0"].concat());
             [parse, bind, message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat()
         }),
-        1 => (any::<u8>(), prop::collection::vec(any::<u8>(), 0..30)).prop_map(|(kind, rest)| message(kind, &rest)),
+        1 => (any::<u8>(), prop::collection::vec(any::<u8>(), 0..30))
+            .prop_map(|(kind, rest)| message(kind, &rest)),
         1 => prop::collection::vec(any::<u8>(), 0..10),
     ]
 }
@@ -82,10 +89,14 @@ fn dialogue(
     server: impl Strategy<Value = Vec<u8>>,
 ) -> impl Strategy<Value = Vec<u8>> {
     let piece = |by_server: u8, said: Vec<u8>| -> Vec<u8> {
-        said.chunks(0x7f).flat_map(|part| [&[by_server | part.len() as u8][..], part].concat()).collect()
+        said.chunks(0x7f)
+            .flat_map(|part| [&[by_server | part.len() as u8][..], part].concat())
+            .collect()
     };
-    let pieces =
-        prop_oneof![client.prop_map(move |said| piece(0, said)), server.prop_map(move |said| piece(0x80, said))];
+    let pieces = prop_oneof![
+        client.prop_map(move |said| piece(0, said)),
+        server.prop_map(move |said| piece(0x80, said))
+    ];
     prop::collection::vec(pieces, 0..16).prop_map(|pieces| pieces.concat())
 }
 
@@ -101,41 +112,56 @@ fn mysql_reply() -> impl Strategy<Value = Vec<u8>> {
         b"\xfbfile",
         b"\0\x01\0\0\0\0\0\0\0\0\0\0",
     ]);
-    let framed =
-        (body, 0u8..6).prop_map(|(body, number)| [&(body.len() as u32).to_le_bytes()[..3], &[number], body].concat());
+    let framed = (body, 0u8..6).prop_map(|(body, number)| {
+        [&(body.len() as u32).to_le_bytes()[..3], &[number], body].concat()
+    });
     prop_oneof![6 => framed, 1 => prop::collection::vec(any::<u8>(), 0..20)]
 }
 
 fn postgres_reply() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(b"RKZTDCEINSsnt123GHWcdA?".to_vec());
-    let framed = (kind, prop::sample::select(vec![&b"I"[..], b"T", b"E", b"", b"\0\0\0\0", b"SELECT 1\0"]));
-    prop_oneof![6 => framed.prop_map(|(kind, rest)| message(kind, rest)), 1 => prop::collection::vec(any::<u8>(), 0..20)]
+    let framed =
+        (kind, prop::sample::select(vec![&b"I"[..], b"T", b"E", b"", b"\0\0\0\0", b"SELECT 1\0"]));
+    prop_oneof![6 => framed.prop_map(|(kind, rest)| message(kind, rest)),
+        1 => prop::collection::vec(any::<u8>(), 0..20)]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn mysql_streams(commands in prop::collection::vec(mysql_command(), 0..8), started in prop::bool::weighted(0.9)) {
+    fn mysql_streams(
+        commands in prop::collection::vec(mysql_command(), 0..8),
+        started in prop::bool::weighted(0.9),
+    ) {
         let start = if started { mysql_start() } else { Vec::new() };
         exercise::mysql(&[start, commands.concat()].concat());
     }
 
     #[test]
-    fn postgres_streams(messages in prop::collection::vec(postgres_message(), 0..8), started in prop::bool::weighted(0.9)) {
+    fn postgres_streams(
+        messages in prop::collection::vec(postgres_message(), 0..8),
+        started in prop::bool::weighted(0.9),
+    ) {
         let start = if started { postgres_start() } else { Vec::new() };
         exercise::postgres(&[start, messages.concat()].concat());
     }
 
     #[test]
-    fn turns_of_mysql(said in dialogue(mysql_command(), mysql_reply()), started in prop::bool::weighted(0.9)) {
+    fn turns_of_mysql(
+        said in dialogue(mysql_command(), mysql_reply()),
+        started in prop::bool::weighted(0.9),
+    ) {
         let start = mysql_start();
         let start = if started { [&[start.len() as u8][..], &start].concat() } else { Vec::new() };
         exercise::turns_of_mysql(&[start, said].concat());
     }
 
     #[test]
-    fn turns_of_postgres(said in dialogue(postgres_message(), postgres_reply()), started in prop::bool::weighted(0.9)) {
+    fn turns_of_postgres(
+        said in dialogue(postgres_message(), postgres_reply()),
+        started in prop::bool::weighted(0.9),
+    ) {
         let start = postgres_start();
         let start = if started { [&[start.len() as u8][..], &start].concat() } else { Vec::new() };
         exercise::turns_of_postgres(&[start, said].concat());
@@ -147,7 +173,9 @@ proptest! {
     }
 
     #[test]
-    fn catalogues(text in "((table|view|trigger|cascade|part|column|unique|opaque|routine|setting|end)(\t[0-9a-f]{0,4}|\t61|\t617070|\t){0,5}\n){0,9}end") {
+    fn catalogues(
+        text in "((table|view|trigger|cascade|part|column|unique|opaque|routine|setting|end)(\t[0-9a-f]{0,4}|\t61|\t617070|\t){0,5}\n){0,9}end",
+    ) {
         exercise::catalogue(text.as_bytes());
     }
 }

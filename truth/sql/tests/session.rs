@@ -1,4 +1,5 @@
-//! What connections say: transactions, settings, prepared statements, gaps, and what cannot be followed.
+//! What connections say: transactions, settings, prepared statements, gaps, and what cannot be
+//! followed.
 
 use nicache_sql::*;
 
@@ -77,14 +78,19 @@ impl Client {
         let catalogue = catalogue(self.session.dialect());
         let (heard, structure_changed) = (&mut self.heard, &mut self.structure_changed);
         let names = |list: &[Access]| {
-            let names: Vec<&str> = list.iter().map(|access| access.target.name.as_deref().unwrap_or("*")).collect();
+            let names: Vec<&str> =
+                list.iter().map(|access| access.target.name.as_deref().unwrap_or("*")).collect();
             names.join(" ")
         };
         self.session.handle_client(bytes, &mut Uncached, Some(&catalogue), &mut |event| {
             heard.push(match event {
                 Event::Statement(execution) if execution.footprint.reads.is_empty() => return,
                 Event::Statement(execution) => {
-                    format!("reads {}-{}", names(&execution.footprint.reads), execution.snapshot_age)
+                    format!(
+                        "reads {}-{}",
+                        names(&execution.footprint.reads),
+                        execution.snapshot_age
+                    )
                 }
                 Event::InProgress { writes } => format!("later {}", names(&writes)),
                 Event::BecomesVisible { writes } => format!("now {}", names(&writes)),
@@ -164,7 +170,10 @@ fn prepared_statements_are_known_by_the_servers_reply() {
     let mut client = Client::mysql();
     client.send(&packet(0, b"\x16DELETE FROM a WHERE id = ?"));
     client.session.handle_server(&packet(1, b"\0\x07\0\0\0\0\0\x01\0\0\0\0"));
-    assert_eq!(client.send(&packet(0, b"\x17\x07\0\0\0\0\x01\0\0\0\0\x01\x03\0\x05\0\0\0")), "reads a-0, now a");
+    assert_eq!(
+        client.send(&packet(0, b"\x17\x07\0\0\0\0\x01\0\0\0\0\x01\x03\0\x05\0\0\0")),
+        "reads a-0, now a"
+    );
     assert_eq!(client.send(&packet(0, b"\x17\x08\0\0\0\0\x01\0\0\0")), "unknown_statement");
     client.send(&packet(0, b"\x19\x07\0\0\0"));
     assert_eq!(client.send(&packet(0, b"\x17\x07\0\0\0\0\x01\0\0\0")), "unknown_statement");
@@ -218,7 +227,9 @@ fn a_connection_is_picked_up_only_behind_a_reply() {
 
 #[test]
 fn postgres_executes_what_was_bound() {
-    let parse = |name: &str, text: &str| message(b'P', &[name.as_bytes(), b"\0", text.as_bytes(), b"\0\0\0"].concat());
+    let parse = |name: &str, text: &str| {
+        message(b'P', &[name.as_bytes(), b"\0", text.as_bytes(), b"\0\0\0"].concat())
+    };
     let bind = |name: &str| message(b'B', &[b"\0", name.as_bytes(), b"\0\0\0\0\0\0\0"].concat());
     let execute = || message(b'E', b"\0\0\0\0\0");
     let sync = || message(b'S', b"");
@@ -232,7 +243,14 @@ fn postgres_executes_what_was_bound() {
     client.send(&[parse("s", "DELETE FROM b"), sync()].concat());
     assert_eq!(client.send(&[bind("s"), execute()].concat()), "unknown_statement");
     let mut client = Client::postgres();
-    let batch = [parse("", "DELETE FROM a"), bind(""), execute(), parse("", "DELETE FROM b"), bind(""), execute()];
+    let batch = [
+        parse("", "DELETE FROM a"),
+        bind(""),
+        execute(),
+        parse("", "DELETE FROM b"),
+        bind(""),
+        execute(),
+    ];
     assert_eq!(client.send(&batch.concat()), "reads a-0, now a, reads b-0, now b");
     assert_eq!(client.send(&sync()), "now a b");
     assert_eq!(client.send(&message(b'F', b"\0\0\0\x01")), "command");
@@ -257,7 +275,8 @@ fn temporary_tables_are_their_own() {
     assert_eq!(client.query("INSERT INTO scratch VALUES (1)"), "reads *-0, unknown_table");
 }
 
-/// On a busy server with sessions that are not understood the structure would never be known otherwise.
+/// On a busy server with sessions that are not understood the structure would never be known
+/// otherwise.
 #[test]
 fn what_is_not_understood_for_its_quotes_changes_the_structure_only_if_it_may() {
     for dialect in [Dialect::MySql, Dialect::Postgres] {
@@ -290,7 +309,8 @@ fn what_is_not_understood_for_its_quotes_changes_the_structure_only_if_it_may() 
 fn a_transaction_changes_the_structure_if_something_in_it_may_have() {
     let mut client = Client::postgres();
     client.query("SET standard_conforming_strings = off");
-    for (text, changes) in [(r"SELECT '\'", false), (r"CREATE TABLE x (a text DEFAULT '\')", true)] {
+    for (text, changes) in [(r"SELECT '\'", false), (r"CREATE TABLE x (a text DEFAULT '\')", true)]
+    {
         client.query("BEGIN");
         client.query(text);
         client.structure_changed = false;
@@ -303,7 +323,10 @@ fn a_transaction_changes_the_structure_if_something_in_it_may_have() {
 fn comments_say_nothing_of_quotes() {
     let mut client = Client::mysql();
     client.query("SET sql_mode = 'ANSI_QUOTES'");
-    assert_eq!(client.query(r"SELECT /* It\'s \Wiki */ 1 FROM a WHERE b = 'c' /* \ */"), "reads a-0");
+    assert_eq!(
+        client.query(r"SELECT /* It\'s \Wiki */ 1 FROM a WHERE b = 'c' /* \ */"),
+        "reads a-0"
+    );
     for text in [
         r"SELECT '/* \' */ FROM a",
         r"SELECT 1 FROM a -- '

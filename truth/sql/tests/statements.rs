@@ -1,5 +1,6 @@
-//! What statements of real programs read and write: `statements/*.txt`, each statement with its expected reads (`<`)
-//! and writes (`>`, with `^` if rows that are there may be changed by any unique key) in the line below.
+//! What statements of real programs read and write: `statements/*.txt`, each statement with its
+//! expected reads (`<`) and writes (`>`, with `^` if rows that are there may be changed by any
+//! unique key) in the line below.
 
 mod render;
 

@@ -1,12 +1,13 @@
-//! What the kernel's witnesses cost: nanoseconds per system call without them, with them, and for a thread that they
-//! take for the server. Alternates the three, as machines drift; prints the fastest portion of each, as other load only
-//! ever adds.
+//! What the kernel's witnesses cost: nanoseconds per system call without them, with them, and for a
+//! thread that they take for the server. Alternates the three, as machines drift; prints the
+//! fastest portion of each, as other load only ever adds.
 //!
 //! `cargo run --release -p nicache-watch --example witness_cost [once | hold]`
 //!
-//! `hold`: the witnesses stay, for a server in this network namespace, until standard input ends. Then each program's runs are printed, if the kernel has
-//! counted them (`sysctl kernel.bpf_stats_enabled=1`).
-//! `once`: one short round, for a machine whose clock counts instructions (`ICOUNT=1 tools/kernels/boot NAME cost`).
+//! `hold`: the witnesses stay, for a server in this network namespace, until standard input ends.
+//! Then each program's runs are printed, if the kernel has counted them (`sysctl
+//! kernel.bpf_stats_enabled=1`). `once`: one short round, for a machine whose clock counts
+//! instructions (`ICOUNT=1 tools/kernels/boot NAME cost`).
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,11 +31,17 @@ fn hold() {
         }
     });
     let _ = std::io::stdin().read_line(&mut String::new());
-    let mut counted: Vec<_> = descriptors().iter().filter_map(|fd| nicache_kernel::runs(fd.as_fd())).collect();
+    let mut counted: Vec<_> =
+        descriptors().iter().filter_map(|fd| nicache_kernel::runs(fd.as_fd())).collect();
     counted.retain(|program| program.runs > 0);
     counted.sort_by_key(|program| std::cmp::Reverse(program.ns));
     for program in counted {
-        println!("{:>15} {:>8} runs, {:>6} ns each", program.name, program.runs, program.ns / program.runs);
+        println!(
+            "{:>15} {:>8} runs, {:>6} ns each",
+            program.name,
+            program.runs,
+            program.ns / program.runs
+        );
     }
     drop(watcher);
 }
@@ -88,10 +95,14 @@ fn main() {
     let mut fastest = vec![[f64::INFINITY; 3]; calls.len()];
     for _ in 0..rounds {
         for (mode, server_netns) in [None, Some(0), Some(own_netns)].into_iter().enumerate() {
-            let watcher = server_netns.map(|inum| KernelWatcher::load(inum).expect("load the witnesses"));
-            let mut ring = watcher.as_ref().map(|watcher| LookupRing::map(watcher.ring_fd()).expect("map the ring"));
+            let watcher =
+                server_netns.map(|inum| KernelWatcher::load(inum).expect("load the witnesses"));
+            let mut ring = watcher
+                .as_ref()
+                .map(|watcher| LookupRing::map(watcher.ring_fd()).expect("map the ring"));
             for (index, (_, call)) in calls.iter().enumerate() {
-                // In portions that the ring takes; reading it is the watcher's work and not counted here.
+                // In portions that the ring takes; reading it is the watcher's work and not counted
+                // here.
                 for _ in 0..portions {
                     let start = Instant::now();
                     for _ in 0..CALLS {

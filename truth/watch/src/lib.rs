@@ -1,4 +1,5 @@
-//! The watcher: tells every card what changed before the writer's call returns, and says which replies may be kept.
+//! The watcher: tells every card what changed before the writer's call returns, and says which
+//! replies may be kept.
 //!
 //! ```text
 //!  witnesses/ ─── events ──▶ attribution/   which request did it?
@@ -10,16 +11,21 @@
 //! ```
 //!
 //! * [`Witness`] (`witnesses/witness.rs`): where look-ups come from. There are two:
-//!   * [`KernelWatcher`] (`kernel.rs`) loads the eBPF witnesses of `ebpf/witness.bpf.c`, which write the revision table;
+//!   * [`KernelWatcher`] (`kernel.rs`) loads the eBPF witnesses of `ebpf/witness.bpf.c`, which
+//!     write the revision table;
 //!   * [`PreloadMemory`] (`preload.rs`) is the memory in which the library of `preload/` writes it.
-//! * [`LookupEvent`]: what the server looked up; from the kernel's ring (`ring.rs`), or the library's (`shared_ring.rs`).
-//! * [`Attribution`] (`attribution/requests.rs`): which request a process of the server worked on when.
+//! * [`LookupEvent`]: what the server looked up; from the kernel's ring (`ring.rs`), or the
+//!   library's (`shared_ring.rs`).
+//! * [`Attribution`] (`attribution/requests.rs`): which request a process of the server worked on
+//!   when.
 //! * [`Database`] (`databases/database.rs`): a kind of database server, one folder each.
 //! * [`RemoteDatabase`] (`statements/remote.rs`): a database on another machine.
-//! * [`Registrar`] (`verdicts/registrar.rs`): judges whether a reply may become an entry, on which sources it depends, and whether it may stay.
+//! * [`Registrar`] (`verdicts/registrar.rs`): judges whether a reply may become an entry, on which
+//!   sources it depends, and whether it may stay.
 //! * [`run_watcher`] (`verdicts/service.rs`): the watcher's loop around a socket to the card.
 //!
-//! Deliberately absent: which process starts which, and how descriptors are inherited (the command's business).
+//! Deliberately absent: which process starts which, and how descriptors are inherited (the
+//! command's business).
 
 mod attribution;
 mod clock;
@@ -50,7 +56,8 @@ pub use verdicts::explain::{Dependents, EXPLAINED_MAX, ExplainedPath, Explanatio
 pub use verdicts::registrar::{Registrar, RegistrarCounters};
 pub use verdicts::service::{Operator, run_watcher};
 pub use witnesses::event::{
-    EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep, Stillness,
+    EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep,
+    Stillness,
 };
 pub use witnesses::history::{HISTORY_EVENTS_MAX, HISTORY_NS};
 pub use witnesses::kernel::{KernelWatcher, KernelWitness, WatchError, WitnessProgram};

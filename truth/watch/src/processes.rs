@@ -22,13 +22,14 @@ pub(crate) fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// May a process in this network namespace ask for files by io_uring, as far as can be seen of a ring that it has already?
+/// May a process in this network namespace ask for files by io_uring, as far as can be seen of a
+/// ring that it has already?
 pub(crate) fn have_rings(server_netns: u32) -> bool {
     let is_ring = |name: &[u8]| name.windows(RING.len()).any(|part| part == RING);
     processes().any(|process| {
         let folder = Path::new("/proc").join(process.to_string());
-        let is_server =
-            std::fs::metadata(folder.join("ns/net")).is_ok_and(|netns| netns.ino() == u64::from(server_netns));
+        let is_server = std::fs::metadata(folder.join("ns/net"))
+            .is_ok_and(|netns| netns.ino() == u64::from(server_netns));
         let files = || std::fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
         let links = || files().filter_map(|file| std::fs::read_link(file.path()).ok());
         is_server

@@ -1,4 +1,5 @@
-//! Fills from a real, unmodified nginx in a network namespace of its own. Skipped where nginx is not installed.
+//! Fills from a real, unmodified nginx in a network namespace of its own. Skipped where nginx is
+//! not installed.
 #![allow(unsafe_code)]
 
 mod common;
@@ -45,11 +46,14 @@ struct Request {
 
 impl Nginx {
     fn start(options: &str) -> Option<Self> {
-        let binary = ["/usr/sbin/nginx", "/usr/local/sbin/nginx"].into_iter().find(|path| Path::new(path).exists())?;
+        let binary = ["/usr/sbin/nginx", "/usr/local/sbin/nginx"]
+            .into_iter()
+            .find(|path| Path::new(path).exists())?;
         let root = directory_on_ext4();
         let at = root.path().display();
         fs::create_dir(root.path().join("site")).unwrap();
-        fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
         let settings = format!(
             "user root; worker_processes 2; daemon off; pid {at}/pid; error_log {at}/error;
              events {{ worker_connections 1024; }}
@@ -75,7 +79,8 @@ impl Nginx {
             Self { root, server, outside, inside, table, registrar, _watcher: watcher }
         };
         let pid: u32 = nginx.wait_for(|nginx| {
-            let pid = fs::read_to_string(nginx.root.path().join("pid")).ok()?.trim().parse().ok()?;
+            let pid =
+                fs::read_to_string(nginx.root.path().join("pid")).ok()?.trim().parse().ok()?;
             nginx.connect().ok().map(|_| pid)
         });
         let netns = fs::metadata(format!("/proc/{pid}/ns/net")).unwrap().ino() as u32;
@@ -160,8 +165,8 @@ impl Nginx {
         self.finish(request)
     }
 
-    /// Until nothing changes meanwhile: other tests make directories beside this one's, and the first reading of a
-    /// file that has just been changed sets its access time.
+    /// Until nothing changes meanwhile: other tests make directories beside this one's, and the
+    /// first reading of a file that has just been changed sets its access time.
     fn fill(&mut self, path: &Path) -> (Vec<u8>, Verdict) {
         for _ in 0..50 {
             let (body, verdict) = self.fill_once(path);
@@ -221,8 +226,9 @@ fn a_page_is_stored_and_an_edit_voids_it() {
     assert!(matches!(verdict, Verdict::Stored { .. }), "{verdict:?}");
 }
 
-/// A program beside nginx that talks all the time. In a network of the server's own it may be what decides; in one that others use, too, it takes no requests
-/// and has nothing to do with whoever does.
+/// A program beside nginx that talks all the time. In a network of the server's own it may be what
+/// decides; in one that others use, too, it takes no requests and has nothing to do with whoever
+/// does.
 #[test]
 fn a_program_beside_the_server_that_talks_all_the_time() {
     let mut nginx = nginx_or_skip!("");
@@ -231,7 +237,8 @@ fn a_program_beside_the_server_that_talks_all_the_time() {
     let (inside, stopped) = (nginx.inside.try_clone().unwrap(), Arc::clone(&stop));
     let talker = std::thread::spawn(move || {
         enter(&inside);
-        let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let (from, to) =
+            (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         from.connect(to.local_addr().unwrap()).unwrap();
         while !stopped.load(Ordering::Relaxed) {
             from.send(b"something").unwrap();
@@ -248,19 +255,24 @@ fn a_program_beside_the_server_that_talks_all_the_time() {
     let verdicts: Vec<Verdict> = (0..100).map(|_| nginx.fill(&page).1).collect();
     stop.store(true, Ordering::Relaxed);
     talker.join().unwrap();
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Stored { .. })), "{verdicts:?}");
+    assert!(
+        verdicts.iter().all(|verdict| matches!(verdict, Verdict::Stored { .. })),
+        "{verdicts:?}"
+    );
 }
 
 #[test]
 fn what_nginx_keeps_open_is_not_trusted() {
-    let mut nginx = nginx_or_skip!("open_file_cache max=100 inactive=60s; open_file_cache_valid 60s;");
+    let mut nginx =
+        nginx_or_skip!("open_file_cache max=100 inactive=60s; open_file_cache_valid 60s;");
     let page = nginx.write("page", b"version 1");
     let mut verdicts = Vec::new();
     for _ in 0..20 {
         verdicts.push(nginx.fill(&page).1);
     }
     // Each worker looks once.
-    let stored = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Stored { .. })).count();
+    let stored =
+        verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Stored { .. })).count();
     assert!((1..=2).contains(&stored), "{verdicts:?}");
     assert!(verdicts.contains(&Verdict::Refused(RefusalReason::NotLookedUp)));
 }
@@ -268,7 +280,8 @@ fn what_nginx_keeps_open_is_not_trusted() {
 #[test]
 fn many_requests_at_once_are_filled() {
     let mut nginx = nginx_or_skip!("");
-    let pages: Vec<_> = (0..100).map(|n| nginx.write(&format!("page-{n}"), &vec![b'x'; 1000 + n])).collect();
+    let pages: Vec<_> =
+        (0..100).map(|n| nginx.write(&format!("page-{n}"), &vec![b'x'; 1000 + n])).collect();
     // A file's last seconds of change are over, see registrar.rs.
     std::thread::sleep(Duration::from_millis(3_100));
     let mut stored = 0;
@@ -278,8 +291,10 @@ fn many_requests_at_once_are_filled() {
         let forward = |(page, stream): (&PathBuf, _)| nginx.forward_by(stream, page);
         let requests: Vec<_> = pages.iter().zip(streams).map(forward).collect();
         let start = std::time::Instant::now();
-        let verdicts: Vec<_> = requests.into_iter().map(|request| nginx.finish(request).1).collect();
-        stored = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Stored { .. })).count();
+        let verdicts: Vec<_> =
+            requests.into_iter().map(|request| nginx.finish(request).1).collect();
+        stored =
+            verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Stored { .. })).count();
         println!("{stored} of 100 stored, {:?} each", start.elapsed() / 100);
         if stored == 100 {
             break;

@@ -173,9 +173,16 @@ impl Fill {
             digests: digests(template, self, body, store),
             ages: self.ages,
             unchanged_since: self.previous.filter(|_| previous_unchanged),
-            recheck: self.recheck.take().filter(|_| !store.is_of_proxy_alone(&self.base, &self.by)).map(|head| {
-                Recheck { port: self.port, preface: self.preface, is_as_proxy: self.by.proxy == Proxy::Here, head }
-            }),
+            recheck: self
+                .recheck
+                .take()
+                .filter(|_| !store.is_of_proxy_alone(&self.base, &self.by))
+                .map(|head| Recheck {
+                    port: self.port,
+                    preface: self.preface,
+                    is_as_proxy: self.by.proxy == Proxy::Here,
+                    head,
+                }),
         }
     }
 
@@ -211,7 +218,12 @@ impl Fill {
     }
 
     /// Moves to a body with room for `needed` bytes or more.
-    pub(super) fn grow(&mut self, needed: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
+    pub(super) fn grow(
+        &mut self,
+        needed: u64,
+        store: &mut Store,
+        counters: &mut Counters,
+    ) -> Result<(), FillAbort> {
         let max = store.object_bytes_max();
         if needed > max {
             return Err(FillAbort::TooLarge);
@@ -220,7 +232,12 @@ impl Fill {
         self.move_to(room, store, counters)
     }
 
-    pub(super) fn move_to(&mut self, room: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
+    pub(super) fn move_to(
+        &mut self,
+        room: u64,
+        store: &mut Store,
+        counters: &mut Counters,
+    ) -> Result<(), FillAbort> {
         let old = self.body.ok_or(FillAbort::Incomplete)?;
         let new = store.allocate(&self.key, room, counters).ok_or(FillAbort::NoRoom)?;
         let copied = store.memory_mut().append_from(new, old);
@@ -232,7 +249,11 @@ impl Fill {
     }
 
     /// All bytes are in.
-    pub(super) fn seal(&mut self, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
+    pub(super) fn seal(
+        &mut self,
+        store: &mut Store,
+        counters: &mut Counters,
+    ) -> Result<(), FillAbort> {
         let mut tail: &[u8] = b"";
         if !matches!(self.framing, Framing::Length(_)) {
             if self.framing == Framing::Chunked && self.received > 0 {
@@ -255,7 +276,8 @@ impl Fill {
 fn digests(template: &HeadTemplate, fill: &Fill, body: BodyId, store: &Store) -> Digests {
     // Without the end of chunks, which is kept behind the content.
     let len = fill.received;
-    let whole = WholeReply { template, closes: fill.closes, body_len: len, body_hash: fill.body_hash };
+    let whole =
+        WholeReply { template, closes: fill.closes, body_len: len, body_hash: fill.body_hash };
     whole.digests(&fill.settings, || {
         let mut bytes = Vec::with_capacity(usize::try_from(len).ok()?);
         for extent in store.memory().extents(body, 0..len).ok()? {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use nicache_http::{
-    Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome, RequestOutcome, Vary,
-    VaryNames, parse_reply_with, parse_request, recheck_head, vary_key, without_execution_fields,
+    Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome,
+    RequestOutcome, Vary, VaryNames, parse_reply_with, parse_request, recheck_head, vary_key,
+    without_execution_fields,
 };
 
 use super::one::{FillId, State};
@@ -67,7 +68,8 @@ impl Fills {
         let head = without_cookies.as_deref().unwrap_or(answered.head);
         let without_execution = without_execution_fields(answered.reply, head);
         let head = without_execution.as_deref().unwrap_or(head);
-        let ReplyOutcome::Complete(reply) = parse_reply_with(head, Method::Get, &settings.replies) else {
+        let ReplyOutcome::Complete(reply) = parse_reply_with(head, Method::Get, &settings.replies)
+        else {
             return Err(Some(FillAbort::Incomplete));
         };
         let shareable = match answered.reply.framing {
@@ -93,7 +95,8 @@ impl Fills {
                 if !store.vary.note(&fill.base, names) {
                     return Err(Some(FillAbort::Resources));
                 }
-                variant(&fill.request[..fill.request_len], fill.base, names, keys).ok_or(Some(FillAbort::Resources))?
+                variant(&fill.request[..fill.request_len], fill.base, names, keys)
+                    .ok_or(Some(FillAbort::Resources))?
             }
             _ => fill.base,
         };
@@ -133,7 +136,13 @@ impl Fills {
     }
 
     /// Body bytes, in order. Call [`Fills::finish`] when the reply is whole.
-    pub fn handle_body(&mut self, id: FillId, bytes: &[u8], store: &mut Store, counters: &mut Counters) {
+    pub fn handle_body(
+        &mut self,
+        id: FillId,
+        bytes: &[u8],
+        store: &mut Store,
+        counters: &mut Counters,
+    ) {
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Receiving {
             return;
@@ -153,7 +162,8 @@ impl Fills {
         }
     }
 
-    /// The reply's last byte has come. `plain`: its chunks, if any, had neither extensions nor trailers.
+    /// The reply's last byte has come. `plain`: its chunks, if any, had neither extensions nor
+    /// trailers.
     pub fn finish(&mut self, id: FillId, plain: bool, store: &mut Store, counters: &mut Counters) {
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Receiving {

@@ -48,7 +48,8 @@ pub struct Asked<'a> {
     pub preface: Option<ProxyVersion>,
     /// The whole request.
     pub head: &'a [u8],
-    /// Its reply is to be had instead of one for another client that the server has not said anything of yet.
+    /// Its reply is to be had instead of one for another client that the server has not said
+    /// anything of yet.
     pub goes_ahead: bool,
 }
 
@@ -80,17 +81,38 @@ impl Fills {
         }
     }
 
-    /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for each class of
-    /// clients and one for the card itself are allowed), or nothing is free.
-    pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
-        let Asked { base, key, by, client, settings, ages, class, page, port, preface, head: request_head, goes_ahead } =
-            asked;
+    /// Must be called before the request is forwarded: notes the clock. `None` if the key has a
+    /// fill under way already (one for each class of clients and one for the card itself are
+    /// allowed), or nothing is free.
+    pub fn begin(
+        &mut self,
+        asked: Asked<'_>,
+        store: &mut Store,
+        now: Time,
+        counters: &mut Counters,
+    ) -> Option<FillId> {
+        let Asked {
+            base,
+            key,
+            by,
+            client,
+            settings,
+            ages,
+            class,
+            page,
+            port,
+            preface,
+            head: request_head,
+            goes_ahead,
+        } = asked;
         let fills = &self.fills;
         let is_same = |fill: &Fill| match (fill.by.by == Executor::Card, by.by == Executor::Card) {
             (false, false) => fill.base == base && fill.class == class,
             (is_own, for_own) => fill.base == base && is_own == for_own,
         };
-        if let Some(&index) = self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])) {
+        if let Some(&index) =
+            self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize]))
+        {
             let fill = &fills[index as usize];
             if !goes_ahead || fill.state != State::Forwarded {
                 return None;
@@ -131,14 +153,24 @@ impl Fills {
         fill.finished = None;
         let id = FillId { index, generation: fill.generation };
         let fills = &self.fills;
-        self.keys.insert_unique(base.low_u64(), index, |&index| fills[index as usize].base.low_u64());
+        self.keys
+            .insert_unique(base.low_u64(), index, |&index| fills[index as usize].base.low_u64());
         counters.fills += 1;
         Some(id)
     }
 
     /// Gives a fill up.
-    pub fn abort(&mut self, id: FillId, reason: FillAbort, store: &mut Store, counters: &mut Counters) {
-        if self.get(id).is_some_and(|fill| matches!(fill.state, State::Forwarded | State::Receiving)) {
+    pub fn abort(
+        &mut self,
+        id: FillId,
+        reason: FillAbort,
+        store: &mut Store,
+        counters: &mut Counters,
+    ) {
+        if self
+            .get(id)
+            .is_some_and(|fill| matches!(fill.state, State::Forwarded | State::Receiving))
+        {
             counters.count_abort(reason);
             self.note(id, Outcome::Aborted(reason));
             self.free(id, store);
@@ -192,21 +224,29 @@ impl Fills {
 
     /// May the reply be kept although no file has its bytes?
     pub fn wants_dynamic(&self, id: FillId) -> bool {
-        let fill = self.fills.get(id.index as usize).filter(|fill| fill.generation == id.generation);
+        let fill =
+            self.fills.get(id.index as usize).filter(|fill| fill.generation == id.generation);
         fill.is_some_and(|fill| fill.settings.wants_dynamic())
     }
 
-    /// When the request was forwarded whose reply is on the way for the key, of the first that is found. `None` also if somebody has waited
-    /// for it in vain.
+    /// When the request was forwarded whose reply is on the way for the key, of the first that is
+    /// found. `None` also if somebody has waited for it in vain.
     pub fn awaited_since(&self, base: &Key) -> Option<Time> {
-        let found = self.keys.find(base.low_u64(), |&index| self.fills[index as usize].base == *base);
-        found.map(|&index| &self.fills[index as usize]).filter(|fill| !fill.waited_in_vain).map(|fill| fill.forwarded)
+        let found =
+            self.keys.find(base.low_u64(), |&index| self.fills[index as usize].base == *base);
+        found
+            .map(|&index| &self.fills[index as usize])
+            .filter(|fill| !fill.waited_in_vain)
+            .map(|fill| fill.forwarded)
     }
 
-    /// Somebody has waited for the reply to a request for the key, that was forwarded before, as long as he may: others need not.
+    /// Somebody has waited for the reply to a request for the key, that was forwarded before, as
+    /// long as he may: others need not.
     pub fn handle_vain_wait(&mut self, base: &Key, since: Time) {
         let fills = &self.fills;
-        let is_awaited = |&index: &u32| fills[index as usize].base == *base && fills[index as usize].forwarded <= since;
+        let is_awaited = |&index: &u32| {
+            fills[index as usize].base == *base && fills[index as usize].forwarded <= since
+        };
         if let Some(&index) = self.keys.find(base.low_u64(), is_awaited) {
             self.fills[index as usize].waited_in_vain = true;
         }

@@ -1,6 +1,9 @@
-//! The watcher's word about whole replies: it is asked for their sources, and its verdict makes entries of them.
+//! The watcher's word about whole replies: it is asked for their sources, and its verdict makes
+//! entries of them.
 
-use nicache_coherence::{Class, FillRequest, FillVerdict, Question, RecordNumber, RefusalReason, SourceSet, Verdict};
+use nicache_coherence::{
+    Class, FillRequest, FillVerdict, Question, RecordNumber, RefusalReason, SourceSet, Verdict,
+};
 use nicache_http::parse_imf_fixdate;
 use nicache_tcp::Time;
 
@@ -23,17 +26,29 @@ impl Fills {
         !self.whole.is_empty()
     }
 
-    /// Asks the watcher about whole replies, and gives up those that it does not answer. Call with a `now` that was read after the
-    /// frames which made the replies whole had been received, because the watcher looks at what happened up to then.
-    pub fn ask(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut Counters) {
+    /// Asks the watcher about whole replies, and gives up those that it does not answer. Call with
+    /// a `now` that was read after the frames which made the replies whole had been received,
+    /// because the watcher looks at what happened up to then.
+    pub fn ask(
+        &mut self,
+        link: &mut dyn CoherenceLink,
+        store: &mut Store,
+        now: Time,
+        counters: &mut Counters,
+    ) {
         // One value for all: what the watcher looks at, it looks at after this.
-        let asked = if self.whole.is_empty() { Default::default() } else { store.revisions().advance_clock() };
+        let asked = if self.whole.is_empty() {
+            Default::default()
+        } else {
+            store.revisions().advance_clock()
+        };
         while let Some(&index) = self.whole.last() {
             let fill = &mut self.fills[index as usize];
             let id = FillId { index, generation: fill.generation };
             fill.asked = asked;
             fill.previous = store.previous(&fill.key).map(|(record, _)| record);
-            fill.body_hash = fill.body.and_then(|body| store.memory().hash(body)).unwrap_or_default();
+            fill.body_hash =
+                fill.body.and_then(|body| store.memory().hash(body)).unwrap_or_default();
             let request = FillRequest {
                 id: id.to_wire(),
                 stamp: fill.stamp,
@@ -79,7 +94,12 @@ impl Fills {
     }
 
     /// The watcher has answered.
-    pub fn handle_verdict(&mut self, verdict: &FillVerdict, store: &mut Store, counters: &mut Counters) {
+    pub fn handle_verdict(
+        &mut self,
+        verdict: &FillVerdict,
+        store: &mut Store,
+        counters: &mut Counters,
+    ) {
         let id = FillId::from_wire(verdict.id);
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Asked {
@@ -95,7 +115,8 @@ impl Fills {
                 } else if *reason == RefusalReason::Changed {
                     store.note_wasted(&fill.key, fill.forwarded, counters);
                 }
-                // Whether the file was looked up for this one is not known, but the server has said the same again.
+                // Whether the file was looked up for this one is not known, but the server has said
+                // the same again.
                 if matches!(verdict.verdict, Verdict::Refused(RefusalReason::NotLookedUp))
                     && fill.lost == store.revisions().lost()
                     && let Some((template, body)) = fill.take_reply()
@@ -114,7 +135,8 @@ impl Fills {
                 let taken = if may_be_shared { fill.take_reply() } else { None };
                 if let Some((template, body)) = taken {
                     let execution = fill.execution(&template, body, false, store);
-                    let new = fill.new_entry(template, body, SourceSet::new(), RecordNumber::default());
+                    let new =
+                        fill.new_entry(template, body, SourceSet::new(), RecordNumber::default());
                     if store.insert_outdated(new, execution, counters).is_err() {
                         counters.count_abort(FillAbort::Resources);
                     }
@@ -122,7 +144,12 @@ impl Fills {
             }
             Verdict::Stored { class, sources, record, previous_unchanged } => {
                 if let Some((template, body)) = fill.take_reply() {
-                    store.note_class_headers(fill.class, &fill.request[..fill.request_len], &fill.by, fill.forwarded);
+                    store.note_class_headers(
+                        fill.class,
+                        &fill.request[..fill.request_len],
+                        &fill.by,
+                        fill.forwarded,
+                    );
                     let execution = fill.execution(&template, body, *previous_unchanged, store);
                     let mut new = fill.new_entry(template, body, *sources, *record);
                     if *class == Class::Static {

@@ -1,4 +1,5 @@
-//! The server is asked for a page again: by whom, when, and whether the page pays for it ([`Credit`](super::credit)).
+//! The server is asked for a page again: by whom, when, and whether the page pays for it
+//! ([`Credit`](super::credit)).
 
 use nicache_http::{ClientClass, Key, with_class_headers};
 use nicache_tcp::Time;
@@ -12,7 +13,8 @@ use crate::fill::host_of;
 use crate::recheck::{Recheck, seed};
 
 impl Store {
-    /// A client of this class has sent a request with this head, to which the server has given an answer that may be shared.
+    /// A client of this class has sent a request with this head, to which the server has given an
+    /// answer that may be shared.
     pub fn note_class_headers(&mut self, class: ClientClass, head: &[u8], by: &Who, now: Time) {
         self.class_headers.note(class, head, by.proxy);
         // As one behind another machine's proxy the card cannot ask.
@@ -21,8 +23,9 @@ impl Store {
         }
     }
 
-    /// What the card has asked for ahead of a visitor came to nothing: something has changed meanwhile, or the server has changed something itself. It may be
-    /// asked again, as after a change, after twice as long each time.
+    /// What the card has asked for ahead of a visitor came to nothing: something has changed
+    /// meanwhile, or the server has changed something itself. It may be asked again, as after a
+    /// change, after twice as long each time.
     pub fn note_vain(&mut self, key: &Key, now: Time) {
         if let Some(entry) = self.name_of(key).and_then(|id| self.get_mut(id)) {
             (entry.age.asked, entry.age.vain) = (None, entry.age.vain.saturating_add(1));
@@ -30,23 +33,28 @@ impl Store {
         }
     }
 
-    /// Somebody is about to ask the server for a page. Should the card ask, too, to have two replies to compare? Then it does: the
-    /// page pays for it. Not for one that is merely old: one reply renews it.
+    /// Somebody is about to ask the server for a page. Should the card ask, too, to have two
+    /// replies to compare? Then it does: the page pays for it. Not for one that is merely old: one
+    /// reply renews it.
     pub fn take_second(&mut self, key: &Key, by: &Who) -> bool {
         let id = self.name_of(key);
         let dynamic = id.and_then(|id| self.get_mut(id)).filter(|entry| entry.is_dynamic());
         match dynamic {
             Some(entry) => {
                 entry.age.credit.note_execution();
-                // The last one is for the next time that nobody is there to ask: as long as the page is the same, one reply renews it.
-                entry.standing == Standing::Lapsed && entry.age.credit.is_ample() && entry.age.credit.spend(false)
+                // The last one is for the next time that nobody is there to ask: as long as the
+                // page is the same, one reply renews it.
+                entry.standing == Standing::Lapsed
+                    && entry.age.credit.is_ample()
+                    && entry.age.credit.spend(false)
             }
             None => self.candidates.take_second(key, by),
         }
     }
 
-    /// Somebody asks for a part of an entry that has lapsed, or on a condition: what the server answers to that renews nothing. The request by which the
-    /// card has it said again, if the page pays for it.
+    /// Somebody asks for a part of an entry that has lapsed, or on a condition: what the server
+    /// answers to that renews nothing. The request by which the card has it said again, if the page
+    /// pays for it.
     pub fn revive(&mut self, key: &Key, now: Time) -> Option<Recheck> {
         let id = self.name_of(key)?;
         let age = &mut self.get_mut(id)?.age;
@@ -58,7 +66,8 @@ impl Store {
         self.recheck_as_class(id, now)
     }
 
-    /// The request by which the server is to be asked again, if it is time to, as the entry answers somebody.
+    /// The request by which the server is to be asked again, if it is time to, as the entry answers
+    /// somebody.
     #[inline]
     pub fn recheck_due(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
         let age = &mut self.get_mut(id)?.age;
@@ -69,7 +78,8 @@ impl Store {
         self.recheck_as_class(id, now)
     }
 
-    /// The card's own request for an entry, as a client of the classes that were asked for longest ago.
+    /// The card's own request for an entry, as a client of the classes that were asked for longest
+    /// ago.
     pub(super) fn recheck_as_class(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
         let key = self.get(id)?.key;
         let (places, site_classes) = (&mut self.places, &self.site_classes);
@@ -82,8 +92,9 @@ impl Store {
         Some(Recheck { head, is_as_proxy: proxy == Proxy::Here, ..*bare })
     }
 
-    /// The server was asked for a page that had an entry not long ago, and again something had changed meanwhile. It was worth it if
-    /// others who had waited have got the last reply of this kind.
+    /// The server was asked for a page that had an entry not long ago, and again something had
+    /// changed meanwhile. It was worth it if others who had waited have got the last reply of this
+    /// kind.
     pub fn note_wasted(&mut self, key: &Key, now: Time, counters: &mut Counters) {
         let lapsed = self
             .name_of(key)

@@ -1,18 +1,22 @@
-//! Replies that the server computed: kept only if two executions for different clients agreed, and never for long
-//! (docs/coherence.md).
+//! Replies that the server computed: kept only if two executions for different clients agreed, and
+//! never for long (docs/coherence.md).
 //!
-//! The first execution leaves a *candidate*, no more than a hash. A second one for somebody else, with equal bytes and with all sources
-//! unchanged in between, makes an entry of it. The entry is served until a source changes, or its time is over: what nobody can see (the
-//! clock, chance, a program's own memory) is never older than that. Then it has *lapsed*: it keeps its place, and one more execution with
-//! equal bytes renews it.
+//! The first execution leaves a *candidate*, no more than a hash. A second one for somebody else,
+//! with equal bytes and with all sources unchanged in between, makes an entry of it. The entry is
+//! served until a source changes, or its time is over: what nobody can see (the clock, chance, a
+//! program's own memory) is never older than that. Then it has *lapsed*: it keeps its place, and
+//! one more execution with equal bytes renews it.
 //!
-//! An execution that is *outdated* by the time it is judged makes no entry that is served to everybody; but whoever had asked before it was forwarded may
-//! have its reply, if another one agrees: then there is an entry that has lapsed from the start.
+//! An execution that is *outdated* by the time it is judged makes no entry that is served to
+//! everybody; but whoever had asked before it was forwarded may have its reply, if another one
+//! agrees: then there is an entry that has lapsed from the start.
 //!
-//! A page whose executions differ although nothing has changed depends on something that cannot be seen, and is left alone for a while.
+//! A page whose executions differ although nothing has changed depends on something that cannot be
+//! seen, and is left alone for a while.
 //!
-//! The card has the server asked a second time only where that costs the server nothing in the end: the page has answered more visitors than the card has
-//! asked for it ([`Credit`]), or nobody else asks for it, and then once.
+//! The card has the server asked a second time only where that costs the server nothing in the end:
+//! the page has answered more visitors than the card has asked for it ([`Credit`]), or nobody else
+//! asks for it, and then once.
 
 use std::time::Duration;
 
@@ -62,14 +66,16 @@ pub struct Execution {
     pub digests: Digests,
     /// How old what nobody can see may become.
     pub ages: AgeBounds,
-    /// The earlier reply to the same request whose sources have not changed since, by what the watcher says.
+    /// The earlier reply to the same request whose sources have not changed since, by what the
+    /// watcher says.
     pub unchanged_since: Option<RecordNumber>,
     /// The card's own request for the same; `None`: it cannot ask.
     pub recheck: Option<Recheck>,
 }
 
 impl Execution {
-    /// What the server usually needs, if it was `before`: one that had to wait, for whatever reason, says little.
+    /// What the server usually needs, if it was `before`: one that had to wait, for whatever
+    /// reason, says little.
     fn usual(&self, before: Option<Duration>) -> Duration {
         let took = self.finished.since(self.forwarded);
         before.map_or(took, |before| took.min(before + (before / 4).max(USUAL_STEP)))
@@ -150,16 +156,20 @@ impl Age {
         let usual = execution.usual(past.usual);
         let earned = execution.ages.earned(execution.forwarded.since(past.same_since));
         let age_max = if Rule::Age.holds() { earned } else { NEVER };
-        // Time enough for one more execution, with some to spare. Too much of it has a slow server that shares the card's CPU asked all the time.
+        // Time enough for one more execution, with some to spare. Too much of it has a slow server
+        // that shares the card's CPU asked all the time.
         let mut seen = past.seen;
         seen.note(execution.class, execution.forwarded, execution.by.by == Executor::Card);
         let (used, pause) = match past.used {
             // The card is nobody who comes again.
             Some(before) if execution.by.by == Executor::Card => before,
-            Some((before, pause)) => (execution.forwarded, usual_time(pause, execution.forwarded.since(before))),
+            Some((before, pause)) => {
+                (execution.forwarded, usual_time(pause, execution.forwarded.since(before)))
+            }
             None => (execution.forwarded, NEVER),
         };
-        let lead = (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
+        let lead =
+            (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
         Self {
             class,
             by: if execution.by.by == Executor::Card { past.by } else { execution.by },
@@ -187,23 +197,46 @@ impl Age {
     }
 
     /// The traits in which it answers no client of this class, but for those that are `exempt`.
-    pub(super) fn missing(&self, class: ClientClass, now: Time, exempt: impl Fn(Trait) -> bool) -> Traits {
+    pub(super) fn missing(
+        &self,
+        class: ClientClass,
+        now: Time,
+        exempt: impl Fn(Trait) -> bool,
+    ) -> Traits {
         self.seen.missing_since(class, now - self.earned * CLASS_AGES, exempt)
     }
 
     /// What is known of the page, if the server says the same now.
     pub(super) fn past(&self) -> Past {
         let Self { by, same_since, credit, usual, used, pause, life, .. } = *self;
-        Past { by, same_since, credit, seen: self.seen.clone(), usual: Some(usual), used: Some((used, pause)), life }
+        Past {
+            by,
+            same_since,
+            credit,
+            seen: self.seen.clone(),
+            usual: Some(usual),
+            used: Some((used, pause)),
+            life,
+        }
     }
 
-    /// The part of the site's visitors, in thousandths, to whom the card's next request for it may bring the answer; `after_change`: nobody has it.
-    pub(super) fn share_of_turn(&self, site_classes: &SiteClasses, after_change: bool, now: Time) -> u64 {
+    /// The part of the site's visitors, in thousandths, to whom the card's next request for it may
+    /// bring the answer; `after_change`: nobody has it.
+    pub(super) fn share_of_turn(
+        &self,
+        site_classes: &SiteClasses,
+        after_change: bool,
+        now: Time,
+    ) -> u64 {
         self.seen.share_of_turn(site_classes, after_change, now)
     }
 
     /// The class that the card asks as next, if it can ask.
-    pub(super) fn take_turn(&mut self, site_classes: &SiteClasses, now: Time) -> Option<ClientClass> {
+    pub(super) fn take_turn(
+        &mut self,
+        site_classes: &SiteClasses,
+        now: Time,
+    ) -> Option<ClientClass> {
         self.recheck.as_ref()?;
         Some(self.seen.take_turn(site_classes, now))
     }
@@ -218,8 +251,8 @@ impl Age {
         self.asked.is_some_and(|asked| now < asked + REVIVAL)
     }
 
-    /// Is it time to have the server asked again, as somebody is answered? If the next one, who comes after as much time as this one, comes too late,
-    /// or if there is hardly time enough.
+    /// Is it time to have the server asked again, as somebody is answered? If the next one, who
+    /// comes after as much time as this one, comes too late, or if there is hardly time enough.
     #[inline]
     pub(super) fn is_recheck_due(&mut self, now: Time) -> bool {
         self.pause = usual_time(self.pause, now.since(std::mem::replace(&mut self.used, now)));
@@ -259,7 +292,10 @@ struct Candidate {
 
 /// What to do with a reply that the watcher has agreed to.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is made once for a reply and taken apart at once")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is made once for a reply and taken apart at once"
+)]
 pub(super) enum Opinion {
     /// Two agree, in this way.
     Agreed { sameness: Sameness, past: Past },
@@ -271,8 +307,9 @@ pub(super) enum Opinion {
     IsForOthers(Traits),
 }
 
-/// By which of the traits in which two clients differ the server has told them apart, as far as its replies say: another coding is due to
-/// what the client can decode, another type to what it accepts. All of them, if the replies do not say.
+/// By which of the traits in which two clients differ the server has told them apart, as far as its
+/// replies say: another coding is due to what the client can decode, another type to what it
+/// accepts. All of them, if the replies do not say.
 pub(super) fn blamed(apart: Traits, one: &Digests, other: &Digests) -> Traits {
     let said = |of: Trait| match of {
         Trait::Coding => one.coding != other.coding,
@@ -293,7 +330,8 @@ impl Candidates {
         Self { candidates: Remembered::new(CANDIDATES_MAX) }
     }
 
-    /// Is it worth it that the card asks for the page, too, which the server is about to be asked for by somebody? Then it does: once it has said so.
+    /// Is it worth it that the card asks for the page, too, which the server is about to be asked
+    /// for by somebody? Then it does: once it has said so.
     pub(super) fn take_second(&mut self, key: &Key, by: &Who) -> bool {
         let Some(known) = self.candidates.get_mut(key) else { return false };
         known.credit.note_execution();
@@ -326,7 +364,8 @@ impl Candidates {
         self.candidates.get(key).map(|known| (known.record, known.stamp))
     }
 
-    /// Compares an execution with the one before, and takes its place unless they agree. `unchanged` says whether sources are as they were.
+    /// Compares an execution with the one before, and takes its place unless they agree.
+    /// `unchanged` says whether sources are as they were.
     pub(super) fn compare(
         &mut self,
         key: &Key,
@@ -342,7 +381,8 @@ impl Candidates {
             return Opinion::First;
         };
         let is_comparable = !known.outdated
-            && (execution.unchanged_since == Some(known.record) || unchanged(&known.sources, known.stamp));
+            && (execution.unchanged_since == Some(known.record)
+                || unchanged(&known.sources, known.stamp));
         let is_equal = known.digests.sameness(&execution.digests).is_some();
         if (is_comparable || known.outdated) && is_equal && known.by.is_other(&execution.by) {
             return self.agree(key, execution, is_comparable);
@@ -361,13 +401,15 @@ impl Candidates {
         Opinion::First
     }
 
-    /// Compares an execution that is outdated with the one before, and takes its place unless they agree.
+    /// Compares an execution that is outdated with the one before, and takes its place unless they
+    /// agree.
     pub(super) fn compare_outdated(&mut self, key: &Key, execution: &Execution) -> Opinion {
         let Some(known) = self.candidates.get_mut(key) else {
             self.candidates.get_or_insert(*key, || Candidate::new(execution, None)).outdated = true;
             return Opinion::First;
         };
-        if known.digests.sameness(&execution.digests).is_some() && known.by.is_other(&execution.by) {
+        if known.digests.sameness(&execution.digests).is_some() && known.by.is_other(&execution.by)
+        {
             return self.agree(key, execution, false);
         }
         known.rest_on_nothing();
@@ -375,10 +417,13 @@ impl Candidates {
         Opinion::First
     }
 
-    /// The execution agrees with the one before, whose client counts if all `is_unchanged` in between.
+    /// The execution agrees with the one before, whose client counts if all `is_unchanged` in
+    /// between.
     fn agree(&mut self, key: &Key, execution: &Execution, is_unchanged: bool) -> Opinion {
         let Some(known) = self.candidates.get(key) else { return Opinion::First };
-        let Some(sameness) = known.digests.sameness(&execution.digests) else { return Opinion::First };
+        let Some(sameness) = known.digests.sameness(&execution.digests) else {
+            return Opinion::First;
+        };
         let mut seen = Seen::default();
         if is_unchanged {
             seen.note(known.class, known.same_since, known.by.by == Executor::Card);
@@ -390,7 +435,8 @@ impl Candidates {
         Opinion::Agreed { sameness, past }
     }
 
-    /// An entry is gone, of which so much is known; the page may have another soon. Without a `basis` the execution is outdated.
+    /// An entry is gone, of which so much is known; the page may have another soon. Without a
+    /// `basis` the execution is outdated.
     pub(super) fn note_entry(
         &mut self,
         key: &Key,
@@ -399,7 +445,8 @@ impl Candidates {
         basis: Option<Basis>,
         differs: bool,
     ) {
-        let candidate = self.candidates.get_or_insert(*key, || Candidate::new(execution, past.usual));
+        let candidate =
+            self.candidates.get_or_insert(*key, || Candidate::new(execution, past.usual));
         candidate.usual = execution.usual(past.usual);
         (candidate.popular, candidate.credit) = (true, past.credit);
         (candidate.by, candidate.class) = (execution.by, execution.class);
@@ -436,7 +483,10 @@ impl Candidate {
 
     /// The execution is the last one now.
     fn take(&mut self, execution: &Execution) {
-        if !matches!(self.digests.sameness(&execution.digests), Some(Sameness::Exact | Sameness::Pinned)) {
+        if !matches!(
+            self.digests.sameness(&execution.digests),
+            Some(Sameness::Exact | Sameness::Pinned)
+        ) {
             self.same_since = execution.forwarded;
         }
         (self.by, self.class, self.digests) = (execution.by, execution.class, execution.digests);
@@ -449,7 +499,8 @@ impl Candidate {
     }
 
     fn rest_on_nothing(&mut self) {
-        (self.stamp, self.sources, self.record) = (Stamp(0), SourceSet::new(), RecordNumber::default());
+        (self.stamp, self.sources, self.record) =
+            (Stamp(0), SourceSet::new(), RecordNumber::default());
         self.outdated = true;
     }
 
@@ -458,7 +509,8 @@ impl Candidate {
         if self.differences >= DIFFERENCES_MAX {
             self.differences = 0;
             self.popular = false;
-            self.left_alone_until = now + LEFT_ALONE_FIRST * (1 << self.left_alone.min(LEFT_ALONE_DOUBLINGS));
+            self.left_alone_until =
+                now + LEFT_ALONE_FIRST * (1 << self.left_alone.min(LEFT_ALONE_DOUBLINGS));
             self.left_alone += 1;
         }
     }

@@ -1,14 +1,19 @@
-//! Pages whose next visitor is expected, and whose entry has lapsed meanwhile: asked for before he comes.
+//! Pages whose next visitor is expected, and whose entry has lapsed meanwhile: asked for before he
+//! comes.
 //!
-//! Where visitors come seldom, a change that leaves the page as it was (a program's own notes of a visit, say) would make every one of them wait for the
-//! server. The page has paid for one more request with its hits ([`Credit`](super::credit)); it is made when changes have come to rest, so that several of
-//! them cost one. A page that nobody comes to any more is left alone.
+//! Where visitors come seldom, a change that leaves the page as it was (a program's own notes of a
+//! visit, say) would make every one of them wait for the server. The page has paid for one more
+//! request with its hits ([`Credit`](super::credit)); it is made when changes have come to rest, so
+//! that several of them cost one. A page that nobody comes to any more is left alone.
 //!
-//! After such a change the answer is for the class of clients alone that has got it since. If enough is saved, the page is asked for as one of each
-//! other class that had it before ([`Seen::has_lost`](super::seen::Seen::has_lost)), and then as one of each that comes to the site and never had it
-//! ([`SiteClasses`](super::site_classes::SiteClasses)), one after the other: the first of them who comes finds it answered.
+//! After such a change the answer is for the class of clients alone that has got it since. If
+//! enough is saved, the page is asked for as one of each other class that had it before
+//! ([`Seen::has_lost`](super::seen::Seen::has_lost)), and then as one of each that comes to the
+//! site and never had it ([`SiteClasses`](super::site_classes::SiteClasses)), one after the other:
+//! the first of them who comes finds it answered.
 //!
-//! And a page that is only about to be too old is asked for if visitors come more often than it has to be.
+//! And a page that is only about to be too old is asked for if visitors come more often than it has
+//! to be.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -32,8 +37,8 @@ const PLACES: u32 = 512;
 const ASKED_MAX: usize = 8;
 /// Questions to the watcher that come of one.
 const SUSPECTS_AT_ONCE: usize = 8;
-/// A request is worth it if so many visitors of the page, in thousandths, are expected before its next change, and so many of them are of the classes that it
-/// is made as.
+/// A request is worth it if so many visitors of the page, in thousandths, are expected before its
+/// next change, and so many of them are of the classes that it is made as.
 const VISITORS_MIN: u64 = 600;
 const OF_CLASS_MIN: u64 = 333;
 /// A visitor is expected for so many times as long as the pause between the last two.
@@ -48,8 +53,14 @@ const REST_MAX: Duration = Duration::from_secs(5);
 const REST_DOUBLINGS: u8 = 6;
 
 impl Store {
-    /// Looks at some entries, other ones each time: what has changed is found suspect, and for what has lapsed the server is asked by `ask`.
-    pub fn look_ahead(&mut self, now: Time, counters: &mut Counters, mut ask: impl FnMut(Recheck, &mut Counters)) {
+    /// Looks at some entries, other ones each time: what has changed is found suspect, and for what
+    /// has lapsed the server is asked by `ask`.
+    pub fn look_ahead(
+        &mut self,
+        now: Time,
+        counters: &mut Counters,
+        mut ask: impl FnMut(Recheck, &mut Counters),
+    ) {
         self.now = now;
         let (mut suspects, mut worth_asking) = (0, Vec::new());
         for _ in 0..PLACES.min(self.places_used) {
@@ -84,11 +95,18 @@ impl Store {
         let age = &entry.age;
         let is_expected = age.pause < PAUSE_MAX && now < age.used + age.pause * PAUSES;
         let is_paid = age.credit.may_spend() || self.common.may_spend(age.usual);
-        // What the card is told does not answer for those behind another machine's proxy: after a change they ask for themselves.
-        if !is_expected || age.by.proxy == Proxy::Beyond || age.recheck.is_none() || age.is_awaited(now) || !is_paid {
+        // What the card is told does not answer for those behind another machine's proxy: after a
+        // change they ask for themselves.
+        if !is_expected
+            || age.by.proxy == Proxy::Beyond
+            || age.recheck.is_none()
+            || age.is_awaited(now)
+            || !is_paid
+        {
             return Step::Nothing;
         }
-        let rest = (age.pause / REST_SHARE).clamp(REST_MIN, REST_MAX) * (1 << age.vain.min(REST_DOUBLINGS));
+        let rest = (age.pause / REST_SHARE).clamp(REST_MIN, REST_MAX)
+            * (1 << age.vain.min(REST_DOUBLINGS));
         if age.vain > 0 && now < entry.lapsed + rest {
             return Step::Nothing;
         }
@@ -98,26 +116,39 @@ impl Store {
                 let is_used = age.pause < age.earned || age.credit.is_ample();
                 if is_used { age.ask_for(age.life.left(now), 1000) } else { Step::Nothing }
             }
-            Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => {
+            Standing::Good
+                if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) =>
+            {
                 // The last one is for when the page lapses.
                 let is_ample = age.credit.is_ample() || self.common.may_spend(age.usual);
-                let is_for_classes = || age.seen.has_lost() || age.seen.lacks(self.site_classes.of(&entry.host), now);
+                let is_for_classes = || {
+                    age.seen.has_lost() || age.seen.lacks(self.site_classes.of(&entry.host), now)
+                };
                 if is_ample && is_for_classes() {
-                    age.ask_for(age.life.left(now), age.share_of_turn(self.site_classes.of(&entry.host), false, now))
+                    age.ask_for(
+                        age.life.left(now),
+                        age.share_of_turn(self.site_classes.of(&entry.host), false, now),
+                    )
                 } else {
                     Step::Nothing
                 }
             }
             Standing::Good if !entry.is_dynamic() => Step::Nothing,
             Standing::Good if self.suspects_to_ask() < SUSPECTS_MAX / 2 => Step::Suspect,
-            Standing::Lapsed if now >= entry.lapsed + rest && self.is_left_alone(&entry.key, now).is_none() => {
-                age.ask_for(age.life.whole(), age.share_of_turn(self.site_classes.of(&entry.host), true, now))
+            Standing::Lapsed
+                if now >= entry.lapsed + rest && self.is_left_alone(&entry.key, now).is_none() =>
+            {
+                age.ask_for(
+                    age.life.whole(),
+                    age.share_of_turn(self.site_classes.of(&entry.host), true, now),
+                )
             }
             _ => Step::Nothing,
         }
     }
 
-    /// How long before its end an entry is asked for: enough for the request, and for the next look at it.
+    /// How long before its end an entry is asked for: enough for the request, and for the next look
+    /// at it.
     fn lead(&self, entry: &Entry) -> Duration {
         let round = LOOK_AHEAD * (2 + self.places_used / PLACES);
         (round + entry.age.usual * 2).min(entry.age.earned / 4)
@@ -135,12 +166,17 @@ impl Store {
 }
 
 impl Age {
-    /// The server is asked if enough of this share of the visitors, in thousandths, are expected to find an answer that lives so long.
+    /// The server is asked if enough of this share of the visitors, in thousandths, are expected to
+    /// find an answer that lives so long.
     fn ask_for(&self, lives: Duration, share: u64) -> Step {
         let (lives, pause) = (lives.as_millis() as u64, self.pause.as_millis() as u64);
         let all = lives.saturating_mul(1000) / pause.max(1);
         let visitors = all.saturating_mul(share) / 1000;
-        if all >= VISITORS_MIN && visitors >= OF_CLASS_MIN { Step::Ask { visitors } } else { Step::Nothing }
+        if all >= VISITORS_MIN && visitors >= OF_CLASS_MIN {
+            Step::Ask { visitors }
+        } else {
+            Step::Nothing
+        }
     }
 }
 

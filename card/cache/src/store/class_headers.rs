@@ -1,4 +1,5 @@
-//! What clients of each class have said about themselves, so that the card can ask for a page as one of them would.
+//! What clients of each class have said about themselves, so that the card can ask for a page as
+//! one of them would.
 
 use nicache_http::{ClientClass, Trait, trait_lines};
 
@@ -43,10 +44,15 @@ impl ClassHeaders {
         }
     }
 
-    /// What a client of this class says about itself, as far as it is known: whole lines. And the proxy that he comes through.
+    /// What a client of this class says about itself, as far as it is known: whole lines. And the
+    /// proxy that he comes through.
     pub(super) fn of(&self, class: ClientClass) -> (Vec<u8>, Proxy) {
         let known = |of: Trait| self.lines.get(&Class(of, class.of(of)));
-        let lines = Trait::ALL.into_iter().filter_map(known).flat_map(|(lines, _)| lines.iter().copied()).collect();
+        let lines = Trait::ALL
+            .into_iter()
+            .filter_map(known)
+            .flat_map(|(lines, _)| lines.iter().copied())
+            .collect();
         (lines, known(Trait::Proxy).map(|(_, proxy)| *proxy).unwrap_or_default())
     }
 }

@@ -1,7 +1,8 @@
-//! What the card's own requests may cost the server: not more than its hits have saved, and one in twenty.
+//! What the card's own requests may cost the server: not more than its hits have saved, and one in
+//! twenty.
 //!
-//! Each page pays for itself first. What a page saves beyond that goes into a common credit, from which others are paid whose execution takes no longer than
-//! what was saved there.
+//! Each page pays for itself first. What a page saves beyond that goes into a common credit, from
+//! which others are paid whose execution takes no longer than what was saved there.
 
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ impl Credit {
         self.saved > 1
     }
 
-    /// May the card ask for the page? Then it does. `in_advance`: though nothing is saved, but never twice so.
+    /// May the card ask for the page? Then it does. `in_advance`: though nothing is saved, but
+    /// never twice so.
     pub(super) fn spend(&mut self, in_advance: bool) -> bool {
         let may = self.saved > if in_advance { -1 } else { 0 };
         self.saved -= i8::from(may);
@@ -97,9 +99,12 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Never more executions than visitors, one in twenty, and the first one of each page; and never more of the server's time.
+        /// Never more executions than visitors, one in twenty, and the first one of each page; and
+        /// never more of the server's time.
         #[test]
-        fn the_card_costs_the_server_nothing(steps in prop::collection::vec((0u8..5, 0usize..2, any::<bool>()), 0..600)) {
+        fn the_card_costs_the_server_nothing(
+            steps in prop::collection::vec((0u8..5, 0usize..2, any::<bool>()), 0..600),
+        ) {
             const USUAL: [Duration; 2] = [Duration::from_millis(3), Duration::from_millis(50)];
             let (mut credits, mut common) = ([Credit::default(); 2], Common::default());
             let (mut visitors, mut executions) = (0u32, 0u32);
@@ -118,7 +123,9 @@ mod tests {
                         (visitors, executions) = (visitors + 1, executions + 1);
                     }
                     3 => executions += u32::from(credit.spend(in_advance)),
-                    _ if common.spend(usual) => (executions, spent) = (executions + 1, spent + usual),
+                    _ if common.spend(usual) => {
+                        (executions, spent) = (executions + 1, spent + usual)
+                    }
                     _ => {}
                 }
                 prop_assert!(executions <= visitors + visitors / 20 + 2 && spent <= saved);
@@ -136,6 +143,9 @@ mod tests {
         let mut common = Common::default();
         common.give(u32::MAX, Duration::from_millis(1));
         assert!(!common.spend(Duration::from_millis(65)));
-        assert_eq!((0..100).filter(|_| common.spend(Duration::from_micros(1))).count(), COMMON_MAX as usize);
+        assert_eq!(
+            (0..100).filter(|_| common.spend(Duration::from_micros(1))).count(),
+            COMMON_MAX as usize
+        );
     }
 }

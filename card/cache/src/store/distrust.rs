@@ -1,4 +1,5 @@
-//! Pages that once came out different although nothing had changed: their T does not grow for a while (docs/coherence.md).
+//! Pages that once came out different although nothing had changed: their T does not grow for a
+//! while (docs/coherence.md).
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use super::remembered::{Name, Remembered};
 
 /// Pages remembered.
 const PAGES_MAX: usize = 4096;
-/// For how long after a difference. Twice as long, up to the maximum, if the last one was that long ago, so that it was trusted again in vain.
+/// For how long after a difference. Twice as long, up to the maximum, if the last one was that long
+/// ago, so that it was trusted again in vain.
 const FIRST: Duration = Duration::from_secs(600);
 const DOUBLINGS_MAX: u32 = 7;
 /// A page that was the same for so many times as long begins anew.

@@ -27,7 +27,8 @@ impl EntryId {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The name that [`EntryId::to_wire`] made a number of. From any other number comes a name that no entry has, or another entry's.
+    /// The name that [`EntryId::to_wire`] made a number of. From any other number comes a name that
+    /// no entry has, or another entry's.
     #[inline]
     pub fn from_wire(id: u64) -> Self {
         Self { index: id as u32, generation: (id >> 32) as u32 }
@@ -90,7 +91,8 @@ pub struct Entry {
     pub(super) sources: SourceSet,
     /// The resource itself as a source: what requests change.
     pub(super) resource: SourceSlot,
-    /// Clock before the request was forwarded that the server last answered with these bytes: the resource must have changed before.
+    /// Clock before the request was forwarded that the server last answered with these bytes: the
+    /// resource must have changed before.
     pub(super) forwarded: Stamp,
     /// What the watcher remembers of the look-ups.
     pub(super) record: RecordNumber,
@@ -102,7 +104,8 @@ pub struct Entry {
     pub(super) lapsed: Time,
     /// Until when it is served, and how it is renewed.
     pub(super) age: Age,
-    /// When the request was last forwarded that the server answered with these bytes, current or not.
+    /// When the request was last forwarded that the server answered with these bytes, current or
+    /// not.
     pub(super) said: Time,
     /// How many requests that may change something had come when its own was forwarded.
     pub(super) unsafe_requests: u64,
@@ -141,10 +144,15 @@ impl Entry {
     /// Do the entry's own replies say what one of the server's with these digests does?
     pub(super) fn says(&self, digests: &Digests) -> bool {
         let own = &self.age.digests;
-        if self.template.moves_expires() { own.exact == digests.exact } else { own.pinned == digests.pinned }
+        if self.template.moves_expires() {
+            own.exact == digests.exact
+        } else {
+            own.pinned == digests.pinned
+        }
     }
 
-    /// Did the server answer without a database? Then what it knows is in files or in its own memory.
+    /// Did the server answer without a database? Then what it knows is in files or in its own
+    /// memory.
     pub(super) fn rests_on_memory(&self) -> bool {
         !self.sources.as_slice().contains(&SourceSlot::DATABASES)
     }
@@ -164,7 +172,8 @@ impl Entry {
         self.age.seen.len()
     }
 
-    /// The traits in which the server has answered nobody of this class with it lately. With `has_proxy`, not that of the proxy, which the class does not say.
+    /// The traits in which the server has answered nobody of this class with it lately. With
+    /// `has_proxy`, not that of the proxy, which the class does not say.
     pub fn missing(&self, class: ClientClass, has_proxy: bool, now: Time) -> Traits {
         if self.age.answers(class, now) {
             return Traits::default();
@@ -172,7 +181,8 @@ impl Entry {
         self.age.missing(class, now, |of| has_proxy && of == Trait::Proxy)
     }
 
-    /// The head of the request that it is the answer to, as far as that chooses among replies; empty if it is not remembered.
+    /// The head of the request that it is the answer to, as far as that chooses among replies;
+    /// empty if it is not remembered.
     pub fn request(&self) -> &[u8] {
         self.age.recheck.as_ref().map_or(&[], |recheck| &recheck.head)
     }

@@ -27,7 +27,13 @@ pub enum Found {
 impl Store {
     /// The key of a request, by that which it would have if the server gave everybody the same.
     #[inline]
-    pub fn key_of(&self, base: &Key, headers: &[Header<'_>], class: ClientClass, keys: &KeyConfig) -> Key {
+    pub fn key_of(
+        &self,
+        base: &Key,
+        headers: &[Header<'_>],
+        class: ClientClass,
+        keys: &KeyConfig,
+    ) -> Key {
         let key = match self.vary.names(base) {
             None => *base,
             Some(names) => vary_key(*base, names, headers, keys),
@@ -53,7 +59,8 @@ impl Store {
         self.splits.of(base)
     }
 
-    /// Do others get another page than this client because of the proxy that he comes through, and the card does not? Then its own requests say nothing.
+    /// Do others get another page than this client because of the proxy that he comes through, and
+    /// the card does not? Then its own requests say nothing.
     pub fn is_of_proxy_alone(&self, base: &Key, by: &Who) -> bool {
         by.proxy == Proxy::Beyond && self.splits.of(base).has(Trait::Proxy)
     }
@@ -64,7 +71,8 @@ impl Store {
         self.get(id).is_some_and(|entry| entry.age.answers(class, now))
     }
 
-    /// Is there an entry, maybe one that may not be served now, with the answer that a client of this class got?
+    /// Is there an entry, maybe one that may not be served now, with the answer that a client of
+    /// this class got?
     pub fn may_answer(&self, key: &Key, class: ClientClass, now: Time) -> bool {
         self.name_of(key).is_none_or(|id| self.answers(id, class, now))
     }
@@ -83,10 +91,9 @@ impl Store {
     #[inline]
     pub fn find(&mut self, key: &Key, epoch: Epoch, now: Time, counters: &mut Counters) -> Found {
         let places = &self.places;
-        let Some(&index) = self
-            .index
-            .find(key.low_u64(), |&index| places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key))
-        else {
+        let Some(&index) = self.index.find(key.low_u64(), |&index| {
+            places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key)
+        }) else {
             return Found::Absent;
         };
         let place = &places[index as usize];
@@ -108,15 +115,26 @@ impl Store {
     #[inline]
     pub(super) fn is_over(&self, entry: &Entry, now: Time) -> bool {
         now >= entry.age.expires
-            || entry.unsafe_requests != self.unsafe_requests && entry.is_dynamic() && entry.rests_on_memory()
+            || entry.unsafe_requests != self.unsafe_requests
+                && entry.is_dynamic()
+                && entry.rests_on_memory()
     }
 
     /// An entry that was not looked at in this epoch.
-    pub(super) fn find_again(&mut self, id: EntryId, epoch: Epoch, counters: &mut Counters) -> Found {
+    pub(super) fn find_again(
+        &mut self,
+        id: EntryId,
+        epoch: Epoch,
+        counters: &mut Counters,
+    ) -> Found {
         let Some(entry) = self.get(id) else { return Found::Absent };
         if entry.standing != Standing::Lapsed && self.has_changed_by_request(entry) {
             self.purge(id, counters);
-            return if self.get(id).is_some_and(|entry| !entry.dead) { Found::Lapsed } else { Found::Absent };
+            return if self.get(id).is_some_and(|entry| !entry.dead) {
+                Found::Lapsed
+            } else {
+                Found::Absent
+            };
         }
         match entry.standing {
             Standing::Good => {}
@@ -133,7 +151,11 @@ impl Store {
             return Found::Suspect;
         }
         self.purge(id, counters);
-        if self.get(id).is_some_and(|entry| entry.standing == Standing::Lapsed) { Found::Lapsed } else { Found::Absent }
+        if self.get(id).is_some_and(|entry| entry.standing == Standing::Lapsed) {
+            Found::Lapsed
+        } else {
+            Found::Absent
+        }
     }
 
     /// Has a request changed the resource (RFC 9111 section 4.4) since the server was asked for it?
@@ -141,12 +163,14 @@ impl Store {
         self.revisions.stamp_of(entry.resource) >= entry.forwarded
     }
 
-    /// The entry for a key whose bytes the server has said, to a client of that class, to a request that was forwarded after `since`, current or not: what it may say to somebody who
-    /// has waited since then.
+    /// The entry for a key whose bytes the server has said, to a client of that class, to a request
+    /// that was forwarded after `since`, current or not: what it may say to somebody who has waited
+    /// since then.
     pub fn said_since(&self, key: &Key, class: ClientClass, since: Time) -> Option<EntryId> {
         let id = self.name_of(key)?;
-        let is_said =
-            |entry: &&Entry| entry.said > since && entry.age.answers(class, entry.said) || !Rule::Shared.holds();
+        let is_said = |entry: &&Entry| {
+            entry.said > since && entry.age.answers(class, entry.said) || !Rule::Shared.holds()
+        };
         self.get(id).filter(|entry| entry.is_dynamic()).filter(is_said).map(|_| id)
     }
 
@@ -157,7 +181,11 @@ impl Store {
             Standing::Lapsed => EntryState::Lapsed,
             _ if self.has_changed_by_request(entry) => EntryState::Lapsed,
             Standing::Suspect | Standing::Asked(_) => EntryState::Suspect,
-            Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => EntryState::Good,
+            Standing::Good
+                if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) =>
+            {
+                EntryState::Good
+            }
             Standing::Good => EntryState::Suspect,
         }
     }
@@ -168,7 +196,8 @@ impl Store {
         Some(if age.recheck.is_some() { age.expires.min(age.recheck_at) } else { age.expires })
     }
 
-    /// The server has given a client of this class, to whom the entry was an answer, one that is kept for nobody.
+    /// The server has given a client of this class, to whom the entry was an answer, one that is
+    /// kept for nobody.
     pub fn refute(&mut self, key: &Key, class: ClientClass) {
         let entry = self.name_of(key).and_then(|id| self.get_mut(id));
         if let Some(entry) = entry.filter(|entry| entry.age.seen.missing(class).is_empty()) {

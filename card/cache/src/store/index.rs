@@ -63,7 +63,12 @@ pub struct Store {
 
 impl Store {
     /// A store of at most `entries_max` entries over `memory`.
-    pub fn new(memory: CardMemory, policy: Box<dyn Policy>, revisions: Arc<RevisionTable>, entries_max: usize) -> Self {
+    pub fn new(
+        memory: CardMemory,
+        policy: Box<dyn Policy>,
+        revisions: Arc<RevisionTable>,
+        entries_max: usize,
+    ) -> Self {
         Self {
             memory,
             policy,
@@ -89,8 +94,9 @@ impl Store {
         }
     }
 
-    /// A request that may change something (RFC 9110 section 9.2.1) goes to the server, or has been answered. What it changes in a
-    /// database or a file is seen; what it changes in a program's own memory is not. So a dynamic entry that rests on no database lapses.
+    /// A request that may change something (RFC 9110 section 9.2.1) goes to the server, or has been
+    /// answered. What it changes in a database or a file is seen; what it changes in a program's
+    /// own memory is not. So a dynamic entry that rests on no database lapses.
     pub fn note_unsafe_request(&mut self) {
         self.unsafe_requests += 1;
         self.revocations += 1;
@@ -106,7 +112,8 @@ impl Store {
         self.revocations += 1;
     }
 
-    /// Moves whenever a reply that was [published](Store::pin_published) may not be given any more, but for changes of its sources and its time.
+    /// Moves whenever a reply that was [published](Store::pin_published) may not be given any more,
+    /// but for changes of its sources and its time.
     pub fn revocations(&self) -> u64 {
         self.revocations.wrapping_add(self.vary.changes()).wrapping_add(self.splits.changes())
     }
@@ -122,7 +129,8 @@ impl Store {
         &self.revisions
     }
 
-    /// Another table from now on. Everything whose stamps are of the one before is forgotten; what is known of paths, clients and headers stays. Call without a fill under way.
+    /// Another table from now on. Everything whose stamps are of the one before is forgotten; what
+    /// is known of paths, clients and headers stays. Call without a fill under way.
     pub fn begin_watched(&mut self, revisions: Arc<RevisionTable>) {
         self.remove_where(|_| true);
         self.suspects = Suspects::new();
@@ -160,7 +168,9 @@ impl Store {
     /// Places taken, and of these the ones that replies still need.
     pub fn in_use(&self) -> (usize, usize) {
         let entries = self.places.iter().filter_map(|place| place.entry.as_ref());
-        entries.fold((0, 0), |(taken, pinned), entry| (taken + 1, pinned + usize::from(entry.pins > 0)))
+        entries.fold((0, 0), |(taken, pinned), entry| {
+            (taken + 1, pinned + usize::from(entry.pins > 0))
+        })
     }
 
     /// Is nothing stored?
@@ -173,7 +183,8 @@ impl Store {
         &*self.policy
     }
 
-    /// The entry of that name, unless it is gone. Valid for replies that pinned it, even when purged.
+    /// The entry of that name, unless it is gone. Valid for replies that pinned it, even when
+    /// purged.
     #[inline]
     pub fn get(&self, id: EntryId) -> Option<&Entry> {
         let place = self.places.get(id.index as usize)?;
@@ -220,7 +231,8 @@ impl Store {
         }
     }
 
-    /// Tells the policy of hits that somebody else has answered; whether they were of a computed reply.
+    /// Tells the policy of hits that somebody else has answered; whether they were of a computed
+    /// reply.
     pub fn note_hits(&mut self, id: EntryId, hits: u64) -> bool {
         let Some(entry) = self.get_mut(id) else { return false };
         let hits = hits.min(u64::from(u32::MAX)) as u32;
@@ -254,7 +266,8 @@ impl Store {
 
     /// Tells the policy how long the reply to a miss is: may it still become an entry?
     pub fn admit_reply(&mut self, key: &Key, len: u64) -> bool {
-        self.policy.handle_reply(policy_key(key), CardMemory::occupied_bytes(len)) == Admission::Admit
+        self.policy.handle_reply(policy_key(key), CardMemory::occupied_bytes(len))
+            == Admission::Admit
     }
 
     /// Tells the policy that an admitted reply did not become an entry.
@@ -328,7 +341,9 @@ impl Store {
     pub(super) fn name_of(&self, key: &Key) -> Option<EntryId> {
         let places = &self.places;
         self.index
-            .find(key.low_u64(), |&index| places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key))
+            .find(key.low_u64(), |&index| {
+                places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key)
+            })
             .map(|&index| EntryId { index, generation: places[index as usize].generation })
     }
 
@@ -337,7 +352,10 @@ impl Store {
         let Some(victim) = self.policy.poll_victim(Some(incoming)) else { return false };
         let places = &self.places;
         let found = self.index.find(victim.0, |&index| {
-            places[index as usize].entry.as_ref().is_some_and(|entry| policy_key(&entry.key) == victim)
+            places[index as usize]
+                .entry
+                .as_ref()
+                .is_some_and(|entry| policy_key(&entry.key) == victim)
         });
         match found.map(|&index| EntryId { index, generation: places[index as usize].generation }) {
             Some(id) => {

@@ -1,8 +1,10 @@
 //! A reply becomes an entry, or says that the entry is still right.
 //!
-//! One of class *static* becomes one at once; one that the server computed when another one agrees ([`agreement`](super::agreement)). Either
-//! is served until a source changes, or until it is as old as it has earned; then it has *lapsed*, and one more reply with equal bytes renews it. A reply that is
-//! different although no source has changed takes back what the page has earned ([`distrust`](super::distrust)).
+//! One of class *static* becomes one at once; one that the server computed when another one agrees
+//! ([`agreement`](super::agreement)). Either is served until a source changes, or until it is as
+//! old as it has earned; then it has *lapsed*, and one more reply with equal bytes renews it. A
+//! reply that is different although no source has changed takes back what the page has earned
+//! ([`distrust`](super::distrust)).
 
 use nicache_coherence::{Class, Epoch, RecordNumber, Rule, SourceSet, SourceSlot, Stamp};
 use nicache_http::{Framing, HeadTemplate, Key};
@@ -45,7 +47,8 @@ pub struct NewEntry {
     pub last_modified: Option<Box<[u8]>>,
     /// The server says that it serves no ranges of it.
     pub refuses_ranges: bool,
-    /// Clock before the request was forwarded, or when the watcher was asked: all sources must have changed before.
+    /// Clock before the request was forwarded, or when the watcher was asked: all sources must have
+    /// changed before.
     pub stamp: Stamp,
     /// The resource itself as a source, watched.
     pub resource: SourceSlot,
@@ -90,8 +93,8 @@ pub enum NotInserted {
 }
 
 impl Store {
-    /// Turns the fill of a static reply into an entry, or renews the one that is there. The stamps are compared again here, because the watcher's verdict took
-    /// time.
+    /// Turns the fill of a static reply into an entry, or renews the one that is there. The stamps
+    /// are compared again here, because the watcher's verdict took time.
     ///
     /// # Errors
     /// A source has changed, or there is no place; the body is released.
@@ -140,7 +143,8 @@ impl Store {
         self.place(new, age, epoch, counters).map(Inserted::Stored)
     }
 
-    /// Turns the fill of a computed reply into an entry, or renews the one that is there, if the executions agree.
+    /// Turns the fill of a computed reply into an entry, or renews the one that is there, if the
+    /// executions agree.
     ///
     /// # Errors
     /// As [`Store::insert_static`].
@@ -157,7 +161,8 @@ impl Store {
             self.release(new.body);
             return Err(NotInserted::Changed);
         }
-        // Something that dynamic entries depend on has changed since the watcher was asked. It will say whether this one does.
+        // Something that dynamic entries depend on has changed since the watcher was asked. It will
+        // say whether this one does.
         let is_suspect = !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp);
         let basis = Basis { stamp: new.stamp, sources: new.sources, record: new.record };
         if let Some(id) = self.name_of(&new.key)
@@ -166,7 +171,8 @@ impl Store {
             let (hits, is_dynamic) = (known.hits, known.is_dynamic());
             let sameness = known.age.digests.sameness(&execution.digests);
             let is_whole = matches!(sameness, Some(Sameness::Exact | Sameness::Pinned));
-            // A file's bytes once more, but this time something else may have decided that they be sent: it takes two clients who have got them.
+            // A file's bytes once more, but this time something else may have decided that they be
+            // sent: it takes two clients who have got them.
             let is_agreed = is_dynamic || known.age.by.is_other(&execution.by);
             match sameness {
                 Some(_) if is_agreed && known.says(&execution.digests) => {
@@ -176,7 +182,8 @@ impl Store {
                     return Ok(Inserted::Stored(id));
                 }
                 Some(sameness) if is_whole && is_agreed || is_dynamic => {
-                    // What is masked must not be older than the rest, and what is sent now is sent as before.
+                    // What is masked must not be older than the rest, and what is sent now is sent
+                    // as before.
                     let past = self.past_of(known, &execution, new.unsafe_requests);
                     let age = Age::new(Class::Dynamic, execution, past);
                     let id = self.place(new.saying(sameness), age, epoch, counters)?;
@@ -193,7 +200,8 @@ impl Store {
                     if let Some(traits) = self.is_for_others(known, &execution) {
                         return Ok(self.split(new, &execution, traits, counters));
                     }
-                    let (differs, past) = (self.is_unexplained(known, &execution), known.age.past());
+                    let (differs, past) =
+                        (self.is_unexplained(known, &execution), known.age.past());
                     if differs {
                         counters.executions_differed += 1;
                         self.distrust.note(new.resource, execution.finished);
@@ -206,7 +214,8 @@ impl Store {
             }
         }
         let revisions = &self.revisions;
-        let unchanged = |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
+        let unchanged =
+            |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
         match self.candidates.compare(&new.key, &execution, basis, unchanged) {
             Opinion::Agreed { sameness, past } => {
                 let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
@@ -230,8 +239,8 @@ impl Store {
         }
     }
 
-    /// Takes the fill of a computed reply that is outdated: for those who had asked before it was forwarded, if it agrees with another
-    /// ([`Store::said_since`]).
+    /// Takes the fill of a computed reply that is outdated: for those who had asked before it was
+    /// forwarded, if it agrees with another ([`Store::said_since`]).
     ///
     /// # Errors
     /// There is no place; the body is released.
@@ -245,7 +254,8 @@ impl Store {
             Some((_, known)) if !known.is_dynamic() => None,
             Some((id, known)) => {
                 let has_lapsed = self.state_of(known, execution.finished) == EntryState::Lapsed;
-                let (sameness, past) = (known.age.digests.sameness(&execution.digests), known.age.past());
+                let (sameness, past) =
+                    (known.age.digests.sameness(&execution.digests), known.age.past());
                 let is_exact = known.says(&execution.digests);
                 if is_exact || !has_lapsed {
                     if let Some(entry) = self.get_mut(id).filter(|_| is_exact) {
@@ -273,7 +283,8 @@ impl Store {
             return Ok(());
         };
         // Something has changed: who had got the answer before may get another one now.
-        let past = Past { seen: Seen::default(), life: past.life.begun(execution.forwarded), ..past };
+        let past =
+            Past { seen: Seen::default(), life: past.life.begun(execution.forwarded), ..past };
         let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
         let epoch = self.revisions.epoch();
         let id = self.place(new.saying(sameness), age, epoch, counters)?;
@@ -283,22 +294,33 @@ impl Store {
         Ok(())
     }
 
-    /// The server has said the same again, maybe under other sources. `epoch` was read before stamps were compared.
-    fn renew(&mut self, id: EntryId, new: NewEntry, class: Class, execution: Execution, epoch: Epoch) {
+    /// The server has said the same again, maybe under other sources. `epoch` was read before
+    /// stamps were compared.
+    fn renew(
+        &mut self,
+        id: EntryId,
+        new: NewEntry,
+        class: Class,
+        execution: Execution,
+        epoch: Epoch,
+    ) {
         let Some(known) = self.get(id) else { return };
         let past = self.past_of(known, &execution, new.unsafe_requests);
         if let Some(entry) = self.get_mut(id) {
             entry.said = execution.forwarded;
             entry.age = Age::new(class, execution, past);
             (entry.stamp, entry.sources, entry.record) = (new.stamp, new.sources, new.record);
-            (entry.checked, entry.standing, entry.forwarded) = (epoch, Standing::Good, new.forwarded);
+            (entry.checked, entry.standing, entry.forwarded) =
+                (epoch, Standing::Good, new.forwarded);
             entry.unsafe_requests = new.unsafe_requests;
         }
         self.release(new.body);
     }
 
-    /// The server has given the answer of a static entry again, and the watcher cannot say by which file: a server that keeps files open does not look for
-    /// them each time. That the entry is right its own sources say; that it is the server's answer still, this reply. True if it is renewed so.
+    /// The server has given the answer of a static entry again, and the watcher cannot say by which
+    /// file: a server that keeps files open does not look for them each time. That the entry is
+    /// right its own sources say; that it is the server's answer still, this reply. True if it is
+    /// renewed so.
     pub fn confirm(&mut self, key: &Key, execution: Execution) -> bool {
         let Some(id) = self.name_of(key) else { return false };
         let Some(known) = self.get(id) else { return false };
@@ -315,8 +337,8 @@ impl Store {
         is_right
     }
 
-    /// The past of an entry whose answer the server has given again. After a change that is seen, only the class that has got it now gets it: the change may
-    /// be that others are refused.
+    /// The past of an entry whose answer the server has given again. After a change that is seen,
+    /// only the class that has got it now gets it: the change may be that others are refused.
     fn past_of(&self, known: &Entry, execution: &Execution, unsafe_requests: u64) -> Past {
         let past = self.trusted(known.resource, known.age.past());
         let is_same_memory = known.unsafe_requests == unsafe_requests || !known.rests_on_memory();
@@ -327,7 +349,8 @@ impl Store {
         }
     }
 
-    /// The past of a page, as far as it counts: from a difference on that nothing explained it does not, for a while.
+    /// The past of a page, as far as it counts: from a difference on that nothing explained it does
+    /// not, for a while.
     fn trusted(&self, resource: SourceSlot, past: Past) -> Past {
         Past { same_since: self.distrust.same_since(resource, past.same_since), ..past }
     }
@@ -340,15 +363,24 @@ impl Store {
                 && !self.has_changed_by_request(known)
     }
 
-    /// In which traits is the client of a class that has not got what `known` has, if that may be why the server says something else?
+    /// In which traits is the client of a class that has not got what `known` has, if that may be
+    /// why the server says something else?
     fn is_for_others(&self, known: &Entry, execution: &Execution) -> Option<Traits> {
         let traits = known.age.seen.missing(execution.class);
-        let may_be = Rule::Classes.holds() && !traits.is_empty() && self.is_unexplained(known, execution);
+        let may_be =
+            Rule::Classes.holds() && !traits.is_empty() && self.is_unexplained(known, execution);
         may_be.then(|| blamed(traits, &known.age.digests, &execution.digests))
     }
 
-    /// The server treats clients of different classes differently here: from now on the class is a part of the key.
-    fn split(&mut self, new: NewEntry, execution: &Execution, traits: Traits, counters: &mut Counters) -> Inserted {
+    /// The server treats clients of different classes differently here: from now on the class is a
+    /// part of the key.
+    fn split(
+        &mut self,
+        new: NewEntry,
+        execution: &Execution,
+        traits: Traits,
+        counters: &mut Counters,
+    ) -> Inserted {
         self.splits.note(&execution.base, traits);
         self.revocations += 1;
         counters.classes_split += 1;
@@ -376,7 +408,8 @@ impl Store {
         if let Some(old) = self.name_of(&new.key) {
             self.remove(old, Removal::Purged);
         }
-        let incoming = Incoming { key: policy_key(&new.key), bytes: CardMemory::occupied_bytes(new.body_len) };
+        let incoming =
+            Incoming { key: policy_key(&new.key), bytes: CardMemory::occupied_bytes(new.body_len) };
         while self.free.is_empty() && self.evict(incoming, counters) {}
         let Some(index) = self.free.pop() else {
             self.release(new.body);

@@ -1,7 +1,8 @@
 //! Learning from the server's own replies how it says the same in another form (304, 206).
 
 use nicache_http::{
-    ByteRange, HeadTemplate, PartFormat, PartialTemplate, PartsAsked, ReplyHead, without_execution_fields,
+    ByteRange, HeadTemplate, PartFormat, PartialTemplate, PartsAsked, ReplyHead,
+    without_execution_fields,
 };
 
 use super::entry::EntryId;
@@ -29,21 +30,34 @@ pub enum LessonForm {
 }
 
 impl Store {
-    /// The server's reply has come: its head, and what of its body has come with it. Nothing is learned from one that is not of the entry's
-    /// version, or in which the server says otherwise than usual whether the connection goes on; `last`: the request wants it closed.
-    pub fn learn(&mut self, lesson: Lesson, reply: &ReplyHead<'_>, head: &[u8], body: &[u8], last: bool) {
+    /// The server's reply has come: its head, and what of its body has come with it. Nothing is
+    /// learned from one that is not of the entry's version, or in which the server says otherwise
+    /// than usual whether the connection goes on; `last`: the request wants it closed.
+    pub fn learn(
+        &mut self,
+        lesson: Lesson,
+        reply: &ReplyHead<'_>,
+        head: &[u8],
+        body: &[u8],
+        last: bool,
+    ) {
         let Some(entry) = self.get(lesson.entry) else { return };
         let without_execution = without_execution_fields(reply, head);
         let head = without_execution.as_deref().unwrap_or(head);
         let is_of_entry = (reply.etag.is_none() || reply.etag == entry.etag.as_deref())
-            && (reply.last_modified.is_none() || reply.last_modified == entry.last_modified.as_deref());
+            && (reply.last_modified.is_none()
+                || reply.last_modified == entry.last_modified.as_deref());
         if !is_of_entry || reply.keep_alive == last {
             return;
         }
         let (len, is_pinned) = (entry.body_len, !entry.template.moves_expires());
-        let pinned = |template: PartialTemplate| if is_pinned { template.pinned() } else { template };
-        let Some(learned) = self.get_mut(lesson.entry).map(|entry| &mut entry.learned) else { return };
-        // What was learned stays: replies that were begun with it are sent again with the same bytes.
+        let pinned =
+            |template: PartialTemplate| if is_pinned { template.pinned() } else { template };
+        let Some(learned) = self.get_mut(lesson.entry).map(|entry| &mut entry.learned) else {
+            return;
+        };
+        // What was learned stays: replies that were begun with it are sent again with the same
+        // bytes.
         match lesson.form {
             LessonForm::NotModified(by) => {
                 if !reply.learnable_304 {
@@ -52,7 +66,8 @@ impl Store {
                 if learned.not_modified.is_none()
                     && let Ok(template) = HeadTemplate::new(head)
                 {
-                    learned.not_modified = Some(if is_pinned { template.pinned() } else { template });
+                    learned.not_modified =
+                        Some(if is_pinned { template.pinned() } else { template });
                 }
                 learned.not_modified_by.note(by);
             }
@@ -71,7 +86,9 @@ impl Store {
                     let (count_max, template) = (asked.count, pinned(template));
                     match &mut learned.parts {
                         Some(known) => known.count_max = known.count_max.max(count_max),
-                        none => *none = Some(Box::new(LearnedParts { template, format, count_max })),
+                        none => {
+                            *none = Some(Box::new(LearnedParts { template, format, count_max }))
+                        }
                     }
                 }
             }

@@ -1,5 +1,5 @@
-//! What was learned from the server's own replies about an entry in other forms than the whole. A form that was not learned is not
-//! served: nothing is made up.
+//! What was learned from the server's own replies about an entry in other forms than the whole. A
+//! form that was not learned is not served: nothing is made up.
 
 use nicache_http::{Conditional, HeadTemplate, PartFormat, PartialTemplate};
 
@@ -71,10 +71,15 @@ mod tests {
     #[test]
     fn one_validator_says_nothing_of_the_other() {
         use Validators::{Both, Date, Tag};
-        for (noted, known) in [(Tag, [Tag, Both].as_slice()), (Date, &[Date, Both]), (Both, &[Both])] {
+        for (noted, known) in
+            [(Tag, [Tag, Both].as_slice()), (Date, &[Date, Both]), (Both, &[Both])]
+        {
             let mut all = Known::default();
             all.note(noted);
-            assert!([Tag, Date, Both].iter().all(|one| all.has(*one) == known.contains(one)), "{noted:?}");
+            assert!(
+                [Tag, Date, Both].iter().all(|one| all.has(*one) == known.contains(one)),
+                "{noted:?}"
+            );
         }
     }
 }

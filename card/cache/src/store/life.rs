@@ -1,4 +1,5 @@
-//! For how long an answer stays right, once the server has given it after a change: what asking ahead of visitors brings depends on it.
+//! For how long an answer stays right, once the server has given it after a change: what asking
+//! ahead of visitors brings depends on it.
 
 use std::time::Duration;
 
@@ -28,8 +29,10 @@ impl Life {
         Self { begun: now, ..self }
     }
 
-    /// A source has changed. Not every change is seen: a page that has changed already is not looked at. So if the answer is younger than the last change that
-    /// was seen, there may have been others before it; the last one of them came, on average, as long before it as the present one comes after it.
+    /// A source has changed. Not every change is seen: a page that has changed already is not
+    /// looked at. So if the answer is younger than the last change that was seen, there may have
+    /// been others before it; the last one of them came, on average, as long before it as the
+    /// present one comes after it.
     pub(super) fn note_change(&mut self, now: Time) {
         let life = (now.since(self.begun) * 2).min(now.since(self.changed));
         (self.usual, self.changed) = (usual_time(self.usual, life), now);
@@ -40,7 +43,8 @@ impl Life {
         self.usual
     }
 
-    /// How long the present one has left. One that has outlived the usual time may live as long again.
+    /// How long the present one has left. One that has outlived the usual time may live as long
+    /// again.
     pub(super) fn left(&self, now: Time) -> Duration {
         match self.usual.saturating_sub(now.since(self.begun)) {
             Duration::ZERO => self.usual,
@@ -60,10 +64,17 @@ mod tests {
     #[test]
     fn a_life_ends_as_others_have() {
         let mut life = Life::new(at(0));
-        assert_eq!((life.whole(), life.left(at(50))), (NEVER, NEVER - Duration::from_secs(50)), "nothing has changed");
+        assert_eq!(
+            (life.whole(), life.left(at(50))),
+            (NEVER, NEVER - Duration::from_secs(50)),
+            "nothing has changed"
+        );
         life.note_change(at(60));
         life = life.begun(at(62));
-        assert_eq!((life.whole(), life.left(at(72))), (Duration::from_secs(60), Duration::from_secs(50)));
+        assert_eq!(
+            (life.whole(), life.left(at(72))),
+            (Duration::from_secs(60), Duration::from_secs(50))
+        );
         assert_eq!(life.left(at(130)), Duration::from_secs(60), "nobody knows");
         life.note_change(at(80));
         assert_eq!(life.whole(), Duration::from_secs(50), "one that was short says a quarter");

@@ -1,8 +1,9 @@
 //! Card memory as a cache of replies: key → entry, coherence, eviction and pinning.
 //!
-//! An entry that is purged or evicted leaves the index at once, and its memory when the last reply that was begun from it
-//! has been acknowledged (I2). Whether an entry may be served is decided by one load of the epoch; only when that moved
-//! since the entry was last looked at are the stamps of its sources compared.
+//! An entry that is purged or evicted leaves the index at once, and its memory when the last reply
+//! that was begun from it has been acknowledged (I2). Whether an entry may be served is decided by
+//! one load of the epoch; only when that moved since the entry was last looked at are the stamps of
+//! its sources compared.
 
 mod again;
 mod agreement;

@@ -1,4 +1,5 @@
-//! What is known of a page whether it has an entry or not: how long the server needs for it, and whether it is worth an entry.
+//! What is known of a page whether it has an entry or not: how long the server needs for it, and
+//! whether it is worth an entry.
 
 use std::time::Duration;
 
@@ -20,14 +21,16 @@ pub enum LeftAlone {
 impl Store {
     /// What the watcher is to be asked about an earlier reply with this key, beside the new one.
     pub fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
-        let entry = self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
+        let entry =
+            self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
         entry.map(|entry| (entry.record, entry.stamp)).or_else(|| self.candidates.previous(key))
     }
 
-    /// How long the server usually needs for a computed page: the least of the last few times, as far as that can be said. `None` for what is not known
-    /// to be computed.
+    /// How long the server usually needs for a computed page: the least of the last few times, as
+    /// far as that can be said. `None` for what is not known to be computed.
     pub fn usual(&self, key: &Key) -> Option<Duration> {
-        let entry = self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
+        let entry =
+            self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
         entry.map(|entry| entry.age.usual).or_else(|| self.candidates.usual(key))
     }
 
@@ -36,7 +39,8 @@ impl Store {
         self.candidates.is_popular(key)
     }
 
-    /// Is it a page whose executions differ although nothing has changed, or one that is purged before it is used?
+    /// Is it a page whose executions differ although nothing has changed, or one that is purged
+    /// before it is used?
     pub fn is_left_alone(&self, key: &Key, now: Time) -> Option<LeftAlone> {
         if self.candidates.is_left_alone(key, now) {
             return Some(LeftAlone::Differs);

@@ -1,12 +1,16 @@
-//! Entries whose sources have changed, until the watcher has said whether they may be served again (docs/coherence.md rule 6).
+//! Entries whose sources have changed, until the watcher has said whether they may be served again
+//! (docs/coherence.md rule 6).
 //!
-//! A file that is made or removed in a directory voids every entry whose look-ups went through it. Such an entry is *suspect*: it is
-//! not served, requests for it pass, and the watcher is asked with a stamp of its own. If it says that every look-up still leads where
-//! it led, the entry has that stamp from then on, as if it had been filled anew.
+//! A file that is made or removed in a directory voids every entry whose look-ups went through it.
+//! Such an entry is *suspect*: it is not served, requests for it pass, and the watcher is asked
+//! with a stamp of its own. If it says that every look-up still leads where it led, the entry has
+//! that stamp from then on, as if it had been filled anew.
 
 use std::time::Duration;
 
-use nicache_coherence::{Epoch, Question, RecordNumber, ReinstateRequest, ReinstateVerdict, Reinstatement, SourceSlot};
+use nicache_coherence::{
+    Epoch, Question, RecordNumber, ReinstateRequest, ReinstateVerdict, Reinstatement, SourceSlot,
+};
 use nicache_policy::Removal;
 use nicache_tcp::Time;
 
@@ -50,7 +54,12 @@ impl Store {
     }
 
     /// Asks the watcher about the suspects.
-    pub fn ask_about_suspects(&mut self, link: &mut dyn CoherenceLink, now: Time, counters: &mut Counters) {
+    pub fn ask_about_suspects(
+        &mut self,
+        link: &mut dyn CoherenceLink,
+        now: Time,
+        counters: &mut Counters,
+    ) {
         self.now = now;
         if !self.suspects.to_ask.is_empty() {
             // One stamp for all: what the watcher looks at, it looks at after this.
@@ -60,8 +69,12 @@ impl Store {
                     && entry.standing == Standing::Suspect
                     && !entry.dead
                 {
-                    let question =
-                        ReinstateRequest { id: id.to_wire(), record: entry.record, since: entry.stamp, stamp };
+                    let question = ReinstateRequest {
+                        id: id.to_wire(),
+                        record: entry.record,
+                        since: entry.stamp,
+                        stamp,
+                    };
                     if !link.ask(&Question::Reinstate(question)) {
                         // It has enough to do.
                         break;
@@ -75,7 +88,8 @@ impl Store {
         }
         if self.suspects.asked > 0 && now > self.suspects.asked_last + VERDICT_PATIENCE {
             self.suspects.asked = 0;
-            let is_asked = |entry: &super::entry::Entry| matches!(entry.standing, Standing::Asked(_));
+            let is_asked =
+                |entry: &super::entry::Entry| matches!(entry.standing, Standing::Asked(_));
             counters.purges_by_source += self.remove_where(is_asked) as u64;
         }
     }
@@ -108,12 +122,14 @@ impl Store {
         }
     }
 
-    /// A source has changed for good. A dynamic entry keeps its place: maybe the server says the same again.
+    /// A source has changed for good. A dynamic entry keeps its place: maybe the server says the
+    /// same again.
     pub(super) fn purge(&mut self, id: EntryId, counters: &mut Counters) {
         counters.purges_by_source += 1;
         // A file costs the server no more with the card than without it.
         let dynamic = self.get_mut(id).filter(|entry| entry.is_dynamic());
-        if let Some((key, hits)) = dynamic.map(|entry| (entry.key, std::mem::take(&mut entry.hits))) {
+        if let Some((key, hits)) = dynamic.map(|entry| (entry.key, std::mem::take(&mut entry.hits)))
+        {
             counters.put_aside += u64::from(self.worth.note_purge(&key, hits, self.now));
         }
         let now = self.now;

@@ -1,4 +1,5 @@
-//! What is remembered of pages that have no entry: a bounded table, in which the new take the places of the old.
+//! What is remembered of pages that have no entry: a bounded table, in which the new take the
+//! places of the old.
 
 use hashbrown::HashTable;
 
@@ -26,11 +27,18 @@ pub(super) struct Remembered<N, T> {
 impl<N: Name, T> Remembered<N, T> {
     /// None yet; takes the memory for all of them.
     pub(super) fn new(max: usize) -> Self {
-        Self { pages: Vec::with_capacity(max), index: HashTable::with_capacity(max), oldest: 0, max }
+        Self {
+            pages: Vec::with_capacity(max),
+            index: HashTable::with_capacity(max),
+            oldest: 0,
+            max,
+        }
     }
 
     fn place_of(&self, name: &N) -> Option<usize> {
-        self.index.find(name.hash(), |&at| self.pages[at as usize].0 == *name).map(|&at| at as usize)
+        self.index
+            .find(name.hash(), |&at| self.pages[at as usize].0 == *name)
+            .map(|&at| at as usize)
     }
 
     /// What is known of it.
@@ -73,7 +81,9 @@ impl<N: Name, T> Remembered<N, T> {
     }
 
     fn unlink(&mut self, at: usize) {
-        if let Ok(found) = self.index.find_entry(self.pages[at].0.hash(), |&index| index as usize == at) {
+        if let Ok(found) =
+            self.index.find_entry(self.pages[at].0.hash(), |&index| index as usize == at)
+        {
             found.remove();
         }
     }
@@ -97,14 +107,19 @@ mod tests {
     }
 
     proptest! {
-        /// What was written last for a page is what is known of it, and the last ones that were new are all there unless they were forgotten.
+        /// What was written last for a page is what is known of it, and the last ones that were new
+        /// are all there unless they were forgotten.
         #[test]
-        fn the_last_ones_are_known(steps in prop::collection::vec((0u8..12, any::<bool>()), 0..200), max in 1usize..8) {
+        fn the_last_ones_are_known(
+            steps in prop::collection::vec((0u8..12, any::<bool>()), 0..200),
+            max in 1usize..8,
+        ) {
             let mut table = Remembered::new(max);
             // Newest last; one that was forgotten keeps its place.
             let mut model: Vec<Option<(u8, usize)>> = Vec::new();
             for (step, (number, forgets)) in steps.into_iter().enumerate() {
-                let at = model.iter().position(|page| page.is_some_and(|(known, _)| known == number));
+                let at =
+                    model.iter().position(|page| page.is_some_and(|(known, _)| known == number));
                 if forgets {
                     table.forget(&key(number));
                     if let Some(at) = at {
@@ -121,7 +136,11 @@ mod tests {
                     }
                 }
                 for number in 0..12 {
-                    let known = model.iter().flatten().find(|(known, _)| *known == number).map(|(_, step)| step);
+                    let known = model
+                        .iter()
+                        .flatten()
+                        .find(|(known, _)| *known == number)
+                        .map(|(_, step)| step);
                     prop_assert_eq!(table.get(&key(number)), known);
                 }
                 prop_assert!(table.len().0 <= max);

@@ -1,4 +1,5 @@
-//! The classes of clients to whom the server has given an entry's answer, and when last: only these get it from the card (docs/coherence.md).
+//! The classes of clients to whom the server has given an entry's answer, and when last: only these
+//! get it from the card (docs/coherence.md).
 
 use std::cmp::Reverse;
 
@@ -7,11 +8,12 @@ use nicache_tcp::Time;
 
 use super::site_classes::SiteClasses;
 
-/// Classes remembered for each entry in each trait. With more, those that were answered first are asked again.
+/// Classes remembered for each entry in each trait. With more, those that were answered first are
+/// asked again.
 const SEEN_MAX: usize = 64;
 
-/// Times in a row that the card asks as a class, after a change, of which nobody has come to the server himself since. It then waits until
-/// somebody comes.
+/// Times in a row that the card asks as a class, after a change, of which nobody has come to the
+/// server himself since. It then waits until somebody comes.
 const REGAINED_MAX: u8 = 8;
 
 /// What is known of a class.
@@ -36,7 +38,8 @@ struct Answered {
     regained: u8,
 }
 
-/// Most entries have one class in each trait: a vector that begins with room for four would cost half a kilobyte each.
+/// Most entries have one class in each trait: a vector that begins with room for four would cost
+/// half a kilobyte each.
 fn push(answered: &mut Vec<Answered>, known: Answered) {
     if answered.is_empty() {
         answered.reserve_exact(1);
@@ -53,7 +56,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// A client of this class, or the card as one of it, was answered by a request that was forwarded then.
+    /// A client of this class, or the card as one of it, was answered by a request that was
+    /// forwarded then.
     pub(super) fn note(&mut self, class: ClientClass, at: Time, by_card: bool) {
         if self.last.is_none_or(|(_, last)| at >= last) {
             self.last = Some((class, at));
@@ -70,14 +74,19 @@ impl Seen {
             {
                 answered.swap_remove(oldest);
             }
-            push(answered, Answered { class, known: Known::Answered, at, asked: Time::ZERO, regained: 0 });
+            push(
+                answered,
+                Answered { class, known: Known::Answered, at, asked: Time::ZERO, regained: 0 },
+            );
         }
     }
 
-    /// Something has changed: nobody gets the answer before the server has given it to his class again.
+    /// Something has changed: nobody gets the answer before the server has given it to his class
+    /// again.
     pub(super) fn lose(mut self) -> Self {
         for answered in &mut self.answered {
-            answered.retain(|known| known.known == Known::Answered && known.regained < REGAINED_MAX);
+            answered
+                .retain(|known| known.known == Known::Answered && known.regained < REGAINED_MAX);
             for known in answered {
                 (known.known, known.regained) = (Known::Lost, known.regained + 1);
             }
@@ -86,20 +95,25 @@ impl Seen {
         self
     }
 
-    /// Had clients of this class the answer, in each trait, before a change or since? What the card has asked for in vain they had not.
+    /// Had clients of this class the answer, in each trait, before a change or since? What the card
+    /// has asked for in vain they had not.
     pub(super) fn had(&self, class: ClientClass) -> bool {
         let had = |of: Trait| {
-            self.answered[of as usize].iter().any(|known| known.class == class.of(of) && known.known != Known::Asked)
+            self.answered[of as usize]
+                .iter()
+                .any(|known| known.class == class.of(of) && known.known != Known::Asked)
         };
         Trait::ALL.into_iter().all(had)
     }
 
-    /// Are there classes that had the answer before a change, and as which the card has not asked since?
+    /// Are there classes that had the answer before a change, and as which the card has not asked
+    /// since?
     pub(super) fn has_lost(&self) -> bool {
         self.answered.iter().flatten().any(|known| known.known == Known::Lost)
     }
 
-    /// Are there classes that come to the site, and that nobody is known to be of who has got the answer or was to?
+    /// Are there classes that come to the site, and that nobody is known to be of who has got the
+    /// answer or was to?
     pub(super) fn lacks(&self, site_classes: &SiteClasses, now: Time) -> bool {
         Trait::ALL.into_iter().any(|of| self.lacking(of, site_classes, now).is_some())
     }
@@ -120,9 +134,9 @@ impl Seen {
 
     #[inline]
     fn has(&self, of: Trait, class: u32, oldest: Time) -> bool {
-        self.answered[of as usize]
-            .iter()
-            .any(|known| known.class == class && known.known == Known::Answered && known.at >= oldest)
+        self.answered[of as usize].iter().any(|known| {
+            known.class == class && known.known == Known::Answered && known.at >= oldest
+        })
     }
 
     /// The traits in which no client of this class was answered.
@@ -130,13 +144,20 @@ impl Seen {
         Traits::of(|of| !self.has(of, class.of(of), Time::ZERO))
     }
 
-    /// The traits in which no client of this class was answered at `oldest` or later, but for those that are `exempt`.
-    pub(super) fn missing_since(&self, class: ClientClass, oldest: Time, exempt: impl Fn(Trait) -> bool) -> Traits {
+    /// The traits in which no client of this class was answered at `oldest` or later, but for those
+    /// that are `exempt`.
+    pub(super) fn missing_since(
+        &self,
+        class: ClientClass,
+        oldest: Time,
+        exempt: impl Fn(Trait) -> bool,
+    ) -> Traits {
         Traits::of(|of| !exempt(of) && !self.has(of, class.of(of), oldest))
     }
 
-    /// The server has answered a client of this class in another way: nobody gets this answer any more who is of its class where that is not the class of
-    /// the client that got it last. False: there is no such trait, so that it is not for his class.
+    /// The server has answered a client of this class in another way: nobody gets this answer any
+    /// more who is of its class where that is not the class of the client that got it last. False:
+    /// there is no such trait, so that it is not for his class.
     pub(super) fn refute(&mut self, class: ClientClass) -> bool {
         let Some((last, _)) = self.last else { return false };
         let blamed = Traits::of(|of| class.of(of) != last.of(of));
@@ -146,35 +167,50 @@ impl Seen {
         !blamed.is_empty()
     }
 
-    /// The part of the site's visitors, in thousandths, who are of the classes that the card asks as [next](Seen::take_turn). `after_change`: it has asked as
-    /// none yet.
-    pub(super) fn share_of_turn(&self, site_classes: &SiteClasses, after_change: bool, now: Time) -> u64 {
+    /// The part of the site's visitors, in thousandths, who are of the classes that the card asks
+    /// as [next](Seen::take_turn). `after_change`: it has asked as none yet.
+    pub(super) fn share_of_turn(
+        &self,
+        site_classes: &SiteClasses,
+        after_change: bool,
+        now: Time,
+    ) -> u64 {
         let share = |of: Trait| {
             let share_of = |known: &Answered| site_classes.share(of, known.class, now);
             let answered = self.answered[of as usize].iter();
             let asked = |known: &&Answered| after_change || known.known == Known::Lost;
-            let lacking = || self.lacking(of, site_classes, now).map(|class| site_classes.share(of, class, now));
+            let lacking = || {
+                self.lacking(of, site_classes, now).map(|class| site_classes.share(of, class, now))
+            };
             // Where everybody has the answer, nothing is in the way.
             answered.filter(asked).map(share_of).max().or_else(lacking).unwrap_or(1000)
         };
         Trait::ALL.into_iter().map(share).min().unwrap_or(1000)
     }
 
-    /// In each trait the class that nobody has asked as for longest; before that those that have lost the answer, most of whom come first, and then those
-    /// that come to the site and never had it: the card does now.
+    /// In each trait the class that nobody has asked as for longest; before that those that have
+    /// lost the answer, most of whom come first, and then those that come to the site and never had
+    /// it: the card does now.
     pub(super) fn take_turn(&mut self, site_classes: &SiteClasses, now: Time) -> ClientClass {
         let mut class = ClientClass::default();
         for of in Trait::ALL {
-            let has_lost = self.answered[of as usize].iter().any(|known| known.known == Known::Lost);
+            let has_lost =
+                self.answered[of as usize].iter().any(|known| known.known == Known::Lost);
             if !has_lost && let Some(known_class) = self.lacking(of, site_classes, now) {
-                let known =
-                    Answered { class: known_class, known: Known::Asked, at: Time::ZERO, asked: now, regained: 0 };
+                let known = Answered {
+                    class: known_class,
+                    known: Known::Asked,
+                    at: Time::ZERO,
+                    asked: now,
+                    regained: 0,
+                };
                 push(&mut self.answered[of as usize], known);
                 class.0[of as usize] = known_class;
                 continue;
             }
             // What the card is told may say nothing for that class: then its time stays.
-            let others = self.answered[of as usize].iter_mut().filter(|known| known.known != Known::Asked);
+            let others =
+                self.answered[of as usize].iter_mut().filter(|known| known.known != Known::Asked);
             let rank = |known: &&mut Answered| {
                 let share = if has_lost { site_classes.share(of, known.class, now) } else { 0 };
                 (known.known == Known::Answered, Reverse(share), known.at.max(known.asked))
@@ -281,10 +317,16 @@ mod tests {
         assert!(seen.has_lost() && seen.len() == 0 && !seen.covers(class(1, 1), Time::ZERO));
         assert!(seen.had(class(1, 1)) && seen.had(class(2, 1)) && !seen.had(class(3, 1)));
         seen.note(class(2, 2), at(3), false);
-        assert!(seen.covers(class(2, 2), Time::ZERO) && !seen.covers(class(1, 2), Time::ZERO) && seen.has_lost());
+        assert!(
+            seen.covers(class(2, 2), Time::ZERO)
+                && !seen.covers(class(1, 2), Time::ZERO)
+                && seen.has_lost()
+        );
         assert_eq!(seen.take_turn(&SiteClasses::default(), at(4)), class(1, 1));
         // Whatever becomes of that request, there is none more.
-        assert!(!seen.has_lost() && !seen.covers(class(1, 2), Time::ZERO) && !seen.had(class(1, 2)));
+        assert!(
+            !seen.has_lost() && !seen.covers(class(1, 2), Time::ZERO) && !seen.had(class(1, 2))
+        );
         assert_eq!(seen.take_turn(&SiteClasses::default(), at(5)), class(2, 2));
         seen.note(class(1, 1), at(6), true);
         assert!(seen.covers(class(1, 2), Time::ZERO));
@@ -309,7 +351,10 @@ mod tests {
         let mut seen = Seen::default();
         for number in 0..200 {
             seen.note(class(number, number), at(number.into()), false);
-            assert!(seen.len() <= Trait::ALL.len() * SEEN_MAX && seen.covers(class(number, number), Time::ZERO));
+            assert!(
+                seen.len() <= Trait::ALL.len() * SEEN_MAX
+                    && seen.covers(class(number, number), Time::ZERO)
+            );
         }
         assert!(!seen.covers(class(0, 0), Time::ZERO));
     }

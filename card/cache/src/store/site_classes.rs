@@ -1,6 +1,8 @@
-//! What kinds of clients come to a site: as these the card asks for a page before the first of them comes to it.
+//! What kinds of clients come to a site: as these the card asks for a page before the first of them
+//! comes to it.
 //!
-//! Only clients count whom the server has given a page that is shared, and of whose class two have come lately.
+//! Only clients count whom the server has given a page that is shared, and of whose class two have
+//! come lately.
 
 use std::time::Duration;
 
@@ -39,13 +41,18 @@ impl SiteClasses {
     fn note(&mut self, class: ClientClass, now: Time) {
         for of in Trait::ALL {
             let (class, known) = (class.of(of), &mut self.of[of as usize]);
-            if let Some(known_class) = known.iter_mut().find(|known_class| known_class.class == class) {
-                (known_class.visits, known_class.last) = (known_class.visits.saturating_add(1), now);
+            if let Some(known_class) =
+                known.iter_mut().find(|known_class| known_class.class == class)
+            {
+                (known_class.visits, known_class.last) =
+                    (known_class.visits.saturating_add(1), now);
                 continue;
             }
             if known.len() == CLASSES_MAX {
                 // Those that come are the last to go.
-                let Some(place) = (0..CLASSES_MAX).min_by_key(|at| (known[*at].comes(now), known[*at].last)) else {
+                let Some(place) =
+                    (0..CLASSES_MAX).min_by_key(|at| (known[*at].comes(now), known[*at].last))
+                else {
                     continue;
                 };
                 known.swap_remove(place);
@@ -54,7 +61,8 @@ impl SiteClasses {
         }
     }
 
-    /// The part of those who come that is of this class, in thousandths, by whom the server has given a page; all of them, if nothing is known.
+    /// The part of those who come that is of this class, in thousandths, by whom the server has
+    /// given a page; all of them, if nothing is known.
     pub(super) fn share(&self, of: Trait, class: u32, now: Time) -> u64 {
         let visits = |known_class: &SiteClass| u64::from(known_class.visits);
         let coming = || self.of[of as usize].iter().filter(|known_class| known_class.comes(now));
@@ -82,7 +90,8 @@ pub(super) struct Sites {
 impl Sites {
     /// The server has given a client of this class a page of this host.
     pub(super) fn note(&mut self, host: &[u8], class: ClientClass, now: Time) {
-        let (name, mut site_classes) = match self.sites.iter().position(|(name, _)| **name == *host) {
+        let (name, mut site_classes) = match self.sites.iter().position(|(name, _)| **name == *host)
+        {
             Some(at) => self.sites.remove(at),
             None => (host.into(), SiteClasses::default()),
         };
@@ -95,7 +104,10 @@ impl Sites {
 
     /// Who comes to a site.
     pub(super) fn of(&self, host: &[u8]) -> &SiteClasses {
-        self.sites.iter().find(|(name, _)| **name == *host).map_or(&self.nobody, |(_, site_classes)| site_classes)
+        self.sites
+            .iter()
+            .find(|(name, _)| **name == *host)
+            .map_or(&self.nobody, |(_, site_classes)| site_classes)
     }
 }
 
@@ -141,7 +153,10 @@ mod tests {
         for number in 100..1000 {
             sites.note(b"a", class(number), at(2));
             sites.note(format!("host-{}", number % 12).as_bytes(), class(number), at(2));
-            assert!(sites.sites.len() <= SITES_MAX && sites.of(b"a").of[Trait::Agent as usize].len() <= CLASSES_MAX);
+            assert!(
+                sites.sites.len() <= SITES_MAX
+                    && sites.of(b"a").of[Trait::Agent as usize].len() <= CLASSES_MAX
+            );
         }
         assert_eq!(agents(&sites, b"a", at(3)), [7, 8]);
     }

@@ -1,11 +1,13 @@
-//! Pages of which the server has given clients of different classes different answers: there the class is a part of the key.
+//! Pages of which the server has given clients of different classes different answers: there the
+//! class is a part of the key.
 
 use nicache_http::Key;
 
 use super::remembered::Remembered;
 use super::seen::Traits;
 
-/// Pages remembered. One that is forgotten is learned anew: until then an entry answers the classes that it was seen to answer.
+/// Pages remembered. One that is forgotten is learned anew: until then an entry answers the classes
+/// that it was seen to answer.
 const PAGES_MAX: usize = 4096;
 
 /// Base key → traits that count.

@@ -1,7 +1,7 @@
 //! Which entries were used most since somebody last looked.
 //!
-//! A hit adds one to a number of its entry and nothing else; who looks pays. A look goes through the places in parts of its own choice, so
-//! that frames never wait for all of them.
+//! A hit adds one to a number of its entry and nothing else; who looks pays. A look goes through
+//! the places in parts of its own choice, so that frames never wait for all of them.
 
 use std::ops::Range;
 
@@ -62,12 +62,14 @@ impl MostUsed {
 }
 
 impl Store {
-    /// Looks at a part of the places, which are numbered from 0, and takes the entries there that were used most since the last look into
-    /// `most`. Places that do not exist are empty.
+    /// Looks at a part of the places, which are numbered from 0, and takes the entries there that
+    /// were used most since the last look into `most`. Places that do not exist are empty.
     pub fn take_uses(&mut self, places: Range<usize>, most: &mut MostUsed) {
         let end = places.end.min(self.places.len());
         let Some(part) = self.places.get_mut(places.start.min(end)..end) else { return };
-        for entry in part.iter_mut().filter_map(|place| place.entry.as_mut()).filter(|entry| !entry.dead) {
+        for entry in
+            part.iter_mut().filter_map(|place| place.entry.as_mut()).filter(|entry| !entry.dead)
+        {
             let uses = entry.uses.wrapping_sub(entry.uses_seen);
             entry.uses_seen = entry.uses;
             most.offer(uses, || Used {
@@ -102,9 +104,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_of_a_sorted_list(uses in prop::collection::vec(0u32..20, 0..60), max in 0usize..12) {
+        fn the_first_of_a_sorted_list(
+            uses in prop::collection::vec(0u32..20, 0..60),
+            max in 0usize..12,
+        ) {
             let mut most = MostUsed::new(max);
-            let all: Vec<Used> = uses.iter().zip(0..).map(|(uses, number)| used(number, *uses)).collect();
+            let all: Vec<Used> =
+                uses.iter().zip(0..).map(|(uses, number)| used(number, *uses)).collect();
             for one in &all {
                 most.offer(one.uses, || one.clone());
             }

@@ -1,4 +1,5 @@
-//! How long it usually takes from one time to the next, of visits or of changes: an average that follows what was seen last.
+//! How long it usually takes from one time to the next, of visits or of changes: an average that
+//! follows what was seen last.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ const NIGHT: Duration = Duration::from_secs(1800);
 /// As good as never.
 pub(super) const NEVER: Duration = Duration::from_secs(86_400);
 
-/// A time that differs each time, a pause or a life, as it usually is: the last one has a quarter's weight, and a night hardly more.
+/// A time that differs each time, a pause or a life, as it usually is: the last one has a quarter's
+/// weight, and a night hardly more.
 pub(super) fn usual_time(usual: Duration, last: Duration) -> Duration {
     if usual == NEVER { last } else { (usual * (LAST_WEIGHT - 1) + last.min(NIGHT)) / LAST_WEIGHT }
 }

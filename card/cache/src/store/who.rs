@@ -1,8 +1,11 @@
-//! For whom the server has worked, and whether two of them are certainly two: only then does their agreement say that the page is nobody's own.
+//! For whom the server has worked, and whether two of them are certainly two: only then does their
+//! agreement say that the page is nobody's own.
 //!
-//! Clients are told apart by the address that they connect from; behind a proxy, where all connect from its address, by those that it says. A client who
-//! makes addresses up is several clients, as one who has several addresses is. What he has the server say so is an answer for those who send the same
-//! fields from the same address as he ([`Signs::class`](nicache_http::Signs::class)), and nobody else.
+//! Clients are told apart by the address that they connect from; behind a proxy, where all connect
+//! from its address, by those that it says. A client who makes addresses up is several clients, as
+//! one who has several addresses is. What he has the server say so is an answer for those who send
+//! the same fields from the same address as he ([`Signs::class`](nicache_http::Signs::class)), and
+//! nobody else.
 
 use nicache_coherence::Rule;
 use nicache_http::Tokens;
@@ -13,7 +16,8 @@ use nicache_tcp::address::Address;
 pub enum Executor {
     /// A client, by its IPv4 address or the network of its IPv6 address.
     Client(Address),
-    /// Any client that sent cookies, if only such as the operator calls harmless. That two of these agree says nothing of the others.
+    /// Any client that sent cookies, if only such as the operator calls harmless. That two of these
+    /// agree says nothing of the others.
     Bearer(Address),
     /// The card, which wants to know whether a page is still the same.
     Card,
@@ -79,15 +83,24 @@ mod tests {
         let plain = who(Client, 1, &[]);
         assert!(plain.is_other(&who(Client, 2, &[])) && plain.is_other(&who(card, 1, &[])));
         assert!(!plain.is_other(&who(Client, 1, &[])) && !plain.is_other(&who(Bearer, 1, &[])));
-        assert!(plain.is_other(&who(Bearer, 2, &[])) && !who(Bearer, 1, &[]).is_other(&who(Bearer, 2, &[])));
+        assert!(
+            plain.is_other(&who(Bearer, 2, &[]))
+                && !who(Bearer, 1, &[]).is_other(&who(Bearer, 2, &[]))
+        );
         assert!(!who(card, 1, &[]).is_other(&who(card, 1, &[])));
         // Behind a proxy.
         let first = who(Client, 1, &[("X-Forwarded-For", "198.51.100.1")]);
         assert!(first.is_other(&who(Client, 1, &[("X-Forwarded-For", "198.51.100.2")])));
         assert!(!first.is_other(&who(Client, 1, &[("X-Forwarded-For", "198.51.100.1")])));
-        assert!(!first.is_other(&who(Client, 2, &[("X-Real-IP", "198.51.100.1")])), "by whatever way he comes");
+        assert!(
+            !first.is_other(&who(Client, 2, &[("X-Real-IP", "198.51.100.1")])),
+            "by whatever way he comes"
+        );
         assert!(!first.is_other(&plain), "the other one may be the same");
-        assert!(!first.is_other(&who(card, 1, &[("X-Forwarded-For", "198.51.100.1")])), "he has guessed the card's");
+        assert!(
+            !first.is_other(&who(card, 1, &[("X-Forwarded-For", "198.51.100.1")])),
+            "he has guessed the card's"
+        );
         // What a page may repeat.
         let marked = who(Client, 1, &[("X-Request-Id", "4bf92f35")]);
         assert!(!marked.is_other(&who(Client, 2, &[("X-Request-Id", "4bf92f35")])));

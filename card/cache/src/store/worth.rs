@@ -1,9 +1,11 @@
-//! Pages that are purged more often than they are used: not worth the server's work for the card, and left alone for a while
-//! (the "too dynamic" files of bos2009).
+//! Pages that are purged more often than they are used: not worth the server's work for the card,
+//! and left alone for a while (the "too dynamic" files of bos2009).
 //!
-//! A purge is *wasted* if the entry had fewer than [`HITS_MIN`] hits since the server last said it; so is a try to have the page again that comes to nothing, since
-//! something has changed meanwhile (one in [`TRY`]: while a change is under way every try comes to nothing). After [`WASTED_MAX`] wasted purges in a row the page goes to the server
-//! like one that was never asked for; the first time for [`FIRST`], each time twice as long. One purge that was worth it, and all is forgotten.
+//! A purge is *wasted* if the entry had fewer than [`HITS_MIN`] hits since the server last said it;
+//! so is a try to have the page again that comes to nothing, since something has changed meanwhile
+//! (one in [`TRY`]: while a change is under way every try comes to nothing). After [`WASTED_MAX`]
+//! wasted purges in a row the page goes to the server like one that was never asked for; the first
+//! time for [`FIRST`], each time twice as long. One purge that was worth it, and all is forgotten.
 
 use std::time::Duration;
 
@@ -113,7 +115,9 @@ mod tests {
         for times in 0..10 {
             wear_out(&mut worth, now);
             let over = now + FIRST * (1 << times.min(DOUBLINGS_MAX));
-            assert!(worth.is_left_alone(&KEY, Time(over.0 - 1)) && !worth.is_left_alone(&KEY, over));
+            assert!(
+                worth.is_left_alone(&KEY, Time(over.0 - 1)) && !worth.is_left_alone(&KEY, over)
+            );
             now = over;
         }
     }

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use nicache_cache::{
-    AgeBounds, Answered, Asked, CoherenceLink, Counters, Example, Executor, FillId, Fills, Found, PathSettings, Proxy,
-    Questions, Rechecks, Store, Waiters, Who,
+    AgeBounds, Answered, Asked, CoherenceLink, Counters, Example, Executor, FillId, Fills, Found,
+    PathSettings, Proxy, Questions, Rechecks, Store, Waiters, Who,
 };
 use nicache_coherence::{
-    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
-    SourceSet, SourceSlot, Verdict,
+    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict,
+    Reinstatement, RevisionTable, SourceSet, SourceSlot, Verdict,
 };
 use nicache_http::{
-    ClientClass, HeaderScratch, Key, KeyConfig, Method, ReplyOutcome, RequestOutcome, Tokens, UriKey, parse_reply,
-    parse_request,
+    ClientClass, HeaderScratch, Key, KeyConfig, Method, ReplyOutcome, RequestOutcome, Tokens,
+    UriKey, parse_reply, parse_request,
 };
 use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::Lru;
@@ -61,8 +61,12 @@ impl CoherenceLink for Watcher {
             Question::Fill(request) => {
                 let mut sources = SourceSet::new();
                 sources.insert(SOURCE).expect("room for one");
-                let stored =
-                    Verdict::Stored { class: mood.class, sources, record: RecordNumber(1), previous_unchanged: false };
+                let stored = Verdict::Stored {
+                    class: mood.class,
+                    sources,
+                    record: RecordNumber(1),
+                    previous_unchanged: false,
+                };
                 let verdict = mood.refused.map_or(stored, Verdict::Refused);
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
@@ -136,7 +140,8 @@ impl Cache {
         self.now += Duration::from_millis(ms);
     }
 
-    /// As a card that is polled again and again: the watcher is asked, answers at once, and then there is nothing left to say.
+    /// As a card that is polled again and again: the watcher is asked, answers at once, and then
+    /// there is nothing left to say.
     pub(crate) fn talk(&mut self) {
         for _ in 0..3 {
             let Self { questions, fills, store, waiters, counters, now, .. } = self;
@@ -164,13 +169,26 @@ impl Cache {
     /// The request of a client with this number goes to the server.
     pub(crate) fn forward(&mut self, client: u8, target: &str) -> Option<FillId> {
         let address = Ipv4Addr::new(10, 0, 0, client);
-        self.forward_as(Executor::Client(address.into()), SocketAddrV4::new(address, 4711), &request(target))
+        self.forward_as(
+            Executor::Client(address.into()),
+            SocketAddrV4::new(address, 4711),
+            &request(target),
+        )
     }
 
     /// The request goes to the server for whom it is said.
-    pub(crate) fn forward_as(&mut self, by: Executor, client: SocketAddrV4, head: &[u8]) -> Option<FillId> {
+    pub(crate) fn forward_as(
+        &mut self,
+        by: Executor,
+        client: SocketAddrV4,
+        head: &[u8],
+    ) -> Option<FillId> {
         let (key, page) = self.parsed(head);
-        let settings = PathSettings { keeps_computed: true, ages: AgeBounds::fixed(AGE), ..PathSettings::default() };
+        let settings = PathSettings {
+            keeps_computed: true,
+            ages: AgeBounds::fixed(AGE),
+            ..PathSettings::default()
+        };
         let asked = Asked {
             base: key,
             key,
@@ -198,8 +216,11 @@ impl Cache {
     /// The head of the reply comes; whether the fill goes on.
     pub(crate) fn begin_reply(&mut self, fill: FillId, body_len: usize) -> bool {
         let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
-        let head = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {body_len}\r\n\r\n").into_bytes();
-        let ReplyOutcome::Complete(reply) = parse_reply(&head, Method::Get) else { panic!("a whole head") };
+        let head =
+            format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {body_len}\r\n\r\n").into_bytes();
+        let ReplyOutcome::Complete(reply) = parse_reply(&head, Method::Get) else {
+            panic!("a whole head")
+        };
         let answered = Answered { reply: &reply, head: &head, closes_once: false };
         self.fills.handle_head(fill, answered, &self.keys, &mut self.store, &mut self.counters)
     }
@@ -220,7 +241,8 @@ impl Cache {
 
     fn parsed(&self, head: &[u8]) -> (Key, UriKey) {
         let mut scratch = HeaderScratch::new();
-        let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, &self.keys) else {
+        let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, &self.keys)
+        else {
             panic!("a request that is looked up: {}", String::from_utf8_lossy(head))
         };
         (request.key, self.keys.uri_of(self.keys.origin_of(request.host), request.target))

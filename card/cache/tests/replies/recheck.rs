@@ -9,7 +9,8 @@ use nicache_coherence::Class;
 use crate::fixture::{AGE, Cache};
 
 impl Cache {
-    /// The card's own client sends the request that has waited for longest, and the server answers. False: there is none.
+    /// The card's own client sends the request that has waited for longest, and the server answers.
+    /// False: there is none.
     fn answer_card(&mut self, body: &str) -> bool {
         let Some(recheck) = self.rechecks.poll() else { return false };
         let own = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 3), 60_001);
@@ -54,7 +55,9 @@ fn a_page_that_is_used_is_asked_for_again_before_it_is_too_old() {
     let (begin, mut asked) = (cache.now, Vec::new());
     for _ in 0..120 {
         cache.pass(10_000);
-        let Found::Entry(id) = cache.find("/p") else { panic!("{:?} after the beginning", cache.now.since(begin)) };
+        let Found::Entry(id) = cache.find("/p") else {
+            panic!("{:?} after the beginning", cache.now.since(begin))
+        };
         cache.store.pin_for_hit(id);
         cache.store.unpin(id);
         if let Some(recheck) = cache.store.recheck_due(id, cache.now) {

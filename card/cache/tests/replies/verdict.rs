@@ -22,7 +22,10 @@ fn a_file_is_an_entry_with_the_first_verdict() {
     cache.talk();
     let Found::Entry(id) = cache.find("/a") else { panic!("it was judged") };
     assert_eq!(cache.store.get(id).map(|entry| entry.body_len), Some(3));
-    assert_eq!((cache.counters.fills, cache.counters.fills_stored, cache.fills.in_use()), (1, 1, 0));
+    assert_eq!(
+        (cache.counters.fills, cache.counters.fills_stored, cache.fills.in_use()),
+        (1, 1, 0)
+    );
     assert_eq!((cache.talk_due(), cache.mood().questions), (None, 1));
 }
 
@@ -30,7 +33,8 @@ fn a_file_is_an_entry_with_the_first_verdict() {
 fn a_computed_page_is_an_entry_when_two_agree() {
     let mut cache = Cache::new(Class::Dynamic);
     cache.visit(1, "/p", "one");
-    let outcome = |cache: &Cache| cache.fills.last_outcome(&cache.key("/p")).map(|(outcome, _)| outcome);
+    let outcome =
+        |cache: &Cache| cache.fills.last_outcome(&cache.key("/p")).map(|(outcome, _)| outcome);
     assert_eq!((cache.find("/p"), outcome(&cache)), (Found::Absent, Some(Outcome::First)));
     cache.visit(1, "/p", "one");
     assert_eq!(cache.find("/p"), Found::Absent, "the same client has said it twice");
@@ -67,7 +71,10 @@ fn a_suspect_is_served_again_if_it_stays_and_gone_if_not() {
         assert_eq!(cache.talk_due(), Some(Duration::ZERO));
         cache.talk();
         assert_eq!(matches!(cache.find("/a"), Found::Entry(_)), is_there);
-        assert_eq!((cache.counters.reinstated, cache.counters.purges_by_source), (is_there.into(), (!is_there).into()));
+        assert_eq!(
+            (cache.counters.reinstated, cache.counters.purges_by_source),
+            (is_there.into(), (!is_there).into())
+        );
     }
 }
 
@@ -98,7 +105,10 @@ fn a_busy_watcher_is_asked_again_soon_and_a_silent_one_is_given_up() {
     cache.talk();
     cache.pass(5_001);
     cache.talk();
-    assert_eq!((cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::NoVerdict as usize]), (0, 2));
+    assert_eq!(
+        (cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::NoVerdict as usize]),
+        (0, 2)
+    );
 }
 
 #[test]
@@ -112,7 +122,10 @@ fn an_answer_to_an_older_question_is_nothing() {
     let next = cache.forward(2, "/b").expect("a fill in the same place");
     assert_ne!(fill, next);
     cache.fills.abort(fill, FillAbort::SlowClient, &mut cache.store, &mut cache.counters);
-    assert_eq!((cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::SlowClient as usize]), (1, 1));
+    assert_eq!(
+        (cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::SlowClient as usize]),
+        (1, 1)
+    );
     cache.mood().refused = Some(RefusalReason::Changed);
     cache.reply(next, "two");
     cache.talk();

@@ -1,4 +1,5 @@
-//! Who waits for another one's reply, for how long, and who is let through when the server is silent.
+//! Who waits for another one's reply, for how long, and who is let through when the server is
+//! silent.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -52,13 +53,24 @@ fn who_comes_while_the_server_works_waits_and_not_for_long() {
     assert_eq!(wait, Wait { since: now, due: now + 30 * MS, collapsed: Some(Miss::Uri) });
     cache.pass(30);
     let again = cache.wait(1, now, Some(wait), FIRST);
-    assert_eq!((again.since, again.due), (now, now + 40 * MS), "a silent server is looked at every 10 ms");
-    assert_eq!((cache.counters.waits, cache.counters.waits_collapsed), (1, 1), "he is counted once");
+    assert_eq!(
+        (again.since, again.due),
+        (now, now + 40 * MS),
+        "a silent server is looked at every 10 ms"
+    );
+    assert_eq!(
+        (cache.counters.waits, cache.counters.waits_collapsed),
+        (1, 1),
+        "he is counted once"
+    );
     cache.pass(219);
     assert!(cache.may_collapse(Some(&again), "/p"));
     cache.pass(1);
     assert!(!cache.may_collapse(Some(&again), "/p"), "250 ms are over");
-    assert!(!cache.may_collapse(None, "/p"), "nobody waits for what another one has waited for in vain");
+    assert!(
+        !cache.may_collapse(None, "/p"),
+        "nobody waits for what another one has waited for in vain"
+    );
 }
 
 #[test]
@@ -118,9 +130,13 @@ fn a_silent_server_is_asked_once_more_by_the_oldest_connection() {
     assert!(!cache.is_held_up(Some(&first), old));
     cache.pass(1);
     assert!(cache.is_held_up(Some(&first), old) && !cache.is_held_up(Some(&second), young));
-    let is_gone = cache.waiters.is_held_up(Some(&second), young, Duration::ZERO, |&id| id != 1, cache.now);
+    let is_gone =
+        cache.waiters.is_held_up(Some(&second), young, Duration::ZERO, |&id| id != 1, cache.now);
     assert!(is_gone, "the oldest of those that are still there");
-    assert!(!cache.waiters.is_held_up(Some(&first), old, 10 * MS, |_| true, cache.now), "it usually needs 10 ms");
+    assert!(
+        !cache.waiters.is_held_up(Some(&first), old, 10 * MS, |_| true, cache.now),
+        "it usually needs 10 ms"
+    );
     let unanswered = cache.fills.unanswered(&cache.key("/p"));
     assert_eq!(unanswered.map(|unanswered| unanswered.client), Some(client(9)));
     cache.waiters.leave(&1, first.since, cache.now);
@@ -148,7 +164,10 @@ fn a_server_that_waiting_connections_hold_up_is_known_for_a_minute() {
     assert!(!cache.is_held_up(None, opened));
     cache.pass(10);
     cache.waiters.handle_reply(&1, || client(1), cache.now);
-    assert!(cache.is_held_up(None, opened), "it was answered in a third of the time: one more goes at once");
+    assert!(
+        cache.is_held_up(None, opened),
+        "it was answered in a third of the time: one more goes at once"
+    );
     cache.waiters.release(2, None, cache.now);
     assert!(!cache.is_held_up(None, opened), "and the next one when that is answered");
     cache.waiters.handle_reply(&7, || client(9), cache.now);
@@ -162,7 +181,8 @@ fn those_for_whom_it_gets_too_long_leave_one_after_the_other() {
     let mut cache = Cache::new(Class::Dynamic);
     let (since, awaited) = (cache.now, Awaited::Reply { usual: 100 * MS, miss: Miss::Stale });
     let waits = [1, 2, 3].map(|id| cache.wait(id, since, None, awaited));
-    let may_wait = |cache: &Cache, at: usize| cache.waiters.may_wait(Some(&waits[at]), awaited, cache.now);
+    let may_wait =
+        |cache: &Cache, at: usize| cache.waiters.may_wait(Some(&waits[at]), awaited, cache.now);
     cache.pass(2_999);
     assert!((0..3).all(|at| may_wait(&cache, at)));
     cache.pass(1);
@@ -197,17 +217,22 @@ struct Waiting {
 
 fn any_awaited() -> impl Strategy<Value = Awaited> {
     prop_oneof![
-        (0u64..2_000).prop_map(|usual| Awaited::Reply { usual: Duration::from_millis(usual), miss: Miss::Stale }),
+        (0u64..2_000).prop_map(|usual| Awaited::Reply {
+            usual: Duration::from_millis(usual),
+            miss: Miss::Stale
+        }),
         Just(FIRST),
         Just(Awaited::Verdict),
     ]
 }
 
 proptest! {
-    /// Whoever comes, whatever he waits for and whoever is let through: each is looked at in time, never at once again, and gone after 6 s.
+    /// Whoever comes, whatever he waits for and whoever is let through: each is looked at in time,
+    /// never at once again, and gone after 6 s.
     #[test]
     fn nobody_waits_for_ever(arrivals in prop::collection::vec((0u64..500, any_awaited()), 1..20)) {
-        let (mut waiters, mut counters, fills) = (Waiters::new(), Counters::default(), Fills::new());
+        let (mut waiters, mut counters, fills) =
+            (Waiters::new(), Counters::default(), Fills::new());
         let mut waiting: Vec<Option<Waiting>> = Vec::new();
         let mut arrivals = arrivals.into_iter();
         let (mut now, mut next) = (Time(1_000_000_000), arrivals.next());
@@ -230,9 +255,22 @@ proptest! {
                 let Some(one) = place.filter(|one| one.wait.due <= now) else { continue };
                 prop_assert!(now <= one.wait.since + Duration::from_secs(6));
                 *place = None;
-                let is_held_up = waiters.is_held_up(Some(&one.wait), one.wait.since, Duration::ZERO, |_| true, now);
+                let is_held_up = waiters.is_held_up(
+                    Some(&one.wait),
+                    one.wait.since,
+                    Duration::ZERO,
+                    |_| true,
+                    now,
+                );
                 if waiters.may_wait(Some(&one.wait), one.awaited, now) && !is_held_up {
-                    let wait = waiters.wait(id, one.wait.since, Some(one.wait), one.awaited, &mut counters, now);
+                    let wait = waiters.wait(
+                        id,
+                        one.wait.since,
+                        Some(one.wait),
+                        one.awaited,
+                        &mut counters,
+                        now,
+                    );
                     prop_assert!(wait.due > now && wait.since == one.wait.since);
                     *place = Some(Waiting { wait, ..one });
                 } else {

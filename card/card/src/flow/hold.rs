@@ -1,4 +1,5 @@
-//! Hold buffers: client bytes that the card has acknowledged and must still answer or hand to the host.
+//! Hold buffers: client bytes that the card has acknowledged and must still answer or hand to the
+//! host.
 
 use crate::limits::{HOLD_BYTES, PREFACE_ROOM_BYTES};
 
@@ -25,7 +26,8 @@ impl Hold {
         if self.end + bytes.len() > self.bytes.len() && self.start > 0 {
             self.move_to(0);
         }
-        let take = bytes.len().min(HOLD_BYTES.saturating_sub(self.len())).min(self.bytes.len() - self.end);
+        let take =
+            bytes.len().min(HOLD_BYTES.saturating_sub(self.len())).min(self.bytes.len() - self.end);
         self.bytes[self.end..self.end + take].copy_from_slice(&bytes[..take]);
         self.end += take;
         take
@@ -69,7 +71,11 @@ impl HoldPool {
     /// Allocates `count` buffers.
     pub(crate) fn new(count: usize) -> Self {
         let free = (0..count)
-            .map(|_| Hold { bytes: vec![0; HOLD_BYTES + PREFACE_ROOM_BYTES].into_boxed_slice(), start: 0, end: 0 })
+            .map(|_| Hold {
+                bytes: vec![0; HOLD_BYTES + PREFACE_ROOM_BYTES].into_boxed_slice(),
+                start: 0,
+                end: 0,
+            })
             .collect();
         Self { free, lent: 0 }
     }

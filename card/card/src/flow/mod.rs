@@ -1,10 +1,12 @@
 //! A tracked connection: what of it the card owns and what the host owns.
 //!
-//! Terms. *Client-facing* sequence numbers are those that the client sees; *host-facing* ones those that the host sees. *Out* is
-//! toward the client, *in* is from it. Bytes that the client sends are taken and acknowledged by the card (`rcv_nxt`), which answers
-//! them or sends them on to the host; the bytes of the host's replies pass end to end with their numbers moved by a constant, so that
-//! the host's own TCP paces and repairs them. Only one side talks to the client at a time: ownership of the out stream changes
-//! when all that was sent before is acknowledged, so that one pair of deltas describes the flow at any moment.
+//! Terms. *Client-facing* sequence numbers are those that the client sees; *host-facing* ones those
+//! that the host sees. *Out* is toward the client, *in* is from it. Bytes that the client sends are
+//! taken and acknowledged by the card (`rcv_nxt`), which answers them or sends them on to the host;
+//! the bytes of the host's replies pass end to end with their numbers moved by a constant, so that
+//! the host's own TCP paces and repairs them. Only one side talks to the client at a time:
+//! ownership of the out stream changes when all that was sent before is acknowledged, so that one
+//! pair of deltas describes the flow at any moment.
 
 pub(crate) mod changing;
 pub(crate) mod hold;
@@ -40,7 +42,8 @@ pub(crate) enum Phase {
     CardHandshake,
     /// The card takes the client's bytes and decides request by request.
     Requests,
-    /// Both directions pass with constant deltas; with `Some`, until the client's bytes reach that number.
+    /// Both directions pass with constant deltas; with `Some`, until the client's bytes reach that
+    /// number.
     Opaque(Option<Seq>),
 }
 
@@ -71,7 +74,8 @@ pub(crate) struct FlowTimestamps {
 }
 
 impl FlowTimestamps {
-    /// Timestamps of a connection whose own clock is forgotten: what the client last saw is shown again.
+    /// Timestamps of a connection whose own clock is forgotten: what the client last saw is shown
+    /// again.
     pub(crate) fn echoing(theirs: Timestamps, now: Time) -> Self {
         let mut clock = TsClock::default();
         clock.set(theirs.ecr, now);
@@ -83,7 +87,8 @@ impl FlowTimestamps {
 pub(crate) enum ReplyTracking {
     /// The host has nothing to answer.
     Idle,
-    /// A request was forwarded; the head of its reply has not come whole. `partial` counts the bytes seen of it.
+    /// A request was forwarded; the head of its reply has not come whole. `partial` counts the
+    /// bytes seen of it.
     Head {
         /// A reply to HEAD has no body.
         head_request: bool,
@@ -108,7 +113,8 @@ pub(crate) struct HostSide {
     pub window: u32,
     /// The host's FIN was passed on to the client.
     pub fin_passed: bool,
-    /// The host's FIN was taken by the card, which closes toward the host; the client does not hear of it.
+    /// The host's FIN was taken by the card, which closes toward the host; the client does not hear
+    /// of it.
     pub fin_taken: bool,
     /// When the SYN was sent last, and how often.
     pub syn_sent: Time,
@@ -162,7 +168,8 @@ pub(crate) struct Flow {
     pub fin_wait: Option<Time>,
     /// Largest window of the client, in bytes.
     pub client_window_max: u32,
-    /// The client's last segment echoed a mark: if on bytes of the host, the host has to hear of it.
+    /// The client's last segment echoed a mark: if on bytes of the host, the host has to hear of
+    /// it.
     pub client_echo: bool,
     /// Marks that the client's packets have got on their way (RFC 3168), to be echoed to it.
     pub ecn: EcnReceiver,
@@ -182,7 +189,8 @@ pub(crate) struct Flow {
     pub client_seq: Seq,
     /// What stands in front of its first request.
     pub preface: FlowPreface,
-    /// Client bytes taken and not done with: first those that the host has yet to acknowledge (`forwarded`), then others.
+    /// Client bytes taken and not done with: first those that the host has yet to acknowledge
+    /// (`forwarded`), then others.
     pub hold: Option<Hold>,
     /// Bytes at the start of `hold` that are the host's.
     pub forwarded: usize,
@@ -249,7 +257,8 @@ impl Flow {
 
     /// A flow that stands for none.
     pub(crate) fn vacant() -> Self {
-        let peer = PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false, ecn: false };
+        let peer =
+            PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false, ecn: false };
         let sender = Sender::new(&SenderConfig::default(), Seq(0), peer, 0, Time(0));
         Self {
             key: FlowKey::default(),
@@ -340,16 +349,22 @@ impl Flow {
         self.client_fin && self.host.fin_passed && self.client_acked.ge(self.out_next)
     }
 
-    /// Is the client done with it, and is all that is left the server's to do: take it, if it has not yet, and close it?
+    /// Is the client done with it, and is all that is left the server's to do: take it, if it has
+    /// not yet, and close it?
     pub(crate) fn is_left_to_host(&self) -> bool {
         match self.host.phase {
             HostPhase::Absent | HostPhase::SynSent => false,
-            HostPhase::Open => self.client_fin && !self.host.fin_passed && matches!(self.phase, Phase::Opaque(None)),
+            HostPhase::Open => {
+                self.client_fin
+                    && !self.host.fin_passed
+                    && matches!(self.phase, Phase::Opaque(None))
+            }
             HostPhase::Closing => !self.host.fin_taken,
         }
     }
 
-    /// Makes the card's sender go on where the out stream stands. Everything before is acknowledged.
+    /// Makes the card's sender go on where the out stream stands. Everything before is
+    /// acknowledged.
     pub(crate) fn resume_sender(&mut self) {
         let window = self.client_edge.saturating_since(self.out_next);
         self.sender.resume_with(self.out_next, self.client_seq, window);
@@ -357,7 +372,9 @@ impl Flow {
 
     /// Has the client acknowledged everything that was sent to it, and has nobody more to send?
     pub(crate) fn output_idle(&self) -> bool {
-        self.replies.is_empty() && self.client_acked.ge(self.out_next) && matches!(self.reply, ReplyTracking::Idle)
+        self.replies.is_empty()
+            && self.client_acked.ge(self.out_next)
+            && matches!(self.reply, ReplyTracking::Idle)
     }
 
     /// Does the client lack bytes of the host, or their acknowledgment the card?
@@ -371,8 +388,8 @@ impl Flow {
         self.lacks_acks() || self.host.phase == HostPhase::Open && is_full
     }
 
-    /// Is it somebody else's turn than the client's: the host owes a reply, or the card asks for one? Nobody but the two ends knows whose turn it
-    /// is once the host has switched protocols.
+    /// Is it somebody else's turn than the client's: the host owes a reply, or the card asks for
+    /// one? Nobody but the two ends knows whose turn it is once the host has switched protocols.
     pub(crate) fn awaits_host(&self) -> bool {
         let has_all = !self.card_speaks() && !self.owes_acks();
         let is_asked = self.host.phase == HostPhase::SynSent || self.forwarded > 0;
@@ -390,13 +407,15 @@ impl Flow {
         self.hold.as_ref().map_or(0, Hold::len)
     }
 
-    /// Number of the first byte that is held, or of the next one that will be; the client's FIN lies behind what is held.
+    /// Number of the first byte that is held, or of the next one that will be; the client's FIN
+    /// lies behind what is held.
     pub(crate) fn first_held(&self) -> Seq {
         self.rcv_nxt - (self.held() as u32 + u32::from(self.client_fin))
     }
 
-    /// May the next request go to the host? What the card has queued must be sent, though not acknowledged: the card's own sender
-    /// repeats it. What the host has sent must be acknowledged if the deltas change, because only the newest are kept.
+    /// May the next request go to the host? What the card has queued must be sent, though not
+    /// acknowledged: the card's own sender repeats it. What the host has sent must be acknowledged
+    /// if the deltas change, because only the newest are kept.
     pub(crate) fn may_hand_over(&self) -> bool {
         let same_deltas = self.out_next.since(self.host.rcv_nxt) == self.splice.out_delta;
         self.phase == Phase::Requests
@@ -404,7 +423,9 @@ impl Flow {
             && !self.host_replying()
             && !self.card_fin
             && (self.replies.is_empty() || self.sender.all_sent())
-            && (self.host.phase != HostPhase::Open || self.host.acked == self.host.rcv_nxt || same_deltas)
+            && (self.host.phase != HostPhase::Open
+                || self.host.acked == self.host.rcv_nxt
+                || same_deltas)
     }
 
     /// First number that the client has not been sent.
@@ -426,7 +447,8 @@ impl Flow {
         !matches!(self.reply, ReplyTracking::Idle)
     }
 
-    /// Would the connection survive if the card forgot it? True while no number was moved and nothing is held.
+    /// Would the connection survive if the card forgot it? True while no number was moved and
+    /// nothing is held.
     pub(crate) fn is_forgettable(&self) -> bool {
         matches!(self.phase, Phase::Opaque(_) | Phase::Requests | Phase::HostHandshake)
             && self.host.phase == HostPhase::Open
@@ -436,7 +458,8 @@ impl Flow {
             && self.loan.is_none()
             && self.hold.is_none()
             && self.host.sender.all_acked()
-            // What the card has answered itself moves the splice only when the next request goes to the host.
+            // What the card has answered itself moves the splice only when the next request goes to
+            // the host.
             && (self.phase != Phase::Requests || self.is_at_splice())
             // A FIN that the card has acknowledged and keeps until the host's reply has passed.
             && !(self.client_fin && self.phase == Phase::Requests)

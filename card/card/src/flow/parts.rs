@@ -1,4 +1,5 @@
-//! The ranges of replies with several parts. They lie outside of the flows, which have no room for them.
+//! The ranges of replies with several parts. They lie outside of the flows, which have no room for
+//! them.
 
 use nicache_http::{ByteRange, Ranges};
 
@@ -63,7 +64,8 @@ mod tests {
     fn sets_are_lent_and_given_back() {
         let mut sets = PartSets::new();
         let ranges = |from: u64| Ranges::from_iter([ByteRange { from, to: from + 1 }]);
-        let ids: Vec<PartsId> = (0..PART_SETS_MAX as u64).map(|at| sets.take(&ranges(at)).unwrap()).collect();
+        let ids: Vec<PartsId> =
+            (0..PART_SETS_MAX as u64).map(|at| sets.take(&ranges(at)).unwrap()).collect();
         assert!(sets.is_full() && sets.take(&ranges(0)).is_none());
         assert!(ids.iter().enumerate().all(|(at, id)| sets.get(*id)[0].from == at as u64));
         sets.give(ids[5]);

@@ -1,7 +1,8 @@
 //! What stands in front of a connection's first request: maybe a header of the PROXY protocol.
 //!
-//! The card takes it off the client's bytes and keeps it for as long as the connection lasts. Each connection that it opens, or goes on with, at the
-//! host gets it in front of the first request that is forwarded there; a hit does not wait for that.
+//! The card takes it off the client's bytes and keeps it for as long as the connection lasts. Each
+//! connection that it opens, or goes on with, at the host gets it in front of the first request
+//! that is forwarded there; a hit does not wait for that.
 
 use std::net::IpAddr;
 

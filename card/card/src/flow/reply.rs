@@ -118,6 +118,7 @@ impl ReplyQueue {
 
     /// The replies, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Reply> {
-        (0..self.len as usize).map(|index| &self.replies[(self.first as usize + index) % REPLIES_MAX])
+        (0..self.len as usize)
+            .map(|index| &self.replies[(self.first as usize + index) % REPLIES_MAX])
     }
 }

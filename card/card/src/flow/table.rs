@@ -54,7 +54,8 @@ impl FlowTable {
             .copied()
     }
 
-    /// Takes a flow out for work on it; [`FlowTable::put`] must follow. Moving the box keeps borrows of the card apart.
+    /// Takes a flow out for work on it; [`FlowTable::put`] must follow. Moving the box keeps
+    /// borrows of the card apart.
     #[inline]
     pub(crate) fn take(&mut self, index: u32) -> Option<Box<Flow>> {
         self.flows.get_mut(index as usize)?.take()
@@ -108,8 +109,9 @@ impl FlowTable {
         self.spare.push(flow);
     }
 
-    /// Of `tries` places that are `wanted`, the one whose client has said nothing for longest, as far as that is its own fault: never one whose
-    /// client waits ([`Flow::awaits_host`]), nor a handshake under way. Its last word is older than `before`; that of a client that has not
+    /// Of `tries` places that are `wanted`, the one whose client has said nothing for longest, as
+    /// far as that is its own fault: never one whose client waits ([`Flow::awaits_host`]), nor a
+    /// handshake under way. Its last word is older than `before`; that of a client that has not
     /// acknowledged all, whose segments or ours may be lost, is older than `before_owing`.
     pub(crate) fn find_silent(
         &mut self,
@@ -133,7 +135,8 @@ impl FlowTable {
         found.map(|(_, index)| index)
     }
 
-    /// A flow that the connection can do without (see [`Flow::is_forgettable`]), searched among `tries` places.
+    /// A flow that the connection can do without (see [`Flow::is_forgettable`]), searched among
+    /// `tries` places.
     pub(crate) fn find_forgettable(&mut self, tries: usize) -> Option<u32> {
         for _ in 0..tries.min(self.flows.len()) {
             self.hand = (self.hand + 1) % self.flows.len();

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use crate::limits::SUPER_FRAME_BYTES;
 
-/// Payload bytes that are sent between two looks at the ports, for what has arrived, and as many again for those whose turn it is.
+/// Payload bytes that are sent between two looks at the ports, for what has arrived, and as many
+/// again for those whose turn it is.
 const BYTES_PER_LOOK: u32 = 4 * SUPER_FRAME_BYTES;
 /// A frame costs as much as so many bytes of payload, at least.
 const FRAME_COST_BYTES: u32 = 4096;
@@ -55,8 +56,8 @@ impl Turns {
         self.bytes_left = self.bytes_left.saturating_sub(bytes.max(FRAME_COST_BYTES));
     }
 
-    /// Puts a flow in line that wants it. Places of flows that are gone are taken until their turn comes: a flow that finds none goes on at its next
-    /// acknowledgment.
+    /// Puts a flow in line that wants it. Places of flows that are gone are taken until their turn
+    /// comes: a flow that finds none goes on at its next acknowledgment.
     pub(crate) fn join(&mut self, index: u32, turn: &mut Turn) {
         if *turn == Turn::Wanted {
             *turn = Turn::No;

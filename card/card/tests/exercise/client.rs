@@ -91,8 +91,10 @@ impl Client {
     /// The header of a segment that begins at `at` of what it sends.
     pub(super) fn head(&self, flags: Flags, at: usize, now_ms: u32) -> HeadRepr {
         let is_syn = flags.syn();
-        let timestamps =
-            self.options.timestamps.map(|_| Timestamps { val: now_ms, ecr: if is_syn { 0 } else { self.recent } });
+        let timestamps = self
+            .options
+            .timestamps
+            .map(|_| Timestamps { val: now_ms, ecr: if is_syn { 0 } else { self.recent } });
         let mut sack = SackBlocks::EMPTY;
         if self.options.sack_permitted {
             for (&place, bytes) in self.later.iter().rev() {
@@ -105,7 +107,11 @@ impl Client {
             src_port: self.port,
             dst_port: 80,
             seq: if is_syn { self.first } else { self.first + 1 + at as u32 },
-            ack: if is_syn { Seq(0) } else { self.seq_of_peer(self.got.len()) + u32::from(self.fin_got) },
+            ack: if is_syn {
+                Seq(0)
+            } else {
+                self.seq_of_peer(self.got.len()) + u32::from(self.fin_got)
+            },
             flags,
             window: (self.window >> scale).min(0xffff) as u16,
             timestamps,

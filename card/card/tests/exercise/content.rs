@@ -1,4 +1,5 @@
-//! Bodies whose every four bytes say of what object and version they are, and from where in it. Heads and requests are ASCII; bytes of bodies are not.
+//! Bodies whose every four bytes say of what object and version they are, and from where in it.
+//! Heads and requests are ASCII; bytes of bodies are not.
 
 use std::collections::HashSet;
 
@@ -35,7 +36,11 @@ impl Group {
             return None;
         }
         let word = bytes.iter().fold(0, |word, byte| word << 6 | u32::from(byte & 0x3f));
-        Some(Self { path: (word >> 21) as u8, version: (word >> 14 & 0x7f) as u8, index: word & 0x3fff })
+        Some(Self {
+            path: (word >> 21) as u8,
+            version: (word >> 14 & 0x7f) as u8,
+            index: word & 0x3fff,
+        })
     }
 }
 
@@ -70,7 +75,10 @@ pub(super) fn groups(bytes: &[u8]) -> Vec<(usize, Group)> {
 pub(super) fn check(payload: &[u8], made: &HashSet<(u8, u8)>, may_have: impl Fn(u8) -> bool) {
     let found = groups(payload);
     for (_, group) in &found {
-        assert!(made.contains(&(group.path, group.version)), "the server never sent a byte of {group:?}");
+        assert!(
+            made.contains(&(group.path, group.version)),
+            "the server never sent a byte of {group:?}"
+        );
         assert!(group.index < groups_of(group.path, group.version), "{group:?} is behind the end");
         assert!(group.path != PRIVATE || may_have(group.version), "{group:?} is another client's");
     }

@@ -69,7 +69,13 @@ pub(super) struct HostEnd {
 
 impl HostEnd {
     /// A SYN has come. `timestamps`: whether the host knows them.
-    pub(super) fn new(address: u8, number: u8, syn: &Segment, first: Seq, timestamps: bool) -> Self {
+    pub(super) fn new(
+        address: u8,
+        number: u8,
+        syn: &Segment,
+        first: Seq,
+        timestamps: bool,
+    ) -> Self {
         let theirs = syn.head.syn_options.unwrap_or_default();
         let timestamps = theirs.timestamps.filter(|_| timestamps);
         let options = SynOptions {
@@ -79,7 +85,8 @@ impl HostEnd {
             timestamps,
             ecn: false,
         };
-        let most = theirs.mss.unwrap_or(536).clamp(64, 1400) - if timestamps.is_some() { 12 } else { 0 };
+        let most =
+            theirs.mss.unwrap_or(536).clamp(64, 1400) - if timestamps.is_some() { 12 } else { 0 };
         Self {
             address,
             port: syn.head.src_port,
@@ -112,7 +119,8 @@ impl HostEnd {
 
     /// The header of a segment that begins at `at` of what it sends.
     pub(super) fn head(&self, flags: Flags, at: usize, now_ms: u32) -> HeadRepr {
-        let timestamps = self.options.timestamps.map(|_| Timestamps { val: now_ms + 77, ecr: self.recent });
+        let timestamps =
+            self.options.timestamps.map(|_| Timestamps { val: now_ms + 77, ecr: self.recent });
         let is_syn = flags.syn();
         HeadRepr {
             src_port: 80,
@@ -120,7 +128,11 @@ impl HostEnd {
             seq: if is_syn { self.first } else { self.first + 1 + at as u32 },
             ack: self.peer_first + 1 + self.got.len() as u32 + u32::from(self.fin_got),
             flags,
-            window: if is_syn || self.options.window_scale.is_none() { 60_000 } else { 60_000 >> 3 },
+            window: if is_syn || self.options.window_scale.is_none() {
+                60_000
+            } else {
+                60_000 >> 3
+            },
             timestamps,
             syn_options: is_syn.then_some(SynOptions { timestamps, ..self.options }),
             ..HeadRepr::default()
@@ -158,7 +170,8 @@ impl HostEnd {
         if len > 0 || head.flags.fin() { Wants::Ack } else { Wants::Nothing }
     }
 
-    /// What may be sent now, at most `len` bytes: from where to where, and whether the end is with it. `again`: from the first byte that is not acknowledged.
+    /// What may be sent now, at most `len` bytes: from where to where, and whether the end is with
+    /// it. `again`: from the first byte that is not acknowledged.
     pub(super) fn next(&mut self, len: usize, again: bool) -> Option<(usize, usize, bool)> {
         let from = if again { self.acked.min(self.sent) } else { self.sent };
         let room = (self.acked + self.room as usize).saturating_sub(from);
@@ -183,7 +196,11 @@ impl HostEnd {
     }
 
     /// Answers the next request that has come whole.
-    pub(super) fn serve(&mut self, versions: &[u8; PATHS], server: &mut Server) -> Option<Option<Changed>> {
+    pub(super) fn serve(
+        &mut self,
+        versions: &[u8; PATHS],
+        server: &mut Server,
+    ) -> Option<Option<Changed>> {
         if self.preface.is_none() {
             let len = match parse_preface(&self.got) {
                 Preface::Partial => return None,
@@ -196,7 +213,9 @@ impl HostEnd {
         let rest = &self.got[self.parsed..];
         let head_len = rest.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
         let text = String::from_utf8_lossy(&rest[..head_len]).into_owned();
-        let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse::<usize>().ok());
+        let length = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: ")?.parse::<usize>().ok());
         let len = head_len + length.unwrap_or(0).min(1 << 16);
         if rest.len() < len || self.fin {
             return None;
@@ -209,8 +228,9 @@ impl HostEnd {
         self.fin |= is_old;
         let Some(path) = path_of(target.as_bytes()) else {
             self.fin = true;
-            let head =
-                format!("HTTP/1.1 400 Bad Request\r\n{DATE}\r\nConnection: close\r\nContent-Length: 3\r\n\r\nno\n");
+            let head = format!(
+                "HTTP/1.1 400 Bad Request\r\n{DATE}\r\nConnection: close\r\nContent-Length: 3\r\n\r\nno\n"
+            );
             self.out.extend(head.as_bytes());
             return Some(None);
         };
@@ -218,7 +238,9 @@ impl HostEnd {
             if text.contains("100-continue") {
                 self.out.extend(b"HTTP/1.1 100 Continue\r\n\r\n");
             }
-            self.out.extend(format!("HTTP/1.1 200 OK\r\n{DATE}\r\nContent-Length: 2\r\n\r\nok").as_bytes());
+            self.out.extend(
+                format!("HTTP/1.1 200 OK\r\n{DATE}\r\nContent-Length: 2\r\n\r\nok").as_bytes(),
+            );
             return Some((path != PRIVATE).then_some(Changed(path)));
         }
         let version = if path == PRIVATE { self.number } else { versions[usize::from(path)] };
@@ -230,7 +252,9 @@ impl HostEnd {
     fn reply(&mut self, path: u8, version: u8, is_head: bool, request: &str, server: &mut Server) {
         let tag = format!("\"{version}\"");
         if path == 3 && request.contains(&format!("If-None-Match: {tag}")) {
-            self.out.extend(format!("HTTP/1.1 304 Not Modified\r\n{DATE}\r\nETag: {tag}\r\n\r\n").as_bytes());
+            self.out.extend(
+                format!("HTTP/1.1 304 Not Modified\r\n{DATE}\r\nETag: {tag}\r\n\r\n").as_bytes(),
+            );
             return;
         }
         let body = body(path, version);

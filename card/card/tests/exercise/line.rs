@@ -3,7 +3,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use nicache_port::{Checksum, Offload};
-use nicache_tcp::frame::{Address, Addresses, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES, Packet, Tags, write_headers};
+use nicache_tcp::frame::{
+    Address, Addresses, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES, Packet, Tags, write_headers,
+};
 use nicache_tcp::wire::CHECKSUM_OFFSET;
 use nicache_tcp::{HeadRepr, SegmentHead, checksum};
 use smoltcp::wire::IpProtocol;
@@ -32,8 +34,16 @@ impl Line {
         }
     }
 
-    /// A segment from one address to the other. The sum is complete, or (`is_partial`) that of the pseudo-header only.
-    pub(super) fn segment(&self, from: u8, to: u8, head: &HeadRepr, payload: &[u8], is_partial: bool) -> Vec<u8> {
+    /// A segment from one address to the other. The sum is complete, or (`is_partial`) that of the
+    /// pseudo-header only.
+    pub(super) fn segment(
+        &self,
+        from: u8,
+        to: u8,
+        head: &HeadRepr,
+        payload: &[u8],
+        is_partial: bool,
+    ) -> Vec<u8> {
         let addresses = Addresses {
             source_mac: [2, 0, 0, 0, 0, from],
             destination_mac: [2, 0, 0, 0, 0, to],
@@ -66,7 +76,8 @@ impl Line {
             frame[ip + 4..ip + 6].copy_from_slice(&(icmp.len() as u16).to_be_bytes());
             frame[ip + 6] = 58;
         } else {
-            frame[ip + 2..ip + 4].copy_from_slice(&((IPV4_BYTES + icmp.len()) as u16).to_be_bytes());
+            frame[ip + 2..ip + 4]
+                .copy_from_slice(&((IPV4_BYTES + icmp.len()) as u16).to_be_bytes());
             frame[ip + 9] = 1;
         }
         frame.extend(icmp);
@@ -99,7 +110,11 @@ pub(super) fn sum_again(frame: &mut [u8]) {
     }
     frame[field..field + 2].fill(0);
     // Twice what a field of zeros says: the sum that remains with the pseudo-header.
-    let rest = if packet.protocol == IpProtocol::Tcp { segment_sum(&packet, frame) } else { packet.message_sum(frame) };
+    let rest = if packet.protocol == IpProtocol::Tcp {
+        segment_sum(&packet, frame)
+    } else {
+        packet.message_sum(frame)
+    };
     frame[field..field + 2].copy_from_slice(&(!rest).to_be_bytes());
 }
 
@@ -107,7 +122,11 @@ fn segment_sum(packet: &Packet, frame: &[u8]) -> u16 {
     let segment = &frame[packet.transport_at..packet.end];
     let pseudo = match (packet.source.v4_octets(), packet.destination.v4_octets()) {
         (Some(from), Some(to)) => checksum::pseudo_header_v4(from, to, segment.len() as u32),
-        _ => checksum::pseudo_header_v6(packet.source.octets(), packet.destination.octets(), segment.len() as u32),
+        _ => checksum::pseudo_header_v6(
+            packet.source.octets(),
+            packet.destination.octets(),
+            segment.len() as u32,
+        ),
     };
     checksum::add(pseudo, checksum::sum(segment))
 }

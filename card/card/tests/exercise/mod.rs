@@ -1,5 +1,6 @@
-//! What the fuzz targets, the replay of their corpus and the property test have in common: arbitrary bytes decide what happens around a card, and what must hold
-//! whatever happens is checked.
+//! What the fuzz targets, the replay of their corpus and the property test have in common:
+//! arbitrary bytes decide what happens around a card, and what must hold whatever happens is
+//! checked.
 
 mod choices;
 mod client;

@@ -7,7 +7,8 @@ use super::traffic::Traffic;
 /// Bytes of a frame at most.
 const FRAME_BYTES_MAX: usize = 1600;
 
-/// Records of a byte that says from where a frame comes and what is done before, its length, and the frame.
+/// Records of a byte that says from where a frame comes and what is done before, its length, and
+/// the frame.
 pub(crate) fn frames(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let mut traffic = Traffic::new(&mut choices, true);

@@ -1,4 +1,5 @@
-//! A card with its ports, and what crosses them: everything that comes out is checked, and given to whom it is for.
+//! A card with its ports, and what crosses them: everything that comes out is checked, and given to
+//! whom it is for.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +12,9 @@ use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::Lru;
-use nicache_port::{Burst, Capabilities, Checksum, FrameBuf, Gso, GsoKind, MemoryPort, Offload, Port, memory_wire};
+use nicache_port::{
+    Burst, Capabilities, Checksum, FrameBuf, Gso, GsoKind, MemoryPort, Offload, Port, memory_wire,
+};
 use nicache_tcp::frame::{Packet, Tags};
 use nicache_tcp::wire::CHECKSUM_OFFSET;
 use nicache_tcp::{Flags, HeadRepr, Seq, Time};
@@ -135,7 +138,8 @@ impl Traffic {
     pub(super) fn new(choices: &mut Choices<'_>, prediction: bool) -> Self {
         let (shape, habits, size) = (choices.byte(), choices.byte(), choices.byte());
         let line = Line { is_v6: shape & 2 != 0, tags: tags((shape >> 5) & 3) };
-        let plain = Capabilities { frame_bytes_max: 14 + line.tags.len() + MTU, ..Capabilities::PLAIN };
+        let plain =
+            Capabilities { frame_bytes_max: 14 + line.tags.len() + MTU, ..Capabilities::PLAIN };
         let capabilities = match (shape >> 2) & 3 {
             0 | 1 => plain,
             2 => Capabilities { checksum: true, ..plain },
@@ -155,13 +159,17 @@ impl Traffic {
         config.cache_status = size & 8 != 0;
         config.prediction = prediction;
         if size & 16 != 0 {
-            config.paths = Paths::new(PathSettings { keeps_computed: true, ..PathSettings::default() }, Vec::new());
+            config.paths = Paths::new(
+                PathSettings { keeps_computed: true, ..PathSettings::default() },
+                Vec::new(),
+            );
         }
         let (entries, flows) = (config.entries, config.flows);
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), entries);
         let mood = SharedMood::default();
-        mood.lock().unwrap_or_else(PoisonError::into_inner).computed = if size & 16 != 0 { 0b0011_0000 } else { 0 };
+        mood.lock().unwrap_or_else(PoisonError::into_inner).computed =
+            if size & 16 != 0 { 0b0011_0000 } else { 0 };
         let watcher = Watcher::new(Arc::clone(&mood), Arc::clone(&table));
         Self {
             card: Card::new(wire, host, config, store, Box::new(watcher), Time(0)),
@@ -227,7 +235,8 @@ impl Traffic {
         let mut offload = Offload::default();
         if is_partial {
             let start = self.line.tcp_at();
-            offload.checksum = Checksum::Partial { start: start as u16, offset: CHECKSUM_OFFSET as u16 };
+            offload.checksum =
+                Checksum::Partial { start: start as u16, offset: CHECKSUM_OFFSET as u16 };
             let kind = if self.line.is_v6 { GsoKind::Tcp6 } else { GsoKind::Tcp4 };
             let header_len = (start + head.len()) as u16;
             offload.gso = Some(Gso { kind, size: mss, header_len, ecn: false });
@@ -236,7 +245,13 @@ impl Traffic {
     }
 
     /// A frame goes to the card, from clients (0) or the host (1).
-    pub(super) fn give(&mut self, side: usize, mut frame: Vec<u8>, offload: Offload, of: Option<usize>) {
+    pub(super) fn give(
+        &mut self,
+        side: usize,
+        mut frame: Vec<u8>,
+        offload: Offload,
+        of: Option<usize>,
+    ) {
         if let Some(change) = self.changes[side].take()
             && offload == Offload::default()
         {
@@ -307,7 +322,8 @@ impl Traffic {
         self.check_limits();
     }
 
-    /// What the card has done until now: a digest of the frames that have come out of it, what it has counted, and how many hits were answered the short way.
+    /// What the card has done until now: a digest of the frames that have come out of it, what it
+    /// has counted, and how many hits were answered the short way.
     pub(super) fn outcome(&self) -> Outcome {
         let mut counters = self.card.counters().clone();
         let predicted = std::mem::take(&mut counters.hits_predicted);
@@ -321,7 +337,9 @@ impl Traffic {
     fn take(&mut self, side: usize) -> Vec<(Vec<u8>, Offload)> {
         let mut frames = Vec::new();
         while self.ports[side].receive(&mut self.burst).expect("in memory") > 0 {
-            frames.extend(self.burst.iter().map(|frame: &FrameBuf| (frame.data().to_vec(), frame.offload())));
+            frames.extend(
+                self.burst.iter().map(|frame: &FrameBuf| (frame.data().to_vec(), frame.offload())),
+            );
         }
         (side, self.now.0, &format!("{frames:?}")).hash(&mut self.seen);
         frames
@@ -344,7 +362,8 @@ impl Traffic {
         self.check_frame(frame, offload);
         let Some(segment) = line::segment(frame) else { return };
         let is_for = |client: &Client| {
-            self.line.address(client.address) == segment.destination && client.port == segment.head.dst_port
+            self.line.address(client.address) == segment.destination
+                && client.port == segment.head.dst_port
         };
         let found = self.clients.iter().rposition(is_for);
         if !self.lies.host_order {
@@ -371,12 +390,15 @@ impl Traffic {
         }
     }
 
-    /// What a client sees that has told no lies: segments that it can take, and the same bytes at the same place, whenever they come.
+    /// What a client sees that has told no lies: segments that it can take, and the same bytes at
+    /// the same place, whenever they come.
     fn check_segment(&mut self, number: usize, segment: &Segment, offload: &Offload) {
         // A cookie has no room for smaller ones.
-        let least = if self.card.counters().syn_cookies_accepted > 0 { COOKIE_MSS_MIN } else { MSS_MIN };
+        let least =
+            if self.card.counters().syn_cookies_accepted > 0 { COOKIE_MSS_MIN } else { MSS_MIN };
         let client = &mut self.clients[number];
-        let most = client.options.mss.unwrap_or(if self.line.is_v6 { 1220 } else { 536 }).max(least);
+        let most =
+            client.options.mss.unwrap_or(if self.line.is_v6 { 1220 } else { 536 }).max(least);
         let len = offload.gso.map_or(segment.payload.len(), |gso| usize::from(gso.size));
         assert!(len <= usize::from(most), "{len} bytes for a client that takes {most}");
         let Some(first) = client.peer_first.filter(|_| !segment.head.flags.syn()) else { return };
@@ -390,7 +412,10 @@ impl Traffic {
             client.shown.resize(end, None);
         }
         for (shown, &byte) in client.shown[place..end].iter_mut().zip(&segment.payload) {
-            assert!(shown.is_none_or(|shown| shown == byte), "another byte at the same place than before");
+            assert!(
+                shown.is_none_or(|shown| shown == byte),
+                "another byte at the same place than before"
+            );
             *shown = Some(byte);
         }
     }
@@ -401,7 +426,10 @@ impl Traffic {
         if self.is_lost(1) || segment.destination != self.line.address(SERVER) {
             return;
         }
-        let Some(address) = (1..SERVER).find(|&number| self.line.address(number) == segment.source) else { return };
+        let Some(address) = (1..SERVER).find(|&number| self.line.address(number) == segment.source)
+        else {
+            return;
+        };
         let is_of = |end: &HostEnd| (end.address, end.port) == (address, segment.head.src_port);
         let found = self.ends.iter().rposition(is_of).filter(|&found| !self.ends[found].is_dead);
         if segment.head.flags.syn() && !segment.head.flags.ack() {
@@ -411,7 +439,8 @@ impl Traffic {
         let Some(number) = found else { return };
         let wants = self.ends[number].take(&segment);
         if wants == Wants::Reset {
-            let head = HeadRepr { seq: segment.head.ack, ..self.ends[number].head(Flags::RST, 0, 0) };
+            let head =
+                HeadRepr { seq: segment.head.ack, ..self.ends[number].head(Flags::RST, 0, 0) };
             self.ends[number].is_dead = true;
             self.emit_host(number, &head, &[]);
             return;
@@ -430,7 +459,8 @@ impl Traffic {
             Some(found) => found,
             None if self.hosts_seen + 1 == content::VERSIONS => return,
             None => {
-                let first = if self.host_wraps { Seq(0u32.wrapping_sub(200)) } else { Seq(700_000) };
+                let first =
+                    if self.host_wraps { Seq(0u32.wrapping_sub(200)) } else { Seq(700_000) };
                 let first = first + u32::from(self.hosts_seen) * 1_000_000;
                 let end = HostEnd::new(address, self.hosts_seen, syn, first, self.host_timestamps);
                 self.hosts_seen += 1;
@@ -499,12 +529,16 @@ impl Traffic {
         let (in_use, bus) = (self.card.in_use(), &self.card.counters().bus);
         assert!(in_use.flows <= self.flows && in_use.fills <= nicache_cache::limits::FILLS_MAX);
         assert!(in_use.holds <= (self.flows / limits::FLOWS_PER_HOLD).max(16));
-        assert!(in_use.part_sets <= limits::PART_SETS_MAX && in_use.entries <= self.entries, "{in_use:?}");
+        assert!(
+            in_use.part_sets <= limits::PART_SETS_MAX && in_use.entries <= self.entries,
+            "{in_use:?}"
+        );
         assert!(self.card.store().memory().used_bytes() <= MEMORY_BYTES as u64);
         assert_eq!(bus.total(), bus.sum_of_classes());
     }
 
-    /// Nobody says anything any more: whatever was open goes away by itself, and all memory comes back.
+    /// Nobody says anything any more: whatever was open goes away by itself, and all memory comes
+    /// back.
     pub(super) fn end(&mut self) {
         {
             let mood = Arc::clone(&self.mood);

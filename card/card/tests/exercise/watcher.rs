@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nicache_cache::CoherenceLink;
 use nicache_coherence::{
-    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
-    SourceSet, SourceSlot, Verdict,
+    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict,
+    Reinstatement, RevisionTable, SourceSet, SourceSlot, Verdict,
 };
 
 use super::content::{PATHS, PRIVATE, VERSIONS};
@@ -49,7 +49,9 @@ impl Watcher {
     }
 
     fn verdict(&self, request: &nicache_coherence::FillRequest<'_>, mood: &Mood) -> Verdict {
-        let Some(path) = path_of(request.target) else { return Verdict::Refused(RefusalReason::NoMatchingFile) };
+        let Some(path) = path_of(request.target) else {
+            return Verdict::Refused(RefusalReason::NoMatchingFile);
+        };
         if mood.is_contrary || path == PRIVATE {
             return Verdict::Refused(RefusalReason::NotLookedUp);
         }
@@ -62,7 +64,9 @@ impl Watcher {
         Verdict::Stored {
             class: if is_computed { Class::Dynamic } else { Class::Static },
             sources,
-            record: RecordNumber(u64::from(path) * u64::from(VERSIONS) + u64::from(mood.versions[usize::from(path)])),
+            record: RecordNumber(
+                u64::from(path) * u64::from(VERSIONS) + u64::from(mood.versions[usize::from(path)]),
+            ),
             previous_unchanged: request
                 .previous
                 .is_some_and(|(_, stamp)| self.table.is_unchanged(&[slot(path)], stamp)),
@@ -90,8 +94,10 @@ impl CoherenceLink for Watcher {
                 Answer::Fill(FillVerdict { id: request.id, verdict: self.verdict(request, &mood) })
             }
             Question::Reinstate(request) => {
-                let (path, version) =
-                    (request.record.0 / u64::from(VERSIONS), (request.record.0 % u64::from(VERSIONS)) as u8);
+                let (path, version) = (
+                    request.record.0 / u64::from(VERSIONS),
+                    (request.record.0 % u64::from(VERSIONS)) as u8,
+                );
                 let stays = mood.versions[path as usize] == version && !mood.is_contrary;
                 let outcome = if stays { Reinstatement::Stays } else { Reinstatement::Gone };
                 Answer::Reinstate(ReinstateVerdict { id: request.id, outcome })

@@ -1,4 +1,5 @@
-//! Connections of real clients to a real server through a card, and what may happen to them: everything that TCP must bear, and what it must not believe.
+//! Connections of real clients to a real server through a card, and what may happen to them:
+//! everything that TCP must bear, and what it must not believe.
 
 use std::sync::PoisonError;
 
@@ -21,11 +22,16 @@ const CLIENTS_MAX: usize = 120;
 /// Bytes of a client's segments at most.
 const SEGMENT_BYTES: usize = 1400;
 
-/// A run that the bytes decide. Expected requests are answered the short way; the general way leads to the same.
+/// A run that the bytes decide. Expected requests are answered the short way; the general way leads
+/// to the same.
 pub(crate) fn connections(bytes: &[u8]) -> u64 {
     let (short, general) = (run(bytes, true), run(bytes, false));
     assert_eq!(general.predicted, 0);
-    assert_eq!((short.frames, &short.counters), (general.frames, &general.counters), "the two ways differ");
+    assert_eq!(
+        (short.frames, &short.counters),
+        (general.frames, &general.counters),
+        "the two ways differ"
+    );
     short.predicted
 }
 
@@ -134,14 +140,24 @@ fn step(traffic: &mut Traffic, slots: &mut [Option<usize>; SLOTS], choices: &mut
 }
 
 /// Acts on the client in a slot, unless it was reset.
-fn with(traffic: &mut Traffic, slots: &[Option<usize>; SLOTS], slot: usize, act: impl FnOnce(&mut Traffic, usize)) {
+fn with(
+    traffic: &mut Traffic,
+    slots: &[Option<usize>; SLOTS],
+    slot: usize,
+    act: impl FnOnce(&mut Traffic, usize),
+) {
     if let Some(number) = slots[slot].filter(|&number| !traffic.clients[number].is_dead) {
         act(traffic, number);
     }
 }
 
 /// Acts on the host's end of what is in a slot.
-fn with_end(traffic: &mut Traffic, slots: &[Option<usize>; SLOTS], slot: usize, act: impl FnOnce(&mut Traffic, usize)) {
+fn with_end(
+    traffic: &mut Traffic,
+    slots: &[Option<usize>; SLOTS],
+    slot: usize,
+    act: impl FnOnce(&mut Traffic, usize),
+) {
     let Some(number) = slots[slot] else { return };
     let client = &traffic.clients[number];
     let key = (client.address, client.port);
@@ -160,19 +176,26 @@ fn open(traffic: &mut Traffic, before: Option<usize>, choices: &mut Choices<'_>)
     let number = traffic.clients.len();
     let again = before.filter(|_| what & 1 == 1).map(|before| &traffic.clients[before]);
     let options = SynOptions {
-        mss: [Some(1460), None, Some(536), Some(100), Some(0), Some(65_535), Some(1200), Some(47)][size],
+        mss: [Some(1460), None, Some(536), Some(100), Some(0), Some(65_535), Some(1200), Some(47)]
+            [size],
         window_scale: (what & 2 == 0).then_some(7),
         sack_permitted: what & 4 == 0,
         timestamps: (what & 8 == 0).then_some(Timestamps::default()),
         ecn: what & 16 != 0,
     };
     let address = if what & 32 == 0 { 1 } else { 2 };
-    let first = if what & 64 == 0 { Seq(1000 + 5_000_000 * number as u32) } else { Seq(0u32.wrapping_sub(100)) };
-    let (address, port) = again.map_or((address, 40_000 + number as u16), |again| (again.address, again.port));
+    let first = if what & 64 == 0 {
+        Seq(1000 + 5_000_000 * number as u32)
+    } else {
+        Seq(0u32.wrapping_sub(100))
+    };
+    let (address, port) =
+        again.map_or((address, 40_000 + number as u16), |again| (again.address, again.port));
     let mut client = Client::new(address, port, first, options);
     if what & 128 != 0 {
         let version = if number.is_multiple_of(2) { ProxyVersion::V1 } else { ProxyVersion::V2 };
-        let named = (!number.is_multiple_of(5)).then_some(([198, 18, 0, number as u8].into(), 4711));
+        let named =
+            (!number.is_multiple_of(5)).then_some(([198, 18, 0, number as u8].into(), 4711));
         client.preface = proxy_header(version, named, ([10, 0, 0, 9].into(), 80));
         client.out.extend(&client.preface);
     }
@@ -187,8 +210,14 @@ fn open(traffic: &mut Traffic, before: Option<usize>, choices: &mut Choices<'_>)
 }
 
 /// A client makes a request, and sends it as a whole, in pieces or out of order.
-fn ask(traffic: &mut Traffic, slots: &mut [Option<usize>; SLOTS], slot: usize, choices: &mut Choices<'_>) {
-    let is_usable = |number: &usize| !traffic.clients[*number].is_dead && !traffic.clients[*number].fin;
+fn ask(
+    traffic: &mut Traffic,
+    slots: &mut [Option<usize>; SLOTS],
+    slot: usize,
+    choices: &mut Choices<'_>,
+) {
+    let is_usable =
+        |number: &usize| !traffic.clients[*number].is_dead && !traffic.clients[*number].fin;
     let number = match slots[slot].filter(is_usable) {
         Some(number) => number,
         None => {
@@ -235,12 +264,16 @@ fn request(path: u8, kind: u8, number: usize) -> Vec<u8> {
         13 => ("GET", "1.1", "X-Unknown: 1\r\n", ""),
         _ => ("GET", "1.1", "", ""),
     };
-    format!("{method} /p{path} HTTP/{version}\r\nHost: a\r\nUser-Agent: {number}\r\n{more}\r\n{content}").into_bytes()
+    format!(
+        "{method} /p{path} HTTP/{version}\r\nHost: a\r\nUser-Agent: {number}\r\n{more}\r\n{content}"
+    )
+    .into_bytes()
 }
 
 fn send(traffic: &mut Traffic, number: usize, from: usize, to: usize, how: u8) {
     let size = [SEGMENT_BYTES, 1, 7, 40][usize::from(how & 3)].max((to - from).div_ceil(30));
-    let mut cuts: Vec<(usize, usize)> = (from..to).step_by(size).map(|at| (at, to.min(at + size))).collect();
+    let mut cuts: Vec<(usize, usize)> =
+        (from..to).step_by(size).map(|at| (at, to.min(at + size))).collect();
     if how & 4 != 0 {
         cuts.reverse();
     }

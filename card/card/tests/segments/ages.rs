@@ -33,7 +33,17 @@ impl Site {
         let script = Script::with_ages(class, AgeBounds { first: FIRST, most: MOST });
         let begun = script.now;
         let takes = Duration::from_millis(20);
-        Self { script, target: PLAIN, says, takes, begun, visits: 0, hits: 0, executions: 0, is_proxied: false }
+        Self {
+            script,
+            target: PLAIN,
+            says,
+            takes,
+            begun,
+            visits: 0,
+            hits: 0,
+            executions: 0,
+            is_proxied: false,
+        }
     }
 
     fn time(&self) -> Duration {
@@ -46,7 +56,8 @@ impl Site {
         let number = if self.is_proxied { 1 } else { self.visits % 200 + 10 };
         let request = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", self.target);
         let address = [10, 0, 1, number as u8];
-        let (reply, is_hit) = self.with_server(|script, serve| script.visit(address, request.as_bytes(), serve));
+        let (reply, is_hit) =
+            self.with_server(|script, serve| script.visit(address, request.as_bytes(), serve));
         self.visits += 1;
         self.hits += u32::from(is_hit);
         let text = String::from_utf8(reply).expect("a reply");
@@ -56,12 +67,16 @@ impl Site {
 
     /// With its server, which counts.
     fn with_server<T>(&mut self, act: impl FnOnce(&mut Script, &mut Serve<'_>) -> T) -> T {
-        let (says, takes, begun, executions) = (self.says, self.takes, self.begun, &mut self.executions);
+        let (says, takes, begun, executions) =
+            (self.says, self.takes, self.begun, &mut self.executions);
         let mut serve = |now: Time, _: &[u8]| {
             *executions += 1;
             let body = says(now - begun).to_string();
             let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
-            let reply = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let reply = format!(
+                "HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
             (takes, reply.into_bytes())
         };
         act(&mut self.script, &mut serve)
@@ -77,7 +92,8 @@ impl Site {
         }
     }
 
-    /// Visits at this pace for so long, with no reply older than T. How many were not of the present.
+    /// Visits at this pace for so long, with no reply older than T. How many were not of the
+    /// present.
     fn go_on(&mut self, pace: Duration, time: Duration) -> u32 {
         let (end, mut old) = (self.time() + time, 0);
         while self.time() < end {
@@ -119,7 +135,10 @@ fn few_visitors_get_hits_and_cost_the_server_nothing() {
                 site.is_proxied = is_proxied;
                 site.go_on(seconds(pause), seconds(600));
                 let share = f64::from(site.hits) / f64::from(site.visits);
-                let said = format!("{class:?}, one in {pause} s: {} hits, {} executions", site.hits, site.executions);
+                let said = format!(
+                    "{class:?}, one in {pause} s: {} hits, {} executions",
+                    site.hits, site.executions
+                );
                 assert!(share >= least && site.executions <= site.visits, "{said}");
             }
         }
@@ -149,7 +168,12 @@ fn a_slow_page_is_hit_too() {
     let mut site = Site::new(Class::Dynamic, |_| 7);
     site.takes = Duration::from_millis(1_200);
     site.go_on(seconds(2), seconds(120));
-    assert!(site.hits * 2 > site.visits && site.executions <= site.visits, "{} of {}", site.hits, site.visits);
+    assert!(
+        site.hits * 2 > site.visits && site.executions <= site.visits,
+        "{} of {}",
+        site.hits,
+        site.visits
+    );
 }
 
 #[test]
@@ -161,7 +185,12 @@ fn a_page_that_knows_the_time_is_as_old_as_it_has_earned() {
         assert!(site.earned().expect("an entry") >= seconds(10));
         site.go_on(Duration::from_millis(700), seconds(540));
         assert!(site.earned().is_none_or(|earned| earned == FIRST), "{:?}", site.earned());
-        assert!(site.hits > 0 && site.executions <= site.visits, "{} of {}", site.executions, site.visits);
+        assert!(
+            site.hits > 0 && site.executions <= site.visits,
+            "{} of {}",
+            site.executions,
+            site.visits
+        );
         // Trusted again, in time.
         site.go_on(seconds(20), seconds(86_400));
         assert_eq!(site.earned(), Some(MOST));
@@ -199,7 +228,11 @@ fn a_change_that_is_seen_is_no_reason_for_distrust() {
     *site.script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
     site.script.table.record_change(SOURCE);
     site.go_on(seconds(5), seconds(190));
-    assert!(site.earned().expect("an entry") >= seconds(30), "it is earned anew: {:?}", site.earned());
+    assert!(
+        site.earned().expect("an entry") >= seconds(30),
+        "it is earned anew: {:?}",
+        site.earned()
+    );
 }
 
 /// `Expires` of a reply of which `lifetime` says when it ends, by the time at which it was made.
@@ -212,13 +245,20 @@ fn expires_of_hits(class: Class, lifetime: fn(u64) -> u64) -> Vec<(u64, u64)> {
     for number in 0..120u8 {
         let mut serve = |now: Time, _: &[u8]| {
             let now_s = BASE_S + (now - begun).as_secs();
-            let [date, expires] = [now_s, lifetime(now_s)]
-                .map(|time| String::from_utf8_lossy(HttpDate::from_unix_s(time).as_bytes()).into_owned());
-            let head = format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nExpires: {expires}\r\nContent-Length: 1\r\n\r\nx");
+            let [date, expires] = [now_s, lifetime(now_s)].map(|time| {
+                String::from_utf8_lossy(HttpDate::from_unix_s(time).as_bytes()).into_owned()
+            });
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nDate: {date}\r\nExpires: {expires}\r\nContent-Length: 1\r\n\r\nx"
+            );
             (Duration::from_millis(5), head.into_bytes())
         };
         script.unix_s = BASE_S + script.now.since(begun).as_secs();
-        let (reply, is_hit) = script.visit([10, 0, 1, number], b"GET /object HTTP/1.1\r\nHost: a\r\n\r\n", &mut serve);
+        let (reply, is_hit) = script.visit(
+            [10, 0, 1, number],
+            b"GET /object HTTP/1.1\r\nHost: a\r\n\r\n",
+            &mut serve,
+        );
         let text = String::from_utf8(reply).expect("text");
         let field = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the field");
@@ -236,18 +276,28 @@ fn expires_of_hits(class: Class, lifetime: fn(u64) -> u64) -> Vec<(u64, u64)> {
 fn expires_does_what_the_servers_does() {
     for class in [Class::Static, Class::Dynamic] {
         let moving = expires_of_hits(class, |now_s| now_s + 10);
-        assert!(moving.len() > 60 && moving.iter().all(|(date, expires)| *expires == date + 10), "{moving:?}");
+        assert!(
+            moving.len() > 60 && moving.iter().all(|(date, expires)| *expires == date + 10),
+            "{moving:?}"
+        );
         const FIXED: u64 = 1_700_000_400;
         let fixed = expires_of_hits(class, |_| FIXED);
         // Before it is known, it is at most T late.
-        assert!(fixed.len() > 60 && fixed.iter().all(|(_, expires)| expires.abs_diff(FIXED) <= 1), "{fixed:?}");
+        assert!(
+            fixed.len() > 60 && fixed.iter().all(|(_, expires)| expires.abs_diff(FIXED) <= 1),
+            "{fixed:?}"
+        );
         assert!(fixed.iter().skip(8).all(|(_, expires)| *expires == FIXED), "{fixed:?}");
         let over = expires_of_hits(class, |_| 375_007_920);
-        assert!(over.len() > 60 && over.iter().all(|(_, expires)| *expires == 375_007_920), "{over:?}");
+        assert!(
+            over.len() > 60 && over.iter().all(|(_, expires)| *expires == 375_007_920),
+            "{over:?}"
+        );
     }
 }
 
-/// What players and returning browsers ask for renews nothing by itself: the card asks for the whole.
+/// What players and returning browsers ask for renews nothing by itself: the card asks for the
+/// whole.
 #[test]
 fn an_entry_that_has_lapsed_comes_back_for_those_who_want_a_part() {
     for field in ["Range: bytes=0-0", "If-None-Match: \"other\""] {
@@ -263,7 +313,8 @@ fn an_entry_that_has_lapsed_comes_back_for_those_who_want_a_part() {
                     let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
                     (
                         Duration::from_millis(5),
-                        format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: 1\r\n\r\n7").into_bytes(),
+                        format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: 1\r\n\r\n7")
+                            .into_bytes(),
                     )
                 };
                 site.script.visit([10, 0, 2, number], request.as_bytes(), &mut serve);
@@ -292,9 +343,11 @@ fn an_entry_that_has_lapsed_comes_back_although_who_asks_reads_slowly() {
         site.script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), syn.head.seq + 1, b"");
         let sent = site.script.take_at_host();
         let request = sent.iter().find(|segment| !segment.payload.is_empty()).expect("the request");
-        let reply = b"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: 1\r\n\r\n";
+        let reply =
+            b"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: 1\r\n\r\n";
         site.script.send_host(Flags::ACK, Seq(500_001), request.end(), reply);
-        let taken: usize = site.script.take_at_client().iter().map(|segment| segment.payload.len()).sum();
+        let taken: usize =
+            site.script.take_at_client().iter().map(|segment| segment.payload.len()).sum();
         site.script.ack += taken as u32;
         site.script.acknowledge(0);
         site.script.wait(seconds(3));
@@ -321,7 +374,8 @@ fn a_file_that_is_not_looked_up_again_is_renewed_as_long_as_its_sources_are_unch
     assert_eq!(site.hits, hits, "it has changed");
 }
 
-/// One visit in three has the program write something down a moment later, which is a source of the page and leaves it as it was.
+/// One visit in three has the program write something down a moment later, which is a source of the
+/// page and leaves it as it was.
 #[test]
 fn a_page_that_changes_nothing_of_itself_is_asked_for_ahead_of_visitors() {
     for (pause, share) in [(5u64, 80), (15, 70), (30, 40)] {
@@ -335,8 +389,10 @@ fn a_page_that_changes_nothing_of_itself_is_asked_for_ahead_of_visitors() {
             }
             site.wait_and_answer(seconds(pause - 1));
         }
-        let said =
-            format!("one in {pause} s: {} hits of {} visits, {} executions", site.hits, site.visits, site.executions);
+        let said = format!(
+            "one in {pause} s: {} hits of {} visits, {} executions",
+            site.hits, site.visits, site.executions
+        );
         println!("{said}");
         assert!(site.hits * 100 >= site.visits * share, "{said}");
         assert!(site.executions <= site.visits + site.visits / 20 + 1, "{said}");
@@ -354,5 +410,9 @@ fn a_page_that_nobody_comes_to_is_not_asked_for() {
         site.script.table.record_change(SOURCE);
         site.wait_and_answer(seconds(10));
     }
-    assert!(site.executions <= executions + 3, "{} executions for nobody", site.executions - executions);
+    assert!(
+        site.executions <= executions + 3,
+        "{} executions for nobody",
+        site.executions - executions
+    );
 }

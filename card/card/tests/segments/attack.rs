@@ -21,7 +21,10 @@ fn a_flood_of_syns_leaves_nothing_and_hits_go_on() {
         script.timestamps = timestamps;
         script.open_another();
         script.ask(60_000);
-        assert!(script.take_body().ends_with(b"body"), "a hit on a connection that a cookie has opened");
+        assert!(
+            script.take_body().ends_with(b"body"),
+            "a hit on a connection that a cookie has opened"
+        );
     }
     assert_eq!(script.card.counters().syn_cookies_accepted, 2);
     assert_eq!(script.card.counters().hits, 2);
@@ -54,7 +57,11 @@ fn a_cookie_is_good_for_two_minutes() {
         script.seq += 1;
         script.ack = syn_ack.head.seq + 1;
         script.acknowledge(60_000);
-        assert_eq!(script.card.counters().syn_cookies_accepted, u64::from(is_good), "after {late} s");
+        assert_eq!(
+            script.card.counters().syn_cookies_accepted,
+            u64::from(is_good),
+            "after {late} s"
+        );
     }
 }
 
@@ -67,7 +74,11 @@ fn half_open_connections_give_way_to_each_other_and_not_those_that_are_establish
     script.ack = Seq(700_001);
     script.acknowledge(60_000);
     script.flood(200);
-    assert!(script.card.counters().half_open_evicted >= 180, "{:?}", script.card.counters().half_open_evicted);
+    assert!(
+        script.card.counters().half_open_evicted >= 180,
+        "{:?}",
+        script.card.counters().half_open_evicted
+    );
     script.ask(60_000);
     assert_eq!(script.card.counters().misses, 1, "the card still follows the connection");
 }
@@ -97,7 +108,8 @@ fn acknowledgments_from_outside_of_the_window_do_not_count() {
     script.ask(60_000);
     let sent = script.take_at_client();
     let (seq, end) = (script.seq, sent.last().expect("a reply").end());
-    for (forged_seq, forged_ack) in [(seq + 200_000, end), (seq - 200_000, end), (seq, end + 1), (seq, end - (1 << 30))]
+    for (forged_seq, forged_ack) in
+        [(seq + 200_000, end), (seq - 200_000, end), (seq, end + 1), (seq, end - (1 << 30))]
     {
         (script.seq, script.ack) = (forged_seq, forged_ack);
         script.acknowledge(60_000);
@@ -105,7 +117,9 @@ fn acknowledgments_from_outside_of_the_window_do_not_count() {
     script.wait(S * 2);
     let again = script.take_at_client();
     assert!(
-        again.iter().any(|segment| segment.head.seq == sent[0].head.seq && !segment.payload.is_empty()),
+        again
+            .iter()
+            .any(|segment| segment.head.seq == sent[0].head.seq && !segment.payload.is_empty()),
         "what is not acknowledged is repeated"
     );
 }
@@ -169,7 +183,11 @@ fn unread_miss(script: &mut Script) -> (Seq, Seq) {
     script.ask(60_000);
     let syn = script.take_at_host().remove(0);
     script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), syn.head.seq + 1, b"");
-    let request = script.take_at_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
+    let request = script
+        .take_at_host()
+        .into_iter()
+        .find(|segment| !segment.payload.is_empty())
+        .expect("the request");
     let head = b"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: 20000\r\n\r\nbegin";
     script.send_host(Flags::ACK, Seq(500_001), request.end(), head);
     assert_eq!(script.card.fills_in_use(), 1);
@@ -187,14 +205,18 @@ fn who_does_not_read_a_miss_keeps_nobody_from_storing_it() {
         assert!(second < 2 || script.card.fills_in_use() == 0, "given up at once");
         assert!(second != 32 || script.card.flows() == 1, "the connection goes on");
     }
-    assert_eq!(script.card.counters().cache.fills_aborted[nicache_cache::FillAbort::SlowClient as usize], 1);
+    assert_eq!(
+        script.card.counters().cache.fills_aborted[nicache_cache::FillAbort::SlowClient as usize],
+        1
+    );
 }
 
 #[test]
 fn only_the_first_waits_for_a_reply_in_vain() {
     let mut script = Script::new(Handshake::Card);
     let (seq, ack) = unread_miss(&mut script);
-    let end = seq + script.take_at_client().iter().map(|segment| segment.payload.len() as u32).sum::<u32>();
+    let end = seq
+        + script.take_at_client().iter().map(|segment| segment.payload.len() as u32).sum::<u32>();
     let first = script.client_port;
     script.open_another();
     script.ask(60_000);
@@ -209,7 +231,10 @@ fn only_the_first_waits_for_a_reply_in_vain() {
     assert!(script.take_at_host().iter().any(|segment| segment.head.flags.syn()), "not for ever");
     script.open_another();
     script.ask(60_000);
-    assert!(script.take_at_host().iter().any(|segment| segment.head.flags.syn()), "the next one not at all");
+    assert!(
+        script.take_at_host().iter().any(|segment| segment.head.flags.syn()),
+        "the next one not at all"
+    );
     assert_eq!(script.card.counters().cache.waits_collapsed, 1);
 }
 
@@ -219,12 +244,18 @@ fn who_closes_the_window_on_a_miss_keeps_nobody_from_storing_it() {
         let mut script = Script::new(Handshake::Card);
         unread_miss(&mut script);
         // The client has taken what came, but not the reply's end.
-        let reply: usize = script.take_at_client().iter().map(|segment| segment.payload.len()).sum();
+        let reply: usize =
+            script.take_at_client().iter().map(|segment| segment.payload.len()).sum();
         script.ack += reply as u32;
         script.acknowledge(window);
         script.wait(3 * S);
-        assert_eq!(script.card.fills_in_use(), usize::from(window > 0), "a host that is slow may be waited for");
-        let given_up = script.card.counters().cache.fills_aborted[nicache_cache::FillAbort::SlowClient as usize];
+        assert_eq!(
+            script.card.fills_in_use(),
+            usize::from(window > 0),
+            "a host that is slow may be waited for"
+        );
+        let given_up = script.card.counters().cache.fills_aborted
+            [nicache_cache::FillAbort::SlowClient as usize];
         assert_eq!(given_up, u64::from(window == 0));
     }
 }
@@ -268,7 +299,8 @@ fn a_host_that_has_closed_owes_nothing_more() {
     assert_eq!(script.card.flows(), 0);
 }
 
-/// A connection on which a hit has moved the numbers, and then a request that the card does not follow; what it is at the host.
+/// A connection on which a hit has moved the numbers, and then a request that the card does not
+/// follow; what it is at the host.
 fn moved_and_opaque(script: &mut Script) -> (Seq, Seq) {
     script.open_another();
     script.ask(60_000);
@@ -280,13 +312,19 @@ fn moved_and_opaque(script: &mut Script) -> (Seq, Seq) {
     script.seq += post.len() as u32;
     let syn = script.take_at_host().remove(0);
     script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), syn.head.seq + 1, b"");
-    let request = script.take_at_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
+    let request = script
+        .take_at_host()
+        .into_iter()
+        .find(|segment| !segment.payload.is_empty())
+        .expect("the request");
     (Seq(500_001), request.end())
 }
 
 #[test]
 fn resets_that_others_forge_do_not_undo_a_splice() {
-    for (offset, lives) in [(1_000_000, true), (0u32.wrapping_sub(1), true), (500, true), (0, false)] {
+    for (offset, lives) in
+        [(1_000_000, true), (0u32.wrapping_sub(1), true), (500, true), (0, false)]
+    {
         let mut script = Script::with_stored(b"body");
         let (seq, ack) = moved_and_opaque(&mut script);
         let next = script.ack;
@@ -300,7 +338,12 @@ fn resets_that_others_forge_do_not_undo_a_splice() {
         if lives {
             script.send_host(Flags::ACK, seq, ack, b"HTTP/1.1 200 OK\r\n\r\n");
             let segments = script.take_at_client();
-            assert!(segments.iter().any(|segment| !segment.payload.is_empty() && segment.head.seq == next), "{offset}");
+            assert!(
+                segments
+                    .iter()
+                    .any(|segment| !segment.payload.is_empty() && segment.head.seq == next),
+                "{offset}"
+            );
             script.wait(S * 30);
         }
         assert_eq!(script.card.flows(), 1 + usize::from(lives), "{offset}");
@@ -335,7 +378,12 @@ fn a_port_may_be_used_again_after_a_reset() {
         script.send_client(Flags::SYN, 60_000, b"");
         script.wait(S);
     }
-    assert!(script.take_at_client().iter().any(|segment| segment.head.flags.contains(Flags::SYN | Flags::ACK)));
+    assert!(
+        script
+            .take_at_client()
+            .iter()
+            .any(|segment| segment.head.flags.contains(Flags::SYN | Flags::ACK))
+    );
 }
 
 #[test]
@@ -355,7 +403,8 @@ fn acknowledgments_that_others_forge_do_not_keep_a_connection() {
 
 #[test]
 fn who_forges_the_end_of_a_connection_does_not_end_it() {
-    // Numbers from outside of the window, and a SYN (RFC 5961 section 4) when the client has closed its side.
+    // Numbers from outside of the window, and a SYN (RFC 5961 section 4) when the client has closed
+    // its side.
     for closes_itself in [false, true] {
         let mut script = Script::with_stored(b"body");
         let (seq, ack) = quiet_and_opaque(&mut script);
@@ -374,7 +423,10 @@ fn who_forges_the_end_of_a_connection_does_not_end_it() {
         script.seq = right;
         assert_eq!(script.card.flows(), flows);
         let at_host = probes_at_host(&mut script);
-        assert!(at_host.iter().any(|segment| segment.head.flags.syn()), "the host judges: {at_host:?}");
+        assert!(
+            at_host.iter().any(|segment| segment.head.flags.syn()),
+            "the host judges: {at_host:?}"
+        );
         assert!(!at_host.iter().any(|segment| segment.head.flags.rst()));
         if !closes_itself {
             script.wait(S * 320);
@@ -382,7 +434,12 @@ fn who_forges_the_end_of_a_connection_does_not_end_it() {
         script.take_at_client();
         script.send_host(Flags::ACK, seq, ack + u32::from(closes_itself), b"more");
         let next = script.ack;
-        assert!(script.take_at_client().iter().any(|segment| segment.head.seq == next && segment.payload == b"more"));
+        assert!(
+            script
+                .take_at_client()
+                .iter()
+                .any(|segment| segment.head.seq == next && segment.payload == b"more")
+        );
     }
 }
 
@@ -401,7 +458,8 @@ fn timestamps_that_others_forge_are_not_shown_to_the_host() {
     assert!(shown < 1 << 29, "{shown}");
 }
 
-/// A connection that is opaque and moved; the host has what the client has sent, and the client all that the host has.
+/// A connection that is opaque and moved; the host has what the client has sent, and the client all
+/// that the host has.
 fn quiet_and_opaque(script: &mut Script) -> (Seq, Seq) {
     let (seq, ack) = moved_and_opaque(script);
     let reply = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
@@ -433,7 +491,10 @@ fn a_connection_that_the_host_knows_no_longer_is_over() {
     script.send_host(Flags::RST, probe.head.ack, Seq(0), b"");
     assert_eq!(script.card.flows(), flows - 1);
     let resets = script.take_at_client();
-    assert!(resets.iter().any(|segment| segment.head.flags.rst() && segment.head.seq == script.ack), "{resets:?}");
+    assert!(
+        resets.iter().any(|segment| segment.head.flags.rst() && segment.head.seq == script.ack),
+        "{resets:?}"
+    );
 }
 
 #[test]
@@ -466,7 +527,12 @@ fn a_closed_window_alone_does_not_end_a_connection() {
     script.take_at_client();
     script.send_host(Flags::ACK, seq, ack, b"x");
     let next = script.ack;
-    assert!(script.take_at_client().iter().any(|segment| segment.head.seq == next && segment.payload == b"x"));
+    assert!(
+        script
+            .take_at_client()
+            .iter()
+            .any(|segment| segment.head.seq == next && segment.payload == b"x")
+    );
     assert!(script.card.flows() >= flows - 1, "the other one's host is silent");
 }
 
@@ -485,7 +551,10 @@ fn an_opaque_connection_lasts_as_long_as_both_of_its_ends_do() {
             }
             let mut segments = script.take_at_client();
             segments.retain(|segment| segment.head.dst_port == script.client_port);
-            assert!(at_s >= 7_190 || segments.is_empty(), "the host's answers are not the client's business");
+            assert!(
+                at_s >= 7_190 || segments.is_empty(),
+                "the host's answers are not the client's business"
+            );
             for segment in segments.iter().filter(|segment| !segment.head.flags.rst()) {
                 assert_eq!((segment.head.seq, segment.head.ack), (script.ack - 1, script.seq));
                 asked += 1;
@@ -499,8 +568,10 @@ fn an_opaque_connection_lasts_as_long_as_both_of_its_ends_do() {
         let next = script.ack;
         script.take_at_client();
         script.send_host(Flags::ACK, seq, ack, b"more");
-        let passed =
-            script.take_at_client().iter().any(|segment| segment.head.seq == next && segment.payload == b"more");
+        let passed = script
+            .take_at_client()
+            .iter()
+            .any(|segment| segment.head.seq == next && segment.payload == b"more");
         assert_eq!(passed, lives);
     }
 }
@@ -513,7 +584,11 @@ fn who_says_nothing_gives_way_when_the_table_is_full() {
         script.wait(Duration::from_millis(500));
     }
     assert_eq!(script.card.flows(), 16, "the table is full");
-    assert!(script.card.counters().silent_evicted >= 4, "{}", script.card.counters().silent_evicted);
+    assert!(
+        script.card.counters().silent_evicted >= 4,
+        "{}",
+        script.card.counters().silent_evicted
+    );
     script.ask(60_000);
     assert!(script.take_body().ends_with(b"body"), "the newest is served");
     assert_eq!(script.card.counters().flows_untracked, 0);
@@ -530,7 +605,11 @@ fn who_has_vanished_is_not_waited_for_long_when_the_card_closes() {
     script.wait(S * 74);
     assert_eq!(script.card.flows(), 2);
     script.wait(S * 62);
-    assert_eq!(script.card.flows(), 1, "75 s idle, and 60 s for the FIN; the other is shared with the host");
+    assert_eq!(
+        script.card.flows(),
+        1,
+        "75 s idle, and 60 s for the FIN; the other is shared with the host"
+    );
 }
 
 #[test]
@@ -541,7 +620,10 @@ fn who_has_just_spoken_does_not_give_way() {
     script.take_at_host();
     script.client_port += 1;
     script.send_client(Flags::SYN, 60_000, b"");
-    assert_eq!((script.card.counters().silent_evicted, script.card.counters().flows_untracked), (evicted, 1));
+    assert_eq!(
+        (script.card.counters().silent_evicted, script.card.counters().flows_untracked),
+        (evicted, 1)
+    );
     assert_eq!(script.take_at_host().len(), 1, "the host answers it");
 }
 
@@ -552,7 +634,11 @@ fn timers_that_are_due_at_once_do_not_keep_the_card_from_its_frames() {
     assert_eq!(script.card.half_open(), 200);
     let mut repeated = Vec::new();
     while repeated.len() < 10 && repeated.iter().sum::<usize>() < 200 {
-        script.poll_once_after(if repeated.is_empty() { S + Duration::from_millis(100) } else { Duration::ZERO });
+        script.poll_once_after(if repeated.is_empty() {
+            S + Duration::from_millis(100)
+        } else {
+            Duration::ZERO
+        });
         assert!(script.card.next_due().is_some());
         repeated.push(script.take_at_client().len());
     }

@@ -1,4 +1,5 @@
-//! Classes of clients: an entry answers those that the server has answered, and the card asks as they would.
+//! Classes of clients: an entry answers those that the server has answered, and the card asks as
+//! they would.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -23,7 +24,8 @@ impl Site {
         Self { script, says, heads: RefCell::default(), visits: 0 }
     }
 
-    /// What a client with these header lines gets, and whether from the card; `None`: it is refused.
+    /// What a client with these header lines gets, and whether from the card; `None`: it is
+    /// refused.
     fn visit(&mut self, fields: &str) -> (Option<String>, bool) {
         self.visits = self.visits.wrapping_add(1);
         let request = format!("GET /page HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
@@ -34,10 +36,14 @@ impl Site {
             heads.borrow_mut().push(head);
             let (status, body) = answer.map_or(("403 Forbidden", ""), |body| ("200 OK", body));
             let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
-            let reply = format!("HTTP/1.1 {status}\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let reply = format!(
+                "HTTP/1.1 {status}\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
             (Duration::from_millis(5), reply.into_bytes())
         };
-        let (reply, is_hit) = self.script.visit([10, 0, 1, self.visits], request.as_bytes(), &mut serve);
+        let (reply, is_hit) =
+            self.script.visit([10, 0, 1, self.visits], request.as_bytes(), &mut serve);
         let text = String::from_utf8(reply).expect("text");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
         (head.contains(" 200 ").then(|| body.to_owned()), is_hit)
@@ -89,7 +95,8 @@ fn a_class_that_gets_the_same_costs_one_request() {
 #[test]
 fn where_a_class_gets_something_else_the_key_gets_it() {
     for class in [Class::Static, Class::Dynamic] {
-        let mut site = Site::new(class, |head| Some(if head.contains("Phone") { "small" } else { "large" }));
+        let mut site =
+            Site::new(class, |head| Some(if head.contains("Phone") { "small" } else { "large" }));
         assert_eq!(site.settle(DESK).1, "large");
         for _ in 0..3 {
             assert_eq!(site.visit(PHONE).0.as_deref(), Some("small"));
@@ -107,7 +114,8 @@ fn where_a_class_gets_something_else_the_key_gets_it() {
 #[test]
 fn whoever_comes_first_decides_for_nobody_else() {
     for class in [Class::Static, Class::Dynamic] {
-        let mut site = Site::new(class, |head| Some(if head.contains("Phone") { "small" } else { "large" }));
+        let mut site =
+            Site::new(class, |head| Some(if head.contains("Phone") { "small" } else { "large" }));
         for _ in 0..20 {
             assert_eq!(site.visit(PHONE).0.as_deref(), Some("small"));
             assert_eq!(site.visit(DESK).0.as_deref(), Some("large"));
@@ -127,7 +135,8 @@ fn the_card_asks_as_each_class_in_turn() {
         site.visit(OWN);
         site.script.wait(Duration::from_millis(200));
     }
-    let own: Vec<String> = site.heads.borrow().iter().filter(|head| head.contains("nicache/")).cloned().collect();
+    let own: Vec<String> =
+        site.heads.borrow().iter().filter(|head| head.contains("nicache/")).cloned().collect();
     for fields in [EVIL, "User-Agent: Phone/1 nicache/", "User-Agent: Desk/1 nicache/"] {
         assert!(own.iter().any(|head| head.contains(fields)), "{fields}: {own:#?}");
     }
@@ -197,10 +206,12 @@ fn what_is_accepted_counts_where_it_makes_a_difference() {
     }
 }
 
-/// A change that leaves the page as it was: the card asks as each class that had it, and none of them waits.
+/// A change that leaves the page as it was: the card asks as each class that had it, and none of
+/// them waits.
 #[test]
 fn after_a_change_the_card_asks_for_the_classes_that_had_the_page() {
-    let mut site = Site::new(Class::Dynamic, |head| (!head.contains("evil")).then_some("for friends"));
+    let mut site =
+        Site::new(Class::Dynamic, |head| (!head.contains("evil")).then_some("for friends"));
     for fields in [OWN, PHONE, DESK] {
         site.settle(fields);
     }

@@ -12,7 +12,8 @@ fn body() -> Vec<u8> {
     (0..2500u32).map(|at| b'a' + (at * 7 % 26) as u8).collect()
 }
 
-/// The client asks. If the request goes to the host, that answers. Whether it went, and what the client got.
+/// The client asks. If the request goes to the host, that answers. Whether it went, and what the
+/// client got.
 fn exchange(script: &mut Script, request: &[u8], reply: &[u8]) -> (bool, Vec<u8>) {
     script.send_client(Flags::ACK | Flags::PSH, 60_000, request);
     script.seq += request.len() as u32;
@@ -36,7 +37,9 @@ fn ask_for(range: &str) -> Vec<u8> {
 
 fn one(first: usize, last: usize) -> Vec<u8> {
     let (len, whole) = (last - first + 1, body().len());
-    let fields = format!("Content-Length: {len}\r\nETag: \"x\"\r\nContent-Range: bytes {first}-{last}/{whole}");
+    let fields = format!(
+        "Content-Length: {len}\r\nETag: \"x\"\r\nContent-Range: bytes {first}-{last}/{whole}"
+    );
     let head = format!("HTTP/1.1 206 Partial Content\r\n{DATE}{fields}\r\n\r\n");
     [head.as_bytes(), &body()[first..=last]].concat()
 }
@@ -44,7 +47,10 @@ fn one(first: usize, last: usize) -> Vec<u8> {
 fn several(ranges: &[(usize, usize)]) -> Vec<u8> {
     let mut parts = Vec::new();
     for (first, last) in ranges {
-        parts.extend(format!("\r\n--b\r\nContent-Range: bytes {first}-{last}/{}\r\n\r\n", body().len()).bytes());
+        parts.extend(
+            format!("\r\n--b\r\nContent-Range: bytes {first}-{last}/{}\r\n\r\n", body().len())
+                .bytes(),
+        );
         parts.extend(&body()[*first..=*last]);
     }
     parts.extend(b"\r\n--b--\r\n");
@@ -58,8 +64,14 @@ fn several(ranges: &[(usize, usize)]) -> Vec<u8> {
 fn a_range_is_sent_as_the_host_sent_another_one() {
     let mut script = Script::with_stored(&body());
     assert_eq!(exchange(&mut script, &ask_for("0-9"), &one(0, 9)), (true, one(0, 9)));
-    for (range, first, last) in [("0-9", 0, 9), ("1000-2199", 1000, 2199), ("-1", 2499, 2499), ("100-", 100, 2499)] {
-        assert_eq!(exchange(&mut script, &ask_for(range), b""), (false, one(first, last)), "{range}");
+    for (range, first, last) in
+        [("0-9", 0, 9), ("1000-2199", 1000, 2199), ("-1", 2499, 2499), ("100-", 100, 2499)]
+    {
+        assert_eq!(
+            exchange(&mut script, &ask_for(range), b""),
+            (false, one(first, last)),
+            "{range}"
+        );
     }
     assert_eq!(script.card.counters().hits_range, 4);
     // Servers differ.
@@ -86,11 +98,16 @@ fn a_206_that_is_not_what_was_asked_for_teaches_nothing() {
 fn several_ranges_are_repeated_with_the_same_bytes() {
     let mut script = Script::with_stored(&body());
     let two = [(0, 1), (500, 1700)];
-    assert_eq!(exchange(&mut script, &ask_for("0-1,500-1700"), &several(&two)), (true, several(&two)));
+    assert_eq!(
+        exchange(&mut script, &ask_for("0-1,500-1700"), &several(&two)),
+        (true, several(&two))
+    );
     let other = [(10, 1400), (2000, 2499)];
     assert_eq!(exchange(&mut script, &ask_for("10-1400,2000-"), b""), (false, several(&other)));
     // More than the host has been seen to send.
-    assert!(exchange(&mut script, &ask_for("0-1,5-6,9-10"), &several(&[(0, 1), (5, 6), (9, 10)])).0);
+    assert!(
+        exchange(&mut script, &ask_for("0-1,5-6,9-10"), &several(&[(0, 1), (5, 6), (9, 10)])).0
+    );
     assert!(!exchange(&mut script, &ask_for("0-1,5-6,9-10"), b"").0);
     // Nothing arrives, and all of it is sent again.
     let request = ask_for("10-1400,2000-");
@@ -128,7 +145,11 @@ fn a_request_that_changes_something_voids_what_it_names() {
         ("DELETE /%6fbject HTTP/1.1\r\nHost: A:80\r\n\r\n", ok, true),
         ("POST /other HTTP/1.1\r\nHost: a\r\n\r\n", ok, false),
         ("POST /object HTTP/1.1\r\nHost: b\r\n\r\n", ok, false),
-        ("PUT /object HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n", false),
+        (
+            "PUT /object HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n",
+            false,
+        ),
         ("OPTIONS /object HTTP/1.1\r\nHost: a\r\n\r\n", ok, false),
         (
             "PUT /other HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -160,7 +181,12 @@ fn a_request_that_changes_something_voids_what_it_names() {
         script.open_another();
         script.ask(60_000);
         script.wait(Duration::from_millis(50));
-        assert_eq!(script.card.counters().hits == before, is_void, "{request} {}", reply.escape_ascii());
+        assert_eq!(
+            script.card.counters().hits == before,
+            is_void,
+            "{request} {}",
+            reply.escape_ascii()
+        );
     }
 }
 
@@ -168,9 +194,13 @@ fn a_request_that_changes_something_voids_what_it_names() {
 fn what_may_be_content_or_a_request_is_not_answered() {
     let mut script = Script::with_stored(&body());
     let len = Script::request().len();
-    let put = format!("PUT /other HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\nExpect: 100-continue\r\n\r\n");
+    let put = format!(
+        "PUT /other HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\nExpect: 100-continue\r\n\r\n"
+    );
     // The host decides before the content has come.
-    assert!(exchange(&mut script, put.as_bytes(), b"HTTP/1.1 413 x\r\nContent-Length: 0\r\n\r\n").0);
+    assert!(
+        exchange(&mut script, put.as_bytes(), b"HTTP/1.1 413 x\r\nContent-Length: 0\r\n\r\n").0
+    );
     let before = script.card.counters().hits;
     assert!(exchange(&mut script, Script::request(), b"").0, "it passes");
     assert_eq!(script.card.counters().hits, before);
@@ -178,6 +208,8 @@ fn what_may_be_content_or_a_request_is_not_answered() {
     script.open_another();
     let mut script = Script::with_stored(&body());
     assert!(exchange(&mut script, put.as_bytes(), b"HTTP/1.1 100 Continue\r\n\r\n").0);
-    assert!(exchange(&mut script, Script::request(), b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").0);
+    assert!(
+        exchange(&mut script, Script::request(), b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").0
+    );
     assert!(!exchange(&mut script, Script::request(), b"").0, "a hit");
 }

@@ -10,7 +10,11 @@ use crate::script::{Script, Segment};
 const HOST_ISN: Seq = Seq(700_000);
 
 fn payloads(segments: &[Segment]) -> Vec<&[u8]> {
-    segments.iter().map(|segment| &segment.payload[..]).filter(|payload| !payload.is_empty()).collect()
+    segments
+        .iter()
+        .map(|segment| &segment.payload[..])
+        .filter(|payload| !payload.is_empty())
+        .collect()
 }
 
 /// The client has a SYN-ACK of the host.
@@ -36,8 +40,14 @@ fn bytes_that_overtake_the_acknowledgment_stay_with_the_card() {
     let begin = script.seq;
     script.seq += first.len() as u32;
     script.send_client(Flags::ACK, 60_000, second);
-    assert!(payloads(&script.take_at_host()).is_empty(), "bytes of the middle have reached the host");
-    assert!(script.take_at_client().iter().all(|segment| segment.head.ack == begin), "nothing was received in order");
+    assert!(
+        payloads(&script.take_at_host()).is_empty(),
+        "bytes of the middle have reached the host"
+    );
+    assert!(
+        script.take_at_client().iter().all(|segment| segment.head.ack == begin),
+        "nothing was received in order"
+    );
     script.seq = begin;
     script.send_client(Flags::ACK, 60_000, Script::request());
     let at_host = script.take_at_host();
@@ -51,7 +61,10 @@ fn a_request_may_complete_the_handshake() {
     let mut script = answered_by_the_host();
     script.ask(60_000);
     let at_host = script.take_at_host();
-    assert!(at_host[0].payload.is_empty() && at_host[0].head.flags.ack(), "the host's handshake is completed first");
+    assert!(
+        at_host[0].payload.is_empty() && at_host[0].head.flags.ack(),
+        "the host's handshake is completed first"
+    );
     assert_eq!(payloads(&at_host), [Script::request()]);
     assert_eq!(script.card.counters().misses, 1);
 }
@@ -122,7 +135,10 @@ fn timestamps_are_promised_until_the_host_has_none() {
         script.send_host(Flags::SYN | Flags::ACK, HOST_ISN, syn.head.seq + 1, b"");
         let end = script.take_at_client();
         if promised {
-            assert!(end.iter().any(|segment| segment.head.flags.rst()), "the promise cannot be kept");
+            assert!(
+                end.iter().any(|segment| segment.head.flags.rst()),
+                "the promise cannot be kept"
+            );
             script.timestamps = true;
         } else {
             assert_eq!(payloads(&script.take_at_host()), [Script::request()]);
@@ -141,7 +157,8 @@ fn connections_that_the_host_has_yet_to_close_are_counted() {
     assert_eq!((script.card.counters().hits, script.card.left_to_host()), (1, 0));
     script.send_client(Flags::ACK | Flags::FIN, 60_000, b"");
     script.seq += 1;
-    let fin = script.take_at_host().into_iter().find(|segment| segment.head.flags.fin()).expect("a FIN");
+    let fin =
+        script.take_at_host().into_iter().find(|segment| segment.head.flags.fin()).expect("a FIN");
     script.send_host(Flags::ACK, fin.head.ack, fin.end() + 1, b"");
     assert_eq!(script.card.left_to_host(), 1, "taken, and not closed");
     script.send_host(Flags::ACK | Flags::FIN, fin.head.ack, fin.end() + 1, b"");
@@ -156,7 +173,8 @@ fn connections_that_the_host_has_yet_to_close_are_counted() {
     assert_eq!(script.card.left_to_host(), 0);
 }
 
-/// A client opens a new connection from the port of its last one, of which the host has not heard the end.
+/// A client opens a new connection from the port of its last one, of which the host has not heard
+/// the end.
 #[test]
 fn a_port_that_is_taken_up_again_is_a_new_connection_at_once() {
     for (seq_ahead, is_new) in [(1, true), (50_000, true), (0u32.wrapping_sub(60), false)] {
@@ -180,6 +198,10 @@ fn a_port_that_is_taken_up_again_is_a_new_connection_at_once() {
         script.seq += seq_ahead;
         script.send_client(Flags::SYN, 60_000, b"");
         let answers = script.take_at_client();
-        assert_eq!(answers.iter().any(|segment| segment.head.flags.syn()), is_new, "{seq_ahead}: {answers:?}");
+        assert_eq!(
+            answers.iter().any(|segment| segment.head.flags.syn()),
+            is_new,
+            "{seq_ahead}: {answers:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A client's question whether the connection still lives (RFC 9293 section 3.8.4) is answered at once, whatever is under way.
+//! A client's question whether the connection still lives (RFC 9293 section 3.8.4) is answered at
+//! once, whatever is under way.
 
 use nicache_card::Handshake;
 use nicache_coherence::Class;
@@ -17,7 +18,10 @@ fn is_answered(script: &mut Script) {
         script.seq = next;
         let answers = script.take_at_client();
         let [answer] = &answers[..] else { panic!("one answer: {answers:?}") };
-        assert!(answer.head.flags.ack() && !answer.head.flags.rst() && answer.payload.is_empty(), "{answer:?}");
+        assert!(
+            answer.head.flags.ack() && !answer.head.flags.rst() && answer.payload.is_empty(),
+            "{answer:?}"
+        );
         assert_eq!((answer.head.ack, answer.head.seq), (next, script.ack));
     }
 }
@@ -46,7 +50,9 @@ fn while_the_server_works_and_afterwards() {
     script.take_at_host();
     is_answered(&mut script);
     // It knows the connection; later it does not.
-    let asked = |script: &mut Script| script.take_at_host().into_iter().next().expect("the host is asked, too").head;
+    let asked = |script: &mut Script| {
+        script.take_at_host().into_iter().next().expect("the host is asked, too").head
+    };
     let probe = asked(&mut script);
     script.send_host(Flags::ACK, probe.ack, probe.seq + 1, b"");
     assert!(script.take_at_client().is_empty(), "the client has its answer");

@@ -1,4 +1,5 @@
-//! What T costs the files of a log that is asked for at its own times: the real card, on the script's clock.
+//! What T costs the files of a log that is asked for at its own times: the real card, on the
+//! script's clock.
 //!
 //! ```console
 //! $ zstdcat epa-http.txt.zst > epa.log
@@ -15,8 +16,8 @@ use nicache_tcp::Time;
 
 use crate::script::Script;
 
-/// When a file was asked for, in seconds, and which. Common Log Format, with EPA's times (day:hour:minute:second), too; and tables of time,
-/// client, method, target and status.
+/// When a file was asked for, in seconds, and which. Common Log Format, with EPA's times
+/// (day:hour:minute:second), too; and tables of time, client, method, target and status.
 fn requests(text: &str) -> Vec<(u64, String)> {
     let common = |line: &str| {
         let (_, rest) = line.split_once('[')?;
@@ -24,8 +25,11 @@ fn requests(text: &str) -> Vec<(u64, String)> {
         let request = rest.split('"').nth(1)?;
         let status = rest.rsplit('"').next()?.split_ascii_whitespace().next()?;
         let target = request.strip_prefix("GET ")?.split(' ').next()?;
-        let mut numbers = time.split([':', ' ']).map(|part| part.split('/').next().unwrap_or_default().parse::<u64>());
-        let [day, hour, minute, second] = std::array::from_fn(|_| numbers.next().and_then(Result::ok));
+        let mut numbers = time
+            .split([':', ' '])
+            .map(|part| part.split('/').next().unwrap_or_default().parse::<u64>());
+        let [day, hour, minute, second] =
+            std::array::from_fn(|_| numbers.next().and_then(Result::ok));
         let seconds = ((day? * 24 + hour?) * 60 + minute?) * 60 + second?;
         (status == "200").then(|| (seconds, target.to_owned()))
     };
@@ -34,7 +38,8 @@ fn requests(text: &str) -> Vec<(u64, String)> {
         let [time, _, "GET", target, "200", ..] = columns[..] else { return None };
         Some((time.parse().ok()?, target.to_owned()))
     };
-    let mut all: Vec<_> = text.lines().filter_map(|line| common(line).or_else(|| table(line))).collect();
+    let mut all: Vec<_> =
+        text.lines().filter_map(|line| common(line).or_else(|| table(line))).collect();
     all.sort_by_key(|(seconds, _)| *seconds);
     all
 }
@@ -87,18 +92,23 @@ fn log_at_its_own_times() {
     let log = requests(&std::fs::read_to_string(path).unwrap());
     for most in [Duration::from_secs(60), Duration::from_secs(3600 * 24 * 365)] {
         let first = Duration::from_secs(if most.as_secs() > 60 { most.as_secs() } else { 1 });
-        let mut script = Script::with_ages_and_memory(Class::Static, AgeBounds { first, most }, MEMORY_BYTES);
+        let mut script =
+            Script::with_ages_and_memory(Class::Static, AgeBounds { first, most }, MEMORY_BYTES);
         let executions = Cell::new(0_u32);
         let mut serve = |_: Time, request: &[u8]| {
             executions.set(executions.get() + 1);
             let length = request.iter().take_while(|byte| **byte != b'\r').count();
             let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
-            let reply = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length));
+            let reply = format!(
+                "HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {length}\r\n\r\n{}",
+                "x".repeat(length)
+            );
             (Duration::from_millis(1), reply.into_bytes())
         };
         let (begun, mut last) = (script.now, HashMap::new());
         let mut files: HashMap<&str, File> = HashMap::new();
-        let (mut all, mut minute, mut second) = (Share::default(), Share::default(), Share::default());
+        let (mut all, mut minute, mut second) =
+            (Share::default(), Share::default(), Share::default());
         for (number, (time, target)) in log.iter().enumerate() {
             let due = begun + Duration::from_secs(time - log[0].0);
             while script.now < due {
@@ -129,8 +139,16 @@ fn log_at_its_own_times() {
         }
         let counters = script.card.counters();
         let allowed = all.asked + all.asked / 20 + files.len() as u32;
-        assert!(executions.get() <= allowed, "{} executions for {} requests", executions.get(), all.asked);
-        assert!(all.hits > 0 && counters.cache.evictions == 0, "of this log the card keeps not all: {counters:?}");
+        assert!(
+            executions.get() <= allowed,
+            "{} executions for {} requests",
+            executions.get(),
+            all.asked
+        );
+        assert!(
+            all.hits > 0 && counters.cache.evictions == 0,
+            "of this log the card keeps not all: {counters:?}"
+        );
         println!(
             "T up to {most:?}: {} requests, {} executions, hits {:.1} %; within 60 s of the last for the file: {} requests, {:.1} %; within 1 s: {}, {:.1} %; \
              of files asked for once a minute or more often: {}, {:.1} %",

@@ -1,4 +1,5 @@
-//! Expected requests, answered the short way: whatever is sent, the general way says the same, and what is not expected is left to it.
+//! Expected requests, answered the short way: whatever is sent, the general way says the same, and
+//! what is not expected is left to it.
 
 use std::time::Duration;
 
@@ -6,15 +7,17 @@ use nicache_tcp::Flags;
 
 use crate::script::{SOURCE, Script, Segment};
 
-/// What the card has done: segments to the client and to the host, all that it has counted, and the hits of the short way among that.
+/// What the card has done: segments to the client and to the host, all that it has counted, and the
+/// hits of the short way among that.
 fn outcome(script: &mut Script) -> (Vec<Segment>, Vec<Segment>, String, u64) {
     let mut counters = script.card.counters().clone();
     let predicted = std::mem::take(&mut counters.hits_predicted);
     (script.take_at_client(), script.take_at_host(), format!("{counters:?}"), predicted)
 }
 
-/// Lets a client, whose last two requests were hits, do something, once with a card that answers the short way and once with one that never does. Both must do the same,
-/// then and in the minutes that follow. Returns how many hits there were, and how many of these went the short way.
+/// Lets a client, whose last two requests were hits, do something, once with a card that answers
+/// the short way and once with one that never does. Both must do the same, then and in the minutes
+/// that follow. Returns how many hits there were, and how many of these went the short way.
 fn both(body: &[u8], timestamps: bool, act: impl Fn(&mut Script)) -> (u64, u64) {
     let run = |prediction| {
         let mut script = Script::with_prediction(prediction);
@@ -24,7 +27,8 @@ fn both(body: &[u8], timestamps: bool, act: impl Fn(&mut Script)) -> (u64, u64) 
             script.ask(60_000);
             assert!(script.take_body().ends_with(body));
         }
-        let (hits, predicted) = (script.card.counters().hits, script.card.counters().hits_predicted);
+        let (hits, predicted) =
+            (script.card.counters().hits, script.card.counters().hits_predicted);
         act(&mut script);
         let hits = script.card.counters().hits - hits;
         let mut outcomes = vec![outcome(&mut script)];
@@ -37,8 +41,10 @@ fn both(body: &[u8], timestamps: bool, act: impl Fn(&mut Script)) -> (u64, u64) 
             outcomes.push(outcome(&mut script));
         }
         let last = outcomes.last().map_or(0, |last| last.3);
-        let seen: Vec<String> =
-            outcomes.into_iter().map(|(client, host, counters, _)| format!("{client:?} {host:?} {counters}")).collect();
+        let seen: Vec<String> = outcomes
+            .into_iter()
+            .map(|(client, host, counters, _)| format!("{client:?} {host:?} {counters}"))
+            .collect();
         (seen, hits, last - predicted)
     };
     let (short, general) = (run(true), run(false));
@@ -242,7 +248,10 @@ fn lost_replies_are_sent_again() {
         script.ask(60_000);
         script.take_at_client();
         script.wait(Duration::from_secs(2));
-        assert!(script.take_at_client().iter().any(|segment| segment.payload.ends_with(b"lost")), "sent again");
+        assert!(
+            script.take_at_client().iter().any(|segment| segment.payload.ends_with(b"lost")),
+            "sent again"
+        );
     };
     assert_eq!(both(b"lost", true, lost), (1, 1));
 }

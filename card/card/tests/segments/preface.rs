@@ -18,10 +18,12 @@ fn header(version: ProxyVersion, number: u8) -> Vec<u8> {
 }
 
 fn reply(body: &str) -> Vec<u8> {
-    format!("HTTP/1.1 200 OK\r\n{DATE}Content-Length: {}\r\nETag: \"x\"\r\n\r\n{body}", body.len()).into_bytes()
+    format!("HTTP/1.1 200 OK\r\n{DATE}Content-Length: {}\r\nETag: \"x\"\r\n\r\n{body}", body.len())
+        .into_bytes()
 }
 
-/// The host takes the connection, if it is asked to, and everything that comes on it. Its next number, and what came.
+/// The host takes the connection, if it is asked to, and everything that comes on it. Its next
+/// number, and what came.
 fn host_takes(script: &mut Script, mut seq: Seq) -> (Seq, Seq, Vec<u8>) {
     let (mut got, mut ack) = (Vec::new(), Seq(0));
     loop {
@@ -114,7 +116,9 @@ fn a_connection_is_answered_only_if_the_host_has_answered_one_of_its_kind() {
         answer(&mut script, seq, ack, "hello");
         script.open_another();
         send(&mut script, &bytes);
-        assert!(script.take_body().ends_with(b"hello") && host_takes(&mut script, Seq(0)).2.is_empty());
+        assert!(
+            script.take_body().ends_with(b"hello") && host_takes(&mut script, Seq(0)).2.is_empty()
+        );
     }
     // From another address.
     let mut other = script.open_as([10, 0, 0, 77], 1234);
@@ -130,7 +134,8 @@ fn it_may_come_in_any_pieces() {
         for size in [1, 2, 7, 13, 27, 40] {
             let mut script = stored("hello");
             script.open_another();
-            let bytes = [&header(version, 3)[..], b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+            let bytes =
+                [&header(version, 3)[..], b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
             bytes.chunks(size).for_each(|piece| send(&mut script, piece));
             let (seq, ack, got) = host_takes(&mut script, Seq(500_000));
             assert_eq!(got, bytes, "{version:?} by {size}");
@@ -186,7 +191,10 @@ fn a_header_and_the_end() {
         let got: Vec<u8> = at_host.iter().flat_map(|segment| segment.payload.clone()).collect();
         if handshake == Handshake::Card {
             // The server need not know.
-            assert!(at_host.is_empty() && script.take_at_client().iter().any(|segment| segment.head.flags.fin()));
+            assert!(
+                at_host.is_empty()
+                    && script.take_at_client().iter().any(|segment| segment.head.flags.fin())
+            );
         } else {
             assert_eq!(got, head);
             assert!(at_host.iter().any(|segment| segment.head.flags.fin()), "{at_host:?}");
@@ -224,7 +232,11 @@ fn the_next_connection_at_the_host_has_it_too() {
     script.acknowledge(60_000);
     // The host is tired of waiting, the client is not.
     script.send_host(Flags::FIN | Flags::ACK, seq, ack, b"");
-    let fin = script.take_at_host().into_iter().find(|segment| segment.head.flags.fin()).expect("closed there");
+    let fin = script
+        .take_at_host()
+        .into_iter()
+        .find(|segment| segment.head.flags.fin())
+        .expect("closed there");
     script.send_host(Flags::ACK, seq + 1, fin.head.seq + 1, b"");
     script.take_at_host();
     send(&mut script, b"GET /third HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -290,7 +302,10 @@ fn two_clients_of_one_proxy_agree() {
             assert!(is_hit || number < 4, "{number}");
             script.wait(Duration::from_millis(200));
         }
-        assert!(own.iter().all(|head| matches!(nicache_http::parse_preface(head), nicache_http::Preface::Header(_))));
+        assert!(own.iter().all(|head| matches!(
+            nicache_http::parse_preface(head),
+            nicache_http::Preface::Header(_)
+        )));
         assert!(!own.is_empty(), "the card speaks the protocol as the proxy does");
     }
     // A page that shows it is nobody else's.

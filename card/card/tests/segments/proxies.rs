@@ -29,7 +29,8 @@ impl Site {
         Self { script, says, heads: Rc::default(), number: 0 }
     }
 
-    /// What somebody gets who connects from `address` with these header lines, and whether from the card.
+    /// What somebody gets who connects from `address` with these header lines, and whether from the
+    /// card.
     fn ask(&mut self, address: [u8; 4], fields: &str) -> (Option<String>, bool) {
         let request = format!("GET /page HTTP/1.1\r\nHost: a\r\n{AGENT}{fields}\r\n");
         self.ask_plainly(address, request.as_bytes())
@@ -41,9 +42,13 @@ impl Site {
             let head = String::from_utf8(head.to_vec()).expect("text");
             let answer = says(peer.get(), &head);
             heads.borrow_mut().push(head);
-            let (status, body) = answer.map_or(("403 Forbidden", String::new()), |body| ("200 OK", body));
+            let (status, body) =
+                answer.map_or(("403 Forbidden", String::new()), |body| ("200 OK", body));
             let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
-            let reply = format!("HTTP/1.1 {status}\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let reply = format!(
+                "HTTP/1.1 {status}\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
             (Duration::from_millis(5), reply.into_bytes())
         };
         let (reply, is_hit) = self.script.visit(address, request, &mut serve);
@@ -52,7 +57,8 @@ impl Site {
         (head.contains(" 200 ").then(|| body.to_owned()), is_hit)
     }
 
-    /// Another visitor behind the proxy each time, as Caddy and nginx pass him on, and a load balancer that counts.
+    /// Another visitor behind the proxy each time, as Caddy and nginx pass him on, and a load
+    /// balancer that counts.
     fn visit(&mut self, more: &str) -> (Option<String>, bool) {
         let fields = self.fields(more);
         self.ask(PROXY, &fields)
@@ -60,7 +66,8 @@ impl Site {
 
     fn fields(&mut self, more: &str) -> String {
         self.number += 1;
-        let (high, low, id) = (self.number / 250, self.number % 250 + 1, self.number.wrapping_mul(0x9e37_79b1));
+        let (high, low, id) =
+            (self.number / 250, self.number % 250 + 1, self.number.wrapping_mul(0x9e37_79b1));
         format!(
             "X-Forwarded-For: 198.18.{high}.{low}\r\nX-Real-IP: 198.18.{high}.{low}\r\nX-Request-Id: {id:08x}{:08x}\r\n{more}",
             id ^ 0x5555_0000
@@ -102,7 +109,8 @@ fn what_a_server_makes_links_of_is_in_the_key() {
     let kinds = [("http", "a"), ("https", "a"), ("https", "b")];
     for round in 0..40 {
         for (proto, host) in kinds {
-            let (body, is_hit) = site.visit(&format!("X-Forwarded-Proto: {proto}\r\nX-Forwarded-Host: {host}\r\n"));
+            let (body, is_hit) =
+                site.visit(&format!("X-Forwarded-Proto: {proto}\r\nX-Forwarded-Host: {host}\r\n"));
             assert_eq!(body.unwrap(), format!("{proto}://{host}"));
             assert!(is_hit || round < 5, "{proto} {host}, round {round}");
         }
@@ -121,8 +129,11 @@ fn who_repeats_something_of_the_request_is_never_shared() {
         let mut site = Site::new(says);
         for number in 0..60_u32 {
             // Spans of one trace at a time.
-            let trace =
-                format!("traceparent: 00-{:032x}-{:016x}-01\r\n", number / 3 + 0x1234_5678, number + 0x9999_0000);
+            let trace = format!(
+                "traceparent: 00-{:032x}-{:016x}-01\r\n",
+                number / 3 + 0x1234_5678,
+                number + 0x9999_0000
+            );
             let fields = site.fields(&trace);
             let own = says(PROXY, &fields);
             let (body, is_hit) = site.ask(PROXY, &fields);
@@ -137,12 +148,18 @@ fn made_up_fields_gain_nothing() {
     // Says whom it takes the client for, as some do.
     let says: Says = |peer, head| {
         let said = field(head, "X-Client-IP");
-        Some(if said.is_empty() { format!("hello {}", peer[3]) } else { format!("hello {}", said.len()) })
+        Some(if said.is_empty() {
+            format!("hello {}", peer[3])
+        } else {
+            format!("hello {}", said.len())
+        })
     };
     let mut site = Site::new(says);
-    // One client is several, by what he says, and sends the same identifiers as the card, as far as he can guess them.
+    // One client is several, by what he says, and sends the same identifiers as the card, as far as
+    // he can guess them.
     for number in 0..40 {
-        let (body, _) = site.ask([10, 0, 0, 66], &format!("X-Client-IP: 203.0.113.{:03}\r\n", number + 100));
+        let (body, _) =
+            site.ask([10, 0, 0, 66], &format!("X-Client-IP: 203.0.113.{:03}\r\n", number + 100));
         assert_eq!(body.as_deref(), Some("hello 13"));
     }
     for number in 1..40 {
@@ -164,7 +181,10 @@ fn a_server_that_believes_its_proxy_alone() {
     for number in 0..60 {
         // Somebody who makes it up comes first, and goes on.
         for _ in 0..2 {
-            let (body, _) = site.ask([10, 0, 0, 66], "X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-Proto: https\r\n");
+            let (body, _) = site.ask(
+                [10, 0, 0, 66],
+                "X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-Proto: https\r\n",
+            );
             assert_eq!(body.as_deref(), Some("links by http"), "{number}");
         }
         let (body, is_hit) = site.visit("X-Forwarded-Proto: https\r\n");
@@ -191,17 +211,25 @@ fn a_server_that_lets_nobody_in_but_its_proxy() {
     });
     assert!(count >= 50, "{count} hits");
     for number in 1..20 {
-        assert_eq!(site.ask([10, 0, 1, number], "X-Forwarded-For: 198.51.100.1\r\n"), (None, false));
+        assert_eq!(
+            site.ask([10, 0, 1, number], "X-Forwarded-For: 198.51.100.1\r\n"),
+            (None, false)
+        );
         assert_eq!(site.ask([10, 0, 1, number], ""), (None, false));
     }
 }
 
-/// A proxy of the same machine connects from the card's address: then what the card is told is what its visitors get.
+/// A proxy of the same machine connects from the card's address: then what the card is told is what
+/// its visitors get.
 #[test]
 fn a_proxy_of_the_same_machine() {
     const OWN: [u8; 4] = [10, 0, 0, 3];
-    let says: Says =
-        |peer, head| Some(format!("links by {}", if peer == OWN { field(head, "X-Forwarded-Proto") } else { "http" }));
+    let says: Says = |peer, head| {
+        Some(format!(
+            "links by {}",
+            if peer == OWN { field(head, "X-Forwarded-Proto") } else { "http" }
+        ))
+    };
     let mut site = Site::new(says);
     for number in 0..300 {
         let fields = site.fields("X-Forwarded-Proto: https\r\n");
@@ -210,7 +238,10 @@ fn a_proxy_of_the_same_machine() {
         assert_eq!(body.as_deref(), Some("links by https"));
         assert!(is_hit || number < 5, "{number}");
         if number % 20 == 0 {
-            let (body, _) = site.ask([10, 0, 0, 66], "X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-Proto: https\r\n");
+            let (body, _) = site.ask(
+                [10, 0, 0, 66],
+                "X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-Proto: https\r\n",
+            );
             assert_eq!(body.as_deref(), Some("links by http"));
         }
         site.script.wait(Duration::from_millis(100));
@@ -218,7 +249,8 @@ fn a_proxy_of_the_same_machine() {
     assert!(site.own() >= 2, "{}", site.own());
 }
 
-/// A rule for the proxy's visitors that begins to hold with a change that leaves the page as it is for the card.
+/// A rule for the proxy's visitors that begins to hold with a change that leaves the page as it is
+/// for the card.
 #[test]
 fn after_a_change_the_card_does_not_speak_for_the_proxy() {
     let mut site = Site::new(|_, _| Some("old".to_owned()));
@@ -240,8 +272,12 @@ fn after_a_change_the_card_does_not_speak_for_the_proxy() {
 /// An internal visitor gets what an external one does not.
 #[test]
 fn a_private_network_is_another_class() {
-    let says: Says =
-        |_, head| Some(if field(head, "X-Real-IP").starts_with("192.168.") { "inside" } else { "outside" }.to_owned());
+    let says: Says = |_, head| {
+        Some(
+            if field(head, "X-Real-IP").starts_with("192.168.") { "inside" } else { "outside" }
+                .to_owned(),
+        )
+    };
     let mut site = Site::new(says);
     for number in 1..60 {
         let (body, _) = site.ask(PROXY, &format!("X-Real-IP: 192.168.0.{number}\r\n"));
@@ -265,8 +301,14 @@ fn the_card_says_another_client_each_time() {
         assert!(!head.contains("198.18."), "{head}");
         assert_eq!(field(head, "X-Forwarded-Proto"), "https");
         assert_eq!(field(head, "X-Request-Id").len(), 16, "{head}");
-        assert!(field(head, "X-Forwarded-For").parse::<std::net::Ipv4Addr>().unwrap().is_documentation());
+        assert!(
+            field(head, "X-Forwarded-For")
+                .parse::<std::net::Ipv4Addr>()
+                .unwrap()
+                .is_documentation()
+        );
     }
-    let ids: std::collections::HashSet<&str> = own.iter().map(|head| field(head, "X-Request-Id")).collect();
+    let ids: std::collections::HashSet<&str> =
+        own.iter().map(|head| field(head, "X-Request-Id")).collect();
     assert_eq!(ids.len(), own.len());
 }

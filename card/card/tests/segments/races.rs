@@ -1,5 +1,5 @@
-//! Many clients of several classes ask for one page at the same time, while it changes: nobody is told what was no longer true when he asked, nor what is
-//! for somebody else.
+//! Many clients of several classes ask for one page at the same time, while it changes: nobody is
+//! told what was no longer true when he asked, nor what is for somebody else.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0..VISITORS, 0..CLASSES.len()).prop_map(|(visitor, class)| Step::Ask { visitor, class }),
+        4 => (0..VISITORS, 0..CLASSES.len())
+            .prop_map(|(visitor, class)| Step::Ask { visitor, class }),
         4 => any::<usize>().prop_map(Step::Execute),
         4 => any::<usize>().prop_map(Step::Reply),
         1 => Just(Step::Change),
@@ -75,8 +76,19 @@ impl Race {
     fn new(class: Class, differs: bool) -> Self {
         let script = Script::with_changes(class, AgeBounds::default());
         *script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
-        let (visitors, ends, taken) = (std::array::from_fn(|_| None), HashMap::new(), HashMap::new());
-        Self { script, differs, version: 0, visitors, ends, port: 20_000, at_server: Vec::new(), taken, replies: 0 }
+        let (visitors, ends, taken) =
+            (std::array::from_fn(|_| None), HashMap::new(), HashMap::new());
+        Self {
+            script,
+            differs,
+            version: 0,
+            visitors,
+            ends,
+            port: 20_000,
+            at_server: Vec::new(),
+            taken,
+            replies: 0,
+        }
     }
 
     fn with<T>(&mut self, port: u16, job: impl FnOnce(&mut Script) -> T) -> T {
@@ -99,8 +111,10 @@ impl Race {
         let port = self.port;
         let end = self.script.open_as([10, 0, 1, visitor as u8 + 1], port);
         self.ends.insert(port, end);
-        self.visitors[visitor] = Some(Asked { port, class, version: self.version, got: Vec::new() });
-        let head = format!("GET /page HTTP/1.1\r\nHost: a\r\nUser-Agent: {}/1\r\n\r\n", CLASSES[class]);
+        self.visitors[visitor] =
+            Some(Asked { port, class, version: self.version, got: Vec::new() });
+        let head =
+            format!("GET /page HTTP/1.1\r\nHost: a\r\nUser-Agent: {}/1\r\n\r\n", CLASSES[class]);
         self.send(port, head.as_bytes());
     }
 
@@ -131,11 +145,23 @@ impl Race {
                 if segment.head.flags.syn() {
                     self.taken.remove(&port);
                     let ack = segment.head.seq + 1;
-                    self.with(port, |script| script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), ack, b""));
-                } else if !segment.payload.is_empty() && self.taken.insert(port, segment.end()) != Some(segment.end()) {
+                    self.with(port, |script| {
+                        script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), ack, b"")
+                    });
+                } else if !segment.payload.is_empty()
+                    && self.taken.insert(port, segment.end()) != Some(segment.end())
+                {
                     let head = String::from_utf8_lossy(&segment.payload).into_owned();
-                    let class = CLASSES.iter().position(|class| head.contains(class)).unwrap_or(CLASSES.len());
-                    self.at_server.push(AtServer { port, ack: segment.end(), class, version: None });
+                    let class = CLASSES
+                        .iter()
+                        .position(|class| head.contains(class))
+                        .unwrap_or(CLASSES.len());
+                    self.at_server.push(AtServer {
+                        port,
+                        ack: segment.end(),
+                        class,
+                        version: None,
+                    });
                 }
             }
         }
@@ -152,7 +178,11 @@ impl Race {
             let (version, class) = body.trim_end_matches('.').split_once(' ').expect("two words");
             let version: u32 = version.parse().expect("a number");
             let due = if self.differs { CLASSES[asked.class] } else { "all" };
-            assert!(version >= asked.version, "told {version}, it was {} when it was asked for", asked.version);
+            assert!(
+                version >= asked.version,
+                "told {version}, it was {} when it was asked for",
+                asked.version
+            );
             assert_eq!(class, due);
             let port = asked.port;
             self.visitors[visitor] = None;
@@ -163,7 +193,8 @@ impl Race {
     }
 
     fn execute(&mut self, which: usize) {
-        let mut waiting: Vec<_> = self.at_server.iter_mut().filter(|request| request.version.is_none()).collect();
+        let mut waiting: Vec<_> =
+            self.at_server.iter_mut().filter(|request| request.version.is_none()).collect();
         let count = waiting.len().max(1);
         if let Some(request) = waiting.get_mut(which % count) {
             request.version = Some(self.version);
@@ -171,7 +202,8 @@ impl Race {
     }
 
     fn reply(&mut self, which: usize) {
-        let done: Vec<_> = (0..self.at_server.len()).filter(|at| self.at_server[*at].version.is_some()).collect();
+        let done: Vec<_> =
+            (0..self.at_server.len()).filter(|at| self.at_server[*at].version.is_some()).collect();
         let Some(at) = done.get(which % done.len().max(1)) else { return };
         let AtServer { port, ack, class, version } = self.at_server.remove(*at);
         if !self.ends.contains_key(&port) {
@@ -181,7 +213,8 @@ impl Race {
         let who = if self.differs { CLASSES.get(class).unwrap_or(&"nobody") } else { "all" };
         let body = format!("{} {who}.", version.expect("it was worked out"));
         let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
-        let reply = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let reply =
+            format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         let is_own = OWN_PORTS.contains(&port);
         self.with(port, |script| {
             script.send_host(Flags::ACK, Seq(500_001), ack, reply.as_bytes());
@@ -199,7 +232,9 @@ impl Race {
 
     fn take(&mut self, step: Step) {
         match step {
-            Step::Ask { visitor, class } if self.visitors[visitor].is_none() => self.ask(visitor, class),
+            Step::Ask { visitor, class } if self.visitors[visitor].is_none() => {
+                self.ask(visitor, class)
+            }
             Step::Ask { .. } => {}
             Step::Execute(which) => self.execute(which),
             Step::Reply(which) => self.reply(which),
@@ -238,7 +273,8 @@ proptest! {
         let mut race = Race::new(if is_static { Class::Static } else { Class::Dynamic }, differs);
         steps.into_iter().for_each(|step| race.take(step));
         race.finish();
-        // At rest the card answers each class, when what was purged too often is no longer left alone. Where the server tells classes apart that takes long.
+        // At rest the card answers each class, when what was purged too often is no longer left
+        // alone. Where the server tells classes apart that takes long.
         race.script.poll_once_after(std::time::Duration::from_secs(600));
         for class in (0..CLASSES.len()).filter(|_| !differs) {
             let before = race.script.card.counters().hits;

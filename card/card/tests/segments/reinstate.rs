@@ -1,4 +1,5 @@
-//! Entries whose sources have changed: passed by until the watcher has answered, and what its answer does.
+//! Entries whose sources have changed: passed by until the watcher has answered, and what its
+//! answer does.
 
 use std::time::Duration;
 
@@ -6,14 +7,17 @@ use nicache_coherence::{Reinstatement, SourceSlot};
 
 use crate::script::{SOURCE, Script};
 
-/// Asks once; true if the reply came from the card, which may wait for the watcher. If the request goes to the host, the connection is of no
-/// more use.
+/// Asks once; true if the reply came from the card, which may wait for the watcher. If the request
+/// goes to the host, the connection is of no more use.
 fn is_hit(script: &mut Script) -> bool {
     script.ask(60_000);
     script.wait(Duration::from_millis(30));
     let from_card = script.take_at_client().iter().any(|segment| !segment.payload.is_empty());
     // On a new connection, the card opens the host's side first.
-    let at_host = script.take_at_host().iter().any(|segment| segment.head.flags.syn() || !segment.payload.is_empty());
+    let at_host = script
+        .take_at_host()
+        .iter()
+        .any(|segment| segment.head.flags.syn() || !segment.payload.is_empty());
     assert!(from_card != at_host, "answered by the card: {from_card}, sent to the host: {at_host}");
     from_card
 }
@@ -23,7 +27,11 @@ fn suspect(outcome: Reinstatement) -> Script {
     let mut script = Script::with_stored(b"hello");
     *script.reinstatement.lock().expect("one thread") = outcome;
     script.table.record_change(SOURCE);
-    assert_eq!(is_hit(&mut script), outcome == Reinstatement::Stays, "a suspect is served if it stays");
+    assert_eq!(
+        is_hit(&mut script),
+        outcome == Reinstatement::Stays,
+        "a suspect is served if it stays"
+    );
     script
 }
 

@@ -1,4 +1,5 @@
-//! Hits whose segments, acknowledgments or window updates are lost: the body arrives whole and equal (I4).
+//! Hits whose segments, acknowledgments or window updates are lost: the body arrives whole and
+//! equal (I4).
 
 use std::time::Duration;
 
@@ -63,7 +64,10 @@ fn a_hit_follows_a_miss_on_the_same_connection() {
     receive_all(&mut script, first, &mut received);
     assert!(received.ends_with(&body));
     assert_eq!(script.card.counters().hits, 1);
-    assert!(script.take_at_host().iter().all(|segment| segment.payload.is_empty()), "the host has heard of the hit");
+    assert!(
+        script.take_at_host().iter().all(|segment| segment.payload.is_empty()),
+        "the host has heard of the hit"
+    );
     script.wait(Duration::from_secs(3));
     assert!(script.take_at_client().is_empty(), "everything was acknowledged");
 }
@@ -136,7 +140,8 @@ fn any_single_segment_may_be_lost() {
                     received.take(first, &segment, first + 60_000);
                 }
                 number += 1;
-                // A client acknowledges every segment: those behind a gap repeat the number before it.
+                // A client acknowledges every segment: those behind a gap repeat the number before
+                // it.
                 script.ack = received.next(first);
                 script.acknowledge(60_000);
             }
@@ -145,7 +150,11 @@ fn any_single_segment_may_be_lost() {
             }
             script.wait(Duration::from_millis(10));
         }
-        assert!(received.ends_with(&body), "without segment {lost}, {} bytes came", received.bytes.len());
+        assert!(
+            received.ends_with(&body),
+            "without segment {lost}, {} bytes came",
+            received.bytes.len()
+        );
         assert_eq!(script.card.counters().hits, 1);
         if !dropped {
             assert!(lost >= 6, "a reply of six segments and a head");

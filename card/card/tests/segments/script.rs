@@ -11,8 +11,8 @@ use std::time::Duration;
 use nicache_cache::{AgeBounds, CoherenceLink, PathSettings, Paths, Store};
 use nicache_card::{AsProxy, Card, CardConfig, Handshake, OwnPorts, Rechecker};
 use nicache_coherence::{
-    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
-    SourceSet, SourceSlot, Verdict,
+    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict,
+    Reinstatement, RevisionTable, SourceSet, SourceSlot, Verdict,
 };
 use nicache_http::{KeyConfig, proxy_header};
 use nicache_memory::{CardMemory, HugePages};
@@ -27,7 +27,8 @@ const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
 /// Where the card's own requests come from.
 pub(crate) const CARD: [u8; 4] = [10, 0, 0, 3];
-/// Where a proxy on the card's machine connects from, and the card's requests as one of its clients.
+/// Where a proxy on the card's machine connects from, and the card's requests as one of its
+/// clients.
 pub(crate) const PROXY: [u8; 4] = [10, 0, 9, 1];
 /// Ports that the card's own requests come from.
 pub(crate) const OWN_PORTS: RangeInclusive<u16> = 60_001..=65_000;
@@ -72,7 +73,8 @@ pub(crate) struct AtHost {
     ack: Seq,
 }
 
-/// Says yes to every fill, or that it is out of date, and answers about suspects what it is told to.
+/// Says yes to every fill, or that it is out of date, and answers about suspects what it is told
+/// to.
 struct Agreeable {
     answers: Vec<Answer>,
     class: Class,
@@ -91,12 +93,20 @@ impl CoherenceLink for Agreeable {
             Question::Fill(request) => {
                 let mut sources = SourceSet::new();
                 sources.insert(SOURCE).expect("room for one");
-                let stored =
-                    Verdict::Stored { class: self.class, sources, record: RecordNumber(1), previous_unchanged: false };
-                let has_changed = self.sees_changes && !self.table.is_unchanged(&[SOURCE], request.stamp);
-                let seen = if has_changed { Verdict::Outdated(RefusalReason::Changed) } else { stored };
-                let verdict = self.outdated.lock().expect("one thread").map_or(seen, Verdict::Outdated);
-                let verdict = self.refused.lock().expect("one thread").map_or(verdict, Verdict::Refused);
+                let stored = Verdict::Stored {
+                    class: self.class,
+                    sources,
+                    record: RecordNumber(1),
+                    previous_unchanged: false,
+                };
+                let has_changed =
+                    self.sees_changes && !self.table.is_unchanged(&[SOURCE], request.stamp);
+                let seen =
+                    if has_changed { Verdict::Outdated(RefusalReason::Changed) } else { stored };
+                let verdict =
+                    self.outdated.lock().expect("one thread").map_or(seen, Verdict::Outdated);
+                let verdict =
+                    self.refused.lock().expect("one thread").map_or(verdict, Verdict::Refused);
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
             Question::Reinstate(request) => {
@@ -184,12 +194,14 @@ impl Script {
         Self::made(Handshake::Card, Class::Static, 16, prediction)
     }
 
-    /// A card whose watcher says that all replies are of that class, and that can ask the server by itself ([`Script::visit`]).
+    /// A card whose watcher says that all replies are of that class, and that can ask the server by
+    /// itself ([`Script::visit`]).
     pub(crate) fn with_ages(class: Class, ages: AgeBounds) -> Self {
         Self::with_ages_and_memory(class, ages, MEMORY_BYTES)
     }
 
-    /// As [`Script::with_ages`], with a watcher that sees whether a reply's source has changed since its request was forwarded.
+    /// As [`Script::with_ages`], with a watcher that sees whether a reply's source has changed
+    /// since its request was forwarded.
     pub(crate) fn with_changes(class: Class, ages: AgeBounds) -> Self {
         Self::asking_itself(class, ages, MEMORY_BYTES, true)
     }
@@ -199,13 +211,22 @@ impl Script {
         Self::asking_itself(class, ages, memory_bytes, false)
     }
 
-    fn asking_itself(class: Class, ages: AgeBounds, memory_bytes: usize, sees_changes: bool) -> Self {
+    fn asking_itself(
+        class: Class,
+        ages: AgeBounds,
+        memory_bytes: usize,
+        sees_changes: bool,
+    ) -> Self {
         let own_ports = Arc::new(OwnPorts::new(*OWN_PORTS.start()));
-        let as_proxy = Some(AsProxy { address: Ipv4Addr::from(PROXY).into(), ports: Arc::clone(&own_ports) });
-        let rechecker = Rechecker { address: Ipv4Addr::from(CARD).into(), ports: OWN_PORTS, as_proxy };
+        let as_proxy =
+            Some(AsProxy { address: Ipv4Addr::from(PROXY).into(), ports: Arc::clone(&own_ports) });
+        let rechecker =
+            Rechecker { address: Ipv4Addr::from(CARD).into(), ports: OWN_PORTS, as_proxy };
         let script = Self::with_memory(memory_bytes, class, sees_changes, |config| {
-            config.paths =
-                Paths::new(PathSettings { keeps_computed: true, ages, ..PathSettings::default() }, Vec::new());
+            config.paths = Paths::new(
+                PathSettings { keeps_computed: true, ages, ..PathSettings::default() },
+                Vec::new(),
+            );
             config.rechecker = Some(rechecker);
         });
         Self { own_ports, ..script }
@@ -237,8 +258,11 @@ impl Script {
         let memory = CardMemory::new(memory_bytes, HugePages::No).expect("a few MiB");
         let mut config = CardConfig::new(vec![80], memory_bytes, KeyConfig::new([3; 16]), [5; 16]);
         config.handshake = Handshake::Card;
-        let settings =
-            PathSettings { keeps_computed: true, ages: AgeBounds::fixed(AGE_MAX), ..PathSettings::default() };
+        let settings = PathSettings {
+            keeps_computed: true,
+            ages: AgeBounds::fixed(AGE_MAX),
+            ..PathSettings::default()
+        };
         config.paths = Paths::new(settings, Vec::new());
         configure(&mut config);
         let policy = Box::new(Lru::new(memory_bytes as u64, config.entries as u32));
@@ -286,8 +310,8 @@ impl Script {
         }
     }
 
-    /// A card that has `body` stored as the reply to [`Script::request`], and a connection on which that request was a miss: the
-    /// client has the reply and has acknowledged it.
+    /// A card that has `body` stored as the reply to [`Script::request`], and a connection on which
+    /// that request was a miss: the client has the reply and has acknowledged it.
     pub(crate) fn with_stored(body: &[u8]) -> Self {
         let mut script = Self::new(Handshake::Card);
         script.store(body);
@@ -342,13 +366,15 @@ impl Script {
         let syn = self.take_at_host().into_iter().find(is_syn)?;
         let seq = Seq(500_000);
         self.send_host(Flags::SYN | Flags::ACK, seq, syn.head.seq + 1, b"");
-        let is_request = |segment: &Segment| !segment.payload.is_empty() && segment.head.src_port == port;
+        let is_request =
+            |segment: &Segment| !segment.payload.is_empty() && segment.head.src_port == port;
         let request = self.take_at_host().into_iter().find(is_request).expect("the request");
         assert_eq!(request.payload, Self::request());
         Some(AtHost { seq: seq + 1, ack: request.end() })
     }
 
-    /// The host replies on the present connection, and the client acknowledges. What has come for the client.
+    /// The host replies on the present connection, and the client acknowledges. What has come for
+    /// the client.
     pub(crate) fn reply(&mut self, at: &AtHost, body: &[u8]) -> Vec<u8> {
         let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
         let head = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -361,7 +387,8 @@ impl Script {
     /// Payload that has come for the present client.
     pub(crate) fn take_body(&mut self) -> Vec<u8> {
         let mut got = Vec::new();
-        let segments = std::mem::take(&mut self.of_others).into_iter().chain(drain(&mut self.client));
+        let segments =
+            std::mem::take(&mut self.of_others).into_iter().chain(drain(&mut self.client));
         for segment in segments.collect::<Vec<_>>() {
             if segment.head.dst_port != self.client_port {
                 self.of_others.push(segment);
@@ -379,7 +406,8 @@ impl Script {
         self.seq += 1;
         let port = self.client_port;
         let segments = self.take_at_client().into_iter();
-        let (mine, others): (Vec<_>, Vec<_>) = segments.partition(|segment| segment.head.dst_port == port);
+        let (mine, others): (Vec<_>, Vec<_>) =
+            segments.partition(|segment| segment.head.dst_port == port);
         self.of_others.extend(others);
         let syn_ack = mine.into_iter().next().expect("an answer");
         assert!(syn_ack.head.flags.syn() && syn_ack.head.ack == self.seq);
@@ -403,7 +431,11 @@ impl Script {
     }
 
     fn store_from_host(&mut self, mut seq: Seq, body: &[u8]) {
-        let request = self.take_at_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
+        let request = self
+            .take_at_host()
+            .into_iter()
+            .find(|segment| !segment.payload.is_empty())
+            .expect("the request");
         assert_eq!(request.payload, Self::request());
         let mut reply = format!(
             "HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: {}\r\nETag: \"x\"\r\n\r\n",
@@ -435,9 +467,15 @@ impl Script {
         self.seq += Self::request().len() as u32;
     }
 
-    /// A client asks on a connection of its own, and the host answers by `serve` if the request comes to it, after as much time as that says. Then the card
-    /// asks as it wants to. The client's reply, and whether it came from the card.
-    pub(crate) fn visit(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
+    /// A client asks on a connection of its own, and the host answers by `serve` if the request
+    /// comes to it, after as much time as that says. Then the card asks as it wants to. The
+    /// client's reply, and whether it came from the card.
+    pub(crate) fn visit(
+        &mut self,
+        address: [u8; 4],
+        request: &[u8],
+        serve: &mut Serve<'_>,
+    ) -> (Vec<u8>, bool) {
         self.client_port = self.client_port % 60_000 + 1;
         let outcome = self.ask_as(address, request, serve);
         self.answer_card(serve);
@@ -448,7 +486,8 @@ impl Script {
     pub(crate) fn answer_card(&mut self, serve: &mut Serve<'_>) {
         while let Some(own) = self.card.poll_recheck() {
             let client = Some((nicache_http::own_address(own.head.len() as u64), 4711));
-            let header = own.preface.map(|version| proxy_header(version, client, (SERVER.into(), own.port)));
+            let header =
+                own.preface.map(|version| proxy_header(version, client, (SERVER.into(), own.port)));
             let request = [&header.unwrap_or_default()[..], &own.head].concat();
             let count = if own.is_as_proxy { OwnPorts::COUNT } else { 5000 };
             let own_port = OWN_PORTS.start() + self.own_asks % count;
@@ -466,7 +505,12 @@ impl Script {
     }
 
     /// A client asks from the present port.
-    pub(crate) fn ask_as(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
+    pub(crate) fn ask_as(
+        &mut self,
+        address: [u8; 4],
+        request: &[u8],
+        serve: &mut Serve<'_>,
+    ) -> (Vec<u8>, bool) {
         self.client_address = address;
         self.peer.set(address);
         (self.seq, self.ack) = (Seq(1000), Seq(0));
@@ -503,7 +547,8 @@ impl Script {
         self.send_client(Flags::ACK, window, b"");
     }
 
-    /// So many SYNs from elsewhere, each of another client. What they are answered with is not looked at.
+    /// So many SYNs from elsewhere, each of another client. What they are answered with is not
+    /// looked at.
     pub(crate) fn flood(&mut self, syns: u16) {
         let mut end = Self::end_of([10, 9, 9, 9], 1);
         self.take_turns(&mut end);

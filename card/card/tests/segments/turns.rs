@@ -15,7 +15,8 @@ const CLIENTS: u16 = 30;
 fn scene() -> (Script, Vec<End>) {
     let mut script = Script::with_flows(Handshake::Card, Class::Static, 256);
     script.store(&[b'x'; OBJECT_BYTES]);
-    let ends = (0..CLIENTS).map(|client| script.open_as([10, 0, 1, client as u8], 50_000)).collect();
+    let ends =
+        (0..CLIENTS).map(|client| script.open_as([10, 0, 1, client as u8], 50_000)).collect();
     script.take_at_client();
     script.take_at_host();
     (script, ends)
@@ -44,7 +45,11 @@ fn what_is_sent_between_two_looks_is_bounded_and_nobody_is_forgotten() {
         rest += payload_bytes(&script.take_at_client());
     }
     let whole = usize::from(CLIENTS) * OBJECT_BYTES;
-    assert!(first + rest > whole && first + rest < whole + usize::from(CLIENTS) * 300, "{}", first + rest);
+    assert!(
+        first + rest > whole && first + rest < whole + usize::from(CLIENTS) * 300,
+        "{}",
+        first + rest
+    );
     assert_eq!(script.card.counters().hits, u64::from(CLIENTS));
     assert_eq!(script.card.counters().retransmits, 0);
 }
@@ -56,7 +61,11 @@ fn a_request_for_the_host_goes_on_when_the_turn_of_the_replies_before_it_has_com
         for (client, end) in ends.iter_mut().enumerate() {
             let miss = format!("GET /other/{client} HTTP/1.1\r\nHost: a\r\n\r\n");
             script.take_turns(end);
-            script.send_client(Flags::ACK | Flags::PSH, 60_000, &[Script::request(), miss.as_bytes()].concat());
+            script.send_client(
+                Flags::ACK | Flags::PSH,
+                60_000,
+                &[Script::request(), miss.as_bytes()].concat(),
+            );
             script.take_turns(end);
         }
     });
@@ -84,7 +93,10 @@ fn acknowledgments_make_room_after_the_burst_in_one_go() {
         script.take_turns(&mut other);
     });
     let sent = script.take_at_client();
-    assert!(sent[0].head.flags.syn(), "whoever opens a connection does not wait for what others are sent");
+    assert!(
+        sent[0].head.flags.syn(),
+        "whoever opens a connection does not wait for what others are sent"
+    );
     // Slow start: two for each that has arrived.
     assert_eq!(sent.len(), 1 + 8);
 }

@@ -1,4 +1,5 @@
-//! Small sites, by the virtual clock: how many of their visitors the card answers, and what that costs the server.
+//! Small sites, by the virtual clock: how many of their visitors the card answers, and what that
+//! costs the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,8 @@ struct Chance(u64);
 
 impl Chance {
     fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % most
     }
 
@@ -34,7 +36,9 @@ impl Chance {
     fn page(&mut self) -> u64 {
         let weight = |page: u64| 720_720 / (page + 1);
         let mut left = self.below((0..PAGES).map(weight).sum());
-        (0..PAGES).find(|page| left.checked_sub(weight(*page)).map(|rest| left = rest).is_none()).unwrap_or_default()
+        (0..PAGES)
+            .find(|page| left.checked_sub(weight(*page)).map(|rest| left = rest).is_none())
+            .unwrap_or_default()
     }
 }
 
@@ -51,14 +55,16 @@ impl Count {
     }
 }
 
-/// A site whose program writes something down each minute, if it `changes`, which is a source of all pages and leaves them as they were.
+/// A site whose program writes something down each minute, if it `changes`, which is a source of
+/// all pages and leaves them as they were.
 struct Site {
     script: Script,
     chance: Chance,
     takes: Duration,
     begun: Time,
     changes: bool,
-    /// For how long the note is good that the program keeps, if it keeps one: the first execution after that writes a new one.
+    /// For how long the note is good that the program keeps, if it keeps one: the first execution
+    /// after that writes a new one.
     note: Option<Duration>,
     noted: Time,
     /// The address of all visitors, if they have one.
@@ -102,11 +108,13 @@ impl Site {
     fn visit_as(&mut self, kind: usize, number: u8, page: u64) -> (bool, bool) {
         let mut request = format!("GET /page/{page} HTTP/1.1\r\nHost: a\r\n{}", CLIENTS[kind]);
         if self.address == Some(PROXY) {
-            request += &format!("X-Forwarded-For: 198.51.100.{number}\r\nX-Forwarded-Proto: https\r\n");
+            request +=
+                &format!("X-Forwarded-For: 198.51.100.{number}\r\nX-Forwarded-Proto: https\r\n");
         }
         request += "\r\n";
         let address = self.address.unwrap_or([10, 0, 1, number]);
-        let (reply, is_hit) = self.with_server(|script, serve| script.visit(address, request.as_bytes(), serve));
+        let (reply, is_hit) =
+            self.with_server(|script, serve| script.visit(address, request.as_bytes(), serve));
         self.all.visits += 1;
         self.all.hits += u32::from(is_hit);
         (reply.starts_with(b"HTTP/1.1 200 "), is_hit)
@@ -128,13 +136,24 @@ impl Site {
             let head = String::from_utf8_lossy(head);
             assert!(head.matches(" nicache/").count() <= 1, "another class than was meant: {head}");
             let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-            if let Some(count) = path.rsplit('/').next().and_then(|page| of_page.get_mut(page.parse::<usize>().ok()?)) {
+            if let Some(count) = path
+                .rsplit('/')
+                .next()
+                .and_then(|page| of_page.get_mut(page.parse::<usize>().ok()?))
+            {
                 *count += 1;
             }
             let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
             let is_refused = refuses.is_some_and(|(page, who)| path == page && head.contains(who));
             let status = if is_refused { "403 Forbidden" } else { "200 OK" };
-            (takes, format!("HTTP/1.1 {status}\r\n{date}\r\nContent-Length: {}\r\n\r\n{path}", path.len()).into_bytes())
+            (
+                takes,
+                format!(
+                    "HTTP/1.1 {status}\r\n{date}\r\nContent-Length: {}\r\n\r\n{path}",
+                    path.len()
+                )
+                .into_bytes(),
+            )
         };
         act(&mut self.script, &mut serve)
     }
@@ -165,9 +184,12 @@ impl Site {
 
 #[test]
 fn most_visitors_of_a_small_site_get_hits() {
-    for (changes, pace_ms, visits, least) in
-        [(false, 1_000, 180, 90), (false, 100, 600, 97), (true, 1_000, 180, 80), (true, 100, 1200, 95)]
-    {
+    for (changes, pace_ms, visits, least) in [
+        (false, 1_000, 180, 90),
+        (false, 100, 600, 97),
+        (true, 1_000, 180, 80),
+        (true, 100, 1200, 95),
+    ] {
         let mut site = Site::new(Duration::from_millis(30), changes);
         let warm = site.go_on(Duration::from_millis(500), 480);
         let count = site.go_on(Duration::from_millis(pace_ms), visits);
@@ -200,11 +222,15 @@ fn the_first_of_a_kind_finds_the_page_answered_unless_he_is_refused() {
             assert_eq!(site.visit_as(0, number, 1), (true, true), "{refuses:?}");
         }
         let asked = site.all.executions - executions;
-        assert!((4 * u32::from(is_refused)..=4 * u32::from(is_refused) + 1).contains(&asked), "{refuses:?}: {asked}");
+        assert!(
+            (4 * u32::from(is_refused)..=4 * u32::from(is_refused) + 1).contains(&asked),
+            "{refuses:?}: {asked}"
+        );
     }
 }
 
-/// Another program on the card's machine may use the ports of the card's own client: only those that this one has open are the card's.
+/// Another program on the card's machine may use the ports of the card's own client: only those
+/// that this one has open are the card's.
 #[test]
 fn a_proxy_that_uses_the_cards_own_ports_is_not_the_card() {
     let mut site = Site::new(Duration::from_millis(30), false);
@@ -213,11 +239,15 @@ fn a_proxy_that_uses_the_cards_own_ports_is_not_the_card() {
         site.visit_as(0, number, 0);
     }
     let own_requests = site.script.card.counters().recheck_requests;
-    for (number, port) in (100..).zip([*OWN_PORTS.start(), OWN_PORTS.start() + 1, OWN_PORTS.start() + 255]) {
-        let fields = format!("X-Forwarded-For: 198.51.100.{number}\r\nX-Forwarded-Proto: https\r\n");
+    for (number, port) in
+        (100..).zip([*OWN_PORTS.start(), OWN_PORTS.start() + 1, OWN_PORTS.start() + 255])
+    {
+        let fields =
+            format!("X-Forwarded-For: 198.51.100.{number}\r\nX-Forwarded-Proto: https\r\n");
         let request = format!("GET /page/0 HTTP/1.1\r\nHost: a\r\n{}{fields}\r\n", CLIENTS[0]);
         site.script.client_port = port;
-        let (reply, is_hit) = site.with_server(|script, serve| script.ask_as(PROXY, request.as_bytes(), serve));
+        let (reply, is_hit) =
+            site.with_server(|script, serve| script.ask_as(PROXY, request.as_bytes(), serve));
         assert!(is_hit && reply.starts_with(b"HTTP/1.1 200 "), "from port {port}");
     }
     assert_eq!(site.script.card.counters().recheck_requests, own_requests);
@@ -239,21 +269,28 @@ fn replies_that_differ_in_the_number_of_the_execution_are_the_same() {
                 );
                 (Duration::from_millis(10), text.into_bytes())
             };
-            let (reply, is_hit) = script.visit([10, 0, 1, number], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut serve);
+            let (reply, is_hit) =
+                script.visit([10, 0, 1, number], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut serve);
             let reply = String::from_utf8(reply).expect("text");
             assert!(
-                reply.starts_with("HTTP/1.1 200 OK\r\nDate: ") && reply.ends_with("\r\nContent-Length: 2\r\n\r\nok")
+                reply.starts_with("HTTP/1.1 200 OK\r\nDate: ")
+                    && reply.ends_with("\r\nContent-Length: 2\r\n\r\nok")
             );
             hits += u32::from(is_hit);
             shown += u32::from(is_hit && reply.contains(field));
         }
-        assert_eq!((hits >= 10, shown), (is_of_execution, 0), "{field}: {hits} hits, {executions} executions");
+        assert_eq!(
+            (hits >= 10, shown),
+            (is_of_execution, 0),
+            "{field}: {hits} hits, {executions} executions"
+        );
     }
 }
 
-/// What WordPress does: every page reads a note that is good for a minute, and the first execution after that writes a new one. All visitors have one address:
-/// that of a proxy elsewhere which says nothing of them, or that of one on the card's machine which says who they are. What hits have saved before is not
-/// used up on pages that hardly anybody comes to.
+/// What WordPress does: every page reads a note that is good for a minute, and the first execution
+/// after that writes a new one. All visitors have one address: that of a proxy elsewhere which says
+/// nothing of them, or that of one on the card's machine which says who they are. What hits have
+/// saved before is not used up on pages that hardly anybody comes to.
 #[test]
 fn a_note_that_is_written_anew_each_minute_costs_few_hits() {
     for address in [[10, 0, 1, 1], PROXY] {
@@ -265,13 +302,15 @@ fn a_note_that_is_written_anew_each_minute_costs_few_hits() {
         let slower = site.go_on(Duration::from_secs(1), 600);
         for (count, least) in [(slow, 80), (fast, 95), (slower, 80)] {
             let is_cheap = count.executions <= count.visits + count.visits / 20;
-            let said = format!("{address:?}: {} % {count:?}, {slow:?} {fast:?} {slower:?}", count.share());
+            let said =
+                format!("{address:?}: {} % {count:?}, {slow:?} {fast:?} {slower:?}", count.share());
             assert!(count.share() >= least && is_cheap, "{said}");
         }
     }
 }
 
-/// A page that changes more often than somebody comes to it is not asked for after each change, though others could pay for that.
+/// A page that changes more often than somebody comes to it is not asked for after each change,
+/// though others could pay for that.
 #[test]
 fn a_page_that_changes_before_anybody_comes_costs_no_more_than_its_visitors() {
     let mut site = Site::new(Duration::from_millis(30), false);

@@ -1,4 +1,5 @@
-//! Requests that wait for the reply to another one, and who is let through when the server is silent.
+//! Requests that wait for the reply to another one, and who is let through when the server is
+//! silent.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use nicache_coherence::{Class, RefusalReason, Reinstatement};
 
 use crate::script::{AtHost, End, SOURCE, Script};
 
-/// A card that has had a page for which the server needs `usual`, and that has changed since; with connections of three clients.
+/// A card that has had a page for which the server needs `usual`, and that has changed since; with
+/// connections of three clients.
 struct Changed {
     script: Script,
     clients: Vec<End>,
@@ -20,13 +22,15 @@ impl Changed {
             let mut client = script.open_as([10, 0, 0, 10 + number], 41_000 + u16::from(number));
             script.take_turns(&mut client);
             script.ask(60_000);
-            let request = script.take_request().expect("nobody waits for a page that was not there");
+            let request =
+                script.take_request().expect("nobody waits for a page that was not there");
             script.wait(usual);
             assert!(script.reply(&request, b"old").ends_with(b"old"));
             assert_eq!(script.card.counters().cache.fills_stored, stored, "two must agree");
         }
-        let clients =
-            (0..3).map(|number| script.open_as([10, 0, 0, 20 + number], 42_000 + u16::from(number))).collect();
+        let clients = (0..3)
+            .map(|number| script.open_as([10, 0, 0, 20 + number], 42_000 + u16::from(number)))
+            .collect();
         *script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
         script.table.record_change(SOURCE);
         Self { script, clients }
@@ -68,7 +72,8 @@ impl Changed {
         }
     }
 
-    /// The page is asked for by a client of its own whose request the host has, and is not an entry again yet.
+    /// The page is asked for by a client of its own whose request the host has, and is not an entry
+    /// again yet.
     fn first(usual: Duration) -> (Self, AtHost) {
         let mut changed = Self::new(usual);
         changed.ask(0);
@@ -121,8 +126,9 @@ fn the_oldest_connection_is_let_through_first() {
     assert!(waited >= Duration::from_millis(50), "twice as long, not {waited:?}");
 }
 
-/// One that was let through is answered before the first: the server has one process per connection. Another time one goes there beside the first at once,
-/// and the next when that is answered.
+/// One that was let through is answered before the first: the server has one process per
+/// connection. Another time one goes there beside the first at once, and the next when that is
+/// answered.
 #[test]
 fn a_server_that_is_overtaken_gets_two_at_a_time() {
     let (mut changed, first) = Changed::first(Duration::ZERO);
@@ -132,22 +138,27 @@ fn a_server_that_is_overtaken_gets_two_at_a_time() {
     assert!(changed.reply(0, &first).ends_with(b"new"));
     *changed.script.outdated.lock().unwrap() = Some(RefusalReason::Changed);
     changed.script.table.record_change(SOURCE);
-    changed.clients =
-        (0..4).map(|number| changed.script.open_as([10, 0, 0, 30 + number], 43_000 + u16::from(number))).collect();
+    changed.clients = (0..4)
+        .map(|number| changed.script.open_as([10, 0, 0, 30 + number], 43_000 + u16::from(number)))
+        .collect();
     let mut at_server = Vec::new();
     for client in 0..4 {
         changed.ask(client);
         changed.script.wait(Duration::from_millis(1));
         at_server.push(changed.take_request(client));
     }
-    assert_eq!(at_server.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, false]);
+    assert_eq!(
+        at_server.iter().map(Option::is_some).collect::<Vec<_>>(),
+        [true, true, false, false]
+    );
     assert!(changed.reply(1, at_server[1].as_ref().unwrap()).ends_with(b"new"));
     changed.script.wait(Duration::from_millis(1));
     assert!(changed.take_request(2).is_some(), "the next at once");
     assert!(changed.take_request(3).is_none());
 }
 
-/// The one that was let through makes the entry; what the server says to the first at last is nobody's but the first one's.
+/// The one that was let through makes the entry; what the server says to the first at last is
+/// nobody's but the first one's.
 #[test]
 fn the_reply_to_one_that_was_overtaken_is_not_kept() {
     for is_first_late in [false, true] {
@@ -174,12 +185,16 @@ fn the_reply_to_one_that_was_overtaken_is_not_kept() {
         changed.script.wait(Duration::from_millis(1));
         assert!(changed.body(0).ends_with(b"new"));
         let counters = changed.script.card.counters();
-        assert_eq!((counters.cache.fills, counters.cache.fills_stored, counters.hits_dynamic), (2 + 3, 1 + 1, 1));
+        assert_eq!(
+            (counters.cache.fills, counters.cache.fills_stored, counters.hits_dynamic),
+            (2 + 3, 1 + 1, 1)
+        );
     }
 }
 
-/// Something changes during each execution, so that no reply may be kept. Those who were there before the second one began have its reply, as it is
-/// that of the first; those who came later do not.
+/// Something changes during each execution, so that no reply may be kept. Those who were there
+/// before the second one began have its reply, as it is that of the first; those who came later do
+/// not.
 #[test]
 fn a_reply_that_is_not_kept_is_shared_with_those_who_had_asked_before() {
     for reason in [RefusalReason::Changed, RefusalReason::Dirty] {

@@ -1,5 +1,5 @@
-//! What the fuzz targets, the replay of their corpus and the property tests have in common: run arbitrary bytes
-//! through the public functions and check what must hold for all input.
+//! What the fuzz targets, the replay of their corpus and the property tests have in common: run
+//! arbitrary bytes through the public functions and check what must hold for all input.
 
 #![allow(dead_code, reason = "each user takes some of the functions")]
 
@@ -13,7 +13,14 @@ pub(crate) fn config() -> KeyConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Partial,
-    Complete { head_len: usize, key: Key, target: Vec<u8>, host: Vec<u8>, headers: usize, keep_alive: bool },
+    Complete {
+        head_len: usize,
+        key: Key,
+        target: Vec<u8>,
+        host: Vec<u8>,
+        headers: usize,
+        keep_alive: bool,
+    },
     Bypass(BypassReason, Extent),
 }
 
@@ -36,7 +43,8 @@ pub(crate) fn see_request(bytes: &[u8]) -> Seen {
 /// The prefixes that are tried: all of a short input, else those at line ends and around.
 fn prefixes(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let all = bytes.len() <= 300;
-    (0..=bytes.len()).filter(move |at| all || *at % 97 == 0 || bytes[at.saturating_sub(3)..*at].contains(&b'\n'))
+    (0..=bytes.len())
+        .filter(move |at| all || *at % 97 == 0 || bytes[at.saturating_sub(3)..*at].contains(&b'\n'))
 }
 
 /// A request head is accepted only if it is exactly what it seems to be.
@@ -48,8 +56,13 @@ fn check_strictness(head: &[u8], headers: usize) {
     assert_eq!(head.iter().filter(|b| **b == b'\r').count(), lines, "bare CR");
     assert!(!head.iter().any(|b| b.is_ascii_control() && !b"\r\n\t".contains(b)));
     let lower = head.to_ascii_lowercase();
-    for forbidden in [&b"\ntransfer-encoding"[..], b"\ncontent-length", b"\nupgrade:", b"\nexpect", b"\nauthorization"]
-    {
+    for forbidden in [
+        &b"\ntransfer-encoding"[..],
+        b"\ncontent-length",
+        b"\nupgrade:",
+        b"\nexpect",
+        b"\nauthorization",
+    ] {
         assert!(!lower.windows(forbidden.len()).any(|window| window == forbidden));
     }
     assert!(lower.windows(6).filter(|window| *window == b"\nhost:").count() <= 1);
@@ -89,7 +102,8 @@ pub(crate) fn request(bytes: &[u8]) {
     }
 }
 
-/// The card's own request for the same has the same key, and nothing that says whose the first one was.
+/// The card's own request for the same has the same key, and nothing that says whose the first one
+/// was.
 fn own_request(head: &[u8]) {
     let keys = config();
     let Some(bare) = recheck_head(head, None, &keys) else { return };
@@ -107,12 +121,18 @@ fn own_request(head: &[u8]) {
     }
     let ((key, tokens), (own_key, own_tokens)) = (see(head), see(&own));
     assert_eq!(key, own_key, "{}: {}", head.escape_ascii(), own.escape_ascii());
-    // A value that is in the key as it is (one of `Forwarded` that is not plain) is the same in both.
-    let repeats = own.split(|byte| *byte == b'\n').any(|line| line.to_ascii_lowercase().starts_with(b"forwarded:"));
+    // A value that is in the key as it is (one of `Forwarded` that is not plain) is the same in
+    // both.
+    let repeats = own
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.to_ascii_lowercase().starts_with(b"forwarded:"));
     // Two digits of one token may come out as another token's.
     let is_rich = head.iter().filter(|byte| byte.is_ascii_digit()).count() > 24;
     assert!(
-        repeats || is_rich || tokens.are_apart(&own_tokens) || !tokens.are_apart(&tokens) && is_cut(&tokens),
+        repeats
+            || is_rich
+            || tokens.are_apart(&own_tokens)
+            || !tokens.are_apart(&tokens) && is_cut(&tokens),
         "{}: {}",
         head.escape_ascii(),
         own.escape_ascii()
@@ -154,7 +174,10 @@ pub(crate) fn reply(bytes: &[u8]) {
         assert!((100..=599).contains(&head.status) && head.status != 101);
         assert!(!(head.framing == Framing::Close && head.keep_alive));
         for at in prefixes(&bytes[..head.head_len]).filter(|at| *at < head.head_len) {
-            assert!(matches!(parse_reply(&bytes[..at], method), ReplyOutcome::Partial), "first {at} bytes");
+            assert!(
+                matches!(parse_reply(&bytes[..at], method), ReplyOutcome::Partial),
+                "first {at} bytes"
+            );
         }
         if head.shareable.is_ok() {
             assert!(method == Method::Get && head.status == 200 && head.framing != Framing::None);
@@ -169,7 +192,8 @@ pub(crate) fn reply(bytes: &[u8]) {
     }
 }
 
-/// A head that may be shared has a template that writes it again, and at another time differs in whole dates only.
+/// A head that may be shared has a template that writes it again, and at another time differs in
+/// whole dates only.
 fn template(head: &[u8]) {
     let template = HeadTemplate::new(head).expect("a plain head");
     let ReplyOutcome::Complete(parsed) = parse_reply(head, Method::Get) else {
@@ -185,14 +209,23 @@ fn template(head: &[u8]) {
         panic!("no longer a head");
     };
     assert_eq!(rendered.date, Some(&later.as_bytes()[..]));
-    assert_eq!((rendered.etag, rendered.framing, rendered.vary), (parsed.etag, parsed.framing, parsed.vary));
+    assert_eq!(
+        (rendered.etag, rendered.framing, rendered.vary),
+        (parsed.etag, parsed.framing, parsed.vary)
+    );
     let differing = out.iter().zip(head).filter(|(a, b)| a != b).count();
-    assert!(differing <= 2 * 22, "{differing} bytes differ, but two dates have only 22 bytes that can");
+    assert!(
+        differing <= 2 * 22,
+        "{differing} bytes differ, but two dates have only 22 bytes that can"
+    );
     assert_eq!(template.render(&later, &mut out[1..]), 0);
 }
 
 /// What a follower makes of the pieces: content, end, fault, plainness.
-pub(crate) fn follow(framing: Framing, pieces: &[&[u8]]) -> (Vec<u8>, Option<usize>, Option<BodyFault>, bool) {
+pub(crate) fn follow(
+    framing: Framing,
+    pieces: &[&[u8]],
+) -> (Vec<u8>, Option<usize>, Option<BodyFault>, bool) {
     let mut follower = Follower::new(framing);
     let mut content = Vec::new();
     let mut before = 0;
@@ -253,7 +286,10 @@ pub(crate) fn conditional(bytes: &[u8]) {
         assert_eq!(verdict, Verdict::Full);
     }
     if let (Some(tags), Verdict::Full) = (condition.if_match, verdict) {
-        assert!(tags == b"*" || tags.windows(etag.map_or(0, <[u8]>::len)).any(|window| Some(window) == etag));
+        assert!(
+            tags == b"*"
+                || tags.windows(etag.map_or(0, <[u8]>::len)).any(|window| Some(window) == etag)
+        );
     }
     if condition.if_match.is_none() && condition.if_unmodified_since.is_none() {
         assert_ne!(verdict, Verdict::Failed);
@@ -268,12 +304,15 @@ pub(crate) fn conditional(bytes: &[u8]) {
         assert_eq!(Some(date), last_modified);
     }
     if let Some(unix_s) = condition.if_modified_since.and_then(parse_imf_fixdate) {
-        assert_eq!(Some(&HttpDate::from_unix_s(unix_s).as_bytes()[..]), condition.if_modified_since);
+        assert_eq!(
+            Some(&HttpDate::from_unix_s(unix_s).as_bytes()[..]),
+            condition.if_modified_since
+        );
     }
 }
 
-/// A length, If-Range, an entity tag and a Last-Modified, each ended by a line feed, and a Range: the two readings agree, and what is
-/// learned from a reply with these ranges writes it again.
+/// A length, If-Range, an entity tag and a Last-Modified, each ended by a line feed, and a Range:
+/// the two readings agree, and what is learned from a reply with these ranges writes it again.
 pub(crate) fn ranges(bytes: &[u8]) {
     let mut fields = bytes.splitn(5, |b| *b == b'\n');
     let mut next = || fields.next().unwrap_or_default();
@@ -281,9 +320,13 @@ pub(crate) fn ranges(bytes: &[u8]) {
     let len = std::str::from_utf8(len).ok().and_then(|len| len.parse().ok()).unwrap_or(1000);
     let some = |value: &'_ [u8]| (!value.is_empty()).then(|| value.to_vec());
     let (own, modified) = (some(etag), some(last_modified));
-    if agreed_if_range(if_range, own.as_deref(), modified.as_deref(), u64::MAX) == IfRange::Applies {
+    if agreed_if_range(if_range, own.as_deref(), modified.as_deref(), u64::MAX) == IfRange::Applies
+    {
         let modified_s = modified.as_deref().and_then(parse_imf_fixdate);
-        assert!(if_range_applies(if_range, etag, modified_s), "servers agree on what the RFC forbids");
+        assert!(
+            if_range_applies(if_range, etag, modified_s),
+            "servers agree on what the RFC forbids"
+        );
     }
     let Agreed::Parts(parts) = agreed(range, len) else { return };
     assert_eq!(wanted(range, len), Wanted::Parts(parts.clone()));
@@ -306,11 +349,15 @@ fn one_part(part: ByteRange, len: u64) {
     };
     // Learned from another range, the template writes this one.
     let head = written(ByteRange { from: 0, to: 1 });
-    let ReplyOutcome::Complete(reply) = parse_reply(head.as_bytes(), Method::Get) else { panic!("a plain head") };
-    let learned = PartialTemplate::learn(&reply, head.as_bytes(), Some(ByteRange { from: 0, to: 1 }), len);
+    let ReplyOutcome::Complete(reply) = parse_reply(head.as_bytes(), Method::Get) else {
+        panic!("a plain head")
+    };
+    let learned =
+        PartialTemplate::learn(&reply, head.as_bytes(), Some(ByteRange { from: 0, to: 1 }), len);
     let template = learned.expect("a plain 206");
     let mut out = vec![0; 1024];
-    let filled = template.render(&HttpDate::from_unix_s(784_111_777), part.len(), Some(part), len, &mut out);
+    let filled =
+        template.render(&HttpDate::from_unix_s(784_111_777), part.len(), Some(part), len, &mut out);
     assert_eq!(filled, template.len_for(part.len(), Some(part), len));
     assert_eq!(std::str::from_utf8(&out[..filled]).unwrap(), written(part));
 }
@@ -326,7 +373,8 @@ fn several_parts(parts: &[ByteRange], len: u64) {
         body.extend(b"\r\n--x--\r\n");
         let body = &body[if breaks_first { 0 } else { 2 }..];
         // More than a length may say is asked for of nobody.
-        let content = parts.iter().try_fold(body.len() as u64, |sum, part| sum.checked_add(part.len()));
+        let content =
+            parts.iter().try_fold(body.len() as u64, |sum, part| sum.checked_add(part.len()));
         let Some(content) = content.map(|sum| sum - body.len() as u64) else { return };
         let head = format!(
             "HTTP/1.1 206 Partial Content\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
@@ -334,7 +382,9 @@ fn several_parts(parts: &[ByteRange], len: u64) {
             body.len() as u64 + content
         );
         // More content than a length may say is not a reply.
-        let ReplyOutcome::Complete(reply) = parse_reply(head.as_bytes(), Method::Get) else { return };
+        let ReplyOutcome::Complete(reply) = parse_reply(head.as_bytes(), Method::Get) else {
+            return;
+        };
         let asked = PartsAsked::new(parts, len);
         let kind = reply.content_type.expect("a type");
         let format = PartFormat::learn(&reply, kind, body, &asked, len).expect("plain parts");
@@ -348,7 +398,11 @@ fn several_parts(parts: &[ByteRange], len: u64) {
         assert_eq!((at, &text[..]), (body.len(), body));
         let longer = head.replace("Content-Length: ", "Content-Length: 9");
         if let ReplyOutcome::Complete(reply) = parse_reply(longer.as_bytes(), Method::Get) {
-            assert_eq!(PartFormat::learn(&reply, kind, body, &asked, len), None, "a length that does not fit");
+            assert_eq!(
+                PartFormat::learn(&reply, kind, body, &asked, len),
+                None,
+                "a length that does not fit"
+            );
         }
     }
 }

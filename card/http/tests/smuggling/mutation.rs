@@ -123,8 +123,10 @@ pub(crate) fn mutations(seed: u64) -> impl Iterator<Item = Vec<u8>> {
 fn mutate(bytes: &mut Vec<u8>, below: &mut impl FnMut(usize) -> usize) {
     let at = below(bytes.len() + 1);
     // Behind a line break.
-    let line_starts: Vec<usize> = (2..bytes.len()).filter(|at| &bytes[at - 2..*at] == b"\r\n").collect();
-    let line = |choice: usize| line_starts.get(choice % line_starts.len().max(1)).copied().unwrap_or(0);
+    let line_starts: Vec<usize> =
+        (2..bytes.len()).filter(|at| &bytes[at - 2..*at] == b"\r\n").collect();
+    let line =
+        |choice: usize| line_starts.get(choice % line_starts.len().max(1)).copied().unwrap_or(0);
     match below(8) {
         0 if at < bytes.len() => {
             bytes.remove(at);
@@ -142,7 +144,10 @@ fn mutate(bytes: &mut Vec<u8>, below: &mut impl FnMut(usize) -> usize) {
         6 => {
             // A line once more.
             let start = line(below(64));
-            let end = bytes[start..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| start + end + 1);
+            let end = bytes[start..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map_or(bytes.len(), |end| start + end + 1);
             let copy = bytes[start..end].to_vec();
             let to = line(below(64));
             bytes.splice(to..to, copy);
@@ -150,7 +155,11 @@ fn mutate(bytes: &mut Vec<u8>, below: &mut impl FnMut(usize) -> usize) {
         _ => {
             // In another case.
             if let Some(byte) = bytes.get_mut(at) {
-                *byte = if byte.is_ascii_lowercase() { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() };
+                *byte = if byte.is_ascii_lowercase() {
+                    byte.to_ascii_uppercase()
+                } else {
+                    byte.to_ascii_lowercase()
+                };
             }
         }
     }

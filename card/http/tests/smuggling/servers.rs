@@ -1,4 +1,5 @@
-//! Real servers that tell what they take a request for, each a process of its own on a port of loopback.
+//! Real servers that tell what they take a request for, each a process of its own on a port of
+//! loopback.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +23,8 @@ pub(crate) struct Server {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub status: u16,
-    /// What the server took the request for: method, target, Host, and its bytes of content if the server counts them.
+    /// What the server took the request for: method, target, Host, and its bytes of content if the
+    /// server counts them.
     pub echo: Option<(String, String, String, Option<u64>)>,
 }
 
@@ -43,9 +45,9 @@ pub(crate) fn start_all() -> Vec<Server> {
 
 fn program(names: &[&str]) -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/go/bin";
-    let found = names
-        .iter()
-        .find_map(|name| path.split(':').map(|folder| Path::new(folder).join(name)).find(|file| file.exists()));
+    let found = names.iter().find_map(|name| {
+        path.split(':').map(|folder| Path::new(folder).join(name)).find(|file| file.exists())
+    });
     if found.is_none() {
         println!("not compared: {} is not installed (tools/setup test)", names[0]);
     }
@@ -79,7 +81,8 @@ fn nginx() -> Option<Server> {
     );
     let file = folder.path().join("nginx.conf");
     std::fs::write(&file, configuration).unwrap();
-    let process = spawn(&program, &["-e", &format!("{root}/error.log"), "-c", file.to_str().unwrap()]);
+    let process =
+        spawn(&program, &["-e", &format!("{root}/error.log"), "-c", file.to_str().unwrap()]);
     Some(Server { name: "nginx", port, process, _folder: folder }.wait())
 }
 
@@ -144,7 +147,12 @@ impl Server {
     fn wait(mut self) -> Self {
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(begun.elapsed() < START, "{} does not listen: {:?}", self.name, self.process.try_wait());
+            assert!(
+                begun.elapsed() < START,
+                "{} does not listen: {:?}",
+                self.name,
+                self.process.try_wait()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         self
@@ -158,8 +166,9 @@ impl Server {
         self
     }
 
-    /// Sends the bytes in one piece, and reads until as many `replies` have come, the server closes, or it says nothing for a while.
-    /// `heads`: which replies have no content, since they are to HEAD.
+    /// Sends the bytes in one piece, and reads until as many `replies` have come, the server
+    /// closes, or it says nothing for a while. `heads`: which replies have no content, since they
+    /// are to HEAD.
     pub(crate) fn talk(&self, bytes: &[u8], heads: &[bool]) -> Talk {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(SILENCE)).unwrap();
@@ -177,7 +186,9 @@ impl Server {
             match stream.read(&mut buffer) {
                 Ok(0) => is_closed = true,
                 Ok(len) => got.extend_from_slice(&buffer[..len]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => is_closed = true,
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    is_closed = true
+                }
                 Err(_) => return Talk { answers, is_closed },
             }
             if is_closed {
@@ -199,10 +210,13 @@ fn parse(mut bytes: &[u8], heads: &[bool]) -> Vec<Answer> {
     let mut answers = Vec::new();
     while let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-        let status: u16 = head.split(' ').nth(1).and_then(|status| status.get(..3)?.parse().ok()).unwrap_or(0);
+        let status: u16 =
+            head.split(' ').nth(1).and_then(|status| status.get(..3)?.parse().ok()).unwrap_or(0);
         let field = |name: &str| {
             let mut lines = head.split("\r\n").filter_map(|line| line.split_once(": "));
-            lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+            lines
+                .find(|(known, _)| known.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.to_owned())
         };
         bytes = &bytes[end + 4..];
         if status < 200 && status > 0 {
@@ -229,11 +243,15 @@ fn after_page(bytes: &[u8]) -> &[u8] {
     bytes.windows(7).position(|window| window == b"HTTP/1.").map_or(&[], |at| &bytes[at..])
 }
 
-/// nginx: method, target, Host. Apache: method, request line (method, target, version), Host. Node, Go: method, target, Host, content.
+/// nginx: method, target, Host. Apache: method, request line (method, target, version), Host. Node,
+/// Go: method, target, Host, content.
 fn echo(value: &str) -> Option<(String, String, String, Option<u64>)> {
     let words: Vec<&str> = value.split(' ').collect();
-    let host = |at: usize| words.get(at).filter(|host| **host != "(none)").copied().unwrap_or_default().to_owned();
-    let is_apache = words.len() > 3 && words.get(3).is_some_and(|version| version.starts_with("HTTP/"));
+    let host = |at: usize| {
+        words.get(at).filter(|host| **host != "(none)").copied().unwrap_or_default().to_owned()
+    };
+    let is_apache =
+        words.len() > 3 && words.get(3).is_some_and(|version| version.starts_with("HTTP/"));
     let (target, host, content) = match is_apache {
         true => (words.get(2)?, host(4), None),
         false => (words.get(1)?, host(2), words.get(3).and_then(|content| content.parse().ok())),

@@ -1,5 +1,5 @@
-//! A queue through values of a [`Table`](crate::Table) that are in a [`List`](crate::List), too: its links lie beside
-//! the table.
+//! A queue through values of a [`Table`](crate::Table) that are in a [`List`](crate::List), too:
+//! its links lie beside the table.
 //!
 //! A value may be in one queue at a time. Every operation is O(1).
 
@@ -110,7 +110,9 @@ mod tests {
                     _ => {}
                 }
                 let values: Vec<u32> =
-                    std::iter::successors(queue.front(), |&at| Queue::after(&links, at)).map(|at| at.0).collect();
+                    std::iter::successors(queue.front(), |&at| Queue::after(&links, at))
+                        .map(|at| at.0)
+                        .collect();
                 prop_assert_eq!(queue.len(), values.len());
                 prop_assert_eq!(queue.is_empty(), values.is_empty());
                 prop_assert_eq!(values, Vec::from(model.clone()));

@@ -1,4 +1,5 @@
-//! What is known of one key: its popularity, brought up to date only when looked at, and its place in the ranking.
+//! What is known of one key: its popularity, brought up to date only when looked at, and its place
+//! in the ranking.
 
 use std::cmp::Ordering;
 
@@ -81,7 +82,8 @@ impl Tracked {
     pub(super) fn at(&self, period: u32, alpha: f32) -> (f32, u32) {
         let (mut popularity, mut count) = (self.popularity, self.count);
         let mut settled = self.settled;
-        // Ends soon even after a long absence: with the least alpha 0.1, 2^32 requests are forgotten after 350 periods.
+        // Ends soon even after a long absence: with the least alpha 0.1, 2^32 requests are
+        // forgotten after 350 periods.
         while settled < period && (popularity > 0.0 || count > 0) {
             popularity = moving_average(popularity, count, alpha);
             count = 0;

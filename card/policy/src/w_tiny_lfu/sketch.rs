@@ -1,11 +1,11 @@
 //! How often each key was asked for lately, in 4 bits per counter: a count-min sketch that forgets.
 //!
-//! Read first: Cormode and Muthukrishnan 2005, "An improved data stream summary: the count-min sketch and its
-//! applications"; Einziger et al. 2017 (see the parent), section 3.
+//! Read first: Cormode and Muthukrishnan 2005, "An improved data stream summary: the count-min
+//! sketch and its applications"; Einziger et al. 2017 (see the parent), section 3.
 //!
-//! A key has one counter in each of 4 rows; its frequency is the least of them. Only those that are least are raised
-//! (*minimal increment*), so that keys that share a counter disturb each other little. The 4 counters lie in one block
-//! of 64 bytes: a look costs one cache line.
+//! A key has one counter in each of 4 rows; its frequency is the least of them. Only those that are
+//! least are raised (*minimal increment*), so that keys that share a counter disturb each other
+//! little. The 4 counters lie in one block of 64 bytes: a look costs one cache line.
 
 use crate::Key;
 
@@ -105,8 +105,8 @@ fn counters(hash: u64) -> [Counter; ROWS] {
     })
 }
 
-/// The last step of MurmurHash3's 64 bits: other than the one of [`Table`](crate::Table), so that keys that collide
-/// there do not here.
+/// The last step of MurmurHash3's 64 bits: other than the one of [`Table`](crate::Table), so that
+/// keys that collide there do not here.
 #[inline]
 fn scatter(key: Key) -> u64 {
     let mut hash = key.0;
@@ -124,7 +124,10 @@ mod tests {
     proptest! {
         /// Of two blocks, with many keys: collisions only ever raise a frequency.
         #[test]
-        fn never_counts_too_little(keys in prop::collection::vec(0u64..200, 0..600), sample in 1u64..700) {
+        fn never_counts_too_little(
+            keys in prop::collection::vec(0u64..200, 0..600),
+            sample in 1u64..700,
+        ) {
             let mut sketch = Sketch::new(200);
             let mut exact: HashMap<u64, u8> = HashMap::new();
             let mut requests = 0;
@@ -171,7 +174,8 @@ mod tests {
         }
     }
 
-    /// 16 counters per key, as the policy has, and each key asked for 4 times: few of the frequencies are too high.
+    /// 16 counters per key, as the policy has, and each key asked for 4 times: few of the
+    /// frequencies are too high.
     #[test]
     fn errors_are_rare_at_the_default_size() {
         let mut sketch = Sketch::new(16 * 8192);

@@ -16,7 +16,15 @@ pub(crate) struct Cache<P> {
 
 impl<P: Policy> Cache<P> {
     pub(crate) fn new(policy: P, bytes_max: u64) -> Self {
-        Self { policy, objects: HashMap::new(), bytes: 0, bytes_max, hits: 0, misses: 0, evicted: Vec::new() }
+        Self {
+            policy,
+            objects: HashMap::new(),
+            bytes: 0,
+            bytes_max,
+            hits: 0,
+            misses: 0,
+            evicted: Vec::new(),
+        }
     }
 
     /// One request; true if it was a hit.
@@ -36,8 +44,11 @@ impl<P: Policy> Cache<P> {
     }
 
     fn store(&mut self, key: u64, bytes: u64) {
-        while self.bytes + bytes > self.bytes_max || self.policy.handle_insert(Key(key), bytes).is_err() {
-            let Some(victim) = self.policy.poll_victim(Some(Incoming { key: Key(key), bytes })) else {
+        while self.bytes + bytes > self.bytes_max
+            || self.policy.handle_insert(Key(key), bytes).is_err()
+        {
+            let Some(victim) = self.policy.poll_victim(Some(Incoming { key: Key(key), bytes }))
+            else {
                 return;
             };
             assert_ne!(victim, Key(key));

@@ -29,10 +29,12 @@ pub(crate) enum Step {
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = 0u64..16;
-    let removal = prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
+    let removal =
+        prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
     let step = prop_oneof![
         3 => key.clone().prop_map(Step::Hit),
-        1 => (key.clone(), prop::option::of(0u64..2000)).prop_map(|(key, bytes)| Step::Miss(key, bytes)),
+        1 => (key.clone(), prop::option::of(0u64..2000))
+            .prop_map(|(key, bytes)| Step::Miss(key, bytes)),
         3 => (key.clone(), 0u64..500).prop_map(|(key, bytes)| Step::Insert(key, bytes)),
         1 => (key.clone(), removal).prop_map(|(key, removal)| Step::Remove(key, removal)),
         1 => prop::option::of(key.clone()).prop_map(Step::Victim),
@@ -65,7 +67,8 @@ pub(crate) fn compare<P: Policy, M: Model>(
                 }
             }
             Step::Insert(key, bytes) => {
-                let expected = if !has(key) && objects.len() == objects_max { Err(TableFull) } else { Ok(()) };
+                let expected =
+                    if !has(key) && objects.len() == objects_max { Err(TableFull) } else { Ok(()) };
                 prop_assert_eq!(policy.handle_insert(Key(key), bytes), expected);
                 if expected.is_ok() {
                     model.insert(key, bytes);
@@ -89,7 +92,10 @@ pub(crate) fn compare<P: Policy, M: Model>(
         }
         let objects = model.objects();
         prop_assert_eq!(policy.occupancy().objects, objects.len());
-        prop_assert_eq!(policy.occupancy().bytes, objects.iter().map(|object| object.1).sum::<u64>());
+        prop_assert_eq!(
+            policy.occupancy().bytes,
+            objects.iter().map(|object| object.1).sum::<u64>()
+        );
         prop_assert_eq!(policy.poll_victim(None), objects.first().map(|object| Key(object.0)));
     }
     Ok(())

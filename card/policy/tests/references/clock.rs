@@ -69,5 +69,7 @@ proptest! {
 fn senseless_sizes_and_widths_do_not_panic() {
     endure_senseless_sizes(Clock::new);
     endure_senseless_sizes(|bytes_max, objects_max| Clock::with_bits(bytes_max, objects_max, 0));
-    endure_senseless_sizes(|bytes_max, objects_max| Clock::with_bits(bytes_max, objects_max, u8::MAX));
+    endure_senseless_sizes(|bytes_max, objects_max| {
+        Clock::with_bits(bytes_max, objects_max, u8::MAX)
+    });
 }

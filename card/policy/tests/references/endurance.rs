@@ -1,7 +1,8 @@
 //! No sequence of calls panics, whatever the sizes and limits, and all that came goes.
 
 use nicache_policy::{
-    Clock, Key, Lru, Mru, Occupancy, Policy, Random, Removal, S3Fifo, SecondHit, Sieve, SizeLimit, TwoQ,
+    Clock, Key, Lru, Mru, Occupancy, Policy, Random, Removal, S3Fifo, SecondHit, Sieve, SizeLimit,
+    TwoQ,
 };
 use proptest::prelude::*;
 
@@ -27,7 +28,13 @@ fn endure<P: Policy>(mut policy: P, ghosts_max: usize, steps: &[Step]) {
 
 proptest! {
     #[test]
-    fn no_calls_panic(bytes_max: u64, objects_max in 0u32..9, keys_max in 0u32..9, seed: u64, steps in steps()) {
+    fn no_calls_panic(
+        bytes_max: u64,
+        objects_max in 0u32..9,
+        keys_max in 0u32..9,
+        seed: u64,
+        steps in steps(),
+    ) {
         let (ghosts_max, keys) = (objects_max as usize + 1, keys_max as usize);
         endure(Mru::new(bytes_max, objects_max), 0, &steps);
         endure(Clock::with_bits(bytes_max, objects_max, seed as u8), 0, &steps);
@@ -36,6 +43,10 @@ proptest! {
         endure(S3Fifo::new(bytes_max, objects_max), ghosts_max, &steps);
         endure(TwoQ::new(bytes_max, objects_max), ghosts_max, &steps);
         endure(SizeLimit::new(Lru::new(bytes_max, objects_max), seed), 0, &steps);
-        endure(SecondHit::new(TwoQ::new(bytes_max, objects_max), keys_max), ghosts_max + keys, &steps);
+        endure(
+            SecondHit::new(TwoQ::new(bytes_max, objects_max), keys_max),
+            ghosts_max + keys,
+            &steps,
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The admission filters in front of LRU, against LRU and a list of what the filter knows.
 
 use nicache_policy::{
-    Admission, Incoming, Key, Lru, Occupancy, Policy, Removal, S3Fifo, SecondHit, SizeLimit, TableFull,
+    Admission, Incoming, Key, Lru, Occupancy, Policy, Removal, S3Fifo, SecondHit, SizeLimit,
+    TableFull,
 };
 use proptest::prelude::*;
 
@@ -72,7 +73,9 @@ impl Policy for Twice {
         self.policy.handle_reply(key, bytes)
     }
     fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
-        self.policy.handle_insert(key, bytes).inspect(|()| self.missed.retain(|&missed| missed != key))
+        self.policy
+            .handle_insert(key, bytes)
+            .inspect(|()| self.missed.retain(|&missed| missed != key))
     }
     fn handle_remove(&mut self, key: Key, removal: Removal) {
         self.policy.handle_remove(key, removal);
@@ -87,15 +90,27 @@ impl Policy for Twice {
 
 proptest! {
     #[test]
-    fn the_size_limit_rejects_and_delegates(objects_max in 1u32..12, limit in 0u64..600, steps in steps()) {
+    fn the_size_limit_rejects_and_delegates(
+        objects_max in 1u32..12,
+        limit in 0u64..600,
+        steps in steps(),
+    ) {
         let policy = SizeLimit::new(Lru::new(BYTES_MAX, objects_max), limit);
         compare(policy, Limited(Lru::new(BYTES_MAX, objects_max), limit), steps)?;
     }
 
     #[test]
-    fn the_second_hit_behaves_like_a_vector(objects_max in 1u32..12, keys_max in 0u32..16, steps in steps()) {
+    fn the_second_hit_behaves_like_a_vector(
+        objects_max in 1u32..12,
+        keys_max in 0u32..16,
+        steps in steps(),
+    ) {
         let policy = SecondHit::new(Lru::new(BYTES_MAX, objects_max), keys_max);
-        let model = Twice { policy: Lru::new(BYTES_MAX, objects_max), missed: Vec::new(), keys_max: keys_max as usize };
+        let model = Twice {
+            policy: Lru::new(BYTES_MAX, objects_max),
+            missed: Vec::new(),
+            keys_max: keys_max as usize,
+        };
         compare(policy, model, steps)?;
     }
 
@@ -109,8 +124,12 @@ proptest! {
 
 #[test]
 fn senseless_sizes_do_not_panic() {
-    endure_senseless_sizes(|bytes_max, objects_max| SizeLimit::new(Lru::new(bytes_max, objects_max), 0));
-    endure_senseless_sizes(|bytes_max, objects_max| SecondHit::new(Lru::new(bytes_max, objects_max), objects_max));
+    endure_senseless_sizes(|bytes_max, objects_max| {
+        SizeLimit::new(Lru::new(bytes_max, objects_max), 0)
+    });
+    endure_senseless_sizes(|bytes_max, objects_max| {
+        SecondHit::new(Lru::new(bytes_max, objects_max), objects_max)
+    });
 }
 
 /// A scan of objects asked for once displaces nothing.
@@ -118,7 +137,8 @@ fn senseless_sizes_do_not_panic() {
 fn what_is_asked_for_once_does_not_come_in() {
     let popular = (0..10).flat_map(|_| 0..10u64);
     let scan = 1000..2000;
-    let requests: Vec<(u64, u64)> = popular.clone().chain(scan).chain(popular).map(|key| (key, 1)).collect();
+    let requests: Vec<(u64, u64)> =
+        popular.clone().chain(scan).chain(popular).map(|key| (key, 1)).collect();
     assert_eq!(simulate(Lru::new(10, 10), 10, &requests).0, 10 + 1000 + 10);
     assert_eq!(simulate(SecondHit::new(Lru::new(10, 10), 100), 10, &requests).0, 20 + 1000);
 }

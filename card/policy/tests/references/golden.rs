@@ -1,14 +1,16 @@
 //! Exact misses on real traces.
 //!
-//! The table's origins: libCacheSim wherever it follows the same rules, and exhaustive models where it does not:
+//! The table's origins: libCacheSim wherever it follows the same rules, and exhaustive models where
+//! it does not:
 //!
-//! * S3-FIFO in bytes: libCacheSim stores no object as large as the small queue's share. With that as a size limit its
-//!   count is met; without, the model's.
-//! * 2Q in bytes: libCacheSim stores no object larger than `Kin`, and gives `Am` at most what `Kin` leaves even while
-//!   `A1in` is smaller than that.
+//! * S3-FIFO in bytes: libCacheSim stores no object as large as the small queue's share. With that
+//!   as a size limit its count is met; without, the model's.
+//! * 2Q in bytes: libCacheSim stores no object larger than `Kin`, and gives `Am` at most what `Kin`
+//!   leaves even while `A1in` is smaller than that.
 //! * Random: other numbers.
-//! * LFU-DA: libCacheSim has no number of uses: at each use it adds the memory's age to the priority, whatever that is,
-//!   which is nothing before the first victim went, and makes a use count for more the older the memory is.
+//! * LFU-DA: libCacheSim has no number of uses: at each use it adds the memory's age to the
+//!   priority, whatever that is, which is nothing before the first victim went, and makes a use
+//!   count for more the older the memory is.
 
 use std::collections::HashMap;
 
@@ -88,7 +90,8 @@ fn every_policy_misses_as_often_as_the_table_says() {
     for row in rows() {
         let (requests, objects) = traces.of(&row);
         let size = row.size;
-        // In bytes, the number of objects is not a limit, nor is that of ghosts, which is a share of it.
+        // In bytes, the number of objects is not a limit, nor is that of ghosts, which is a share
+        // of it.
         let objects_max = if row.unit == "objects" { size as u32 } else { 2 * objects };
         let misses = match row.policy {
             "fifo" => run(&row, requests, Fifo::new(size, objects_max)),
@@ -104,7 +107,11 @@ fn every_policy_misses_as_often_as_the_table_says() {
             "random" => run(&row, requests, Random::new(size, objects_max, RANDOM_SEED)),
             policy => panic!("no policy is called {policy}"),
         };
-        assert_eq!(misses, row.misses, "{} on {} ({} {})", row.policy, row.trace, row.size, row.unit);
+        assert_eq!(
+            misses, row.misses,
+            "{} on {} ({} {})",
+            row.policy, row.trace, row.size, row.unit
+        );
     }
 }
 
@@ -120,19 +127,31 @@ fn so_do_the_models() {
         let (requests, objects) = traces.of(&row);
         let (size, objects_max) = (row.size, 2 * objects as usize);
         let misses = match row.policy {
-            "lfu-da" => simulate(Naive::new(lfu_da::Formula::default(), size, objects_max), size, requests),
+            "lfu-da" => {
+                simulate(Naive::new(lfu_da::Formula::default(), size, objects_max), size, requests)
+            }
             "s3-fifo" => simulate(
                 Naive::new(s3_fifo::Queues::new(size, objects_max, 1, 9, 2), size, objects_max),
                 size,
                 requests,
             ),
-            "2q" => {
-                simulate(Naive::new(two_q::Queues::new(size, objects_max, 2, 4), size, objects_max), size, requests)
-            }
-            "random" => simulate(Naive::new(random::Bag::new(RANDOM_SEED), size, objects_max), size, requests),
+            "2q" => simulate(
+                Naive::new(two_q::Queues::new(size, objects_max, 2, 4), size, objects_max),
+                size,
+                requests,
+            ),
+            "random" => simulate(
+                Naive::new(random::Bag::new(RANDOM_SEED), size, objects_max),
+                size,
+                requests,
+            ),
             policy => panic!("{policy} has no model here"),
         };
-        assert_eq!(misses, row.misses, "{} on {} ({} {})", row.policy, row.trace, row.size, row.unit);
+        assert_eq!(
+            misses, row.misses,
+            "{} on {} ({} {})",
+            row.policy, row.trace, row.size, row.unit
+        );
         compared += 1;
     }
     assert!(compared > 5, "{compared}");

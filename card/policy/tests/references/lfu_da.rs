@@ -1,4 +1,5 @@
-//! LFU-DA as the formula of Arlitt et al. 2000 has it, for whole traces. `lfu_model.rs` compares single calls.
+//! LFU-DA as the formula of Arlitt et al. 2000 has it, for whole traces. `lfu_model.rs` compares
+//! single calls.
 
 use std::collections::HashMap;
 

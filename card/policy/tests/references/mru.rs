@@ -29,7 +29,11 @@ impl Model for Uses {
         self.0.iter().rev().map(|object| object.0).find(|&key| Some(key) != but)
     }
     fn occupancy(&self) -> Occupancy {
-        Occupancy { objects: self.0.len(), bytes: self.0.iter().map(|object| object.1).sum(), ghosts: 0 }
+        Occupancy {
+            objects: self.0.len(),
+            bytes: self.0.iter().map(|object| object.1).sum(),
+            ghosts: 0,
+        }
     }
 }
 
@@ -46,8 +50,8 @@ fn senseless_sizes_do_not_panic() {
     endure_senseless_sizes(Mru::new);
 }
 
-/// Yocum and Chase 2001, section 5.3: of payloads that are sent on in the order in which they came, as many are hit as
-/// fit, whatever else waits.
+/// Yocum and Chase 2001, section 5.3: of payloads that are sent on in the order in which they came,
+/// as many are hit as fit, whatever else waits.
 #[test]
 fn of_a_queue_that_is_forwarded_as_much_is_hit_as_fits() {
     let queue: Vec<(u64, u64)> = (0..100).chain(0..100).map(|payload| (payload, 1)).collect();

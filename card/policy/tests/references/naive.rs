@@ -54,7 +54,11 @@ impl<M: Model> Policy for Naive<M> {
         self.handle_reply(key, bytes.unwrap_or(0))
     }
     fn handle_reply(&mut self, _: Key, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.objects_max > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.objects_max > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
     fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
         if self.model.contains(key.0) {
@@ -100,7 +104,8 @@ pub(crate) enum Step {
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     const KEYS: Range<u64> = 0..24;
-    let removal = prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
+    let removal =
+        prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
     // Multiples make limits be met exactly.
     let bytes = (0u64..20).prop_map(|tens| tens * 25);
     let step = prop_oneof![
@@ -134,12 +139,21 @@ pub(crate) fn compare<P: Policy, Q: Policy>(
                 model.handle_hit(Key(key));
             }
             Step::Miss(key, bytes) => {
-                prop_assert_eq!(policy.handle_miss(Key(key), bytes), model.handle_miss(Key(key), bytes));
+                prop_assert_eq!(
+                    policy.handle_miss(Key(key), bytes),
+                    model.handle_miss(Key(key), bytes)
+                );
                 let bytes = bytes.unwrap_or(1);
-                prop_assert_eq!(policy.handle_reply(Key(key), bytes), model.handle_reply(Key(key), bytes));
+                prop_assert_eq!(
+                    policy.handle_reply(Key(key), bytes),
+                    model.handle_reply(Key(key), bytes)
+                );
             }
             Step::Insert(key, bytes) => {
-                prop_assert_eq!(policy.handle_insert(Key(key), bytes), model.handle_insert(Key(key), bytes));
+                prop_assert_eq!(
+                    policy.handle_insert(Key(key), bytes),
+                    model.handle_insert(Key(key), bytes)
+                );
             }
             Step::Remove(key, removal) => {
                 policy.handle_remove(Key(key), removal);
@@ -149,7 +163,9 @@ pub(crate) fn compare<P: Policy, Q: Policy>(
                 let victim = policy.poll_victim(incoming(but));
                 prop_assert_eq!(victim, model.poll_victim(incoming(but)));
                 // Nobody goes by a poll, and another poll is the same.
-                prop_assert!(victim.is_none_or(|victim| policy.contains(victim) && Some(victim.0) != but));
+                prop_assert!(
+                    victim.is_none_or(|victim| policy.contains(victim) && Some(victim.0) != but)
+                );
                 prop_assert_eq!(victim, policy.poll_victim(incoming(but)));
             }
             Step::EvictByTwoCalls(but) => {
@@ -160,9 +176,14 @@ pub(crate) fn compare<P: Policy, Q: Policy>(
                     model.handle_remove(victim, Removal::Evicted);
                 }
             }
-            Step::Evict(but) => prop_assert_eq!(policy.evict(incoming(but)), model.evict(incoming(but))),
+            Step::Evict(but) => {
+                prop_assert_eq!(policy.evict(incoming(but)), model.evict(incoming(but)))
+            }
             Step::Simulate(key, bytes) => {
-                prop_assert_eq!(simulate_one(&mut policy, key, bytes), simulate_one(&mut model, key, bytes));
+                prop_assert_eq!(
+                    simulate_one(&mut policy, key, bytes),
+                    simulate_one(&mut model, key, bytes)
+                );
             }
         }
         prop_assert_eq!(policy.occupancy(), model.occupancy());
@@ -180,7 +201,8 @@ fn simulate_one<P: Policy>(policy: &mut P, key: u64, bytes: u64) -> (bool, Vec<K
     if policy.handle_request(incoming.key) {
         return (true, victims);
     }
-    let admissions = (policy.handle_miss(incoming.key, Some(bytes)), policy.handle_reply(incoming.key, bytes));
+    let admissions =
+        (policy.handle_miss(incoming.key, Some(bytes)), policy.handle_reply(incoming.key, bytes));
     if admissions == (Admission::Admit, Admission::Admit) {
         while policy.occupancy().bytes.saturating_add(bytes) > BYTES_MAX
             || policy.handle_insert(incoming.key, bytes).is_err()
@@ -196,7 +218,8 @@ fn simulate_one<P: Policy>(policy: &mut P, key: u64, bytes: u64) -> (bool, Vec<K
 
 /// One step for the sake of the step.
 pub(crate) fn endure_step<P: Policy>(policy: &mut P, step: &Step, stretch: impl Fn(u64) -> u64) {
-    let incoming = |but: Option<u64>| but.map(|key| Incoming { key: Key(key), bytes: stretch(key) });
+    let incoming =
+        |but: Option<u64>| but.map(|key| Incoming { key: Key(key), bytes: stretch(key) });
     match *step {
         Step::Request(key) => _ = policy.handle_request(Key(key)),
         Step::Hit(key) => policy.handle_hit(Key(key)),

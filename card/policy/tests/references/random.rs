@@ -77,7 +77,8 @@ fn senseless_sizes_do_not_panic() {
 fn of_uniform_requests_the_share_that_fits_is_hit() {
     let mut state = 7u64;
     let requests: Vec<(u64, u64)> = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((state >> 33) % 1000, 1)
     })
     .take(200_000)
@@ -86,8 +87,8 @@ fn of_uniform_requests_the_share_that_fits_is_hit() {
     assert!((0.29..0.31).contains(&hit_ratio), "{hit_ratio}");
 }
 
-/// Round and round over one more than fits, FIFO never hits; at random, a miss costs another object only with a chance of
-/// one in a hundred.
+/// Round and round over one more than fits, FIFO never hits; at random, a miss costs another object
+/// only with a chance of one in a hundred.
 #[test]
 fn a_loop_that_does_not_fit_is_hit_all_the_same() {
     let requests: Vec<(u64, u64)> = (0..100_000).map(|request| (request % 101, 1)).collect();
@@ -98,7 +99,8 @@ fn a_loop_that_does_not_fit_is_hit_all_the_same() {
 
 #[test]
 fn one_seed_is_one_course() {
-    let requests: Vec<(u64, u64)> = (0..10_000u64).map(|request| (request * request % 997, 1)).collect();
+    let requests: Vec<(u64, u64)> =
+        (0..10_000u64).map(|request| (request * request % 997, 1)).collect();
     let misses = |seed| simulate(Random::new(100, 100, seed), 100, &requests);
     assert_eq!(misses(1), misses(1));
     assert_ne!(misses(1), misses(2));

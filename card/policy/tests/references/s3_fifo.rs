@@ -32,7 +32,13 @@ fn take(fifo: &mut Fifo, key: u64) -> Option<(u64, u64, u8)> {
 
 impl Queues {
     /// Shares in tenths.
-    pub(crate) fn new(bytes_max: u64, objects_max: usize, small: u64, ghosts: u64, uses_to_main: u8) -> Self {
+    pub(crate) fn new(
+        bytes_max: u64,
+        objects_max: usize,
+        small: u64,
+        ghosts: u64,
+        uses_to_main: u8,
+    ) -> Self {
         Self {
             small: Fifo::new(),
             main: Fifo::new(),
@@ -54,7 +60,8 @@ impl Queues {
     fn remember(&mut self, object: (u64, u64, u8)) {
         if object.1 <= self.ghost_bytes_max && self.ghosts_max > 0 {
             self.ghosts.push(object);
-            while self.ghosts.len() > self.ghosts_max || bytes(&self.ghosts) > self.ghost_bytes_max {
+            while self.ghosts.len() > self.ghosts_max || bytes(&self.ghosts) > self.ghost_bytes_max
+            {
                 self.ghosts.remove(0);
             }
         }
@@ -103,7 +110,8 @@ impl Model for Queues {
             return None;
         }
         let main_gives = self.main.iter().any(|object| Some(object.0) != but);
-        let main_is_over = bytes(&self.main) > self.main_bytes_max || self.main.len() > self.main_objects_max;
+        let main_is_over =
+            bytes(&self.main) > self.main_bytes_max || self.main.len() > self.main_objects_max;
         if self.is_smalls_turn || !(main_gives && main_is_over) {
             self.is_smalls_turn = true;
             while let Some(&(key, bytes, uses)) = self.small.first() {
@@ -136,7 +144,11 @@ impl Model for Queues {
 proptest! {
     #[test]
     fn behaves_like_three_vectors(
-        objects_max in 1usize..16, small in 0u64..=10, ghosts in 0u64..=10, uses_to_main in 0u8..=3, steps in steps()
+        objects_max in 1usize..16,
+        small in 0u64..=10,
+        ghosts in 0u64..=10,
+        uses_to_main in 0u8..=3,
+        steps in steps(),
     ) {
         let config = S3FifoConfig {
             small_share: small as f64 / 10.0,

@@ -100,7 +100,12 @@ impl Model for Queues {
 
 proptest! {
     #[test]
-    fn behaves_like_three_vectors(objects_max in 1usize..16, kin in 0u64..=8, kout in 0u64..=8, steps in steps()) {
+    fn behaves_like_three_vectors(
+        objects_max in 1usize..16,
+        kin in 0u64..=8,
+        kout in 0u64..=8,
+        steps in steps(),
+    ) {
         let config = TwoQConfig {
             in_share: kin as f64 / 8.0,
             out_share: kout as f64 / 8.0,
@@ -112,7 +117,11 @@ proptest! {
 
     #[test]
     fn the_defaults_are_the_papers(steps in steps()) {
-        compare(TwoQ::new(BYTES_MAX, 16), Naive::new(Queues::new(BYTES_MAX, 16, 2, 4), BYTES_MAX, 16), steps)?;
+        compare(
+            TwoQ::new(BYTES_MAX, 16),
+            Naive::new(Queues::new(BYTES_MAX, 16, 2, 4), BYTES_MAX, 16),
+            steps,
+        )?;
     }
 }
 

@@ -53,8 +53,8 @@ fn epa() -> Requests {
     }))
 }
 
-/// The 4 KiB blocks that a virtual machine touched: records of 32 bytes, in which the length in bytes is at 4, the first
-/// sector at 16.
+/// The 4 KiB blocks that a virtual machine touched: records of 32 bytes, in which the length in
+/// bytes is at 4, the first sector at 16.
 fn blocks() -> Requests {
     let records = unpack("cloudphysics.vscsi.zst");
     let mut requests = Requests::new();
@@ -99,13 +99,18 @@ fn unpack(name: &str) -> Vec<u8> {
     let path = Path::new(TRACES).join(name);
     let packed = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
-    let mut decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::new(packed)).expect("it is a zstd file");
+    let mut decoder =
+        ruzstd::decoding::StreamingDecoder::new(BufReader::new(packed)).expect("it is a zstd file");
     decoder.read_to_end(&mut bytes).expect("it is whole");
     bytes
 }
 
 /// Misses and missed bytes of a memory of `bytes_max`, whose directory is the policy.
-pub(crate) fn simulate<P: Policy>(mut policy: P, bytes_max: u64, requests: &[(u64, u64)]) -> (u64, u64) {
+pub(crate) fn simulate<P: Policy>(
+    mut policy: P,
+    bytes_max: u64,
+    requests: &[(u64, u64)],
+) -> (u64, u64) {
     let (mut misses, mut missed_bytes) = (0, 0);
     for &(key, bytes) in requests {
         let incoming = Incoming { key: Key(key), bytes };
@@ -114,7 +119,10 @@ pub(crate) fn simulate<P: Policy>(mut policy: P, bytes_max: u64, requests: &[(u6
         }
         misses += 1;
         missed_bytes += bytes;
-        let admissions = (policy.handle_miss(incoming.key, Some(bytes)), policy.handle_reply(incoming.key, bytes));
+        let admissions = (
+            policy.handle_miss(incoming.key, Some(bytes)),
+            policy.handle_reply(incoming.key, bytes),
+        );
         if admissions == (Admission::Admit, Admission::Admit) && bytes <= bytes_max {
             store(&mut policy, bytes_max, incoming);
         }

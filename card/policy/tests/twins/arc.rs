@@ -1,5 +1,5 @@
-//! ARC against figure 4 of Megiddo and Modha 2003 as it stands, for pages, and against lists that are searched, for
-//! objects with sizes and calls in any order.
+//! ARC against figure 4 of Megiddo and Modha 2003 as it stands, for pages, and against lists that
+//! are searched, for objects with sizes and calls in any order.
 
 use crate::twin::{calls, compare, endure_senseless_sizes, request};
 use nicache_policy::{Admission, Arc, Incoming, Key, Occupancy, Policy, Removal, TableFull};
@@ -104,14 +104,21 @@ impl Lists {
         Some(self.lists[list].remove(at))
     }
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.objects_max > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.objects_max > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
     fn bound(&mut self) {
         let c = u128::from(self.bytes_max);
-        while (self.bytes(&[T1, B1]) > c || self.objects(&[T1, B1]) > self.objects_max) && !self.lists[B1].is_empty() {
+        while (self.bytes(&[T1, B1]) > c || self.objects(&[T1, B1]) > self.objects_max)
+            && !self.lists[B1].is_empty()
+        {
             self.lists[B1].pop();
         }
-        while (self.bytes(&[T1, T2, B1, B2]) > 2 * c || self.objects(&[T1, T2, B1, B2]) > 2 * self.objects_max)
+        while (self.bytes(&[T1, T2, B1, B2]) > 2 * c
+            || self.objects(&[T1, T2, B1, B2]) > 2 * self.objects_max)
             && self.objects(&[B1, B2]) > 0
         {
             let list = if self.lists[B2].is_empty() { B1 } else { B2 };
@@ -138,7 +145,8 @@ impl Policy for Lists {
             let size = self.lists[list].iter().find(|object| object.0 == key).unwrap().1 as f64;
             let (b1, b2) = (self.bytes(&[B1]) as f64, self.bytes(&[B2]) as f64);
             if size > 0.0 && list == B1 {
-                self.p = (self.p + size * if b1 >= b2 { 1.0 } else { b2 / b1 }).min(self.bytes_max as f64);
+                self.p = (self.p + size * if b1 >= b2 { 1.0 } else { b2 / b1 })
+                    .min(self.bytes_max as f64);
             } else if size > 0.0 {
                 self.p = (self.p - size * if b2 >= b1 { 1.0 } else { b1 / b2 }).max(0.0);
             }
@@ -173,7 +181,9 @@ impl Policy for Lists {
         let is_in_b2 = key.is_some_and(|key| self.find(key) == Some(B2));
         let t1 = self.bytes(&[T1]) as f64;
         let first = if t1 > self.p || (t1 == self.p && is_in_b2) { T1 } else { T2 };
-        let last = |list: usize| self.lists[list].iter().rev().map(|object| object.0).find(|&other| Some(other) != key);
+        let last = |list: usize| {
+            self.lists[list].iter().rev().map(|object| object.0).find(|&other| Some(other) != key)
+        };
         last(first).or_else(|| last(T1 + T2 - first))
     }
     fn occupancy(&self) -> Occupancy {

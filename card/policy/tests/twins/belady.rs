@@ -1,12 +1,14 @@
-//! Belady's bound against a search of the future, against the optimum of small cases, and against every other policy.
+//! Belady's bound against a search of the future, against the optimum of small cases, and against
+//! every other policy.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::traces::simulate;
 use crate::twin::{KEYS, calls, compare, endure_senseless_sizes};
 use nicache_policy::{
-    Admission, Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, LrfuConfig, Lru, Mru, Occupancy, Policy,
-    Popularity, PopularityConfig, Random, Removal, S3Fifo, SecondHit, Sieve, TableFull, TwoQ, WTinyLfu,
+    Admission, Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, LrfuConfig, Lru,
+    Mru, Occupancy, Policy, Popularity, PopularityConfig, Random, Removal, S3Fifo, SecondHit,
+    Sieve, TableFull, TwoQ, WTinyLfu,
 };
 use proptest::prelude::*;
 
@@ -30,7 +32,10 @@ struct Object {
 impl Search {
     fn next_use(&self, key: Key) -> usize {
         let rest = self.future.iter().enumerate().skip(self.now);
-        rest.filter(|request| *request.1 == key.0).map(|request| request.0).next().unwrap_or(usize::MAX)
+        rest.filter(|request| *request.1 == key.0)
+            .map(|request| request.0)
+            .next()
+            .unwrap_or(usize::MAX)
     }
     fn note_use(&mut self, key: Key) {
         let next_use = self.next_use(key);
@@ -78,10 +83,14 @@ impl Policy for Search {
         }
     }
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        let others = self.objects.iter().filter(|object| Some(object.key) != incoming.map(|incoming| incoming.key));
-        let victim = others.min_by_key(|object| (std::cmp::Reverse(object.next_use), object.used))?;
-        let declines =
-            self.may_decline && incoming.is_some_and(|incoming| self.next_use(incoming.key) >= victim.next_use);
+        let others = self
+            .objects
+            .iter()
+            .filter(|object| Some(object.key) != incoming.map(|incoming| incoming.key));
+        let victim =
+            others.min_by_key(|object| (std::cmp::Reverse(object.next_use), object.used))?;
+        let declines = self.may_decline
+            && incoming.is_some_and(|incoming| self.next_use(incoming.key) >= victim.next_use);
         (!declines).then_some(victim.key)
     }
     fn occupancy(&self) -> Occupancy {
@@ -140,7 +149,14 @@ proptest! {
     ) {
         let model_max = objects_max as usize;
         let mut policy = new(1000, objects_max, &future, may_decline);
-        let mut model = Search { future, now: 0, objects: Vec::new(), uses: 0, may_decline, objects_max: model_max };
+        let mut model = Search {
+            future,
+            now: 0,
+            objects: Vec::new(),
+            uses: 0,
+            may_decline,
+            objects_max: model_max,
+        };
         // Calls that are not the foretold ones.
         compare(&mut policy, &mut model, 1000, 0, calls)?;
     }
@@ -154,7 +170,8 @@ proptest! {
         let future: Vec<u64> = requests.iter().map(|request| request.0).collect();
         let mut policy = new(1000, objects_max, &future, may_decline);
         let objects_max = objects_max as usize;
-        let mut model = Search { future, now: 0, objects: Vec::new(), uses: 0, may_decline, objects_max };
+        let mut model =
+            Search { future, now: 0, objects: Vec::new(), uses: 0, may_decline, objects_max };
         for (key, bytes) in requests {
             prop_assert_eq!(
                 crate::twin::request(&mut policy, key, bytes, 1000),
@@ -183,7 +200,9 @@ proptest! {
     ) {
         let bytes_max = u64::from(objects_max);
         let future: Vec<u64> = requests.iter().map(|request| request.0).collect();
-        let misses = |may_decline| simulate(new(bytes_max, objects_max, &future, may_decline), bytes_max, &requests).0;
+        let misses = |may_decline| {
+            simulate(new(bytes_max, objects_max, &future, may_decline), bytes_max, &requests).0
+        };
         let (bound, min) = (misses(true), misses(false));
         prop_assert!(bound <= min);
         macro_rules! check {
@@ -209,7 +228,10 @@ proptest! {
             Lfu::new(bytes_max, objects_max),
             Lfu::without_ageing(bytes_max, objects_max),
             Lrfu::new(bytes_max, objects_max),
-            Lrfu::with_config(&LrfuConfig { lambda: 0.1, ..LrfuConfig::new(bytes_max, objects_max) }),
+            Lrfu::with_config(&LrfuConfig {
+                lambda: 0.1,
+                ..LrfuConfig::new(bytes_max, objects_max)
+            }),
             Arc::new(bytes_max, objects_max),
             Lirs::new(bytes_max, objects_max),
             Gdsf::new(bytes_max, objects_max),
@@ -225,11 +247,16 @@ proptest! {
 
 #[test]
 fn senseless_sizes_do_not_panic() {
-    endure_senseless_sizes(|bytes_max, objects_max| Belady::storing_all(bytes_max, objects_max, [Key(1), Key(2)]));
+    endure_senseless_sizes(|bytes_max, objects_max| {
+        Belady::storing_all(bytes_max, objects_max, [Key(1), Key(2)])
+    });
     endure_senseless_sizes(|bytes_max, objects_max| Belady::new(bytes_max, objects_max, []));
 }
 
 #[test]
 fn both_have_names() {
-    assert_eq!((Belady::new(1, 1, []).name(), Belady::storing_all(1, 1, []).name()), ("belady", "min"));
+    assert_eq!(
+        (Belady::new(1, 1, []).name(), Belady::storing_all(1, 1, []).name()),
+        ("belady", "min")
+    );
 }

@@ -3,7 +3,8 @@
 use crate::traces::simulate;
 use crate::twin::{calls, compare, endure_senseless_sizes};
 use nicache_policy::{
-    Admission, Gdsf, GdsfConfig, GdsfCost, Incoming, Key, Lfu, Occupancy, Policy, Removal, TableFull,
+    Admission, Gdsf, GdsfConfig, GdsfCost, Incoming, Key, Lfu, Occupancy, Policy, Removal,
+    TableFull,
 };
 use proptest::prelude::*;
 
@@ -56,7 +57,9 @@ impl Policy for Formula {
         match self.objects.iter_mut().find(|object| object.key == key) {
             Some(object) => object.bytes = bytes,
             None if is_full => return Err(TableFull),
-            None => self.objects.push(Object { key, bytes, frequency: 0.0, priority: 0.0, used: 0 }),
+            None => {
+                self.objects.push(Object { key, bytes, frequency: 0.0, priority: 0.0, used: 0 })
+            }
         }
         self.handle_hit(key);
         Ok(())
@@ -72,8 +75,12 @@ impl Policy for Formula {
         }
     }
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        let others = self.objects.iter().filter(|object| Some(object.key) != incoming.map(|incoming| incoming.key));
-        let victim = others.min_by(|a, b| a.priority.total_cmp(&b.priority).then(a.used.cmp(&b.used)));
+        let others = self
+            .objects
+            .iter()
+            .filter(|object| Some(object.key) != incoming.map(|incoming| incoming.key));
+        let victim =
+            others.min_by(|a, b| a.priority.total_cmp(&b.priority).then(a.used.cmp(&b.used)));
         victim.map(|object| object.key)
     }
     fn occupancy(&self) -> Occupancy {
@@ -85,11 +92,20 @@ impl Policy for Formula {
 proptest! {
     #[test]
     fn behaves_like_the_formula(objects_max in 1u32..12, by_packets: bool, calls in calls()) {
-        let (cost, formula): (_, fn(f64) -> f64) =
-            if by_packets { (GdsfCost::Packets, |bytes| 2.0 + bytes / 536.0) } else { (GdsfCost::Request, |_| 1.0) };
-        let mut model =
-            Formula { objects: Vec::new(), cost: formula, age: 0.0, uses: 0, objects_max: objects_max as usize };
-        let mut policy = Gdsf::with_config(&GdsfConfig { cost, ..GdsfConfig::new(1000, objects_max) });
+        let (cost, formula): (_, fn(f64) -> f64) = if by_packets {
+            (GdsfCost::Packets, |bytes| 2.0 + bytes / 536.0)
+        } else {
+            (GdsfCost::Request, |_| 1.0)
+        };
+        let mut model = Formula {
+            objects: Vec::new(),
+            cost: formula,
+            age: 0.0,
+            uses: 0,
+            objects_max: objects_max as usize,
+        };
+        let mut policy =
+            Gdsf::with_config(&GdsfConfig { cost, ..GdsfConfig::new(1000, objects_max) });
         compare(&mut policy, &mut model, 1000, 0, calls)?;
     }
 

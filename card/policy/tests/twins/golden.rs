@@ -1,15 +1,17 @@
 //! Exact misses on real traces.
 //!
-//! The table's origins: libCacheSim wherever it follows the same rules, and exhaustive models where it does not:
+//! The table's origins: libCacheSim wherever it follows the same rules, and exhaustive models where
+//! it does not:
 //!
 //! * LRFU is not in libCacheSim; with lambda 0 and 1 it is its LFU and LRU.
-//! * ARC in bytes: libCacheSim moves `p` by the quotient of the ghost lists alone, which is a few bytes per request,
-//!   so that `p` stays where it is. With objects of one size it is the same.
-//! * LIRS: at a hit of an HIR object that is not in the stack, libCacheSim demotes LIR objects until there would be room
-//!   for it, as if it became LIR, which may evict that very object, and then puts it on the stack as being in memory. It
-//!   stores no object larger than the HIR share.
-//! * W-TinyLFU: libCacheSim counts no hits in the window, counts a candidate once more when it leaves the window, halves
-//!   the counts after as many hits as 32 times the main part's *bytes*, and stores no object larger than the window.
+//! * ARC in bytes: libCacheSim moves `p` by the quotient of the ghost lists alone, which is a few
+//!   bytes per request, so that `p` stays where it is. With objects of one size it is the same.
+//! * LIRS: at a hit of an HIR object that is not in the stack, libCacheSim demotes LIR objects
+//!   until there would be room for it, as if it became LIR, which may evict that very object, and
+//!   then puts it on the stack as being in memory. It stores no object larger than the HIR share.
+//! * W-TinyLFU: libCacheSim counts no hits in the window, counts a candidate once more when it
+//!   leaves the window, halves the counts after as many hits as 32 times the main part's *bytes*,
+//!   and stores no object larger than the window.
 //! * Belady's bound: libCacheSim has the one that stores every object, MIN.
 
 use std::collections::HashMap;
@@ -80,7 +82,9 @@ fn every_policy_misses_as_often_as_the_table_says() {
     for row in rows() {
         let (requests, objects_max) = traces.of(&row);
         let size = row.size;
-        let lrfu = |lambda| Lrfu::with_config(&LrfuConfig { lambda, ..LrfuConfig::new(size, objects_max) });
+        let lrfu = |lambda| {
+            Lrfu::with_config(&LrfuConfig { lambda, ..LrfuConfig::new(size, objects_max) })
+        };
         let future = requests.iter().map(|request| Key(request.0));
         let misses = match row.policy {
             "lrfu" => simulate(Lrfu::new(size, objects_max), size, requests),
@@ -94,13 +98,20 @@ fn every_policy_misses_as_often_as_the_table_says() {
             "belady" => simulate(Belady::new(size, objects_max, future), size, requests),
             policy => panic!("no policy is called {policy}"),
         };
-        assert_eq!(misses, row.misses, "{} on {} ({} {})", row.policy, row.trace, row.size, row.unit);
+        assert_eq!(
+            misses, row.misses,
+            "{} on {} ({} {})",
+            row.policy, row.trace, row.size, row.unit
+        );
     }
 }
 
 /// So many counters that no keys collide.
 fn with_exact_counts(bytes_max: u64, objects_max: u32) -> WTinyLfu {
-    WTinyLfu::with_config(&WTinyLfuConfig { counters: 1 << 24, ..WTinyLfuConfig::new(bytes_max, objects_max) })
+    WTinyLfu::with_config(&WTinyLfuConfig {
+        counters: 1 << 24,
+        ..WTinyLfuConfig::new(bytes_max, objects_max)
+    })
 }
 
 /// The sketch of the default size costs or saves less than 1 % of the misses.
@@ -111,7 +122,13 @@ fn counts_need_not_be_exact() {
         let (requests, objects_max) = traces.of(row);
         let (misses, _) = simulate(WTinyLfu::new(row.size, objects_max), row.size, requests);
         let difference = misses.abs_diff(row.misses.0);
-        assert!(difference * 100 < misses, "{misses} and {} on {} ({})", row.misses.0, row.trace, row.size);
+        assert!(
+            difference * 100 < misses,
+            "{misses} and {} on {} ({})",
+            row.misses.0,
+            row.trace,
+            row.size
+        );
     }
 }
 
@@ -127,18 +144,29 @@ fn so_do_the_models() {
         }
         let (requests, objects_max) = traces.of(&row);
         let misses = model_misses(row.policy, row.size, objects_max as usize, requests);
-        assert_eq!(misses, row.misses, "{} on {} ({} {})", row.policy, row.trace, row.size, row.unit);
+        assert_eq!(
+            misses, row.misses,
+            "{} on {} ({} {})",
+            row.policy, row.trace, row.size, row.unit
+        );
         compared += 1;
     }
     assert!(compared > 20, "{compared}");
 }
 
-fn model_misses(policy: &str, size: u64, objects_max: usize, requests: &[(u64, u64)]) -> (u64, u64) {
+fn model_misses(
+    policy: &str,
+    size: u64,
+    objects_max: usize,
+    requests: &[(u64, u64)],
+) -> (u64, u64) {
     match policy {
         "lrfu" => simulate(lrfu::Values::new(size, objects_max, 0.001), size, requests),
         "arc" => simulate(arc::Lists::new(size, objects_max), size, requests),
         "lirs" => simulate(lirs::Stack::new(size, objects_max, 0.01, 0.2), size, requests),
-        "w-tinylfu" => simulate(w_tiny_lfu::Lists::new(size, objects_max, 0.01, 0.8), size, requests),
+        "w-tinylfu" => {
+            simulate(w_tiny_lfu::Lists::new(size, objects_max, 0.01, 0.8), size, requests)
+        }
         policy => panic!("{policy} has no model here"),
     }
 }

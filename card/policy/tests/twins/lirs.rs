@@ -1,9 +1,12 @@
-//! LIRS against a stack and a queue that are searched, as Jiang and Zhang 2002, section 3, describe them.
+//! LIRS against a stack and a queue that are searched, as Jiang and Zhang 2002, section 3, describe
+//! them.
 
 use std::collections::HashMap;
 
 use crate::twin::{calls, compare, endure_senseless_sizes, request};
-use nicache_policy::{Admission, Incoming, Key, Lirs, LirsConfig, Occupancy, Policy, Removal, TableFull};
+use nicache_policy::{
+    Admission, Incoming, Key, Lirs, LirsConfig, Occupancy, Policy, Removal, TableFull,
+};
 use proptest::prelude::*;
 
 /// S and Q.
@@ -31,7 +34,12 @@ fn take(keys: &mut Vec<Key>, key: Key) -> bool {
 }
 
 impl Stack {
-    pub(crate) fn new(bytes_max: u64, objects_max: usize, hir_share: f64, sized_hir_share: f64) -> Self {
+    pub(crate) fn new(
+        bytes_max: u64,
+        objects_max: usize,
+        hir_share: f64,
+        sized_hir_share: f64,
+    ) -> Self {
         let hir_bytes = ((bytes_max as f64 * hir_share) as u64).max(1);
         let sized_hir_bytes = ((bytes_max as f64 * sized_hir_share) as u64).max(hir_bytes);
         let hir_objects = ((objects_max as f64 * hir_share) as usize).max(1);
@@ -53,7 +61,11 @@ impl Stack {
         keys.into_iter().map(|key| u128::from(self.sizes[key])).sum()
     }
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.objects_max > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.objects_max > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
     fn prune(&mut self) {
         while let Some(bottom) = self.stack.last().copied() {
@@ -66,7 +78,8 @@ impl Stack {
     }
     fn demote(&mut self) {
         self.prune();
-        while self.bytes(&self.lirs) > self.lir_bytes_max || self.lirs.len() > self.lir_objects_max {
+        while self.bytes(&self.lirs) > self.lir_bytes_max || self.lirs.len() > self.lir_objects_max
+        {
             let bottom = self.stack.pop().unwrap();
             assert!(take(&mut self.lirs, bottom));
             self.queue.push(bottom);
@@ -74,7 +87,8 @@ impl Stack {
         }
     }
     fn bound(&mut self) {
-        while (self.bytes(&self.stack) > 2 * u128::from(self.bytes_max) || self.stack.len() > 2 * self.objects_max)
+        while (self.bytes(&self.stack) > 2 * u128::from(self.bytes_max)
+            || self.stack.len() > 2 * self.objects_max)
             && !self.ghosts.is_empty()
         {
             let oldest = self.ghosts.remove(0);
@@ -87,7 +101,8 @@ impl Stack {
         if !self.lirs.contains(&key) {
             take(&mut self.queue, key);
             take(&mut self.ghosts, key);
-            let fits = u128::from(self.sizes[&key]) <= self.lir_bytes_max && self.lir_objects_max > 0;
+            let fits =
+                u128::from(self.sizes[&key]) <= self.lir_bytes_max && self.lir_objects_max > 0;
             if was_stacked && fits {
                 self.lirs.push(key);
             } else {
@@ -128,7 +143,9 @@ impl Policy for Stack {
             return Err(TableFull);
         }
         self.seen.push(bytes);
-        if self.seen.iter().any(|&size| size != bytes) && self.lir_bytes_max != self.sized_lir_bytes_max {
+        if self.seen.iter().any(|&size| size != bytes)
+            && self.lir_bytes_max != self.sized_lir_bytes_max
+        {
             self.lir_bytes_max = self.sized_lir_bytes_max;
             self.demote();
         }
@@ -172,13 +189,23 @@ impl Policy for Stack {
 }
 
 fn lirs(bytes_max: u64, objects_max: u32, hir_share: f64, sized_hir_share: f64) -> Lirs {
-    Lirs::with_config(&LirsConfig { hir_share, sized_hir_share, ..LirsConfig::new(bytes_max, objects_max) })
+    Lirs::with_config(&LirsConfig {
+        hir_share,
+        sized_hir_share,
+        ..LirsConfig::new(bytes_max, objects_max)
+    })
 }
 
 proptest! {
     #[test]
-    fn behaves_like_a_searched_stack(objects_max in 1u32..12, of_four in 0u64..5, sized in 0u64..5, calls in calls()) {
-        let mut model = Stack::new(1000, objects_max as usize, of_four as f64 / 4.0, sized as f64 / 4.0);
+    fn behaves_like_a_searched_stack(
+        objects_max in 1u32..12,
+        of_four in 0u64..5,
+        sized in 0u64..5,
+        calls in calls(),
+    ) {
+        let mut model =
+            Stack::new(1000, objects_max as usize, of_four as f64 / 4.0, sized as f64 / 4.0);
         let mut policy = lirs(1000, objects_max, of_four as f64 / 4.0, sized as f64 / 4.0);
         compare(&mut policy, &mut model, 1000, 2 * objects_max as usize, calls)?;
     }
@@ -191,14 +218,18 @@ proptest! {
         let mut model = Stack::new(objects_max, objects_max as usize, 0.01, 0.2);
         let mut policy = Lirs::new(objects_max, objects_max as u32);
         for page in pages {
-            let both = (request(&mut policy, page, 1, objects_max), request(&mut model, page, 1, objects_max));
+            let both = (
+                request(&mut policy, page, 1, objects_max),
+                request(&mut model, page, 1, objects_max),
+            );
             prop_assert_eq!(both.0, both.1);
             prop_assert_eq!(policy.occupancy(), model.occupancy());
         }
     }
 }
 
-/// Jiang and Zhang 2002, section 1: LRU has no hit in a loop that is a little larger than the memory.
+/// Jiang and Zhang 2002, section 1: LRU has no hit in a loop that is a little larger than the
+/// memory.
 #[test]
 fn a_loop_has_hits() {
     let mut policy = Lirs::new(100, 100);

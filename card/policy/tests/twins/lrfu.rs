@@ -1,8 +1,11 @@
-//! LRFU against a vector whose values are worked out anew for each choice, as Lee et al. 2001 define them.
+//! LRFU against a vector whose values are worked out anew for each choice, as Lee et al. 2001
+//! define them.
 
 use crate::traces::simulate;
 use crate::twin::{calls, compare, endure_senseless_sizes};
-use nicache_policy::{Admission, Incoming, Key, Lfu, Lrfu, LrfuConfig, Lru, Occupancy, Policy, Removal, TableFull};
+use nicache_policy::{
+    Admission, Incoming, Key, Lfu, Lrfu, LrfuConfig, Lru, Occupancy, Policy, Removal, TableFull,
+};
 use proptest::prelude::*;
 
 /// What is in memory.
@@ -35,7 +38,11 @@ impl Values {
         self.objects.iter_mut().find(|object| object.key == key)
     }
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.objects_max > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.objects_max > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
     fn note_use(&mut self, key: Key) {
         let Some(at) = self.objects.iter().position(|object| object.key == key) else { return };
@@ -82,7 +89,10 @@ impl Policy for Values {
         }
     }
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        let others = self.objects.iter().filter(|object| Some(object.key) != incoming.map(|incoming| incoming.key));
+        let others = self
+            .objects
+            .iter()
+            .filter(|object| Some(object.key) != incoming.map(|incoming| incoming.key));
         let value = |object: &Valued| self.weight(object.last) * object.value;
         let victim = others.min_by(|a, b| value(a).total_cmp(&value(b)).then(a.used.cmp(&b.used)));
         victim.map(|object| object.key)
@@ -101,7 +111,8 @@ proptest! {
     #[test]
     fn behaves_like_the_definition(
         objects_max in 1u32..12,
-        // With 1, different uses have equal values (3/2 = 1 + 1/2), and logarithms do not tell that they are: see below for that end.
+        // With 1, different uses have equal values (3/2 = 1 + 1/2), and logarithms do not tell that
+        // they are: see below for that end.
         lambda in prop_oneof![Just(0.0), Just(0.001), Just(0.0371), Just(0.2713), Just(0.9713)],
         calls in calls(),
     ) {

@@ -1,4 +1,5 @@
-//! A policy and a naive model of it, which is a policy, too, under the same calls: every answer must be the same.
+//! A policy and a naive model of it, which is a policy, too, under the same calls: every answer
+//! must be the same.
 
 use nicache_policy::{Admission, Incoming, Key, Policy, Removal};
 use proptest::prelude::*;
@@ -20,11 +21,13 @@ pub(crate) enum Call {
 pub(crate) fn calls() -> impl Strategy<Value = Vec<Call>> {
     let key = 0..KEYS;
     let bytes = prop_oneof![30 => 0u64..400, 1 => Just(u64::MAX), 1 => Just(1000u64)];
-    let removal = prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
+    let removal =
+        prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
     let call = prop_oneof![
         12 => (key.clone(), bytes.clone()).prop_map(|(key, bytes)| Call::Request(key, bytes)),
         2 => key.clone().prop_map(Call::Hit),
-        1 => (key.clone(), prop::option::of(bytes.clone())).prop_map(|(key, bytes)| Call::Miss(key, bytes)),
+        1 => (key.clone(), prop::option::of(bytes.clone()))
+            .prop_map(|(key, bytes)| Call::Miss(key, bytes)),
         1 => (key.clone(), bytes).prop_map(|(key, bytes)| Call::Insert(key, bytes)),
         1 => (key.clone(), removal).prop_map(|(key, removal)| Call::Remove(key, removal)),
         1 => prop::option::of(key).prop_map(Call::Evict),
@@ -42,17 +45,26 @@ pub(crate) fn compare(
     for call in calls {
         match call.clone() {
             Call::Request(key, bytes) => {
-                prop_assert_eq!(request(policy, key, bytes, bytes_max), request(model, key, bytes, bytes_max));
+                prop_assert_eq!(
+                    request(policy, key, bytes, bytes_max),
+                    request(model, key, bytes, bytes_max)
+                );
             }
             Call::Hit(key) => {
                 policy.handle_hit(Key(key));
                 model.handle_hit(Key(key));
             }
             Call::Miss(key, bytes) => {
-                prop_assert_eq!(policy.handle_miss(Key(key), bytes), model.handle_miss(Key(key), bytes));
+                prop_assert_eq!(
+                    policy.handle_miss(Key(key), bytes),
+                    model.handle_miss(Key(key), bytes)
+                );
             }
             Call::Insert(key, bytes) => {
-                prop_assert_eq!(policy.handle_insert(Key(key), bytes), model.handle_insert(Key(key), bytes));
+                prop_assert_eq!(
+                    policy.handle_insert(Key(key), bytes),
+                    model.handle_insert(Key(key), bytes)
+                );
             }
             Call::Remove(key, removal) => {
                 let ghosts = policy.occupancy().ghosts;
@@ -85,7 +97,12 @@ pub(crate) fn compare(
 }
 
 /// One request of a simulator: whether it was a hit, and what it evicted.
-pub(crate) fn request(policy: &mut impl Policy, key: u64, bytes: u64, bytes_max: u64) -> (bool, Vec<Key>) {
+pub(crate) fn request(
+    policy: &mut impl Policy,
+    key: u64,
+    bytes: u64,
+    bytes_max: u64,
+) -> (bool, Vec<Key>) {
     let (key, mut evicted) = (Key(key), Vec::new());
     if policy.handle_request(key) {
         return (true, evicted);

@@ -1,10 +1,13 @@
-//! W-TinyLFU against lists that are searched and exact counts, with a sketch that is so large that no keys collide.
+//! W-TinyLFU against lists that are searched and exact counts, with a sketch that is so large that
+//! no keys collide.
 
 use std::collections::HashMap;
 
 use crate::traces::simulate;
 use crate::twin::{calls, compare, endure_senseless_sizes};
-use nicache_policy::{Admission, Incoming, Key, Lru, Occupancy, Policy, Removal, TableFull, WTinyLfu, WTinyLfuConfig};
+use nicache_policy::{
+    Admission, Incoming, Key, Lru, Occupancy, Policy, Removal, TableFull, WTinyLfu, WTinyLfuConfig,
+};
 use proptest::prelude::*;
 
 /// The parts of the memory.
@@ -25,7 +28,12 @@ const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
 
 impl Lists {
-    pub(crate) fn new(bytes_max: u64, objects_max: usize, window_share: f64, protected_share: f64) -> Self {
+    pub(crate) fn new(
+        bytes_max: u64,
+        objects_max: usize,
+        window_share: f64,
+        protected_share: f64,
+    ) -> Self {
         let share = |all: u64, share: f64| (all as f64 * share) as u64;
         let objects = objects_max as u64;
         let window_objects = share(objects, window_share).max(1);
@@ -58,7 +66,11 @@ impl Lists {
         Some(self.lists[list].remove(at))
     }
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.objects_max > 0 { Admission::Admit } else { Admission::Reject }
+        if bytes <= self.bytes_max && self.objects_max > 0 {
+            Admission::Admit
+        } else {
+            Admission::Reject
+        }
     }
     fn count(&mut self, key: Key) {
         let count = self.counts.entry(key).or_default();
@@ -73,7 +85,8 @@ impl Lists {
         self.counts.get(&key).copied().unwrap_or(0)
     }
     fn settle(&mut self) {
-        for (list, (objects, bytes)) in [(WINDOW, self.window_max), (PROTECTED, self.protected_max)] {
+        for (list, (objects, bytes)) in [(WINDOW, self.window_max), (PROTECTED, self.protected_max)]
+        {
             while self.lists[list].len() > objects || self.bytes(list) > u128::from(bytes) {
                 let last = self.lists[list].pop().unwrap();
                 self.lists[PROBATION].insert(0, last);
@@ -111,7 +124,8 @@ impl Policy for Lists {
         } else if self.objects() == self.objects_max {
             return Err(TableFull);
         } else {
-            self.lists[if bytes > self.window_max.1 { PROBATION } else { WINDOW }].insert(0, (key, bytes));
+            self.lists[if bytes > self.window_max.1 { PROBATION } else { WINDOW }]
+                .insert(0, (key, bytes));
         }
         self.settle();
         Ok(())
@@ -123,13 +137,16 @@ impl Policy for Lists {
     }
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
         let key = incoming.map(|incoming| incoming.key);
-        let last = |list: usize| self.lists[list].iter().rev().map(|object| object.0).find(|&other| Some(other) != key);
+        let last = |list: usize| {
+            self.lists[list].iter().rev().map(|object| object.0).find(|&other| Some(other) != key)
+        };
         let window = last(WINDOW);
         let main = last(PROBATION).or_else(|| last(PROTECTED));
         let Some((main, window)) = main.zip(window) else {
             let victim = main.or(window)?;
             let is_worth_it = incoming.is_none_or(|incoming| {
-                incoming.bytes <= self.window_max.1 || self.frequency(incoming.key) > self.frequency(victim)
+                incoming.bytes <= self.window_max.1
+                    || self.frequency(incoming.key) > self.frequency(victim)
             });
             return is_worth_it.then_some(victim);
         };
@@ -138,7 +155,9 @@ impl Policy for Lists {
                 return (self.frequency(incoming.key) > self.frequency(main)).then_some(main);
             }
             let bytes = self.bytes(WINDOW) + u128::from(incoming.bytes);
-            if self.lists[WINDOW].len() < self.window_max.0 && bytes <= u128::from(self.window_max.1) {
+            if self.lists[WINDOW].len() < self.window_max.0
+                && bytes <= u128::from(self.window_max.1)
+            {
                 return Some(main);
             }
         }
@@ -167,8 +186,9 @@ proptest! {
 /// Einziger et al. 2017, section 1: one-hit wonders do not drive the popular objects out.
 #[test]
 fn a_scan_does_not_drive_popular_objects_out() {
-    let requests: Vec<(u64, u64)> =
-        (0..50_000u64).map(|at| if at % 2 == 0 { (at / 2 * 7 % 90, 1) } else { (1000 + at, 1) }).collect();
+    let requests: Vec<(u64, u64)> = (0..50_000u64)
+        .map(|at| if at % 2 == 0 { (at / 2 * 7 % 90, 1) } else { (1000 + at, 1) })
+        .collect();
     let lru = simulate(Lru::new(100, 100), 100, &requests).0;
     let w_tiny_lfu = simulate(WTinyLfu::new(100, 100), 100, &requests).0;
     assert_eq!(lru, 50_000);

@@ -1,4 +1,5 @@
-//! What decides on frames: one sequence of random words for a direction, or one for each of its *lanes*.
+//! What decides on frames: one sequence of random words for a direction, or one for each of its
+//! *lanes*.
 
 use nicache_random::SplitMix64;
 
@@ -8,7 +9,8 @@ pub(super) const WORDS: usize = 8;
 /// Words with which nothing happens that need not happen.
 const UNEVENTFUL: [u64; WORDS] = [u64::MAX; WORDS];
 
-/// Tells the lane of a frame by its first bytes, which hold all headers. Frames without a lane meet no fault but the latency.
+/// Tells the lane of a frame by its first bytes, which hold all headers. Frames without a lane meet
+/// no fault but the latency.
 pub type LaneOf = fn(&[u8]) -> Option<u16>;
 
 /// The generators of one direction.
@@ -34,7 +36,9 @@ impl Draw {
     pub(super) fn restart(&mut self, seed: u64) {
         self.whole = SplitMix64::new(seed);
         if let Some((_, lanes)) = &mut self.lanes {
-            (0..=u16::MAX).zip(lanes).for_each(|(lane, random)| *random = lane_generator(seed, lane));
+            (0..=u16::MAX)
+                .zip(lanes)
+                .for_each(|(lane, random)| *random = lane_generator(seed, lane));
         }
     }
 
@@ -51,7 +55,8 @@ impl Draw {
     }
 }
 
-/// Seeds are words of a generator themselves: sequences of seeds that lie near each other could overlap.
+/// Seeds are words of a generator themselves: sequences of seeds that lie near each other could
+/// overlap.
 fn lane_generator(seed: u64, lane: u16) -> SplitMix64 {
     SplitMix64::new(SplitMix64::new(seed ^ u64::from(lane)).next_u64())
 }

@@ -26,7 +26,9 @@ fn receive(port: &mut impl Port) -> Vec<u32> {
     let mut burst = Burst::new(7);
     let mut numbers = Vec::new();
     while port.receive(&mut burst).unwrap() > 0 {
-        numbers.extend(burst.iter().map(|frame| u32::from_be_bytes(frame.data()[56..60].try_into().unwrap())));
+        numbers.extend(
+            burst.iter().map(|frame| u32::from_be_bytes(frame.data()[56..60].try_into().unwrap())),
+        );
     }
     numbers
 }
@@ -55,7 +57,8 @@ fn lane_of(head: &[u8]) -> Option<u16> {
     (head[12] > 0).then_some(u16::from(head[12]))
 }
 
-/// The numbers that arrive of those sent through `lane` while others send `between` frames after each.
+/// The numbers that arrive of those sent through `lane` while others send `between` frames after
+/// each.
 fn lane_survivors(lane: u8, between: u32) -> Vec<u32> {
     let (a, mut b) = memory_wire(64, Capabilities::FULL, Capabilities::FULL);
     let rates = FaultRates { loss: 0.5, ..FaultRates::default() };
@@ -162,7 +165,8 @@ fn rates_are_met() {
     for counters in counters {
         assert_eq!(counters.frames, 20_000);
         assert!((1850..2150).contains(&counters.lost), "{counters:?}");
-        for count in [counters.duplicated, counters.reordered, counters.corrupted, counters.delayed] {
+        for count in [counters.duplicated, counters.reordered, counters.corrupted, counters.delayed]
+        {
             assert!((1650..1950).contains(&count), "{counters:?}");
         }
         assert_eq!((counters.overflowed, counters.refused), (0, 0));
@@ -184,7 +188,8 @@ fn reordered_frames_are_overtaken_and_arrive() {
 
 #[test]
 fn delays_keep_the_order() {
-    let rates = FaultRates { delay: 0.3, delay_ns: 30_000, latency_ns: 2_000, ..FaultRates::default() };
+    let rates =
+        FaultRates { delay: 0.3, delay_ns: 30_000, latency_ns: 2_000, ..FaultRates::default() };
     let (at_a, at_b, _) = run(&both(rates), 300);
     let all: Vec<u32> = (0..300).collect();
     assert_eq!((at_a, at_b), (all.clone(), all));
@@ -192,7 +197,8 @@ fn delays_keep_the_order() {
 
 #[test]
 fn latency_is_exact() {
-    let (mut a, mut b, clock) = wire(&both(FaultRates { latency_ns: 700, ..FaultRates::default() }));
+    let (mut a, mut b, clock) =
+        wire(&both(FaultRates { latency_ns: 700, ..FaultRates::default() }));
     send(&mut a, 1);
     send(&mut b, 2);
     assert!(receive(&mut a).is_empty() && receive(&mut b).is_empty());
@@ -208,8 +214,10 @@ fn latency_is_exact() {
 
 #[test]
 fn the_queue_is_bounded() {
-    let config =
-        FaultConfig { queue_frames: 10, ..both(FaultRates { latency_ns: 1_000_000, ..FaultRates::default() }) };
+    let config = FaultConfig {
+        queue_frames: 10,
+        ..both(FaultRates { latency_ns: 1_000_000, ..FaultRates::default() })
+    };
     let (mut a, mut b, clock) = wire(&config);
     for number in 0..15 {
         send(&mut a, number);
@@ -229,7 +237,10 @@ fn the_queue_is_bounded() {
 #[test]
 fn what_the_port_refuses_is_told_or_counted() {
     let (mut a, _b, clock) = wire(&both(FaultRates::default()));
-    assert!(matches!(a.send(&[IoSlice::new(&[0; 5])], Offload::default()), Err(SendError::Invalid)));
+    assert!(matches!(
+        a.send(&[IoSlice::new(&[0; 5])], Offload::default()),
+        Err(SendError::Invalid)
+    ));
     let long = vec![0; FRAME_BYTES_MAX + 1];
     assert!(matches!(a.send(&[IoSlice::new(&long)], Offload::default()), Err(SendError::TooLong)));
     let late = FaultRates { latency_ns: 1, ..FaultRates::default() };
@@ -241,17 +252,35 @@ fn what_the_port_refuses_is_told_or_counted() {
 }
 
 proptest! {
-    /// A receiver that verifies finds every corrupted TCP segment, from a super-frame or not, whatever was known of its checksum.
+    /// A receiver that verifies finds every corrupted TCP segment, from a super-frame or not,
+    /// whatever was known of its checksum.
     #[test]
-    fn corruption_is_detectable(seed: u64, ipv6: bool, ip_extra in 0usize..2, super_frame: bool, partial: bool, inward: bool, payload in proptest::collection::vec(any::<u8>(), 1..4000)) {
-        let recipe = Recipe { ipv6, ip_extra: if ipv6 { 0 } else { ip_extra }, payload, ..Recipe::default() };
+    fn corruption_is_detectable(
+        seed: u64,
+        ipv6: bool,
+        ip_extra in 0usize..2,
+        super_frame: bool,
+        partial: bool,
+        inward: bool,
+        payload in proptest::collection::vec(any::<u8>(), 1..4000),
+    ) {
+        let recipe = Recipe {
+            ipv6,
+            ip_extra: if ipv6 { 0 } else { ip_extra },
+            payload,
+            ..Recipe::default()
+        };
         let (mut frame, mut offload) = recipe.build(super_frame.then_some(900));
         if !super_frame && !partial {
             complete_in_place(&mut frame, recipe.transport(), 16).unwrap();
             prop_assert_eq!(recipe.verify(&frame), Ok(()));
             offload = Offload { checksum: Checksum::Valid, gso: None };
         }
-        let config = FaultConfig { seed, queue_frames: 4, ..both(FaultRates { corrupt: 1.0, ..FaultRates::default() }) };
+        let config = FaultConfig {
+            seed,
+            queue_frames: 4,
+            ..both(FaultRates { corrupt: 1.0, ..FaultRates::default() })
+        };
         let (a, mut b) = memory_wire(4, Capabilities::FULL, Capabilities::FULL);
         let mut a = Faulty::new(a, &config, || 0);
         let mut burst = Burst::new(4);
@@ -271,7 +300,11 @@ proptest! {
 
     /// Whatever is in the frame: no panic, same length.
     #[test]
-    fn any_frame_can_be_corrupted(bytes in proptest::collection::vec(any::<u8>(), 0..100), ip in 0usize..3, word: u64) {
+    fn any_frame_can_be_corrupted(
+        bytes in proptest::collection::vec(any::<u8>(), 0..100),
+        ip in 0usize..3,
+        word: u64,
+    ) {
         let mut bytes = bytes;
         if let Some(ethertype) = bytes.get_mut(12..14) {
             ethertype.copy_from_slice(&[[8, 0], [0x86, 0xdd], [0x81, 0]][ip]);

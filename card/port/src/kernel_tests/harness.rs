@@ -20,7 +20,8 @@ pub(super) const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A network namespace: a thread that is in it and runs what it is given. Sockets made there stay in it.
+/// A network namespace: a thread that is in it and runs what it is given. Sockets made there stay
+/// in it.
 pub(super) struct Namespace {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -54,13 +55,16 @@ impl Namespace {
 
     pub(super) fn ip(&self, arguments: String) {
         self.run(move || {
-            let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is needed");
+            let output = Command::new("ip")
+                .args(arguments.split_whitespace())
+                .output()
+                .expect("iproute2 is needed");
             assert!(output.status.success(), "ip {arguments}: {output:?}");
         });
     }
 
-    /// Gives this namespace an interface `card0` with the addresses 10.77.0.`host` and fd77::`host`, up, whose other end is `name` in the
-    /// namespace `card`.
+    /// Gives this namespace an interface `card0` with the addresses 10.77.0.`host` and
+    /// fd77::`host`, up, whose other end is `name` in the namespace `card`.
     pub(super) fn veth(&self, host: u8, card: &Self, name: &str) {
         let thread = self.run(rustix::thread::gettid);
         let [a, b, c, d, e, _] = MAC;
@@ -100,11 +104,12 @@ impl Drop for Namespace {
 
 /// A namespace if TAPs can be made in it; else prints why not.
 pub(super) fn namespace() -> Option<Namespace> {
-    let usable = Namespace::new().and_then(|namespace| match namespace.run(|| Tap::open("probe", 1)) {
-        Err(error @ (TapError::NoDevice | TapError::NotPermitted)) => Err(error.to_string()),
-        Err(error) => panic!("{error}"),
-        Ok(_) => Ok(namespace),
-    });
+    let usable =
+        Namespace::new().and_then(|namespace| match namespace.run(|| Tap::open("probe", 1)) {
+            Err(error @ (TapError::NoDevice | TapError::NotPermitted)) => Err(error.to_string()),
+            Err(error) => panic!("{error}"),
+            Ok(_) => Ok(namespace),
+        });
     match usable {
         Ok(namespace) => Some(namespace),
         Err(reason) => {
@@ -145,7 +150,10 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    pub(super) fn start(first: impl Port + Send + 'static, second: impl Port + Send + 'static) -> Self {
+    pub(super) fn start(
+        first: impl Port + Send + 'static,
+        second: impl Port + Send + 'static,
+    ) -> Self {
         let (mut first, mut second) = (Counted::new(first), Counted::new(second));
         let counters = [first.counters(), second.counters()];
         let stop = Arc::new(AtomicBool::new(false));
@@ -155,7 +163,8 @@ impl Bridge {
             let mut idle = Idle::new(IdlePolicy::default());
             let mut burst = Burst::new(32);
             while !stopped.load(Ordering::Relaxed) {
-                let moved = forward(&mut first, &mut second, &mut burst) + forward(&mut second, &mut first, &mut burst);
+                let moved = forward(&mut first, &mut second, &mut burst)
+                    + forward(&mut second, &mut first, &mut burst);
                 let now_ns = clock.now_ns();
                 if moved > 0 {
                     idle.handle_work(now_ns, 1);
@@ -204,7 +213,8 @@ pub(super) fn transfer(first: &Namespace, second: &Namespace, address: SocketAdd
     let (mut receiver, _) = listener.accept().unwrap();
     sender.set_write_timeout(Some(DEADLINE)).unwrap();
     receiver.set_read_timeout(Some(DEADLINE)).unwrap();
-    let data: Vec<u8> = (0..bytes as u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    let data: Vec<u8> =
+        (0..bytes as u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             sender.write_all(&data).unwrap();
@@ -232,8 +242,12 @@ pub(super) fn udp_socket(namespace: &Namespace, address: SocketAddr) -> UdpSocke
 
 /// An echo request from a raw socket, until a reply arrives.
 pub(super) fn ping(namespace: &Namespace, target: SocketAddr) {
-    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket};
-    let socket = namespace.run(|| socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP))).unwrap();
+    use rustix::net::{
+        AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket,
+    };
+    let socket = namespace
+        .run(|| socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP)))
+        .unwrap();
     // Type 8, code 0, checksum, identifier 1, sequence 2, eight bytes of data.
     let mut request = [8, 0, 0, 0, 0, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8];
     let mut sum = nicache_checksum::Sum::default();
@@ -241,7 +255,9 @@ pub(super) fn ping(namespace: &Namespace, target: SocketAddr) {
     request[2..4].copy_from_slice(&sum.complete().to_be_bytes());
     sendto(&socket, &request, SendFlags::empty(), &target).unwrap();
     let start = Instant::now();
-    while wait(&[socket.as_fd()], Some(DEADLINE)).unwrap() == Wake::Ready && start.elapsed() < DEADLINE {
+    while wait(&[socket.as_fd()], Some(DEADLINE)).unwrap() == Wake::Ready
+        && start.elapsed() < DEADLINE
+    {
         let mut reply = [0; 100];
         let (len, _) = recv(&socket, &mut reply, RecvFlags::empty()).unwrap();
         // Behind the IPv4 header of 20 bytes: type 0, else as the request.

@@ -21,7 +21,8 @@ fn scene() -> Option<Scene> {
     Some(Scene { client, server, card })
 }
 
-/// Everything on the wire: the namespaces at the ends have other MAC addresses than the card's interfaces.
+/// Everything on the wire: the namespaces at the ends have other MAC addresses than the card's
+/// interfaces.
 const ALL: PacketConfig<'static> = PacketConfig {
     reception: Reception::Promiscuous,
     filter: None,
@@ -53,7 +54,10 @@ fn a_hundred_megabytes_cross_in_super_frames() {
     for PortSnapshot { receive, send } in bridge.stop() {
         println!("{receive:?} {send:?}");
         assert!(receive.super_frames > 100);
-        assert!(receive.bytes > (MTU_FRAME_BYTES as u64) * receive.frames, "frames are short on average");
+        assert!(
+            receive.bytes > (MTU_FRAME_BYTES as u64) * receive.frames,
+            "frames are short on average"
+        );
         assert_eq!(send.refused, 0);
     }
 }
@@ -71,7 +75,9 @@ fn frames_without_offloads_cross_too() {
 
 #[test]
 fn a_tap_and_a_packet_socket_work_together() {
-    let (Some(client), Some(server), Some(card)) = (namespace(), namespace(), namespace()) else { return };
+    let (Some(client), Some(server), Some(card)) = (namespace(), namespace(), namespace()) else {
+        return;
+    };
     client.veth(1, &card, "wire");
     let bridge = Bridge::start(open(&card, "wire", 1).remove(0), server.tap(2, 1).remove(0));
     transfer(&client, &server, v4(2, 0), 32 << 20);
@@ -93,7 +99,10 @@ fn shifted(offload: Offload, bytes: i32) -> Offload {
         Checksum::Partial { start, offset } => Checksum::Partial { start: shift(start), offset },
         other => other,
     };
-    Offload { checksum, gso: offload.gso.map(|gso| Gso { header_len: shift(gso.header_len), ..gso }) }
+    Offload {
+        checksum,
+        gso: offload.gso.map(|gso| Gso { header_len: shift(gso.header_len), ..gso }),
+    }
 }
 
 impl<P: Port> Port for Tagging<P> {
@@ -153,7 +162,9 @@ fn vlan_tags_are_sent_and_put_back() {
 #[test]
 fn flows_have_the_same_queue_in_both_directions_and_on_a_tap() {
     const QUEUES: usize = 4;
-    let (Some(client), Some(server), Some(card)) = (namespace(), namespace(), namespace()) else { return };
+    let (Some(client), Some(server), Some(card)) = (namespace(), namespace(), namespace()) else {
+        return;
+    };
     client.veth(1, &card, "wire");
     server.veth(2, &card, "host");
     let mut wire = open(&card, "wire", QUEUES);
@@ -164,7 +175,8 @@ fn flows_have_the_same_queue_in_both_directions_and_on_a_tap() {
         namespace.ip(format!("neighbour add 10.77.0.{peer} lladdr 2:0:0:0:0:{peer} dev card0"));
     }
     let far = v4(2, 80);
-    // One socket for all flows: a process that another test starts has a closed one, too, until it executes its program, and with it the port.
+    // One socket for all flows: a process that another test starts has a closed one, too, until it
+    // executes its program, and with it the port.
     let service = udp_socket(&server, far);
     for flow in 0..64u16 {
         let near = v4(1, 20_000 + flow);
@@ -177,7 +189,11 @@ fn flows_have_the_same_queue_in_both_directions_and_on_a_tap() {
         let (mut burst, mut found) = (Burst::new(8), BTreeMap::new());
         for (queue, port) in ports.iter_mut().enumerate() {
             while port.receive(&mut burst).unwrap() > 0 {
-                for data in burst.iter().map(FrameBuf::data).filter(|data| data.len() == 106 && data[105] == marker) {
+                for data in burst
+                    .iter()
+                    .map(FrameBuf::data)
+                    .filter(|data| data.len() == 106 && data[105] == marker)
+                {
                     let client = u16::from_be_bytes([data[at], data[at + 1]]);
                     assert_eq!(found.insert(client, queue), None, "twice");
                 }
@@ -197,7 +213,8 @@ fn flows_have_the_same_queue_in_both_directions_and_on_a_tap() {
 fn several_queues_carry_a_transfer() {
     let Some(scene) = scene() else { return };
     let (wire, host) = (open(&scene.card, "wire", 2), open(&scene.card, "host", 2));
-    let bridges: Vec<Bridge> = wire.into_iter().zip(host).map(|(wire, host)| Bridge::start(wire, host)).collect();
+    let bridges: Vec<Bridge> =
+        wire.into_iter().zip(host).map(|(wire, host)| Bridge::start(wire, host)).collect();
     for _ in 0..4 {
         transfer(&scene.client, &scene.server, v4(2, 0), 4 << 20);
     }
@@ -212,7 +229,8 @@ fn promiscuity(namespace: &Namespace) -> u64 {
     words.nth(1).and_then(|number| number.parse().ok()).expect("`ip -d link` shows promiscuity")
 }
 
-/// Waits for it to end: a process that another test starts has the descriptors, too, until it executes its program.
+/// Waits for it to end: a process that another test starts has the descriptors, too, until it
+/// executes its program.
 fn expect_no_promiscuity(namespace: &Namespace) {
     let start = Instant::now();
     while promiscuity(namespace) > 0 {
@@ -354,7 +372,8 @@ fn what_cannot_be_opened_or_sent_says_why() {
 fn frames_that_find_the_ring_or_the_queue_full_are_counted() {
     let Some(scene) = scene() else { return };
     let config = PacketConfig { receive_buffer_bytes: 200_000, ..ALL };
-    let mut socket = scene.card.run(move || PacketSocket::open("wire", 1, &config)).unwrap().remove(0);
+    let mut socket =
+        scene.card.run(move || PacketSocket::open("wire", 1, &config)).unwrap().remove(0);
     scene.client.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0".into());
     let sender = udp_socket(&scene.client, v4(1, 0));
     let mut burst = Burst::new(64);
@@ -379,7 +398,11 @@ fn frames_that_find_the_ring_or_the_queue_full_are_counted() {
     assert!(dropped as usize >= SENT - found, "{found} arrived, {dropped} dropped");
 
     // Long ones, more than the queue has memory for.
-    let mut large = scene.client.run(|| PacketSocket::open("card0", 1, &PacketConfig::default())).unwrap().remove(0);
+    let mut large = scene
+        .client
+        .run(|| PacketSocket::open("card0", 1, &PacketConfig::default()))
+        .unwrap()
+        .remove(0);
     let recipe = Recipe { payload: vec![6; 30_000], ..Recipe::default() };
     let (frame, offload) = recipe.build(Some(1000));
     for _ in 0..100 {
@@ -395,7 +418,11 @@ fn frames_that_find_the_ring_or_the_queue_full_are_counted() {
 fn another_reader_goes_on_where_one_has_stopped() {
     let Some(scene) = scene() else { return };
     let mut socket = scene.open("wire");
-    let mut sender = scene.client.run(|| PacketSocket::open("card0", 1, &PacketConfig::default())).unwrap().remove(0);
+    let mut sender = scene
+        .client
+        .run(|| PacketSocket::open("card0", 1, &PacketConfig::default()))
+        .unwrap()
+        .remove(0);
     let mut burst = Burst::new(7);
     let (mut sent, mut found) = (0u32, Vec::new());
     // Around the ring more than once; every second frame goes through the queue.
@@ -403,7 +430,8 @@ fn another_reader_goes_on_where_one_has_stopped() {
         for _ in 0..10 {
             let mut recipe = Recipe { seq: sent, ..Recipe::default() };
             recipe.payload = vec![9; if sent.is_multiple_of(2) { 100 } else { 3000 }];
-            let (frame, offload) = recipe.build(sent.is_multiple_of(2).then_some(1000).xor(Some(1000)));
+            let (frame, offload) =
+                recipe.build(sent.is_multiple_of(2).then_some(1000).xor(Some(1000)));
             sender.send(&[IoSlice::new(&frame)], offload).unwrap();
             sent += 1;
         }
@@ -411,8 +439,11 @@ fn another_reader_goes_on_where_one_has_stopped() {
         // Mostly leaves some behind.
         for _ in 0..if round % 20 == 19 { 100 } else { 1 } {
             socket.receive(&mut burst).unwrap();
-            let seq = |frame: &FrameBuf| u32::from_be_bytes(frame.data()[38..42].try_into().unwrap());
-            found.extend(burst.iter().filter(|frame| frame.data()[..6] == [1, 2, 3, 4, 5, 6]).map(seq));
+            let seq =
+                |frame: &FrameBuf| u32::from_be_bytes(frame.data()[38..42].try_into().unwrap());
+            found.extend(
+                burst.iter().filter(|frame| frame.data()[..6] == [1, 2, 3, 4, 5, 6]).map(seq),
+            );
         }
         if round % 3 == 0 {
             socket = PacketSocket::from_owned_fd(socket.into()).unwrap();
@@ -425,10 +456,15 @@ fn another_reader_goes_on_where_one_has_stopped() {
 fn frames_that_a_killed_reader_has_left_in_the_queue_are_found() {
     let Some(scene) = scene() else { return };
     let mut socket = scene.open("wire");
-    let mut sender = scene.client.run(|| PacketSocket::open("card0", 1, &PacketConfig::default())).unwrap().remove(0);
+    let mut sender = scene
+        .client
+        .run(|| PacketSocket::open("card0", 1, &PacketConfig::default()))
+        .unwrap()
+        .remove(0);
     let mut burst = Burst::new(16);
     let mut send = |seq: u32| {
-        let (frame, offload) = Recipe { seq, payload: vec![9; 3000], ..Recipe::default() }.build(Some(1000));
+        let (frame, offload) =
+            Recipe { seq, payload: vec![9; 3000], ..Recipe::default() }.build(Some(1000));
         sender.send(&[IoSlice::new(&frame)], offload).unwrap();
     };
     let mut receive = |socket: &mut PacketSocket, times: usize| {
@@ -436,7 +472,9 @@ fn frames_that_a_killed_reader_has_left_in_the_queue_are_found() {
         for _ in 0..times {
             socket.receive(&mut burst).unwrap();
             let own = burst.iter().filter(|frame| frame.data()[..6] == [1, 2, 3, 4, 5, 6]);
-            found.extend(own.map(|frame| u32::from_be_bytes(frame.data()[38..42].try_into().unwrap())));
+            found.extend(
+                own.map(|frame| u32::from_be_bytes(frame.data()[38..42].try_into().unwrap())),
+            );
         }
         found
     };

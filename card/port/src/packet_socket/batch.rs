@@ -1,7 +1,8 @@
-//! Several frames from the socket's queue with one system call, `recvmmsg`, straight into the buffers of a burst.
+//! Several frames from the socket's queue with one system call, `recvmmsg`, straight into the
+//! buffers of a burst.
 //!
-//! Read first: Linux `net/packet/af_packet.c`, `packet_recvmsg`. Beside each frame comes a control message with the VLAN tag that the kernel
-//! has taken out of it (`PACKET_AUXDATA`).
+//! Read first: Linux `net/packet/af_packet.c`, `packet_recvmsg`. Beside each frame comes a control
+//! message with the VLAN tag that the kernel has taken out of it (`PACKET_AUXDATA`).
 
 #![allow(unsafe_code)]
 
@@ -21,7 +22,8 @@ pub(super) const BATCH_FRAMES_MAX: usize = 64;
 /// A header of 16 bytes with 20 bytes (24 with padding).
 const CONTROL_WORDS: usize = 5;
 
-/// Receives into the buffers, one frame behind one header in each, as many as are there. Never blocks.
+/// Receives into the buffers, one frame behind one header in each, as many as are there. Never
+/// blocks.
 pub(super) fn receive_batch(
     socket: BorrowedFd<'_>,
     buffers: &mut [FrameBuf],
@@ -33,12 +35,16 @@ pub(super) fn receive_batch(
     let mut messages = ArrayVec::<libc::mmsghdr, BATCH_FRAMES_MAX>::new();
     for buffer in buffers.iter_mut().take(BATCH_FRAMES_MAX) {
         let space = buffer.space_mut(HEADER_BYTES);
-        parts.push(libc::iovec { iov_base: space.as_mut_ptr().cast::<c_void>(), iov_len: space.len() });
+        parts.push(libc::iovec {
+            iov_base: space.as_mut_ptr().cast::<c_void>(),
+            iov_len: space.len(),
+        });
         control.push([0; CONTROL_WORDS]);
     }
     // The lists are full and do not move any longer.
     for (part, control) in parts.iter_mut().zip(control.iter_mut()) {
-        // SAFETY: plain data, of which zeros are valid (pointers are null, lengths 0); it may have private padding members.
+        // SAFETY: plain data, of which zeros are valid (pointers are null, lengths 0); it may have
+        // private padding members.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = part;
         header.msg_iovlen = 1;
@@ -48,10 +54,18 @@ pub(super) fn receive_batch(
     }
     let count = messages.len() as c_uint;
     let flags = libc::MSG_DONTWAIT;
-    // SAFETY: `count` messages, each with one part that points to a buffer of its length and with control memory of its length. All
-    // of it lives, exclusively borrowed, until the call returns, and every byte pattern is valid in it.
-    let received =
-        unsafe { libc::recvmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, flags as _, ptr::null_mut()) };
+    // SAFETY: `count` messages, each with one part that points to a buffer of its length and with
+    // control memory of its length. All of it lives, exclusively borrowed, until the call returns,
+    // and every byte pattern is valid in it.
+    let received = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            count,
+            flags as _,
+            ptr::null_mut(),
+        )
+    };
     if received < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
     }
@@ -67,7 +81,8 @@ pub(super) fn receive_batch(
     Ok(())
 }
 
-/// Reads the control messages in the first `len` bytes (`struct cmsghdr`: length with header, level, type; then data, padded to words).
+/// Reads the control messages in the first `len` bytes (`struct cmsghdr`: length with header,
+/// level, type; then data, padded to words).
 fn read_control(words: &[u64; CONTROL_WORDS], len: usize, note: &mut Note) {
     const HEADER_WORDS: usize = 2;
     let mut rest = &words[..(len / 8).min(CONTROL_WORDS)];
@@ -145,7 +160,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_lies_there_is_read_without_panic(words in proptest::array::uniform5(0u64..100), len in 0usize..100) {
+        fn whatever_lies_there_is_read_without_panic(
+            words in proptest::array::uniform5(0u64..100),
+            len in 0usize..100,
+        ) {
             read_control(&words, len, &mut Note::default());
         }
     }

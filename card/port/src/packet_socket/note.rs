@@ -2,7 +2,8 @@
 
 use crate::frame::VLAN_TAG_BYTES;
 
-/// Bytes of `struct virtio_net_hdr` without `num_buffers`, which packet sockets carry unless told otherwise.
+/// Bytes of `struct virtio_net_hdr` without `num_buffers`, which packet sockets carry unless told
+/// otherwise.
 pub(super) const HEADER_BYTES: usize = 10;
 
 const ETHERTYPE_VLAN: u16 = 0x8100;

@@ -22,21 +22,30 @@ pub(super) const MEMBERSHIP: &str = "asking the interface for frames of other ad
 pub(super) fn open_idle(interface: &str) -> Result<(OwnedFd, u32), PacketError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // Without an Ethertype it receives nothing until it is bound.
-    let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).map_err(|errno| match errno {
-        Errno::PERM | Errno::ACCESS => PacketError::NotPermitted,
-        Errno::AFNOSUPPORT => PacketError::Unsupported,
-        errno => step("opening a packet socket")(errno.into()),
+    let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).map_err(|errno| {
+        match errno {
+            Errno::PERM | Errno::ACCESS => PacketError::NotPermitted,
+            Errno::AFNOSUPPORT => PacketError::Unsupported,
+            errno => step("opening a packet socket")(errno.into()),
+        }
     })?;
-    let index = name_to_index(&fd, interface).map_err(|_| PacketError::NoInterface(interface.to_owned()))?;
+    let index = name_to_index(&fd, interface)
+        .map_err(|_| PacketError::NoInterface(interface.to_owned()))?;
     Ok((fd, index))
 }
 
 /// A socket that is bound, and receives nothing as yet.
-pub(super) fn open_refusing(interface: &str, config: &PacketConfig<'_>) -> Result<OwnedFd, PacketError> {
+pub(super) fn open_refusing(
+    interface: &str,
+    config: &PacketConfig<'_>,
+) -> Result<OwnedFd, PacketError> {
     let (fd, index) = open_idle(interface)?;
     for (name, what) in [
         (libc::PACKET_VNET_HDR, "asking for virtio-net headers"),
-        (libc::PACKET_IGNORE_OUTGOING, "leaving out this machine's own frames (Linux 4.20 is needed)"),
+        (
+            libc::PACKET_IGNORE_OUTGOING,
+            "leaving out this machine's own frames (Linux 4.20 is needed)",
+        ),
         (libc::PACKET_QDISC_BYPASS, "sending past the queueing discipline"),
         (libc::PACKET_AUXDATA, "asking for VLAN tags"),
     ] {
@@ -46,8 +55,11 @@ pub(super) fn open_refusing(interface: &str, config: &PacketConfig<'_>) -> Resul
     set_buffer(&fd, [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF], config.receive_buffer_bytes)?;
     set_buffer(&fd, [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF], config.send_buffer_bytes)?;
     options::refuse_all(&fd).map_err(step("setting a socket's filter"))?;
-    options::bind(&fd, index, ETHERTYPE_ALL).map_err(step("binding a packet socket to the interface"))?;
-    if options::bound(&fd).map_err(step("asking for the kind of interface"))?.link != libc::ARPHRD_ETHER {
+    options::bind(&fd, index, ETHERTYPE_ALL)
+        .map_err(step("binding a packet socket to the interface"))?;
+    if options::bound(&fd).map_err(step("asking for the kind of interface"))?.link
+        != libc::ARPHRD_ETHER
+    {
         return Err(PacketError::NotEthernet(interface.to_owned()));
     }
     become_member(fd.as_fd(), index, config.reception).map_err(step(MEMBERSHIP))?;
@@ -63,7 +75,11 @@ fn set_buffer(fd: &OwnedFd, [force, ordinary]: [c_int; 2], bytes: u32) -> Result
         .map_err(step("setting the size of a socket's buffer"))
 }
 
-pub(super) fn become_member(socket: BorrowedFd<'_>, index: u32, reception: Reception<'_>) -> io::Result<()> {
+pub(super) fn become_member(
+    socket: BorrowedFd<'_>,
+    index: u32,
+    reception: Reception<'_>,
+) -> io::Result<()> {
     let join = |kind: u16, address: &[u8]| {
         let mut request = libc::packet_mreq {
             mr_ifindex: index as c_int,
@@ -84,7 +100,8 @@ pub(super) fn become_member(socket: BorrowedFd<'_>, index: u32, reception: Recep
     }
 }
 
-/// Joins the sockets that share the interface's flows, or begins such a group; tells its number. `queue` is a program that chooses one.
+/// Joins the sockets that share the interface's flows, or begins such a group; tells its number.
+/// `queue` is a program that chooses one.
 pub(super) fn join_fanout(
     socket: BorrowedFd<'_>,
     group: Option<u16>,
@@ -101,6 +118,7 @@ pub(super) fn join_fanout(
         options::set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.as_raw_fd())
             .map_err(step("setting the program that chooses a queue"))?;
     }
-    let argument: u32 = options::get(socket, libc::SOL_PACKET, libc::PACKET_FANOUT).map_err(failed)?;
+    let argument: u32 =
+        options::get(socket, libc::SOL_PACKET, libc::PACKET_FANOUT).map_err(failed)?;
     Ok(argument as u16)
 }

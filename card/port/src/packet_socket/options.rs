@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libc::{c_int, c_uint, c_void, socklen_t};
 
-/// A type that the kernel reads or writes as an option: plain data without padding, of which every bit pattern is valid.
+/// A type that the kernel reads or writes as an option: plain data without padding, of which every
+/// bit pattern is valid.
 ///
 /// # Safety
 /// All of that is true of the type.
@@ -36,11 +37,22 @@ pub(super) struct Statistics {
 }
 
 /// Sets an option.
-pub(super) fn set<T: Plain>(socket: impl AsFd, level: c_int, name: c_int, value: T) -> io::Result<()> {
+pub(super) fn set<T: Plain>(
+    socket: impl AsFd,
+    level: c_int,
+    name: c_int,
+    value: T,
+) -> io::Result<()> {
     let len = size_of::<T>() as socklen_t;
     // SAFETY: the kernel reads `len` bytes at the pointer, which are those of `value`.
     check(unsafe {
-        libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, (&raw const value).cast::<c_void>(), len)
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast::<c_void>(),
+            len,
+        )
     })
 }
 
@@ -48,9 +60,16 @@ pub(super) fn set<T: Plain>(socket: impl AsFd, level: c_int, name: c_int, value:
 pub(super) fn get<T: Plain>(socket: impl AsFd, level: c_int, name: c_int) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes at the pointer, which is as many as `value` has.
+    // SAFETY: the kernel writes at most `len` bytes at the pointer, which is as many as `value`
+    // has.
     check(unsafe {
-        libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_mut_ptr().cast::<c_void>(), &raw mut len)
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast::<c_void>(),
+            &raw mut len,
+        )
     })?;
     // SAFETY: zeroed and maybe overwritten; every bit pattern is valid.
     Ok(unsafe { value.assume_init() })
@@ -79,8 +98,11 @@ pub(super) struct Bound {
 pub(super) fn bound(socket: impl AsFd) -> io::Result<Bound> {
     let mut address = empty_address();
     let mut len = size_of::<libc::sockaddr_ll>() as socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes at the pointer, which is as many as `address` has.
-    check(unsafe { libc::getsockname(socket.as_fd().as_raw_fd(), (&raw mut address).cast(), &raw mut len) })?;
+    // SAFETY: the kernel writes at most `len` bytes at the pointer, which is as many as `address`
+    // has.
+    check(unsafe {
+        libc::getsockname(socket.as_fd().as_raw_fd(), (&raw mut address).cast(), &raw mut len)
+    })?;
     Ok(Bound { interface: address.sll_ifindex, link: address.sll_hatype })
 }
 
@@ -106,8 +128,8 @@ pub(super) fn refuse_all(socket: impl AsFd) -> io::Result<()> {
     let mut code = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }];
     let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
     let len = size_of::<libc::sock_fprog>() as socklen_t;
-    // SAFETY: the kernel reads `len` bytes at the pointer, which are those of `program`, and as many instructions as it says, which are
-    // those of `code`.
+    // SAFETY: the kernel reads `len` bytes at the pointer, which are those of `program`, and as
+    // many instructions as it says, which are those of `code`.
     check(unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),

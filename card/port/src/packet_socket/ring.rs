@@ -1,17 +1,20 @@
-//! The receive ring of a packet socket: slots in memory that is shared with the kernel, which writes short frames there.
+//! The receive ring of a packet socket: slots in memory that is shared with the kernel, which
+//! writes short frames there.
 //!
-//! Read first: Linux `Documentation/networking/packet_mmap.rst` (`TPACKET_V2`) and `net/packet/af_packet.c`, `tpacket_rcv`.
+//! Read first: Linux `Documentation/networking/packet_mmap.rst` (`TPACKET_V2`) and
+//! `net/packet/af_packet.c`, `tpacket_rcv`.
 //!
-//! A frame that does not fit a slot, so every super-frame, is kept whole in the socket's queue, and its slot says so
-//! (`PACKET_COPY_THRESH`). So a short frame costs no system call, and a long one is copied once.
+//! A frame that does not fit a slot, so every super-frame, is kept whole in the socket's queue, and
+//! its slot says so (`PACKET_COPY_THRESH`). So a short frame costs no system call, and a long one
+//! is copied once.
 //!
 //! ```text
 //!  block 0                                        block 1
 //!  │ slot 0 │ slot 1 │ ... │ slot 31 │ position │ │ slot 32 │ ...
 //! ```
 //!
-//! The end of the first block, which the kernel does not use, has the number of the next slot to read: a process that takes the socket over
-//! goes on there.
+//! The end of the first block, which the kernel does not use, has the number of the next slot to
+//! read: a process that takes the socket over goes on there.
 
 #![allow(unsafe_code)]
 
@@ -27,7 +30,8 @@ use super::note::{HEADER_BYTES, Note, vlan_tag};
 use super::options;
 use crate::frame::FrameBuf;
 
-/// Bytes of a slot: a frame of an Ethernet with an MTU of 1500 with tags, behind what the kernel puts in front of it.
+/// Bytes of a slot: a frame of an Ethernet with an MTU of 1500 with tags, behind what the kernel
+/// puts in front of it.
 const SLOT_BYTES: usize = 2032;
 const BLOCK_BYTES: usize = 1 << 16;
 const BLOCK_SLOTS: usize = BLOCK_BYTES / SLOT_BYTES;
@@ -57,7 +61,8 @@ pub(super) enum Waiting {
     Nothing,
     /// A frame, to be taken with [`Ring::take`].
     Frame,
-    /// So many slots, one after the other, whose frames are in the socket's queue; to be passed with [`Ring::skip`].
+    /// So many slots, one after the other, whose frames are in the socket's queue; to be passed
+    /// with [`Ring::skip`].
     Queued(usize),
 }
 
@@ -78,13 +83,17 @@ pub(super) fn prepare(socket: impl AsFd) -> io::Result<()> {
 impl Ring {
     /// Maps the ring of a socket, and goes on where its last reader has stopped.
     pub(super) fn map(socket: BorrowedFd<'_>) -> io::Result<Self> {
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        let (protection, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
-        let address = unsafe { mmap(std::ptr::null_mut(), RING_BYTES, protection, flags, socket, 0) }?;
-        let memory = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        let address =
+            unsafe { mmap(std::ptr::null_mut(), RING_BYTES, protection, flags, socket, 0) }?;
+        let memory = NonNull::new(address.cast())
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         let mut ring = Self { memory, next: 0 };
         ring.next = ring.position().load(Ordering::Relaxed) % SLOTS;
-        // The position is noted before slots are released: a reader that was killed in between has left some behind it.
+        // The position is noted before slots are released: a reader that was killed in between has
+        // left some behind it.
         for _ in 0..SLOTS {
             let before = (ring.next + SLOTS - 1) % SLOTS;
             if ring.status(before).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
@@ -104,16 +113,18 @@ impl Ring {
         match queued(0) {
             None => Waiting::Nothing,
             Some(false) => Waiting::Frame,
-            Some(true) => {
-                Waiting::Queued((1..frames.max(1)).take_while(|ahead| queued(*ahead) == Some(true)).count() + 1)
-            }
+            Some(true) => Waiting::Queued(
+                (1..frames.max(1)).take_while(|ahead| queued(*ahead) == Some(true)).count() + 1,
+            ),
         }
     }
 
-    /// Takes the frame out of the next slot, behind its header, as [`receive_batch`](super::batch::receive_batch) would.
+    /// Takes the frame out of the next slot, behind its header, as
+    /// [`receive_batch`](super::batch::receive_batch) would.
     pub(super) fn take(&mut self, buffer: &mut FrameBuf) -> Note {
         let slot = self.slot(self.next);
-        // SAFETY: within the mapping, aligned to 16 bytes; the kernel has handed the slot over, and writes to it when it is released.
+        // SAFETY: within the mapping, aligned to 16 bytes; the kernel has handed the slot over, and
+        // writes to it when it is released.
         let head = unsafe { slot.cast::<tpacket2_hdr>().read() };
         let (start, len) = (usize::from(head.tp_mac), head.tp_snaplen as usize);
         let mut note = Note {
@@ -124,8 +135,11 @@ impl Ring {
         if start < HEADER_BYTES || len > SLOT_BYTES || start + len > SLOT_BYTES {
             note.is_truncated = true;
         } else {
-            // SAFETY: the range lies within the slot, as was just seen, and belongs to us until the slot is released.
-            let bytes = unsafe { std::slice::from_raw_parts(slot.add(start - HEADER_BYTES).as_ptr(), note.len) };
+            // SAFETY: the range lies within the slot, as was just seen, and belongs to us until the
+            // slot is released.
+            let bytes = unsafe {
+                std::slice::from_raw_parts(slot.add(start - HEADER_BYTES).as_ptr(), note.len)
+            };
             buffer.space_mut(HEADER_BYTES)[..note.len].copy_from_slice(bytes);
         }
         self.skip(1);
@@ -151,7 +165,8 @@ impl Ring {
     }
 
     fn status(&self, number: u32) -> &AtomicU32 {
-        // SAFETY: the first word of a slot, which is aligned to 16 bytes; the kernel, too, uses it as an atomic.
+        // SAFETY: the first word of a slot, which is aligned to 16 bytes; the kernel, too, uses it
+        // as an atomic.
         unsafe { self.slot(number).cast::<AtomicU32>().as_ref() }
     }
 
@@ -169,16 +184,19 @@ impl Drop for Ring {
     }
 }
 
-/// Frames dropped since this was asked last, as there was no free slot or no header could describe them.
+/// Frames dropped since this was asked last, as there was no free slot or no header could describe
+/// them.
 pub(super) fn take_drops(socket: impl AsFd) -> io::Result<u64> {
-    let counts: options::Statistics = options::get(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+    let counts: options::Statistics =
+        options::get(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(u64::from(counts.drops))
 }
 
 /// Whether a socket has such a ring, so that it can be mapped.
 pub(super) fn is_prepared(socket: BorrowedFd<'_>) -> bool {
     let version = options::get::<libc::c_int>(socket, libc::SOL_PACKET, libc::PACKET_VERSION);
-    socket.as_raw_fd() >= 0 && version.is_ok_and(|version| version == libc::tpacket_versions::TPACKET_V2 as libc::c_int)
+    socket.as_raw_fd() >= 0
+        && version.is_ok_and(|version| version == libc::tpacket_versions::TPACKET_V2 as libc::c_int)
 }
 
 #[cfg(test)]
@@ -224,7 +242,8 @@ mod tests {
     fn slots_do_not_overlap_and_leave_the_position_alone() {
         let fd = memory();
         let ring = Ring::map(fd.as_fd()).unwrap();
-        let start = |number: u32| ring.slot(number).as_ptr() as usize - ring.memory.as_ptr() as usize;
+        let start =
+            |number: u32| ring.slot(number).as_ptr() as usize - ring.memory.as_ptr() as usize;
         for number in 0..SLOTS {
             let end = start(number) + SLOT_BYTES;
             assert!(end <= POSITION_OFFSET || start(number) >= POSITION_OFFSET + 4);
@@ -245,7 +264,8 @@ mod tests {
             let head = ring.slot(number).cast::<tpacket2_hdr>();
             // SAFETY: as in `produce`.
             unsafe {
-                let broken = tpacket2_hdr { tp_mac: mac, tp_len: len, tp_snaplen: snaplen, ..head.read() };
+                let broken =
+                    tpacket2_hdr { tp_mac: mac, tp_len: len, tp_snaplen: snaplen, ..head.read() };
                 head.write(broken);
             }
             assert_eq!(ring.waiting(8), Waiting::Frame);
@@ -261,7 +281,8 @@ mod tests {
             count: usize,
         },
         Take,
-        /// Another process goes on; the last one may have been killed after it had noted its position, with so many slots unreleased.
+        /// Another process goes on; the last one may have been killed after it had noted its
+        /// position, with so many slots unreleased.
         TakeOver {
             unreleased: usize,
         },
@@ -269,7 +290,8 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            (any::<bool>(), 1usize..1500).prop_map(|(is_queued, count)| Step::Produce { is_queued, count }),
+            (any::<bool>(), 1usize..1500)
+                .prop_map(|(is_queued, count)| Step::Produce { is_queued, count }),
             Just(Step::Take),
             (0usize..5).prop_map(|unreleased| Step::TakeOver { unreleased }),
         ]
@@ -277,7 +299,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-        /// Against a queue that cannot be wrong, around the ring several times, through the hands of several readers.
+        /// Against a queue that cannot be wrong, around the ring several times, through the hands
+        /// of several readers.
         #[test]
         fn a_bounded_queue(steps in proptest::collection::vec(step(), 0..60)) {
             let fd = memory();
@@ -286,34 +309,50 @@ mod tests {
             let (mut head, mut serial, mut model) = (0u32, 0u64, VecDeque::new());
             for step in steps {
                 match step {
-                    Step::Produce { is_queued, count } => for _ in 0..count {
-                        if ring.status(head).load(Ordering::Acquire) != libc::TP_STATUS_KERNEL {
-                            prop_assert_eq!(model.len(), SLOTS as usize);
-                            break;
-                        }
-                        produce(&ring, head, &serial.to_ne_bytes(), if is_queued { libc::TP_STATUS_COPY } else { libc::TP_STATUS_VLAN_VALID });
-                        model.push_back((serial, is_queued));
-                        (head, serial) = ((head + 1) % SLOTS, serial + 1);
-                    },
-                    Step::Take => for _ in 0..700 {
-                        let run = model.iter().take_while(|(_, is_queued)| *is_queued).count();
-                        match ring.waiting(64) {
-                            Waiting::Nothing => prop_assert!(model.is_empty()),
-                            Waiting::Queued(slots) => {
-                                prop_assert_eq!(slots, run.min(64));
-                                ring.skip(slots);
-                                model.drain(..slots);
+                    Step::Produce { is_queued, count } => {
+                        for _ in 0..count {
+                            if ring.status(head).load(Ordering::Acquire) != libc::TP_STATUS_KERNEL {
+                                prop_assert_eq!(model.len(), SLOTS as usize);
+                                break;
                             }
-                            Waiting::Frame => {
-                                let (serial, is_queued) = model.pop_front().unwrap();
-                                prop_assert!(!is_queued);
-                                let note = ring.take(&mut buffer);
-                                prop_assert_eq!((note.len, note.is_truncated, note.vlan_tag), (18, false, Some([0x81, 0, 0, 7])));
-                                buffer.set_len(8);
-                                prop_assert_eq!(buffer.data(), serial.to_ne_bytes());
+                            produce(
+                                &ring,
+                                head,
+                                &serial.to_ne_bytes(),
+                                if is_queued {
+                                    libc::TP_STATUS_COPY
+                                } else {
+                                    libc::TP_STATUS_VLAN_VALID
+                                },
+                            );
+                            model.push_back((serial, is_queued));
+                            (head, serial) = ((head + 1) % SLOTS, serial + 1);
+                        }
+                    }
+                    Step::Take => {
+                        for _ in 0..700 {
+                            let run = model.iter().take_while(|(_, is_queued)| *is_queued).count();
+                            match ring.waiting(64) {
+                                Waiting::Nothing => prop_assert!(model.is_empty()),
+                                Waiting::Queued(slots) => {
+                                    prop_assert_eq!(slots, run.min(64));
+                                    ring.skip(slots);
+                                    model.drain(..slots);
+                                }
+                                Waiting::Frame => {
+                                    let (serial, is_queued) = model.pop_front().unwrap();
+                                    prop_assert!(!is_queued);
+                                    let note = ring.take(&mut buffer);
+                                    prop_assert_eq!(
+                                        (note.len, note.is_truncated, note.vlan_tag),
+                                        (18, false, Some([0x81, 0, 0, 7]))
+                                    );
+                                    buffer.set_len(8);
+                                    prop_assert_eq!(buffer.data(), serial.to_ne_bytes());
+                                }
                             }
                         }
-                    },
+                    }
                     Step::TakeOver { unreleased } => {
                         let ahead = unreleased.min(model.len()) as u32;
                         // All slots in use look alike: the noted position is believed.

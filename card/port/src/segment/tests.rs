@@ -28,9 +28,13 @@ fn through(
 
 fn recipe() -> impl Strategy<Value = Recipe> {
     let layout = (any::<bool>(), any::<bool>(), 0usize..=2, 0usize..=3, 0usize..=10);
-    let values = (any::<u8>(), any::<u32>(), any::<u16>(), proptest::collection::vec(any::<u8>(), 1..6000));
+    let values =
+        (any::<u8>(), any::<u32>(), any::<u16>(), proptest::collection::vec(any::<u8>(), 1..6000));
     (layout, values).prop_map(
-        |((ipv6, udp, vlan_tags, ip_extra, tcp_options), (tcp_flags, seq, identification, payload))| Recipe {
+        |(
+            (ipv6, udp, vlan_tags, ip_extra, tcp_options),
+            (tcp_flags, seq, identification, payload),
+        )| Recipe {
             ipv6,
             udp,
             vlan_tags,
@@ -48,7 +52,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn segments_carry_the_super_frame(recipe in recipe(), size in 100u16..1300, cuts in proptest::collection::vec(0usize..7000, 0..12)) {
+    fn segments_carry_the_super_frame(
+        recipe in recipe(),
+        size in 100u16..1300,
+        cuts in proptest::collection::vec(0usize..7000, 0..12),
+    ) {
         let (frame, offload) = recipe.build(Some(size));
         let frames = through(Capabilities::PLAIN, &scatter(&frame, &cuts), offload).unwrap();
         let header_len = recipe.header_len();
@@ -60,7 +68,10 @@ proptest! {
             prop_assert_eq!(&segment[..recipe.network()], &frame[..recipe.network()]);
             let ip = &segment[recipe.network()..];
             if !recipe.ipv6 {
-                prop_assert_eq!(u16::from_be_bytes([ip[4], ip[5]]), recipe.identification.wrapping_add(index as u16));
+                prop_assert_eq!(
+                    u16::from_be_bytes([ip[4], ip[5]]),
+                    recipe.identification.wrapping_add(index as u16)
+                );
             }
             if !recipe.udp {
                 let tcp = &segment[recipe.transport()..];
@@ -83,23 +94,30 @@ proptest! {
         prop_assert_eq!(payload, recipe.payload);
     }
 
-    /// With checksum offload only, segments stay partial; completing them gives what the full fallback gives.
+    /// With checksum offload only, segments stay partial; completing them gives what the full
+    /// fallback gives.
     #[test]
     fn partial_segments_complete_to_the_same(recipe in recipe(), size in 100u16..1300) {
         let (frame, offload) = recipe.build(Some(size));
         let parts = [IoSlice::new(&frame)];
         let complete = through(Capabilities::PLAIN, &parts, offload).unwrap();
-        let partial = through(Capabilities { checksum: true, ..Capabilities::PLAIN }, &parts, offload).unwrap();
+        let partial =
+            through(Capabilities { checksum: true, ..Capabilities::PLAIN }, &parts, offload)
+                .unwrap();
         prop_assert_eq!(complete.len(), partial.len());
         for ((complete, _), (mut partial, metadata)) in complete.into_iter().zip(partial) {
             prop_assert_eq!(metadata, Offload { gso: None, ..offload });
-            complete_in_place(&mut partial, recipe.transport(), if recipe.udp { 6 } else { 16 }).unwrap();
+            complete_in_place(&mut partial, recipe.transport(), if recipe.udp { 6 } else { 16 })
+                .unwrap();
             prop_assert_eq!(partial, complete);
         }
     }
 
     #[test]
-    fn a_partial_checksum_is_completed(recipe in recipe(), cuts in proptest::collection::vec(0usize..7000, 0..12)) {
+    fn a_partial_checksum_is_completed(
+        recipe in recipe(),
+        cuts in proptest::collection::vec(0usize..7000, 0..12),
+    ) {
         let mut recipe = recipe;
         recipe.payload.truncate(1300);
         let (frame, offload) = recipe.build(None);
@@ -111,7 +129,14 @@ proptest! {
 
     /// Whatever the bytes and the metadata: frames or an error, no panic.
     #[test]
-    fn hostile_super_frames_are_refused_or_cut(recipe in recipe(), size in 1u16..3000, flips in proptest::collection::vec((0usize..120, any::<u8>()), 0..4), start in 0u16..200, header_len in 0u16..300, wild in any::<bool>()) {
+    fn hostile_super_frames_are_refused_or_cut(
+        recipe in recipe(),
+        size in 1u16..3000,
+        flips in proptest::collection::vec((0usize..120, any::<u8>()), 0..4),
+        start in 0u16..200,
+        header_len in 0u16..300,
+        wild in any::<bool>(),
+    ) {
         let (mut frame, mut offload) = recipe.build(Some(size));
         for (at, value) in flips {
             if let Some(byte) = frame.get_mut(at) {
@@ -136,7 +161,8 @@ fn a_capable_port_gets_the_frame_as_it_is() {
 
 #[test]
 fn the_longest_super_frame() {
-    let recipe = Recipe { payload: (0..65_535 - 52).map(|n| n as u8).collect(), ..Recipe::default() };
+    let recipe =
+        Recipe { payload: (0..65_535 - 52).map(|n| n as u8).collect(), ..Recipe::default() };
     let (frame, offload) = recipe.build(Some(1448));
     let frames = through(Capabilities::PLAIN, &[IoSlice::new(&frame)], offload).unwrap();
     assert_eq!(frames.len(), 46);
@@ -200,5 +226,8 @@ fn a_gather_list_of_the_longest_kind() {
     assert_eq!(parts.len(), PARTS_MAX);
     assert_eq!(through(Capabilities::PLAIN, &parts, offload).unwrap().len(), 2);
     let too_many = vec![IoSlice::new(&frame); PARTS_MAX + 1];
-    assert!(matches!(through(Capabilities::PLAIN, &too_many, offload), Err(SendError::TooManyParts)));
+    assert!(matches!(
+        through(Capabilities::PLAIN, &too_many, offload),
+        Err(SendError::TooManyParts)
+    ));
 }

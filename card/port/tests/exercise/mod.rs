@@ -1,33 +1,42 @@
-//! What the fuzz target and the replay of its corpus have in common: run arbitrary bytes through the public functions and check what must hold for all input.
+//! What the fuzz target and the replay of its corpus have in common: run arbitrary bytes through
+//! the public functions and check what must hold for all input.
 
 use std::cell::RefCell;
 use std::io::IoSlice;
 use std::ops::Range;
 
 use nicache_port::{
-    Burst, Capabilities, Checksum, FRAME_BYTES_MAX, GsoKind, HEADER_BYTES_MAX, MemoryPort, Offload, Port, Segments,
-    VIRTIO_NET_HEADER_BYTES, decode_header, encode_header, memory_wire, send_with_fallback,
+    Burst, Capabilities, Checksum, FRAME_BYTES_MAX, GsoKind, HEADER_BYTES_MAX, MemoryPort, Offload,
+    Port, Segments, VIRTIO_NET_HEADER_BYTES, decode_header, encode_header, memory_wire,
+    send_with_fallback,
 };
 
 /// Frames that a super-frame of a test is cut into at most.
 const SEGMENTS_MAX: usize = 32;
 
 /// Ports of different abilities: all, sums only, none.
-const CAPABILITIES: [Capabilities; 3] =
-    [Capabilities::FULL, Capabilities { tso: false, uso: false, ..Capabilities::FULL }, Capabilities::PLAIN];
+const CAPABILITIES: [Capabilities; 3] = [
+    Capabilities::FULL,
+    Capabilities { tso: false, uso: false, ..Capabilities::FULL },
+    Capabilities::PLAIN,
+];
 
 thread_local! {
-    /// A wire for each of [`CAPABILITIES`], and where frames arrive: touching fresh buffers would take most of the time.
+    /// A wire for each of [`CAPABILITIES`], and where frames arrive: touching fresh buffers would
+    /// take most of the time.
     static WIRES: RefCell<([(MemoryPort, MemoryPort); 3], Burst)> = RefCell::new((
         CAPABILITIES.map(|capabilities| memory_wire(SEGMENTS_MAX, capabilities, capabilities)),
         Burst::new(SEGMENTS_MAX),
     ));
 }
 
-/// A frame as a TAP or a packet socket gives it: a byte that says where its gather list is cut, a virtio-net header, and the frame.
+/// A frame as a TAP or a packet socket gives it: a byte that says where its gather list is cut, a
+/// virtio-net header, and the frame.
 pub(crate) fn frame(bytes: &[u8]) {
     let Some((&cut, bytes)) = bytes.split_first() else { return };
-    let Some((header, frame)) = bytes.split_first_chunk::<VIRTIO_NET_HEADER_BYTES>() else { return };
+    let Some((header, frame)) = bytes.split_first_chunk::<VIRTIO_NET_HEADER_BYTES>() else {
+        return;
+    };
     let Ok(offload) = decode_header(header, frame) else { return };
     check_positions(&offload, frame.len());
     let again = encode_header(&offload, frame.len()).expect("what was understood can be said");
@@ -66,12 +75,16 @@ fn field(bytes: &[u8], at: usize) -> usize {
 /// Each segment has the right lengths, sums and numbers, and together they have the payload once.
 fn check_segments(segments: &Segments, parts: &[IoSlice<'_>], offload: &Offload, frame: &[u8]) {
     let gso = offload.gso.expect("a super-frame");
-    let Checksum::Partial { start, .. } = offload.checksum else { unreachable!("a super-frame has a partial sum") };
+    let Checksum::Partial { start, .. } = offload.checksum else {
+        unreachable!("a super-frame has a partial sum")
+    };
     let transport = usize::from(start);
     let mut at = usize::from(gso.header_len);
     for index in 0..segments.count() {
         let payload = segments.payload(index);
-        assert!(payload.start == at && !payload.is_empty() && payload.len() <= usize::from(gso.size));
+        assert!(
+            payload.start == at && !payload.is_empty() && payload.len() <= usize::from(gso.size)
+        );
         at = payload.end;
         if !(index < SEGMENTS_MAX || index + 1 == segments.count()) {
             continue;
@@ -83,7 +96,9 @@ fn check_segments(segments: &Segments, parts: &[IoSlice<'_>], offload: &Offload,
         let network = network(&segment, transport);
         assert!(is_right(&segment, network.clone(), gso.kind), "segment {index}");
         if gso.kind != GsoKind::Udp {
-            let seq = |bytes: &[u8]| u32::from_be_bytes(bytes[transport + 4..transport + 8].try_into().expect("four"));
+            let seq = |bytes: &[u8]| {
+                u32::from_be_bytes(bytes[transport + 4..transport + 8].try_into().expect("four"))
+            };
             let moved = (payload.start - header_len) as u32;
             assert_eq!(seq(&segment), seq(frame).wrapping_add(moved));
         }
@@ -97,9 +112,13 @@ fn check_segments(segments: &Segments, parts: &[IoSlice<'_>], offload: &Offload,
     assert_eq!(at, frame.len());
 }
 
-/// From the IP header to the transport header. Both lengths of tags are tried: the type in front says which.
+/// From the IP header to the transport header. Both lengths of tags are tried: the type in front
+/// says which.
 fn network(frame: &[u8], transport: usize) -> Range<usize> {
-    let start = [14, 18, 22].into_iter().find(|&at| matches!(field(frame, at - 2), 0x0800 | 0x86dd)).expect("IP");
+    let start = [14, 18, 22]
+        .into_iter()
+        .find(|&at| matches!(field(frame, at - 2), 0x0800 | 0x86dd))
+        .expect("IP");
     start..transport
 }
 
@@ -108,12 +127,15 @@ fn is_right(frame: &[u8], network: Range<usize>, kind: GsoKind) -> bool {
     let is_v4 = field(frame, network.start - 2) == 0x0800;
     let (protocol, transport) = (if kind == GsoKind::Udp { 17 } else { 6 }, &frame[network.end..]);
     let ip = &frame[network.clone()];
-    let (packet_len, addresses) = if is_v4 { (field(ip, 2), &ip[12..20]) } else { (40 + field(ip, 4), &ip[8..40]) };
-    let all = [addresses, &(transport.len() as u32).to_be_bytes(), &[0, 0, 0, protocol], transport].concat();
+    let (packet_len, addresses) =
+        if is_v4 { (field(ip, 2), &ip[12..20]) } else { (40 + field(ip, 4), &ip[8..40]) };
+    let all = [addresses, &(transport.len() as u32).to_be_bytes(), &[0, 0, 0, protocol], transport]
+        .concat();
     network.start + packet_len == frame.len()
         && (!is_v4 || sum(ip) == 0xffff)
         && sum(&all) == 0xffff
-        && (kind != GsoKind::Udp || (field(transport, 4) == transport.len() && field(transport, 6) != 0))
+        && (kind != GsoKind::Udp
+            || (field(transport, 4) == transport.len() && field(transport, 6) != 0))
 }
 
 fn sum(bytes: &[u8]) -> u32 {
@@ -138,17 +160,23 @@ fn pass(
     let Ok(sent) = sent else { return };
     assert_eq!(arrived, sent);
     let is_whole = capabilities.supports(offload);
-    let expected = if is_whole || offload.gso.is_none() { 1 } else { segments.expect("it was cut").count() };
+    let expected =
+        if is_whole || offload.gso.is_none() { 1 } else { segments.expect("it was cut").count() };
     assert_eq!(sent, expected);
     for (index, arrived) in burst.iter().enumerate() {
         let is_super = arrived.offload().gso.is_some();
         assert!(capabilities.supports(&arrived.offload()));
-        assert!(arrived.len() <= if is_super { FRAME_BYTES_MAX } else { capabilities.frame_bytes_max });
+        assert!(
+            arrived.len() <= if is_super { FRAME_BYTES_MAX } else { capabilities.frame_bytes_max }
+        );
         check_positions(&arrived.offload(), arrived.len());
         match (is_whole, segments) {
             (true, _) => assert_eq!(arrived.data(), frame),
             (false, Some(segments)) => {
-                assert!(arrived.data().ends_with(&frame[segments.payload(index)]), "the payload of segment {index}");
+                assert!(
+                    arrived.data().ends_with(&frame[segments.payload(index)]),
+                    "the payload of segment {index}"
+                );
             }
             (false, None) => assert_eq!(arrived.len(), frame.len()),
         }

@@ -25,11 +25,13 @@ struct News {
     duplicate: bool,
     /// Bytes reported to have arrived twice (RFC 2883), which we had sent twice.
     duplicate_sack: Option<(Seq, Seq)>,
-    /// Age of the oldest range that was acknowledged, in microseconds, if none of it was sent again: with the receiver's delay.
+    /// Age of the oldest range that was acknowledged, in microseconds, if none of it was sent
+    /// again: with the receiver's delay.
     oldest_us: Option<u32>,
     /// Age of the newest range that has arrived, sent once.
     newest_us: Option<u32>,
-    /// Something that was sent again was acknowledged: what arrived with it may have waited for it at the receiver.
+    /// Something that was sent again was acknowledged: what arrived with it may have waited for it
+    /// at the receiver.
     mixed: bool,
     /// Bytes from before the recovery point, sent once, have arrived.
     originals: bool,
@@ -73,7 +75,10 @@ impl Sender {
         if info.ack.lt(una) {
             // RFC 5961 section 5.2; RFC 9293 section 3.10.7.4: an old duplicate is ignored.
             let too_old = una.since(info.ack) > self.window.largest().max(self.mss);
-            return AckOutcome { invalid: too_old.then_some(AckError::TooOld), ..AckOutcome::default() };
+            return AckOutcome {
+                invalid: too_old.then_some(AckError::TooOld),
+                ..AckOutcome::default()
+            };
         }
         if info.ack.gt(self.nxt()) {
             // The peer took the byte of a window probe.
@@ -85,7 +90,8 @@ impl Sender {
         let mut news = self.take_arrivals(info, now);
         let window_moved = self.window.update(info.seq, info.ack, info.window);
         // RFC 5681 section 2, definition of a duplicate.
-        news.duplicate = newly == 0 && self.flight() > 0 && !self.sack && !info.carries_data && !window_moved;
+        news.duplicate =
+            newly == 0 && self.flight() > 0 && !self.sack && !info.carries_data && !window_moved;
 
         self.persist.answered();
         if newly > 0 {
@@ -120,7 +126,8 @@ impl Sender {
     /// Brings the scoreboard up to date.
     fn take_arrivals(&mut self, info: &AckInfo, now: Time) -> News {
         let stamp = Stamp::at(now);
-        let point = if self.recovery.phase == Phase::Open { self.nxt() } else { self.recovery.point };
+        let point =
+            if self.recovery.phase == Phase::Open { self.nxt() } else { self.recovery.point };
         let mut news = News {
             acked: info.ack.since(self.una()),
             flight_before: self.flight(),
@@ -142,7 +149,8 @@ impl Sender {
         if !self.sack {
             return news;
         }
-        // RFC 2018 section 3, RFC 2883: the first block may report a duplicate. Blocks outside of what is outstanding are ignored.
+        // RFC 2018 section 3, RFC 2883: the first block may report a duplicate. Blocks outside of
+        // what is outstanding are ignored.
         let (una, nxt) = (self.board.una(), self.board.nxt());
         let blocks = info.sack.as_slice();
         if let Some(&(left, right)) = blocks.first()
@@ -170,7 +178,8 @@ impl Sender {
     }
 
     fn measure(&mut self, news: &News, now: Time) {
-        let news = &if news.mixed { News { oldest_us: None, newest_us: None, ..*news } } else { *news };
+        let news =
+            &if news.mixed { News { oldest_us: None, newest_us: None, ..*news } } else { *news };
         if let Some(us) = news.newest_us {
             self.rtt.observe_least(Duration::from_micros(u64::from(us)), now);
         }
@@ -181,8 +190,9 @@ impl Sender {
         } else if news.acked > 0
             && let Some(echo) = news.echo
         {
-            // RFC 7323 section 4.1: an acknowledgment of new data echoes the timestamp of what made it advance, so that
-            // retransmissions are measured without ambiguity. Without timestamps the back-off stays (RFC 6298 section 5, Karn).
+            // RFC 7323 section 4.1: an acknowledgment of new data echoes the timestamp of what made
+            // it advance, so that retransmissions are measured without ambiguity. Without
+            // timestamps the back-off stays (RFC 6298 section 5, Karn).
             self.backoff.reset();
             let ms = tick(now).wrapping_sub(echo);
             if ms <= i32::MAX as u32 {
@@ -269,7 +279,8 @@ impl Sender {
     /// F-RTO (RFC 5682 section 2.1, with SACK section 3.1), then the ordinary end.
     fn follow_timeout(&mut self, news: &News, is_over: bool) {
         let doubted = self.recovery.doubt != Doubt::None;
-        // Without SACK, what is acknowledged together with a retransmission may have waited for it at the receiver.
+        // Without SACK, what is acknowledged together with a retransmission may have waited for it
+        // at the receiver.
         let originals = news.originals && (self.sack || !news.mixed);
         if (doubted && originals)
             || (news.acked > 0 && self.undo.is_disproven_by_echo(news.echo))
@@ -280,7 +291,8 @@ impl Sender {
         } else if is_over {
             self.recovery.leave();
         } else if self.recovery.doubt == Doubt::NewData && (news.sacked > 0 || news.duplicate) {
-            // Step 3 a: a window of up to three segments, so that beside the two new ones there is room for what is missing.
+            // Step 3 a: a window of up to three segments, so that beside the two new ones there is
+            // room for what is missing.
             self.recovery.doubt = Doubt::None;
             self.cubic = self.cubic.at_least(&Cubic::new(self.mss, 3));
         } else if self.recovery.doubt == Doubt::Probed && news.acked > 0 {
@@ -309,7 +321,9 @@ impl Sender {
             if news.arrived > 0 || self.reo_at.is_some() {
                 self.detect_by_time(now);
             }
-        } else if self.recovery.phase == Phase::Open && self.recovery.is_loss_by_duplicates(self.una()) {
+        } else if self.recovery.phase == Phase::Open
+            && self.recovery.is_loss_by_duplicates(self.una())
+        {
             self.lose_first_segment();
         }
         if self.board.lost() > 0 && matches!(self.recovery.phase, Phase::Open | Phase::Reduction) {
@@ -334,7 +348,10 @@ impl Sender {
         if self.recovery.phase == Phase::Open {
             self.undo.begin(&self.cubic, self.una());
             // RFC 9937 section 5, RecoverFS.
-            self.prr = Prr::new((self.flight() - self.board.sacked()).saturating_add(arrived), self.pipe());
+            self.prr = Prr::new(
+                (self.flight() - self.board.sacked()).saturating_add(arrived),
+                self.pipe(),
+            );
             self.cubic.handle_loss();
             self.ecn.handle_reduction(self.nxt());
         }
@@ -351,11 +368,18 @@ impl Sender {
         if self.recovery.is_reducing() {
             let clean = news.acked > 0 && !newly_lost;
             let threshold = self.cubic.threshold();
-            let arrived = if self.sack { news.arrived } else { news.acked + if news.duplicate { self.mss } else { 0 } };
+            let arrived = if self.sack {
+                news.arrived
+            } else {
+                news.acked + if news.duplicate { self.mss } else { 0 }
+            };
             self.prr.handle_ack(arrived, self.pipe(), threshold, self.mss, clean);
             return;
         }
-        let pace = if self.cubic.in_slow_start() && self.recovery.phase == Phase::Open && news.acked > 0 {
+        let pace = if self.cubic.in_slow_start()
+            && self.recovery.phase == Phase::Open
+            && news.acked > 0
+        {
             self.hystart.handle_ack(self.una(), self.nxt(), news.newest_us.filter(|_| !news.mixed))
         } else {
             Pace::Full

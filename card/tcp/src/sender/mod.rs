@@ -9,9 +9,11 @@
 //!
 //! A FIN takes one sequence number behind the last byte. `una`, `nxt` count it, `end` does not.
 //!
-//! Losses are found by time (RFC 8985) and, for peers without SACK, by duplicate acknowledgments (RFC 6582); the window shrinks in
-//! proportion to what arrives (RFC 9937); a reduction that turns out to have had no reason is taken back (RFC 3522, RFC 3708, RFC 5682); what is sent
-//! is paced on long paths; marks count (RFC 3168, RFC 8511). Limited transmit (RFC 3042) follows from counting what is on the path rather than what is unacknowledged.
+//! Losses are found by time (RFC 8985) and, for peers without SACK, by duplicate acknowledgments
+//! (RFC 6582); the window shrinks in proportion to what arrives (RFC 9937); a reduction that turns
+//! out to have had no reason is taken back (RFC 3522, RFC 3708, RFC 5682); what is sent is paced on
+//! long paths; marks count (RFC 3168, RFC 8511). Limited transmit (RFC 3042) follows from counting
+//! what is on the path rather than what is unacknowledged.
 
 mod ack;
 mod prediction;
@@ -44,27 +46,31 @@ use crate::window::PeerWindow;
 /// Settings shared by all flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderConfig {
-    /// Segments that may be sent before the first acknowledgment (RFC 6928: 10). More can overrun slow paths.
+    /// Segments that may be sent before the first acknowledgment (RFC 6928: 10). More can overrun
+    /// slow paths.
     pub initial_window_segments: u32,
     /// Least time that the timeout lies above the smoothed round-trip time (default 200 ms, as in
     /// Linux). Less than a peer's delayed acknowledgment makes retransmissions spurious.
     pub rto_min: Duration,
-    /// Longest timeout and longest interval of probes (default 60 s; RFC 6298 (2.5): at least 60 s).
+    /// Longest timeout and longest interval of probes (default 60 s; RFC 6298 (2.5): at least 60
+    /// s).
     pub rto_max: Duration,
-    /// Expiries without progress, or probes without answer, after which the flow is dead (default 15).
+    /// Expiries without progress, or probes without answer, after which the flow is dead (default
+    /// 15).
     pub expiries_max: u8,
-    /// Time without progress since the first expiry after which the flow is dead (default 120 s; RFC 9293
-    /// section 3.8.3 asks for at least 100 s).
+    /// Time without progress since the first expiry after which the flow is dead (default 120 s;
+    /// RFC 9293 section 3.8.3 asks for at least 100 s).
     pub give_up: Duration,
     /// Start again from the initial window after an idle time of more than a timeout
     /// (RFC 5681 section 4.1; default true).
     pub restart_after_idle: bool,
     /// Probe for tail losses (RFC 8985 section 7; default true).
     pub tail_loss_probe: bool,
-    /// Try shorter segments when the timer has expired more than once without progress (RFC 4821; default false, as in Linux: on paths that lose
-    /// much, segments become short without need).
+    /// Try shorter segments when the timer has expired more than once without progress (RFC 4821;
+    /// default false, as in Linux: on paths that lose much, segments become short without need).
     pub black_hole_detection: bool,
-    /// Round-trip time from which on frames are paced (default 5 ms). Below, timers are too coarse, and a local network has room for a window.
+    /// Round-trip time from which on frames are paced (default 5 ms). Below, timers are too coarse,
+    /// and a local network has room for a window.
     pub pacing_rtt_min: Duration,
 }
 
@@ -110,9 +116,11 @@ pub struct AckInfo {
     pub window: u32,
     /// SACK blocks.
     pub sack: SackBlocks,
-    /// TSecr as ticks of the card's clock: [`crate::timestamps::TsClock::ticks`] of the received value.
+    /// TSecr as ticks of the card's clock: [`crate::timestamps::TsClock::ticks`] of the received
+    /// value.
     pub ts_ecr: Option<u32>,
-    /// The segment carries payload, SYN or FIN, so it is not a duplicate acknowledgment (RFC 5681 section 2).
+    /// The segment carries payload, SYN or FIN, so it is not a duplicate acknowledgment (RFC 5681
+    /// section 2).
     pub carries_data: bool,
     /// The segment has ECE: a router has marked what we sent (RFC 3168 section 6.1.2).
     pub ece: bool,
@@ -121,10 +129,11 @@ pub struct AckInfo {
 /// Why an acknowledgment was not acceptable; nothing was changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckError {
-    /// It covers bytes never sent: answer with an acknowledgment and drop the segment (RFC 9293 section 3.10.7.4).
+    /// It covers bytes never sent: answer with an acknowledgment and drop the segment (RFC 9293
+    /// section 3.10.7.4).
     Unsent,
-    /// It lies more than the largest window in the past: send a challenge acknowledgment and drop the segment
-    /// (RFC 5961 section 5.2).
+    /// It lies more than the largest window in the past: send a challenge acknowledgment and drop
+    /// the segment (RFC 5961 section 5.2).
     TooOld,
 }
 
@@ -154,12 +163,14 @@ pub enum TransmitKind {
     TailProbe,
 }
 
-/// One frame to send: `len` payload bytes from `seq` on, to be cut into segments of the peer's size.
+/// One frame to send: `len` payload bytes from `seq` on, to be cut into segments of the peer's
+/// size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// First byte.
     pub seq: Seq,
-    /// Payload bytes; a multiple of the segment size unless the range ends sooner. Zero only with `fin`.
+    /// Payload bytes; a multiple of the segment size unless the range ends sooner. Zero only with
+    /// `fin`.
     pub len: u32,
     /// FIN follows the payload.
     pub fin: bool,
@@ -241,7 +252,8 @@ pub struct Sender {
     /// The next retransmission is the one the timer asked for.
     after_rto: bool,
     last_sent: Time,
-    /// Bytes sent again and bytes reported to have arrived twice: more of the latter are the network's doing.
+    /// Bytes sent again and bytes reported to have arrived twice: more of the latter are the
+    /// network's doing.
     resent_bytes: u64,
     duplicate_bytes: u64,
 }
@@ -254,13 +266,15 @@ fn tick(now: Time) -> u32 {
 }
 
 impl Sender {
-    /// A sender whose first byte will be `start`; `window` is the peer's window in bytes from there.
+    /// A sender whose first byte will be `start`; `window` is the peer's window in bytes from
+    /// there.
     #[must_use]
     pub fn new(cfg: &SenderConfig, start: Seq, peer: PeerLimits, window: u32, now: Time) -> Self {
         let mss = u32::from(peer.mss.max(1));
         // RFC 6928 section 2: min(10 * MSS, max(2 * MSS, 14600)).
         let initial = cfg.initial_window_segments.min((14_600 / mss).max(2)).max(1);
-        let initial = if cfg.initial_window_segments > 10 { cfg.initial_window_segments } else { initial };
+        let initial =
+            if cfg.initial_window_segments > 10 { cfg.initial_window_segments } else { initial };
         Self {
             cfg: *cfg,
             mss,
@@ -299,9 +313,9 @@ impl Sender {
         }
     }
 
-    /// The stream goes on at `seq`: everything before was sent by somebody else and is acknowledged.
-    /// Round-trip estimate and congestion window are kept (and decay by idle time, RFC 5681
-    /// section 4.1); the next segment given to [`Sender::handle_ack`] sets the window.
+    /// The stream goes on at `seq`: everything before was sent by somebody else and is
+    /// acknowledged. Round-trip estimate and congestion window are kept (and decay by idle time,
+    /// RFC 5681 section 4.1); the next segment given to [`Sender::handle_ack`] sets the window.
     /// Needs nothing outstanding and nothing enqueued.
     pub fn resume_at(&mut self, seq: Seq) {
         debug_assert!(self.is_idle(), "resume_at with bytes of our own");
@@ -337,11 +351,13 @@ impl Sender {
         self.after_rto = false;
     }
 
-    /// `bytes` more exist after the current end. Less than 2^31 may be unacknowledged at a time, and
-    /// nothing may follow a FIN.
+    /// `bytes` more exist after the current end. Less than 2^31 may be unacknowledged at a time,
+    /// and nothing may follow a FIN.
     pub fn enqueue(&mut self, bytes: u32) {
         debug_assert!(!self.fin, "data behind FIN");
-        debug_assert!(self.end.since(self.una()).checked_add(bytes).is_some_and(|n| n <= i32::MAX as u32));
+        debug_assert!(
+            self.end.since(self.una()).checked_add(bytes).is_some_and(|n| n <= i32::MAX as u32)
+        );
         if !self.fin {
             self.end += bytes;
         }
@@ -358,8 +374,9 @@ impl Sender {
         self.rtt.observe_least(rtt, self.last_sent);
     }
 
-    /// The acknowledgment of a SYN-ACK that was sent more than once echoes `ticks` of the card's clock in milliseconds: which of them has arrived, and so a
-    /// round-trip time without ambiguity (RFC 7323 section 4.1). Echoes of the future or of a long time ago are ignored.
+    /// The acknowledgment of a SYN-ACK that was sent more than once echoes `ticks` of the card's
+    /// clock in milliseconds: which of them has arrived, and so a round-trip time without ambiguity
+    /// (RFC 7323 section 4.1). Echoes of the future or of a long time ago are ignored.
     pub fn observe_echo(&mut self, ticks: u32, now: Time) {
         let ms = tick(now).wrapping_sub(ticks);
         if ms <= ECHO_MS_MAX {
@@ -367,8 +384,8 @@ impl Sender {
         }
     }
 
-    /// The handshake was repeated more than once: the path is full, and the first flight is one segment (RFC 5681 section 3.1). Before anything is
-    /// sent.
+    /// The handshake was repeated more than once: the path is full, and the first flight is one
+    /// segment (RFC 5681 section 3.1). Before anything is sent.
     pub fn handle_lost_handshake(&mut self) {
         self.cubic = Cubic::new(self.mss, 1);
     }
@@ -379,9 +396,10 @@ impl Sender {
         self.cubic.set_mss(self.mss);
     }
 
-    /// The path takes no more than `mss` payload bytes in a segment (RFC 9293 section 3.7.5; the caller has believed a router:
-    /// RFC 5927 section 4.1). What is outstanding is cut anew and sent again; congestion has no part in it (RFC 8201 section 5.4).
-    /// Returns false if segments are short enough already.
+    /// The path takes no more than `mss` payload bytes in a segment (RFC 9293 section 3.7.5; the
+    /// caller has believed a router: RFC 5927 section 4.1). What is outstanding is cut anew and
+    /// sent again; congestion has no part in it (RFC 8201 section 5.4). Returns false if segments
+    /// are short enough already.
     pub fn handle_path_mtu(&mut self, mss: u16) -> bool {
         if u32::from(mss) >= self.mss {
             return false;
@@ -419,7 +437,8 @@ impl Sender {
         self.board.nxt()
     }
 
-    /// Highest number that the peer can acknowledge: SND.NXT, or one more while a window probe's byte is out.
+    /// Highest number that the peer can acknowledge: SND.NXT, or one more while a window probe's
+    /// byte is out.
     #[must_use]
     pub fn acknowledgeable(&self) -> Seq {
         self.nxt() + u32::from(self.probed)
@@ -446,7 +465,8 @@ impl Sender {
     /// Is there anything to send, now or when the windows allow: new, lost, or a probe?
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        !self.all_acked() && (!self.all_sent() || self.due != Due::Nothing || self.board.first_lost().is_some())
+        !self.all_acked()
+            && (!self.all_sent() || self.due != Due::Nothing || self.board.first_lost().is_some())
     }
 
     /// Everything enqueued, FIN included, is acknowledged.
@@ -478,7 +498,11 @@ impl Sender {
     pub fn pipe(&self) -> u32 {
         let pipe = self.board.in_flight();
         // RFC 6582: without SACK, a duplicate acknowledgment says that a segment has left the path.
-        if self.sack { pipe } else { pipe.saturating_sub(u32::from(self.recovery.dupacks) * self.mss) }
+        if self.sack {
+            pipe
+        } else {
+            pipe.saturating_sub(u32::from(self.recovery.dupacks) * self.mss)
+        }
     }
 
     /// Smoothed round-trip time, once measured.
@@ -525,8 +549,9 @@ impl Sender {
         self.backoff.apply(base, self.cfg.rto_max)
     }
 
-    /// Since when the peer keeps its window closed although there is something to send. A peer may do so
-    /// for ever (RFC 9293 section 3.8.6.1); whether it may keep the memory is the caller's decision (RFC 6429).
+    /// Since when the peer keeps its window closed although there is something to send. A peer may
+    /// do so for ever (RFC 9293 section 3.8.6.1); whether it may keep the memory is the caller's
+    /// decision (RFC 6429).
     #[must_use]
     pub fn window_closed_since(&self) -> Option<Time> {
         self.persist.since()
@@ -553,7 +578,9 @@ impl Sender {
 
     /// What RACK needs to know of the path.
     fn path(&self) -> Path {
-        let micros = |rtt: Option<Duration>| rtt.map_or(0, |rtt| rtt.as_micros().min(u128::from(u32::MAX)) as u32);
+        let micros = |rtt: Option<Duration>| {
+            rtt.map_or(0, |rtt| rtt.as_micros().min(u128::from(u32::MAX)) as u32)
+        };
         Path {
             min_rtt_us: micros(self.rtt.least()),
             srtt_us: micros(self.rtt.smoothed()),
@@ -562,7 +589,8 @@ impl Sender {
         }
     }
 
-    /// The retransmission timer as it runs from the last transmission of the oldest byte, but not before a probe that is sent now can be answered.
+    /// The retransmission timer as it runs from the last transmission of the oldest byte, but not
+    /// before a probe that is sent now can be answered.
     fn rto_after_probe(&self, now: Time) -> Time {
         let age = self.board.ranges().next().map_or(0, |head| Stamp::at(now).since(head.sent));
         let answer = self.rtt.smoothed().unwrap_or_default() * 5 / 4;

@@ -47,7 +47,9 @@ fn sacked(bytes: u32, blocks: &[(u32, u32)]) -> AckInfo {
 
 /// Everything that may be sent now, as (offset, length, kind).
 fn drain(s: &mut Sender, now: Time, bytes_max: u32) -> Vec<(u32, u32, TransmitKind)> {
-    core::iter::from_fn(|| s.poll_transmit(now, bytes_max)).map(|t| (t.seq.since(START), t.len, t.kind)).collect()
+    core::iter::from_fn(|| s.poll_transmit(now, bytes_max))
+        .map(|t| (t.seq.since(START), t.len, t.kind))
+        .collect()
 }
 
 use TransmitKind::*;
@@ -61,7 +63,8 @@ fn it_is_a_plain_value_of_two_kilobytes() {
 #[test]
 fn a_lost_handshake_makes_the_first_flight_one_segment() {
     // RFC 5681 section 3.1.
-    let peer = PeerLimits { mss: MSS as u16, window_scale: 0, sack: true, timestamps: false, ecn: false };
+    let peer =
+        PeerLimits { mss: MSS as u16, window_scale: 0, sack: true, timestamps: false, ecn: false };
     let mut s = Sender::new(&UNPACED, START, peer, 1_000_000, at(0));
     s.handle_lost_handshake();
     s.enqueue(20 * MSS);
@@ -178,7 +181,10 @@ fn the_retransmission_timer() {
     s.handle_ack(&ack(1_000, 100_000), at(400));
     assert_eq!(drain(&mut s, at(400), 64_000), [(1_000, 2_000, Retransmit)]);
     s.handle_ack(&sacked(3_000, &[(5_000, 6_000)]), at(500));
-    assert_eq!(drain(&mut s, at(500), 64_000), [(3_000, 2_000, Retransmit), (6_000, 3_000, Retransmit)]);
+    assert_eq!(
+        drain(&mut s, at(500), 64_000),
+        [(3_000, 2_000, Retransmit), (6_000, 3_000, Retransmit)]
+    );
 }
 
 #[test]
@@ -370,7 +376,14 @@ fn hostile_sack_blocks_are_ignored() {
     s.enqueue(10_000);
     drain(&mut s, at(0), 64_000);
     let before = s.pipe();
-    for block in [(0, 10_000), (5_000, 5_000), (9_000, 8_000), (9_000, 10_001), (u32::MAX - 9, 5), (0x8000_0000, 3)] {
+    for block in [
+        (0, 10_000),
+        (5_000, 5_000),
+        (9_000, 8_000),
+        (9_000, 10_001),
+        (u32::MAX - 9, 5),
+        (0x8000_0000, 3),
+    ] {
         s.handle_ack(&sacked(0, &[block]), at(1));
         assert_eq!((s.pipe(), s.phase()), (before, Phase::Open), "{block:?}");
     }
@@ -394,7 +407,8 @@ fn the_window_grows_only_when_it_is_used() {
 
 #[test]
 fn resuming_where_somebody_else_stopped() {
-    // RFC 5681 section 4.1: the window is used again, but not after an idle time of more than a timeout.
+    // RFC 5681 section 4.1: the window is used again, but not after an idle time of more than a
+    // timeout.
     let mut s = sender(100_000);
     s.enqueue(30_000);
     drain(&mut s, at(0), 64_000);
@@ -405,7 +419,10 @@ fn resuming_where_somebody_else_stopped() {
     assert!(cwnd > 20_000);
     s.resume_at(START + 1_000_000);
     assert_eq!(s.next_timeout(), None);
-    s.handle_ack(&AckInfo { ack: START + 1_000_000, seq: Seq(7), window: 50_000, ..AckInfo::default() }, at(210));
+    s.handle_ack(
+        &AckInfo { ack: START + 1_000_000, seq: Seq(7), window: 50_000, ..AckInfo::default() },
+        at(210),
+    );
     let mut later = s.clone();
     s.enqueue(100_000);
     assert_eq!(drain(&mut s, at(210), 64_000), [(1_000_000, cwnd / MSS * MSS, New)]);
@@ -418,7 +435,10 @@ fn small_segments_by_the_caller() {
     let mut s = sender(100_000);
     s.set_mss(500);
     s.enqueue(1_200);
-    assert_eq!(drain(&mut s, at(0), 300), [(0, 300, New), (300, 300, New), (600, 300, New), (900, 300, New)]);
+    assert_eq!(
+        drain(&mut s, at(0), 300),
+        [(0, 300, New), (300, 300, New), (600, 300, New), (900, 300, New)]
+    );
 }
 
 #[test]
@@ -432,8 +452,14 @@ fn segments_too_long_for_the_path_are_cut_anew() {
     assert!(s.handle_path_mtu(600) && !s.handle_path_mtu(700));
     assert_eq!((s.cwnd(), s.ssthresh()), (cwnd, u32::MAX));
     let again = drain(&mut s, at(101), 600);
-    assert_eq!(again[..3], [(0, 600, Retransmit), (600, 600, Retransmit), (1_200, 600, Retransmit)]);
-    assert!(again.iter().all(|(seq, len, _)| *len <= 600 && (*seq >= 4_600 || seq + len <= 4_000)), "{again:?}");
+    assert_eq!(
+        again[..3],
+        [(0, 600, Retransmit), (600, 600, Retransmit), (1_200, 600, Retransmit)]
+    );
+    assert!(
+        again.iter().all(|(seq, len, _)| *len <= 600 && (*seq >= 4_600 || seq + len <= 4_000)),
+        "{again:?}"
+    );
     assert!(again.iter().any(|(seq, ..)| *seq == 4_600));
 }
 
@@ -441,7 +467,8 @@ fn segments_too_long_for_the_path_are_cut_anew() {
 fn a_black_hole_is_found_by_silence() {
     // RFC 4821 section 7.7.
     let cfg = SenderConfig { black_hole_detection: true, ..UNPACED };
-    let peer = PeerLimits { mss: 1_448, window_scale: 0, sack: true, timestamps: false, ecn: false };
+    let peer =
+        PeerLimits { mss: 1_448, window_scale: 0, sack: true, timestamps: false, ecn: false };
     let mut s = Sender::new(&cfg, START, peer, 100_000, at(0));
     s.enqueue(5_000);
     drain(&mut s, at(0), 64_000);
@@ -457,7 +484,8 @@ fn a_black_hole_is_found_by_silence() {
 #[test]
 fn a_mark_reduces_the_window_once_a_round_and_is_told() {
     // RFC 3168 section 6.1.2, RFC 8511 section 3.
-    let peer = PeerLimits { mss: MSS as u16, window_scale: 0, sack: true, timestamps: false, ecn: true };
+    let peer =
+        PeerLimits { mss: MSS as u16, window_scale: 0, sack: true, timestamps: false, ecn: true };
     let mut s = Sender::new(&UNPACED, START, peer, 1_000_000, at(0));
     s.observe_rtt(100 * MS);
     s.enqueue(100_000);
@@ -492,7 +520,8 @@ fn a_reordered_segment_costs_nothing_in_the_end() {
 
 #[test]
 fn a_spurious_timeout_is_found_without_timestamps() {
-    // RFC 5682 section 3: the first acknowledgment lets new data go, the second is for what was sent once.
+    // RFC 5682 section 3: the first acknowledgment lets new data go, the second is for what was
+    // sent once.
     let cfg = SenderConfig { tail_loss_probe: false, ..UNPACED };
     let mut s = sender_with(true, false, 100_000, cfg);
     s.enqueue(100_000);
@@ -500,7 +529,9 @@ fn a_spurious_timeout_is_found_without_timestamps() {
     s.handle_timeout(at(300));
     assert_eq!(drain(&mut s, at(300), 64_000), [(0, 1_000, RtoProbe)]);
     s.handle_ack(&ack(1_000, 100_000), at(301));
-    assert!(drain(&mut s, at(301), 64_000).iter().all(|(seq, _, kind)| *seq >= 10_000 && *kind == New));
+    assert!(
+        drain(&mut s, at(301), 64_000).iter().all(|(seq, _, kind)| *seq >= 10_000 && *kind == New)
+    );
     s.handle_ack(&ack(2_000, 100_000), at(302));
     assert_eq!(s.phase(), Phase::Open);
     assert!(s.cwnd() >= 10_000 && s.ssthresh() == u32::MAX);
@@ -508,7 +539,8 @@ fn a_spurious_timeout_is_found_without_timestamps() {
 
 #[test]
 fn without_sack_a_timeout_is_doubted_too() {
-    // RFC 5682 section 2.1. What comes with the acknowledgment of the retransmission proves nothing (step 2 b): two new segments decide.
+    // RFC 5682 section 2.1. What comes with the acknowledgment of the retransmission proves nothing
+    // (step 2 b): two new segments decide.
     let begun = || {
         let mut s = sender_with(false, false, 100_000, UNPACED);
         s.enqueue(100_000);
@@ -546,7 +578,8 @@ fn a_short_last_segment_does_not_keep_a_hole_open() {
 #[test]
 fn the_echo_of_a_repeated_handshake_is_a_round_trip() {
     // RFC 7323 section 4.1.
-    let peer = PeerLimits { mss: MSS as u16, window_scale: 0, sack: true, timestamps: true, ecn: false };
+    let peer =
+        PeerLimits { mss: MSS as u16, window_scale: 0, sack: true, timestamps: true, ecn: false };
     let mut s = Sender::new(&UNPACED, START, peer, 1_000_000, at(0));
     let ticks = at(0).as_millis() as u32;
     s.observe_echo(ticks + 200, at(100));
@@ -565,7 +598,8 @@ fn long_paths_are_paced_and_short_replies_are_not() {
         10_000,
         "the initial window at once"
     );
-    let total = |sent: Vec<(u32, u32, TransmitKind)>| sent.iter().map(|(_, len, _)| len).sum::<u32>();
+    let total =
+        |sent: Vec<(u32, u32, TransmitKind)>| sent.iter().map(|(_, len, _)| len).sum::<u32>();
     s.handle_ack(&ack(10_000, 1_000_000), at(100));
     assert_eq!(total(drain(&mut s, at(100), 64_000)), 20_000, "less than a super-frame");
     s.handle_ack(&ack(30_000, 1_000_000), at(200));

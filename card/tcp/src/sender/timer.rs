@@ -6,7 +6,8 @@ use crate::recovery::{Doubt, Phase};
 use crate::time::{Stamp, Time};
 
 impl Sender {
-    /// Time has come to `now`; to be called at [`Sender::next_timeout`], harmless at any other time.
+    /// Time has come to `now`; to be called at [`Sender::next_timeout`], harmless at any other
+    /// time.
     pub fn handle_timeout(&mut self, now: Time) -> TimeoutOutcome {
         if self.all_acked() {
             self.clear_timers();
@@ -26,7 +27,8 @@ impl Sender {
             self.pto_at = None;
             if self.may_probe_tail() {
                 self.due = Due::TailProbe;
-                // RFC 8985 section 7.3: the retransmission timer goes on behind the probe, from when the oldest byte was sent.
+                // RFC 8985 section 7.3: the retransmission timer goes on behind the probe, from
+                // when the oldest byte was sent.
                 self.rto_at = Some(self.rto_after_probe(now));
                 outcome = TimeoutOutcome::Armed;
             }

@@ -8,7 +8,8 @@ use crate::seq::Seq;
 use crate::tail_probe::{self, TailProbe};
 use crate::time::{Stamp, Time};
 
-/// Bytes sent within a round trip divided by this share one record of their time: much less than a quarter round trip, the reordering window.
+/// Bytes sent within a round trip divided by this share one record of their time: much less than a
+/// quarter round trip, the reordering window.
 const GRAINS_PER_ROUND: u32 = 64;
 
 /// New segments that tell whether a timeout was needed (RFC 5682 section 2.1, step 2 b).
@@ -17,7 +18,8 @@ const FRTO_SEGMENTS: u32 = 2;
 impl Sender {
     /// The next frame to send, of at most `bytes_max` payload bytes; call until `None`.
     ///
-    /// A frame longer than one segment is contiguous and lies within congestion window and peer's window.
+    /// A frame longer than one segment is contiguous and lies within congestion window and peer's
+    /// window.
     pub fn poll_transmit(&mut self, now: Time, bytes_max: u32) -> Option<Transmit> {
         self.pace_at = None;
         if bytes_max == 0 || self.all_acked() {
@@ -26,7 +28,8 @@ impl Sender {
         let mut transmit = self.next_transmit(now, bytes_max);
         match &mut transmit {
             Some(t) => {
-                (t.ecn, t.cwr) = self.ecn.mark(t.kind == TransmitKind::New && t.len > 0, t.seq + t.len);
+                (t.ecn, t.cwr) =
+                    self.ecn.mark(t.kind == TransmitKind::New && t.len > 0, t.seq + t.len);
                 self.note_sent(t, now);
             }
             None => self.arm_persist(now),
@@ -43,7 +46,8 @@ impl Sender {
                 }
             }
             Due::SmallWindow => {
-                let room = self.window.edge().saturating_since(self.nxt()).min(self.mss).min(bytes_max);
+                let room =
+                    self.window.edge().saturating_since(self.nxt()).min(self.mss).min(bytes_max);
                 if room > 0 && self.flight() == 0 {
                     return self.cut(self.nxt(), self.window.edge(), room, TransmitKind::New);
                 }
@@ -93,8 +97,8 @@ impl Sender {
         self.usage.handle_polled(limited, flight, una, nxt);
     }
 
-    /// Cuts `[start, end)` of sequence space to at most `bytes` of payload, with FIN if it is reached
-    /// and lies before `end`.
+    /// Cuts `[start, end)` of sequence space to at most `bytes` of payload, with FIN if it is
+    /// reached and lies before `end`.
     fn cut(&self, start: Seq, end: Seq, bytes: u32, kind: TransmitKind) -> Option<Transmit> {
         let data = end.min(self.end).saturating_since(start);
         let len = data.min(bytes);
@@ -107,7 +111,11 @@ impl Sender {
         let segment = self.mss.min(bytes_max);
         let end = lost.end.min(self.window.edge());
         let data = end.min(self.end).saturating_since(lost.start);
-        let bytes = if data == 0 && budget > 0 { 0 } else { whole_segments(data, budget.min(bytes_max), segment)? };
+        let bytes = if data == 0 && budget > 0 {
+            0
+        } else {
+            whole_segments(data, budget.min(bytes_max), segment)?
+        };
         let kind = if self.after_rto { TransmitKind::RtoProbe } else { TransmitKind::Retransmit };
         self.cut(lost.start, end, bytes, kind)
     }
@@ -139,8 +147,8 @@ impl Sender {
         if limited {
             return None;
         }
-        // RFC 9293 section 3.8.6.2.1, sender's silly window avoidance: less than a segment only if it is
-        // at least half of the largest window that the peer ever offered.
+        // RFC 9293 section 3.8.6.2.1, sender's silly window avoidance: less than a segment only if
+        // it is at least half of the largest window that the peer ever offered.
         if room >= self.window.largest() / 2 {
             return self.cut(nxt, edge, room, TransmitKind::New);
         }
@@ -169,7 +177,8 @@ impl Sender {
             (self.cut(nxt, edge, segment, TransmitKind::New)?, false)
         } else {
             let data_end = nxt.min(self.end);
-            let start = if data_end.since(self.una()) > segment { data_end - segment } else { self.una() };
+            let start =
+                if data_end.since(self.una()) > segment { data_end - segment } else { self.una() };
             (self.cut(start, nxt, segment, TransmitKind::TailProbe)?, true)
         };
         let end = if again { nxt } else { t.seq + t.len + u32::from(t.fin) };
@@ -229,7 +238,8 @@ impl Sender {
         }
     }
 
-    /// RFC 8985 section 7.2: a probe is due two round trips after the last transmission or progress.
+    /// RFC 8985 section 7.2: a probe is due two round trips after the last transmission or
+    /// progress.
     #[inline]
     pub(super) fn arm_tail_probe(&mut self, now: Time) {
         self.pto_at = None;
@@ -237,13 +247,18 @@ impl Sender {
         if srtt_ns == 0 || !self.may_probe_tail() {
             return;
         }
-        let at = Time(now.0.saturating_add(tail_probe::wait_ns(srtt_ns, self.flight() <= self.mss)));
+        let at =
+            Time(now.0.saturating_add(tail_probe::wait_ns(srtt_ns, self.flight() <= self.mss)));
         self.pto_at = Some(self.rto_at.map_or(at, |rto| at.min(rto)));
     }
 
     /// RFC 9293 section 3.8.6.1: nothing outstanding, something to send, and no room for it.
     pub(super) fn arm_persist(&mut self, now: Time) {
-        if self.flight() == 0 && self.nxt() != self.limit() && self.rto_at.is_none() && self.pace_at.is_none() {
+        if self.flight() == 0
+            && self.nxt() != self.limit()
+            && self.rto_at.is_none()
+            && self.pace_at.is_none()
+        {
             if self.window_closed() {
                 self.persist.begin(now);
             }

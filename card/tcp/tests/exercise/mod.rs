@@ -1,11 +1,15 @@
-//! What the fuzz targets and the replay of their corpus have in common: run arbitrary bytes through the public functions and check what must hold for all input.
+//! What the fuzz targets and the replay of their corpus have in common: run arbitrary bytes through
+//! the public functions and check what must hold for all input.
 
 use nicache_tcp::frame::{
     Addresses, ETHERNET_BYTES, HEADERS_BYTES_MAX, Packet, TAG_BYTES, TAGS_MAX, Tags, write_headers,
 };
 use nicache_tcp::options::{SACK_BLOCKS_MAX, WINDOW_SCALE_MAX};
 use nicache_tcp::wire::{CHECKSUM_OFFSET, HEADER_BYTES_MAX, HEADER_BYTES_MIN};
-use nicache_tcp::{AckRewrite, HeadRepr, Rewrite, SackBlocks, SackRewrite, SegmentHead, Seq, checksum, parse, rewrite};
+use nicache_tcp::{
+    AckRewrite, HeadRepr, Rewrite, SackBlocks, SackRewrite, SegmentHead, Seq, checksum, parse,
+    rewrite,
+};
 use smoltcp::wire::IpProtocol;
 
 /// A frame from the wire.
@@ -17,7 +21,11 @@ pub(crate) fn frame(bytes: &[u8]) {
         assert!(!tags.is_empty() || tags.vlans() == 0);
     }
     let Some(packet) = Packet::parse(bytes) else { return };
-    assert!(packet.ip_at < packet.transport_at && packet.transport_at <= packet.end && packet.end <= bytes.len());
+    assert!(
+        packet.ip_at < packet.transport_at
+            && packet.transport_at <= packet.end
+            && packet.end <= bytes.len()
+    );
     assert_eq!(packet.source.is_v4(), packet.destination.is_v4());
     let is_right = packet.is_header_right(bytes) && packet.is_segment_right(bytes);
     assert_eq!(packet.is_message_right(bytes), packet.message_sum(bytes) == 0xffff);
@@ -54,7 +62,10 @@ fn again(bytes: &[u8], packet: &Packet, head: &SegmentHead, payload: &[u8]) {
     made[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 
     let read = Packet::parse(&made).expect("a packet");
-    assert_eq!((read.tags, read.source, read.destination), (packet.tags, packet.source, packet.destination));
+    assert_eq!(
+        (read.tags, read.source, read.destination),
+        (packet.tags, packet.source, packet.destination)
+    );
     assert_eq!((read.protocol, read.end), (IpProtocol::Tcp, made.len()));
     assert!(read.is_header_right(&made) && read.is_segment_right(&made));
     assert_eq!((&made[..12], read.ecn(&made)), (&bytes[..12], head.ecn));
@@ -82,7 +93,10 @@ pub(crate) fn segment(bytes: &[u8]) {
     let mut partial = tcp.to_vec();
     rewrite(&mut partial, &change, false);
     let Ok(head) = head else { return };
-    assert_eq!(partial[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2], tcp[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2]);
+    assert_eq!(
+        partial[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2],
+        tcp[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2]
+    );
 
     let mut whole = tcp.to_vec();
     whole[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2].fill(0);
@@ -102,7 +116,11 @@ pub(crate) fn segment(bytes: &[u8]) {
             assert!(matches!(fields[..], [0, 0, 255, 255] | [255, 255, 0, 0]));
         }
         assert_eq!(whole[..CHECKSUM_OFFSET], before[..CHECKSUM_OFFSET]);
-        assert_eq!(whole[CHECKSUM_OFFSET + 2..], before[CHECKSUM_OFFSET + 2..], "the way back leads back");
+        assert_eq!(
+            whole[CHECKSUM_OFFSET + 2..],
+            before[CHECKSUM_OFFSET + 2..],
+            "the way back leads back"
+        );
     }
 }
 
@@ -110,17 +128,28 @@ pub(crate) fn segment(bytes: &[u8]) {
 fn check_head(head: &SegmentHead, tcp: &[u8]) {
     assert!((HEADER_BYTES_MIN..=HEADER_BYTES_MAX.min(tcp.len())).contains(&head.header_len));
     assert_eq!(head.syn_options.is_some(), head.flags.syn());
-    assert!(head.sack.len() <= SACK_BLOCKS_MAX && head.window_bytes(u8::MAX) <= 0xffff << WINDOW_SCALE_MAX);
+    assert!(
+        head.sack.len() <= SACK_BLOCKS_MAX
+            && head.window_bytes(u8::MAX) <= 0xffff << WINDOW_SCALE_MAX
+    );
     let without_payload = parse(&tcp[..head.header_len]);
     assert_eq!(without_payload.as_ref(), Ok(head), "the payload makes no difference");
 
     let repr = repr(head);
     let mut bytes = [0xff; HEADER_BYTES_MAX];
     let len = repr.emit(&mut bytes);
-    assert!(len == repr.len() && (HEADER_BYTES_MIN..=HEADER_BYTES_MAX).contains(&len) && len.is_multiple_of(4));
+    assert!(
+        len == repr.len()
+            && (HEADER_BYTES_MIN..=HEADER_BYTES_MAX).contains(&len)
+            && len.is_multiple_of(4)
+    );
     let read = parse(&bytes[..len]).expect("what is written can be read");
     let mut sack = SackBlocks::EMPTY;
-    let fit = if head.syn_options.is_some() { 0 } else { SACK_BLOCKS_MAX - usize::from(head.timestamps.is_some()) };
+    let fit = if head.syn_options.is_some() {
+        0
+    } else {
+        SACK_BLOCKS_MAX - usize::from(head.timestamps.is_some())
+    };
     for (left, right) in head.sack.as_slice().iter().take(fit) {
         sack.push(*left, *right);
     }
@@ -152,10 +181,15 @@ fn check_rewritten(old: &SegmentHead, change: &Rewrite, new: &SegmentHead) {
         AckRewrite::Add(delta) => old.ack + delta,
     };
     assert_eq!((new.ack, new.window), (ack, change.window.unwrap_or(old.window)));
-    assert_eq!((new.flags, new.header_len, new.unknown_option), (old.flags, old.header_len, old.unknown_option));
+    assert_eq!(
+        (new.flags, new.header_len, new.unknown_option),
+        (old.flags, old.header_len, old.unknown_option)
+    );
     assert_eq!((new.src_port, new.dst_port), (old.src_port, old.dst_port));
     let echo = if has_ack { change.tsecr_delta } else { 0 };
-    let moved = old.timestamps.map(|at| (at.val.wrapping_add(change.tsval_delta), at.ecr.wrapping_add(echo)));
+    let moved = old
+        .timestamps
+        .map(|at| (at.val.wrapping_add(change.tsval_delta), at.ecr.wrapping_add(echo)));
     assert_eq!(new.timestamps.map(|at| (at.val, at.ecr)), moved);
     let blocks: Vec<_> = match change.sack {
         SackRewrite::Strip => Vec::new(),

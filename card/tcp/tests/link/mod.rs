@@ -1,11 +1,13 @@
-//! A simulated link with a clock that jumps, and a straightforward receiver at its far end: it shares
-//! no code with the sender but the types of its interface.
+//! A simulated link with a clock that jumps, and a straightforward receiver at its far end: it
+//! shares no code with the sender but the types of its interface.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use nicache_random::SplitMix64;
-use nicache_tcp::{AckInfo, PeerLimits, SackBlocks, Sender, SenderConfig, Seq, Time, TimeoutOutcome, TransmitKind};
+use nicache_tcp::{
+    AckInfo, PeerLimits, SackBlocks, Sender, SenderConfig, Seq, Time, TimeoutOutcome, TransmitKind,
+};
 
 /// What chance decides.
 pub(crate) struct Random(SplitMix64);
@@ -55,7 +57,8 @@ pub(crate) struct Setup {
     pub read_rate: u64,
     /// The application stops reading for this long now and then.
     pub pause: Duration,
-    /// The receiver takes back window that it granted (allowed though discouraged, RFC 9293 section 3.8.6).
+    /// The receiver takes back window that it granted (allowed though discouraged, RFC 9293 section
+    /// 3.8.6).
     pub shrink: bool,
     /// The receiver forgets what it reported by SACK now and then (RFC 2018 section 8).
     pub renege: bool,
@@ -145,7 +148,14 @@ impl Peer {
     }
 
     /// Returns true if an acknowledgment has to go at once, with a D-SACK block if there is one.
-    fn take(&mut self, seq: Seq, len: u32, fin: bool, tsval: u32, now: Time) -> (bool, Option<(Seq, Seq)>) {
+    fn take(
+        &mut self,
+        seq: Seq,
+        len: u32,
+        fin: bool,
+        tsval: u32,
+        now: Time,
+    ) -> (bool, Option<(Seq, Seq)>) {
         let end = seq + len + u32::from(fin);
         if seq.le(self.last_ack_sent) && (tsval.wrapping_sub(self.ts_recent) as i32) >= 0 {
             self.ts_recent = tsval;
@@ -167,7 +177,8 @@ impl Peer {
         let (l, r) = (left.since(self.start), end.since(self.start));
         let covered = self.held.iter().any(|&(a, b)| a <= l && r <= b);
         if covered || seq.lt(self.nxt) {
-            self.duplicate_bytes += u64::from(if covered { end.since(left) } else { self.nxt.since(seq) });
+            self.duplicate_bytes +=
+                u64::from(if covered { end.since(left) } else { self.nxt.since(seq) });
         }
         let had_holes = !self.held.is_empty();
         self.merge(l, r);
@@ -233,8 +244,13 @@ pub(crate) fn run(setup: &Setup) -> Report {
     let start = if random.below(3) == 0 { Seq(0u32.wrapping_sub(setup.bytes / 2)) } else { start };
     let mut now = Time::from_millis(1_000 + random.below(10_000));
     let begun = now;
-    let peer_limits =
-        PeerLimits { mss: setup.mss, window_scale: 7, sack: setup.sack, timestamps: setup.timestamps, ecn: setup.ecn };
+    let peer_limits = PeerLimits {
+        mss: setup.mss,
+        window_scale: 7,
+        sack: setup.sack,
+        timestamps: setup.timestamps,
+        ecn: setup.ecn,
+    };
     let mut sender = Sender::new(&setup.config, start, peer_limits, setup.buffer, now);
     let mut peer = Peer {
         start,
@@ -272,7 +288,11 @@ pub(crate) fn run(setup: &Setup) -> Report {
     loop {
         // The application writes in pieces.
         if enqueued < setup.bytes && now >= next_enqueue {
-            let piece = if random.below(4) == 0 { setup.bytes - enqueued } else { 1 + random.below(60_000) as u32 };
+            let piece = if random.below(4) == 0 {
+                setup.bytes - enqueued
+            } else {
+                1 + random.below(60_000) as u32
+            };
             let piece = piece.min(setup.bytes - enqueued);
             sender.enqueue(piece);
             enqueued += piece;
@@ -289,16 +309,23 @@ pub(crate) fn run(setup: &Setup) -> Report {
             if let Some(t) = t {
                 let end = t.seq + t.len + u32::from(t.fin);
                 assert!(t.len > 0 || t.fin, "empty {t:?}");
-                assert!(t.seq.ge(peer.start) && (t.seq + t.len).le(limit), "beyond enqueued: {t:?}");
+                assert!(
+                    t.seq.ge(peer.start) && (t.seq + t.len).le(limit),
+                    "beyond enqueued: {t:?}"
+                );
                 assert!(!t.fin || (fin_enqueued && t.seq + t.len == limit), "FIN not last: {t:?}");
                 assert!(t.len <= setup.burst_bytes);
                 if t.kind == TransmitKind::WindowProbe {
                     assert!(t.len + u32::from(t.fin) == 1);
                 } else {
                     assert!(end.le(known_edge), "beyond the window {known_edge:?}: {t:?}");
-                    let probe =
-                        t.kind == TransmitKind::TailProbe || t.len + u32::from(t.fin) <= u32::from(setup.mss) + 1;
-                    assert!(probe || before + t.len <= sender.cwnd(), "beyond cwnd {}: {before} {t:?}", sender.cwnd());
+                    let probe = t.kind == TransmitKind::TailProbe
+                        || t.len + u32::from(t.fin) <= u32::from(setup.mss) + 1;
+                    assert!(
+                        probe || before + t.len <= sender.cwnd(),
+                        "beyond cwnd {}: {before} {t:?}",
+                        sender.cwnd()
+                    );
                 }
                 if t.kind == TransmitKind::New {
                     assert!(t.seq == sent_to, "new data out of order: {t:?}");
@@ -334,20 +361,29 @@ pub(crate) fn run(setup: &Setup) -> Report {
                         now
                     } else {
                         let backlog = link_free.max(now);
-                        if (backlog - now).as_nanos() as u64 * setup.rate / 1_000_000_000 > setup.queue {
+                        if (backlog - now).as_nanos() as u64 * setup.rate / 1_000_000_000
+                            > setup.queue
+                        {
                             continue;
                         }
-                        link_free = backlog + Duration::from_nanos(wire * 1_000_000_000 / setup.rate);
+                        link_free =
+                            backlog + Duration::from_nanos(wire * 1_000_000_000 / setup.rate);
                         link_free
                     };
                     if random.chance(setup.loss) {
                         continue;
                     }
-                    let late =
-                        if random.chance(setup.reorder) { random.below(setup.rtt.as_nanos() as u64 * 2) } else { 0 };
+                    let late = if random.chance(setup.reorder) {
+                        random.below(setup.rtt.as_nanos() as u64 * 2)
+                    } else {
+                        0
+                    };
                     let arrives = departs + setup.rtt / 2 + Duration::from_nanos(late);
                     serial += 1;
-                    flight.insert((arrives, serial), Packet::Data { seq: at, len, fin, tsval: now.as_millis() as u32 });
+                    flight.insert(
+                        (arrives, serial),
+                        Packet::Data { seq: at, len, fin, tsval: now.as_millis() as u32 },
+                    );
                 }
                 at += len;
                 if left == 0 {
@@ -356,7 +392,8 @@ pub(crate) fn run(setup: &Setup) -> Report {
             }
         }
         assert!(report.segments < segments_bound, "live-lock: {report:?} {setup:?}");
-        let done = if setup.fin { fin_acked } else { sender.all_acked() && enqueued == setup.bytes };
+        let done =
+            if setup.fin { fin_acked } else { sender.all_acked() && enqueued == setup.bytes };
         if done {
             break;
         }
@@ -422,9 +459,11 @@ pub(crate) fn run(setup: &Setup) -> Report {
         if setup.read_rate > 0 && peer.buffered > 0 && now >= read_at.max(paused_until) {
             let piece = (1 + random.below(20_000) as u32).min(peer.buffered);
             peer.buffered -= piece;
-            read_at = now + Duration::from_nanos(u64::from(piece) * 1_000_000_000 / setup.read_rate);
+            read_at =
+                now + Duration::from_nanos(u64::from(piece) * 1_000_000_000 / setup.read_rate);
             if setup.pause > Duration::ZERO && random.chance(100) {
-                paused_until = now + Duration::from_nanos(random.below(setup.pause.as_nanos() as u64));
+                paused_until =
+                    now + Duration::from_nanos(random.below(setup.pause.as_nanos() as u64));
             }
             let before = peer.edge;
             let info = peer.ack(None, setup.timestamps);
@@ -436,9 +475,16 @@ pub(crate) fn run(setup: &Setup) -> Report {
             if random.chance(setup.ack_loss) {
                 continue;
             }
-            let late = if random.chance(setup.reorder) { random.below(setup.rtt.as_nanos() as u64) } else { 0 };
+            let late = if random.chance(setup.reorder) {
+                random.below(setup.rtt.as_nanos() as u64)
+            } else {
+                0
+            };
             serial += 1;
-            flight.insert((now + setup.rtt / 2 + Duration::from_nanos(late), serial), Packet::Ack(info));
+            flight.insert(
+                (now + setup.rtt / 2 + Duration::from_nanos(late), serial),
+                Packet::Ack(info),
+            );
         }
         if sender.next_timeout().is_some_and(|at| at <= now) {
             let phase_before = report.timeouts;
@@ -454,7 +500,9 @@ pub(crate) fn run(setup: &Setup) -> Report {
     assert_eq!(acked, u64::from(setup.bytes));
     assert_eq!(peer.nxt, start + setup.bytes + u32::from(setup.fin));
     assert_eq!(peer.fin_at, setup.fin.then_some(start + setup.bytes));
-    assert!(sender.next_timeout().is_none() && sender.all_sent() && sender.fin_acked() == setup.fin);
+    assert!(
+        sender.next_timeout().is_none() && sender.all_sent() && sender.fin_acked() == setup.fin
+    );
     report.elapsed = now - begun;
     report.duplicate_bytes = peer.duplicate_bytes;
     report

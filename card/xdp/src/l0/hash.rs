@@ -14,8 +14,14 @@ fn index_of(hash: u64, count: usize) -> usize {
     (hash.wrapping_mul(MULTIPLIER) >> (u64::BITS - count.ilog2())) as usize
 }
 
-/// The places that a connection can have: the client's address as four words in memory order, and both ports as on the wire.
-pub(super) fn places_of(seed: u64, client: [u32; 4], client_port: u16, server_port: u16) -> [usize; 2] {
+/// The places that a connection can have: the client's address as four words in memory order, and
+/// both ports as on the wire.
+pub(super) fn places_of(
+    seed: u64,
+    client: [u32; 4],
+    client_port: u16,
+    server_port: u16,
+) -> [usize; 2] {
     let doubled = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
     let hash = mixed(seed, doubled(client[0], client[1]));
     let hash = mixed(hash, doubled(client[2], client[3]));
@@ -58,7 +64,8 @@ mod tests {
     fn requests_that_differ_in_their_last_bytes_have_places_of_their_own() {
         for seed in 1..50u64 {
             let last = |number: u64| [u64::from_ne_bytes(*b"GET /ab "), number << 48].into_iter();
-            let places: HashSet<usize> = (0..64).map(|number| object_of(seed, 16, last(number))).collect();
+            let places: HashSet<usize> =
+                (0..64).map(|number| object_of(seed, 16, last(number))).collect();
             // By chance some 4 of 64 share one.
             assert!(places.len() > 48, "seed {seed:#x}: {}", places.len());
         }

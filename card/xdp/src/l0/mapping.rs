@@ -22,7 +22,8 @@ pub(super) struct Mapped<T> {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the value, is valid on every thread until it is dropped, and holds atomics only (`Shared`).
+// SAFETY: the mapping belongs to the value, is valid on every thread until it is dropped, and holds
+// atomics only (`Shared`).
 unsafe impl<T: Shared> Send for Mapped<T> {}
 // SAFETY: as above.
 unsafe impl<T: Shared> Sync for Mapped<T> {}
@@ -35,8 +36,11 @@ impl<T: Shared> Mapped<T> {
     pub(super) fn new(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
-        let address = unsafe { mmap(std::ptr::null_mut(), bytes::<T>(len), protection, MapFlags::SHARED, map, 0) }?;
-        let first = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        let address = unsafe {
+            mmap(std::ptr::null_mut(), bytes::<T>(len), protection, MapFlags::SHARED, map, 0)
+        }?;
+        let first = NonNull::new(address.cast())
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         Ok(Self { first, len })
     }
 }
@@ -49,7 +53,8 @@ impl<T> Deref for Mapped<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` has mapped so many elements, page-aligned; they are valid as they come (`Shared`), and live as long as `self`.
+        // SAFETY: `new` has mapped so many elements, page-aligned; they are valid as they come
+        // (`Shared`), and live as long as `self`.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }

@@ -1,12 +1,14 @@
-//! L0: a program that answers small hits before the card hears of them (`ebpf/l0.bpf.c`), and the arrays that it works on.
+//! L0: a program that answers small hits before the card hears of them (`ebpf/l0.bpf.c`), and the
+//! arrays that it works on.
 //!
 //! ```text
 //! mod.rs      the program at its interface; connections lent and taken back, replies published and withdrawn
 //! layout.rs   the arrays       hash.rs   where in them       mapping.rs   their memory
 //! ```
 //!
-//! A card of several threads has a value for each of them, its *shards*: each lends its own connections and publishes its own replies, which its connections alone get. The program runs on whichever CPU
-//! a frame is on.
+//! A card of several threads has a value for each of them, its *shards*: each lends its own
+//! connections and publishes its own replies, which its connections alone get. The program runs on
+//! whichever CPU a frame is on.
 
 mod hash;
 mod layout;
@@ -50,16 +52,18 @@ const PROGRAM_NAME: &str = "l0";
 const VETH_PROGRAM_NAME: &str = "l0_veth";
 
 static AT_EGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/l0.bpf.o")));
-static AT_DRIVER: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/l0_driver.bpf.o")));
+static AT_DRIVER: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/l0_driver.bpf.o")));
 
 /// Replies that were too long for the driver, after which one is tried again.
 const REFUSED_MAX: u32 = 4096;
 
-/// How long the program may have a connection in its hands. It takes microseconds, unless its CPU is taken away.
+/// How long the program may have a connection in its hands. It takes microseconds, unless its CPU
+/// is taken away.
 const HANDS_OFF: Duration = Duration::from_millis(100);
 
-/// A connection on loan. The program answers its next request if nothing is between: what the client sends begins at `rcv_nxt` and
-/// acknowledges everything up to `snd_nxt`.
+/// A connection on loan. The program answers its next request if nothing is between: what the
+/// client sends begins at `rcv_nxt` and acknowledges everything up to `snd_nxt`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Loan {
     /// The client's address; IPv4 mapped (RFC 4291 section 2.5.5.2).
@@ -84,14 +88,16 @@ pub struct Loan {
     pub window: u16,
     /// Payload of a segment to the client at most, in bytes.
     pub segment_bytes: u16,
-    /// Payload that may be sent at once to a client on this machine, whose segments nobody has to cut, in bytes. The program sets it to 0 when it finds
-    /// that the client is elsewhere.
+    /// Payload that may be sent at once to a client on this machine, whose segments nobody has to
+    /// cut, in bytes. The program sets it to 0 when it finds that the client is elsewhere.
     pub burst_bytes: u16,
     /// If timestamps were agreed on.
     pub timestamps: Option<LoanTimestamps>,
-    /// When the program last answered or took an acknowledgment, in ns of CLOCK_MONOTONIC; 0: it has not yet.
+    /// When the program last answered or took an acknowledgment, in ns of CLOCK_MONOTONIC; 0: it
+    /// has not yet.
     pub used_ns: u64,
-    /// Of the reply from `snd_una` to `snd_nxt`: its [`Reply::tag`] and its date in seconds since 1970.
+    /// Of the reply from `snd_una` to `snd_nxt`: its [`Reply::tag`] and its date in seconds since
+    /// 1970.
     pub tag: u64,
     /// See `tag`.
     pub date: u64,
@@ -127,7 +133,8 @@ pub struct Reply<'a> {
     pub date: u64,
 }
 
-/// The program at work, for one shard of a card. When the values of all shards are dropped, or their process ends in whatever way, it is gone.
+/// The program at work, for one shard of a card. When the values of all shards are dropped, or
+/// their process ends in whatever way, it is gone.
 pub struct L0 {
     arrays: Arc<Arrays>,
     shard: usize,
@@ -138,7 +145,8 @@ pub struct L0 {
 
 /// What the shards share.
 struct Arrays {
-    /// What keeps the program at work: its link at tc egress, or the array of what is behind it, which is emptied with its last descriptor.
+    /// What keeps the program at work: its link at tc egress, or the array of what is behind it,
+    /// which is emptied with its last descriptor.
     _held: Option<OwnedFd>,
     desks: Mapped<Desk>,
     places: Mapped<Place>,
@@ -149,18 +157,22 @@ struct Arrays {
 
 impl std::fmt::Debug for L0 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("L0").field("shard", &self.shard).field("generation", &self.generation).finish_non_exhaustive()
+        f.debug_struct("L0")
+            .field("shard", &self.shard)
+            .field("generation", &self.generation)
+            .finish_non_exhaustive()
     }
 }
 
 impl L0 {
     /// Answers frames that leave the machine's stack by `interface`, a TAP toward the clients.
     ///
-    /// `control`: the control page of the kernel's revision table, a BPF array. `seed`: keeps clients from choosing places. `shards`: how many values are
-    /// wanted, 1 to [`SHARDS_MAX`].
+    /// `control`: the control page of the kernel's revision table, a BPF array. `seed`: keeps
+    /// clients from choosing places. `shards`: how many values are wanted, 1 to [`SHARDS_MAX`].
     ///
     /// # Errors
-    /// [`SteeringError`], for example if the kernel has no tcx (before Linux 6.6), or `control` is not a BPF array. Then nothing is left behind.
+    /// [`SteeringError`], for example if the kernel has no tcx (before Linux 6.6), or `control` is
+    /// not a BPF array. Then nothing is left behind.
     pub fn attach_egress(
         interface: &str,
         control: BorrowedFd<'_>,
@@ -170,12 +182,15 @@ impl L0 {
         check_capabilities()?;
         let index = index_of(interface)?;
         let loaded = loaded(AT_EGRESS, PROGRAM_NAME, control, shards)?;
-        let link = attach_egress(loaded.program.as_fd(), index).map_err(step("attaching L0 at tc egress"))?;
-        Self::over(&loaded, Some(link), REPLY_BYTES_MAX, seed, shards).map_err(step("mapping the arrays of L0"))
+        let link = attach_egress(loaded.program.as_fd(), index)
+            .map_err(step("attaching L0 at tc egress"))?;
+        Self::over(&loaded, Some(link), REPLY_BYTES_MAX, seed, shards)
+            .map_err(step("mapping the arrays of L0"))
     }
 
-    /// Answers frames that come from `interface`, the wire of [`Steering`](crate::Steering), by XDP; see [`FirstFiles`]. It ends with
-    /// the card's heartbeat, or when another one takes its place.
+    /// Answers frames that come from `interface`, the wire of [`Steering`](crate::Steering), by
+    /// XDP; see [`FirstFiles`]. It ends with the card's heartbeat, or when another one takes its
+    /// place.
     ///
     /// # Errors
     /// As [`attach_egress`](L0::attach_egress).
@@ -187,13 +202,21 @@ impl L0 {
         shards: usize,
     ) -> Result<Vec<Self>, SteeringError> {
         check_capabilities()?;
-        let is_veth = driver(interface).map_err(step("asking for the interface's driver"))? == "veth";
-        let loaded = loaded(AT_DRIVER, if is_veth { VETH_PROGRAM_NAME } else { PROGRAM_NAME }, control, shards)?;
-        let set =
-            |map: BorrowedFd<'_>, program: BorrowedFd<'_>| maps::set(map, FIRST_KEY, program.as_raw_fd().to_ne_bytes());
+        let is_veth =
+            driver(interface).map_err(step("asking for the interface's driver"))? == "veth";
+        let loaded = loaded(
+            AT_DRIVER,
+            if is_veth { VETH_PROGRAM_NAME } else { PROGRAM_NAME },
+            control,
+            shards,
+        )?;
+        let set = |map: BorrowedFd<'_>, program: BorrowedFd<'_>| {
+            maps::set(map, FIRST_KEY, program.as_raw_fd().to_ne_bytes())
+        };
         let next = loaded.next.as_ref().map(|next| next.as_fd().try_clone_to_owned()).transpose();
         let next = next.map_err(step("keeping a file of L0"))?;
-        let next = next.ok_or_else(|| SteeringError::Refused("next is not in the object".into()))?;
+        let next =
+            next.ok_or_else(|| SteeringError::Refused("next is not in the object".into()))?;
         set(next.as_fd(), files.rest).map_err(step("putting L0 before steering"))?;
         let l0 = Self::over(&loaded, Some(next), SEGMENT_BYTES_MAX, seed, shards)
             .map_err(step("mapping the arrays of L0"))?;
@@ -201,7 +224,8 @@ impl L0 {
         Ok(l0)
     }
 
-    /// Nobody answers before a card that steering has frames for: what a card before may have left there is taken away.
+    /// Nobody answers before a card that steering has frames for: what a card before may have left
+    /// there is taken away.
     ///
     /// # Errors
     /// What the kernel says.
@@ -224,8 +248,11 @@ impl L0 {
             desk.generation.store(1, SeqCst);
             desk.growth_max.store(u64::MAX, SeqCst);
         }
-        let arrays = Arc::new(Arrays { _held: held, desks, places, objects, seed, reply_bytes_max });
-        Ok((0..shards).map(|shard| Self { arrays: Arc::clone(&arrays), shard, generation: 1, refused: 0 }).collect())
+        let arrays =
+            Arc::new(Arrays { _held: held, desks, places, objects, seed, reply_bytes_max });
+        Ok((0..shards)
+            .map(|shard| Self { arrays: Arc::clone(&arrays), shard, generation: 1, refused: 0 })
+            .collect())
     }
 
     fn desk(&self) -> &Desk {
@@ -240,14 +267,22 @@ impl L0 {
     /// Lends a connection; its place, or `None` if others are in both that it can have.
     pub fn lend(&mut self, loan: &Loan) -> Option<u32> {
         let client = words_of(&loan.client);
-        let may_have = hash::places_of(self.arrays.seed, client, loan.client_port.to_be(), loan.server_port.to_be());
+        let may_have = hash::places_of(
+            self.arrays.seed,
+            client,
+            loan.client_port.to_be(),
+            loan.server_port.to_be(),
+        );
         // Another shard may want the same one.
-        let takes =
-            |index: &usize| self.arrays.places[*index].state.compare_exchange(FREE, BUSY, SeqCst, Acquire).is_ok();
+        let takes = |index: &usize| {
+            self.arrays.places[*index].state.compare_exchange(FREE, BUSY, SeqCst, Acquire).is_ok()
+        };
         let index = may_have.into_iter().find(takes)?;
         let place = &self.arrays.places[index];
         place.shard.store(self.shard as u64, Relaxed);
-        for (to, from) in place.client.iter().zip(client).chain(place.server.iter().zip(words_of(&loan.server))) {
+        for (to, from) in
+            place.client.iter().zip(client).chain(place.server.iter().zip(words_of(&loan.server)))
+        {
             to.store(from, Relaxed);
         }
         place.client_port.store(loan.client_port.to_be(), Relaxed);
@@ -272,7 +307,8 @@ impl L0 {
         Some(index as u32)
     }
 
-    /// Takes a connection back as it stands; `None` if the program does not let go of it, or there is no such place.
+    /// Takes a connection back as it stands; `None` if the program does not let go of it, or there
+    /// is no such place.
     pub fn take_back(&mut self, place: u32) -> Option<Loan> {
         let place = self.arrays.places.get(place as usize)?;
         let mut since = None;
@@ -317,7 +353,8 @@ impl L0 {
         Some(loan)
     }
 
-    /// When the program last did something for the connection at that place, in ns of CLOCK_MONOTONIC.
+    /// When the program last did something for the connection at that place, in ns of
+    /// CLOCK_MONOTONIC.
     pub fn used_ns(&self, place: u32) -> u64 {
         self.arrays.places.get(place as usize).map_or(0, |place| place.used_ns.load(Relaxed))
     }
@@ -328,7 +365,8 @@ impl L0 {
             .then(|| hash::object_of(self.arrays.seed, head.len(), words(head)))
     }
 
-    /// Can a frame grow that far, by what the program has met so far? It tries again from time to time: not all frames are alike.
+    /// Can a frame grow that far, by what the program has met so far? It tries again from time to
+    /// time: not all frames are alike.
     fn has_room(&mut self, head_len: usize, reply_len: usize) -> bool {
         if reply_len.saturating_sub(head_len) as u64 <= self.desk().growth_max.load(Relaxed) {
             return true;
@@ -341,7 +379,8 @@ impl L0 {
         false
     }
 
-    /// Longest reply that can be published, in bytes: at a TAP [`REPLY_BYTES_MAX`], at a driver that of a segment.
+    /// Longest reply that can be published, in bytes: at a TAP [`REPLY_BYTES_MAX`], at a driver
+    /// that of a segment.
     pub fn reply_bytes_max(&self) -> usize {
         self.arrays.reply_bytes_max
     }
@@ -350,7 +389,10 @@ impl L0 {
     pub fn publish(&mut self, reply: &Reply<'_>) -> bool {
         let (head_len, reply_len) = (reply.head.len(), reply.bytes.len());
         let Some(slot) = self.slot_of(reply.head) else { return false };
-        if reply_len == 0 || reply_len > self.arrays.reply_bytes_max || !self.has_room(head_len, reply_len) {
+        if reply_len == 0
+            || reply_len > self.arrays.reply_bytes_max
+            || !self.has_room(head_len, reply_len)
+        {
             return false;
         }
         let object = &self.objects()[slot];
@@ -372,7 +414,8 @@ impl L0 {
         true
     }
 
-    /// Withdraws all replies that are published now: no request that comes from now on gets one of them.
+    /// Withdraws all replies that are published now: no request that comes from now on gets one of
+    /// them.
     pub fn revoke(&mut self) {
         self.generation += 1;
         self.desk().generation.store(self.generation, SeqCst);
@@ -417,7 +460,8 @@ fn loaded(
     shards: usize,
 ) -> Result<Loaded, SteeringError> {
     let load = || {
-        let object = load_object(bytes, control, shards).map_err(|error| io::Error::other(format!("{error:#}")))?;
+        let object = load_object(bytes, control, shards)
+            .map_err(|error| io::Error::other(format!("{error:#}")))?;
         Loaded::of(&object, program)
     };
     let (loaded, log) = with_log(load);
@@ -428,11 +472,13 @@ impl Loaded {
     fn of(object: &libbpf_rs::Object, program: &str) -> io::Result<Self> {
         let find = |name: &str| object.maps().find(|map| map.name() == OsStr::new(name));
         let map = |name: &str| {
-            let map = find(name).ok_or_else(|| io::Error::other(format!("{name} is not in the object")))?;
+            let map = find(name)
+                .ok_or_else(|| io::Error::other(format!("{name} is not in the object")))?;
             map.as_fd().try_clone_to_owned()
         };
         let found = object.progs().find(|known| known.name() == OsStr::new(program));
-        let found = found.ok_or_else(|| io::Error::other(format!("{program} is not in the object")))?;
+        let found =
+            found.ok_or_else(|| io::Error::other(format!("{program} is not in the object")))?;
         Ok(Self {
             program: found.as_fd().try_clone_to_owned()?,
             next: find("next").map(|map| map.as_fd().try_clone_to_owned()).transpose()?,
@@ -470,7 +516,9 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 fn words_of(octets: &[u8; 16]) -> [u32; 4] {
-    std::array::from_fn(|word| u32::from_ne_bytes(std::array::from_fn(|byte| octets[4 * word + byte])))
+    std::array::from_fn(|word| {
+        u32::from_ne_bytes(std::array::from_fn(|byte| octets[4 * word + byte]))
+    })
 }
 
 fn octets_of(words: &[std::sync::atomic::AtomicU32; 4]) -> [u8; 16] {

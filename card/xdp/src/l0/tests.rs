@@ -69,11 +69,13 @@ impl Bench {
             map_flags: 1 << 10,
             ..Default::default()
         };
-        let control = MapHandle::create(MapType::Array, Some("control"), 4, 4096, 1, &options).unwrap();
+        let control =
+            MapHandle::create(MapType::Array, Some("control"), 4, 4096, 1, &options).unwrap();
         let (object, log) = with_log(|| load_object(at.program(), control.as_fd(), 2));
         let object = object.unwrap_or_else(|error| panic!("{error:#}\n{log}"));
         let loaded = Loaded::of(&object, PROGRAM_NAME).unwrap();
-        let mut shards = L0::over(&loaded, None, REPLY_BYTES_MAX, 0x1234_5678_9abc_def1, 2).unwrap().into_iter();
+        let mut shards =
+            L0::over(&loaded, None, REPLY_BYTES_MAX, 0x1234_5678_9abc_def1, 2).unwrap().into_iter();
         let (other, l0) = (shards.next().unwrap(), shards.next().unwrap());
         let mut bench = Self { at, object, l0, other, control };
         bench.set_control(EPOCH, u64::MAX);
@@ -96,8 +98,10 @@ impl Bench {
     /// What becomes of a frame, and how it looks then.
     fn run(&mut self, frame: &[u8]) -> (Verdict, Vec<u8>) {
         let mut out = vec![0; 4096];
-        let input = ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() };
-        let program = self.object.progs_mut().find(|program| program.name() == PROGRAM_NAME).unwrap();
+        let input =
+            ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() };
+        let program =
+            self.object.progs_mut().find(|program| program.name() == PROGRAM_NAME).unwrap();
         let output = program.test_run(input).unwrap();
         let len = output.data.map_or(0, |data| data.len());
         (self.at.verdict(output.return_value), out[..len].to_vec())
@@ -108,9 +112,11 @@ impl Bench {
     }
 }
 
-/// Ones'-complement sum of 16-bit words of network order. On its own, to find faults of the product's.
+/// Ones'-complement sum of 16-bit words of network order. On its own, to find faults of the
+/// product's.
 fn sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let words =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -187,7 +193,8 @@ impl Segment {
         }
         frame.extend(&self.payload);
         let pseudo = self.pseudo(tcp_len);
-        let checksum = if self.pending { sum(&pseudo) } else { !joined_sum(&[&pseudo, &frame[tcp_at..]]) };
+        let checksum =
+            if self.pending { sum(&pseudo) } else { !joined_sum(&[&pseudo, &frame[tcp_at..]]) };
         frame[tcp_at + 16..tcp_at + 18].copy_from_slice(&checksum.to_be_bytes());
         frame
     }
@@ -240,7 +247,9 @@ fn a_request_is_answered_whole() {
 }
 
 fn is_answered_whole(at: At) {
-    let Some(mut bench) = Bench::new(at) else { return println!("skipped: no programs can be loaded") };
+    let Some(mut bench) = Bench::new(at) else {
+        return println!("skipped: no programs can be loaded");
+    };
     for case in 0..8 {
         let request = request(case & 1 == 0, case & 2 == 0, case & 4 == 0);
         // A driver sends nothing that is not whole.
@@ -249,7 +258,11 @@ fn is_answered_whole(at: At) {
         let served = bench.l0.served(bench.l0.slot_of(HEAD).unwrap());
         let place = bench.l0.lend(&loan(&request)).unwrap();
         let neighbour = bench.l0.lend(&loan(&request));
-        assert_eq!((neighbour, bench.l0.lend(&loan(&request))), (Some(place ^ 1), None), "both places are taken");
+        assert_eq!(
+            (neighbour, bench.l0.lend(&loan(&request))),
+            (Some(place ^ 1), None),
+            "both places are taken"
+        );
         assert!(bench.l0.take_back(place ^ 1).is_some());
         let (verdict, frame) = bench.run(&request.frame());
         assert_eq!(verdict, Answered, "{request:?}");
@@ -275,8 +288,11 @@ fn is_answered_whole(at: At) {
         expected[tcp_at + 14..tcp_at + 16].copy_from_slice(&700u16.to_be_bytes());
         if !stays_pending {
             let field = u16::from_be_bytes([expected[tcp_at + 16], expected[tcp_at + 17]]);
-            let fixed =
-                !joined_sum(&[&(!field).to_be_bytes(), &[!old_window[0], !old_window[1]], &700u16.to_be_bytes()]);
+            let fixed = !joined_sum(&[
+                &(!field).to_be_bytes(),
+                &[!old_window[0], !old_window[1]],
+                &700u16.to_be_bytes(),
+            ]);
             expected[tcp_at + 16..tcp_at + 18].copy_from_slice(&fixed.to_be_bytes());
         }
         assert_eq!(frame, expected, "{request:?}");
@@ -300,11 +316,21 @@ fn is_answered_whole(at: At) {
 /// Each shard's connections get its replies, which are withdrawn by it alone.
 #[test]
 fn shards_do_not_mix() {
-    let Some(mut bench) = Bench::new(At::Egress) else { return println!("skipped: no programs can be loaded") };
+    let Some(mut bench) = Bench::new(At::Egress) else {
+        return println!("skipped: no programs can be loaded");
+    };
     let request = request(true, true, false);
     let publish = |l0: &mut L0, bytes: &[u8]| {
         let sum = sum(bytes);
-        assert!(l0.publish(&Reply { head: HEAD, bytes, sum, epoch: EPOCH, until_ns: u64::MAX, tag: 7, date: 8 }));
+        assert!(l0.publish(&Reply {
+            head: HEAD,
+            bytes,
+            sum,
+            epoch: EPOCH,
+            until_ns: u64::MAX,
+            tag: 7,
+            date: 8
+        }));
     };
     let answer = |bench: &mut Bench, of_other: bool| {
         let l0 = if of_other { &mut bench.other } else { &mut bench.l0 };
@@ -328,14 +354,24 @@ fn shards_do_not_mix() {
 /// The frames of these tests are sent by nobody's socket, so the client may be anywhere.
 #[test]
 fn more_than_a_segment_is_for_clients_on_the_machine() {
-    let Some(mut bench) = Bench::new(At::Egress) else { return println!("skipped: no programs can be loaded") };
+    let Some(mut bench) = Bench::new(At::Egress) else {
+        return println!("skipped: no programs can be loaded");
+    };
     let request = request(true, true, false);
     let mut verdict = |reply_bytes: usize, burst_bytes: u16| {
         let bytes = vec![b'x'; reply_bytes];
-        let reply =
-            Reply { head: HEAD, bytes: &bytes, sum: sum(&bytes), epoch: EPOCH, until_ns: u64::MAX, tag: 7, date: 8 };
+        let reply = Reply {
+            head: HEAD,
+            bytes: &bytes,
+            sum: sum(&bytes),
+            epoch: EPOCH,
+            until_ns: u64::MAX,
+            tag: 7,
+            date: 8,
+        };
         assert!(bench.l0.publish(&reply));
-        let place = bench.l0.lend(&Loan { segment_bytes: 64, burst_bytes, ..loan(&request) }).unwrap();
+        let place =
+            bench.l0.lend(&Loan { segment_bytes: 64, burst_bytes, ..loan(&request) }).unwrap();
         let verdict = bench.run(&request.frame()).0;
         (verdict, bench.l0.take_back(place).unwrap().burst_bytes)
     };
@@ -343,7 +379,15 @@ fn more_than_a_segment_is_for_clients_on_the_machine() {
     assert_eq!(verdict(65, 14_480), (ToCard, 0), "not tried again");
     assert_eq!(verdict(66, 65), (ToCard, 65), "more than the connection may send at once");
     let long = vec![0; REPLY_BYTES_MAX + 1];
-    let reply = Reply { head: HEAD, bytes: &long, sum: 0, epoch: EPOCH, until_ns: u64::MAX, tag: 7, date: 8 };
+    let reply = Reply {
+        head: HEAD,
+        bytes: &long,
+        sum: 0,
+        epoch: EPOCH,
+        until_ns: u64::MAX,
+        tag: 7,
+        date: 8,
+    };
     assert!(!bench.l0.publish(&reply));
 }
 
@@ -353,7 +397,9 @@ fn only_what_is_valid_is_given() {
 }
 
 fn is_given_if_valid(at: At) {
-    let Some(mut bench) = Bench::new(at) else { return println!("skipped: no programs can be loaded") };
+    let Some(mut bench) = Bench::new(at) else {
+        return println!("skipped: no programs can be loaded");
+    };
     let request = request(true, true, false);
     let frame = request.frame();
     let mut verdict = |spoil: &dyn Fn(&mut Bench)| {
@@ -370,7 +416,11 @@ fn is_given_if_valid(at: At) {
         verdict
     };
     assert_eq!(verdict(&|_| ()), Answered);
-    assert_eq!(verdict(&|bench| bench.set_control(EPOCH + 1, u64::MAX)), ToCard, "a source may have changed");
+    assert_eq!(
+        verdict(&|bench| bench.set_control(EPOCH + 1, u64::MAX)),
+        ToCard,
+        "a source may have changed"
+    );
     assert_eq!(verdict(&|bench| bench.set_control(EPOCH, 1)), ToCard, "the lease is over");
     assert_eq!(verdict(&|bench| bench.publish(EPOCH, 1)), ToCard, "its time is over");
     assert_eq!(verdict(&|bench| bench.publish(EPOCH + 1, u64::MAX)), ToCard, "of another epoch");
@@ -386,13 +436,17 @@ fn is_given_if_valid(at: At) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever is changed in a frame: it is answered only if it is that request, whole and in order, of that connection.
+    /// Whatever is changed in a frame: it is answered only if it is that request, whole and in
+    /// order, of that connection.
     #[test]
     fn nothing_else_is_answered(
         at in prop::sample::select(At::BOTH.to_vec()),
         v4: bool,
         stamps: bool,
-        changes in prop::collection::vec(prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), 64),
+        changes in prop::collection::vec(
+            prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            64,
+        ),
         cut in any::<prop::sample::Index>(),
     ) {
         let Some(mut bench) = Bench::new(at) else { return Ok(()) };
@@ -401,11 +455,17 @@ proptest! {
         let tcp_at = if v4 { 34 } else { 54 };
         let payload_at = tcp_at + if stamps { 32 } else { 20 };
         bench.publish(EPOCH, u64::MAX);
-        let mut frames: Vec<Vec<u8>> = changes.iter().map(|changes| {
-            let mut frame = whole.clone();
-            changes.iter().for_each(|(at, byte)| { let at = at.index(frame.len()); frame[at] = *byte; });
-            frame
-        }).collect();
+        let mut frames: Vec<Vec<u8>> = changes
+            .iter()
+            .map(|changes| {
+                let mut frame = whole.clone();
+                changes.iter().for_each(|(at, byte)| {
+                    let at = at.index(frame.len());
+                    frame[at] = *byte;
+                });
+                frame
+            })
+            .collect();
         // The kernel takes no test frames without a network header.
         frames.push(whole[..54 + cut.index(whole.len() - 54)].to_vec());
         for frame in frames {
@@ -423,7 +483,10 @@ proptest! {
                 prop_assert!(sum(&segment) == 0xffff || is_pending);
             } else {
                 prop_assert!(verdict == ToCard && after == frame, "{:?}", verdict);
-                prop_assert_eq!((back.rcv_nxt, back.snd_una, back.snd_nxt), (1_000, u32::MAX - 3, u32::MAX - 3));
+                prop_assert_eq!(
+                    (back.rcv_nxt, back.snd_una, back.snd_nxt),
+                    (1_000, u32::MAX - 3, u32::MAX - 3)
+                );
             }
         }
     }

@@ -19,9 +19,14 @@ pub(super) fn inject(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<()> {
     run(program, options)
 }
 
-/// Runs an XDP program on a frame as if the first queue of the interface had just received it, and does what it says (Linux 5.18 and newer). Whichever queue is asked for, the
-/// kernel runs the program with the number 0 (`xdp_test_run_setup`).
-pub(super) fn run_as_received(program: BorrowedFd<'_>, interface: &str, frame: &[u8]) -> io::Result<()> {
+/// Runs an XDP program on a frame as if the first queue of the interface had just received it, and
+/// does what it says (Linux 5.18 and newer). Whichever queue is asked for, the kernel runs the
+/// program with the number 0 (`xdp_test_run_setup`).
+pub(super) fn run_as_received(
+    program: BorrowedFd<'_>,
+    interface: &str,
+    frame: &[u8],
+) -> io::Result<()> {
     let context = libbpf_sys::xdp_md {
         data_end: frame.len() as u32,
         ingress_ifindex: index_of(interface)?,
@@ -42,8 +47,10 @@ pub(super) fn run_as_received(program: BorrowedFd<'_>, interface: &str, frame: &
 /// The pointers in `options` are to what lives during the call, and is as long as they say.
 fn run(program: BorrowedFd<'_>, mut options: libbpf_sys::bpf_test_run_opts) -> io::Result<()> {
     options.sz = size_of_val(&options) as _;
-    // SAFETY: the kernel reads frame and context, which live during the call and are as long as `options` says; it writes nothing but `options`.
-    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    // SAFETY: the kernel reads frame and context, which live during the call and are as long as
+    // `options` says; it writes nothing but `options`.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
@@ -73,7 +80,11 @@ impl Watcher {
         address.sll_ifindex = index_of(interface)? as i32;
         // SAFETY: the kernel reads as many bytes at the pointer as `address` has.
         check(unsafe {
-            libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
+            libc::bind(
+                fd.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of_val(&address) as libc::socklen_t,
+            )
         })?;
         Ok(Self(fd))
     }
@@ -116,10 +127,12 @@ pub(super) fn address_of(interface: &str) -> io::Result<[u8; 6]> {
     Ok(std::array::from_fn(|at| address.sa_data[at] as u8))
 }
 
-/// Bytes and frames that an interface has sent. Drivers count them when they are done with a frame, some only one of the two for AF_XDP (virtio_net the bytes).
+/// Bytes and frames that an interface has sent. Drivers count them when they are done with a frame,
+/// some only one of the two for AF_XDP (virtio_net the bytes).
 pub(super) fn sent(interface: &str) -> io::Result<[u64; 2]> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
-    let line = table.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
+    let line =
+        table.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
     // Eight numbers of what was received come first.
     let numbers = line.and_then(|line| {
         let mut numbers = line.split_ascii_whitespace().skip(8).map(|number| number.parse().ok());
@@ -130,8 +143,12 @@ pub(super) fn sent(interface: &str) -> io::Result<[u64; 2]> {
 
 /// The interfaces that a bond is made of; none if it is not a bond.
 pub(super) fn slaves_of(interface: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(format!("/proc/thread-self/net/bonding/{interface}")).unwrap_or_default();
-    text.lines().filter_map(|line| line.strip_prefix("Slave Interface: ")).map(str::to_owned).collect()
+    let text = std::fs::read_to_string(format!("/proc/thread-self/net/bonding/{interface}"))
+        .unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.strip_prefix("Slave Interface: "))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn index_of(interface: &str) -> io::Result<u32> {

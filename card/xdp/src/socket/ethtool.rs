@@ -28,9 +28,11 @@ impl Settings {
     /// # Errors
     /// What the kernel says.
     pub fn of(interface: &str) -> io::Result<Self> {
-        // `struct ethtool_channels`: most of each kind, then how many there are: for receiving, sending, other things, and for both.
+        // `struct ethtool_channels`: most of each kind, then how many there are: for receiving,
+        // sending, other things, and for both.
         let receive_queues = ask::<9>(interface, GET_CHANNELS)?.map(|answer| answer[5] + answer[8]);
-        let takes_tags = ask::<2>(interface, GET_FLAGS)?.is_some_and(|answer| answer[1] & FLAG_TAKES_TAGS != 0);
+        let takes_tags =
+            ask::<2>(interface, GET_FLAGS)?.is_some_and(|answer| answer[1] & FLAG_TAKES_TAGS != 0);
         Ok(Self { receive_queues: receive_queues.filter(|queues| *queues > 0), takes_tags })
     }
 }
@@ -43,7 +45,8 @@ pub(crate) fn driver(interface: &str) -> io::Result<String> {
     Ok(String::from_utf8(name.take_while(|byte| *byte != 0).collect()).unwrap_or_default())
 }
 
-/// The answer, which begins with the command; `None`: the driver has none. `WORDS` are as many as the command's structure has.
+/// The answer, which begins with the command; `None`: the driver has none. `WORDS` are as many as
+/// the command's structure has.
 fn ask<const WORDS: usize>(interface: &str, command: u32) -> io::Result<Option<[u32; WORDS]>> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,
@@ -59,8 +62,8 @@ fn ask<const WORDS: usize>(interface: &str, command: u32) -> io::Result<Option<[
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    // SAFETY: SIOCETHTOOL reads one `struct ifreq`; with each of these commands the kernel writes a structure where it points to that is as long
-    // as `words`.
+    // SAFETY: SIOCETHTOOL reads one `struct ifreq`; with each of these commands the kernel writes a
+    // structure where it points to that is as long as `words`.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
     if result == 0 {
         return Ok(Some(words));

@@ -26,8 +26,16 @@ impl Mapping {
     pub(super) fn of_ring(socket: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
-        let address =
-            unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, socket, offset) }?;
+        let address = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+                socket,
+                offset,
+            )
+        }?;
         Self::new(address.cast(), bytes)
     }
 
@@ -35,13 +43,15 @@ impl Mapping {
     pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
-        let address =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
+        let address = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
+        }?;
         Self::new(address.cast(), bytes)
     }
 
     fn new(address: *mut u8, bytes: usize) -> io::Result<Self> {
-        let address = NonNull::new(address).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        let address =
+            NonNull::new(address).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         Ok(Self { address, bytes })
     }
 
@@ -65,8 +75,9 @@ impl Drop for Mapping {
 
 /// The frames of a socket: chunks, known by the offset of their first byte.
 ///
-/// At any time a chunk belongs to the kernel (it is in the fill ring, or between transmit and completion ring) or to the socket's owner. Only
-/// chunks that belong to the owner may be read and written; who passes offsets here sees to that.
+/// At any time a chunk belongs to the kernel (it is in the fill ring, or between transmit and
+/// completion ring) or to the socket's owner. Only chunks that belong to the owner may be read and
+/// written; who passes offsets here sees to that.
 #[derive(Debug)]
 pub(super) struct Chunks {
     mapping: Mapping,
@@ -85,15 +96,16 @@ impl Chunks {
     /// Bytes at an offset; `None` if they are not within one chunk.
     pub(super) fn read(&self, offset: u64, bytes: u32) -> Option<&[u8]> {
         let pointer = self.within_chunk(offset, bytes as usize)?;
-        // SAFETY: within the mapping, which lives as long as `self`; the chunk belongs to the socket's owner, so nobody writes to it
-        // while it is borrowed.
+        // SAFETY: within the mapping, which lives as long as `self`; the chunk belongs to the
+        // socket's owner, so nobody writes to it while it is borrowed.
         Some(unsafe { std::slice::from_raw_parts(pointer.as_ptr(), bytes as usize) })
     }
 
     /// The whole chunk at an offset, to be written.
     pub(super) fn chunk_mut(&mut self, offset: u64) -> Option<&mut [u8]> {
         let pointer = self.within_chunk(offset, CHUNK_BYTES)?;
-        // SAFETY: within the mapping, which is exclusively borrowed; the chunk belongs to the socket's owner.
+        // SAFETY: within the mapping, which is exclusively borrowed; the chunk belongs to the
+        // socket's owner.
         Some(unsafe { std::slice::from_raw_parts_mut(pointer.as_ptr(), CHUNK_BYTES) })
     }
 

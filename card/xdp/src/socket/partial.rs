@@ -1,8 +1,9 @@
 //! Frames that never were on a real wire and whose checksum is partial, which AF_XDP does not tell.
 //!
-//! A virtual interface such as a veth hands over frames of the kernel at its other end as they are, with the sum of the pseudo-header in the
-//! checksum field. They are known by just that. A complete checksum has the same value once in 65,536 frames; then the rest of the sum is
-//! that of zeros, and completing it again leaves it as it is.
+//! A virtual interface such as a veth hands over frames of the kernel at its other end as they are,
+//! with the sum of the pseudo-header in the checksum field. They are known by just that. A complete
+//! checksum has the same value once in 65,536 frames; then the rest of the sum is that of zeros,
+//! and completing it again leaves it as it is.
 
 use nicache_checksum::{add, fold, sum};
 use nicache_port::{Checksum, ETHERNET_HEADER_BYTES};
@@ -18,7 +19,8 @@ const PROTOCOL_DESTINATION_OPTIONS: u8 = 60;
 /// Headers between those of IPv6 and the transport that are looked behind.
 const EXTENSIONS_MAX: usize = 3;
 
-/// [`Checksum::Partial`] if the checksum field holds the sum of the pseudo-header, else [`Checksum::Unverified`].
+/// [`Checksum::Partial`] if the checksum field holds the sum of the pseudo-header, else
+/// [`Checksum::Unverified`].
 pub(super) fn checksum(frame: &[u8]) -> Checksum {
     partial(frame).unwrap_or(Checksum::Unverified)
 }
@@ -44,7 +46,9 @@ fn partial(frame: &[u8]) -> Option<Checksum> {
             let (mut protocol, mut start) = (*frame.get(network + 6)?, network + 40);
             for _ in 0..EXTENSIONS_MAX {
                 let len = match protocol {
-                    PROTOCOL_HOP_BY_HOP | PROTOCOL_DESTINATION_OPTIONS => 8 * (usize::from(*frame.get(start + 1)?) + 1),
+                    PROTOCOL_HOP_BY_HOP | PROTOCOL_DESTINATION_OPTIONS => {
+                        8 * (usize::from(*frame.get(start + 1)?) + 1)
+                    }
                     // All of its datagram.
                     PROTOCOL_FRAGMENT if word(start + 2)? & 0xfff9 == 0 => 8,
                     _ => break,
@@ -143,9 +147,15 @@ mod tests {
     }
 
     proptest! {
-        /// Partial ones are found; of complete ones, only those are taken for partial that completing leaves alone.
+        /// Partial ones are found; of complete ones, only those are taken for partial that
+        /// completing leaves alone.
         #[test]
-        fn partial_checksums_are_known_by_their_value(ipv6: bool, udp: bool, tags in 0usize..3, payload in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn partial_checksums_are_known_by_their_value(
+            ipv6: bool,
+            udp: bool,
+            tags in 0usize..3,
+            payload in proptest::collection::vec(any::<u8>(), 0..100),
+        ) {
             let (mut frame, start, pseudo) = frame(ipv6, udp, tags, &payload);
             let offset = if udp { 6 } else { 16 };
             let found = Checksum::Partial { start: start as u16, offset: offset as u16 };

@@ -1,6 +1,8 @@
-//! The four rings of an AF_XDP socket: one side writes entries and moves `producer` on, the other reads them and moves `consumer`.
+//! The four rings of an AF_XDP socket: one side writes entries and moves `producer` on, the other
+//! reads them and moves `consumer`.
 //!
-//! Read first: Linux `include/uapi/linux/if_xdp.h` and `net/xdp/xsk_queue.h`. Both indices run freely through 32 bits.
+//! Read first: Linux `include/uapi/linux/if_xdp.h` and `net/xdp/xsk_queue.h`. Both indices run
+//! freely through 32 bits.
 //!
 //! ```text
 //!        consumer          producer
@@ -52,7 +54,8 @@ impl<T: Copy> Ring<T> {
     }
 
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: aligned and within the mapping, as `new` has seen; the kernel, too, uses it as an atomic.
+        // SAFETY: aligned and within the mapping, as `new` has seen; the kernel, too, uses it as an
+        // atomic.
         unsafe { self.producer.as_ref() }
     }
 
@@ -67,7 +70,8 @@ impl<T: Copy> Ring<T> {
     }
 
     fn slot(&self, index: u32) -> *mut T {
-        // SAFETY: the masked index is below the size, as many entries as `new` has seen to be there.
+        // SAFETY: the masked index is below the size, as many entries as `new` has seen to be
+        // there.
         unsafe { self.entries.add((index & (self.size - 1)) as usize) }.as_ptr()
     }
 }
@@ -85,7 +89,8 @@ pub(super) struct ToKernel<T> {
 impl<T: Copy> ToKernel<T> {
     pub(super) fn new(mapping: Mapping, offsets: &xdp_ring_offset, size: u32) -> io::Result<Self> {
         let ring = Ring::new(mapping, offsets, size)?;
-        let (next, consumed) = (ring.producer().load(Ordering::Relaxed), ring.consumer().load(Ordering::Relaxed));
+        let (next, consumed) =
+            (ring.producer().load(Ordering::Relaxed), ring.consumer().load(Ordering::Relaxed));
         Ok(Self { ring, next, consumed })
     }
 
@@ -142,7 +147,8 @@ pub(super) struct FromKernel<T> {
 impl<T: Copy> FromKernel<T> {
     pub(super) fn new(mapping: Mapping, offsets: &xdp_ring_offset, size: u32) -> io::Result<Self> {
         let ring = Ring::new(mapping, offsets, size)?;
-        let (next, produced) = (ring.consumer().load(Ordering::Relaxed), ring.producer().load(Ordering::Relaxed));
+        let (next, produced) =
+            (ring.consumer().load(Ordering::Relaxed), ring.producer().load(Ordering::Relaxed));
         Ok(Self { ring, next, produced })
     }
 
@@ -158,9 +164,10 @@ impl<T: Copy> FromKernel<T> {
 
     /// The entry `ahead` of the next one, if it is there.
     pub(super) fn peek(&self, ahead: u32) -> Option<T> {
-        // SAFETY: the slot is within the ring; the kernel has written it, and writes it again only when it is released. Entries are
-        // plain numbers, of which every bit pattern is valid.
-        (ahead < self.len()).then(|| unsafe { self.ring.slot(self.next.wrapping_add(ahead)).read() })
+        // SAFETY: the slot is within the ring; the kernel has written it, and writes it again only
+        // when it is released. Entries are plain numbers, of which every bit pattern is valid.
+        (ahead < self.len())
+            .then(|| unsafe { self.ring.slot(self.next.wrapping_add(ahead)).read() })
     }
 
     /// Takes the next entry.
@@ -182,7 +189,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    const OFFSETS: xdp_ring_offset = xdp_ring_offset { producer: 0, consumer: 64, desc: 128, flags: 64 + 4 };
+    const OFFSETS: xdp_ring_offset =
+        xdp_ring_offset { producer: 0, consumer: 64, desc: 128, flags: 64 + 4 };
 
     /// Two views of one ring, as it would be shared with the kernel.
     fn pair(size: u32, start: u32) -> (ToKernel<u64>, FromKernel<u64>) {
@@ -232,10 +240,14 @@ mod tests {
     proptest! {
         /// Against a queue that cannot be wrong, also where the indices wrap.
         #[test]
-        fn a_bounded_queue(start in prop_oneof![Just(0u32), u32::MAX - 5..=u32::MAX], steps in proptest::collection::vec(0u8..6, 0..200)) {
+        fn a_bounded_queue(
+            start in prop_oneof![Just(0u32), u32::MAX - 5..=u32::MAX],
+            steps in proptest::collection::vec(0u8..6, 0..200),
+        ) {
             let (mut to, mut from) = pair(4, start);
             // Written, published, released.
-            let (mut written, mut published, mut unreleased) = (VecDeque::new(), VecDeque::new(), 0);
+            let (mut written, mut published, mut unreleased) =
+                (VecDeque::new(), VecDeque::new(), 0);
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
                     0 | 1 => {

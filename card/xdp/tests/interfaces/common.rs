@@ -18,7 +18,8 @@ pub(crate) fn mac(host: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, host]
 }
 
-/// A client's namespace, a server's, each with an interface `eth0`, and the card's between them with the other ends, `wire` and `host`.
+/// A client's namespace, a server's, each with an interface `eth0`, and the card's between them
+/// with the other ends, `wire` and `host`.
 pub(crate) struct Scene {
     pub client: Namespace,
     pub server: Namespace,
@@ -31,7 +32,8 @@ pub(crate) fn scene() -> Option<Scene> {
 
 /// `options` are those of `ip link add`, for both ends.
 pub(crate) fn scene_with(options: &str) -> Option<Scene> {
-    let scene = Scene { client: Namespace::new()?, server: Namespace::new()?, card: Namespace::new()? };
+    let scene =
+        Scene { client: Namespace::new()?, server: Namespace::new()?, card: Namespace::new()? };
     for (number, namespace, name) in [(1, &scene.client, "wire"), (2, &scene.server, "host")] {
         let thread = namespace.thread_id();
         scene.card.ip(format!(
@@ -47,7 +49,8 @@ pub(crate) fn scene_with(options: &str) -> Option<Scene> {
 }
 
 impl Scene {
-    /// Lets both kernels at the ends send complete checksums: AF_XDP cannot tell those that are not.
+    /// Lets both kernels at the ends send complete checksums: AF_XDP cannot tell those that are
+    /// not.
     pub(crate) fn complete_checksums(&self) {
         for namespace in [&self.client, &self.server] {
             namespace.command("ethtool", "-K eth0 tx off");
@@ -98,7 +101,8 @@ impl Bridge {
             while !stopped.load(Ordering::Relaxed) {
                 let now_ns = clock.now_ns();
                 beat(now_ns);
-                let moved = forward(&mut first, &mut second, &mut burst) + forward(&mut second, &mut first, &mut burst);
+                let moved = forward(&mut first, &mut second, &mut burst)
+                    + forward(&mut second, &mut first, &mut burst);
                 if moved > 0 {
                     idle.handle_work(now_ns, moved);
                 } else if idle.poll(now_ns) == IdleStep::Sleep {
@@ -146,7 +150,8 @@ pub(crate) fn transfer(first: &Namespace, second: &Namespace, address: SocketAdd
     let (mut receiver, _) = listener.accept().unwrap();
     sender.set_write_timeout(Some(DEADLINE)).unwrap();
     receiver.set_read_timeout(Some(DEADLINE)).unwrap();
-    let data: Vec<u8> = (0..bytes as u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    let data: Vec<u8> =
+        (0..bytes as u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             sender.write_all(&data).unwrap();

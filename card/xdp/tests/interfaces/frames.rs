@@ -1,6 +1,8 @@
-//! Frames of all kinds, each with where it belongs. Lengths and checksums are right as far as the programs look at them: not at all.
+//! Frames of all kinds, each with where it belongs. Lengths and checksums are right as far as the
+//! programs look at them: not at all.
 
-/// A frame and whether it is the card's if it comes from the wire (for port 80) or the host (from port 80).
+/// A frame and whether it is the card's if it comes from the wire (for port 80) or the host (from
+/// port 80).
 pub(crate) struct Case {
     pub name: String,
     pub frame: Vec<u8>,
@@ -72,9 +74,12 @@ pub(crate) fn cases(from_host: bool) -> Vec<Case> {
     let tag = [0x81, 0, 0, 7];
     let two = [0x88, 0xa8, 0, 9, 0x81, 0, 0, 7];
     let three = [0x88, 0xa8, 0, 9, 0x81, 0, 0, 7, 0x81, 0, 0, 8];
-    for (tags, name, few) in
-        [(&[][..], "", true), (&tag, "vlan ", true), (&two, "qinq ", true), (&three, "3 tags ", false)]
-    {
+    for (tags, name, few) in [
+        (&[][..], "", true),
+        (&tag, "vlan ", true),
+        (&two, "qinq ", true),
+        (&three, "3 tags ", false),
+    ] {
         let is = |cards: bool| cards && few;
         let mut ip4 = |what: &str, parts: &[Vec<u8>], cards: bool| {
             add(&format!("{name}ipv4 {what}"), tags, 0x0800, parts, is(cards));
@@ -91,13 +96,25 @@ pub(crate) fn cases(from_host: bool) -> Vec<Case> {
         ip4("first fragment", &[ipv4(own(80), TCP, 0, 0x2000), ports(own(80))], true);
         ip4("first fragment with options", &[ipv4(own(80), TCP, 10, 0x2000), ports(own(80))], true);
         ip4("later fragment", &[ipv4(own(80), TCP, 0, 0x0010), ports(own(80))], true);
-        ip4("fragment of another", &[ipv4(Ends { to: 9, from: 9, ..own(80) }, TCP, 0, 0x0010), ports(own(80))], false);
+        ip4(
+            "fragment of another",
+            &[ipv4(Ends { to: 9, from: 9, ..own(80) }, TCP, 0, 0x0010), ports(own(80))],
+            false,
+        );
         ip4("fragment of udp", &[ipv4(own(80), UDP, 0, 0x0010), ports(own(80))], false);
-        for (kind, cards) in [(3, true), (11, true), (12, true), (8, false), (0, false), (5, false)] {
-            let parts = [ipv4(own(0), 1, 0, 0), error(kind), ipv4(quoted(80), TCP, 0, 0), ports(quoted(80))];
+        for (kind, cards) in [(3, true), (11, true), (12, true), (8, false), (0, false), (5, false)]
+        {
+            let parts = [
+                ipv4(own(0), 1, 0, 0),
+                error(kind),
+                ipv4(quoted(80), TCP, 0, 0),
+                ports(quoted(80)),
+            ];
             ip4(&format!("icmp {kind} about service"), &parts, cards);
         }
-        let about = |inner: Vec<u8>, service| [ipv4(own(0), 1, 0, 0), error(3), inner, ports(quoted(service))];
+        let about = |inner: Vec<u8>, service| {
+            [ipv4(own(0), 1, 0, 0), error(3), inner, ports(quoted(service))]
+        };
         ip4("icmp about other port", &about(ipv4(quoted(443), TCP, 0, 0), 443), false);
         ip4("icmp about udp", &about(ipv4(quoted(80), UDP, 0, 0), 80), false);
         ip4("icmp about first fragment", &about(ipv4(quoted(80), TCP, 0, 0x2000), 80), true);
@@ -113,22 +130,39 @@ pub(crate) fn cases(from_host: bool) -> Vec<Case> {
         ip6("other port", &[ipv6(own(443), TCP, None), ports(own(443))], false);
         ip6("hop-by-hop options", &[ipv6(own(80), TCP, Some(0)), ports(own(80))], true);
         ip6("destination options", &[ipv6(own(80), TCP, Some(60)), ports(own(80))], true);
-        ip6("destination options of another port", &[ipv6(own(443), TCP, Some(60)), ports(own(443))], false);
+        ip6(
+            "destination options of another port",
+            &[ipv6(own(443), TCP, Some(60)), ports(own(443))],
+            false,
+        );
         ip6("a route", &[ipv6(own(80), TCP, Some(43)), ports(own(80))], false);
-        // Behind the first header another one (its place is 1 byte and 4 of padding: not the first).
+        // Behind the first header another one (its place is 1 byte and 4 of padding: not the
+        // first).
         ip6("later fragment of another", &[ipv6(own(80), TCP, Some(44)), ports(own(80))], false);
         let fragment = |place: u16| {
             let place = place.to_be_bytes();
-            [ipv6(own(80), 44, Some(60)), vec![TCP, 0, place[0], place[1], 0, 0, 0, 7], ports(own(80))]
+            [
+                ipv6(own(80), 44, Some(60)),
+                vec![TCP, 0, place[0], place[1], 0, 0, 0, 7],
+                ports(own(80)),
+            ]
         };
         ip6("fragment that is all", &fragment(0), true);
         ip6("first fragment", &fragment(1), true);
         ip6("later fragment", &fragment(16), true);
-        for (kind, cards) in [(1, true), (2, true), (3, true), (4, true), (128, false), (135, false)] {
-            let parts = [ipv6(own(0), 58, None), error(kind), ipv6(quoted(80), TCP, None), ports(quoted(80))];
+        for (kind, cards) in
+            [(1, true), (2, true), (3, true), (4, true), (128, false), (135, false)]
+        {
+            let parts = [
+                ipv6(own(0), 58, None),
+                error(kind),
+                ipv6(quoted(80), TCP, None),
+                ports(quoted(80)),
+            ];
             ip6(&format!("icmpv6 {kind} about service"), &parts, cards);
         }
-        let parts = [ipv6(own(0), 58, None), error(2), ipv6(quoted(443), TCP, None), ports(quoted(443))];
+        let parts =
+            [ipv6(own(0), 58, None), error(2), ipv6(quoted(443), TCP, None), ports(quoted(443))];
         ip6("icmpv6 about other port", &parts, false);
         add(
             &format!("{name}ipv4 in the wrong version"),

@@ -12,7 +12,8 @@ use super::*;
 
 const NUMBER: &str = "NICACHE_XDP_TEST_FD";
 
-/// This test binary again, in the card's namespace, running the test `name` with `number` in the environment; its first line has come.
+/// This test binary again, in the card's namespace, running the test `name` with `number` in the
+/// environment; its first line has come.
 fn child(card: &Namespace, name: &'static str, number: String) -> Reaped {
     let mut child = card.run(move || {
         Reaped(
@@ -88,7 +89,8 @@ fn a_card_that_dies_or_hangs_is_passed_by() {
 }
 
 fn beat_forever(number: i32) {
-    // SAFETY: the parent has left this descriptor open for this process, which knows it by nothing else.
+    // SAFETY: the parent has left this descriptor open for this process, which knows it by nothing
+    // else.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     let heartbeat = Heartbeat::map(fd.as_fd()).unwrap();
     heartbeat.beat(now_ns(), LEASE);
@@ -104,9 +106,14 @@ fn beat_forever(number: i32) {
 fn traces(card: &Namespace) -> Vec<String> {
     let text = card.ip("-d link show");
     let words: Vec<&str> = text.split_whitespace().collect();
-    let mut traces: Vec<String> = words.iter().filter(|word| word.contains("xdp")).map(|word| (*word).into()).collect();
-    traces
-        .extend(words.windows(2).filter(|pair| pair[0] == "promiscuity" && pair[1] != "0").map(|pair| pair.join(" ")));
+    let mut traces: Vec<String> =
+        words.iter().filter(|word| word.contains("xdp")).map(|word| (*word).into()).collect();
+    traces.extend(
+        words
+            .windows(2)
+            .filter(|pair| pair[0] == "promiscuity" && pair[1] != "0")
+            .map(|pair| pair.join(" ")),
+    );
     traces
 }
 
@@ -156,7 +163,8 @@ fn nothing_is_left_of_a_supervisor_that_is_killed() {
     assert!(found.iter().any(|trace| trace.contains("xdp")), "{found:?}");
     let (mut client, mut server) = (tapped(&scene.client, "eth0"), tapped(&scene.server, "eth0"));
     until(&mut client, &mut server);
-    assert!(matches!(attach(&scene.card, DRIVER, DRIVER), Err(SteeringError::Busy(name)) if name == "wire"));
+    assert!(matches!(attach(&scene.card, DRIVER, DRIVER),
+            Err(SteeringError::Busy(name)) if name == "wire"));
     supervisor.0.kill().unwrap();
     supervisor.0.wait().unwrap();
     expect_no_trace(&scene.card);
@@ -181,10 +189,13 @@ fn nothing_is_left_of_a_supervisor_that_is_killed() {
 fn programs_stay_while_another_process_holds_them() {
     let Some(scene) = scene() else { return };
     if !has_tcx(&scene.card) {
-        return println!("skipped: without tcx (Linux 6.6) filters go with the process that has attached them");
+        return println!(
+            "skipped: without tcx (Linux 6.6) filters go with the process that has attached them"
+        );
     }
     let steering = attach(&scene.card, DRIVER, INLINE).unwrap();
-    let held: Vec<OwnedFd> = steering.held().map(|fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap()).collect();
+    let held: Vec<OwnedFd> =
+        steering.held().map(|fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap()).collect();
     assert_eq!(held.len(), 5);
     drop(steering);
     let (mut client, mut server) = (tapped(&scene.client, "eth0"), tapped(&scene.server, "eth0"));
@@ -208,7 +219,9 @@ fn what_cannot_be_attached_says_why() {
             })
         })
     };
-    assert!(matches!(attach("none", "host"), Err(SteeringError::NoInterface(name)) if name == "none"));
+    assert!(
+        matches!(attach("none", "host"), Err(SteeringError::NoInterface(name)) if name == "none")
+    );
     assert!(matches!(attach("wire", "wire"), Err(SteeringError::SameInterface(_))));
     let denied = scene.card.run(|| {
         use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -246,7 +259,10 @@ fn where_the_driver_cannot_nothing_is_attached() {
     card.ip("link add dev host type veth peer name end");
     let links = if has_tcx(&card) { 2 } else { 0 };
     let refused = attach(&card, DRIVER, DRIVER);
-    assert!(matches!(&refused, Err(SteeringError::NoXdp { interface, .. }) if interface == "wire"), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(SteeringError::NoXdp { interface, .. }) if interface == "wire"),
+        "{refused:?}"
+    );
     expect_no_trace(&card);
     let mut steering = with_first(&card);
     assert!(matches!(steering.without_first(), Some(SteeringError::NoXdp { .. })), "{steering:?}");

@@ -23,7 +23,11 @@ fn services() -> Vec<Service> {
 }
 
 /// Steers between `wire` and `host` of the card's namespace.
-fn attach(card: &Namespace, wire: (Rest, CardPort), host: (Rest, CardPort)) -> Result<Steering, SteeringError> {
+fn attach(
+    card: &Namespace,
+    wire: (Rest, CardPort),
+    host: (Rest, CardPort),
+) -> Result<Steering, SteeringError> {
     card.run(move || {
         let side = |interface, (rest, port)| Side { interface, rest, port };
         Steering::attach(&SteeringConfig {

@@ -1,4 +1,5 @@
-//! The programs against a model of what a service flow is, on frames that are changed at random (`BPF_PROG_TEST_RUN`).
+//! The programs against a model of what a service flow is, on frames that are changed at random
+//! (`BPF_PROG_TEST_RUN`).
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -9,9 +10,11 @@ use proptest::prelude::*;
 use super::frames::cases;
 use super::*;
 
-/// Runs a socket filter on a frame: whether it lets the frame in. `None`: the kernel does not run it on such a frame.
+/// Runs a socket filter on a frame: whether it lets the frame in. `None`: the kernel does not run
+/// it on such a frame.
 fn admits(filter: BorrowedFd<'_>, frame: &[u8]) -> Option<bool> {
-    // For socket filters a test run takes an Ethernet header away, which a packet socket does not: another one is put in front.
+    // For socket filters a test run takes an Ethernet header away, which a packet socket does not:
+    // another one is put in front.
     let frame = [&[0; 12][..], &[0x88, 0xb5], frame].concat();
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
@@ -19,8 +22,10 @@ fn admits(filter: BorrowedFd<'_>, frame: &[u8]) -> Option<bool> {
         data_size_in: frame.len() as u32,
         ..Default::default()
     };
-    // SAFETY: the frame and the options live during the call, which writes to nothing but the options.
-    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(filter.as_raw_fd(), &raw mut options) };
+    // SAFETY: the frame and the options live during the call, which writes to nothing but the
+    // options.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(filter.as_raw_fd(), &raw mut options) };
     (result == 0).then_some(options.retval != 0)
 }
 
@@ -30,7 +35,8 @@ type End = (IpAddr, u16);
 /// A datagram in fragments.
 type Datagram = (IpAddr, IpAddr, u32);
 
-/// The two ends of the TCP segment in an IP packet, with the datagram that it is only the first part of; a later part; and the packet that an error quotes.
+/// The two ends of the TCP segment in an IP packet, with the datagram that it is only the first
+/// part of; a later part; and the packet that an error quotes.
 enum Packet {
     Segment(End, End, Option<Datagram>),
     Part(Datagram),
@@ -47,7 +53,8 @@ fn parse(version: u8, packet: &[u8], is_quoted: bool) -> Option<Packet> {
         if !is_plain && !is_of_tcp {
             return None;
         }
-        let address = |at: usize| IpAddr::from([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let address =
+            |at: usize| IpAddr::from([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let id = u32::from(u16::from_be_bytes([header[4], header[5]]));
         let part = (!is_quoted && (is_later || more)).then_some((id, !is_later));
         let header_len = usize::from(header[0] & 0xf) * 4;
@@ -67,7 +74,8 @@ fn parse(version: u8, packet: &[u8], is_quoted: bool) -> Option<Packet> {
             let mut len = 8;
             if next == 44 {
                 let place = u16::from_be_bytes([extension[2], extension[3]]);
-                let id = u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]);
+                let id =
+                    u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]);
                 part = (place & 0xfff9 != 0).then_some((id, place & 0xfff8 == 0));
             } else if extension[1] > 7 {
                 return None;
@@ -149,13 +157,17 @@ fn changed_frames_are_judged_as_the_model_does() {
     let byte = prop_oneof![
         any::<u8>(),
         proptest::sample::select(vec![
-            0, 1, 2, 3, 4, 6, 8, 11, 12, 17, 44, 58, 60, 0x20, 0x40, 0x45, 0x47, 0x60, 0x81, 0x88, 0xa8, 80, 81
+            0, 1, 2, 3, 4, 6, 8, 11, 12, 17, 44, 58, 60, 0x20, 0x40, 0x45, 0x47, 0x60, 0x81, 0x88,
+            0xa8, 80, 81
         ])
     ];
     let changes = proptest::collection::vec((12usize..90, byte), 0..4);
-    let strategy = (any::<bool>(), 0usize..10_000, changes, prop_oneof![4 => Just(1000), 1 => 14usize..120]);
-    let mut runner =
-        proptest::test_runner::TestRunner::new(ProptestConfig { cases: 20_000, ..ProptestConfig::default() });
+    let strategy =
+        (any::<bool>(), 0usize..10_000, changes, prop_oneof![4 => Just(1000), 1 => 14usize..120]);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 20_000,
+        ..ProptestConfig::default()
+    });
     let (mut admitted, mut judged) = (0, 0);
     let counted = std::cell::RefCell::new((&mut admitted, &mut judged));
     let known = std::cell::RefCell::new(HashSet::new());

@@ -8,9 +8,15 @@ use super::*;
 
 const DRIVER: (Rest, CardPort) = (Rest::Redirect, CardPort::Xdp { queues: 1 });
 
-/// Attaches as said, opens ports and probes, in the card's namespace. `is_connected`: whether AF_XDP sockets are entered where the programs look for them.
-fn probed(card: &Namespace, wire: (Rest, CardPort), is_connected: bool) -> Result<Vec<String>, ProbeError> {
-    let sockets = if wire.1 == CardPort::Packet { ProbeSockets::Packet } else { ProbeSockets::Copied };
+/// Attaches as said, opens ports and probes, in the card's namespace. `is_connected`: whether
+/// AF_XDP sockets are entered where the programs look for them.
+fn probed(
+    card: &Namespace,
+    wire: (Rest, CardPort),
+    is_connected: bool,
+) -> Result<Vec<String>, ProbeError> {
+    let sockets =
+        if wire.1 == CardPort::Packet { ProbeSockets::Packet } else { ProbeSockets::Copied };
     probed_as(card, wire, is_connected, sockets)
 }
 
@@ -31,7 +37,8 @@ fn probed_as(
         };
         let is_xdp = wire.1 != CardPort::Packet;
         let mut first: Box<dyn Port> = if is_xdp {
-            let sockets = if is_connected { files.wire.sockets } else { other.files().wire.sockets };
+            let sockets =
+                if is_connected { files.wire.sockets } else { other.files().wire.sockets };
             Box::new(XdpSocket::open("wire", 0, sockets, &XdpConfig::default()).unwrap())
         } else {
             packet("wire", files.wire.filter.try_clone_to_owned().unwrap())
@@ -72,7 +79,12 @@ fn wait_for_carrier(scene: &Scene) {
 fn links_that_work() {
     let Some(scene) = scene() else { return };
     wait_for_carrier(&scene);
-    for wire in [INLINE, DRIVER, (Rest::Station(mac(2)), CardPort::Packet), (Rest::Station(mac(2)), DRIVER.1)] {
+    for wire in [
+        INLINE,
+        DRIVER,
+        (Rest::Station(mac(2)), CardPort::Packet),
+        (Rest::Station(mac(2)), DRIVER.1),
+    ] {
         assert_eq!(probed(&scene.card, wire, true).unwrap(), [] as [String; 0], "{wire:?}");
     }
 }
@@ -86,7 +98,8 @@ fn a_card_that_hears_nothing() {
     assert!(matches!(&found, Err(ProbeError::Deaf(name)) if name == "wire"), "{found:?}");
 }
 
-/// Sockets into whose memory the driver receives are sent nothing, so it is not seen here that they are deaf.
+/// Sockets into whose memory the driver receives are sent nothing, so it is not seen here that they
+/// are deaf.
 #[test]
 fn nothing_is_made_to_come_in_behind_the_back_of_a_driver() {
     let Some(scene) = scene() else { return };
@@ -115,14 +128,19 @@ fn a_network_that_is_silent_or_gone() {
     assert_eq!(probed(&scene.card, INLINE, true).unwrap(), ["wire is down"]);
 }
 
-/// Where a program of somebody else is run by the kernel in the driver's place, frames pass as they are.
+/// Where a program of somebody else is run by the kernel in the driver's place, frames pass as they
+/// are.
 #[test]
 fn behind_generic_xdp_frames_are_whole() {
     let Some(scene) = scene() else { return };
     let object = std::env::temp_dir().join(format!("nicache-steer-{}.o", std::process::id()));
     std::fs::write(&object, include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"))).unwrap();
-    let command = format!("link set dev wire xdpgeneric obj {} sec xdp.frags program wire_rest", object.display());
-    let attached = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scene.card.ip(command)));
+    let command = format!(
+        "link set dev wire xdpgeneric obj {} sec xdp.frags program wire_rest",
+        object.display()
+    );
+    let attached =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scene.card.ip(command)));
     std::fs::remove_file(&object).unwrap();
     attached.unwrap();
     let steering = attach(&scene.card, INLINE, INLINE).unwrap();

@@ -1,4 +1,5 @@
-//! Which frames of a link come by AF_XDP sockets, and which by the packet socket that sees what the kernel gets.
+//! Which frames of a link come by AF_XDP sockets, and which by the packet socket that sees what the
+//! kernel gets.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -13,7 +14,8 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
 fn kept() -> [KeptPorts; 3] {
-    [(false, 900..=999), (false, 22..=22), (true, 500..=501)].map(|(is_udp, ports)| KeptPorts { is_udp, ports })
+    [(false, 900..=999), (false, 22..=22), (true, 500..=501)]
+        .map(|(is_udp, ports)| KeptPorts { is_udp, ports })
 }
 
 /// A frame, and whether this machine keeps it.
@@ -44,9 +46,12 @@ fn cases() -> Vec<Case> {
     let tag = [0x81, 0, 0, 7];
     let service_tag = [0x88, 0xa8, 0, 7];
     let two = [0x88, 0xa8, 0, 9, 0x81, 0, 0, 7];
-    for (tags, tagged, few) in
-        [(&[][..], "", true), (&tag, "vlan ", true), (&service_tag, "ad ", true), (&two, "qinq ", false)]
-    {
+    for (tags, tagged, few) in [
+        (&[][..], "", true),
+        (&tag, "vlan ", true),
+        (&service_tag, "ad ", true),
+        (&two, "qinq ", false),
+    ] {
         let mut add = |name: &str, ethertype: u16, parts: &[Vec<u8>], is_kept: bool| {
             let mut frame = [&[0xff; 6][..], &mac(1), tags, &ethertype.to_be_bytes()].concat();
             parts.iter().for_each(|part| frame.extend(part));
@@ -68,8 +73,18 @@ fn cases() -> Vec<Case> {
             (502, false, false),
         ] {
             for (protocol, keeps) in [(TCP, keeps_tcp), (UDP, keeps_udp)] {
-                add(&format!("ipv4 {protocol} {port}"), IPV4, &[ipv4(protocol, 0, 0), to_port(port)], keeps);
-                add(&format!("ipv6 {protocol} {port}"), IPV6, &[ipv6(protocol), to_port(port)], keeps);
+                add(
+                    &format!("ipv4 {protocol} {port}"),
+                    IPV4,
+                    &[ipv4(protocol, 0, 0), to_port(port)],
+                    keeps,
+                );
+                add(
+                    &format!("ipv6 {protocol} {port}"),
+                    IPV6,
+                    &[ipv6(protocol), to_port(port)],
+                    keeps,
+                );
             }
         }
         add("ipv4 options", IPV4, &[ipv4(TCP, 3, 0), to_port(22)], true);
@@ -81,25 +96,38 @@ fn cases() -> Vec<Case> {
         let mut odd = ipv4(TCP, 0, 0);
         odd[0] = 0x44;
         add("ipv4 short header", IPV4, &[odd, to_port(22)], false);
-        for (kind, keeps) in
-            [(132u8, false), (133, true), (135, true), (136, true), (137, true), (138, false), (128, false)]
-        {
+        for (kind, keeps) in [
+            (132u8, false),
+            (133, true),
+            (135, true),
+            (136, true),
+            (137, true),
+            (138, false),
+            (128, false),
+        ] {
             add(&format!("icmpv6 {kind}"), IPV6, &[ipv6(ICMPV6), vec![kind, 0, 0, 0]], keeps);
         }
         add("ipv6 fragment", IPV6, &[ipv6(44), vec![TCP, 0, 0, 0, 0, 0, 0, 1], to_port(22)], false);
         add("ipv6 as ipv4", IPV6, &[ipv4(TCP, 0, 0), to_port(22)], false);
     }
     // Cut where the port would be.
-    let short = [&[0xff; 6][..], &mac(1), &IPV4.to_be_bytes(), &ipv4(TCP, 0, 0), &[0x9c, 0x40]].concat();
+    let short =
+        [&[0xff; 6][..], &mac(1), &IPV4.to_be_bytes(), &ipv4(TCP, 0, 0), &[0x9c, 0x40]].concat();
     cases.push(Case { name: "cut".into(), frame: short, is_kept: false });
     cases
 }
 
 /// The program at `wire`, with sockets on these of its queues.
-fn sieved(card: &Namespace, queues: u32, with_sockets: &'static [u32]) -> (Sieve, Vec<XdpSocket>, PacketSocket) {
+fn sieved(
+    card: &Namespace,
+    queues: u32,
+    with_sockets: &'static [u32],
+) -> (Sieve, Vec<XdpSocket>, PacketSocket) {
     card.run(move || {
         let sieve = Sieve::attach("wire", queues, kept()).unwrap();
-        let open = |queue: &u32| XdpSocket::open("wire", *queue, sieve.sockets(), &XdpConfig::default()).unwrap();
+        let open = |queue: &u32| {
+            XdpSocket::open("wire", *queue, sieve.sockets(), &XdpConfig::default()).unwrap()
+        };
         let sockets = with_sockets.iter().map(open).collect();
         let passed = PacketSocket::open("wire", 1, &PacketConfig::default()).unwrap().remove(0);
         (sieve, sockets, passed)
@@ -136,7 +164,11 @@ fn each_frame_has_one_place() {
     by_socket.extend(heard(&mut sockets[0]));
     by_kernel.extend(heard(&mut passed));
     for Case { name, frame, is_kept } in &cases {
-        assert_eq!((by_kernel.contains(frame), by_socket.contains(frame)), (*is_kept, !is_kept), "{name}");
+        assert_eq!(
+            (by_kernel.contains(frame), by_socket.contains(frame)),
+            (*is_kept, !is_kept),
+            "{name}"
+        );
     }
     // Without a socket everything is the kernel's, and without the program, too.
     drop(sockets);
@@ -165,11 +197,13 @@ fn all_queues_are_one_port() {
     let mut port = LinkPort::new(sockets, passed).unwrap();
     let program: OwnedFd = sieve.program().try_clone_to_owned().unwrap();
     let mut client = tapped(&scene.client, "eth0");
-    // The other end of a veth chooses by its own queue, which a flow of the kernel's has by its hash.
+    // The other end of a veth chooses by its own queue, which a flow of the kernel's has by its
+    // hash.
     let mut seen = 0;
     for source in 0..60u16 {
         let udp = [&source.to_be_bytes()[..], &[0, 9, 0, 68, 0, 0]].concat();
-        let frame = [&mac(9)[..], &mac(1), &IPV4.to_be_bytes(), &ipv4(UDP, 0, 0), &udp, &[7; 60]].concat();
+        let frame =
+            [&mac(9)[..], &mac(1), &IPV4.to_be_bytes(), &ipv4(UDP, 0, 0), &udp, &[7; 60]].concat();
         send(&mut client, &frame);
         let began = std::time::Instant::now();
         loop {
@@ -208,11 +242,19 @@ fn probes_of_one_link() {
             let open = |queue| XdpSocket::open("wire", queue, map, &XdpConfig::default()).unwrap();
             let mut sockets = [open(0), open(1)];
             let ports = sockets.iter_mut().map(|socket| socket as &mut dyn Port).collect();
-            let mut side = ProbeSide { interface: "wire", ports, sockets: ProbeSockets::Copied, rest: Rest::Pass };
+            let mut side = ProbeSide {
+                interface: "wire",
+                ports,
+                sockets: ProbeSockets::Copied,
+                rest: Rest::Pass,
+            };
             probe_link(sieve.program(), &mut side, 0x1234_5678_9abc_def1)
         });
         match found {
-            Ok(untried) => assert!(is_connected && untried[..].concat().contains("other queues"), "{untried:?}"),
+            Ok(untried) => assert!(
+                is_connected && untried[..].concat().contains("other queues"),
+                "{untried:?}"
+            ),
             Err(error) => assert!(!is_connected && matches!(error, ProbeError::Deaf(_)), "{error}"),
         }
     }

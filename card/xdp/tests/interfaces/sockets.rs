@@ -26,7 +26,8 @@ fn open(card: &Namespace, interface: &'static str, files: SideFiles<'_>) -> XdpS
 /// Opens both sides and forwards between them, alive.
 fn bridge(scene: &Scene, steering: &Steering) -> Bridge {
     let files = steering.files();
-    let (wire, host) = (open(&scene.card, "wire", files.wire), open(&scene.card, "host", files.host));
+    let (wire, host) =
+        (open(&scene.card, "wire", files.wire), open(&scene.card, "host", files.host));
     let heartbeat = heartbeat(steering);
     Bridge::start(wire, host, move |now_ns| heartbeat.beat(now_ns, LEASE))
 }
@@ -36,7 +37,8 @@ fn the_driver_steers_as_packet_sockets_do() {
     let Some(scene) = scene() else { return };
     let steering = attach(&scene.card, DRIVER, DRIVER).unwrap();
     let files = steering.files();
-    let (mut wire, mut host) = (open(&scene.card, "wire", files.wire), open(&scene.card, "host", files.host));
+    let (mut wire, mut host) =
+        (open(&scene.card, "wire", files.wire), open(&scene.card, "host", files.host));
     let (mut client, mut server) = (tapped(&scene.client, "eth0"), tapped(&scene.server, "eth0"));
     let heartbeat = heartbeat(&steering);
     let (there, back) = (cases(false), cases(true));
@@ -44,8 +46,12 @@ fn the_driver_steers_as_packet_sockets_do() {
     heartbeat.beat(now_ns(), LONG);
     check(&there, &mut client, &mut wire, &mut server, true);
     check(&back, &mut server, &mut host, &mut client, true);
-    assert_eq!(steering.counts().unwrap()[0].card, there.iter().filter(|case| case.is_cards).count() as u64);
-    // Its socket is gone, but it counts as alive: what would have been its own goes nowhere, until it does not.
+    assert_eq!(
+        steering.counts().unwrap()[0].card,
+        there.iter().filter(|case| case.is_cards).count() as u64
+    );
+    // Its socket is gone, but it counts as alive: what would have been its own goes nowhere, until
+    // it does not.
     drop(wire);
     let own = there.iter().position(|case| case.is_cards).unwrap();
     let other = there.iter().position(|case| !case.is_cards).unwrap();
@@ -93,7 +99,8 @@ fn a_packet_socket_and_an_xdp_socket_work_together() {
     let Some(scene) = scene() else { return };
     let steering = attach(&scene.card, DRIVER, INLINE).unwrap();
     let files = steering.files();
-    let (wire, host) = (open(&scene.card, "wire", files.wire), filtered(&scene.card, "host", files.host));
+    let (wire, host) =
+        (open(&scene.card, "wire", files.wire), filtered(&scene.card, "host", files.host));
     let heartbeat = heartbeat(&steering);
     let bridge = Bridge::start(wire, host, move |now_ns| heartbeat.beat(now_ns, LEASE));
     transfer(&scene.client, &scene.server, v4(2, 80), 8 << 20);
@@ -106,7 +113,8 @@ fn packet_sockets_under_steering_keep_super_frames() {
     let Some(scene) = scene() else { return };
     let steering = attach(&scene.card, INLINE, INLINE).unwrap();
     let files = steering.files();
-    let (wire, host) = (filtered(&scene.card, "wire", files.wire), filtered(&scene.card, "host", files.host));
+    let (wire, host) =
+        (filtered(&scene.card, "wire", files.wire), filtered(&scene.card, "host", files.host));
     let heartbeat = heartbeat(&steering);
     // The rest goes by in super-frames, too.
     transfer(&scene.client, &scene.server, v4(2, 0), 32 << 20);
@@ -124,7 +132,8 @@ fn long_frames_go_through_several_chunks() {
     let Some(scene) = scene_with("mtu 8000") else { return };
     let steering = attach(&scene.card, DRIVER, DRIVER).unwrap();
     let files = steering.files();
-    let (mut wire, mut host) = (open(&scene.card, "wire", files.wire), open(&scene.card, "host", files.host));
+    let (mut wire, mut host) =
+        (open(&scene.card, "wire", files.wire), open(&scene.card, "host", files.host));
     if !wire.has_many_chunks() {
         println!("skipped: this kernel has no multi-buffer AF_XDP");
         assert_eq!(wire.capabilities().frame_bytes_max, 4096);
@@ -170,10 +179,16 @@ fn what_cannot_be_opened_or_sent_says_why() {
     assert!(matches!(again, Err(XdpError::Busy { queue: 0, .. })), "{again:?}");
     let none = open_with(&scene.card, "none", files.wire, XdpConfig::default());
     assert!(matches!(none, Err(XdpError::NoInterface(_))), "{none:?}");
-    let odd = open_with(&scene.card, "wire", files.wire, XdpConfig { frames: 100, ..XdpConfig::default() });
+    let odd = open_with(
+        &scene.card,
+        "wire",
+        files.wire,
+        XdpConfig { frames: 100, ..XdpConfig::default() },
+    );
     assert!(matches!(odd, Err(XdpError::BadFrames(100))), "{odd:?}");
     let sockets = files.host.sockets.try_clone_to_owned().unwrap();
-    let queue = scene.card.run(move || XdpSocket::open("host", 3, sockets.as_fd(), &XdpConfig::default()));
+    let queue =
+        scene.card.run(move || XdpSocket::open("host", 3, sockets.as_fd(), &XdpConfig::default()));
     assert!(matches!(queue, Err(XdpError::NoQueue { queue: 3, .. })), "{queue:?}");
     let sockets = files.host.sockets.try_clone_to_owned().unwrap();
     let denied = scene.card.run(move || {
@@ -187,10 +202,19 @@ fn what_cannot_be_opened_or_sent_says_why() {
     assert!(matches!(denied, Err(XdpError::NotPermitted)), "{denied:?}");
 
     let long = vec![0; 1523];
-    assert!(matches!(socket.send(&[IoSlice::new(&long)], Offload::default()), Err(SendError::TooLong)));
-    assert!(matches!(socket.send(&[IoSlice::new(&long[..13])], Offload::default()), Err(SendError::Invalid)));
+    assert!(matches!(
+        socket.send(&[IoSlice::new(&long)], Offload::default()),
+        Err(SendError::TooLong)
+    ));
+    assert!(matches!(
+        socket.send(&[IoSlice::new(&long[..13])], Offload::default()),
+        Err(SendError::Invalid)
+    ));
     let partial = Offload { checksum: Checksum::Partial { start: 34, offset: 16 }, gso: None };
-    assert!(matches!(socket.send(&[IoSlice::new(&long[..60])], partial), Err(SendError::Unsupported)));
+    assert!(matches!(
+        socket.send(&[IoSlice::new(&long[..60])], partial),
+        Err(SendError::Unsupported)
+    ));
     let parts = [IoSlice::new(&long[..1]); PARTS_MAX + 1];
     assert!(matches!(socket.send(&parts, Offload::default()), Err(SendError::TooManyParts)));
 }
@@ -247,7 +271,10 @@ fn packet_sockets_follow_the_queues_of_the_wire() {
     let Some(scene) = scene_with("numrxqueues 3 numtxqueues 3") else { return };
     let driver = (Rest::Redirect, CardPort::Xdp { queues: QUEUES });
     for (wire, host) in [(driver, driver), (driver, DRIVER), (INLINE, driver), (DRIVER, driver)] {
-        assert!(matches!(attach(&scene.card, wire, host), Err(SteeringError::Queues)), "{wire:?} {host:?}");
+        assert!(
+            matches!(attach(&scene.card, wire, host), Err(SteeringError::Queues)),
+            "{wire:?} {host:?}"
+        );
     }
     let steering = attach(&scene.card, driver, INLINE).unwrap();
     heartbeat(&steering).beat(now_ns(), LONG);
@@ -255,20 +282,31 @@ fn packet_sockets_follow_the_queues_of_the_wire() {
     let mut wire: Vec<XdpSocket> = (0..QUEUES)
         .map(|queue| {
             let sockets = files.wire.sockets.try_clone_to_owned().unwrap();
-            scene.card.run(move || XdpSocket::open("wire", queue, sockets.as_fd(), &XdpConfig::default())).unwrap()
+            scene
+                .card
+                .run(move || XdpSocket::open("wire", queue, sockets.as_fd(), &XdpConfig::default()))
+                .unwrap()
         })
         .collect();
-    let [filter, queue] = [files.host.filter, files.host_queue].map(|fd| fd.try_clone_to_owned().unwrap());
+    let [filter, queue] =
+        [files.host.filter, files.host_queue].map(|fd| fd.try_clone_to_owned().unwrap());
     let mut host = scene.card.run(move || {
-        let config =
-            PacketConfig { filter: Some(filter.as_fd()), queue: Some(queue.as_fd()), ..PacketConfig::default() };
+        let config = PacketConfig {
+            filter: Some(filter.as_fd()),
+            queue: Some(queue.as_fd()),
+            ..PacketConfig::default()
+        };
         PacketSocket::open("host", QUEUES as usize, &config).unwrap()
     });
     let (mut client, cpus) = (tapped(&scene.client, "eth0"), sched_getaffinity(None).unwrap());
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu)).collect();
     let mut server = tapped(&scene.server, "eth0");
     let flow = |from_host: bool, number: u8, tags: &[u8], ipv6: bool| {
-        let name = format!("{}ipv{} service", if tags.is_empty() { "" } else { "vlan " }, if ipv6 { 6 } else { 4 });
+        let name = format!(
+            "{}ipv{} service",
+            if tags.is_empty() { "" } else { "vlan " },
+            if ipv6 { 6 } else { 4 }
+        );
         let mut frame = cases(from_host).into_iter().find(|case| case.name == name).unwrap().frame;
         // The client's port, and a mark.
         let at = 14 + tags.len() + if ipv6 { 40 } else { 20 } + if from_host { 3 } else { 1 };
@@ -279,7 +317,8 @@ fn packet_sockets_follow_the_queues_of_the_wire() {
     };
     let mut used = std::collections::BTreeSet::new();
     for number in 0..60u8 {
-        let (tags, ipv6) = (if number % 3 == 0 { &[0x81, 0, 0, 7][..] } else { &[] }, number % 2 == 0);
+        let (tags, ipv6) =
+            (if number % 3 == 0 { &[0x81, 0, 0, 7][..] } else { &[] }, number % 2 == 0);
         // A veth's queue is that of the sender's CPU.
         let mut only = CpuSet::new();
         only.set(cpus[usize::from(number) % cpus.len()]);
@@ -289,7 +328,9 @@ fn packet_sockets_follow_the_queues_of_the_wire() {
         let queue = loop {
             match wire.iter_mut().position(|socket| arrived(socket) == [usize::from(number)]) {
                 Some(queue) => break queue,
-                None => assert!(began.elapsed() < DEADLINE, "flow {number} does not arrive at the wire"),
+                None => {
+                    assert!(began.elapsed() < DEADLINE, "flow {number} does not arrive at the wire")
+                }
             }
         };
         used.insert(queue);
@@ -298,7 +339,9 @@ fn packet_sockets_follow_the_queues_of_the_wire() {
         let other = loop {
             match host.iter_mut().position(|socket| arrived(socket) == [usize::from(number)]) {
                 Some(queue) => break queue,
-                None => assert!(began.elapsed() < DEADLINE, "flow {number} does not arrive at the host"),
+                None => {
+                    assert!(began.elapsed() < DEADLINE, "flow {number} does not arrive at the host")
+                }
             }
         };
         assert_eq!(queue, other, "flow {number}");

@@ -4,7 +4,13 @@ use super::frames::{Case, cases};
 use super::*;
 
 /// Sends the cases and sees to it that each arrives in exactly one place.
-pub(crate) fn check(cases: &[Case], from: &mut impl Port, card: &mut impl Port, rest: &mut impl Port, is_alive: bool) {
+pub(crate) fn check(
+    cases: &[Case],
+    from: &mut impl Port,
+    card: &mut impl Port,
+    rest: &mut impl Port,
+    is_alive: bool,
+) {
     let (mut at_card, mut at_rest) = (Vec::new(), Vec::new());
     for case in cases {
         send(from, &case.frame);
@@ -20,7 +26,12 @@ pub(crate) fn check(cases: &[Case], from: &mut impl Port, card: &mut impl Port, 
     for (number, case) in cases.iter().enumerate() {
         let count = |place: &[usize]| place.iter().filter(|found| **found == number).count();
         let expected = if case.is_cards && is_alive { (1, 0) } else { (0, 1) };
-        assert_eq!((count(&at_card), count(&at_rest)), expected, "(card, rest) for {}, alive: {is_alive}", case.name);
+        assert_eq!(
+            (count(&at_card), count(&at_rest)),
+            expected,
+            "(card, rest) for {}, alive: {is_alive}",
+            case.name
+        );
     }
 }
 
@@ -29,7 +40,8 @@ fn packet_sockets_get_the_services_and_the_rest_goes_by() {
     let Some(scene) = scene() else { return };
     let steering = attach(&scene.card, INLINE, INLINE).unwrap();
     let files = steering.files();
-    let (mut wire, mut host) = (filtered(&scene.card, "wire", files.wire), filtered(&scene.card, "host", files.host));
+    let (mut wire, mut host) =
+        (filtered(&scene.card, "wire", files.wire), filtered(&scene.card, "host", files.host));
     let (mut client, mut server) = (tapped(&scene.client, "eth0"), tapped(&scene.server, "eth0"));
     let (there, back) = (cases(false), cases(true));
     // Not alive yet.
@@ -81,7 +93,8 @@ fn services_come_and_go() {
     for port in 1000..2000 {
         steering.add_service(&Service::port(port)).unwrap();
     }
-    let full = (2000..2100).map(|port| steering.add_service(&Service::port(port))).find(Result::is_err);
+    let full =
+        (2000..2100).map(|port| steering.add_service(&Service::port(port))).find(Result::is_err);
     assert!(matches!(full, Some(Err(SteeringError::TooManyServices))), "{full:?}");
 }
 
@@ -91,7 +104,8 @@ fn a_station_has_its_frames_and_shares_those_for_many() {
     let station = (Rest::Station(mac(2)), CardPort::Packet);
     let steering = attach(&scene.card, station, INLINE).unwrap();
     let (mut client, mut server) = (tapped(&scene.client, "eth0"), tapped(&scene.server, "eth0"));
-    let frame = |to: [u8; 6], number: u8| [&to[..], &mac(1), &[8, 0], &[0xca; 60], &[0, number]].concat();
+    let frame =
+        |to: [u8; 6], number: u8| [&to[..], &mac(1), &[8, 0], &[0xca; 60], &[0, number]].concat();
     for (number, to) in [mac(2), mac(9), [0xff; 6], [1, 0, 0x5e, 0, 0, 1]].into_iter().enumerate() {
         send(&mut client, &frame(to, number as u8));
     }
@@ -171,7 +185,9 @@ fn what_is_lost_with_a_card_does_not_pass() {
         let heartbeat = heartbeat(&steering);
         let mut ends = Ends { client, server, steering };
         let lost = |port: u16| Connection { client: v4(1, port), server: v4(2, 80) };
-        let both = |ends: &mut Ends, port| [true, false].map(|from_client| ends.passes(port, from_client, DATA, &[]));
+        let both = |ends: &mut Ends, port| {
+            [true, false].map(|from_client| ends.passes(port, from_client, DATA, &[]))
+        };
 
         // There was no card yet.
         assert_eq!(both(&mut ends, 5000), [true; 2]);
@@ -201,8 +217,8 @@ fn what_is_lost_with_a_card_does_not_pass() {
         ends.steering.end_term([lost(5001)]).unwrap();
         assert_eq!(both(&mut ends, 5001), [false; 2]);
         assert_eq!(both(&mut ends, 5002), [true; 2]);
-        // Begun anew before anybody has said what is lost; and the same when the card only stood still for a moment, and had the next one of
-        // these ends.
+        // Begun anew before anybody has said what is lost; and the same when the card only stood
+        // still for a moment, and had the next one of these ends.
         ends.steering.begin_term().unwrap();
         assert!(ends.passes(5004, true, SYN, &[]));
         ends.steering.end_term([lost(5004), lost(5005)]).unwrap();

@@ -51,9 +51,9 @@ impl Backend for Linux {
     }
 
     fn send(&mut self, frame: &[u8]) -> Result<(), BackendError> {
-        self.tap
-            .send(&[IoSlice::new(frame)], Offload::default())
-            .map_err(|error| BackendError::Unsupported(format!("the TAP does not take the frame: {error}")))
+        self.tap.send(&[IoSlice::new(frame)], Offload::default()).map_err(|error| {
+            BackendError::Unsupported(format!("the TAP does not take the frame: {error}"))
+        })
     }
 
     fn receive(&mut self, until: Duration) -> Result<Option<(Duration, Vec<u8>)>, BackendError> {
@@ -72,7 +72,8 @@ impl Backend for Linux {
                 return Ok(None);
             }
             let left = until - now;
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            let timeout =
+                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
             match poll(&mut [PollFd::new(&self.tap, PollFlags::IN)], Some(&timeout)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(BackendError::io("waiting for the TAP", errno)),

@@ -1,4 +1,5 @@
-//! A network namespace with a TAP interface and a listening socket. It has no name: it lives as long as these two.
+//! A network namespace with a TAP interface and a listening socket. It has no name: it lives as
+//! long as these two.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -21,8 +22,9 @@ const SEND_BUFFER: &str = "4096 8388608 8388608";
 /// Makes it.
 pub(super) fn create(setup: &Setup) -> Result<(TapQueue, TcpListener), BackendError> {
     // A thread of its own enters the namespace and ends; what it has opened stays there.
-    std::thread::scope(|scope| scope.spawn(|| inside(setup)).join())
-        .unwrap_or_else(|_| Err(BackendError::Unsupported("the thread of the namespace has panicked".to_owned())))
+    std::thread::scope(|scope| scope.spawn(|| inside(setup)).join()).unwrap_or_else(|_| {
+        Err(BackendError::Unsupported("the thread of the namespace has panicked".to_owned()))
+    })
 }
 
 fn inside(setup: &Setup) -> Result<(TapQueue, TcpListener), BackendError> {
@@ -58,11 +60,15 @@ fn configure(setup: &Setup) -> Result<(), BackendError> {
         ip(&format!("link set {INTERFACE} addrgenmode none"))?;
     }
     ip(&format!("link set {INTERFACE} address {} mtu {} up", mac(SERVER_MAC), setup.mtu))?;
-    // TCP hands down one segment at a time: it does not hold some back to make a larger super-frame.
+    // TCP hands down one segment at a time: it does not hold some back to make a larger
+    // super-frame.
     ip(&format!("link set {INTERFACE} gso_max_segs 1"))?;
     let no_detection = if setup.ip == 6 { "nodad" } else { "" };
     ip(&format!("address add {server}/{prefix} dev {INTERFACE} {no_detection}"))?;
-    ip(&format!("neighbor replace {client} lladdr {} dev {INTERFACE} nud permanent", mac(CLIENT_MAC)))?;
+    ip(&format!(
+        "neighbor replace {client} lladdr {} dev {INTERFACE} nud permanent",
+        mac(CLIENT_MAC)
+    ))?;
     ip(&format!("route replace {client} dev {INTERFACE} congctl {congestion} {route}"))?;
     ip(&format!("route replace default via {client} dev {INTERFACE}"))
 }
@@ -104,7 +110,10 @@ fn listen(setup: &Setup) -> io::Result<TcpListener> {
         sockopt::set_tcp_keepintvl(&socket, std::time::Duration::from_secs(interval_s.into()))?;
         sockopt::set_tcp_keepcnt(&socket, probes)?;
     }
-    rustix::net::bind(&socket, &SocketAddr::new(endpoint::server(setup.ip), endpoint::SERVER_PORT))?;
+    rustix::net::bind(
+        &socket,
+        &SocketAddr::new(endpoint::server(setup.ip), endpoint::SERVER_PORT),
+    )?;
     rustix::net::listen(&socket, setup.linux.backlog)?;
     Ok(socket.into())
 }

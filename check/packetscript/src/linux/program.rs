@@ -1,4 +1,5 @@
-//! The server's program on the kernel's sockets: a thread that reads requests and writes each reply at once.
+//! The server's program on the kernel's sockets: a thread that reads requests and writes each reply
+//! at once.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -34,7 +35,10 @@ impl Program {
         let (bell, heard) = pair.map_err(|error| BackendError::io("a pair of sockets", error))?;
         let (actions, inbox) = channel();
         let objects = setup.objects.clone();
-        let body = move || Server { listener, heard, inbox, objects, connections: Vec::new(), allowance: None }.run();
+        let body = move || {
+            Server { listener, heard, inbox, objects, connections: Vec::new(), allowance: None }
+                .run()
+        };
         let thread = std::thread::Builder::new()
             .name("script server".to_owned())
             .spawn(body)
@@ -84,7 +88,10 @@ struct Server {
 impl Server {
     fn run(mut self) {
         loop {
-            let mut fds = vec![PollFd::new(&self.heard, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+            let mut fds = vec![
+                PollFd::new(&self.heard, PollFlags::IN),
+                PollFd::new(&self.listener, PollFlags::IN),
+            ];
             for served in &self.connections {
                 let mut wanted = PollFlags::empty();
                 if !served.is_read_out && self.allowance != Some(0) {
@@ -95,13 +102,16 @@ impl Server {
                 }
                 fds.push(PollFd::new(&served.stream, wanted));
             }
-            // A connection that is reset or closed by both sides is not polled over and over: it is forgotten below.
+            // A connection that is reset or closed by both sides is not polled over and over: it is
+            // forgotten below.
             match poll(&mut fds, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
-            let failed: Vec<bool> =
-                fds[2..].iter().map(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP)).collect();
+            let failed: Vec<bool> = fds[2..]
+                .iter()
+                .map(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP))
+                .collect();
             drop(fds);
             if !self.listen_to_actions() {
                 return;
@@ -109,7 +119,12 @@ impl Server {
             while let Ok((stream, _)) = self.listener.accept() {
                 if stream.set_nonblocking(true).is_ok() {
                     let responder = Responder::default();
-                    self.connections.push(Served { stream, responder, is_read_out: false, is_shut: false });
+                    self.connections.push(Served {
+                        stream,
+                        responder,
+                        is_read_out: false,
+                        is_shut: false,
+                    });
                 }
             }
             self.serve(&failed);
@@ -162,7 +177,9 @@ impl Server {
 impl Served {
     /// Reads, answers, writes. An error: it is over.
     fn work(&mut self, objects: &[Object], allowance: &mut Option<usize>) -> io::Result<()> {
-        let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let unix_s = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs());
         let mut bytes = vec![0; READ_BYTES];
         while !self.is_read_out && *allowance != Some(0) {
             let most = allowance.unwrap_or(READ_BYTES).min(READ_BYTES);

@@ -40,7 +40,8 @@ pub(super) struct Host {
 impl Host {
     /// A host with a server of these objects.
     pub(super) fn new(ip: u8, mtu: u16, objects: &[Object]) -> Self {
-        let mut device = Queues { incoming: VecDeque::new(), outgoing: VecDeque::new(), mtu: usize::from(mtu) };
+        let mut device =
+            Queues { incoming: VecDeque::new(), outgoing: VecDeque::new(), mtu: usize::from(mtu) };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = 7;
         let mut iface = Interface::new(config, &mut device, Instant::ZERO);
@@ -56,7 +57,10 @@ impl Host {
         let served = (0..SOCKETS)
             .map(|_| {
                 let buffers = (vec![0u8; RECEIVE_BYTES], vec![0u8; SEND_BYTES]);
-                let mut socket = tcp::Socket::new(tcp::SocketBuffer::new(buffers.0), tcp::SocketBuffer::new(buffers.1));
+                let mut socket = tcp::Socket::new(
+                    tcp::SocketBuffer::new(buffers.0),
+                    tcp::SocketBuffer::new(buffers.1),
+                );
                 socket.set_nagle_enabled(false);
                 socket.set_ack_delay(None);
                 Served { handle: sockets.add(socket), responder: Responder::default() }
@@ -95,7 +99,10 @@ impl Host {
     }
 
     /// What the program is told to do.
-    #[expect(clippy::redundant_closure_for_method_calls, reason = "the methods' own lifetimes do not fit")]
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the methods' own lifetimes do not fit"
+    )]
     pub(super) fn act(&mut self, action: ServerAction) {
         match action {
             ServerAction::Pause => self.allowance = Some(0),
@@ -150,7 +157,8 @@ fn instant(now: Duration) -> Instant {
 
 /// An Ethernet frame around an IP packet of the host.
 fn framed(packet: Vec<u8>) -> Vec<u8> {
-    let kind = if packet.first().is_some_and(|byte| byte >> 4 == 6) { [0x86, 0xdd] } else { [0x08, 0x00] };
+    let kind =
+        if packet.first().is_some_and(|byte| byte >> 4 == 6) { [0x86, 0xdd] } else { [0x08, 0x00] };
     [&CLIENT_MAC[..], &SERVER_MAC[..], &kind[..], &packet[..]].concat()
 }
 

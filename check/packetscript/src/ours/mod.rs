@@ -69,7 +69,8 @@ impl Ours {
         let memory = CardMemory::new(memory_bytes, HugePages::No)
             .map_err(|error| BackendError::io("memory for the card", error))?;
         let mut config = CardConfig::new(vec![80], memory_bytes, KeyConfig::new([3; 16]), [5; 16]);
-        config.handshake = if setup.card.passes_handshake { Handshake::PassThrough } else { Handshake::Card };
+        config.handshake =
+            if setup.card.passes_handshake { Handshake::PassThrough } else { Handshake::Card };
         config.flows = FLOWS;
         config.mtu = setup.mtu;
         // Scripts are about connections: an object stays while they last.
@@ -77,7 +78,14 @@ impl Ours {
         config.paths = Paths::new(PathSettings { ages, ..PathSettings::default() }, Vec::new());
         let policy = Box::new(Lru::new(memory_bytes as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
-        let card = Card::new(card_wire, card_bus, config, store, Box::new(Agreeable::default()), time(START));
+        let card = Card::new(
+            card_wire,
+            card_bus,
+            config,
+            store,
+            Box::new(Agreeable::default()),
+            time(START),
+        );
         let mut ours = Self {
             card,
             wire,
@@ -150,9 +158,9 @@ impl Backend for Ours {
     }
 
     fn send(&mut self, frame: &[u8]) -> Result<(), BackendError> {
-        self.wire
-            .send(&[IoSlice::new(frame)], Offload::default())
-            .map_err(|error| BackendError::Unsupported(format!("the frame does not fit on the wire: {error}")))
+        self.wire.send(&[IoSlice::new(frame)], Offload::default()).map_err(|error| {
+            BackendError::Unsupported(format!("the frame does not fit on the wire: {error}"))
+        })
     }
 
     fn receive(&mut self, until: Duration) -> Result<Option<(Duration, Vec<u8>)>, BackendError> {
@@ -167,7 +175,10 @@ impl Backend for Ours {
             }
             let next = self.next_due().unwrap_or(until);
             // Whole microseconds, the grain of the host's clock.
-            self.now = next.clamp(self.now + Duration::from_micros(1), until.max(self.now + Duration::from_micros(1)));
+            self.now = next.clamp(
+                self.now + Duration::from_micros(1),
+                until.max(self.now + Duration::from_micros(1)),
+            );
         }
     }
 

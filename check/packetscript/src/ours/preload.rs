@@ -1,4 +1,5 @@
-//! Objects come into the card's memory as ever: a client asks for them, and the host's reply is kept.
+//! Objects come into the card's memory as ever: a client asks for them, and the host's reply is
+//! kept.
 
 use std::time::Duration;
 
@@ -35,26 +36,43 @@ struct Stranger {
     received: usize,
 }
 
-/// Has the card keep the reply to each request of the script. A request that asks for the connection's end has an entry of its own.
+/// Has the card keep the reply to each request of the script. A request that asks for the
+/// connection's end has an entry of its own.
 pub(super) fn preload(ours: &mut dyn Keeper, setup: &Setup) -> Result<(), BackendError> {
     let mut known: Vec<(&str, bool)> = Vec::new();
     for request in setup.streams.iter().flat_map(|(_, requests)| requests) {
         let key = (&*request.path, request.closes);
         let object = setup.objects.iter().find(|object| object.path == request.path);
-        let Some(object) = object.filter(|_| request.method == Method::Get && !known.contains(&key)) else { continue };
+        let Some(object) =
+            object.filter(|_| request.method == Method::Get && !known.contains(&key))
+        else {
+            continue;
+        };
         keep(ours, object, request.closes, setup.ip, known.len() as u16)?;
         known.push(key);
     }
     Ok(())
 }
 
-fn keep(ours: &mut dyn Keeper, object: &Object, closes: bool, ip: u8, number: u16) -> Result<(), BackendError> {
+fn keep(
+    ours: &mut dyn Keeper,
+    object: &Object,
+    closes: bool,
+    ip: u8,
+    number: u16,
+) -> Result<(), BackendError> {
     let stored = ours.stored();
     let mut client = Stranger { port: 30_000 + number, ip, seq: CLIENT_ISN, ack: 0, received: 0 };
     client.send(ours, SYN, Vec::new())?;
     client.seq += 1;
     let until = ours.now() + TIME_MAX;
-    let get = Request { method: Method::Get, path: object.path.clone(), head_bytes: 200, body_bytes: 0, closes };
+    let get = Request {
+        method: Method::Get,
+        path: object.path.clone(),
+        head_bytes: 200,
+        body_bytes: 0,
+        closes,
+    };
     while client.received < object.reply_bytes {
         let Some((_, frame)) = ours.receive(until)? else {
             let why = format!("{} of {} bytes have come", client.received, object.reply_bytes);
@@ -80,7 +98,11 @@ fn keep(ours: &mut dyn Keeper, object: &Object, closes: bool, ip: u8, number: u1
     wait(ours)?;
     client.send(ours, RST | ACK, Vec::new())?;
     wait(ours)?;
-    if ours.stored() == stored { Err(BackendError::NotKept(object.path.clone(), ours.why_not())) } else { Ok(()) }
+    if ours.stored() == stored {
+        Err(BackendError::NotKept(object.path.clone(), ours.why_not()))
+    } else {
+        Ok(())
+    }
 }
 
 fn wait(ours: &mut dyn Keeper) -> Result<(), BackendError> {

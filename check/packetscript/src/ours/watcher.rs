@@ -2,7 +2,8 @@
 
 use nicache_cache::CoherenceLink;
 use nicache_coherence::{
-    Answer, Class, FillVerdict, Question, RecordNumber, ReinstateVerdict, Reinstatement, SourceSet, SourceSlot, Verdict,
+    Answer, Class, FillVerdict, Question, RecordNumber, ReinstateVerdict, Reinstatement, SourceSet,
+    SourceSlot, Verdict,
 };
 
 /// The source of every reply.
@@ -30,9 +31,10 @@ impl CoherenceLink for Agreeable {
                 };
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
-            Question::Reinstate(request) => {
-                Answer::Reinstate(ReinstateVerdict { id: request.id, outcome: Reinstatement::Stays })
-            }
+            Question::Reinstate(request) => Answer::Reinstate(ReinstateVerdict {
+                id: request.id,
+                outcome: Reinstatement::Stays,
+            }),
         });
         true
     }

@@ -50,7 +50,11 @@ impl<'a> Cursor<'a> {
 
     /// Takes `text`, or says that it is missing.
     pub(super) fn expect(&mut self, text: &str) -> Result<(), Reason> {
-        if self.take(text) { Ok(()) } else { Err(format!("`{text}` is expected before `{}`", self.rest)) }
+        if self.take(text) {
+            Ok(())
+        } else {
+            Err(format!("`{text}` is expected before `{}`", self.rest))
+        }
     }
 
     /// The next word: up to a blank.
@@ -68,7 +72,8 @@ impl<'a> Cursor<'a> {
 
     /// Takes what is before `end`, and `end`.
     pub(super) fn until(&mut self, end: char) -> Result<&'a str, Reason> {
-        let (inside, rest) = self.rest.split_once(end).ok_or_else(|| format!("`{end}` is missing"))?;
+        let (inside, rest) =
+            self.rest.split_once(end).ok_or_else(|| format!("`{end}` is missing"))?;
         self.rest = rest.trim_start();
         Ok(inside.trim())
     }
@@ -76,7 +81,8 @@ impl<'a> Cursor<'a> {
     /// A number, perhaps negative, that fits into `T`.
     pub(super) fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, Reason> {
         let word = self.take_while(|c| c.is_ascii_digit() || c == '-');
-        let bad = || format!("{what} is expected before `{word}{}`, a number in its range", self.rest);
+        let bad =
+            || format!("{what} is expected before `{word}{}`, a number in its range", self.rest);
         let number = word.parse::<i64>().map_err(|_| bad())?;
         T::try_from(number).map_err(|_| bad())
     }
@@ -114,7 +120,8 @@ impl<'a> Cursor<'a> {
     /// Digits with at most one point, which is not that of `..`.
     fn number_text(&mut self) -> &'a str {
         let bytes = self.rest.as_bytes();
-        let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits =
+            |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         let whole = digits(0);
         let end = match bytes.get(whole..) {
             Some([b'.', b'.', ..]) => whole,
@@ -128,7 +135,11 @@ impl<'a> Cursor<'a> {
 
     /// Nothing may be left.
     pub(super) fn end(&self) -> Result<(), Reason> {
-        if self.rest.is_empty() { Ok(()) } else { Err(format!("nothing is expected at `{}`", self.rest)) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("nothing is expected at `{}`", self.rest))
+        }
     }
 }
 

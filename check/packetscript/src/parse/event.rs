@@ -146,7 +146,9 @@ fn action(cursor: &mut Cursor<'_>) -> Result<ServerAction, Reason> {
         "shutdown" => ServerAction::Shutdown,
         "reset" => ServerAction::Reset,
         word => {
-            return Err(format!("a server does not `{word}`: pause, read, resume, close, shutdown or reset"));
+            return Err(format!(
+                "a server does not `{word}`: pause, read, resume, close, shutdown or reset"
+            ));
         }
     })
 }

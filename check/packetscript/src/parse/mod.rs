@@ -27,11 +27,22 @@ pub fn parse(text: &str) -> Result<Script, ParseError> {
     let mut last = (1, "");
     for (at, line) in text.lines().enumerate() {
         last = (at + 1, line);
-        let result =
-            if at < LINES_MAX { reader.line(at + 1, line) } else { Err(format!("{LINES_MAX} lines are the most")) };
-        result.map_err(|reason| ParseError { line: at + 1, text: line.trim().to_owned(), reason })?;
+        let result = if at < LINES_MAX {
+            reader.line(at + 1, line)
+        } else {
+            Err(format!("{LINES_MAX} lines are the most"))
+        };
+        result.map_err(|reason| ParseError {
+            line: at + 1,
+            text: line.trim().to_owned(),
+            reason,
+        })?;
     }
-    reader.finish().map_err(|reason| ParseError { line: last.0, text: last.1.trim().to_owned(), reason })
+    reader.finish().map_err(|reason| ParseError {
+        line: last.0,
+        text: last.1.trim().to_owned(),
+        reason,
+    })
 }
 
 type Only = Option<(Side, String)>;
@@ -75,7 +86,8 @@ impl Reader {
             self.block = only;
             return Ok(());
         }
-        let is_first = self.lines.is_empty() && self.group.is_none() && self.block.is_none() && only.is_none();
+        let is_first =
+            self.lines.is_empty() && self.group.is_none() && self.block.is_none() && only.is_none();
         if is_first && setup::read(&mut self.setup, cursor.rest())? {
             return Ok(());
         }
@@ -131,11 +143,16 @@ impl Reader {
             return Err("there is no event".into());
         }
         let setup = &self.setup;
-        let reply = |path: &str| setup.objects.iter().find(|object| object.path == path).map_or(0, |o| o.reply_bytes);
+        let reply = |path: &str| {
+            setup.objects.iter().find(|object| object.path == path).map_or(0, |o| o.reply_bytes)
+        };
         let requests = setup.streams.iter().flat_map(|(_, requests)| requests);
-        let bytes: usize = requests.map(|one| one.head_bytes + one.body_bytes + reply(&one.path)).sum();
+        let bytes: usize =
+            requests.map(|one| one.head_bytes + one.body_bytes + reply(&one.path)).sum();
         if bytes > STREAM_BYTES_MAX {
-            return Err(format!("all streams with their replies have {bytes} bytes; {STREAM_BYTES_MAX} are the most"));
+            return Err(format!(
+                "all streams with their replies have {bytes} bytes; {STREAM_BYTES_MAX} are the most"
+            ));
         }
         Ok(Script { setup: self.setup, lines: self.lines })
     }
@@ -147,7 +164,11 @@ fn without_comment(text: &str) -> &str {
     if text.starts_with("//") {
         return "";
     }
-    [" //", "\t//"].iter().filter_map(|mark| text.find(mark)).min().map_or(text, |at| text[..at].trim_end())
+    [" //", "\t//"]
+        .iter()
+        .filter_map(|mark| text.find(mark))
+        .min()
+        .map_or(text, |at| text[..at].trim_end())
 }
 
 /// `only ours (reason)`.

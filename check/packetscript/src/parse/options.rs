@@ -31,8 +31,16 @@ fn one(cursor: &mut Cursor<'_>) -> Result<OptionSpec, Reason> {
         "eol" => OptionSpec::End,
         "nop" => OptionSpec::Nop,
         "sackOK" => OptionSpec::SackPermitted,
-        "mss" => OptionSpec::Mss(if cursor.take("*") { None } else { Some(cursor.number("a segment size")?) }),
-        "wscale" => OptionSpec::WindowScale(if cursor.take("*") { None } else { Some(cursor.number("a shift")?) }),
+        "mss" => OptionSpec::Mss(if cursor.take("*") {
+            None
+        } else {
+            Some(cursor.number("a segment size")?)
+        }),
+        "wscale" => OptionSpec::WindowScale(if cursor.take("*") {
+            None
+        } else {
+            Some(cursor.number("a shift")?)
+        }),
         "sack" => OptionSpec::Sack(blocks(cursor)?),
         "TS" if cursor.is_empty() => OptionSpec::Timestamps { val: Stamp::Any, ecr: Stamp::Any },
         "TS" => {
@@ -46,7 +54,9 @@ fn one(cursor: &mut Cursor<'_>) -> Result<OptionSpec, Reason> {
             OptionSpec::Other { kind, data: hex(cursor.word())? }
         }
         word => {
-            return Err(format!("`{word}` is not an option: mss, wscale, sackOK, sack, TS, nop, eol, option or ..."));
+            return Err(format!(
+                "`{word}` is not an option: mss, wscale, sackOK, sack, TS, nop, eol, option or ..."
+            ));
         }
     })
 }
@@ -61,7 +71,11 @@ fn blocks(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(u32, u32)>>, Reason> {
         cursor.expect(":")?;
         blocks.push((left, cursor.sequence("the right edge of a block")?));
     }
-    if (1..=4).contains(&blocks.len()) { Ok(Some(blocks)) } else { Err("one to four blocks fit".into()) }
+    if (1..=4).contains(&blocks.len()) {
+        Ok(Some(blocks))
+    } else {
+        Err("one to four blocks fit".into())
+    }
 }
 
 fn stamp(cursor: &mut Cursor<'_>) -> Result<Stamp, Reason> {

@@ -19,13 +19,18 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Segment, Reason> {
     cursor.expect(":")?;
     let end = cursor.sequence_or_any("the number behind the payload")?;
     cursor.expect("(")?;
-    let len_max = if cursor.take("..") { Some(cursor.sequence("the largest length")?) } else { None };
-    let len = if len_max.is_some() { None } else { cursor.sequence_or_any("the payload's length")? };
+    let len_max =
+        if cursor.take("..") { Some(cursor.sequence("the largest length")?) } else { None };
+    let len =
+        if len_max.is_some() { None } else { cursor.sequence_or_any("the payload's length")? };
     cursor.expect(")")?;
     if let (Some(seq), Some(end), Some(len)) = (seq, end, len)
         && seq.wrapping_add(len) != end
     {
-        return Err(format!("{seq} and {len} bytes end at {}, not at {end}", seq.wrapping_add(len)));
+        return Err(format!(
+            "{seq} and {len} bytes end at {}, not at {end}",
+            seq.wrapping_add(len)
+        ));
     }
     if len.is_some_and(|len| len > PAYLOAD_BYTES_MAX) {
         return Err(format!("{PAYLOAD_BYTES_MAX} bytes are the most"));
@@ -55,7 +60,8 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Segment, Reason> {
         } else if cursor.take_word("other") {
             cursor.expect("bytes")?;
             let end = seq.unwrap_or(0).wrapping_add(len.unwrap_or(0));
-            segment.other_until = Some(if cursor.take_word("until") { cursor.sequence("a number")? } else { end });
+            segment.other_until =
+                Some(if cursor.take_word("until") { cursor.sequence("a number")? } else { end });
         } else {
             return Ok(segment);
         }
@@ -68,7 +74,11 @@ pub(super) fn connection(cursor: &mut Cursor<'_>) -> Result<u16, Reason> {
         return Ok(1);
     }
     let number = cursor.number("a connection's number")?;
-    if (1..=999).contains(&number) { Ok(number) } else { Err("connections have numbers from 1 to 999".into()) }
+    if (1..=999).contains(&number) {
+        Ok(number)
+    } else {
+        Err("connections have numbers from 1 to 999".into())
+    }
 }
 
 fn codepoint(name: &str) -> Result<Ecn, Reason> {
@@ -88,7 +98,9 @@ fn flags(word: &str) -> Result<Option<FlagSpec>, Reason> {
     let mut bits = 0;
     for letter in word.chars() {
         let bit = FLAG_LETTERS.iter().position(|known| *known == letter);
-        bits |= 1 << bit.ok_or_else(|| format!("`{letter}` in `{word}` is not a flag: S F R P . U E W"))?;
+        bits |= 1
+            << bit
+                .ok_or_else(|| format!("`{letter}` in `{word}` is not a flag: S F R P . U E W"))?;
     }
     Ok(Some(FlagSpec { bits }))
 }

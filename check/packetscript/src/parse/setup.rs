@@ -27,11 +27,15 @@ pub(super) fn read(setup: &mut Setup, line: &str) -> Result<bool, Reason> {
                 setup.card.passes_handshake = match cursor.word() {
                     "card" => false,
                     "pass-through" => true,
-                    word => return Err(format!("`{word}` is not a handshake: card or pass-through")),
+                    word => {
+                        return Err(format!("`{word}` is not a handshake: card or pass-through"));
+                    }
                 }
             }
             "misses" => setup.card.misses = true,
-            word => return Err(format!("`{word}` is nothing that a card has: handshake or misses")),
+            word => {
+                return Err(format!("`{word}` is nothing that a card has: handshake or misses"));
+            }
         },
         "linux" => linux(setup, &mut cursor)?,
         "ip" => {
@@ -74,7 +78,8 @@ fn object(cursor: &mut Cursor<'_>) -> Result<Object, Reason> {
 fn path(cursor: &mut Cursor<'_>) -> Result<String, Reason> {
     let path = cursor.word();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
-    if path.starts_with('/') && path.len() <= 32 && path.chars().all(plain) && !path.contains("..") {
+    if path.starts_with('/') && path.len() <= 32 && path.chars().all(plain) && !path.contains("..")
+    {
         Ok(path.to_owned())
     } else {
         Err(format!("`{path}` is not a path: /, letters, digits, - _ and ., 32 at most"))
@@ -92,7 +97,8 @@ fn requests(cursor: &mut Cursor<'_>) -> Result<Vec<Request>, Reason> {
         let path = path(cursor)?;
         cursor.expect("in")?;
         let head_bytes = cursor.number("the bytes of the request")?;
-        let body_bytes = if cursor.take_word("with") { cursor.number("the bytes of the body")? } else { 0 };
+        let body_bytes =
+            if cursor.take_word("with") { cursor.number("the bytes of the body")? } else { 0 };
         let closes = cursor.take_word("close");
         let request = Request { method, path, head_bytes, body_bytes, closes };
         let least = content::request_bytes_min(&request);
@@ -100,7 +106,9 @@ fn requests(cursor: &mut Cursor<'_>) -> Result<Vec<Request>, Reason> {
             return Err(format!("the head of this request has {least} to 8192 bytes"));
         }
         if (method == Method::Get && body_bytes > 0) || body_bytes > REPLY_BYTES_MAX {
-            return Err(format!("a POST has a body of at most {REPLY_BYTES_MAX} bytes, a GET has none"));
+            return Err(format!(
+                "a POST has a body of at most {REPLY_BYTES_MAX} bytes, a GET has none"
+            ));
         }
         requests.push(request);
         if cursor.is_empty() {
@@ -135,8 +143,11 @@ fn linux(setup: &mut Setup, cursor: &mut Cursor<'_>) -> Result<(), Reason> {
             }
         }
         "keep-alive" => {
-            linux.keep_alive =
-                Some((cursor.number("seconds")?, cursor.number("seconds")?, cursor.number("a number of probes")?));
+            linux.keep_alive = Some((
+                cursor.number("seconds")?,
+                cursor.number("seconds")?,
+                cursor.number("a number of probes")?,
+            ));
         }
         "receive-buffer" => {
             let bytes: u32 = cursor.number("bytes")?;

@@ -1,4 +1,5 @@
-//! The runner against servers that say what the test wants: what differs from a script must be found.
+//! The runner against servers that say what the test wants: what differs from a script must be
+//! found.
 
 use proptest::prelude::*;
 
@@ -93,7 +94,8 @@ fn right() -> Vec<(u64, Packet)> {
 
 fn outcome(text: &str, frames: &[(u64, Packet)]) -> Result<(), String> {
     let script = parse(text).map_err(|error| error.to_string())?;
-    let frames = frames.iter().map(|(ms, packet)| (Duration::from_millis(*ms), packet.frame())).collect();
+    let frames =
+        frames.iter().map(|(ms, packet)| (Duration::from_millis(*ms), packet.frame())).collect();
     let mut server = Canned { now: Duration::ZERO, frames };
     run(&script, Side::Ours, &mut server).map(|_| ()).map_err(|error| error.to_string())
 }
@@ -109,7 +111,10 @@ fn is_found(words: &str, change: impl Fn(&mut Vec<(u64, Packet)>)) {
     change(&mut frames);
     let error = outcome(SCRIPT, &frames).expect_err(words);
     assert!(error.contains(words), "`{words}` is not in: {error}");
-    assert!(error.contains("line ") && error.contains("<  S 0:0(0)"), "line and trace are told: {error}");
+    assert!(
+        error.contains("line ") && error.contains("<  S 0:0(0)"),
+        "line and trace are told: {error}"
+    );
 }
 
 #[test]
@@ -118,7 +123,9 @@ fn every_difference_is_found() {
     is_found("the flags is S, not S.", |frames| frames[0].1.flags = SYN);
     is_found("mss is missing", |frames| frames[0].1.options.clear());
     is_found("mss is another", |frames| frames[0].1.options = vec![TcpOption::Mss(1400)]);
-    is_found("an option that is not expected", |frames| frames[0].1.options.push(TcpOption::SackPermitted));
+    is_found("an option that is not expected", |frames| {
+        frames[0].1.options.push(TcpOption::SackPermitted)
+    });
     is_found("it is none of the group", |frames| frames[1].1.seq += 1);
     is_found("the payload is wrong: byte 201", |frames| frames[1].1.payload[200] ^= 1);
     is_found("is missing", |frames| drop(frames.drain(1..)));
@@ -135,7 +142,8 @@ fn a_damaged_frame_is_found() {
     let script = parse(SCRIPT).unwrap();
     let mut frame = segment(SYN | ACK, 0, 1, b"").frame();
     frame[40] ^= 1;
-    let mut server = Canned { now: Duration::ZERO, frames: VecDeque::from([(Duration::ZERO, frame)]) };
+    let mut server =
+        Canned { now: Duration::ZERO, frames: VecDeque::from([(Duration::ZERO, frame)]) };
     let error = run(&script, Side::Ours, &mut server).unwrap_err().to_string();
     assert!(error.contains("its TCP checksum is wrong"), "{error}");
 }
@@ -174,16 +182,22 @@ fn rows_have_as_many_segments_as_they_say() {
         )
     };
     assert_eq!(outcome(&row(2), &right()), Ok(()));
-    assert!(outcome(&row(3), &right()).unwrap_err().contains("2 segments have 500 bytes, where 3 were to"));
+    assert!(
+        outcome(&row(3), &right())
+            .unwrap_err()
+            .contains("2 segments have 500 bytes, where 3 were to")
+    );
     assert!(outcome(&row(1), &right()).is_err());
 }
 
 fn any_segment() -> impl Strategy<Value = Packet> {
     let options = prop_oneof![
         Just(Vec::new()),
-        (any::<u32>(), any::<u32>()).prop_map(|(val, ecr)| vec![TcpOption::Timestamps { val, ecr }]),
+        (any::<u32>(), any::<u32>())
+            .prop_map(|(val, ecr)| vec![TcpOption::Timestamps { val, ecr }]),
         (any::<u32>(), any::<u32>()).prop_map(|block| vec![TcpOption::Sack(vec![block])]),
-        (any::<u16>(), 0u8..15).prop_map(|(mss, scale)| vec![TcpOption::Mss(mss), TcpOption::WindowScale(scale)]),
+        (any::<u16>(), 0u8..15)
+            .prop_map(|(mss, scale)| vec![TcpOption::Mss(mss), TcpOption::WindowScale(scale)]),
     ];
     (any::<(u8, u32, u32, u16)>(), 0usize..50, 0u8..4, options).prop_map(
         |((flags, seq, ack, window), len, ecn, options)| {
@@ -196,22 +210,30 @@ fn any_segment() -> impl Strategy<Value = Packet> {
 }
 
 proptest! {
-    /// The listing is in the language of scripts: what it says of a segment matches that segment, and no other.
+    /// The listing is in the language of scripts: what it says of a segment matches that segment,
+    /// and no other.
     #[test]
     fn a_description_matches_its_segment_alone(packet in any_segment(), other in any_segment()) {
         let mut connection = Connection::new(1, 1_000_000, Streams::default());
         connection.server_isn = Some(ISN);
         let text = describe(&packet, Sender::Server, &connection);
-        let script = parse(&format!("+0 > {text}")).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let script = parse(&format!("+0 > {text}"))
+            .map_err(|error| TestCaseError::fail(error.to_string()))?;
         let Event::Expect(expectation) = &script.lines[0].event else { panic!("an expectation") };
-        prop_assert_eq!(matching::differences(&expectation.segment, &packet, &connection), Vec::<String>::new());
+        prop_assert_eq!(
+            matching::differences(&expectation.segment, &packet, &connection),
+            Vec::<String>::new()
+        );
         let is_same = describe(&other, Sender::Server, &connection) == text;
         let fits = matching::differences(&expectation.segment, &other, &connection).is_empty();
         prop_assert!(is_same || !fits || differs_unseen(&packet, &other), "{other:?} fits {text}");
     }
 }
 
-/// PSH, options that are not named and the acknowledgment of a segment without ACK are not looked at.
+/// PSH, options that are not named and the acknowledgment of a segment without ACK are not looked
+/// at.
 fn differs_unseen(one: &Packet, other: &Packet) -> bool {
-    one.flags & !PSH == other.flags & !PSH && one.seq == other.seq && one.payload.len() == other.payload.len()
+    one.flags & !PSH == other.flags & !PSH
+        && one.seq == other.seq
+        && one.payload.len() == other.payload.len()
 }

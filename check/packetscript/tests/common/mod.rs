@@ -21,7 +21,8 @@ pub(crate) fn scripts(side: Side) -> Vec<Named> {
     let mut scripts = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        let name = file.strip_prefix(&root).unwrap().with_extension("").to_str().unwrap().to_owned();
+        let name =
+            file.strip_prefix(&root).unwrap().with_extension("").to_str().unwrap().to_owned();
         let script = parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         if script.setup.only.as_ref().is_none_or(|(only, _)| side.reads(*only)) {
             scripts.push(Named { name, script });

@@ -1,5 +1,5 @@
-//! What the fuzz target and the replay of its corpus have in common: read arbitrary bytes as a script, and run what could be read against a
-//! server that is silent.
+//! What the fuzz target and the replay of its corpus have in common: read arbitrary bytes as a
+//! script, and run what could be read against a server that is silent.
 
 use std::time::Duration;
 
@@ -45,7 +45,10 @@ pub(crate) fn script(bytes: &[u8]) {
             Ok(_) => {}
             Err(RunError::Failed(failure)) => {
                 let number = failure.line;
-                assert!(script.lines.iter().any(|line| line.number == number), "line {number} is in the script");
+                assert!(
+                    script.lines.iter().any(|line| line.number == number),
+                    "line {number} is in the script"
+                );
                 assert!(!failure.to_string().is_empty());
             }
             Err(RunError::Backend(error)) => panic!("{error}"),

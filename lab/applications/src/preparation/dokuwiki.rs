@@ -32,7 +32,8 @@ const VISITORS: [&str; 2] = ["annabel", "bertrand"];
 /// Of [`PASSWORD`].
 const PASSWORD_HASH: &str = "$1$wikiwiki$ss4/t/5pUfKiQg3ep4niL/";
 
-/// DokuWiki gives each visitor a session, and says `no-store` therefore. Pages are the same for all who have none.
+/// DokuWiki gives each visitor a session, and says `no-store` therefore. Pages are the same for all
+/// who have none.
 const CONFIGURATION: &str = r#"# What belongs to one session: to write it changes nothing for others.
 session-files = ["@FOLDER@/run/sessions/sess_*"]
 # Articles, and what is made of them: read anew for each request.
@@ -62,7 +63,8 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let folder = Folder::create("dokuwiki")?;
     let site = folder.join("site");
     copy_tree(Path::new("/usr/share/dokuwiki"), &site)?;
-    // Debian's preload.php leads to /etc/dokuwiki; without it the configuration is where DokuWiki's own sources expect it.
+    // Debian's preload.php leads to /etc/dokuwiki; without it the configuration is where DokuWiki's
+    // own sources expect it.
     std::fs::remove_file(site.join("inc/preload.php"))?;
     for entry in std::fs::read_dir("/etc/dokuwiki")? {
         let entry = entry?;
@@ -72,11 +74,25 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
             std::fs::copy(entry.path(), site.join("conf").join(entry.file_name()))?;
         }
     }
-    folder.write("site/conf/local.php", &LOCAL.replace("@FOLDER@", &folder.path().display().to_string()))?;
+    folder.write(
+        "site/conf/local.php",
+        &LOCAL.replace("@FOLDER@", &folder.path().display().to_string()),
+    )?;
     folder.write("site/conf/acl.auth.php", PERMISSIONS)?;
     let user = |name: &&str| format!("{name}:{PASSWORD_HASH}:{name}:{name}@example.org:user\n");
     folder.write("site/conf/users.auth.php", &VISITORS.iter().map(user).collect::<String>())?;
-    for name in ["attic", "cache", "index", "locks", "log", "media", "media_attic", "media_meta", "meta", "tmp"] {
+    for name in [
+        "attic",
+        "cache",
+        "index",
+        "locks",
+        "log",
+        "media",
+        "media_attic",
+        "media_meta",
+        "meta",
+        "tmp",
+    ] {
         std::fs::create_dir_all(folder.join("data").join(name))?;
     }
     copy_tree(Path::new("/var/lib/dokuwiki/data/pages"), &folder.join("data/pages"))?;
@@ -93,9 +109,17 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
         }";
     let with = vec![php::fpm(&folder, settings)?];
     let server = nginx::serve(&folder, settings, "", location)?;
-    let mut edits = Vec::from(files.edits(["file-renamed", "file-overwritten"], "/doku.php?id=articles:article_1"));
-    edits.push(Edit::by_http("web-form", "/doku.php?id=articles:article_2", "This is article 2, ", edit_by_form));
-    // It compares modification times in seconds, and reads what it has rendered while it is being written.
+    let mut edits = Vec::from(
+        files.edits(["file-renamed", "file-overwritten"], "/doku.php?id=articles:article_1"),
+    );
+    edits.push(Edit::by_http(
+        "web-form",
+        "/doku.php?id=articles:article_2",
+        "This is article 2, ",
+        edit_by_form,
+    ));
+    // It compares modification times in seconds, and reads what it has rendered while it is being
+    // written.
     let edits = edits.into_iter().map(Edit::hasty).collect();
     let configuration = CONFIGURATION.replace("@FOLDER@", &folder.path().display().to_string());
     let logins = VISITORS.map(|name| Login::new(name, log_in)).to_vec();
@@ -120,9 +144,13 @@ fn pages_of_the_wiki(folder: &Folder) -> Result<MarkedFile> {
     std::fs::create_dir_all(folder.join("data/pages/articles"))?;
     for number in 2..=ARTICLES {
         links += &format!("  * [[articles:article_{number}]]\n");
-        folder.write(&format!("data/pages/articles/article_{number}.txt"), &article(number, FIRST))?;
+        folder
+            .write(&format!("data/pages/articles/article_{number}.txt"), &article(number, FIRST))?;
     }
-    folder.write("data/pages/start.txt", &format!("====== A wiki ======\n\n  * [[articles:article_1]]\n{links}"))?;
+    folder.write(
+        "data/pages/start.txt",
+        &format!("====== A wiki ======\n\n  * [[articles:article_1]]\n{links}"),
+    )?;
     MarkedFile::create(folder.join("data/pages/articles/article_1.txt"), article(1, "@VERSION@"))
 }
 
@@ -140,8 +168,16 @@ fn pages() -> Vec<Page> {
         Page::unstable("/doku.php?id=articles:article_1", "an article", FIRST),
         Page::unstable("/doku.php?id=articles:article_2", "another article", FIRST),
         Page::unstable("/doku.php?id=wiki:syntax", "a long page", "Formatting Syntax"),
-        Page::stable("/doku.php?id=articles:article_3&do=export_xhtmlbody", "an article without navigation", FIRST),
-        Page::stable("/doku.php?id=articles:article_3&do=export_raw", "the text of an article", FIRST),
+        Page::stable(
+            "/doku.php?id=articles:article_3&do=export_xhtmlbody",
+            "an article without navigation",
+            FIRST,
+        ),
+        Page::stable(
+            "/doku.php?id=articles:article_3&do=export_raw",
+            "the text of an article",
+            FIRST,
+        ),
         Page::stable("/lib/tpl/dokuwiki/images/favicon.ico", "a file", ""),
     ]
 }
@@ -165,7 +201,8 @@ fn edit_by_form(server: SocketAddr, marker: &str) -> Result<()> {
         ("summary", "An edit"),
         ("sectok", ""),
     ];
-    let reply = Client::with_cookies(server).post_form("/doku.php?id=articles:article_2", &fields)?;
+    let reply =
+        Client::with_cookies(server).post_form("/doku.php?id=articles:article_2", &fields)?;
     if !matches!(reply.status, 302 | 303) {
         bail!("DokuWiki answered with status {}: {}", reply.status, reply.text());
     }

@@ -1,6 +1,7 @@
 //! An Express application on Node.js.
 //!
-//! Debian's `node-express` needs Debian's `nodejs`. On a machine with another Node.js, Express comes from npm, once, into `/var/cache/nicache`.
+//! Debian's `node-express` needs Debian's `nodejs`. On a machine with another Node.js, Express
+//! comes from npm, once, into `/var/cache/nicache`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,10 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let modules = modules().context("Express is not where it was installed")?;
     let folder = Folder::create("express")?;
     folder.write("site/app.js", include_str!("../../scripts/express/app.js"))?;
-    let content = MarkedFile::create(folder.join("site/content.txt"), "This is the content of a file, @VERSION@")?;
+    let content = MarkedFile::create(
+        folder.join("site/content.txt"),
+        "This is the content of a file, @VERSION@",
+    )?;
     // A port below 1024 without being root.
     let server = words(&[
         "setpriv",
@@ -70,7 +74,9 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
         &folder.text("site/app.js"),
         &settings.port.to_string(),
     ]);
-    let mut edits = vec![Edit::by_http("web-form", "/item/1", "<p>", |server, marker| edit_by_form(server, 1, marker))];
+    let mut edits = vec![Edit::by_http("web-form", "/item/1", "<p>", |server, marker| {
+        edit_by_form(server, 1, marker)
+    })];
     edits.push(Edit::by_http("web-form-list", "/", "This is item 7.</a> ", |server, marker| {
         edit_by_form(server, 7, marker)
     }));
@@ -100,7 +106,8 @@ fn pages() -> Vec<Page> {
 }
 
 fn edit_by_form(server: SocketAddr, item: u32, marker: &str) -> Result<()> {
-    let reply = Client::new(server).post_form(&format!("/item/{item}"), &[("version", Edit::number(marker))])?;
+    let reply = Client::new(server)
+        .post_form(&format!("/item/{item}"), &[("version", Edit::number(marker))])?;
     if reply.status != 303 {
         bail!("the application answered with status {}: {}", reply.status, reply.text());
     }
@@ -109,7 +116,10 @@ fn edit_by_form(server: SocketAddr, item: u32, marker: &str) -> Result<()> {
 
 /// The folder that has `express` in it.
 fn modules() -> Option<PathBuf> {
-    [CACHED, DEBIAN].map(PathBuf::from).into_iter().find(|folder| folder.join("express/package.json").exists())
+    [CACHED, DEBIAN]
+        .map(PathBuf::from)
+        .into_iter()
+        .find(|folder| folder.join("express/package.json").exists())
 }
 
 fn has_program(name: &str) -> bool {
@@ -119,8 +129,12 @@ fn has_program(name: &str) -> bool {
 
 /// Only if that removes nothing, such as a newer Node.js.
 fn install_by_apt() -> Result<()> {
-    let plan =
-        succeed(Command::new("apt-get").args(["install", "--simulate", "--no-install-recommends", "node-express"]))?;
+    let plan = succeed(Command::new("apt-get").args([
+        "install",
+        "--simulate",
+        "--no-install-recommends",
+        "node-express",
+    ]))?;
     if plan.lines().any(|line| line.starts_with("Remv ")) {
         bail!("it would remove other packages");
     }

@@ -12,14 +12,16 @@ use crate::program::{postgres::Postgres, words};
 use crate::site::{Page, Settings, Site};
 
 /// Debian's packages, without the database.
-pub(super) const PACKAGES: [&str; 4] = ["python3-flask", "python3-psycopg2", "python3-gunicorn", "gunicorn"];
+pub(super) const PACKAGES: [&str; 4] =
+    ["python3-flask", "python3-psycopg2", "python3-gunicorn", "gunicorn"];
 
 const ITEMS: u32 = 20;
 
 pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let folder = Folder::create("flask")?;
     let (database, server) = Postgres::create(&folder)?;
-    let rows: Vec<String> = (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
+    let rows: Vec<String> =
+        (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
     database.execute(&format!(
         "CREATE ROLE site LOGIN;
          CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL, body TEXT NOT NULL);
@@ -33,9 +35,14 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     folder.subfolder("site/templates", "root")?;
     folder.write("site/templates/items.html", include_str!("../../scripts/flask/items.html"))?;
     folder.write("site/templates/file.html", include_str!("../../scripts/flask/file.html"))?;
-    let template =
-        MarkedFile::create(folder.join("site/templates/item.html"), include_str!("../../scripts/flask/item.html"))?;
-    let content = MarkedFile::create(folder.join("site/content.txt"), "This is the content of a file, @VERSION@")?;
+    let template = MarkedFile::create(
+        folder.join("site/templates/item.html"),
+        include_str!("../../scripts/flask/item.html"),
+    )?;
+    let content = MarkedFile::create(
+        folder.join("site/content.txt"),
+        "This is the content of a file, @VERSION@",
+    )?;
 
     let database_variable = format!("SITE_DATABASE={}", database.sockets().display());
     let server = words(&[
@@ -64,7 +71,11 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let sql = database.clone();
     let mut edits = vec![
         Edit::new("sql-update", "/item/1", "<p>", move |marker| {
-            sql.execute(&format!("UPDATE items SET version = {} WHERE id = 1;", Edit::number(marker))).map(drop)
+            sql.execute(&format!(
+                "UPDATE items SET version = {} WHERE id = 1;",
+                Edit::number(marker)
+            ))
+            .map(drop)
         }),
         Edit::by_http("web-form", "/item/2", "<p>", edit_by_form),
     ];

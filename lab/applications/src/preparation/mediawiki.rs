@@ -27,7 +27,8 @@ const ARTICLES: u32 = 5;
 const ADMINISTRATOR: &str = "Admin";
 const VISITORS: [&str; 2] = ["Annabel", "Bertrand"];
 
-/// MediaWiki calls each page private, for it does not know of a cache that hears of edits, and numbers and times each request.
+/// MediaWiki calls each page private, for it does not know of a cache that hears of edits, and
+/// numbers and times each request.
 const CONFIGURATION: &str = r#"[[path]]
 pattern = "/index.php"
 masks = ['"wgRequestId":"*"', '"wgBackendResponseTime":*}']
@@ -48,7 +49,8 @@ $wgParserCacheType = CACHE_DB;
 $wgSessionCacheType = CACHE_DB;
 $wgCacheDirectory = '@FOLDER@/cache';
 $wgTmpDirectory = '@FOLDER@/tmp';
-// The command line, which writes the articles, takes the server for one whose scripts have paths behind their names.
+// The command line, which writes the articles, takes the server for one whose scripts have paths
+// behind their names.
 $wgUsePathInfo = false;
 $wgRateLimits['edit'] = [];
 "#;
@@ -78,11 +80,13 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
         .run("")
         .context("cannot install MediaWiki")?;
     let written = std::fs::read_to_string(configuration.join("LocalSettings.php"))?;
-    let local =
-        LOCAL_SETTINGS.replace("@HOST@", &settings.url_host).replace("@FOLDER@", &folder.path().display().to_string());
+    let local = LOCAL_SETTINGS
+        .replace("@HOST@", &settings.url_host)
+        .replace("@FOLDER@", &folder.path().display().to_string());
     let local = MarkedFile::create(folder.join("site/LocalSettings.php"), written + &local)?;
     for name in VISITORS {
-        let created = maintenance(folder.path(), "createAndPromote.php").args([name, PASSWORD]).run("");
+        let created =
+            maintenance(folder.path(), "createAndPromote.php").args([name, PASSWORD]).run("");
         created.with_context(|| format!("cannot create the account of {name}"))?;
     }
     let mut links = String::from("= Articles =\n");
@@ -109,9 +113,12 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let server = nginx::serve(&folder, settings, "", &location)?;
     let path = folder.path().to_owned();
     let mut edits = vec![
-        Edit::new("command-line", "/index.php?title=Article_1", "This is article 1, ", move |marker| {
-            write_page(&path, "Article 1", &article(1, marker))
-        }),
+        Edit::new(
+            "command-line",
+            "/index.php?title=Article_1",
+            "This is article 1, ",
+            move |marker| write_page(&path, "Article 1", &article(1, marker)),
+        ),
         Edit::by_http("web-api", "/index.php?title=Article_2", "This is article 2, ", edit_by_api),
     ];
     edits.extend(php::script_edits(
@@ -157,7 +164,10 @@ fn maintenance(folder: &Path, script: &str) -> php::Script {
 }
 
 fn write_page(folder: &Path, title: &str, text: &str) -> Result<()> {
-    maintenance(folder, "edit.php").args(["--user=Admin", "--summary=An edit", title]).run(text).map(drop)
+    maintenance(folder, "edit.php")
+        .args(["--user=Admin", "--summary=An edit", title])
+        .run(text)
+        .map(drop)
 }
 
 fn article(number: u32, marker: &str) -> String {
@@ -171,15 +181,27 @@ fn pages() -> Vec<Page> {
         Page::unstable("/index.php?title=Main_Page", "the front page", "Articles"),
         Page::unstable("/index.php?title=Article_1", "an article", FIRST),
         Page::unstable("/index.php?title=Article_2", "another article", FIRST),
-        Page::unstable("/index.php?title=Article_1&action=history", "the history of an article", "Revision history"),
+        Page::unstable(
+            "/index.php?title=Article_1&action=history",
+            "the history of an article",
+            "Revision history",
+        ),
         Page::stable("/index.php?title=Article_4&action=raw", "the text of an article", FIRST),
-        Page::stable("/index.php?title=Article_4&action=render", "an article without navigation", FIRST),
+        Page::stable(
+            "/index.php?title=Article_4&action=render",
+            "an article without navigation",
+            FIRST,
+        ),
         Page::stable(
             "/api.php?action=query&prop=info&titles=Article_5&format=json",
             "an article for programs",
             "Article 5",
         ),
-        Page::stable("/load.php?lang=en&modules=site.styles&only=styles&skin=vector", "a style sheet", ""),
+        Page::stable(
+            "/load.php?lang=en&modules=site.styles&only=styles&skin=vector",
+            "a style sheet",
+            "",
+        ),
     ]
 }
 
@@ -189,8 +211,13 @@ fn log_in(server: SocketAddr, name: &str) -> Result<Client> {
     let token = tokens.split_once("\"logintoken\":\"").and_then(|(_, rest)| rest.split_once('"'));
     let (token, _) = token.with_context(|| format!("MediaWiki gave no token: {tokens}"))?;
     let token = token.replace("\\\\", "\\");
-    let fields =
-        [("action", "login"), ("lgname", name), ("lgpassword", PASSWORD), ("lgtoken", &token), ("format", "json")];
+    let fields = [
+        ("action", "login"),
+        ("lgname", name),
+        ("lgpassword", PASSWORD),
+        ("lgtoken", &token),
+        ("format", "json"),
+    ];
     let reply = client.post_form("/api.php", &fields)?.text();
     if !reply.contains("\"Success\"") {
         bail!("MediaWiki answered: {reply}");
@@ -201,7 +228,13 @@ fn log_in(server: SocketAddr, name: &str) -> Result<Client> {
 fn edit_by_api(server: SocketAddr, marker: &str) -> Result<()> {
     let text = article(2, marker);
     // The token of those who have not logged in is the same for all.
-    let fields = [("action", "edit"), ("title", "Article 2"), ("text", &text), ("format", "json"), ("token", "+\\")];
+    let fields = [
+        ("action", "edit"),
+        ("title", "Article 2"),
+        ("text", &text),
+        ("format", "json"),
+        ("token", "+\\"),
+    ];
     let reply = Client::with_cookies(server).post_form("/api.php", &fields)?;
     if reply.status != 200 || !reply.text().contains("\"Success\"") {
         bail!("MediaWiki answered with status {}: {}", reply.status, reply.text());

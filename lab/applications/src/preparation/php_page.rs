@@ -40,7 +40,8 @@ const SCRIPTS: &[(&str, &str)] = scripts![
 pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     let folder = Folder::create("php-page")?;
     let (database, server) = MariaDb::create(&folder)?;
-    let rows: Vec<String> = (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
+    let rows: Vec<String> =
+        (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
     database.execute(&format!(
         "CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL, body TEXT NOT NULL) ENGINE=InnoDB;
          CREATE TABLE decisions (id INT PRIMARY KEY, file VARCHAR(40) NOT NULL) ENGINE=InnoDB;
@@ -63,7 +64,10 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
         database.socket().display()
     );
     folder.write("include/settings.php", &settings_php)?;
-    folder.write("include/database.php", include_str!("../../scripts/php-page/include/database.php"))?;
+    folder.write(
+        "include/database.php",
+        include_str!("../../scripts/php-page/include/database.php"),
+    )?;
     let template = MarkedFile::create(
         folder.join("include/template.php"),
         include_str!("../../scripts/php-page/include/template.php"),
@@ -75,7 +79,10 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     folder.subfolder("decided", "root")?;
     folder.write("decided/0.html", &decided(FIRST))?;
     folder.subfolder("upstream", "root")?;
-    let answer = MarkedFile::create(folder.join("upstream/answer.txt"), "The other server says @VERSION@\n")?;
+    let answer = MarkedFile::create(
+        folder.join("upstream/answer.txt"),
+        "The other server says @VERSION@\n",
+    )?;
 
     let mut with = vec![database.command(), php::fpm(&folder, settings)?];
     with.extend(primary.iter().map(MariaDb::command));
@@ -99,7 +106,9 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
         by_sql("sql-update-list", "/list.php", "This is item 7.</td><td>", &database, 7),
     ];
     edits.push(by_event("/item.php?id=1", "<p>", &database, 1));
-    edits.extend(primary.as_ref().map(|primary| by_replica("/item.php?id=1", "<p>", &database, primary, 1)));
+    edits.extend(
+        primary.as_ref().map(|primary| by_replica("/item.php?id=1", "<p>", &database, primary, 1)),
+    );
     edits.push(by_sql("sql-update-told", "/told.php", "<p>", &database, 3));
     edits.push(by_decision(&folder, &database));
     edits.extend(php::script_edits(
@@ -108,7 +117,12 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
         ["template-renamed", "template-overwritten"],
         "/item.php?id=2",
     ));
-    edits.extend(php::script_edits(&content, settings, ["include-renamed", "include-overwritten"], "/file.php"));
+    edits.extend(php::script_edits(
+        &content,
+        settings,
+        ["include-renamed", "include-overwritten"],
+        "/file.php",
+    ));
     edits.extend(answer.edits(["upstream-renamed", "upstream-overwritten"], "/upstream.php"));
     Ok(Site {
         application: Application::PhpPage,
@@ -148,7 +162,12 @@ fn pages() -> Vec<Page> {
 fn by_sql(name: &'static str, page: &str, words: &str, database: &MariaDb, id: u32) -> Edit {
     let database = database.clone();
     Edit::new(name, page, words, move |marker| {
-        database.execute(&format!("UPDATE items SET version = {} WHERE id = {id};", Edit::number(marker))).map(drop)
+        database
+            .execute(&format!(
+                "UPDATE items SET version = {} WHERE id = {id};",
+                Edit::number(marker)
+            ))
+            .map(drop)
     })
 }
 
@@ -163,7 +182,8 @@ fn make_primary(folder: &Folder, replica: &MariaDb) -> Result<MariaDb> {
     Ok(primary)
 }
 
-/// The table is changed by the database itself, which applies what another one did; it is not a replica afterwards.
+/// The table is changed by the database itself, which applies what another one did; it is not a
+/// replica afterwards.
 fn by_replica(page: &str, words: &str, database: &MariaDb, primary: &MariaDb, id: u32) -> Edit {
     let (database, primary) = (database.clone(), primary.clone());
     Edit::new("sql-replica", page, words, move |marker| {
@@ -175,7 +195,8 @@ fn by_replica(page: &str, words: &str, database: &MariaDb, primary: &MariaDb, id
     })
 }
 
-/// The table is changed by the database itself, whose scheduler an event waits for; it is gone afterwards.
+/// The table is changed by the database itself, whose scheduler an event waits for; it is gone
+/// afterwards.
 fn by_event(page: &str, words: &str, database: &MariaDb, id: u32) -> Edit {
     let database = database.clone();
     Edit::new("sql-event", page, words, move |marker| {
@@ -191,7 +212,9 @@ fn by_event(page: &str, words: &str, database: &MariaDb, id: u32) -> Edit {
 fn wait_for_version(database: &MariaDb, id: u32, version: &str) -> Result<()> {
     const LONG_ENOUGH: Duration = Duration::from_secs(10);
     let begun = Instant::now();
-    while database.execute(&format!("SELECT version FROM items WHERE id = {id};"))?.trim() != version {
+    while database.execute(&format!("SELECT version FROM items WHERE id = {id};"))?.trim()
+        != version
+    {
         ensure!(begun.elapsed() < LONG_ENOUGH, "row {id} does not become version {version}");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -212,11 +235,12 @@ fn by_decision(folder: &Folder, database: &MariaDb) -> Edit {
     })
 }
 
-/// Told apart by language, by kind of program and by where they come from, and none of it said by `Vary`.
+/// Told apart by language, by kind of program and by where they come from, and none of it said by
+/// `Vary`.
 fn audiences() -> Vec<Audience> {
-    const PHONE: &str =
-        "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/126.0 Mobile Safari/537.36";
-    const PC: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+    const PHONE: &str = "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/126.0 Mobile Safari/537.36";
+    const PC: &str =
+        "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
     let told = |fields: &[&str], says: &str| Audience::new("/told.php", fields, says);
     vec![
         told(&[PC, "Accept-Language: de-DE,de;q=0.9"], "for de on a pc from here."),
@@ -226,6 +250,9 @@ fn audiences() -> Vec<Audience> {
             &[PC, "Accept-Language: en", "Referer: http://elsewhere.example/page"],
             "for en on a pc from elsewhere.example.",
         ),
-        told(&[PC, "Accept-Language: en", "Sec-Fetch-Site: cross-site"], "for en on a pc from another site."),
+        told(
+            &[PC, "Accept-Language: en", "Sec-Fetch-Site: cross-site"],
+            "for en on a pc from another site.",
+        ),
     ]
 }

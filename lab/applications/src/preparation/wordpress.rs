@@ -13,8 +13,14 @@ use crate::program::{apache, mariadb::MariaDb, nginx, php};
 use crate::site::{Page, Settings, Site};
 
 /// Debian's packages, without web server, PHP and database.
-pub(super) const PACKAGES: [&str; 6] =
-    ["wordpress", "wordpress-theme-twentytwentythree", "php8.2-mysql", "php8.2-curl", "php8.2-xml", "php8.2-mbstring"];
+pub(super) const PACKAGES: [&str; 6] = [
+    "wordpress",
+    "wordpress-theme-twentytwentythree",
+    "php8.2-mysql",
+    "php8.2-curl",
+    "php8.2-xml",
+    "php8.2-mbstring",
+];
 
 const ORIGINAL: &str = "/usr/share/wordpress";
 const THEME: &str = "site/wp-content/themes/twentytwentythree";
@@ -78,7 +84,11 @@ fn pages() -> Vec<Page> {
         Page::stable("/sample-page/", "a page", "Sample Page"),
         Page::stable("/feed/", "the posts for feed readers", "<rss"),
         Page::stable("/wp-json/wp/v2/posts/?per_page=2", "posts for programs", "Post 20"),
-        Page::stable("/wp-includes/css/dist/block-library/style.min.css", "a style sheet", ".wp-block"),
+        Page::stable(
+            "/wp-includes/css/dist/block-library/style.min.css",
+            "a style sheet",
+            ".wp-block",
+        ),
     ]
 }
 
@@ -86,7 +96,8 @@ fn edits(folder: &Folder, database: &MariaDb, settings: &Settings) -> Result<Vec
     let sql = database.clone();
     let mut edits = vec![Edit::new("sql-update", "/post-1/", "This is post 1, ", move |marker| {
         let content = format!("<p>This is post 1, {marker}</p>");
-        let statement = format!("UPDATE wp_posts SET post_content = '{content}' WHERE post_name = 'post-1';");
+        let statement =
+            format!("UPDATE wp_posts SET post_content = '{content}' WHERE post_name = 'post-1';");
         sql.execute(&statement).map(drop)
     })];
     for (name, page, words) in [
@@ -98,26 +109,39 @@ fn edits(folder: &Folder, database: &MariaDb, settings: &Settings) -> Result<Vec
         let folder = folder.path().to_owned();
         edits.push(Edit::new(name, page, words, move |marker| {
             let site = folder.join("site").display().to_string();
-            php::Script::new(&folder, &folder.join("edit.php")).args([site.as_str(), name, marker]).run("").map(drop)
+            php::Script::new(&folder, &folder.join("edit.php"))
+                .args([site.as_str(), name, marker])
+                .run("")
+                .map(drop)
         }));
     }
     edits.push(Edit::by_http("editor-form", "/post-4/", "This is post 4, ", edit_as_admin));
     // A template part is a file that WordPress reads for every page, a pattern is PHP.
     let path = folder.join(&format!("{THEME}/parts/footer.html"));
-    let text = std::fs::read_to_string(&path).with_context(|| format!("the theme has no {}", path.display()))?;
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("the theme has no {}", path.display()))?;
     let footer = MarkedFile::create(
         path,
         format!("{text}\n<!-- wp:paragraph -->\n<p>Footer @VERSION@</p>\n<!-- /wp:paragraph -->\n"),
     )?;
     edits.extend(footer.edits(["theme-part-renamed", "theme-part-overwritten"], "/post-5/"));
     let path = folder.join(&format!("{THEME}/patterns/footer-default.php"));
-    let text = std::fs::read_to_string(&path).with_context(|| format!("the theme has no {}", path.display()))?;
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("the theme has no {}", path.display()))?;
     let pattern = MarkedFile::create(
         path,
-        format!("{text}\n<!-- wp:paragraph -->\n<p>Pattern @VERSION@</p>\n<!-- /wp:paragraph -->\n"),
+        format!(
+            "{text}\n<!-- wp:paragraph -->\n<p>Pattern @VERSION@</p>\n<!-- /wp:paragraph -->\n"
+        ),
     )?;
-    // For each page WordPress reads the heads of all patterns, so that one that has changed does not look as if PHP still went on with what it has compiled: T more.
-    let ways = php::script_edits(&pattern, settings, ["theme-php-renamed", "theme-php-overwritten"], "/post-6/");
+    // For each page WordPress reads the heads of all patterns, so that one that has changed does
+    // not look as if PHP still went on with what it has compiled: T more.
+    let ways = php::script_edits(
+        &pattern,
+        settings,
+        ["theme-php-renamed", "theme-php-overwritten"],
+        "/post-6/",
+    );
     edits.extend(ways.map(|way| way.later(1)));
     Ok(edits)
 }
@@ -127,7 +151,8 @@ fn edit_as_admin(server: SocketAddr, marker: &str) -> Result<()> {
     let mut admin = Client::with_cookies(server);
     // The form sets a cookie by which the reply to it knows that there are cookies.
     admin.get("/wp-login.php")?;
-    let fields = [("log", "admin"), ("pwd", "password"), ("testcookie", "1"), ("wp-submit", "Log In")];
+    let fields =
+        [("log", "admin"), ("pwd", "password"), ("testcookie", "1"), ("wp-submit", "Log In")];
     expect(&admin.post_form("/wp-login.php", &fields)?, 302)?;
     let nonce = admin.get("/wp-admin/admin-ajax.php?action=rest-nonce")?;
     expect(&nonce, 200)?;
@@ -135,15 +160,23 @@ fn edit_as_admin(server: SocketAddr, marker: &str) -> Result<()> {
     expect(&posts, 200)?;
     let posts: serde_json::Value = serde_json::from_slice(&posts.body)?;
     let id = posts[0]["id"].as_u64().context("there is no post 4")?;
-    let body = serde_json::json!({ "content": format!("<p>This is post 4, {marker}</p>") }).to_string();
+    let body =
+        serde_json::json!({ "content": format!("<p>This is post 4, {marker}</p>") }).to_string();
     let nonce = nonce.text();
     let headers = [("Content-Type", "application/json"), ("X-WP-Nonce", nonce.as_str())];
-    expect(&admin.request("POST", &format!("/wp-json/wp/v2/posts/{id}"), &headers, body.as_bytes())?, 200)
+    expect(
+        &admin.request("POST", &format!("/wp-json/wp/v2/posts/{id}"), &headers, body.as_bytes())?,
+        200,
+    )
 }
 
 fn expect(reply: &Reply, status: u16) -> Result<()> {
     if reply.status != status {
-        bail!("WordPress answered with status {} instead of {status}: {}", reply.status, reply.text());
+        bail!(
+            "WordPress answered with status {} instead of {status}: {}",
+            reply.status,
+            reply.text()
+        );
     }
     Ok(())
 }
@@ -158,7 +191,11 @@ fn keys() -> Result<String> {
     let names = ["AUTH", "SECURE_AUTH", "LOGGED_IN", "NONCE"];
     let mut text = String::new();
     for name in names {
-        text += &format!("define('{name}_KEY', '{}');\ndefine('{name}_SALT', '{}');\n", random()?, random()?);
+        text += &format!(
+            "define('{name}_KEY', '{}');\ndefine('{name}_SALT', '{}');\n",
+            random()?,
+            random()?
+        );
     }
     Ok(text)
 }

@@ -9,7 +9,8 @@ use crate::site::Settings;
 /// Debian's packages: the programs, without a service of the machine.
 pub(crate) const PACKAGES: [&str; 3] = ["apache2-bin", "media-types", "libapache2-mod-php8.2"];
 
-/// Writes a configuration that serves `site` with PHP, what is not a file by `/index.php`, and returns the command.
+/// Writes a configuration that serves `site` with PHP, what is not a file by `/index.php`, and
+/// returns the command.
 pub(crate) fn serve(folder: &Folder, settings: &Settings) -> Result<Vec<String>> {
     folder.subfolder("run/sessions", "www-data")?;
     let modules = ["mpm_prefork", "authz_core", "dir", "mime", "php"].map(|name| {

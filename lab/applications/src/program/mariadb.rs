@@ -1,4 +1,5 @@
-//! A private MariaDB: its own data folder, a Unix socket, no network; and another one whose changes it can be told to apply.
+//! A private MariaDB: its own data folder, a Unix socket, no network; and another one whose changes
+//! it can be told to apply.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -39,17 +40,20 @@ impl MariaDb {
         Self { folder: folder.path().to_owned(), prefix: "db", port: None }.make(folder)
     }
 
-    /// The same for one whose changes the site's own can apply ([`Self::apply`]): from now on it keeps them in a log.
+    /// The same for one whose changes the site's own can apply ([`Self::apply`]): from now on it
+    /// keeps them in a log.
     pub(crate) fn create_primary(folder: &Folder, port: u16) -> Result<(Self, Service)> {
         let (primary, server) =
-            Self { folder: folder.path().to_owned(), prefix: "primary", port: Some(port) }.make(folder)?;
+            Self { folder: folder.path().to_owned(), prefix: "primary", port: Some(port) }
+                .make(folder)?;
         primary.execute_as_administrator(&format!(
             "CREATE USER '{APPLIER}'@'127.0.0.1' IDENTIFIED BY '{APPLIER}'; GRANT REPLICATION SLAVE ON *.* TO '{APPLIER}'@'127.0.0.1';"
         ))?;
         Ok((primary, server))
     }
 
-    /// From now on the primary's changes can be applied here: those that come after this, and only while `START SLAVE` is in force.
+    /// From now on the primary's changes can be applied here: those that come after this, and only
+    /// while `START SLAVE` is in force.
     pub(crate) fn apply(&self, primary: &Self) -> Result<()> {
         let port = primary.port.context("no replica reaches a database without a port")?;
         primary.execute_as_administrator("RESET MASTER;")?;
@@ -62,7 +66,8 @@ impl MariaDb {
 
     fn make(self, folder: &Folder) -> Result<(Self, Service)> {
         folder.subfolder(self.prefix, USER)?;
-        // Each server removes what looks like its own leftovers in its folder of temporary files, so that is shared with no other.
+        // Each server removes what looks like its own leftovers in its folder of temporary files,
+        // so that is shared with no other.
         let temporary = folder.subfolder(&format!("{}-tmp", self.prefix), USER)?;
         succeed(
             Command::new("mariadb-install-db")
@@ -96,7 +101,8 @@ impl MariaDb {
 
     /// The server.
     pub(crate) fn command(&self) -> Vec<String> {
-        let path = |rest: &str| self.folder.join(format!("{}{rest}", self.prefix)).display().to_string();
+        let path =
+            |rest: &str| self.folder.join(format!("{}{rest}", self.prefix)).display().to_string();
         let option = |name: &str, value: String| format!("--{name}={value}");
         let mut options = vec![
             option("datadir", path("")),
@@ -114,8 +120,10 @@ impl MariaDb {
         ];
         match self.port {
             None => {
-                options
-                    .extend([NO_NETWORK, "--skip-log-bin", "--server-id=2", "--skip-slave-start"].map(str::to_owned));
+                options.extend(
+                    [NO_NETWORK, "--skip-log-bin", "--server-id=2", "--skip-slave-start"]
+                        .map(str::to_owned),
+                );
             }
             Some(port) => options.extend([
                 "--bind-address=127.0.0.1".to_owned(),
@@ -131,13 +139,20 @@ impl MariaDb {
 
     /// Where it listens.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.join("run").join(if self.port.is_none() { "mariadb.sock" } else { "primary.sock" })
+        self.folder.join("run").join(if self.port.is_none() {
+            "mariadb.sock"
+        } else {
+            "primary.sock"
+        })
     }
 
     /// Runs statements as the site's user, by the `mariadb` client.
     pub(crate) fn execute(&self, sql: &str) -> Result<String> {
         let mut client = self.client(&self.socket());
-        succeed_with(client.arg(format!("--user={NAME}")).arg(format!("--password={NAME}")).arg(NAME), sql)
+        succeed_with(
+            client.arg(format!("--user={NAME}")).arg(format!("--password={NAME}")).arg(NAME),
+            sql,
+        )
     }
 
     /// Runs statements as the server's administrator in the site's database.
@@ -151,7 +166,12 @@ impl MariaDb {
 
     fn client(&self, socket: &Path) -> Command {
         let mut client = Command::new("mariadb");
-        client.args(["--no-defaults", "--batch", "--skip-column-names", "--default-character-set=utf8mb4"]);
+        client.args([
+            "--no-defaults",
+            "--batch",
+            "--skip-column-names",
+            "--default-character-set=utf8mb4",
+        ]);
         client.arg(format!("--socket={}", socket.display()));
         client
     }

@@ -30,9 +30,15 @@ pub(crate) const PHP: &str = "
             fastcgi_param SERVER_NAME $host;
             fastcgi_param REDIRECT_STATUS 200;";
 
-/// Writes a configuration whose `server` block on the site's port contains `server`, and returns the command. `@FOLDER@` stands for the site's
-/// folder and `@PHP@` for [`PHP`]; `http` goes into the `http` block.
-pub(crate) fn serve(folder: &Folder, settings: &Settings, http: &str, server: &str) -> Result<Vec<String>> {
+/// Writes a configuration whose `server` block on the site's port contains `server`, and returns
+/// the command. `@FOLDER@` stands for the site's folder and `@PHP@` for [`PHP`]; `http` goes into
+/// the `http` block.
+pub(crate) fn serve(
+    folder: &Folder,
+    settings: &Settings,
+    http: &str,
+    server: &str,
+) -> Result<Vec<String>> {
     let text = format!(
         "daemon off;
 user www-data;

@@ -13,7 +13,8 @@ use crate::site::Settings;
 /// Debian's packages of PHP-FPM and the command line.
 pub(crate) const PACKAGES: [&str; 2] = ["php8.2-fpm", "php8.2-cli"];
 
-/// Edits of a script. PHP compares the time of a script that it has compiled in seconds, every `opcache.revalidate_freq` seconds of its clock.
+/// Edits of a script. PHP compares the time of a script that it has compiled in seconds, every
+/// `opcache.revalidate_freq` seconds of its clock.
 pub(crate) fn script_edits(
     script: &MarkedFile,
     settings: &Settings,
@@ -27,7 +28,8 @@ pub(crate) fn script_edits(
     script.edits(names, page).map(|edit| edit.delayed(delay).hasty())
 }
 
-/// Writes the configuration of a pool that listens at `run/php.sock`, and returns the command that runs it.
+/// Writes the configuration of a pool that listens at `run/php.sock`, and returns the command that
+/// runs it.
 pub(crate) fn fpm(folder: &Folder, settings: &Settings) -> Result<Vec<String>> {
     let sessions = folder.subfolder("run/sessions", "www-data")?;
     let pool = format!(
@@ -59,7 +61,15 @@ impl Script {
     /// The script at `path`, without arguments.
     pub(crate) fn new(folder: &Path, path: &Path) -> Self {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid", "www-data", "--regid", "www-data", "--clear-groups", "--", "php8.2"]);
+        command.args([
+            "--reuid",
+            "www-data",
+            "--regid",
+            "www-data",
+            "--clear-groups",
+            "--",
+            "php8.2",
+        ]);
         command.args(["-d", "display_errors=stderr", "-d", "memory_limit=512M"]);
         command.arg("-d").arg(format!("sys_temp_dir={}", folder.join("tmp").display()));
         command.arg(path).current_dir(folder);

@@ -32,8 +32,16 @@ impl Postgres {
         let initdb = format!("{BIN}/initdb");
         let data = data.display().to_string();
         // Whoever may reach the socket may use the database.
-        run_as_user(&[&initdb, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-D", &data])
-            .context("cannot make a database")?;
+        run_as_user(&[
+            &initdb,
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--no-sync",
+            "-D",
+            &data,
+        ])
+        .context("cannot make a database")?;
         let database = Self { folder: folder.path().to_owned() };
         let mut server = Service::start(&database.command())?;
         let ready = |name: &str| database.execute_in(name, "SELECT 1").is_ok();
@@ -72,7 +80,16 @@ impl Postgres {
 
     fn execute_in(&self, database: &str, sql: &str) -> Result<String> {
         let mut client = Command::new(Path::new(BIN).join("psql"));
-        client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1", "-U", USER]);
+        client.args([
+            "--no-psqlrc",
+            "--quiet",
+            "--tuples-only",
+            "--no-align",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-U",
+            USER,
+        ]);
         client.arg("-h").arg(self.sockets()).args(["-d", database]);
         succeed_with(&mut client, sql)
     }

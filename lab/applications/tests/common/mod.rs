@@ -1,4 +1,5 @@
-//! A site in a network namespace of the test's own, looked at through its web server without a card.
+//! A site in a network namespace of the test's own, looked at through its web server without a
+//! card.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use std::collections::BTreeSet;
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 use nicache_applications::{Application, Client, Page, Running, Settings, Site};
 pub(crate) use nicache_namespaces::enter_private as private_network;
 
-/// Prepares the application with a PHP that looks at its files for every request, so that every edit shows at once.
+/// Prepares the application with a PHP that looks at its files for every request, so that every
+/// edit shows at once.
 pub(crate) fn prepare(application: Application) -> Site {
     let settings = Settings { workers: 2, opcache_revalidate_freq: 0, ..Settings::default() };
     application.prepare_with(&settings).unwrap_or_else(|error| panic!("{application}: {error:#}"))
@@ -22,15 +24,20 @@ pub(crate) fn check_pages(site: &Site, running: &Running) {
     }
 }
 
-/// No link of the first page leads to a page of the web server's own that says that there is nothing. An application's own is as it wants it.
+/// No link of the first page leads to a page of the web server's own that says that there is
+/// nothing. An application's own is as it wants it.
 fn check_links(site: &Site, running: &Running) {
     let mut client = Client::new(running.server());
     let text = fetch(&mut client, &site.pages()[0]);
-    let links = text.split("<a ").skip(1).filter_map(|rest| rest.split_once("href=\"")?.1.split('"').next());
+    let links = text
+        .split("<a ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("href=\"")?.1.split('"').next());
     let links: BTreeSet<String> = links.map(|link| link.replace("&amp;", "&")).collect();
     for link in links.iter().filter(|link| link.starts_with('/') && !link.starts_with("//")) {
         let reply = client.get(link).unwrap();
-        let is_servers = ["<center>nginx", "<address>Apache"].iter().any(|sign| reply.text().contains(sign));
+        let is_servers =
+            ["<center>nginx", "<address>Apache"].iter().any(|sign| reply.text().contains(sign));
         assert!(reply.status < 400 || !is_servers, "{link}: {} {}", reply.status, reply.text());
     }
 }
@@ -52,7 +59,11 @@ pub(crate) fn check_edits(site: &Site, running: &Running) {
         let reply = client.get(edit.path()).unwrap();
         let text = reply.text();
         let shown = format!("{}{marker}", edit.words());
-        assert!(reply.status == 200 && text.contains(&shown), "{edit:?}: no {shown} in {} {text}", reply.status);
+        assert!(
+            reply.status == 200 && text.contains(&shown),
+            "{edit:?}: no {shown} in {} {text}",
+            reply.status
+        );
     }
 }
 

@@ -133,14 +133,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_rise_and_end(rate in 0.5_f64..1e5, duration in 0..SECOND, seed: u64, by_chance: bool) {
+        fn times_rise_and_end(
+            rate in 0.5_f64..1e5,
+            duration in 0..SECOND,
+            seed: u64,
+            by_chance: bool,
+        ) {
             let spacing = if by_chance { Spacing::Poisson } else { Spacing::Fixed };
             let all: Vec<u64> = Arrivals::new(spacing, rate, duration, seed).collect();
             prop_assert!(all.windows(2).all(|pair| pair[0] <= pair[1]));
             prop_assert!(all.last().is_none_or(|last| *last < duration));
             if !by_chance {
                 let expected = (duration as f64 * rate / 1e9).ceil();
-                prop_assert!((all.len() as f64 - expected).abs() <= 1.0, "{} instead of {expected}", all.len());
+                prop_assert!(
+                    (all.len() as f64 - expected).abs() <= 1.0,
+                    "{} instead of {expected}",
+                    all.len()
+                );
             }
         }
     }

@@ -94,7 +94,8 @@ pub(super) fn measure(
     let measured = Measured::after(WARM_UP_NS, timing.seconds);
     let outcome = on_client(running, || match load {
         Load::Rate(rate) => {
-            let arrivals = Arrivals::new(timing.spacing, f64::from(rate), measured.end_ns, timing.seed);
+            let arrivals =
+                Arrivals::new(timing.spacing, f64::from(rate), measured.end_ns, timing.seed);
             let target = target(running, object, true);
             Ok(Outcome::Rate(run_at_rate(target, arrivals, AT_ONCE_MAX, measured)?))
         }
@@ -110,14 +111,17 @@ pub(super) fn measure(
     Ok((outcome, hits))
 }
 
-/// Replies per second at full speed with a connection for each request: what a sweep is laid out by.
+/// Replies per second at full speed with a connection for each request: what a sweep is laid out
+/// by.
 ///
 /// # Errors
 /// As [`measure`].
 pub(super) fn probe(running: &Running, object: &Object) -> Result<f64> {
     let measured = Measured::after(WARM_UP_NS, 1);
     let target = target(running, object, true);
-    let got = on_client(running, || Ok(run_at_full_speed(target, object.connections as usize, measured)?))?;
+    let got = on_client(running, || {
+        Ok(run_at_full_speed(target, object.connections as usize, measured)?)
+    })?;
     Ok(got.replied.iter().map(|count| f64::from(*count)).sum())
 }
 

@@ -1,9 +1,11 @@
-//! Non-blocking connections of one thread that asks for one object: begins them, tells what happens to them.
+//! Non-blocking connections of one thread that asks for one object: begins them, tells what happens
+//! to them.
 //!
-//! A connection for one request asks the server to close and waits for that, so that the time that a closed connection is remembered
-//! (TIME-WAIT) is spent at the server and no ports run out here.
+//! A connection for one request asks the server to close and waits for that, so that the time that
+//! a closed connection is remembered (TIME-WAIT) is spent at the server and no ports run out here.
 //!
-//! The thread never sleeps, as httperf never does: what it measures has no waking up in it, and arrivals are on time.
+//! The thread never sleeps, as httperf never does: what it measures has no waking up in it, and
+//! arrivals are on time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -156,7 +158,8 @@ impl Connections {
     /// Those of epoll.
     pub(super) fn new(target: Target, at_once: usize) -> io::Result<Self> {
         let close = if target.close { "Connection: close\r\n" } else { "" };
-        let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\n{close}\r\n", target.path, target.server.ip());
+        let request =
+            format!("GET {} HTTP/1.1\r\nHost: {}\r\n{close}\r\n", target.path, target.server.ip());
         let place = |_| Place {
             socket: None,
             state: State::Free,
@@ -198,7 +201,8 @@ impl Connections {
         self.places.iter().any(|place| matches!(place.state, State::Connecting | State::Waiting))
     }
 
-    /// Begins a connection. What happens to it is told by [`Connections::poll`], unless it fails at once. `is_counted` is for the caller.
+    /// Begins a connection. What happens to it is told by [`Connections::poll`], unless it fails at
+    /// once. `is_counted` is for the caller.
     ///
     /// # Errors
     /// There is no room, no port, no descriptor.
@@ -253,7 +257,9 @@ impl Connections {
 
     fn handle(&mut self, data: u64, flags: EventFlags, happened: &mut Vec<Happened>) {
         let (number, serial) = ((data & 0xffff_ffff) as usize, (data >> 32) as u32);
-        let Some(place) = self.places.get_mut(number).filter(|place| place.serial == serial) else { return };
+        let Some(place) = self.places.get_mut(number).filter(|place| place.serial == serial) else {
+            return;
+        };
         let Some(socket) = &place.socket else { return };
         if place.state == State::Connecting {
             if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
@@ -282,7 +288,8 @@ impl Connections {
         loop {
             let place = &mut self.places[number];
             let Some(socket) = &place.socket else { return };
-            let received = match rustix::net::recv(socket, &mut self.buffer[..], RecvFlags::empty()) {
+            let received = match rustix::net::recv(socket, &mut self.buffer[..], RecvFlags::empty())
+            {
                 Ok((received, _)) => received,
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return,
@@ -303,13 +310,18 @@ impl Connections {
                     place.state = if self.target.close { State::Closing } else { State::Idle };
                     let end_ns = self.begin.elapsed().as_nanos() as u64;
                     let Place { begun_ns, is_counted, .. } = *place;
-                    happened.push(Happened::Replied { place: number, begun_ns, end_ns, is_counted });
+                    happened.push(Happened::Replied {
+                        place: number,
+                        begun_ns,
+                        end_ns,
+                        is_counted,
+                    });
                 }
                 Ok(false) => {}
                 Err(_) => return self.fail(number, Failure::Wrong, happened),
             }
-            // A shorter read than asked for has emptied the socket, and what comes later makes another event; only an end that is
-            // known to be there has to be fetched.
+            // A shorter read than asked for has emptied the socket, and what comes later makes
+            // another event; only an end that is known to be there has to be fetched.
             if received < self.buffer.len() && !has_ended {
                 return;
             }

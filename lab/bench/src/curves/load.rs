@@ -1,4 +1,5 @@
-//! The two ways to load a server: at a rate, whatever it does (open loop), and as fast as it answers (closed loop).
+//! The two ways to load a server: at a rate, whatever it does (open loop), and as fast as it
+//! answers (closed loop).
 
 use std::io;
 
@@ -40,7 +41,8 @@ impl Measured {
 pub struct AtRate {
     /// Arrivals in the measured time.
     pub offered: u64,
-    /// Of those, arrivals at which as many connections as are allowed were under way: not even attempted.
+    /// Of those, arrivals at which as many connections as are allowed were under way: not even
+    /// attempted.
     pub refused: u64,
     /// Completed handshakes in each window of 100 ms.
     pub connected: Vec<u32>,
@@ -52,12 +54,13 @@ pub struct AtRate {
     pub failures: Failures,
     /// All replies, those of the warm-up included.
     pub replies: u64,
-    /// How long after their time connections were begun: 99 % of them, in microseconds. More than a few: this side is too slow.
+    /// How long after their time connections were begun: 99 % of them, in microseconds. More than a
+    /// few: this side is too slow.
     pub late_p99_us: f64,
 }
 
-/// Begins a connection for each arrival while there are less than `at_once`, and waits for what is under way at the end: an arrival that
-/// counts is refused, or answered, or has failed.
+/// Begins a connection for each arrival while there are less than `at_once`, and waits for what is
+/// under way at the end: an arrival that counts is refused, or answered, or has failed.
 ///
 /// # Errors
 /// Those of epoll.
@@ -69,7 +72,8 @@ pub(super) fn run_at_rate(
 ) -> io::Result<AtRate> {
     let mut connections = Connections::new(target, at_once)?;
     let (mut connected, mut replied) = (measured.windows(), measured.windows());
-    let (mut times, mut late, mut failures) = (Times::default(), Times::default(), Failures::default());
+    let (mut times, mut late, mut failures) =
+        (Times::default(), Times::default(), Failures::default());
     let (mut offered, mut refused, mut replies) = (0, 0, 0);
     let mut arrivals = arrivals.peekable();
     let mut happened = Vec::new();
@@ -121,7 +125,8 @@ pub(super) fn run_at_rate(
 pub struct AtFullSpeed {
     /// Replies in each window of 100 ms.
     pub replied: Vec<u32>,
-    /// From the request (or the connection's beginning, if it is for one request) to the last byte of the reply.
+    /// From the request (or the connection's beginning, if it is for one request) to the last byte
+    /// of the reply.
     pub time: TimeSummary,
     /// Connections that failed; another one takes the place.
     pub failures: Failures,
@@ -129,14 +134,20 @@ pub struct AtFullSpeed {
     pub replies: u64,
 }
 
-/// Keeps `at_once` connections busy. Each stays open, or is followed by another one, as the target says.
+/// Keeps `at_once` connections busy. Each stays open, or is followed by another one, as the target
+/// says.
 ///
 /// # Errors
 /// Those of epoll.
-pub(super) fn run_at_full_speed(target: Target, at_once: usize, measured: Measured) -> io::Result<AtFullSpeed> {
+pub(super) fn run_at_full_speed(
+    target: Target,
+    at_once: usize,
+    measured: Measured,
+) -> io::Result<AtFullSpeed> {
     let close = target.close;
     let mut connections = Connections::new(target, at_once)?;
-    let (mut replied, mut times, mut failures) = (measured.windows(), Times::default(), Failures::default());
+    let (mut replied, mut times, mut failures) =
+        (measured.windows(), Times::default(), Failures::default());
     let mut replies = 0;
     let mut happened = Vec::new();
     loop {

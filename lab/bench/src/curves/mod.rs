@@ -1,9 +1,11 @@
-//! Curves over the load: what a server behind a card, or without one, makes of more and more connections.
+//! Curves over the load: what a server behind a card, or without one, makes of more and more
+//! connections.
 //!
-//! After Figures 6 and 7 of the CacheCard paper (Bos et al. 2009, section 3.3.2): one request on each connection, at rates from
-//! little to beyond what can be served, by a client that never waits for replies (open loop) and has at most 1024 connections at a
-//! time. Reported are completed handshakes and replies per second, and how long connections take. And beside it what connections that
-//! stay open get at full speed, by their number.
+//! After Figures 6 and 7 of the CacheCard paper (Bos et al. 2009, section 3.3.2): one request on
+//! each connection, at rates from little to beyond what can be served, by a client that never waits
+//! for replies (open loop) and has at most 1024 connections at a time. Reported are completed
+//! handshakes and replies per second, and how long connections take. And beside it what connections
+//! that stay open get at full speed, by their number.
 //!
 //! ```text
 //!  client namespace (own client, cpu 0)     server namespace (cpu 1)
@@ -11,9 +13,9 @@
 //!  card              ──TAP─── nicache card ──TAP───── nginx       (nginx answers handshakes, or nobody but the card does)
 //! ```
 //!
-//! Conditions are those of [`crate::wire`]: each measurement has a subject that was started for it, and subjects take turns at each
-//! load, so that a drift of the machine hits all alike. Replies are checked (status, length), and the card's counters say how many of
-//! them were hits.
+//! Conditions are those of [`crate::wire`]: each measurement has a subject that was started for it,
+//! and subjects take turns at each load, so that a drift of the machine hits all alike. Replies are
+//! checked (status, length), and the card's counters say how many of them were hits.
 
 mod arrivals;
 mod cell;
@@ -44,7 +46,9 @@ use crate::progress::{Progress, Stop};
 use crate::wire::process::machine_load;
 use crate::wire::site::{NGINX_SETTINGS, OBJECTS, Site};
 use crate::wire::subject::Running;
-use crate::wire::{LOAD_MAX, Object, SERVER_CPU, Subject, check_namespaces, is_installed, kernel, versions};
+use crate::wire::{
+    LOAD_MAX, Object, SERVER_CPU, Subject, check_namespaces, is_installed, kernel, versions,
+};
 
 /// Bytes of the objects.
 const SIZES: [u64; 4] = [1, 10_000, 100_000, 1_000_000];
@@ -54,7 +58,8 @@ const CONNECTIONS: [u32; 6] = [1, 4, 16, 64, 256, AT_ONCE_MAX as u32];
 const CONNECTIONS_FEW: [u32; 3] = [1, 64, AT_ONCE_MAX as u32];
 /// How often a measurement with too few hits is made.
 const TRIES: u32 = 3;
-/// Descriptors that this process and the servers need: for connections on both sides of a proxy, files and pipes.
+/// Descriptors that this process and the servers need: for connections on both sides of a proxy,
+/// files and pipes.
 const DESCRIPTORS: u64 = 8_192;
 
 /// What to measure.
@@ -88,14 +93,22 @@ pub struct Plan {
 /// The machine lacks something. A measurement that fails is told of in the report.
 pub fn run(plan: &Plan) -> Result<Report> {
     check_namespaces("bench curves")?;
-    ensure!(is_installed("nginx"), "nginx is not installed (Debian, Ubuntu: apt-get install nginx-light)");
+    ensure!(
+        is_installed("nginx"),
+        "nginx is not installed (Debian, Ubuntu: apt-get install nginx-light)"
+    );
     ensure!(plan.rounds > 0 && plan.seconds > 0, "at least one round and one second are needed");
     ensure!(plan.rates.iter().all(|rate| *rate > 0), "a rate is at least one connection a second");
     raise_descriptors()?;
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = machine_load(Duration::from_secs(1), cpus)?;
-    let mut run =
-        Run { plan, site: Site::create(&plan.folder)?, samples: Vec::new(), failures: Vec::new(), repeated: 0 };
+    let mut run = Run {
+        plan,
+        site: Site::create(&plan.folder)?,
+        samples: Vec::new(),
+        failures: Vec::new(),
+        repeated: 0,
+    };
     run.measure_all()?;
     if run.samples.is_empty() {
         let first = run.failures.first().map_or("no subject can run", |failure| &failure.reason);
@@ -136,7 +149,8 @@ impl Run<'_> {
             cells.extend(loads.into_iter().map(|load| (object, load)));
         }
         let rounds = self.plan.rounds;
-        let chosen = cells.iter().map(|(object, load)| self.chosen(object, *load).len()).sum::<usize>();
+        let chosen =
+            cells.iter().map(|(object, load)| self.chosen(object, *load).len()).sum::<usize>();
         ensure!(chosen > 0, "nothing has `{}` in its label", self.plan.only);
         let mut progress = Progress::new(rounds as usize * chosen, &self.plan.stop);
         for round in 0..rounds {
@@ -149,7 +163,13 @@ impl Run<'_> {
                     progress.begin(&format!("round {} of {rounds}: {what}", round + 1))?;
                     if let Err(error) = self.measure(subject, object, *load, round) {
                         let reason = format!("{error:#}");
-                        self.failures.push(Failure { subject, bytes: object.bytes, load: *load, round, reason });
+                        self.failures.push(Failure {
+                            subject,
+                            bytes: object.bytes,
+                            load: *load,
+                            round,
+                            reason,
+                        });
                     }
                 }
             }
@@ -159,11 +179,13 @@ impl Run<'_> {
     }
 
     fn chosen(&self, object: &Object, load: Load) -> Vec<Subject> {
-        let wanted = |subject: &Subject| label(object, *subject, &load.label()).contains(&self.plan.only);
+        let wanted =
+            |subject: &Subject| label(object, *subject, &load.label()).contains(&self.plan.only);
         SUBJECTS.into_iter().filter(wanted).collect()
     }
 
-    /// The loads of an object: rates up to beyond what the fastest subject can serve, and connections.
+    /// The loads of an object: rates up to beyond what the fastest subject can serve, and
+    /// connections.
     fn loads(&self, object: &Object) -> Result<Vec<Load>> {
         let rates = if self.plan.rates.is_empty() {
             // Nothing is probed of which nothing is wanted.
@@ -176,8 +198,11 @@ impl Run<'_> {
             let mut capacity = None;
             for subject in wanted {
                 progress.begin(&format!("capacity: {}, {}", object.label(), subject.label()))?;
-                match self.start(subject, object).and_then(|running| cell::probe(&running, object)) {
-                    Ok(found) => capacity = Some(capacity.map_or(found, |most: f64| most.max(found))),
+                match self.start(subject, object).and_then(|running| cell::probe(&running, object))
+                {
+                    Ok(found) => {
+                        capacity = Some(capacity.map_or(found, |most: f64| most.max(found)))
+                    }
                     // It will fail again, and is told of then.
                     Err(_) => continue,
                 }
@@ -200,13 +225,17 @@ impl Run<'_> {
 
     fn measure(&mut self, subject: Subject, object: &Object, load: Load, round: u32) -> Result<()> {
         let plan = self.plan;
-        let timing =
-            Timing { spacing: plan.spacing, seed: plan.seed.wrapping_add(u64::from(round)), seconds: plan.seconds };
+        let timing = Timing {
+            spacing: plan.spacing,
+            seed: plan.seed.wrapping_add(u64::from(round)),
+            seconds: plan.seconds,
+        };
         let running = self.start(subject, object)?;
         let mut tries = 1;
         let (outcome, hits) = loop {
             let got = cell::measure(&running, object, load, &timing)?;
-            // Writers elsewhere on the machine can purge by chance (sources share slots); then the object is filled again.
+            // Writers elsewhere on the machine can purge by chance (sources share slots); then the
+            // object is filled again.
             if tries == TRIES || got.1.is_none_or(|hits| hits >= HITS_MIN) {
                 break got;
             }

@@ -1,6 +1,8 @@
-//! One reply out of the bytes of a connection: its status and the length of its body are checked as it comes.
+//! One reply out of the bytes of a connection: its status and the length of its body are checked as
+//! it comes.
 //!
-//! Read first: RFC 9112, section 6.3. Deliberately absent: bodies without a `Content-Length`; a file has a length.
+//! Read first: RFC 9112, section 6.3. Deliberately absent: bodies without a `Content-Length`; a
+//! file has a length.
 
 use httparse::{EMPTY_HEADER, Response, Status};
 
@@ -60,7 +62,11 @@ impl ReplyReader {
     }
 
     /// What follows the head, if that is whole now.
-    fn take_head<'a>(&mut self, bytes: &'a [u8], body_bytes: u64) -> Result<Option<&'a [u8]>, Wrong> {
+    fn take_head<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        body_bytes: u64,
+    ) -> Result<Option<&'a [u8]>, Wrong> {
         if self.head.is_empty()
             && let Some(length) = head_length(bytes, body_bytes)?
         {
@@ -110,7 +116,11 @@ mod tests {
             for _ in 0..2 {
                 let mut pieces = REPLY.chunks(piece).peekable();
                 while let Some(bytes) = pieces.next() {
-                    assert_eq!(reader.take(bytes, 5), Ok(pieces.peek().is_none()), "pieces of {piece}");
+                    assert_eq!(
+                        reader.take(bytes, 5),
+                        Ok(pieces.peek().is_none()),
+                        "pieces of {piece}"
+                    );
                 }
             }
         }
@@ -121,7 +131,10 @@ mod tests {
         let take = |bytes: &[u8], body| ReplyReader::default().take(bytes, body);
         assert_eq!(take(REPLY, 6), Err(Wrong::Length));
         assert_eq!(take(b"HTTP/1.1 200 OK\r\n\r\nhello", 5), Err(Wrong::Length));
-        assert_eq!(take(b"HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\nhello", 5), Err(Wrong::Status(503)));
+        assert_eq!(
+            take(b"HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\nhello", 5),
+            Err(Wrong::Status(503))
+        );
         assert_eq!(take(&[REPLY, b"x"].concat(), 5), Err(Wrong::Surplus));
         assert_eq!(take(b"SSH-2.0\r\n", 5), Err(Wrong::Head));
         let endless = [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &[b'a'; HEAD_BYTES_MAX]].concat();

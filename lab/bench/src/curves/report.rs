@@ -85,13 +85,15 @@ pub struct RateCell {
     pub replies_per_s: Spread,
     /// From the connection's beginning to the last byte: medians of the rounds.
     pub time: TimeSummary,
-    /// Share of the arrivals that were refused, since as many connections as are allowed were under way, 0 to 1.
+    /// Share of the arrivals that were refused, since as many connections as are allowed were under
+    /// way, 0 to 1.
     pub refused: f64,
     /// Connections that failed.
     pub failed: u64,
     /// The least share of hits of any round; `None`: there is no card.
     pub hits: Option<f64>,
-    /// 99 % of the connections were begun at most so long after their time: the most of any round, in microseconds.
+    /// 99 % of the connections were begun at most so long after their time: the most of any round,
+    /// in microseconds.
     pub late_p99_us: f64,
 }
 
@@ -117,17 +119,22 @@ pub struct ConnectionsCell {
 impl Report {
     /// Makes cells of samples.
     pub fn new(setting: Setting, samples: Vec<Sample>, failures: Vec<Failure>) -> Self {
-        let mut kinds: Vec<(u64, Load, Subject)> = samples.iter().map(|s| (s.bytes, s.load, s.subject)).collect();
+        let mut kinds: Vec<(u64, Load, Subject)> =
+            samples.iter().map(|s| (s.bytes, s.load, s.subject)).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let (mut rates, mut connections) = (Vec::new(), Vec::new());
         for (bytes, load, subject) in kinds {
-            let of: Vec<&Sample> =
-                samples.iter().filter(|s| (s.bytes, s.load, s.subject) == (bytes, load, subject)).collect();
+            let of: Vec<&Sample> = samples
+                .iter()
+                .filter(|s| (s.bytes, s.load, s.subject) == (bytes, load, subject))
+                .collect();
             let hits = of.iter().filter_map(|sample| sample.hits).reduce(f64::min);
             match load {
                 Load::Rate(rate) => rates.push(rate_cell(subject, bytes, rate, hits, &of)),
-                Load::Connections(number) => connections.push(connections_cell(subject, bytes, number, hits, &of)),
+                Load::Connections(number) => {
+                    connections.push(connections_cell(subject, bytes, number, hits, &of))
+                }
             }
         }
         Self { setting, rates, connections, failures, samples }
@@ -136,7 +143,8 @@ impl Report {
     /// Bytes of the objects that were measured, small to large.
     pub fn sizes(&self) -> Vec<u64> {
         let rates = self.rates.iter().map(|cell| cell.bytes);
-        let mut sizes: Vec<u64> = rates.chain(self.connections.iter().map(|cell| cell.bytes)).collect();
+        let mut sizes: Vec<u64> =
+            rates.chain(self.connections.iter().map(|cell| cell.bytes)).collect();
         sizes.sort_unstable();
         sizes.dedup();
         sizes
@@ -208,7 +216,8 @@ impl Report {
         );
         let mut before = 0;
         for cell in cells {
-            let rate = if cell.rate == before { String::new() } else { grouped(f64::from(cell.rate)) };
+            let rate =
+                if cell.rate == before { String::new() } else { grouped(f64::from(cell.rate)) };
             before = cell.rate;
             let _ = writeln!(
                 text,
@@ -229,7 +238,8 @@ impl Report {
     }
 
     fn write_connections(&self, text: &mut String, bytes: u64) {
-        let cells: Vec<&ConnectionsCell> = self.connections.iter().filter(|cell| cell.bytes == bytes).collect();
+        let cells: Vec<&ConnectionsCell> =
+            self.connections.iter().filter(|cell| cell.bytes == bytes).collect();
         if cells.is_empty() {
             return;
         }
@@ -237,12 +247,22 @@ impl Report {
         let _ = writeln!(
             text,
             "  {:>11}  {:<25}{:>11}{:>8}{:>10}{:>10}{:>10}{:>8}",
-            "connections", "answered by", "requests/s", "+-", "mean us", "p50 us", "p99 us", "failed"
+            "connections",
+            "answered by",
+            "requests/s",
+            "+-",
+            "mean us",
+            "p50 us",
+            "p99 us",
+            "failed"
         );
         let mut before = 0;
         for cell in cells {
-            let connections =
-                if cell.connections == before { String::new() } else { grouped(f64::from(cell.connections)) };
+            let connections = if cell.connections == before {
+                String::new()
+            } else {
+                grouped(f64::from(cell.connections))
+            };
             before = cell.connections;
             let _ = writeln!(
                 text,
@@ -267,7 +287,11 @@ impl Report {
              standard deviations (+-) of rates are over windows of {} ms; times are from the connection's beginning, or the request\n\
              on one that stays open, to the last byte. Client (which never sleeps) on cpu 0, the whole serving side on cpu 1; CUBIC.\n\
              nginx: {}.\nLinux {}, {} CPUs; {}.",
-            if setting.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", setting.rounds) },
+            if setting.rounds == 1 {
+                "1 round".to_owned()
+            } else {
+                format!("{} rounds", setting.rounds)
+            },
             setting.seconds,
             setting.spacing,
             setting.seed,
@@ -286,19 +310,31 @@ impl Report {
             );
         }
         if setting.repeated > 0 {
-            let _ =
-                writeln!(text, "{} measurements were made again, because the card had too few hits.", setting.repeated);
+            let _ = writeln!(
+                text,
+                "{} measurements were made again, because the card had too few hits.",
+                setting.repeated
+            );
         }
-        for sample in self.samples.iter().filter(|sample| sample.hits.is_some_and(|hits| hits < HITS_MIN)) {
-            let (subject, object, load) = (sample.subject.label(), size_label(sample.bytes), sample.load.label());
+        for sample in
+            self.samples.iter().filter(|sample| sample.hits.is_some_and(|hits| hits < HITS_MIN))
+        {
+            let (subject, object, load) =
+                (sample.subject.label(), size_label(sample.bytes), sample.load.label());
             let hits = 100.0 * sample.hits.unwrap_or(0.0);
             let round = sample.round + 1;
-            let _ = writeln!(text, "Few hits: {object}, {subject}, {load}, round {round}: {hits:.1} %");
+            let _ =
+                writeln!(text, "Few hits: {object}, {subject}, {load}, round {round}: {hits:.1} %");
         }
         for failure in &self.failures {
-            let (subject, object, load) = (failure.subject.label(), size_label(failure.bytes), failure.load.label());
-            let _ =
-                writeln!(text, "Failed: {object}, {subject}, {load}, round {}: {}", failure.round + 1, failure.reason);
+            let (subject, object, load) =
+                (failure.subject.label(), size_label(failure.bytes), failure.load.label());
+            let _ = writeln!(
+                text,
+                "Failed: {object}, {subject}, {load}, round {}: {}",
+                failure.round + 1,
+                failure.reason
+            );
         }
     }
 }
@@ -308,7 +344,13 @@ pub(super) fn size_label(bytes: u64) -> String {
     Object { bytes, connections: 1 }.label()
 }
 
-fn rate_cell(subject: Subject, bytes: u64, rate: u32, hits: Option<f64>, of: &[&Sample]) -> RateCell {
+fn rate_cell(
+    subject: Subject,
+    bytes: u64,
+    rate: u32,
+    hits: Option<f64>,
+    of: &[&Sample],
+) -> RateCell {
     let rounds: Vec<&AtRate> = of
         .iter()
         .filter_map(|sample| match &sample.outcome {
@@ -363,7 +405,8 @@ fn per_second<'a>(windows: impl Iterator<Item = &'a [u32]>) -> Spread {
 
 /// Medians of each figure.
 fn middle(times: impl Iterator<Item = TimeSummary> + Clone) -> TimeSummary {
-    let median = |value: fn(&TimeSummary) -> f64| Summary::of(times.clone().map(|time| value(&time))).median;
+    let median =
+        |value: fn(&TimeSummary) -> f64| Summary::of(times.clone().map(|time| value(&time))).median;
     TimeSummary {
         count: times.clone().map(|time| time.count).sum(),
         mean_us: median(|time| time.mean_us),

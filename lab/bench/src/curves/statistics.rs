@@ -144,8 +144,12 @@ mod tests {
         (1..=1_000).for_each(|n| times.record(n * 1_000));
         let got = times.summary();
         let deviation = (0..1_000).map(|n| (f64::from(n) - 499.5).powi(2)).sum::<f64>() / 1_000.0;
-        let pairs =
-            [(got.mean_us, 500.5), (got.median_us, 500.0), (got.p99_us, 990.0), (got.deviation_us, deviation.sqrt())];
+        let pairs = [
+            (got.mean_us, 500.5),
+            (got.median_us, 500.0),
+            (got.p99_us, 990.0),
+            (got.deviation_us, deviation.sqrt()),
+        ];
         for (value, right) in pairs {
             assert!((value / right - 1.0).abs() < 0.002, "{value} instead of {right}");
         }
@@ -158,9 +162,13 @@ mod tests {
         fn spread_is_that_of_the_textbook(values in prop::collection::vec(-1e6_f64..1e6, 2..60)) {
             let count = values.len() as f64;
             let mean = values.iter().sum::<f64>() / count;
-            let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0)).sqrt();
+            let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
+                / (count - 1.0))
+                .sqrt();
             let got = Spread::of(values);
-            prop_assert!((got.mean - mean).abs() < 1e-3 && (got.deviation - deviation).abs() < 1e-3);
+            prop_assert!(
+                (got.mean - mean).abs() < 1e-3 && (got.deviation - deviation).abs() < 1e-3
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Which rates are offered: from little to beyond what the fastest can serve, in steps that are easy to read.
+//! Which rates are offered: from little to beyond what the fastest can serve, in steps that are
+//! easy to read.
 
 /// Rates at most.
 const RATES_MAX: f64 = 16.0;

@@ -21,9 +21,11 @@ use crate::wire::{CLIENT_CPU, SERVER_CPU};
 
 /// Seconds of warm-up before each measurement.
 const WARM_UP_SECONDS: u32 = 1;
-/// Seconds of it before a page's first one: programs that have just started are slow, and a cache may want to see a page several times.
+/// Seconds of it before a page's first one: programs that have just started are slow, and a cache
+/// may want to see a page several times.
 const FIRST_WARM_UP_SECONDS: u32 = 4;
-/// Seconds of further warm-up while a card has not stored the page. The end of a load cuts fills off, so it is not too short.
+/// Seconds of further warm-up while a card has not stored the page. The end of a load cuts fills
+/// off, so it is not too short.
 const CARD_WARM_UP_SECONDS: u32 = 3;
 /// How often there is such a warm-up at most.
 const CARD_TRIES: u32 = 4;
@@ -75,7 +77,8 @@ pub struct Sample {
     pub impossible: u64,
     /// Share of requests that the card answered, 0 to 1, if there is a card.
     pub hit_share: Option<f64>,
-    /// Requests per second of a file with the page's bytes, if there is a card and the page does not change.
+    /// Requests per second of a file with the page's bytes, if there is a card and the page does
+    /// not change.
     pub file_requests_per_s: Option<f64>,
     /// Why the card did not answer others, and what it did not store, most frequent first.
     pub card_reasons: Vec<(String, u64)>,
@@ -106,10 +109,13 @@ impl Bench<'_> {
     /// # Errors
     /// The page does not come, or shows another version after the change.
     pub(super) fn prepare(&mut self, running: &mut Running) -> Result<Editor> {
-        // A database may start later than the web server. Asked for by another name, so that no cache has the page before it is known.
+        // A database may start later than the web server. Asked for by another name, so that no
+        // cache has the page before it is known.
         let path = self.page.path();
         let other = format!("{path}{}start=1", if path.contains('?') { '&' } else { '?' });
-        running.wait_for(&other, |reply| version_in(&reply.body).is_some() || self.page == Page::WordPressFront)?;
+        running.wait_for(&other, |reply| {
+            version_in(&reply.body).is_some() || self.page == Page::WordPressFront
+        })?;
         let mut editor = Editor::open(self.page, self.site.folder(), self.template, CLIENT_CPU)?;
         let version = self.log.next_version();
         self.log.extend([editor.edit(version, &self.clock)?]);
@@ -131,8 +137,11 @@ impl Bench<'_> {
         seconds: u32,
     ) -> Result<Sample> {
         let url = format!("http://{}{}", running.server().ip(), self.page.path());
-        let load = |seconds| self.load.run(running.client(), &url, 1, self.page.connections(), false, seconds);
-        // A page may be so slow that there is not one reply yet. What is wrong for good shows in the measurement.
+        let load = |seconds| {
+            self.load.run(running.client(), &url, 1, self.page.connections(), false, seconds)
+        };
+        // A page may be so slow that there is not one reply yet. What is wrong for good shows in
+        // the measurement.
         let warm_up = |seconds| drop(load(seconds));
         if !self.is_warm {
             warm_up(FIRST_WARM_UP_SECONDS);
@@ -145,7 +154,13 @@ impl Bench<'_> {
         let counters = running.counters()?;
         let cpu = running.cpu_time()?;
         let cores = Cores::now([CLIENT_CPU, SERVER_CPU])?;
-        let checker = Checker::start(running.client(), running.server(), self.page.path(), CLIENT_CPU, self.clock);
+        let checker = Checker::start(
+            running.client(),
+            running.server(),
+            self.page.path(),
+            CLIENT_CPU,
+            self.clock,
+        );
         let stop = Arc::new(AtomicBool::new(false));
         let (first, clock) = (self.log.next_version(), self.clock);
         let (totals, edits) = std::thread::scope(|scope| {
@@ -167,7 +182,8 @@ impl Bench<'_> {
         self.log.extend(edits.iter().copied());
         let (totals, observations) = (totals?, observations?);
         let is_twin_measured = subject == Subject::Nicache && rate == 0;
-        let file_requests_per_s = is_twin_measured.then(|| self.measure_file(running, seconds)).transpose()?;
+        let file_requests_per_s =
+            is_twin_measured.then(|| self.measure_file(running, seconds)).transpose()?;
         ensure!(!observations.is_empty(), "the checking client got no reply");
 
         let findings = self.log.judge(&observations);
@@ -210,15 +226,18 @@ impl Bench<'_> {
             .context("the page's bytes")?;
         std::fs::write(self.site.folder().join(configuration::FILE), &page.body)?;
         let url = format!("http://{}{}", server.ip(), configuration::FILE_PATH);
-        let load = |seconds| self.load.run(running.client(), &url, 1, self.page.connections(), false, seconds);
+        let load = |seconds| {
+            self.load.run(running.client(), &url, 1, self.page.connections(), false, seconds)
+        };
         load(FIRST_WARM_UP_SECONDS)?;
         let totals = load(seconds)?;
         Ok(totals.requests as f64 * 1e6 / totals.microseconds.max(1) as f64)
     }
 }
 
-/// Repeats a load until the card answers, if there is one: it stores a computed page when it has seen it twice alike, which takes a slow
-/// page seconds. A page that it does not store is measured as it is.
+/// Repeats a load until the card answers, if there is one: it stores a computed page when it has
+/// seen it twice alike, which takes a slow page seconds. A page that it does not store is measured
+/// as it is.
 fn wait_for_card(running: &Running, load: impl Fn()) -> Result<()> {
     for _ in 0..CARD_TRIES {
         let Some(before) = running.counters()? else { break };
@@ -233,10 +252,14 @@ fn wait_for_card(running: &Running, load: impl Fn()) -> Result<()> {
 
 /// Share of hits, and the reasons against others, between two moments.
 fn card_account(before: &Value, after: &Value) -> (Option<f64>, Vec<(String, u64)>) {
-    let grown = |name: &str| after[name].as_u64().unwrap_or(0).saturating_sub(before[name].as_u64().unwrap_or(0));
+    let grown = |name: &str| {
+        after[name].as_u64().unwrap_or(0).saturating_sub(before[name].as_u64().unwrap_or(0))
+    };
     let (hits, others) = (grown("hits"), grown("misses") + grown("bypasses"));
     let share = (hits + others > 0).then(|| hits as f64 / (hits + others) as f64);
-    let telling = |name: &str| ["bypass_", "fill", "refus", "purge"].iter().any(|start| name.starts_with(start));
+    let telling = |name: &str| {
+        ["bypass_", "fill", "refus", "purge"].iter().any(|start| name.starts_with(start))
+    };
     let names = after.as_object().into_iter().flat_map(|counters| counters.keys());
     let mut reasons: Vec<(String, u64)> = names
         .filter(|name| telling(name))
@@ -255,10 +278,10 @@ mod tests {
 
     #[test]
     fn only_what_has_grown_counts() {
-        let before =
-            json!({ "hits": 10, "misses": 5, "bypasses": 1, "fill_refused": 2, "bypass_x": 7, "not_caching": null });
-        let after =
-            json!({ "hits": 70, "misses": 20, "bypasses": 6, "fill_refused": 3, "bypass_x": 12, "not_caching": null });
+        let before = json!({ "hits": 10, "misses": 5, "bypasses": 1, "fill_refused": 2,
+            "bypass_x": 7, "not_caching": null });
+        let after = json!({ "hits": 70, "misses": 20, "bypasses": 6, "fill_refused": 3,
+            "bypass_x": 12, "not_caching": null });
         let (share, reasons) = card_account(&before, &after);
         assert_eq!(share, Some(0.75));
         assert_eq!(reasons, [("bypass_x".to_owned(), 5), ("fill_refused".to_owned(), 1)]);

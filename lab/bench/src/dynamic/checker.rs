@@ -34,7 +34,8 @@ impl Checker {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         // A thread is born in the network namespace of the one that starts it.
-        let thread = namespace.run(move || std::thread::spawn(move || check(server, path, cpu, &clock, &told)));
+        let thread = namespace
+            .run(move || std::thread::spawn(move || check(server, path, cpu, &clock, &told)));
         Self { stop, thread }
     }
 
@@ -44,7 +45,10 @@ impl Checker {
     /// A request failed.
     pub(super) fn finish(self) -> Result<Vec<Observation>> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the checking client does not panic").context("the checking client")
+        self.thread
+            .join()
+            .expect("the checking client does not panic")
+            .context("the checking client")
     }
 }
 

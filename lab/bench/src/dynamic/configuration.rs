@@ -1,4 +1,5 @@
-//! Configurations for the measurement, made from those that a site is prepared with, so that all subjects run the same server.
+//! Configurations for the measurement, made from those that a site is prepared with, so that all
+//! subjects run the same server.
 
 use anyhow::{Result, ensure};
 
@@ -15,7 +16,8 @@ pub(super) const NGINX_CACHE_SETTINGS: &str = "fastcgi_cache_valid 60s or 1s, fa
 pub(super) const VARNISH_SETTINGS: &str = "ttl 60s or 1s, grace 10s (its default: so long an expired page is still given out while it is fetched \
      again), cache headers and cookies of the application ignored, 256 MB of memory";
 
-/// nginx for load: the site's configuration with one worker and without limits that load would meet. With a cache if there is a `store`.
+/// nginx for load: the site's configuration with one worker and without limits that load would
+/// meet. With a cache if there is a `store`.
 ///
 /// # Errors
 /// The site's configuration is not what it is thought to be.
@@ -61,7 +63,10 @@ pub(super) const NGINX_CACHE: &str = "tmp/pages";
 /// # Errors
 /// The site's configuration is not what it is thought to be.
 pub(super) fn php_fpm(site: &str) -> Result<String> {
-    ensure!(site.lines().rfind(|line| line.starts_with('[')) == Some("[site]"), "an odd configuration of PHP-FPM");
+    ensure!(
+        site.lines().rfind(|line| line.starts_with('[')) == Some("[site]"),
+        "an odd configuration of PHP-FPM"
+    );
     Ok(format!("{site}pm.status_path = {}\n", fpm::STATUS_PATH))
 }
 
@@ -101,9 +106,16 @@ mod tests {
     #[test]
     fn nginx_caches_only_if_told() {
         let plain = nginx(SITE, "/f", None).unwrap();
-        assert!(plain.contains("worker_processes 1;") && !plain.contains("fastcgi_cache"), "{plain}");
+        assert!(
+            plain.contains("worker_processes 1;") && !plain.contains("fastcgi_cache"),
+            "{plain}"
+        );
         let cached = nginx(SITE, "/f", Some(Store { seconds: 60 })).unwrap();
-        assert!(cached.contains("fastcgi_cache_path /f/tmp/pages ") && cached.contains("valid 200 60s;"), "{cached}");
+        assert!(
+            cached.contains("fastcgi_cache_path /f/tmp/pages ")
+                && cached.contains("valid 200 60s;"),
+            "{cached}"
+        );
         assert!(cached.contains("fastcgi_pass unix:x;"), "{cached}");
         assert!(nginx("http {}", "/f", None).is_err());
     }
@@ -118,6 +130,9 @@ mod tests {
     #[test]
     fn varnish_keeps_a_page_as_long_as_told() {
         let text = varnish("10.0.0.2", Store { seconds: 1 });
-        assert!(text.contains("beresp.ttl = 1s") && text.contains(".host = \"10.0.0.2\""), "{text}");
+        assert!(
+            text.contains("beresp.ttl = 1s") && text.contains(".host = \"10.0.0.2\""),
+            "{text}"
+        );
     }
 }

@@ -34,7 +34,8 @@ impl Cores {
 /// User, nice, system, irq, softirq.
 fn busy_us(stat: &str, cpu: usize) -> Option<f64> {
     let line = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} ")))?;
-    let fields: Vec<u64> = line.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> =
+        line.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
     let busy: u64 = [0, 1, 2, 5, 6].into_iter().filter_map(|at| fields.get(at)).sum();
     Some(busy as f64 * US_PER_TICK)
 }
@@ -45,7 +46,8 @@ mod tests {
 
     #[test]
     fn each_cpu_has_its_line() {
-        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 100 50 4 5 7 0 0\ncpu1 10 0 0 1 1 0 0 1 0 0\n";
+        let stat =
+            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 100 50 4 5 7 0 0\ncpu1 10 0 0 1 1 0 0 1 0 0\n";
         assert_eq!(busy_us(stat, 0), Some(150_000.0));
         assert_eq!(busy_us(stat, 1), Some(100_000.0));
         assert_eq!(busy_us(stat, 2), None);

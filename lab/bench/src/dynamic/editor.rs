@@ -1,5 +1,6 @@
-//! Changes a page, as often as wanted: through one database client that stays open, or by renaming files. Neither starts a program per
-//! change, which would cost the machine more than the change itself.
+//! Changes a page, as often as wanted: through one database client that stays open, or by renaming
+//! files. Neither starts a program per change, which would cost the machine more than the change
+//! itself.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -60,8 +61,12 @@ impl Editor {
         match &mut self.way {
             Way::Database { client, statement } => client.change_one_row(&statement(version)),
             Way::File { path, temporary, template } => {
-                std::fs::write(&*temporary, template.replace(FIRST, &format!("version={version}.")))?;
-                std::fs::rename(&*temporary, &*path).with_context(|| format!("cannot replace {}", path.display()))
+                std::fs::write(
+                    &*temporary,
+                    template.replace(FIRST, &format!("version={version}.")),
+                )?;
+                std::fs::rename(&*temporary, &*path)
+                    .with_context(|| format!("cannot replace {}", path.display()))
             }
         }
     }
@@ -76,11 +81,18 @@ impl Editor {
         Ok(Edit { version, begun_ns, ended_ns: clock.now_ns() })
     }
 
-    /// Changes it `rate` times per second, from `first` on, until `stop`; the first time after half a period.
+    /// Changes it `rate` times per second, from `first` on, until `stop`; the first time after half
+    /// a period.
     ///
     /// # Errors
     /// As [`Editor::change`].
-    pub(super) fn run(&mut self, rate: u32, first: u64, clock: &Clock, stop: &Arc<AtomicBool>) -> Result<Vec<Edit>> {
+    pub(super) fn run(
+        &mut self,
+        rate: u32,
+        first: u64,
+        clock: &Clock,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Vec<Edit>> {
         let mut edits = Vec::new();
         let Some(period_ns) = NS_PER_SECOND.checked_div(u64::from(rate)) else { return Ok(edits) };
         let mut due_ns = clock.now_ns() + period_ns / 2;
@@ -103,7 +115,8 @@ impl Editor {
 /// The file cannot be read, or shows no version.
 pub(super) fn template(page: Page, folder: &Path) -> Result<String> {
     let Change::File(name) = page.change() else { return Ok(String::new()) };
-    let text = std::fs::read_to_string(folder.join(name)).with_context(|| format!("the site has no {name}"))?;
+    let text = std::fs::read_to_string(folder.join(name))
+        .with_context(|| format!("the site has no {name}"))?;
     ensure!(text.contains(FIRST), "{name} does not show {FIRST}");
     Ok(text)
 }
@@ -119,14 +132,29 @@ struct Client {
 impl Client {
     fn start(socket: &Path, cpu: usize) -> Result<Self> {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "taskset", "-c", &cpu.to_string(), "mariadb", "--no-defaults"]);
-        command.args(["--batch", "--skip-column-names", "--unbuffered", "--user=site", "--password=site"]);
+        command.args([
+            "--pdeathsig",
+            "KILL",
+            "taskset",
+            "-c",
+            &cpu.to_string(),
+            "mariadb",
+            "--no-defaults",
+        ]);
+        command.args([
+            "--batch",
+            "--skip-column-names",
+            "--unbuffered",
+            "--user=site",
+            "--password=site",
+        ]);
         command.arg(format!("--socket={}", socket.display())).arg("site");
         // Ctrl-C is for the benchmark.
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn();
         let mut process = process.context("cannot start mariadb (package mariadb-client-core)")?;
         let (input, output) = (process.stdin.take(), process.stdout.take());
-        let (input, output) = (input.context("no pipe")?, BufReader::new(output.context("no pipe")?));
+        let (input, output) =
+            (input.context("no pipe")?, BufReader::new(output.context("no pipe")?));
         Ok(Self { process, input, output })
     }
 
@@ -137,7 +165,11 @@ impl Client {
             .and_then(|()| self.input.flush())
             .and_then(|()| self.output.read_line(&mut answer))
             .context("the database's client ended")?;
-        ensure!(answer.trim() == "1", "`{statement}` changed {} rows instead of one", answer.trim());
+        ensure!(
+            answer.trim() == "1",
+            "`{statement}` changed {} rows instead of one",
+            answer.trim()
+        );
         Ok(())
     }
 }
@@ -155,14 +187,19 @@ mod tests {
 
     fn editor(folder: &Path) -> Editor {
         let (path, temporary) = (folder.join("page.txt"), folder.join("next"));
-        Editor { way: Way::File { path, temporary, template: "This is version=0. of it".to_owned() } }
+        Editor {
+            way: Way::File { path, temporary, template: "This is version=0. of it".to_owned() },
+        }
     }
 
     #[test]
     fn a_file_gets_the_version() {
         let folder = tempfile::tempdir().unwrap();
         let edit = editor(folder.path()).edit(7, &Clock::start()).unwrap();
-        assert_eq!(std::fs::read_to_string(folder.path().join("page.txt")).unwrap(), "This is version=7. of it");
+        assert_eq!(
+            std::fs::read_to_string(folder.path().join("page.txt")).unwrap(),
+            "This is version=7. of it"
+        );
         assert!(edit.version == 7 && edit.begun_ns <= edit.ended_ns);
     }
 

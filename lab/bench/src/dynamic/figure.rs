@@ -1,5 +1,6 @@
-//! The report as a picture (SVG): a row per page, a panel per rate of edits, a bar per subject on a logarithmic axis, stale replies
-//! written on the bar. Colours follow the reader's choice of light or dark.
+//! The report as a picture (SVG): a row per page, a panel per rate of edits, a bar per subject on a
+//! logarithmic axis, stale replies written on the bar. Colours follow the reader's choice of light
+//! or dark.
 
 use std::fmt::Write as _;
 
@@ -48,7 +49,9 @@ impl Axis {
         let (least, most) = values
             .into_iter()
             .filter(|value| *value > 0.0)
-            .fold((f64::INFINITY, 0_f64), |(least, most), value| (least.min(value), most.max(value)));
+            .fold((f64::INFINITY, 0_f64), |(least, most), value| {
+                (least.min(value), most.max(value))
+            });
         if most == 0.0 {
             return Self { from: 0, to: 1, width };
         }
@@ -58,7 +61,8 @@ impl Axis {
     }
 
     fn at(&self, value: f64) -> f64 {
-        let share = (value.max(f64::MIN_POSITIVE).log10() - f64::from(self.from)) / f64::from(self.to - self.from);
+        let share = (value.max(f64::MIN_POSITIVE).log10() - f64::from(self.from))
+            / f64::from(self.to - self.from);
         share.clamp(0.0, 1.0) * self.width
     }
 
@@ -101,7 +105,14 @@ pub fn draw(report: &Report) -> String {
     );
     for (row, page) in pages.iter().enumerate() {
         let top = TOP + row_height * row as f64;
-        text(&mut svg, 16.0, top + 16.0, "text", "font-size=\"14\" font-weight=\"600\"", page.label());
+        text(
+            &mut svg,
+            16.0,
+            top + 16.0,
+            "text",
+            "font-size=\"14\" font-weight=\"600\"",
+            page.label(),
+        );
         for (line, subject) in subjects.iter().enumerate() {
             let y = top + ROW_TITLE + BAR_STEP * line as f64;
             let style = "text-anchor=\"end\"";
@@ -110,7 +121,10 @@ pub fn draw(report: &Report) -> String {
         for (column, rate) in rates.iter().enumerate() {
             let left = LABELS_WIDTH + PANEL_WIDTH * column as f64;
             text(&mut svg, left, top + 36.0, "faint", "", &rate_words(*rate));
-            let cells = subjects.iter().map(|subject| report.cell(*page, *rate, *subject)).collect::<Vec<_>>();
+            let cells = subjects
+                .iter()
+                .map(|subject| report.cell(*page, *rate, *subject))
+                .collect::<Vec<_>>();
             draw_panel(&mut svg, &axis, &subjects, &cells, left, top + ROW_TITLE);
         }
     }
@@ -127,7 +141,14 @@ pub fn draw(report: &Report) -> String {
     svg
 }
 
-fn draw_panel(svg: &mut String, axis: &Axis, subjects: &[Subject], cells: &[Option<&Cell>], left: f64, top: f64) {
+fn draw_panel(
+    svg: &mut String,
+    axis: &Axis,
+    subjects: &[Subject],
+    cells: &[Option<&Cell>],
+    left: f64,
+    top: f64,
+) {
     let bottom = top + BAR_STEP * subjects.len() as f64 - 2.0;
     for tick in axis.ticks() {
         let x = left + axis.at(tick);
@@ -166,7 +187,8 @@ fn draw_bar(svg: &mut String, axis: &Axis, subject: Subject, cell: &Cell, left: 
     let number = grouped(speed.median);
     text(svg, x, y + 13.0, "text", "", &number);
     let stale = stale_words(cell);
-    let bold = if cell.stale > 0 { "font-size=\"11\" font-weight=\"700\"" } else { "font-size=\"11\"" };
+    let bold =
+        if cell.stale > 0 { "font-size=\"11\" font-weight=\"700\"" } else { "font-size=\"11\"" };
     if stale.len() as f64 * CHARACTER_WIDTH + 10.0 < bar {
         text(svg, left + 5.0, y + 12.5, "on", bold, &stale);
     } else {
@@ -180,7 +202,9 @@ fn stale_words(cell: &Cell) -> String {
     match (cell.stale, cell.edits) {
         (0, 0) => String::new(),
         (0, _) => format!("0 of {} stale", grouped(cell.checked as f64)),
-        (stale, _) => format!("{} of {} stale", grouped(stale as f64), grouped(cell.checked as f64)),
+        (stale, _) => {
+            format!("{} of {} stale", grouped(stale as f64), grouped(cell.checked as f64))
+        }
     }
 }
 
@@ -218,7 +242,8 @@ fn text(svg: &mut String, x: f64, y: f64, class: &str, style: &str, words: &str)
         return;
     }
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" {style}>{words}</text>");
+    let _ =
+        writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" {style}>{words}</text>");
 }
 
 #[cfg(test)]

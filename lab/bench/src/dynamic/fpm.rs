@@ -1,4 +1,5 @@
-//! How many requests PHP-FPM has executed, from its status page, asked by FastCGI at its own socket.
+//! How many requests PHP-FPM has executed, from its status page, asked by FastCGI at its own
+//! socket.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -25,7 +26,8 @@ const RESPONDER: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
 /// # Errors
 /// No pool answers at the socket, or it has no status page.
 pub(super) fn accepted(socket: &Path) -> Result<u64> {
-    let mut stream = UnixStream::connect(socket).with_context(|| format!("no PHP-FPM at {}", socket.display()))?;
+    let mut stream = UnixStream::connect(socket)
+        .with_context(|| format!("no PHP-FPM at {}", socket.display()))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let variables = [
         ("SCRIPT_NAME", STATUS_PATH),
@@ -33,9 +35,14 @@ pub(super) fn accepted(socket: &Path) -> Result<u64> {
         ("REQUEST_METHOD", "GET"),
         ("QUERY_STRING", "json"),
     ];
-    let parameters: Vec<u8> = variables.iter().flat_map(|(name, value)| pair(name, value)).collect();
-    let message =
-        [record(BEGIN_REQUEST, &RESPONDER), record(PARAMS, &parameters), record(PARAMS, &[]), record(STDIN, &[])];
+    let parameters: Vec<u8> =
+        variables.iter().flat_map(|(name, value)| pair(name, value)).collect();
+    let message = [
+        record(BEGIN_REQUEST, &RESPONDER),
+        record(PARAMS, &parameters),
+        record(PARAMS, &[]),
+        record(STDIN, &[]),
+    ];
     stream.write_all(&message.concat())?;
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply)?;
@@ -50,7 +57,9 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
 
 /// Section 3.4, with lengths of one byte.
 fn pair(name: &str, value: &str) -> Vec<u8> {
-    let length = |text: &str| u8::try_from(text.len()).ok().filter(|length| *length < 128).expect("short words");
+    let length = |text: &str| {
+        u8::try_from(text.len()).ok().filter(|length| *length < 128).expect("short words")
+    };
     [&[length(name), length(value)], name.as_bytes(), value.as_bytes()].concat()
 }
 
@@ -60,7 +69,8 @@ fn output(mut reply: &[u8]) -> Result<Vec<u8>> {
     loop {
         ensure!(reply.len() >= 8, "PHP-FPM's reply has no end");
         let (head, rest) = reply.split_at(8);
-        let (length, padding) = (usize::from(u16::from_be_bytes([head[4], head[5]])), usize::from(head[6]));
+        let (length, padding) =
+            (usize::from(u16::from_be_bytes([head[4], head[5]])), usize::from(head[6]));
         ensure!(rest.len() >= length + padding, "PHP-FPM's reply is cut off");
         match head[1] {
             STDOUT => text.extend_from_slice(&rest[..length]),
@@ -73,7 +83,8 @@ fn output(mut reply: &[u8]) -> Result<Vec<u8>> {
 
 fn count(output: &[u8]) -> Result<u64> {
     let text = String::from_utf8_lossy(output);
-    let (_, body) = text.split_once("\r\n\r\n").with_context(|| format!("an odd status page: {text}"))?;
+    let (_, body) =
+        text.split_once("\r\n\r\n").with_context(|| format!("an odd status page: {text}"))?;
     let status: serde_json::Value =
         serde_json::from_str(body).with_context(|| format!("an odd status page: {text}"))?;
     status["accepted conn"].as_u64().context("a status page without a count")
@@ -89,8 +100,12 @@ mod tests {
         let mut padded = record(STDOUT, &page.as_bytes()[..10]);
         padded[6] = 3;
         padded.extend([0; 3]);
-        let reply =
-            [padded, record(7, b"a message"), record(STDOUT, &page.as_bytes()[10..]), record(END_REQUEST, &[0; 8])];
+        let reply = [
+            padded,
+            record(7, b"a message"),
+            record(STDOUT, &page.as_bytes()[10..]),
+            record(END_REQUEST, &[0; 8]),
+        ];
         assert_eq!(count(&output(&reply.concat()).unwrap()).unwrap(), 42);
         let whole = reply.concat();
         assert!(output(&whole[..whole.len() - 1]).is_err());

@@ -1,4 +1,5 @@
-//! The benchmark of computed pages: a page that changes now and then, and what stands between it and its readers.
+//! The benchmark of computed pages: a page that changes now and then, and what stands between it
+//! and its readers.
 //!
 //! ```text
 //!  client namespace (cpu 0)                       serving side (cpu 1)
@@ -9,13 +10,16 @@
 //!  editor         changes the page 0, 1 or 10 times per second, by SQL or by renaming a file
 //! ```
 //!
-//! A cache that does not know of changes can be fast or right. So the same run measures both: the load tells requests per second, and a
-//! client beside it reads what it gets and holds it against the log of edits ([`oracle`]).
+//! A cache that does not know of changes can be fast or right. So the same run measures both: the
+//! load tells requests per second, and a client beside it reads what it gets and holds it against
+//! the log of edits ([`oracle`]).
 //!
-//! All subjects run the same programs with the same settings on the same data, each started anew in each round, one at a time, and in
-//! another order in each round. [`watchers`] is a measurement of its own: what watching costs where nothing is cached.
+//! All subjects run the same programs with the same settings on the same data, each started anew in
+//! each round, one at a time, and in another order in each round. [`watchers`] is a measurement of
+//! its own: what watching costs where nothing is cached.
 //!
-//! Deliberately absent: caches that the application purges itself (plugins); they are the application's, not a server's operator's.
+//! Deliberately absent: caches that the application purges itself (plugins); they are the
+//! application's, not a server's operator's.
 
 mod cell;
 mod checker;
@@ -55,7 +59,9 @@ use subject::Running;
 use crate::progress::{Progress, Stop};
 use crate::wire::load::Client;
 use crate::wire::process::machine_load;
-use crate::wire::{CLIENT_CPU, LOAD_MAX, SERVER_CPU, check_machine, is_installed, kernel, versions};
+use crate::wire::{
+    CLIENT_CPU, LOAD_MAX, SERVER_CPU, check_machine, is_installed, kernel, versions,
+};
 
 /// How often pages change, per second.
 pub const EDIT_RATES: [u32; 3] = [0, 1, 10];
@@ -73,7 +79,8 @@ pub struct Plan {
     pub pages: Vec<Page>,
     /// Which subjects.
     pub subjects: Vec<Subject>,
-    /// Edits per second. They come in ascending order, so that what an earlier measurement has left stale is in no one without edits.
+    /// Edits per second. They come in ascending order, so that what an earlier measurement has left
+    /// stale is in no one without edits.
     pub edits: Vec<u32>,
     /// Whether the watchers' cost is measured, too.
     pub watchers: bool,
@@ -84,7 +91,8 @@ pub struct Plan {
 /// Measures everything, telling of progress on standard error.
 ///
 /// # Errors
-/// The machine lacks something that is needed, or nothing could be measured. A subject that fails is told of in the report.
+/// The machine lacks something that is needed, or nothing could be measured. A subject that fails
+/// is told of in the report.
 pub fn run(plan: &Plan) -> Result<Report> {
     ensure!(plan.rounds > 0 && plan.seconds > 0, "at least one round and one second are needed");
     check_machine("bench dynamic")?;
@@ -93,18 +101,27 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = machine_load(Duration::from_secs(1), cpus)?;
     let other_nicache = std::fs::read_dir("/run/nicache").is_ok_and(|names| {
-        let is_socket = |name: &std::fs::DirEntry| name.path().extension().is_some_and(|extension| extension == "sock");
-        names.flatten().filter(is_socket).any(|name| std::os::unix::net::UnixStream::connect(name.path()).is_ok())
+        let is_socket = |name: &std::fs::DirEntry| {
+            name.path().extension().is_some_and(|extension| extension == "sock")
+        };
+        names
+            .flatten()
+            .filter(is_socket)
+            .any(|name| std::os::unix::net::UnixStream::connect(name.path()).is_ok())
     });
     let mut skipped = Vec::new();
     let mut subjects = plan.subjects.clone();
-    subjects.retain(|subject| match subject.programs().iter().find(|(program, _)| !is_installed(program)) {
-        Some((program, package)) => {
-            let reason = format!("{program} is not installed (Debian, Ubuntu: apt-get install {package})");
-            skipped.push(Skipped { subject: *subject, reason });
-            false
+    subjects.retain(|subject| {
+        match subject.programs().iter().find(|(program, _)| !is_installed(program)) {
+            Some((program, package)) => {
+                let reason = format!(
+                    "{program} is not installed (Debian, Ubuntu: apt-get install {package})"
+                );
+                skipped.push(Skipped { subject: *subject, reason });
+                false
+            }
+            None => true,
         }
-        None => true,
     });
     let mut run = Run::new(plan, subjects)?;
     run.measure_all(&applications)?;
@@ -120,7 +137,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
         server: configuration::SERVER_SETTINGS.to_owned(),
         nginx_cache: configuration::NGINX_CACHE_SETTINGS.to_owned(),
         varnish: configuration::VARNISH_SETTINGS.to_owned(),
-        nicache: "no settings (--recheck 1s is the default), but for DokuWiki those of docs/applications".to_owned(),
+        nicache:
+            "no settings (--recheck 1s is the default), but for DokuWiki those of docs/applications"
+                .to_owned(),
         versions: short_versions(),
         load_before,
         busy: load_before > LOAD_MAX,
@@ -138,8 +157,13 @@ impl Plan {
 
 /// Name and number of each program, without where and when it was built.
 fn short_versions() -> Vec<String> {
-    let programs =
-        [("nginx", "-v"), ("php-fpm8.2", "-v"), ("mariadbd", "--version"), ("varnishd", "-V"), ("wrk", "-v")];
+    let programs = [
+        ("nginx", "-v"),
+        ("php-fpm8.2", "-v"),
+        ("mariadbd", "--version"),
+        ("varnishd", "-V"),
+        ("wrk", "-v"),
+    ];
     let ends = [" (fpm", " for ", " revision", " [epoll"];
     let shortened = |said: String| {
         let at = ends.iter().filter_map(|end| said.find(end)).min().unwrap_or(said.len());
@@ -161,7 +185,8 @@ fn applications(plan: &Plan) -> Vec<Application> {
 }
 
 fn check_packages(applications: &[Application]) -> Result<()> {
-    let mut missing: Vec<&str> = applications.iter().flat_map(|application| application.missing_packages()).collect();
+    let mut missing: Vec<&str> =
+        applications.iter().flat_map(|application| application.missing_packages()).collect();
     missing.sort_unstable();
     missing.dedup();
     ensure!(
@@ -234,35 +259,52 @@ impl Run<'_> {
 
     fn steps(&self, applications: &[Application]) -> usize {
         let cells = self.plan.pages.len() * self.subjects.len() * self.plan.edits.len();
-        let watchers = if self.plan.watchers { Subject::WATCHERS.len() * watchers::PAGES.len() } else { 0 };
+        let watchers =
+            if self.plan.watchers { Subject::WATCHERS.len() * watchers::PAGES.len() } else { 0 };
         applications.len() + self.plan.rounds as usize * (cells + watchers)
     }
 
     fn prepare(&self, application: Application) -> Result<Prepared> {
         let site = Site::prepare(application, self.folder.path())?;
         let mut pages = Vec::new();
-        for page in self.plan.pages.iter().copied().filter(|page| page.application() == application) {
+        for page in self.plan.pages.iter().copied().filter(|page| page.application() == application)
+        {
             pages.push((page, editor::template(page, site.folder())?));
         }
         Ok(Prepared { application, site, pages })
     }
 
     /// Starts a subject and measures all pages of its site at every rate. What fails is noted.
-    fn measure(&mut self, subject: Subject, prepared: &Prepared, round: usize, progress: &mut Progress) {
-        let label = |what: &str| format!("round {} of {}: {}, {what}", round + 1, self.plan.rounds, subject.label());
-        let mut running = match Running::start(subject, &prepared.site, &self.plan.nicache, SERVER_CPU) {
-            Ok(running) => running,
-            Err(_) if self.plan.is_stopped() => return,
-            Err(error) => {
-                for (page, _) in &prepared.pages {
-                    for rate in &self.plan.edits {
-                        progress.step(&label(page.label()));
-                        self.failures.push(Failure::new(subject, *page, Some(*rate), round, &error));
-                    }
-                }
-                return;
-            }
+    fn measure(
+        &mut self,
+        subject: Subject,
+        prepared: &Prepared,
+        round: usize,
+        progress: &mut Progress,
+    ) {
+        let label = |what: &str| {
+            format!("round {} of {}: {}, {what}", round + 1, self.plan.rounds, subject.label())
         };
+        let mut running =
+            match Running::start(subject, &prepared.site, &self.plan.nicache, SERVER_CPU) {
+                Ok(running) => running,
+                Err(_) if self.plan.is_stopped() => return,
+                Err(error) => {
+                    for (page, _) in &prepared.pages {
+                        for rate in &self.plan.edits {
+                            progress.step(&label(page.label()));
+                            self.failures.push(Failure::new(
+                                subject,
+                                *page,
+                                Some(*rate),
+                                round,
+                                &error,
+                            ));
+                        }
+                    }
+                    return;
+                }
+            };
         for (page, template) in &prepared.pages {
             let log = &mut self.logs[*page as usize];
             let (clock, site, load) = (self.clock, &prepared.site, &self.load);
@@ -274,7 +316,9 @@ impl Run<'_> {
                 }
                 progress.step(&label(&format!("{}, {rate} edits/s", page.label())));
                 let sample = match &mut editor {
-                    Ok(editor) => bench.measure(&running, subject, editor, rate, round, self.plan.seconds),
+                    Ok(editor) => {
+                        bench.measure(&running, subject, editor, rate, round, self.plan.seconds)
+                    }
                     Err(error) => Err(anyhow::anyhow!("{error:#}")),
                 };
                 match sample {
@@ -283,7 +327,9 @@ impl Run<'_> {
                     Err(_) if self.plan.is_stopped() => return,
                     Err(error) => {
                         let error = match site.last_words() {
-                            Some(words) => anyhow::anyhow!("{error:#}; nginx's last words: `{words}`"),
+                            Some(words) => {
+                                anyhow::anyhow!("{error:#}; nginx's last words: `{words}`")
+                            }
                             None => error,
                         };
                         self.failures.push(Failure::new(subject, *page, Some(rate), round, &error));
@@ -310,7 +356,15 @@ impl Run<'_> {
                 page.label(),
                 subject.label()
             ));
-            match watchers::measure(subject, page, site, &self.plan.nicache, &self.load, round, self.plan.seconds) {
+            match watchers::measure(
+                subject,
+                page,
+                site,
+                &self.plan.nicache,
+                &self.load,
+                round,
+                self.plan.seconds,
+            ) {
                 Ok(samples) => self.watchers.extend(samples),
                 Err(_) if self.plan.is_stopped() => return,
                 Err(error) => self.failures.push(Failure::new(subject, page, None, round, &error)),

@@ -1,7 +1,8 @@
 //! Which replies were stale: what a client saw, held against what was changed and when.
 //!
-//! Times are nanoseconds since the same moment, by the same clock of the same machine. A reply is stale if it shows a version whose
-//! successor's edit had been completed before the request was sent: then no order of events excuses it.
+//! Times are nanoseconds since the same moment, by the same clock of the same machine. A reply is
+//! stale if it shows a version whose successor's edit had been completed before the request was
+//! sent: then no order of events excuses it.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,8 @@ pub(super) struct Findings {
     pub stale: u64,
     /// How long before the request the shown version had been replaced, at worst.
     pub worst_ns: u64,
-    /// Replies with no version, or with one that nobody had begun to write yet. There should be none.
+    /// Replies with no version, or with one that nobody had begun to write yet. There should be
+    /// none.
     pub impossible: u64,
 }
 
@@ -80,7 +82,8 @@ impl Log {
         findings
     }
 
-    /// For how long another version had been there when the request was sent; 0: the reply is right. `None`: impossible.
+    /// For how long another version had been there when the request was sent; 0: the reply is
+    /// right. `None`: impossible.
     fn stale_by(&self, observation: &Observation) -> Option<u64> {
         let version = observation.version?;
         let first = self.edits.first().map_or(1, |edit| edit.version);
@@ -129,7 +132,8 @@ mod tests {
 
     fn log() -> Log {
         let mut log = Log::default();
-        let edit = |version| Edit { version, begun_ns: version * 100, ended_ns: version * 100 + 50 };
+        let edit =
+            |version| Edit { version, begun_ns: version * 100, ended_ns: version * 100 + 50 };
         log.extend((1..=3).map(edit));
         log
     }
@@ -141,7 +145,9 @@ mod tests {
     #[test]
     fn either_version_is_right_while_an_edit_is_under_way() {
         // The second edit goes from 200 to 250.
-        for (version, sent, received) in [(1, 180, 190), (1, 220, 230), (2, 220, 230), (1, 240, 500), (2, 190, 201)] {
+        for (version, sent, received) in
+            [(1, 180, 190), (1, 220, 230), (2, 220, 230), (1, 240, 500), (2, 190, 201)]
+        {
             assert_eq!(
                 seen(version, sent, received),
                 Findings { checked: 1, ..Findings::default() },
@@ -153,7 +159,10 @@ mod tests {
     #[test]
     fn the_version_before_is_stale_once_the_edit_had_ended() {
         assert_eq!(seen(1, 250, 260).stale, 0, "sent at the very moment");
-        assert_eq!(seen(1, 251, 260), Findings { checked: 1, stale: 1, worst_ns: 1, impossible: 0 });
+        assert_eq!(
+            seen(1, 251, 260),
+            Findings { checked: 1, stale: 1, worst_ns: 1, impossible: 0 }
+        );
         assert_eq!(seen(1, 400, 410).worst_ns, 150);
         assert_eq!(seen(3, 9_000, 9_001).stale, 0, "the last one stays right");
         assert_eq!(seen(0, 151, 160).worst_ns, 1, "what was there before all edits");
@@ -164,7 +173,8 @@ mod tests {
         assert_eq!(seen(3, 100, 299).impossible, 1, "before anybody wrote it");
         assert_eq!(seen(4, 900, 999).impossible, 1, "nobody ever wrote it");
         let none = Observation { sent_ns: 1, received_ns: 2, version: None };
-        let findings = log().judge(&[none, Observation { version: Some(1), sent_ns: 300, received_ns: 310 }]);
+        let findings =
+            log().judge(&[none, Observation { version: Some(1), sent_ns: 300, received_ns: 310 }]);
         assert_eq!(findings, Findings { checked: 2, stale: 1, worst_ns: 50, impossible: 1 });
     }
 

@@ -30,7 +30,8 @@ pub enum Change {
 
 impl Page {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::PhpItem, Self::WordPressFront, Self::WordPressPost, Self::DokuWikiArticle];
+    pub const ALL: [Self; 4] =
+        [Self::PhpItem, Self::WordPressFront, Self::WordPressPost, Self::DokuWikiArticle];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -71,7 +72,8 @@ impl Page {
         }
     }
 
-    /// Connections of the load. WordPress computes some ten pages per second; more connections would only wait longer.
+    /// Connections of the load. WordPress computes some ten pages per second; more connections
+    /// would only wait longer.
     pub fn connections(self) -> u32 {
         match self {
             Self::PhpItem | Self::DokuWikiArticle => 64,
@@ -82,9 +84,13 @@ impl Page {
     /// What makes it show another version.
     pub fn change(self) -> Change {
         match self {
-            Self::PhpItem => Change::Statement(|version| format!("UPDATE items SET version = {version} WHERE id = 1")),
+            Self::PhpItem => Change::Statement(|version| {
+                format!("UPDATE items SET version = {version} WHERE id = 1")
+            }),
             Self::WordPressFront => Change::Statement(|version| {
-                format!("UPDATE wp_posts SET post_title = 'Post 20, version={version}.' WHERE post_name = 'post-20'")
+                format!(
+                    "UPDATE wp_posts SET post_title = 'Post 20, version={version}.' WHERE post_name = 'post-20'"
+                )
             }),
             Self::WordPressPost => Change::Statement(|version| {
                 let content = format!("<p>This is post 1, version={version}.</p>");
@@ -105,7 +111,10 @@ impl std::str::FromStr for Page {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let all = Self::ALL.map(Self::name).join(", ");
-        Self::ALL.into_iter().find(|page| page.name() == text).ok_or(format!("unknown page `{text}`: use one of {all}"))
+        Self::ALL
+            .into_iter()
+            .find(|page| page.name() == text)
+            .ok_or(format!("unknown page `{text}`: use one of {all}"))
     }
 }
 
@@ -125,7 +134,9 @@ mod tests {
     #[test]
     fn statements_write_what_the_oracle_reads() {
         for page in [Page::WordPressFront, Page::WordPressPost] {
-            let Change::Statement(statement) = page.change() else { panic!("WordPress has a database") };
+            let Change::Statement(statement) = page.change() else {
+                panic!("WordPress has a database")
+            };
             assert_eq!(version_in(statement(23).as_bytes()), Some(23));
         }
     }

@@ -1,4 +1,5 @@
-//! What is told of a run: medians with the least and the most, stale replies of all rounds together, as a table and as JSON.
+//! What is told of a run: medians with the least and the most, stale replies of all rounds
+//! together, as a table and as JSON.
 
 use std::fmt::Write as _;
 
@@ -88,7 +89,13 @@ pub struct Failure {
 
 impl Failure {
     /// From an error with all its causes.
-    pub fn new(subject: Subject, page: Page, edits_per_s: Option<u32>, round: usize, error: &anyhow::Error) -> Self {
+    pub fn new(
+        subject: Subject,
+        page: Page,
+        edits_per_s: Option<u32>,
+        round: usize,
+        error: &anyhow::Error,
+    ) -> Self {
         Self { subject, page, edits_per_s, round, reason: format!("{error:#}") }
     }
 }
@@ -137,7 +144,8 @@ pub struct Cell {
 impl Cell {
     fn of(samples: &[&Sample]) -> Option<Self> {
         let first = samples.first()?;
-        let summary = |value: fn(&Sample) -> f64| Summary::of(samples.iter().map(|sample| value(sample)));
+        let summary =
+            |value: fn(&Sample) -> f64| Summary::of(samples.iter().map(|sample| value(sample)));
         let sum = |value: fn(&Sample) -> u64| samples.iter().map(|sample| value(sample)).sum();
         Some(Self {
             subject: first.subject,
@@ -220,17 +228,25 @@ impl Report {
 
     /// The cell of a kind.
     pub fn cell(&self, page: Page, edits_per_s: u32, subject: Subject) -> Option<&Cell> {
-        self.cells.iter().find(|cell| (cell.page, cell.edits_per_s, cell.subject) == (page, edits_per_s, subject))
+        self.cells.iter().find(|cell| {
+            (cell.page, cell.edits_per_s, cell.subject) == (page, edits_per_s, subject)
+        })
     }
 
     /// Pages that were measured.
     pub fn pages(&self) -> Vec<Page> {
-        Page::ALL.into_iter().filter(|page| self.cells.iter().any(|cell| cell.page == *page)).collect()
+        Page::ALL
+            .into_iter()
+            .filter(|page| self.cells.iter().any(|cell| cell.page == *page))
+            .collect()
     }
 
     /// Subjects that were measured.
     pub fn subjects(&self) -> Vec<Subject> {
-        Subject::ALL.into_iter().filter(|subject| self.cells.iter().any(|cell| cell.subject == *subject)).collect()
+        Subject::ALL
+            .into_iter()
+            .filter(|subject| self.cells.iter().any(|cell| cell.subject == *subject))
+            .collect()
     }
 
     /// Edits per second, few to many.
@@ -243,7 +259,9 @@ impl Report {
 
     /// Whether everything was measured as planned, and nobody saw what cannot be.
     pub fn is_complete(&self) -> bool {
-        self.failures.is_empty() && !self.setting.stopped && self.cells.iter().all(|cell| cell.impossible == 0)
+        self.failures.is_empty()
+            && !self.setting.stopped
+            && self.cells.iter().all(|cell| cell.impossible == 0)
     }
 
     /// For people.
@@ -258,7 +276,13 @@ impl Report {
     }
 
     fn write_page(&self, text: &mut String, page: Page) {
-        let _ = writeln!(text, "{} ({}), {} connections", page.label(), page.path(), page.connections());
+        let _ = writeln!(
+            text,
+            "{} ({}), {} connections",
+            page.label(),
+            page.path(),
+            page.connections()
+        );
         let _ = writeln!(
             text,
             "  {:>7}  {:<18}{:>27}{:>9}{:>9}{:>9}{:>9}{:>11}{:>12}{:>10}  {:>15}{:>10}",
@@ -276,17 +300,32 @@ impl Report {
             "worst ms"
         );
         for rate in self.rates() {
-            let server = self.cell(page, rate, Subject::Server).map(|cell| cell.requests_per_s.median);
+            let server =
+                self.cell(page, rate, Subject::Server).map(|cell| cell.requests_per_s.median);
             for (number, subject) in self.subjects().into_iter().enumerate() {
                 let Some(cell) = self.cell(page, rate, subject) else { continue };
                 let rate = if number == 0 { rate.to_string() } else { String::new() };
-                let ratio =
-                    server.map_or("-".to_owned(), |server| format!("{:.1}", cell.requests_per_s.median / server));
+                let ratio = server.map_or("-".to_owned(), |server| {
+                    format!("{:.1}", cell.requests_per_s.median / server)
+                });
                 let speed = &cell.requests_per_s;
-                let speed = format!("{} ({}..{})", grouped(speed.median), grouped(speed.min), grouped(speed.max));
-                let busy = format!("{:.0}/{:.0}%", cell.client_busy.median * 100.0, cell.server_busy.median * 100.0);
+                let speed = format!(
+                    "{} ({}..{})",
+                    grouped(speed.median),
+                    grouped(speed.min),
+                    grouped(speed.max)
+                );
+                let busy = format!(
+                    "{:.0}/{:.0}%",
+                    cell.client_busy.median * 100.0,
+                    cell.server_busy.median * 100.0
+                );
                 let stale = format!("{}/{}", cell.stale, cell.checked);
-                let worst = if cell.stale > 0 { format!("{:.0}", cell.worst_stale_ms) } else { "-".to_owned() };
+                let worst = if cell.stale > 0 {
+                    format!("{:.0}", cell.worst_stale_ms)
+                } else {
+                    "-".to_owned()
+                };
                 let _ = writeln!(
                     text,
                     "  {rate:>7}  {:<18}{speed:>27}{ratio:>9}{:>9.0}{:>9.0}{:>9.1}{:>11.1}{:>12.1}{busy:>10}  {stale:>15}{worst:>10}",
@@ -303,7 +342,9 @@ impl Report {
             let of: Vec<&str> = self
                 .subjects()
                 .into_iter()
-                .filter(|subject| self.cell(page, 0, *subject).is_some_and(|cell| cell.limit() == limit))
+                .filter(|subject| {
+                    self.cell(page, 0, *subject).is_some_and(|cell| cell.limit() == limit)
+                })
                 .map(Subject::label)
                 .collect();
             if !of.is_empty() {
@@ -316,14 +357,18 @@ impl Report {
 
     /// What the card answered, and why not the rest.
     fn write_card(&self, text: &mut String, page: Page) {
-        let cells = self.rates().into_iter().filter_map(|rate| self.cell(page, rate, Subject::Nicache));
-        for cell in cells.filter(|cell| cell.hit_share.max > 0.0 || cell.executions_per_s.max > 0.0) {
+        let cells =
+            self.rates().into_iter().filter_map(|rate| self.cell(page, rate, Subject::Nicache));
+        for cell in cells.filter(|cell| cell.hit_share.max > 0.0 || cell.executions_per_s.max > 0.0)
+        {
             let of = |sample: &&Sample| {
-                (sample.page, sample.edits_per_s, sample.subject) == (page, cell.edits_per_s, Subject::Nicache)
+                (sample.page, sample.edits_per_s, sample.subject)
+                    == (page, cell.edits_per_s, Subject::Nicache)
             };
             let last = self.samples.iter().rfind(of);
             let reasons = last.map(|sample| &sample.card_reasons[..]).unwrap_or_default();
-            let reasons = reasons.iter().take(REASONS_MAX).map(|(name, count)| format!("{name} {count}"));
+            let reasons =
+                reasons.iter().take(REASONS_MAX).map(|(name, count)| format!("{name} {count}"));
             let reasons = reasons.collect::<Vec<_>>().join(", ");
             let _ = writeln!(
                 text,
@@ -363,7 +408,8 @@ impl Report {
     }
 
     fn write_watchers_of(&self, page: Page, text: &mut String) {
-        let samples: Vec<&WatchersSample> = self.watchers.iter().filter(|sample| sample.page == page).collect();
+        let samples: Vec<&WatchersSample> =
+            self.watchers.iter().filter(|sample| sample.page == page).collect();
         if samples.is_empty() {
             return;
         }
@@ -375,11 +421,21 @@ impl Report {
         );
         for connections in CONNECTIONS {
             for (number, subject) in Subject::WATCHERS.into_iter().enumerate() {
-                let of =
-                    || samples.iter().filter(|sample| (sample.subject, sample.connections) == (subject, connections));
-                let summary = |value: fn(&WatchersSample) -> f64| Summary::of(of().map(|sample| value(sample)));
+                let of = || {
+                    samples.iter().filter(|sample| {
+                        (sample.subject, sample.connections) == (subject, connections)
+                    })
+                };
+                let summary = |value: fn(&WatchersSample) -> f64| {
+                    Summary::of(of().map(|sample| value(sample)))
+                };
                 let speed = summary(|sample| sample.requests_per_s);
-                let speed = format!("{} ({}..{})", grouped(speed.median), grouped(speed.min), grouped(speed.max));
+                let speed = format!(
+                    "{} ({}..{})",
+                    grouped(speed.median),
+                    grouped(speed.min),
+                    grouped(speed.max)
+                );
                 let number = if number == 0 { connections.to_string() } else { String::new() };
                 let _ = writeln!(
                     text,
@@ -391,7 +447,12 @@ impl Report {
             }
             if let Some(cost) = Cost::of(&self.watchers, page, connections) {
                 let share = |share: Summary| {
-                    format!("{:+.1} % ({:+.1}..{:+.1})", share.median * 100.0, share.min * 100.0, share.max * 100.0)
+                    format!(
+                        "{:+.1} % ({:+.1}..{:+.1})",
+                        share.median * 100.0,
+                        share.min * 100.0,
+                        share.max * 100.0
+                    )
                 };
                 let _ = writeln!(
                     text,
@@ -442,7 +503,10 @@ impl Report {
             );
         }
         if setting.stopped {
-            let _ = writeln!(text, "Stopped before its end: some measurements are of fewer rounds, or missing.");
+            let _ = writeln!(
+                text,
+                "Stopped before its end: some measurements are of fewer rounds, or missing."
+            );
         }
         for cell in self.cells.iter().filter(|cell| cell.impossible > 0) {
             let (subject, page) = (cell.subject.label(), cell.page.label());
@@ -457,9 +521,15 @@ impl Report {
         }
         for failure in &self.failures {
             let page = failure.page.label();
-            let rate = failure.edits_per_s.map_or(", cost of watching".to_owned(), |rate| format!(", {rate} edits/s"));
+            let rate = failure
+                .edits_per_s
+                .map_or(", cost of watching".to_owned(), |rate| format!(", {rate} edits/s"));
             let (subject, round) = (failure.subject.label(), failure.round + 1);
-            let _ = writeln!(text, "Failed: {subject}, {page}{rate}, round {round}: {}", failure.reason);
+            let _ = writeln!(
+                text,
+                "Failed: {subject}, {page}{rate}, round {round}: {}",
+                failure.reason
+            );
         }
     }
 }
@@ -501,7 +571,13 @@ pub(super) mod tests {
         Report::new(setting, samples, watchers, Vec::new(), Vec::new())
     }
 
-    fn sample(subject: Subject, page: Page, edits_per_s: u32, round: usize, number: usize) -> Sample {
+    fn sample(
+        subject: Subject,
+        page: Page,
+        edits_per_s: u32,
+        round: usize,
+        number: usize,
+    ) -> Sample {
         let stale = if subject == Subject::Nginx60 { u64::from(edits_per_s) * 10 } else { 0 };
         Sample {
             subject,
@@ -534,7 +610,10 @@ pub(super) mod tests {
         let report = report();
         assert_eq!(report.cells.len(), Subject::ALL.len() * Page::ALL.len() * 3);
         let cell = report.cell(Page::PhpItem, 10, Subject::Nginx60).unwrap();
-        assert_eq!((cell.samples, cell.checked, cell.stale, cell.worst_stale_ms), (2, 400, 200, 200.0));
+        assert_eq!(
+            (cell.samples, cell.checked, cell.stale, cell.worst_stale_ms),
+            (2, 400, 200, 200.0)
+        );
         assert_eq!(cell.requests_per_s, Summary { median: 420.0, min: 210.0, max: 630.0 });
         assert_eq!((cell.limit(), report.cells[5].limit()), (Limit::Server, Limit::Both));
     }
@@ -572,7 +651,10 @@ pub(super) mod tests {
         report.failures.push(Failure::new(Subject::Nicache, Page::PhpItem, Some(1), 0, &error));
         report.failures.push(Failure::new(Subject::CardBypassed, Page::PhpItem, None, 1, &error));
         let table = report.table();
-        assert!(table.contains("Failed: nicache, PHP + MariaDB page, 1 edits/s, round 1: outer: inner"), "{table}");
+        assert!(
+            table.contains("Failed: nicache, PHP + MariaDB page, 1 edits/s, round 1: outer: inner"),
+            "{table}"
+        );
         assert!(
             table.contains(
                 "Failed: card, bypassed, watchers, PHP + MariaDB page, cost of watching, round 2: outer: inner"

@@ -1,4 +1,5 @@
-//! A prepared application with the configurations of this measurement, and its programs as processes in a namespace.
+//! A prepared application with the configurations of this measurement, and its programs as
+//! processes in a namespace.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,8 @@ use crate::wire::process::{Enclosure, Process};
 #[derive(Debug)]
 pub(super) struct Site {
     prepared: Prepared,
-    /// For messages of programs: not in the site's folder, in which nothing shall change but the page.
+    /// For messages of programs: not in the site's folder, in which nothing shall change but the
+    /// page.
     logs: PathBuf,
 }
 
@@ -27,14 +29,18 @@ impl Site {
         let prepared = application.prepare(80, "localhost")?;
         let site = Self { prepared, logs: logs.to_owned() };
         let read = |name: &str| {
-            std::fs::read_to_string(site.folder().join(name)).with_context(|| format!("the site has no {name}"))
+            std::fs::read_to_string(site.folder().join(name))
+                .with_context(|| format!("the site has no {name}"))
         };
         let (nginx, folder) = (read("nginx.conf")?, site.folder().display().to_string());
         for store in Store::ALL.into_iter().map(Some).chain([None]) {
             std::fs::write(site.nginx_file(store), configuration::nginx(&nginx, &folder, store)?)?;
         }
         std::fs::write(site.configuration(), site.prepared.configuration())?;
-        std::fs::write(site.folder().join(PHP_FPM), configuration::php_fpm(&read("php-fpm.conf")?)?)?;
+        std::fs::write(
+            site.folder().join(PHP_FPM),
+            configuration::php_fpm(&read("php-fpm.conf")?)?,
+        )?;
         Ok(site)
     }
 
@@ -53,7 +59,8 @@ impl Site {
         &self.logs
     }
 
-    /// The last line that nginx wrote into its log, for messages: it knows why a reply was not a success.
+    /// The last line that nginx wrote into its log, for messages: it knows why a reply was not a
+    /// success.
     pub(super) fn last_words(&self) -> Option<String> {
         let log = std::fs::read(self.folder().join("log/nginx.log")).ok()?;
         String::from_utf8_lossy(&log).lines().next_back().map(str::to_owned)
@@ -76,7 +83,11 @@ impl Site {
     pub(super) fn nginx(&self, store: Option<Store>) -> Vec<String> {
         let old = self.folder().join("nginx.conf").display().to_string();
         let new = self.nginx_file(store).display().to_string();
-        self.prepared.server().iter().map(|word| if *word == old { new.clone() } else { word.clone() }).collect()
+        self.prepared
+            .server()
+            .iter()
+            .map(|word| if *word == old { new.clone() } else { word.clone() })
+            .collect()
     }
 
     fn nginx_file(&self, store: Option<Store>) -> PathBuf {
@@ -88,7 +99,12 @@ impl Site {
     ///
     /// # Errors
     /// A program cannot be started.
-    pub(super) fn start(&self, namespace: &Namespace, cpu: usize, store: Option<Store>) -> Result<Vec<Process>> {
+    pub(super) fn start(
+        &self,
+        namespace: &Namespace,
+        cpu: usize,
+        store: Option<Store>,
+    ) -> Result<Vec<Process>> {
         let cache = self.folder().join(configuration::NGINX_CACHE);
         if cache.exists() {
             std::fs::remove_dir_all(&cache)?;
@@ -102,8 +118,8 @@ impl Site {
         Ok(processes)
     }
 
-    /// Varnish before the server at `backend`. As its documentation advises, its log in shared memory and its compiled configuration
-    /// are on a tmpfs, which only it sees.
+    /// Varnish before the server at `backend`. As its documentation advises, its log in shared
+    /// memory and its compiled configuration are on a tmpfs, which only it sees.
     ///
     /// # Errors
     /// Its configuration cannot be written.
@@ -123,7 +139,8 @@ impl Site {
 
 const PHP_FPM: &str = "php-fpm-bench.conf";
 
-/// A program that changes its user loses the wish to be killed with its parent; here it is asked for again, behind the change.
+/// A program that changes its user loses the wish to be killed with its parent; here it is asked
+/// for again, behind the change.
 fn killed_with_parent(mut argv: Vec<String>) -> Vec<String> {
     if argv.first().is_some_and(|program| program == "setpriv") {
         argv.splice(1..1, ["--pdeathsig".to_owned(), "KILL".to_owned()]);

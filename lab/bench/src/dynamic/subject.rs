@@ -1,4 +1,5 @@
-//! Who answers: everything between the client and the application, in network namespaces of its own.
+//! Who answers: everything between the client and the application, in network namespaces of its
+//! own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -167,7 +168,13 @@ impl Running {
             running.processes = site.start(&server, cpu, None)?;
             let argv = site.varnish("10.201.2.2", store)?;
             let log = site.logs().join("varnish.log");
-            running.processes.push(Process::start(&proxy, cpu, Enclosure::PidNamespace, &argv, &log)?);
+            running.processes.push(Process::start(
+                &proxy,
+                cpu,
+                Enclosure::PidNamespace,
+                &argv,
+                &log,
+            )?);
             running.others.push(proxy);
         } else {
             Namespace::join(&running.client, &server, "wire", "10.201.1")?;
@@ -177,25 +184,40 @@ impl Running {
         Ok(running)
     }
 
-    fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Self> {
+    fn start_card(
+        subject: Subject,
+        client: Namespace,
+        site: &Site,
+        nicache: &Path,
+        cpu: usize,
+    ) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
-        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
+        let mut argv = vec![
+            nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned(),
+        ];
         argv.extend(["run", "--json", "--name", &name, "--recheck", "1s"].map(str::to_owned));
         argv.push(format!("--config={}", site.configuration().display()));
         for program in site.with() {
-            argv.extend(["--with".to_owned(), shlex::try_join(program.iter().map(String::as_str))?]);
+            argv.extend([
+                "--with".to_owned(),
+                shlex::try_join(program.iter().map(String::as_str))?,
+            ]);
         }
         argv.push("--".to_owned());
         argv.extend(site.nginx(None));
         if subject == Subject::CardBypassedUnwatched {
             argv = without_witness(&argv)?;
         }
-        let mut process = Process::start(&client, cpu, Enclosure::None, &argv, &site.logs().join("nicache.log"))?;
+        let mut process =
+            Process::start(&client, cpu, Enclosure::None, &argv, &site.logs().join("nicache.log"))?;
         let status = ready(&mut process)?;
-        let text = |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
+        let text =
+            |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
         let server: Ipv4Addr = text("server_address")?.parse()?;
         match (subject, status["watch_unavailable"].as_str()) {
-            (Subject::CardBypassedUnwatched, None) => bail!("the watchers could not be kept away on this machine"),
+            (Subject::CardBypassedUnwatched, None) => {
+                bail!("the watchers could not be kept away on this machine")
+            }
             (Subject::Nicache | Subject::CardBypassed, Some(reason)) => {
                 bail!("the card stores nothing on this machine: {reason}")
             }
@@ -209,7 +231,10 @@ impl Running {
         client.command(&cubic_route(text("interface")?, &network, 1))?;
         let number = |key: &str| status[key].as_u64().and_then(|pid| u32::try_from(pid).ok());
         let server_pid = number("server_pid").context("no server_pid in the status")?;
-        client.command(&format!("nsenter --target {server_pid} --net {}", cubic_route("eth0", &network, 2)))?;
+        client.command(&format!(
+            "nsenter --target {server_pid} --net {}",
+            cubic_route("eth0", &network, 2)
+        ))?;
         Ok(Self {
             processes: vec![process],
             card: Some(Card { program: nicache.to_owned(), name, server_pid }),
@@ -294,7 +319,8 @@ impl Running {
     }
 }
 
-/// The command in a mount namespace in which the kernel's types cannot be found. Without them no watcher loads.
+/// The command in a mount namespace in which the kernel's types cannot be found. Without them no
+/// watcher loads.
 fn without_witness(argv: &[String]) -> Result<Vec<String>> {
     let script = format!(
         "mount -t tmpfs -o mode=755 tmpfs /sys/kernel/btf && exec {}",

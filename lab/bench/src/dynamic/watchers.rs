@@ -1,7 +1,9 @@
-//! What watching costs a server that gets nothing for it: a computed page that is never answered by the card.
+//! What watching costs a server that gets nothing for it: a computed page that is never answered by
+//! the card.
 //!
-//! Both sides are the same path, the card with its cache bypassed between the same interfaces; in one of them no watcher is loaded. A
-//! round measures both, one right after the other, and each round begins with the other one; what is told is the ratio within a round.
+//! Both sides are the same path, the card with its cache bypassed between the same interfaces; in
+//! one of them no watcher is loaded. A round measures both, one right after the other, and each
+//! round begins with the other one; what is told is the ratio within a round.
 
 use anyhow::Result;
 use nicache_applications::Application;
@@ -14,7 +16,8 @@ use crate::Summary;
 use crate::wire::SERVER_CPU;
 use crate::wire::load::Client;
 
-/// The pages whose cost is looked at: a few lines of PHP with one row, so that system calls weigh most, and one of a real application.
+/// The pages whose cost is looked at: a few lines of PHP with one row, so that system calls weigh
+/// most, and one of a real application.
 pub(super) const PAGES: [Page; 2] = [Page::PhpItem, Page::WordPressFront];
 /// Connections at a time.
 pub(super) const CONNECTIONS: [u32; 2] = [1, 8];
@@ -61,14 +64,19 @@ pub(super) fn measure(
     let mut running = Running::start(subject, site, nicache, SERVER_CPU)?;
     running.wait_for(page.path(), |_| true)?;
     let url = format!("http://{}{}", running.server().ip(), page.path());
-    let seconds = if page.application() == Application::WordPress { seconds * SLOW_PAGE_TIMES } else { seconds };
+    let seconds = if page.application() == Application::WordPress {
+        seconds * SLOW_PAGE_TIMES
+    } else {
+        seconds
+    };
     let mut samples = Vec::new();
     for connections in CONNECTIONS {
         let run = |seconds| load.run(running.client(), &url, 1, connections, false, seconds);
         run(WARM_UP_SECONDS)?;
         let (cpu, programs_us) = (running.cpu_time()?, running.programs_cpu_us()?);
         let totals = run(seconds)?;
-        let (cpu, programs_us) = (running.cpu_time()?.since(&cpu), running.programs_cpu_us()? - programs_us);
+        let (cpu, programs_us) =
+            (running.cpu_time()?.since(&cpu), running.programs_cpu_us()? - programs_us);
         let requests = totals.requests as f64;
         samples.push(WatchersSample {
             subject,
@@ -83,7 +91,8 @@ pub(super) fn measure(
     Ok(samples)
 }
 
-/// What watching costs with one number of connections, as shares of what it is without: 0.05 is 5 %. Medians of the ratios within rounds.
+/// What watching costs with one number of connections, as shares of what it is without: 0.05 is 5
+/// %. Medians of the ratios within rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cost {
     /// Rounds with both sides.
@@ -99,15 +108,20 @@ pub(super) struct Cost {
 impl Cost {
     /// From all samples, for one page and number of connections.
     pub(super) fn of(samples: &[WatchersSample], page: Page, connections: u32) -> Option<Self> {
-        let of_page = |sample: &&WatchersSample| (sample.page, sample.connections) == (page, connections);
+        let of_page =
+            |sample: &&WatchersSample| (sample.page, sample.connections) == (page, connections);
         let side = |subject, round| {
-            let is_it = |sample: &&WatchersSample| (sample.subject, sample.round) == (subject, round);
+            let is_it =
+                |sample: &&WatchersSample| (sample.subject, sample.round) == (subject, round);
             samples.iter().filter(of_page).find(is_it)
         };
         let rounds = samples.iter().map(|sample| sample.round + 1).max()?;
         let pairs: Vec<(&WatchersSample, &WatchersSample)> = (0..rounds)
             .filter_map(|round| {
-                Some((side(Subject::CardBypassedUnwatched, round)?, side(Subject::CardBypassed, round)?))
+                Some((
+                    side(Subject::CardBypassedUnwatched, round)?,
+                    side(Subject::CardBypassed, round)?,
+                ))
             })
             .collect();
         let more = |value: fn(&WatchersSample) -> f64| {
@@ -116,7 +130,9 @@ impl Cost {
         (!pairs.is_empty()).then(|| Self {
             pairs: pairs.len(),
             requests_lost: Summary::of(
-                pairs.iter().map(|(without, with)| 1.0 - with.requests_per_s / without.requests_per_s),
+                pairs
+                    .iter()
+                    .map(|(without, with)| 1.0 - with.requests_per_s / without.requests_per_s),
             ),
             server_cpu_more: more(|sample| sample.server_cpu_us),
             programs_cpu_more: more(|sample| sample.programs_cpu_us),
@@ -125,7 +141,9 @@ impl Cost {
 
     /// Whether the aim is met, in requests per second and in CPU time.
     pub(super) fn meets_aim(&self) -> bool {
-        [self.requests_lost, self.server_cpu_more, self.programs_cpu_more].iter().all(|share| share.median <= AIM)
+        [self.requests_lost, self.server_cpu_more, self.programs_cpu_more]
+            .iter()
+            .all(|share| share.median <= AIM)
     }
 }
 
@@ -133,7 +151,12 @@ impl Cost {
 pub(super) mod tests {
     use super::*;
 
-    pub(crate) fn sample(subject: Subject, round: usize, requests_per_s: f64, cpu_us: f64) -> WatchersSample {
+    pub(crate) fn sample(
+        subject: Subject,
+        round: usize,
+        requests_per_s: f64,
+        cpu_us: f64,
+    ) -> WatchersSample {
         let (server_cpu_us, programs_cpu_us) = (cpu_us + 100.0, cpu_us);
         WatchersSample {
             subject,
@@ -149,7 +172,8 @@ pub(super) mod tests {
     #[test]
     fn ratios_are_taken_within_rounds() {
         let (with, without) = (Subject::CardBypassed, Subject::CardBypassedUnwatched);
-        // The machine is twice as slow in the second round, and nobody gave the other side in the third.
+        // The machine is twice as slow in the second round, and nobody gave the other side in the
+        // third.
         let samples = [
             sample(without, 0, 1000.0, 100.0),
             sample(with, 0, 900.0, 120.0),
@@ -159,7 +183,10 @@ pub(super) mod tests {
         ];
         let cost = Cost::of(&samples, Page::PhpItem, 8).unwrap();
         assert_eq!(cost.pairs, 2);
-        assert!((cost.requests_lost.median - 0.1).abs() < 1e-9 && (cost.programs_cpu_more.max - 0.2).abs() < 1e-9);
+        assert!(
+            (cost.requests_lost.median - 0.1).abs() < 1e-9
+                && (cost.programs_cpu_more.max - 0.2).abs() < 1e-9
+        );
         assert!((cost.server_cpu_more.min - 0.1).abs() < 1e-9);
         assert!(!cost.meets_aim());
         assert_eq!(Cost::of(&samples, Page::PhpItem, 1), None);

@@ -1,4 +1,5 @@
-//! The least that a balancer can do: a program at tc that translates the addresses of one service, and looks at nothing else.
+//! The least that a balancer can do: a program at tc that translates the addresses of one service,
+//! and looks at nothing else.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,8 +23,10 @@ pub(super) fn start(ground: &Ground, folder: &Path) -> Result<()> {
         let mac = mac.context("an interface without a MAC address")?;
         Ok((index, mac.split(':').map(|byte| format!("0x{byte}")).collect::<Vec<_>>().join(",")))
     };
-    let ((left, left_mac), (right, right_mac)) = (link(&ground.middle, "left")?, link(&ground.middle, "right")?);
-    let ((_, client_mac), (_, server_mac)) = (link(&ground.client, "eth0")?, link(&ground.server, "eth0")?);
+    let ((left, left_mac), (right, right_mac)) =
+        (link(&ground.middle, "left")?, link(&ground.middle, "right")?);
+    let ((_, client_mac), (_, server_mac)) =
+        (link(&ground.client, "eth0")?, link(&ground.server, "eth0")?);
     for (name, out, macs, is_request) in [
         ("left", &right, format!("{server_mac},{right_mac}"), "1"),
         ("right", &left, format!("{client_mac},{left_mac}"), "0"),
@@ -32,14 +35,22 @@ pub(super) fn start(ground: &Ground, folder: &Path) -> Result<()> {
         let mut clang = Command::new("clang");
         clang.args(["-O2", "-target", "bpf", "-mcpu=v3", "-c"]).arg(&source).arg("-o").arg(&object);
         clang.arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH));
-        clang.args([format!("-DOUT={out}"), format!("-DMACS={macs}"), format!("-DIS_REQUEST={is_request}")]);
+        clang.args([
+            format!("-DOUT={out}"),
+            format!("-DMACS={macs}"),
+            format!("-DIS_REQUEST={is_request}"),
+        ]);
         let made = clang.output().context("clang is needed for the tc-BPF balancer")?;
         if !made.status.success() {
             bail!("clang: {}", String::from_utf8_lossy(&made.stderr));
         }
         run(&ground.middle, "tc", &["qdisc", "add", "dev", name, "clsact"])?;
         let object = object.to_str().context("a path that is text")?;
-        run(&ground.middle, "tc", &["filter", "add", "dev", name, "ingress", "bpf", "da", "obj", object, "sec", "tc"])?;
+        run(
+            &ground.middle,
+            "tc",
+            &["filter", "add", "dev", name, "ingress", "bpf", "da", "obj", object, "sec", "tc"],
+        )?;
     }
     Ok(())
 }

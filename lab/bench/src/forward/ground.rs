@@ -70,7 +70,8 @@ pub(super) struct Ground {
 impl Ground {
     /// Builds it, with a server that serves.
     pub(super) fn build() -> Result<Self> {
-        let create = || Namespace::create().context("cannot make a network namespace: this needs root");
+        let create =
+            || Namespace::create().context("cannot make a network namespace: this needs root");
         let (client, middle, server) = (create()?, create()?, create()?);
         client.veth("eth0", &middle, "left")?;
         server.veth("eth0", &middle, "right")?;
@@ -88,8 +89,9 @@ impl Ground {
 
     /// Threads end with the process: they wait for clients and take nothing.
     fn serve(&self) -> Result<()> {
-        let (listener, datagrams) =
-            self.server.run(|| -> std::io::Result<_> { Ok((TcpListener::bind(SERVER)?, UdpSocket::bind(SERVER)?)) })?;
+        let (listener, datagrams) = self.server.run(|| -> std::io::Result<_> {
+            Ok((TcpListener::bind(SERVER)?, UdpSocket::bind(SERVER)?))
+        })?;
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 std::thread::spawn(move || {
@@ -104,7 +106,8 @@ impl Ground {
             let mut turn = 0u32;
             while let Ok((count, from)) = datagrams.recv_from(&mut datagram) {
                 received.fetch_add(count as u64, Ordering::Relaxed);
-                // A word back now and then, or else nobody between would take it for a conversation.
+                // A word back now and then, or else nobody between would take it for a
+                // conversation.
                 if turn.is_multiple_of(1024) {
                     let _ = datagrams.send_to(b"go on", from);
                 }
@@ -115,7 +118,13 @@ impl Ground {
     }
 
     /// Moves bytes for so long. `subject`: the process between them.
-    pub(super) fn run(&self, load: Load, target: &str, length: Duration, subject: Option<u32>) -> Result<Moved> {
+    pub(super) fn run(
+        &self,
+        load: Load,
+        target: &str,
+        length: Duration,
+        subject: Option<u32>,
+    ) -> Result<Moved> {
         let target: SocketAddr = target.parse()?;
         let stop = Arc::new(AtomicBool::new(false));
         let counted = match load {
@@ -138,14 +147,19 @@ impl Ground {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 Ok(std::thread::spawn(move || receive(stream, &stop, &counted)))
             };
-            threads.push(self.client.run(start).with_context(|| format!("no connection to {target}"))?);
+            threads.push(
+                self.client.run(start).with_context(|| format!("no connection to {target}"))?,
+            );
         }
         std::thread::sleep(WARM_UP);
         let (bytes, busy, ours, begun) =
             (counted.load(Ordering::Relaxed), busy_s()?, processes_s(subject), Instant::now());
         std::thread::sleep(length);
-        let (bytes, busy, ours) =
-            (counted.load(Ordering::Relaxed) - bytes, busy_s()? - busy, processes_s(subject) - ours);
+        let (bytes, busy, ours) = (
+            counted.load(Ordering::Relaxed) - bytes,
+            busy_s()? - busy,
+            processes_s(subject) - ours,
+        );
         let seconds = begun.elapsed().as_secs_f64();
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
@@ -189,7 +203,8 @@ fn send(socket: &UdpSocket, stop: &AtomicBool) {
     }
 }
 
-/// What all processors have worked so far, in seconds: everything but idle, waiting for disks, and what the machine below took.
+/// What all processors have worked so far, in seconds: everything but idle, waiting for disks, and
+/// what the machine below took.
 fn busy_s() -> Result<f64> {
     let text = std::fs::read_to_string("/proc/stat").context("/proc/stat")?;
     let fields: Vec<f64> = text
@@ -200,24 +215,31 @@ fn busy_s() -> Result<f64> {
         .skip(1)
         .filter_map(|field| field.parse().ok())
         .collect();
-    let [user, nice, system, _, _, irq, softirq, ..] = fields[..] else { bail!("/proc/stat says nothing") };
+    let [user, nice, system, _, _, irq, softirq, ..] = fields[..] else {
+        bail!("/proc/stat says nothing")
+    };
     Ok((user + nice + system + irq + softirq) / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// What this process has had of processors so far, with its clients and servers, and the subject's processes.
+/// What this process has had of processors so far, with its clients and servers, and the subject's
+/// processes.
 fn processes_s(subject: Option<u32>) -> f64 {
     let mut all = vec![std::process::id()];
     all.extend(subject);
     // Those that the subject has started.
     all.extend(subject.into_iter().flat_map(|pid| {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
     }));
     let ticks = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Behind the name, which may have spaces: the state is the first field, user and system time the 12th and 13th.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let of = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+        // Behind the name, which may have spaces: the state is the first field, user and system
+        // time the 12th and 13th.
+        let fields: Vec<&str> =
+            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let of =
+            |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
         of(11) + of(12)
     };
     all.iter().map(ticks).sum::<f64>() / rustix::param::clock_ticks_per_second() as f64

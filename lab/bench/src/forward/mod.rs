@@ -1,7 +1,10 @@
 //! `nicache bench forward`: what it costs to forward, beside the kernel, nftables and HAProxy.
 //!
-//! All subjects stand between the same two namespaces, one after the other, in every round anew. Everything of the kernel's that helps is on (super-frames, GRO), for all of them alike. CPU is
-//! that of the whole machine, client and server included, because what the kernel does for a packet is charged to whoever runs; so other work on the machine is charged, too, and the share of the processes that take part is told beside it.
+//! All subjects stand between the same two namespaces, one after the other, in every round anew.
+//! Everything of the kernel's that helps is on (super-frames, GRO), for all of them alike. CPU is
+//! that of the whole machine, client and server included, because what the kernel does for a packet
+//! is charged to whoever runs; so other work on the machine is charged, too, and the share of the
+//! processes that take part is told beside it.
 
 mod balancer;
 mod ground;
@@ -46,7 +49,8 @@ pub struct Row {
     pub gigabits_per_s: Summary,
     /// Seconds of processors for each billion bytes of payload.
     pub cpu_s_per_gb: Summary,
-    /// Of these, those of client, server and what is between them: other work on the machine is not in it, but nor is what the kernel did in threads of its own.
+    /// Of these, those of client, server and what is between them: other work on the machine is not
+    /// in it, but nor is what the kernel did in threads of its own.
     pub processes_cpu_s_per_gb: Summary,
 }
 
@@ -70,7 +74,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
         Subject::all().into_iter().filter(|subject| subject.label().contains(&plan.only)).collect();
     let cells: Vec<(Subject, Load)> = subjects
         .iter()
-        .flat_map(|subject| LOADS.into_iter().filter(|load| subject.carries(*load)).map(|load| (*subject, load)))
+        .flat_map(|subject| {
+            LOADS.into_iter().filter(|load| subject.carries(*load)).map(|load| (*subject, load))
+        })
         .collect();
     let mut figures = vec![Vec::<[f64; 3]>::new(); cells.len()];
     let mut progress = Progress::new(cells.len() * plan.rounds as usize, &plan.stop);
@@ -87,14 +93,15 @@ pub fn run(plan: &Plan) -> Result<Report> {
         }
     }
     progress.end();
-    let rows =
-        cells.iter().zip(figures).filter(|(_, figures)| !figures.is_empty()).map(|((subject, load), figures)| Row {
+    let rows = cells.iter().zip(figures).filter(|(_, figures)| !figures.is_empty()).map(
+        |((subject, load), figures)| Row {
             subject: subject.label(),
             load: load.label(),
             gigabits_per_s: Summary::of(figures.iter().map(|[rate, ..]| *rate)),
             cpu_s_per_gb: Summary::of(figures.iter().map(|[_, busy, _]| *busy)),
             processes_cpu_s_per_gb: Summary::of(figures.iter().map(|[.., ours]| *ours)),
-        });
+        },
+    );
     Ok(Report { rounds: plan.rounds, rows: rows.collect() })
 }
 
@@ -105,11 +112,25 @@ impl fmt::Display for Report {
             "CPU s/GB: of the whole machine, and of client, server and subject; least to most of {} rounds",
             self.rounds
         )?;
-        writeln!(f, "{:<18} {:<15} {:>7} {:>9} {:>9}", "subject", "load", "Gb/s", "machine", "processes")?;
-        for Row { subject, load, gigabits_per_s: rate, cpu_s_per_gb: cpu, processes_cpu_s_per_gb: ours } in &self.rows {
+        writeln!(
+            f,
+            "{:<18} {:<15} {:>7} {:>9} {:>9}",
+            "subject", "load", "Gb/s", "machine", "processes"
+        )?;
+        for Row {
+            subject,
+            load,
+            gigabits_per_s: rate,
+            cpu_s_per_gb: cpu,
+            processes_cpu_s_per_gb: ours,
+        } in &self.rows
+        {
             let Summary { median, min, max } = ours;
             let (rate, cpu) = (rate.median, cpu.median);
-            writeln!(f, "{subject:<18} {load:<15} {rate:>7.2} {cpu:>9.2} {median:>9.2}  {min:.2} to {max:.2}")?;
+            writeln!(
+                f,
+                "{subject:<18} {load:<15} {rate:>7.2} {cpu:>9.2} {median:>9.2}  {min:.2} to {max:.2}"
+            )?;
         }
         Ok(())
     }

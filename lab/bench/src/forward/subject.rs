@@ -21,7 +21,8 @@ pub(super) enum Subject {
     Haproxy,
     /// HAProxy with `splice`.
     HaproxySplice,
-    /// A program at tc that translates both addresses of this one service, and knows no connections.
+    /// A program at tc that translates both addresses of this one service, and knows no
+    /// connections.
     Balancer,
     /// nicache: both addresses translated, by descriptors.
     Nicache(Mode),
@@ -32,8 +33,14 @@ pub(super) enum Subject {
 impl Subject {
     /// All of them.
     pub(super) fn all() -> Vec<Self> {
-        let others =
-            [Self::Kernel, Self::Nftables, Self::Balancer, Self::NicacheFast, Self::Haproxy, Self::HaproxySplice];
+        let others = [
+            Self::Kernel,
+            Self::Nftables,
+            Self::Balancer,
+            Self::NicacheFast,
+            Self::Haproxy,
+            Self::HaproxySplice,
+        ];
         others.into_iter().chain(Mode::ALL.map(Subject::Nicache)).collect()
     }
 
@@ -123,8 +130,12 @@ impl Subject {
                 std::fs::write(&path, text)?;
                 let program = nicache.to_str().context("a path that is text")?;
                 let path = path.to_str().context("a path that is text")?;
-                let process =
-                    spawn(ground, program, &["forward", "--json", "--fast-path", fast_path, "--config", path], true)?;
+                let process = spawn(
+                    ground,
+                    program,
+                    &["forward", "--json", "--fast-path", fast_path, "--config", path],
+                    true,
+                )?;
                 Ok(Standing { process: Some(process), is_in_kernel: false })
             }
         }
@@ -166,7 +177,10 @@ fn forward(ground: &Ground, is_on: bool) -> Result<()> {
 
 fn nft(ground: &Ground, arguments: &[&str]) -> Result<()> {
     let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
-    let output = ground.middle.run(move || Command::new("nft").args(arguments).output()).context("nft is needed")?;
+    let output = ground
+        .middle
+        .run(move || Command::new("nft").args(arguments).output())
+        .context("nft is needed")?;
     if !output.status.success() {
         bail!("nft: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -182,7 +196,11 @@ fn spawn(ground: &Ground, program: &str, arguments: &[&str], announces: bool) ->
         .middle
         .run(move || {
             let mut command = Command::new(program);
-            command.args(arguments).stdin(Stdio::null()).stdout(if announces { Stdio::piped() } else { Stdio::null() });
+            command.args(arguments).stdin(Stdio::null()).stdout(if announces {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            });
             command.spawn()
         })
         .with_context(|| format!("{name} is needed"))?;

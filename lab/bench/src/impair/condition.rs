@@ -31,10 +31,18 @@ pub struct Condition {
 }
 
 impl Condition {
-    const CLEAN: Self =
-        Self { loss: 0, reorder: 0, duplicate: 0, delay_ms: 0, mtu: 1_500, bytes: 1_000_000, v6: false };
+    const CLEAN: Self = Self {
+        loss: 0,
+        reorder: 0,
+        duplicate: 0,
+        delay_ms: 0,
+        mtu: 1_500,
+        bytes: 1_000_000,
+        v6: false,
+    };
 
-    /// The matrix: losses by delays by sizes, and the other impairments one at a time and together. `quick`: a few of them.
+    /// The matrix: losses by delays by sizes, and the other impairments one at a time and together.
+    /// `quick`: a few of them.
     pub fn matrix(quick: bool) -> Vec<Self> {
         let clean = Self::CLEAN;
         if quick {
@@ -67,7 +75,8 @@ impl Condition {
         all
     }
 
-    /// For the forwarder: the frames that it receives at the client's end are one direction, those that it sends there the other.
+    /// For the forwarder: the frames that it receives at the client's end are one direction, those
+    /// that it sends there the other.
     pub fn faults(&self, seed: u64) -> FaultConfig {
         let one_way = Duration::from_millis(u64::from(self.delay_ms)).as_nanos() as u64 / 2;
         let rates = FaultRates {
@@ -93,7 +102,8 @@ impl Condition {
             bytes => format!("{} KB", bytes / 1_000),
         };
         let mut label = format!("{size}, {} ms", self.delay_ms);
-        for (rate, what) in [(self.loss, "lost"), (self.reorder, "late"), (self.duplicate, "twice")] {
+        for (rate, what) in [(self.loss, "lost"), (self.reorder, "late"), (self.duplicate, "twice")]
+        {
             if rate > 0 {
                 label += &format!(", {} % {what}", f64::from(rate) / 10.0);
             }
@@ -125,7 +135,8 @@ impl Condition {
         }
     }
 
-    /// How often it is fetched in a repetition, for figures that say something: the smaller and the worse, the more is left to chance.
+    /// How often it is fetched in a repetition, for figures that say something: the smaller and the
+    /// worse, the more is left to chance.
     pub fn transfers(&self) -> u32 {
         match (self.bytes, self.loss + self.reorder + self.duplicate) {
             (..100_000, 0) => 5,

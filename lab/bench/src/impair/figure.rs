@@ -1,4 +1,5 @@
-//! The report as a picture (SVG): a line per condition, and on it how far each subject comes beside Linux, on a scale of factors.
+//! The report as a picture (SVG): a line per condition, and on it how far each subject comes beside
+//! Linux, on a scale of factors.
 
 use std::fmt::Write as _;
 
@@ -25,7 +26,14 @@ pub fn draw(report: &Report) -> String {
          font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
-    text(&mut svg, 16.0, 28.0, "start", "font-size=\"18\" font-weight=\"600\"", "Goodput on bad paths, beside Linux");
+    text(
+        &mut svg,
+        16.0,
+        28.0,
+        "start",
+        "font-size=\"18\" font-weight=\"600\"",
+        "Goodput on bad paths, beside Linux",
+    );
     let caption = format!(
         "Linux {} with CUBIC is 1; right of it is more. Geometric means of pairs, with 95 %; seed {}",
         report.setting.kernel, report.setting.seed
@@ -33,15 +41,30 @@ pub fn draw(report: &Report) -> String {
     text(&mut svg, 16.0, 48.0, "start", "fill=\"#666\"", &caption);
     for (number, subject) in Subject::ALL[1..].iter().enumerate() {
         let x = LABELS_WIDTH + 150.0 * number as f64;
-        let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"66\" r=\"4.5\" fill=\"{}\"/>", colour(*subject));
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{x:.1}\" cy=\"66\" r=\"4.5\" fill=\"{}\"/>",
+            colour(*subject)
+        );
         text(&mut svg, x + 10.0, 70.0, "start", "", subject.label());
     }
     for factor in [0.25, 0.5, SHARE_MIN, 1.0, 2.0, 4.0] {
         let x = place(factor);
         let dash = if factor == SHARE_MIN { " stroke-dasharray=\"3 3\"" } else { "" };
-        let _ = writeln!(svg, "<path d=\"M{x:.1} {:.1}V{bottom:.1}\" stroke=\"#bbb\"{dash}/>", TOP - 6.0);
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{x:.1} {:.1}V{bottom:.1}\" stroke=\"#bbb\"{dash}/>",
+            TOP - 6.0
+        );
         if factor != SHARE_MIN {
-            text(&mut svg, x, TOP - 10.0, "middle", "fill=\"#666\" font-size=\"11\"", &format!("{factor}"));
+            text(
+                &mut svg,
+                x,
+                TOP - 10.0,
+                "middle",
+                "fill=\"#666\" font-size=\"11\"",
+                &format!("{factor}"),
+            );
         }
     }
     for (number, condition) in conditions.iter().enumerate() {
@@ -50,8 +73,16 @@ pub fn draw(report: &Report) -> String {
         for subject in &Subject::ALL[1..] {
             if let Some(mean) = report.cell(condition, *subject).and_then(|cell| cell.share_mean) {
                 let (x, low, high) = (place(mean.share), place(mean.low), place(mean.high));
-                let _ = writeln!(svg, "<path d=\"M{low:.1} {y:.1}H{high:.1}\" stroke=\"{}\"/>", colour(*subject));
-                let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"{}\"/>", colour(*subject));
+                let _ = writeln!(
+                    svg,
+                    "<path d=\"M{low:.1} {y:.1}H{high:.1}\" stroke=\"{}\"/>",
+                    colour(*subject)
+                );
+                let _ = writeln!(
+                    svg,
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"{}\"/>",
+                    colour(*subject)
+                );
             }
         }
         if let Some(linux) = report.cell(condition, Subject::Linux) {
@@ -60,7 +91,14 @@ pub fn draw(report: &Report) -> String {
         }
     }
     let small = "fill=\"#666\" font-size=\"11\"";
-    text(&mut svg, 16.0, height - 14.0, "start", small, "Dashed: 0.9. At the right: Linux' median.");
+    text(
+        &mut svg,
+        16.0,
+        height - 14.0,
+        "start",
+        small,
+        "Dashed: 0.9. At the right: Linux' median.",
+    );
     svg.push_str("</svg>\n");
     svg
 }
@@ -80,7 +118,10 @@ fn colour(subject: Subject) -> &'static str {
 
 fn text(svg: &mut String, x: f64, y: f64, anchor: &str, style: &str, words: &str) {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>");
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>"
+    );
 }
 
 #[cfg(test)]

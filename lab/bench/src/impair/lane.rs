@@ -1,5 +1,6 @@
-//! Which transfer a frame belongs to, by the client's port: so that the n-th packet of a transfer meets the same fate whoever answers, and
-//! whatever other transfers do meanwhile. Packets with payload are counted by themselves: senders differ in how many others they send.
+//! Which transfer a frame belongs to, by the client's port: so that the n-th packet of a transfer
+//! meets the same fate whoever answers, and whatever other transfers do meanwhile. Packets with
+//! payload are counted by themselves: senders differ in how many others they send.
 
 use std::ops::Range;
 
@@ -13,8 +14,8 @@ pub(super) fn client_port(number: u32) -> u16 {
     PORTS.start + (number % u32::from(PORTS.end - PORTS.start)) as u16
 }
 
-/// The client's port in an Ethernet frame with TCP in it, either way; without payload a number beyond all ports. Other frames have none, so that no address
-/// of a neighbour is lost.
+/// The client's port in an Ethernet frame with TCP in it, either way; without payload a number
+/// beyond all ports. Other frames have none, so that no address of a neighbour is lost.
 pub(super) fn lane_of(frame: &[u8]) -> Option<u16> {
     let (port, has_payload) = segment(frame).filter(|(port, _)| PORTS.contains(port))?;
     Some(port + if has_payload { 0 } else { PORTS.len() as u16 })
@@ -24,7 +25,9 @@ pub(super) fn lane_of(frame: &[u8]) -> Option<u16> {
 fn segment(frame: &[u8]) -> Option<(u16, bool)> {
     let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let (transport, end) = match word(12)? {
-        0x0800 if *frame.get(23)? == 6 => (14 + usize::from(frame.get(14)? & 0x0f) * 4, 14 + usize::from(word(16)?)),
+        0x0800 if *frame.get(23)? == 6 => {
+            (14 + usize::from(frame.get(14)? & 0x0f) * 4, 14 + usize::from(word(16)?))
+        }
         0x86dd if *frame.get(20)? == 6 => (14 + 40, 14 + 40 + usize::from(word(18)?)),
         _ => return None,
     };
@@ -37,7 +40,13 @@ fn segment(frame: &[u8]) -> Option<(u16, bool)> {
 mod tests {
     use super::*;
 
-    fn frame(ethertype: u16, protocol: (usize, u8), transport: usize, ports: (u16, u16), payload: usize) -> Vec<u8> {
+    fn frame(
+        ethertype: u16,
+        protocol: (usize, u8),
+        transport: usize,
+        ports: (u16, u16),
+        payload: usize,
+    ) -> Vec<u8> {
         let mut frame = vec![0; transport + 20 + payload];
         frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
         frame[14] = 0x45;
@@ -72,6 +81,9 @@ mod tests {
 
     #[test]
     fn ports_take_turns() {
-        assert_eq!((client_port(0), client_port(21_999), client_port(22_000)), (20_000, 41_999, 20_000));
+        assert_eq!(
+            (client_port(0), client_port(21_999), client_port(22_000)),
+            (20_000, 41_999, 20_000)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The impairment benchmark: the goodput of the card's sender beside that of Linux, over a path that loses, reorders, duplicates and delays packets.
+//! The impairment benchmark: the goodput of the card's sender beside that of Linux, over a path
+//! that loses, reorders, duplicates and delays packets.
 //!
 //! ```text
 //!  client namespace                                server namespace
@@ -6,10 +7,14 @@
 //!  Linux ──TAP── forwarder with faults ──TAP── bridge ── card ── nginx     the card's sender
 //! ```
 //!
-//! The receiver is Linux in all cases, and fetches over a new connection each time. It has a CPU together with the forwarder, the serving side has the other. All subjects run at once and take turns: for each condition and each repetition every
-//! subject is measured in turn, beginning with another one each time, so that what is compared was measured within seconds. The n-th packet of a transfer meets the
-//! same fate whoever answers. A transfer that takes too long is cut off, and counts with what has come of it. Bodies are compared. Reported are medians with quartiles, and
-//! geometric means of the shares of pairs: with losses, single transfers differ by orders of magnitude, and neither the fastest nor the slowest shall decide alone.
+//! The receiver is Linux in all cases, and fetches over a new connection each time. It has a CPU
+//! together with the forwarder, the serving side has the other. All subjects run at once and take
+//! turns: for each condition and each repetition every subject is measured in turn, beginning with
+//! another one each time, so that what is compared was measured within seconds. The n-th packet of
+//! a transfer meets the same fate whoever answers. A transfer that takes too long is cut off, and
+//! counts with what has come of it. Bodies are compared. Reported are medians with quartiles, and
+//! geometric means of the shares of pairs: with losses, single transfers differ by orders of
+//! magnitude, and neither the fastest nor the slowest shall decide alone.
 
 mod condition;
 mod figure;
@@ -42,7 +47,8 @@ use crate::wire::{LOAD_MAX, SERVER_CPU, check_machine, kernel, versions};
 
 /// How long one transfer may take.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How often a repetition that the card did not see through is tried: writers elsewhere on the machine can purge by chance, since sources share slots.
+/// How often a repetition that the card did not see through is tried: writers elsewhere on the
+/// machine can purge by chance, since sources share slots.
 const TRIES: usize = 3;
 
 /// What to measure.
@@ -76,7 +82,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
     conditions.retain(|condition| condition.label().contains(&plan.only));
     ensure!(!conditions.is_empty(), "no condition has `{}` in its label", plan.only);
     // Those of one MTU follow each other, and sizes are innermost.
-    conditions.sort_by_key(|condition| (std::cmp::Reverse(condition.mtu), condition.path(), condition.bytes));
+    conditions.sort_by_key(|condition| {
+        (std::cmp::Reverse(condition.mtu), condition.path(), condition.bytes)
+    });
     let mut sizes: Vec<u64> = conditions.iter().map(|condition| condition.bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -84,7 +92,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let mut runnings = Vec::new();
     for subject in Subject::ALL {
         let running = Running::start(subject, &site, &plan.nicache, SERVER_CPU);
-        runnings.push((subject, running.with_context(|| format!("{} does not start", subject.label()))?));
+        runnings.push((
+            subject,
+            running.with_context(|| format!("{} does not start", subject.label()))?,
+        ));
     }
     let mut progress = Progress::new(conditions.len() * plan.rounds as usize, &plan.stop);
     let (mut samples, mut failures) = (Vec::new(), Vec::new());
@@ -94,7 +105,8 @@ pub fn run(plan: &Plan) -> Result<Report> {
         for (_, running) in &bench.runnings {
             running.set_mtu(condition.mtu)?;
         }
-        let mut gathered: Vec<Sample> = Subject::ALL.iter().map(|subject| Sample::new(*subject, *condition)).collect();
+        let mut gathered: Vec<Sample> =
+            Subject::ALL.iter().map(|subject| Sample::new(*subject, *condition)).collect();
         for round in 0..plan.rounds {
             let begun = progress.begin(&format!("{}, round {}", condition.label(), round + 1));
             if begun.is_err() && measured > 0 {
@@ -103,7 +115,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
             }
             begun?;
             match bench.measure(condition, round, number + round as usize) {
-                Ok(all) => gathered.iter_mut().zip(all).for_each(|(sum, sample)| sum.append(sample)),
+                Ok(all) => {
+                    gathered.iter_mut().zip(all).for_each(|(sum, sample)| sum.append(sample))
+                }
                 Err(failure) => failures.push(failure),
             }
         }
@@ -112,7 +126,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
     }
     progress.end();
     if samples.is_empty() {
-        bail!("nothing could be measured: {}", failures.first().map_or("no condition", |failure| &failure.reason));
+        bail!(
+            "nothing could be measured: {}",
+            failures.first().map_or("no condition", |failure| &failure.reason)
+        );
     }
     let setting = Setting {
         seed: plan.seed,
@@ -137,16 +154,24 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// One repetition of a condition with all subjects, the one of number `turn` first; in the order of [`Subject::ALL`]. What fails is begun anew for all of them,
-    /// with other ports and so with other fates.
-    fn measure(&mut self, condition: &Condition, round: u32, turn: usize) -> Result<Vec<Sample>, Failure> {
+    /// One repetition of a condition with all subjects, the one of number `turn` first; in the
+    /// order of [`Subject::ALL`]. What fails is begun anew for all of them, with other ports and so
+    /// with other fates.
+    fn measure(
+        &mut self,
+        condition: &Condition,
+        round: u32,
+        turn: usize,
+    ) -> Result<Vec<Sample>, Failure> {
         let seed = self.plan.seed.wrapping_add(u64::from(round));
         let mut tries = (0..TRIES).map(|_| {
             let numbers = self.transfers..self.transfers + condition.transfers();
             self.transfers = numbers.end;
             let order = (0..self.runnings.len()).map(|place| (turn + place) % self.runnings.len());
             let mut samples = order
-                .map(|subject| self.measure_one(&self.runnings[subject], condition, seed, numbers.clone()))
+                .map(|subject| {
+                    self.measure_one(&self.runnings[subject], condition, seed, numbers.clone())
+                })
                 .collect::<Result<Vec<Sample>, Failure>>()?;
             samples.sort_by_key(|sample| sample.subject);
             Ok(samples)
@@ -188,11 +213,15 @@ impl Bench<'_> {
         running.path().set(condition.faults(seed));
         let server = running.address(condition.v6);
         let at_once = condition.at_once();
-        let fetched = transfer::fetch_all(running.client(), server, condition.bytes, LIMIT, numbers, at_once);
+        let fetched =
+            transfer::fetch_all(running.client(), server, condition.bytes, LIMIT, numbers, at_once);
         running.path().set(Condition::perfect());
         let fetched = fetched?;
         for transfer in &fetched {
-            ensure!(site.is_body(condition.bytes, &transfer.body), "a body is not what the file holds");
+            ensure!(
+                site.is_body(condition.bytes, &transfer.body),
+                "a body is not what the file holds"
+            );
         }
         if subject != Subject::Linux {
             let (asked, answered) = (fetched.len() as u64, running.hits(nicache)? - hits);

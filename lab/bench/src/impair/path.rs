@@ -1,13 +1,17 @@
-//! The path between client and server: a thread that carries frames between two TAP interfaces and does to them what a condition says.
+//! The path between client and server: a thread that carries frames between two TAP interfaces and
+//! does to them what a condition says.
 //!
-//! The kernel hands over frames no longer than the interface's MTU (no segmentation offload), so that faults meet real packets.
+//! The kernel hands over frames no longer than the interface's MTU (no segmentation offload), so
+//! that faults meet real packets.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nicache_port::{Burst, FaultConfig, Faulty, MonotonicClock, Port, Tap, TapConfig, TapQueue, wait};
+use nicache_port::{
+    Burst, FaultConfig, Faulty, MonotonicClock, Port, Tap, TapConfig, TapQueue, wait,
+};
 
 use super::condition::Condition;
 use super::lane::lane_of;
@@ -30,7 +34,8 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Makes the interface [`INTERFACE`] in both namespaces, up and without addresses, and carries frames between them.
+    /// Makes the interface [`INTERFACE`] in both namespaces, up and without addresses, and carries
+    /// frames between them.
     ///
     /// # Errors
     /// The interfaces cannot be made.
@@ -77,7 +82,8 @@ impl Drop for Path {
 
 fn carry(mut left: TapQueue, mut right: TapQueue, orders: &Receiver<FaultConfig>) {
     let mut burst = Burst::new(BURST_FRAMES);
-    let mut client_end = Faulty::with_lanes(&mut left, &Condition::perfect(), MonotonicClock, lane_of);
+    let mut client_end =
+        Faulty::with_lanes(&mut left, &Condition::perfect(), MonotonicClock, lane_of);
     loop {
         match orders.try_recv() {
             // With new buffers, a gigabyte would be cleared each time.
@@ -90,7 +96,9 @@ fn carry(mut left: TapQueue, mut right: TapQueue, orders: &Receiver<FaultConfig>
         if carried > 0 {
             continue;
         }
-        let due = client_end.next_release_ns().map(|due| Duration::from_nanos(due.saturating_sub(now_ns())));
+        let due = client_end
+            .next_release_ns()
+            .map(|due| Duration::from_nanos(due.saturating_sub(now_ns())));
         let timeout = due.unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
         let fds = [client_end.get_ref().wait_fd(), right.wait_fd()];
         if let [Some(a), Some(b)] = fds

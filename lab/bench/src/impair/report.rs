@@ -104,7 +104,9 @@ impl Report {
     /// Summarises samples.
     pub fn new(setting: Setting, samples: Vec<Sample>, failures: Vec<Failure>) -> Self {
         let linux = |condition: &Condition| {
-            samples.iter().find(|sample| sample.subject == Subject::Linux && sample.condition == *condition)
+            samples
+                .iter()
+                .find(|sample| sample.subject == Subject::Linux && sample.condition == *condition)
         };
         let cells = samples
             .iter()
@@ -116,7 +118,8 @@ impl Report {
                     condition: sample.condition,
                     goodput,
                     share: linux.map(|linux| goodput.median / Spread::of(linux).median),
-                    share_mean: linux.and_then(|linux| ShareMean::of_pairs(&sample.mbit_per_s, linux)),
+                    share_mean: linux
+                        .and_then(|linux| ShareMean::of_pairs(&sample.mbit_per_s, linux)),
                     cut: sample.cut,
                 }
             })
@@ -156,8 +159,12 @@ impl Report {
                 let goodput = cell.map_or("-".to_owned(), |cell| cell.goodput.to_string());
                 let _ = write!(text, "{goodput:>width$}");
                 if subject != Subject::Linux {
-                    let share = cell.and_then(|cell| cell.share).map_or("-".to_owned(), |share| format!("{share:.2}"));
-                    let mean = cell.and_then(|cell| cell.share_mean).map_or("-".to_owned(), |mean| mean.to_string());
+                    let share = cell
+                        .and_then(|cell| cell.share)
+                        .map_or("-".to_owned(), |share| format!("{share:.2}"));
+                    let mean = cell
+                        .and_then(|cell| cell.share_mean)
+                        .map_or("-".to_owned(), |mean| mean.to_string());
                     let _ = write!(text, "{share:>7}{mean:>18}");
                 }
             }
@@ -172,8 +179,11 @@ impl Report {
             let cells = self.cells.iter().filter(|cell| cell.subject == *subject);
             let (medians, means): (Vec<f64>, Vec<ShareMean>) =
                 cells.filter_map(|cell| cell.share.zip(cell.share_mean)).unzip();
-            let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
-            let below = |values: &mut dyn Iterator<Item = f64>| values.filter(|value| *value < SHARE_MIN).count();
+            let least =
+                |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
+            let below = |values: &mut dyn Iterator<Item = f64>| {
+                values.filter(|value| *value < SHARE_MIN).count()
+            };
             let _ = writeln!(
                 text,
                 "{} beside Linux in {} conditions: medians {:.2} at least, {} below {SHARE_MIN}; means {:.2} at least, {} below {SHARE_MIN}, {} of them \
@@ -199,10 +209,12 @@ impl Report {
         );
         if setting.busy {
             let percent = setting.load_before * 100.0;
-            let _ = writeln!(text, "Warning: {percent:.0} % of the machine was busy before the run.");
+            let _ =
+                writeln!(text, "Warning: {percent:.0} % of the machine was busy before the run.");
         }
         if setting.left_out > 0 {
-            let _ = writeln!(text, "Ended early: {} conditions were not measured.", setting.left_out);
+            let _ =
+                writeln!(text, "Ended early: {} conditions were not measured.", setting.left_out);
         }
         for failure in &self.failures {
             let _ = writeln!(
@@ -235,7 +247,12 @@ pub(super) mod tests {
         for (number, subject) in Subject::ALL.into_iter().enumerate() {
             for condition in Condition::matrix(true) {
                 let rate = 10.0 * (number + 1) as f64;
-                samples.push(Sample { subject, condition, mbit_per_s: vec![rate / 2.0, rate * 2.0], cut: 0 });
+                samples.push(Sample {
+                    subject,
+                    condition,
+                    mbit_per_s: vec![rate / 2.0, rate * 2.0],
+                    cut: 0,
+                });
             }
         }
         Report::new(setting, samples, Vec::new())
@@ -245,13 +262,17 @@ pub(super) mod tests {
     fn shares_are_those_of_medians_and_of_pairs() {
         let report = report();
         let condition = Condition::matrix(true)[0];
-        assert!((report.cell(&condition, Subject::Linux).unwrap().goodput.median - 12.5).abs() < 1e-9);
+        assert!(
+            (report.cell(&condition, Subject::Linux).unwrap().goodput.median - 12.5).abs() < 1e-9
+        );
         let card = report.cell(&condition, Subject::Card).unwrap();
         assert!((card.share.unwrap() - 3.0).abs() < 1e-9);
         assert!((card.share_mean.unwrap().share - 3.0).abs() < 1e-9);
         let table = report.table();
         assert!(
-            table.contains("3.00") && table.contains("50 % of the machine") && table.contains("Ended early: 2"),
+            table.contains("3.00")
+                && table.contains("50 % of the machine")
+                && table.contains("Ended early: 2"),
             "{table}"
         );
         let json = serde_json::to_string(&report).unwrap();

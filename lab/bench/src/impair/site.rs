@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::wire::Object;
 
-/// Files and configuration in a temporary folder on disk (what is on tmpfs cannot be watched, so the card would not store it).
+/// Files and configuration in a temporary folder on disk (what is on tmpfs cannot be watched, so
+/// the card would not store it).
 #[derive(Debug)]
 pub(crate) struct Site {
     folder: TempDir,

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Median and quartiles, by the nearest rank but for the median of an even number, which is the mean of the middle two.
+/// Median and quartiles, by the nearest rank but for the median of an even number, which is the
+/// mean of the middle two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// A quarter is not more than this.
@@ -49,7 +50,8 @@ pub struct ShareMean {
 impl ShareMean {
     /// Of `ours` beside `theirs`, pair by pair; `None` without pairs.
     pub fn of_pairs(ours: &[f64], theirs: &[f64]) -> Option<Self> {
-        let logs: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs).ln()).collect();
+        let logs: Vec<f64> =
+            ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs).ln()).collect();
         if logs.is_empty() {
             return None;
         }
@@ -83,7 +85,10 @@ mod tests {
 
     #[test]
     fn quartiles() {
-        assert_eq!(Spread::of(&[5.0, 1.0, 2.0, 4.0, 3.0]), Spread { low: 2.0, median: 3.0, high: 4.0 });
+        assert_eq!(
+            Spread::of(&[5.0, 1.0, 2.0, 4.0, 3.0]),
+            Spread { low: 2.0, median: 3.0, high: 4.0 }
+        );
         assert_eq!(Spread::of(&[1.0, 3.0]).median, 2.0);
         assert_eq!(Spread::of(&[]), Spread::default());
         assert_eq!(Spread::of(&[12.34]).to_string(), "12.3 (12.3-12.3)");

@@ -69,7 +69,12 @@ impl Running {
     ///
     /// # Errors
     /// Something does not start.
-    pub(super) fn start(subject: Subject, site: &Site, nicache: &FilePath, cpu: usize) -> Result<Self> {
+    pub(super) fn start(
+        subject: Subject,
+        site: &Site,
+        nicache: &FilePath,
+        cpu: usize,
+    ) -> Result<Self> {
         let (client, server) = (Namespace::create()?, Namespace::create()?);
         let path = Path::open(&client, &server)?;
         let mut running = if subject == Subject::Linux {
@@ -79,7 +84,8 @@ impl Running {
             let routes = cubic_routes(INTERFACE, address);
             routes.iter().try_for_each(|route| server.command(route))?;
             let log = site.folder().join("nginx.log");
-            let process = Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx("linux")?, &log)?;
+            let process =
+                Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx("linux")?, &log)?;
             let others = vec![server];
             Self {
                 path,
@@ -96,8 +102,12 @@ impl Running {
         let mut gateway = running.server.octets();
         gateway[3] -= 1;
         running.client_address = Ipv4Addr::from(gateway);
-        running.client.command(&format!("ip address add {}/30 dev {INTERFACE}", running.client_address))?;
-        running.client.command(&format!("ip -6 address add {NETWORK_V6}1/64 dev {INTERFACE} nodad"))?;
+        running
+            .client
+            .command(&format!("ip address add {}/30 dev {INTERFACE}", running.client_address))?;
+        running
+            .client
+            .command(&format!("ip -6 address add {NETWORK_V6}1/64 dev {INTERFACE} nodad"))?;
         running.route(true)?;
         running.wait()?;
         Ok(running)
@@ -114,8 +124,12 @@ impl Running {
     ) -> Result<Self> {
         let name = format!("impair-{}-{subject:?}", std::process::id()).to_lowercase();
         let handshake = if subject == Subject::Card { "card" } else { "pass-through" };
-        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
-        argv.extend(["run", "--json", "--name", &name, "--handshake", handshake, "--"].map(str::to_owned));
+        let mut argv = vec![
+            nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned(),
+        ];
+        argv.extend(
+            ["run", "--json", "--name", &name, "--handshake", handshake, "--"].map(str::to_owned),
+        );
         argv.extend(site.nginx(&format!("{subject:?}").to_lowercase())?);
         let log = site.folder().join(format!("{name}.log"));
         let mut process = Process::start(&middle, cpu, Enclosure::None, &argv, &log)?;
@@ -123,9 +137,12 @@ impl Running {
         if let Some(reason) = status["watch_unavailable"].as_str() {
             bail!("the card stores nothing on this machine: {reason}");
         }
-        let text = |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
-        let (server, interface): (Ipv4Addr, &str) = (text("server_address")?.parse()?, text("interface")?);
-        // The client takes the place, and the address, of the namespace that the card was started in.
+        let text =
+            |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
+        let (server, interface): (Ipv4Addr, &str) =
+            (text("server_address")?.parse()?, text("interface")?);
+        // The client takes the place, and the address, of the namespace that the card was started
+        // in.
         middle.command(&format!("ip address flush dev {interface}"))?;
         middle.command("ip link add joint type bridge")?;
         for end in [interface, INTERFACE] {
@@ -133,11 +150,20 @@ impl Running {
         }
         middle.command("ip link set joint up")?;
         let server_pid = status["server_pid"].as_u64().context("no server_pid in the status")?;
-        let inside = |words: &str| middle.command(&format!("nsenter --target {server_pid} --net {words}"));
+        let inside =
+            |words: &str| middle.command(&format!("nsenter --target {server_pid} --net {words}"));
         inside(&format!("ip -6 address add {NETWORK_V6}2/64 dev eth0 nodad"))?;
         cubic_routes("eth0", server).iter().try_for_each(|route| inside(route))?;
         let _others = vec![middle];
-        Ok(Self { path, _process: process, card: Some(name), server, client_address: server, client, _others })
+        Ok(Self {
+            path,
+            _process: process,
+            card: Some(name),
+            server,
+            client_address: server,
+            client,
+            _others,
+        })
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -145,13 +171,18 @@ impl Running {
         let mut missing = vec![false, true];
         while let Some(v6) = missing.last().copied() {
             let address = self.address(v6);
-            let connect = move || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
+            let connect =
+                move || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
             if self.client.run(connect) {
                 missing.pop();
                 continue;
             }
             self._process.check_alive()?;
-            ensure!(Instant::now() < deadline, "no server at {address} after {} s", START.as_secs());
+            ensure!(
+                Instant::now() < deadline,
+                "no server at {address} after {} s",
+                START.as_secs()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
@@ -186,7 +217,9 @@ impl Running {
         self.client.command(&format!("ip link set {INTERFACE} mtu {mtu}"))?;
         if mtu >= 1_280 {
             // Linux takes IPv6 away from an interface with less.
-            self.client.command(&format!("ip -6 address replace {NETWORK_V6}1/64 dev {INTERFACE} nodad"))?;
+            self.client.command(&format!(
+                "ip -6 address replace {NETWORK_V6}1/64 dev {INTERFACE} nodad"
+            ))?;
         }
         self.route(mtu >= 1_280)
     }
@@ -202,12 +235,23 @@ impl Running {
     ///
     /// # Errors
     /// The body is wrong, or the card does not store it.
-    pub(super) fn prepare(&self, condition: &Condition, site: &Site, nicache: &FilePath) -> Result<()> {
+    pub(super) fn prepare(
+        &self,
+        condition: &Condition,
+        site: &Site,
+        nicache: &FilePath,
+    ) -> Result<()> {
         self.path.set(Condition::perfect());
         let deadline = Instant::now() + START;
         loop {
             let before = self.hits(nicache)?;
-            let fetched = transfer::fetch(&self.client, self.address(condition.v6), 0, condition.bytes, START)?;
+            let fetched = transfer::fetch(
+                &self.client,
+                self.address(condition.v6),
+                0,
+                condition.bytes,
+                START,
+            )?;
             ensure!(
                 fetched.is_whole && site.is_body(condition.bytes, &fetched.body),
                 "the body is not what the file holds"
@@ -215,7 +259,11 @@ impl Running {
             if self.card.is_none() || self.hits(nicache)? > before {
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "the card has not stored the object after {} s", START.as_secs());
+            ensure!(
+                Instant::now() < deadline,
+                "the card has not stored the object after {} s",
+                START.as_secs()
+            );
             std::thread::sleep(Duration::from_millis(300));
         }
     }
@@ -236,7 +284,11 @@ impl Running {
 fn cubic_routes(interface: &str, server: Ipv4Addr) -> [String; 2] {
     let [a, b, c, _] = server.octets();
     [
-        format!("ip route replace {a}.{b}.{c}.0/30 dev {interface} proto kernel scope link src {server} congctl cubic"),
-        format!("ip -6 route replace {NETWORK_V6}/64 dev {interface} proto kernel metric 256 congctl cubic"),
+        format!(
+            "ip route replace {a}.{b}.{c}.0/30 dev {interface} proto kernel scope link src {server} congctl cubic"
+        ),
+        format!(
+            "ip -6 route replace {NETWORK_V6}/64 dev {interface} proto kernel metric 256 congctl cubic"
+        ),
     ]
 }

@@ -37,18 +37,26 @@ impl Fetched {
     }
 }
 
-/// Fetches a file of so many bytes from `port`. The time runs from the request, so that what the client's own timers do in the handshake is not in it.
+/// Fetches a file of so many bytes from `port`. The time runs from the request, so that what the
+/// client's own timers do in the handshake is not in it.
 ///
 /// # Errors
 /// No connection, or a reply that is not a success.
-pub(super) fn fetch(client: &Namespace, server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Result<Fetched> {
+pub(super) fn fetch(
+    client: &Namespace,
+    server: SocketAddr,
+    port: u16,
+    bytes: u64,
+    limit: Duration,
+) -> Result<Fetched> {
     client.lend(move || {
         bind_to(CLIENT_CPU)?;
         fetch_here(server, port, bytes, limit)
     })
 }
 
-/// Fetches it once for each transfer of `numbers`, `at_once` at a time, each from its own port; in their order.
+/// Fetches it once for each transfer of `numbers`, `at_once` at a time, each from its own port; in
+/// their order.
 ///
 /// # Errors
 /// Those of the first that fails.
@@ -61,7 +69,8 @@ pub(super) fn fetch_all(
     at_once: usize,
 ) -> Result<Vec<Fetched>> {
     let next = AtomicU32::new(numbers.start);
-    let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| numbers.contains(number));
+    let take =
+        || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| numbers.contains(number));
     let fetch_some = || {
         let mut some = Vec::new();
         while let Some(number) = take() {
@@ -71,7 +80,10 @@ pub(super) fn fetch_all(
     };
     let mut all = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..at_once.max(1)).map(|_| scope.spawn(fetch_some)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("a fetch does not panic")).collect::<Vec<_>>()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("a fetch does not panic"))
+            .collect::<Vec<_>>()
     });
     all.sort_unstable_by_key(|(number, _)| *number);
     all.into_iter().map(|(_, fetched)| fetched).collect()
@@ -84,7 +96,9 @@ pub(super) fn fetch_all(
 pub(super) fn connect(server: SocketAddr, port: u16, timeout: Duration) -> Result<TcpStream> {
     let (family, local) = match server {
         SocketAddr::V4(_) => (AddressFamily::INET, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
-        SocketAddr::V6(_) => (AddressFamily::INET6, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),
+        SocketAddr::V6(_) => {
+            (AddressFamily::INET6, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))
+        }
     };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&socket, &local).with_context(|| format!("cannot bind port {port}"))?;
@@ -112,13 +126,25 @@ fn fetch_here(server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Res
         match stream.read(&mut piece) {
             Ok(0) => bail!("the server closed after {} bytes", received.len()),
             Ok(count) => received.extend_from_slice(&piece[..count]),
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
-            Err(error) => return Err(error).context(format!("reading after {} bytes", received.len())),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                ) => {}
+            Err(error) => {
+                return Err(error).context(format!("reading after {} bytes", received.len()));
+            }
         }
         if body_at.is_none() {
             body_at = received.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4);
-            ensure!(body_at.is_some() || received.len() < HEAD_BYTES_MAX, "no end of the reply's head");
-            ensure!(received.len() < 12 || &received[9..12] == b"200", "the reply is not a success");
+            ensure!(
+                body_at.is_some() || received.len() < HEAD_BYTES_MAX,
+                "no end of the reply's head"
+            );
+            ensure!(
+                received.len() < 12 || &received[9..12] == b"200",
+                "the reply is not a success"
+            );
         }
     }
     let time = begun.elapsed();

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use nicache_replay::replayer::{Demand, Plan, ReplayerConfig, ReplayerReport, ServerAddress, Watch, run_part};
+use nicache_replay::replayer::{
+    Demand, Plan, ReplayerConfig, ReplayerReport, ServerAddress, Watch, run_part,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -91,7 +93,8 @@ pub(super) fn measure(
     let name = format!("kim-{}", std::process::id());
     let (cards, memory) = (setup.cards.to_string(), setup.memory_bytes.to_string());
     let program = nicache.to_str().context("the path of this program is not valid UTF-8")?;
-    let mut argv = vec![program, "serve", "--json", "--name", &name, "--cards", &cards, "--memory", &memory];
+    let mut argv =
+        vec![program, "serve", "--json", "--name", &name, "--cards", &cards, "--memory", &memory];
     argv.extend(["--page-cache", PAGE_CACHE]);
     if setup.is_modelled {
         // The paper's cards do not cut packets.
@@ -109,7 +112,8 @@ pub(super) fn measure(
     for card in 0..setup.cards as usize {
         let url = status["urls"][card].as_str().context("no URL in the status")?;
         let host = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        let interface = status["interfaces"][card].as_str().context("no interface in the status")?;
+        let interface =
+            status["interfaces"][card].as_str().context("no interface in the status")?;
         let network = host.rsplit_once('.').context("an odd address")?.0;
         client.command(&cubic_route(interface, network, 1))?;
         let address: SocketAddr = format!("{host}:80").parse()?;
@@ -121,7 +125,9 @@ pub(super) fn measure(
     let cpu = CpuTime::now(process.pid())?.since(&cpu);
     let after = counts(nicache, &name)?;
     ensure!(report.is_clean(), "replies were wrong: {:?}", report.problems);
-    let since = |key: &str| after.get(key).copied().unwrap_or(0).saturating_sub(before.get(key).copied().unwrap_or(0));
+    let since = |key: &str| {
+        after.get(key).copied().unwrap_or(0).saturating_sub(before.get(key).copied().unwrap_or(0))
+    };
     Ok(Sample {
         trace: trace.to_owned(),
         cards: setup.cards,
@@ -141,7 +147,12 @@ pub(super) fn measure(
 }
 
 /// On the client's CPU, in its namespace.
-fn replay(client: &Namespace, plan: &Plan, targets: Vec<ServerAddress>, clients: usize) -> Result<ReplayerReport> {
+fn replay(
+    client: &Namespace,
+    plan: &Plan,
+    targets: Vec<ServerAddress>,
+    clients: usize,
+) -> Result<ReplayerReport> {
     let config = ReplayerConfig {
         targets,
         sources: Vec::new(),

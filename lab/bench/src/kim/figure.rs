@@ -1,5 +1,5 @@
-//! The report as a picture (SVG), after the paper's Figures 4 and 7: for each trace, number of cards and memory a bar of what crosses the bus, by class, against
-//! no cache; and the throughput.
+//! The report as a picture (SVG), after the paper's Figures 4 and 7: for each trace, number of
+//! cards and memory a bar of what crosses the bus, by class, against no cache; and the throughput.
 
 use std::fmt::Write as _;
 
@@ -26,12 +26,22 @@ pub fn draw(report: &Report) -> String {
          font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
-    text(&mut svg, 16.0, 28.0, "start", "font-size=\"18\" font-weight=\"600\"", "What card memory keeps off the bus");
+    text(
+        &mut svg,
+        16.0,
+        28.0,
+        "start",
+        "font-size=\"18\" font-weight=\"600\"",
+        "What card memory keeps off the bus",
+    );
     let caption = "nicache serve on a modelled PCI bus (64 bits, 33 MHz) that all cards share; web logs, infinite demand. After Kim et al. 2002, Fig. 7";
     text(&mut svg, 16.0, 48.0, "start", "fill=\"#666\"", caption);
     for (number, (name, colour)) in CLASSES.iter().enumerate() {
         let x = 16.0 + 150.0 * number as f64;
-        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"62\" width=\"12\" height=\"12\" fill=\"{colour}\"/>");
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x}\" y=\"62\" width=\"12\" height=\"12\" fill=\"{colour}\"/>"
+        );
         text(&mut svg, x + 18.0, 72.0, "start", "", name);
     }
     let rows: Vec<&Row> = report.rows.iter().filter(|row| row.is_modelled).collect();
@@ -95,7 +105,14 @@ pub fn draw(report: &Report) -> String {
             text(&mut svg, x + step / 2.0, y, "middle", "font-size=\"10\"", &label);
             for top in [TOP, TOP + PANEL_STEP] {
                 let label = (row.memory_bytes >> 20).to_string();
-                text(&mut svg, x + step / 2.0, top + PANEL_HEIGHT + 16.0, "middle", "font-size=\"10\"", &label);
+                text(
+                    &mut svg,
+                    x + step / 2.0,
+                    top + PANEL_HEIGHT + 16.0,
+                    "middle",
+                    "font-size=\"10\"",
+                    &label,
+                );
             }
             x += step;
         }
@@ -110,13 +127,28 @@ pub fn draw(report: &Report) -> String {
                     "font-weight=\"600\"",
                     &short(&first.trace),
                 );
-                let cards = format!("{} card{}", first.cards, if first.cards == 1 { "" } else { "s" });
-                text(&mut svg, middle, top + PANEL_HEIGHT + 50.0, "middle", "fill=\"#666\"", &cards);
+                let cards =
+                    format!("{} card{}", first.cards, if first.cards == 1 { "" } else { "s" });
+                text(
+                    &mut svg,
+                    middle,
+                    top + PANEL_HEIGHT + 50.0,
+                    "middle",
+                    "fill=\"#666\"",
+                    &cards,
+                );
             }
         }
     }
     for top in [TOP, TOP + PANEL_STEP] {
-        text(&mut svg, 16.0, top + PANEL_HEIGHT + 16.0, "start", "font-size=\"10\" fill=\"#666\"", "MB");
+        text(
+            &mut svg,
+            16.0,
+            top + PANEL_HEIGHT + 16.0,
+            "start",
+            "font-size=\"10\" fill=\"#666\"",
+            "MB",
+        );
     }
     svg.push_str("</svg>\n");
     svg
@@ -127,7 +159,9 @@ fn groups<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
         match groups.last_mut() {
-            Some(group) if (&group[0].trace, group[0].cards) == (&row.trace, row.cards) => group.push(row),
+            Some(group) if (&group[0].trace, group[0].cards) == (&row.trace, row.cards) => {
+                group.push(row)
+            }
             _ => groups.push(vec![row]),
         }
     }
@@ -154,5 +188,8 @@ fn panel(svg: &mut String, top: f64, title: &str, unit: &str, most: f64) {
 
 fn text(svg: &mut String, x: f64, y: f64, anchor: &str, style: &str, words: &str) {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>");
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>"
+    );
 }

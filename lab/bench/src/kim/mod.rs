@@ -1,13 +1,16 @@
-//! The study of Kim et al. 2002 on this machine: what card memory keeps off the bus, and what that is worth (its Figures 4 and 7 and Table 1).
+//! The study of Kim et al. 2002 on this machine: what card memory keeps off the bus, and what that
+//! is worth (its Figures 4 and 7 and Table 1).
 //!
 //! ```text
 //!  client namespace
 //!  trace replayer (cpu 0) ──TAP── nicache serve: card, bus, host (cpu 1)
 //! ```
 //!
-//! Each cell starts `nicache serve` anew and replays the trace once, with infinite demand, from a cold cache; every body is compared. The bus is the paper's, modelled
-//! (`nicache_bus::BusModel::PCI_64_33`), or this machine's own. Beside what was measured stands what a simulation of the caches predicts that plays back the trace in
-//! order, as in the paper's section 3.
+//! Each cell starts `nicache serve` anew and replays the trace once, with infinite demand, from a
+//! cold cache; every body is compared. The bus is the paper's, modelled
+//! (`nicache_bus::BusModel::PCI_64_33`), or this machine's own. Beside what was measured stands
+//! what a simulation of the caches predicts that plays back the trace in order, as in the paper's
+//! section 3.
 
 mod cell;
 mod figure;
@@ -28,7 +31,8 @@ pub use figure::draw;
 pub use report::{PAPER, PaperRow, Report, Row, read_report};
 use report::{Prediction, Setting, TraceFacts};
 
-/// Files that were just written are not looked at for so long: the file system is still finding places for them.
+/// Files that were just written are not looked at for so long: the file system is still finding
+/// places for them.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// What to measure.
@@ -71,7 +75,8 @@ pub fn run(plan: &Plan) -> Result<Report> {
     ensure!(plan.rounds > 0, "at least one round is needed");
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = process::machine_load(Duration::from_secs(1), cpus)?;
-    let mut prepared: Vec<Prepared> = plan.traces.iter().map(|path| open(path, plan)).collect::<Result<_>>()?;
+    let mut prepared: Vec<Prepared> =
+        plan.traces.iter().map(|path| open(path, plan)).collect::<Result<_>>()?;
     if prepared.is_empty() {
         prepared.push(prepare(synthetic(&SyntheticConfig::default()), "synthetic", plan)?);
     }
@@ -83,7 +88,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
             for &memory_bytes in &plan.memories {
                 cells.push((trace, cell::Setup { cards, memory_bytes, is_modelled: true }));
             }
-            for memory_bytes in [plan.memories.first(), plan.memories.last()].into_iter().flatten().copied() {
+            for memory_bytes in
+                [plan.memories.first(), plan.memories.last()].into_iter().flatten().copied()
+            {
                 cells.push((trace, cell::Setup { cards, memory_bytes, is_modelled: false }));
             }
         }
@@ -95,10 +102,22 @@ pub fn run(plan: &Plan) -> Result<Report> {
         for turn in 0..cells.len() {
             let (trace, setup) = cells[(round * 5 + turn) % cells.len()];
             let prepared = &prepared[trace];
-            progress.begin(&format!("round {}: {}, {}", round + 1, prepared.facts.name, setup.label()))?;
+            progress.begin(&format!(
+                "round {}: {}, {}",
+                round + 1,
+                prepared.facts.name,
+                setup.label()
+            ))?;
             let site = prepared.folder.path().join("site");
-            let sample = cell::measure(&plan.nicache, &site, &prepared.facts.name, &prepared.plan, setup, plan.clients)
-                .with_context(|| format!("{}, {}", prepared.facts.name, setup.label()))?;
+            let sample = cell::measure(
+                &plan.nicache,
+                &site,
+                &prepared.facts.name,
+                &prepared.plan,
+                setup,
+                plan.clients,
+            )
+            .with_context(|| format!("{}, {}", prepared.facts.name, setup.label()))?;
             samples.push(sample);
         }
     }
@@ -113,7 +132,13 @@ pub fn run(plan: &Plan) -> Result<Report> {
                     cards,
                     memory_bytes,
                     in_order: predict::share_in_order(trace, sessions, cards, memory_bytes),
-                    at_once: predict::share_at_once(trace, sessions, cards, memory_bytes, plan.clients),
+                    at_once: predict::share_at_once(
+                        trace,
+                        sessions,
+                        cards,
+                        memory_bytes,
+                        plan.clients,
+                    ),
                 });
             }
         }
@@ -149,11 +174,13 @@ fn prepare(mut trace: Trace, name: &str, plan: &Plan) -> Result<Prepared> {
     let mut content_bytes = 0;
     for request in &trace.requests {
         is_asked[request.object as usize] = true;
-        content_bytes += if request.head { 0 } else { trace.objects[request.object as usize].bytes };
+        content_bytes +=
+            if request.head { 0 } else { trace.objects[request.object as usize].bytes };
     }
     let asked = trace.objects.iter().zip(&is_asked).filter(|(_, is_asked)| **is_asked);
     let footprint_bytes = asked.map(|(object, _)| object.bytes).sum();
-    let facts = TraceFacts { name, requests: count, requests_of_log, content_bytes, footprint_bytes };
+    let facts =
+        TraceFacts { name, requests: count, requests_of_log, content_bytes, footprint_bytes };
     let folder = tempfile::Builder::new().prefix("nicache-kim-").tempdir_in(&plan.folder)?;
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     StaticSite::create(&folder.path().join("site"), &trace)?;

@@ -1,7 +1,9 @@
-//! What a card's cache keeps off the bus, by playing back a trace (Kim et al. 2002, section 3 and Figure 3).
+//! What a card's cache keeps off the bus, by playing back a trace (Kim et al. 2002, section 3 and
+//! Figure 3).
 //!
-//! The directory is the one that the host runs. The paper plays back requests one after the other; with infinite demand many sessions are served at once, which changes the order in
-//! which blocks are used, and for some logs much. Both are predicted.
+//! The directory is the one that the host runs. The paper plays back requests one after the other;
+//! with infinite demand many sessions are served at once, which changes the order in which blocks
+//! are used, and for some logs much. Both are predicted.
 
 use nicache_host::{BLOCK_BYTES, Block, Directory, FileNumber, Found, Revision};
 use nicache_policy::Lru;
@@ -18,10 +20,15 @@ impl Cards {
     fn new(cards: u32, memory_bytes: u64) -> Self {
         let places = Directory::places_of(memory_bytes);
         let policy = || Box::new(Lru::new(u64::from(places) * BLOCK_BYTES, places));
-        Self { directories: (0..cards).map(|_| Directory::new(places, policy())).collect(), sent: 0, crossed: 0 }
+        Self {
+            directories: (0..cards).map(|_| Directory::new(places, policy())).collect(),
+            sent: 0,
+            crossed: 0,
+        }
     }
 
-    /// Bytes of an object of so many bytes are sent in a session. A block that is not there crosses whole, if there is room for it.
+    /// Bytes of an object of so many bytes are sent in a session. A block that is not there crosses
+    /// whole, if there is room for it.
     fn send(&mut self, session: usize, object: u32, bytes: u64, (from, to): (u64, u64)) {
         let count = self.directories.len();
         let directory = &mut self.directories[session % count];
@@ -44,8 +51,14 @@ impl Cards {
     }
 }
 
-/// Share of content that does not cross the bus, 0 to 1, if requests are served in the log's order. Sessions take turns at the cards.
-pub(super) fn share_in_order(trace: &Trace, sessions: &Sessions, cards: u32, memory_bytes: u64) -> f64 {
+/// Share of content that does not cross the bus, 0 to 1, if requests are served in the log's order.
+/// Sessions take turns at the cards.
+pub(super) fn share_in_order(
+    trace: &Trace,
+    sessions: &Sessions,
+    cards: u32,
+    memory_bytes: u64,
+) -> f64 {
     let mut cards = Cards::new(cards, memory_bytes);
     let mut asked: Vec<(u64, usize, u32)> = Vec::with_capacity(sessions.requests_len());
     for index in 0..sessions.len() {
@@ -79,9 +92,16 @@ struct Active {
     window: u64,
 }
 
-/// The same if so many sessions are served at once, and the next one begins when one ends. In its turn each sends what slow start allows, twice as much
-/// as in the one before, and no more than the batch that was asked for.
-pub(super) fn share_at_once(trace: &Trace, sessions: &Sessions, cards: u32, memory_bytes: u64, clients: usize) -> f64 {
+/// The same if so many sessions are served at once, and the next one begins when one ends. In its
+/// turn each sends what slow start allows, twice as much as in the one before, and no more than the
+/// batch that was asked for.
+pub(super) fn share_at_once(
+    trace: &Trace,
+    sessions: &Sessions,
+    cards: u32,
+    memory_bytes: u64,
+    clients: usize,
+) -> f64 {
     let mut cards = Cards::new(cards, memory_bytes);
     let mut next = 0;
     let mut begin = || {
@@ -135,12 +155,28 @@ mod tests {
 
     use super::*;
 
-    fn shares_of(bytes: u64, objects: &[u64], cards: u32, memory_bytes: u64, clients: usize) -> (f64, f64) {
+    fn shares_of(
+        bytes: u64,
+        objects: &[u64],
+        cards: u32,
+        memory_bytes: u64,
+        clients: usize,
+    ) -> (f64, f64) {
         let mut trace = Trace::default();
         for (number, &object) in objects.iter().enumerate() {
             let (second, client) = (100 * number as u64, number as u64);
             let (time_us, verb, bytes) = (second * 1_000_000, Verb::Get, Some(bytes));
-            trace.push(&Record { time_us, client, object, verb, status: 200, bytes, ..Record::default() }).unwrap();
+            trace
+                .push(&Record {
+                    time_us,
+                    client,
+                    object,
+                    verb,
+                    status: 200,
+                    bytes,
+                    ..Record::default()
+                })
+                .unwrap();
         }
         let sessions = Sessions::of(&trace, &SessionConfig::default());
         let at_once = share_at_once(&trace, &sessions, cards, memory_bytes, clients);
@@ -151,7 +187,8 @@ mod tests {
         shares_of(6000, objects, cards, memory_bytes, clients)
     }
 
-    /// Five blocks, and room for four: who comes second finds none. Two at once use the first four in their first turns, and the last one in their second.
+    /// Five blocks, and room for four: who comes second finds none. Two at once use the first four
+    /// in their first turns, and the last one in their second.
     #[test]
     fn two_at_once_share_what_one_after_the_other_does_not() {
         assert_eq!(shares_of(20_000, &[1, 1], 1, 16_384, 2), (0.0, 0.5));

@@ -127,23 +127,30 @@ pub struct Row {
     pub utilisation: Option<f64>,
     /// CPU time of the serving side per reply, in microseconds.
     pub server_cpu_us: Summary,
-    /// Bytes (or bytes' time) over the bus for each byte of body: content, overhead, network headers, application headers, other.
+    /// Bytes (or bytes' time) over the bus for each byte of body: content, overhead, network
+    /// headers, application headers, other.
     pub per_body_byte: [f64; 5],
 }
 
 impl Row {
     fn of(samples: &[&Sample], predicted: Option<&Prediction>) -> Self {
         let first = samples[0];
-        let summary = |value: fn(&Sample) -> f64| Summary::of(samples.iter().map(|sample| value(sample)));
+        let summary =
+            |value: fn(&Sample) -> f64| Summary::of(samples.iter().map(|sample| value(sample)));
         let share = |value: fn(&Sample) -> u64| {
-            Summary::of(samples.iter().map(|sample| value(sample) as f64 / sample.body_bytes.max(1) as f64)).median
+            Summary::of(
+                samples.iter().map(|sample| value(sample) as f64 / sample.body_bytes.max(1) as f64),
+            )
+            .median
         };
         Self {
             trace: first.trace.clone(),
             cards: first.cards,
             memory_bytes: first.memory_bytes,
             is_modelled: first.is_modelled,
-            content_kept: summary(|sample| 1.0 - sample.content as f64 / sample.body_bytes.max(1) as f64),
+            content_kept: summary(|sample| {
+                1.0 - sample.content as f64 / sample.body_bytes.max(1) as f64
+            }),
             content_kept_predicted: predicted.map(|prediction| prediction.at_once),
             content_kept_in_order: predicted.map(|prediction| prediction.in_order),
             overhead_kept: None,
@@ -151,9 +158,9 @@ impl Row {
             mbit_per_s: summary(|sample| sample.mbit_per_s),
             requests_per_s: summary(|sample| sample.requests_per_s),
             benefit: None,
-            utilisation: first
-                .utilisation
-                .map(|_| Summary::of(samples.iter().filter_map(|sample| sample.utilisation)).median),
+            utilisation: first.utilisation.map(|_| {
+                Summary::of(samples.iter().filter_map(|sample| sample.utilisation)).median
+            }),
             server_cpu_us: summary(|sample| sample.server_cpu_us),
             per_body_byte: [
                 share(|sample| sample.content),
@@ -200,12 +207,17 @@ impl Report {
     pub fn new(setting: Setting, samples: &[Sample], predictions: &[Prediction]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for sample in samples {
-            let key = |other: &Sample| (other.trace.clone(), other.cards, other.memory_bytes, other.is_modelled);
-            let is_known = |row: &Row| (row.trace.clone(), row.cards, row.memory_bytes, row.is_modelled) == key(sample);
+            let key = |other: &Sample| {
+                (other.trace.clone(), other.cards, other.memory_bytes, other.is_modelled)
+            };
+            let is_known = |row: &Row| {
+                (row.trace.clone(), row.cards, row.memory_bytes, row.is_modelled) == key(sample)
+            };
             if rows.iter().any(is_known) {
                 continue;
             }
-            let same: Vec<&Sample> = samples.iter().filter(|other| key(other) == key(sample)).collect();
+            let same: Vec<&Sample> =
+                samples.iter().filter(|other| key(other) == key(sample)).collect();
             let predicted = predictions.iter().find(|prediction| {
                 (&prediction.trace, prediction.cards, prediction.memory_bytes)
                     == (&sample.trace, sample.cards, sample.memory_bytes)
@@ -229,8 +241,9 @@ impl Report {
 
     /// The largest difference between what was measured and what was predicted, in points.
     pub fn difference_max(&self) -> f64 {
-        let difference =
-            |row: &Row| row.content_kept_predicted.map(|share| 100.0 * (row.content_kept.median - share).abs());
+        let difference = |row: &Row| {
+            row.content_kept_predicted.map(|share| 100.0 * (row.content_kept.median - share).abs())
+        };
         self.rows.iter().filter_map(difference).fold(0.0, f64::max)
     }
 
@@ -277,7 +290,9 @@ impl Report {
             "bus",
             "CPU us"
         ));
-        let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share));
+        let percent = |share: Option<f64>| {
+            share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share))
+        };
         for row in &self.rows {
             let bus = if row.is_modelled { "PCI 64/33" } else { "no model" };
             line(format!(

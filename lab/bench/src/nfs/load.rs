@@ -72,7 +72,9 @@ pub(super) fn prepare(address: SocketAddr, cold_sizes: &[u32], cold_bytes: u64) 
     let mut directory = place(&root, "names");
     [1, 0o755, 0, 0, 0, 0, 0].iter().for_each(|&word| put::u32(&mut directory, word));
     status_of(caller.call(Procedure::MkDir, &directory)?)?;
-    let names = caller.look_up(&root, "names")?.map_err(|status| anyhow::anyhow!("names: status {status}"))?;
+    let names = caller
+        .look_up(&root, "names")?
+        .map_err(|status| anyhow::anyhow!("names: status {status}"))?;
     for number in 0..NAMES {
         caller.create(&names, &format!("name-{number}"))?;
     }
@@ -90,35 +92,49 @@ pub(super) fn find(
     let root = connect(mount)?.mount(export)?;
     let mut caller = connect(address)?;
     let mut of = |name: &str| -> Result<Vec<u8>> {
-        caller.look_up(&root, name)?.map_err(|status| anyhow::anyhow!("{name} is not there: status {status}"))
+        caller
+            .look_up(&root, name)?
+            .map_err(|status| anyhow::anyhow!("{name} is not there: status {status}"))
     };
     let (names, hot) = (of("names")?, of("hot")?);
-    let cold = cold_sizes.iter().map(|&size| Ok((size, of(&cold_file(size))?))).collect::<Result<_>>()?;
+    let cold =
+        cold_sizes.iter().map(|&size| Ok((size, of(&cold_file(size))?))).collect::<Result<_>>()?;
     let mix = (0..MIX_FILES).map(|number| of(&format!("mix-{number}"))).collect::<Result<_>>()?;
     Ok(Files { root, names, hot, cold, cold_bytes, mix })
 }
 
 fn connect(address: SocketAddr) -> Result<Caller> {
-    Caller::connect(address, User::default(), TIMEOUT).with_context(|| format!("cannot connect to {address}"))
+    Caller::connect(address, User::default(), TIMEOUT)
+        .with_context(|| format!("cannot connect to {address}"))
 }
 
 /// Asks for a workload for `time`; an all-miss one until its file is read.
-pub(super) fn ask(address: SocketAddr, files: &Files, workload: Workload, time: Duration) -> Result<Answers> {
+pub(super) fn ask(
+    address: SocketAddr,
+    files: &Files,
+    workload: Workload,
+    time: Duration,
+) -> Result<Answers> {
     let next_cold = AtomicU64::new(0);
     let begun = Instant::now();
     let parts: Vec<Result<Part>> = std::thread::scope(|scope| {
         let next_cold = &next_cold;
         let threads: Vec<_> = (0..CONNECTIONS)
             .map(|connection| {
-                scope.spawn(move || of_connection(address, files, workload, connection, begun + time, next_cold))
+                scope.spawn(move || {
+                    of_connection(address, files, workload, connection, begun + time, next_cold)
+                })
             })
             .collect();
         threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a client's thread ended"))))
+            .map(|thread| {
+                thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a client's thread ended")))
+            })
             .collect()
     });
-    let mut answers = Answers { calls: 0, payload_bytes: 0, latency_ns: histogram(), elapsed: begun.elapsed() };
+    let mut answers =
+        Answers { calls: 0, payload_bytes: 0, latency_ns: histogram(), elapsed: begun.elapsed() };
     for part in parts {
         let part = part?;
         answers.calls += part.calls;
@@ -133,7 +149,9 @@ pub(super) fn warm(address: SocketAddr, files: &Files, workload: Workload) -> Re
     let mut caller = connect(address)?;
     let mut read_all = |file: &[u8], bytes: u64| -> Result<()> {
         for at in (0..bytes).step_by(1 << 20) {
-            caller.read(file, at, 1 << 20)?.map_err(|status| anyhow::anyhow!("READ was answered with {status}"))?;
+            caller
+                .read(file, at, 1 << 20)?
+                .map_err(|status| anyhow::anyhow!("READ was answered with {status}"))?;
         }
         Ok(())
     };
@@ -163,8 +181,14 @@ fn of_connection(
     next_cold: &AtomicU64,
 ) -> Result<Part> {
     let mut caller = connect(address)?;
-    let mut asker =
-        Asker { files, workload, connection, round: 0, random: fastrand::Rng::with_seed(connection.into()), next_cold };
+    let mut asker = Asker {
+        files,
+        workload,
+        connection,
+        round: 0,
+        random: fastrand::Rng::with_seed(connection.into()),
+        next_cold,
+    };
     let mut part = Part { calls: 0, payload_bytes: 0, latency_ns: histogram() };
     let mut under_way: HashMap<u32, (Instant, Procedure, u32)> = HashMap::new();
     let mut is_over = false;
@@ -186,7 +210,8 @@ fn of_connection(
         let status = status_of(results)?;
         let (sent, procedure, bytes) = under_way.remove(&xid).context("a reply to nothing")?;
         // CREATE and REMOVE overtake each other.
-        let is_harmless = [Status::Ok, Status::Exist, Status::NoEnt].into_iter().any(|one| one as u32 == status);
+        let is_harmless =
+            [Status::Ok, Status::Exist, Status::NoEnt].into_iter().any(|one| one as u32 == status);
         if !is_harmless {
             bail!("{} was answered with status {status}", procedure.name());
         }
@@ -251,11 +276,14 @@ impl Asker<'_> {
 
     fn list(&self, reply_bytes: u32) -> Vec<u8> {
         let mut out = object(&self.files.names);
-        [0, 0, 0, 0, reply_bytes / 4, reply_bytes].iter().for_each(|&word| put::u32(&mut out, word));
+        [0, 0, 0, 0, reply_bytes / 4, reply_bytes]
+            .iter()
+            .for_each(|&word| put::u32(&mut out, word));
         out
     }
 
-    /// Of a hundred that are not data: 36 LOOKUP, 24 GETATTR, 20 ACCESS, 6 READDIRPLUS, 4 FSSTAT, 10 CREATE and REMOVE.
+    /// Of a hundred that are not data: 36 LOOKUP, 24 GETATTR, 20 ACCESS, 6 READDIRPLUS, 4 FSSTAT,
+    /// 10 CREATE and REMOVE.
     fn of_mix(&mut self, data_percent: u8) -> (Procedure, Vec<u8>, u32) {
         if self.random.u8(..100) < data_percent {
             let bytes: u32 = match self.random.u8(..100) {
@@ -270,7 +298,9 @@ impl Asker<'_> {
             let file = self.mix_file();
             return match (is_write, must_commit) {
                 (_, true) => (Procedure::Commit, commit(file), 0),
-                (true, _) => (Procedure::Write, write(file, at, &vec![0x5a; bytes as usize], 0), bytes),
+                (true, _) => {
+                    (Procedure::Write, write(file, at, &vec![0x5a; bytes as usize], 0), bytes)
+                }
                 (false, _) => (Procedure::Read, read(file, at, bytes), bytes),
             };
         }

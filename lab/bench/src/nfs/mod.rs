@@ -1,11 +1,13 @@
-//! The study of Peng et al. 2005 on this machine: an NFS server on an iSCSI unit in three configurations, and NFS-Ganesha beside them (their Figures 4, 5 and 7, and Table 2).
+//! The study of Peng et al. 2005 on this machine: an NFS server on an iSCSI unit in three
+//! configurations, and NFS-Ganesha beside them (their Figures 4, 5 and 7, and Table 2).
 //!
 //! ```text
 //!  clients (cpu 0) ── loopback ── server: nicache nfs --copy ..., or Ganesha (cpu 1) ── iSCSI ── tgtd over a file
 //! ```
 //!
-//! All of it is in the network namespace of the target. Each round starts each subject once, in another order, with cold caches; so what needs those comes first. The same
-//! files on the same ext4 are asked for.
+//! All of it is in the network namespace of the target. Each round starts each subject once, in
+//! another order, with cold caches; so what needs those comes first. The same files on the same
+//! ext4 are asked for.
 
 mod load;
 pub mod peer;
@@ -61,13 +63,17 @@ pub fn run(plan: &Plan) -> Result<Report> {
     match nicache_gateway::Demo::missing() {
         None => {}
         Some("root") => bail!("`nicache bench nfs` needs root: try `sudo nicache bench nfs`"),
-        Some(missing) => bail!("this machine has no {missing} (tools/setup bench installs what is missing)"),
+        Some(missing) => {
+            bail!("this machine has no {missing} (tools/setup bench installs what is missing)")
+        }
     }
     ensure!(plan.rounds > 0, "at least one round is needed");
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = process::machine_load(Duration::from_secs(1), cpus)?;
-    let workloads: Vec<Workload> =
-        Workload::all(plan.is_quick).into_iter().filter(|workload| workload.name().contains(&plan.only)).collect();
+    let workloads: Vec<Workload> = Workload::all(plan.is_quick)
+        .into_iter()
+        .filter(|workload| workload.name().contains(&plan.only))
+        .collect();
     ensure!(!workloads.is_empty(), "no workload has `{}` in its name", plan.only);
     let mut subjects: Vec<Subject> = CopyMode::ALL.map(Subject::Nicache).to_vec();
     let mut missing = Vec::new();
@@ -80,13 +86,17 @@ pub fn run(plan: &Plan) -> Result<Report> {
     }
     let cold_sizes: Vec<u32> = workloads
         .iter()
-        .filter_map(|workload| if let Workload::AllMiss { bytes } = workload { Some(*bytes) } else { None })
+        .filter_map(
+            |workload| if let Workload::AllMiss { bytes } = workload { Some(*bytes) } else { None },
+        )
         .collect();
     let folder = tempfile::Builder::new().prefix("nicache-bench-nfs-").tempdir_in(&plan.folder)?;
     let image = folder.path().join("unit");
-    std::fs::File::create(&image)?.set_len(ROOM_BYTES + cold_sizes.len() as u64 * plan.cold_bytes)?;
+    std::fs::File::create(&image)?
+        .set_len(ROOM_BYTES + cold_sizes.len() as u64 * plan.cold_bytes)?;
     let target = Target::start(&image, &TargetOptions::default()).context("cannot start tgtd")?;
-    // All that is done from here on is in the target's network; this thread's own network is left alone.
+    // All that is done from here on is in the target's network; this thread's own network is left
+    // alone.
     let (samples, failures) = std::thread::scope(|scope| {
         let (target, folder) = (&target, folder.path());
         let measure = || -> Result<(Vec<Sample>, Vec<String>)> {
@@ -123,7 +133,8 @@ fn measure_all(
     subjects: &[Subject],
     cold_sizes: &[u32],
 ) -> Result<(Vec<Sample>, Vec<String>)> {
-    let mut progress = Progress::new(1 + subjects.len() * workloads.len() * plan.rounds as usize, &plan.stop);
+    let mut progress =
+        Progress::new(1 + subjects.len() * workloads.len() * plan.rounds as usize, &plan.stop);
     progress.begin("making the files")?;
     let first = Running::start(Subject::Nicache(CopyMode::Nicache), ground, true)?;
     load::prepare(first.nfs, cold_sizes, plan.cold_bytes)?;
@@ -133,16 +144,31 @@ fn measure_all(
         for turn in 0..subjects.len() {
             let subject = subjects[(round + turn) % subjects.len()];
             let running = Running::start(subject, ground, false)?;
-            let files = load::find(running.nfs, running.mount, running.export, cold_sizes, plan.cold_bytes)?;
+            let files = load::find(
+                running.nfs,
+                running.mount,
+                running.export,
+                cold_sizes,
+                plan.cold_bytes,
+            )?;
             for &workload in workloads {
-                progress.begin(&format!("round {}: {}, {}", round + 1, subject.name(), workload.name()))?;
+                progress.begin(&format!(
+                    "round {}: {}, {}",
+                    round + 1,
+                    subject.name(),
+                    workload.name()
+                ))?;
                 let sample = measure(&running, subject, &files, workload, plan.time)
                     .with_context(|| format!("{}, {}", subject.name(), workload.name()))?;
                 samples.push(sample);
             }
             // What was measured is worth telling nevertheless.
             if let Err(error) = running.stop() {
-                failures.push(format!("the end of {} in round {}: {error:#}", subject.name(), round + 1));
+                failures.push(format!(
+                    "the end of {} in round {}: {error:#}",
+                    subject.name(),
+                    round + 1
+                ));
             }
         }
     }

@@ -1,6 +1,8 @@
-//! NFS-Ganesha (FSAL_VFS) on a unit: the same device and the same private mount as nicache's, without keys and without its cache.
+//! NFS-Ganesha (FSAL_VFS) on a unit: the same device and the same private mount as nicache's,
+//! without keys and without its cache.
 //!
-//! A process of its own, in a mount namespace of its own: Ganesha looks for its export in the mount table, and its port mapper (rpcbind) keeps files in /run.
+//! A process of its own, in a mount namespace of its own: Ganesha looks for its export in the mount
+//! table, and its port mapper (rpcbind) keeps files in /run.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -27,7 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub fn missing() -> Option<&'static str> {
     let programs = ["ganesha.nfsd", "rpcbind"];
     let folders = ["/usr/bin", "/usr/sbin", "/sbin"];
-    programs.into_iter().find(|program| !folders.iter().any(|folder| Path::new(folder).join(program).exists()))
+    programs
+        .into_iter()
+        .find(|program| !folders.iter().any(|folder| Path::new(folder).join(program).exists()))
 }
 
 /// Serves until standard input ends. `folder` is for configuration and logs.
@@ -66,29 +70,35 @@ fn with_ganesha(folder: &Path, point: &Path) -> Result<()> {
         ),
     )?;
     let mut rpcbind = quiet("rpcbind").arg("-f").spawn().context("cannot start rpcbind")?;
-    let ended = wait_for(SocketAddr::from((Ipv4Addr::LOCALHOST, 111)), &mut rpcbind).and_then(|()| {
-        let mut ganesha = quiet("ganesha.nfsd");
-        ganesha
-            .args(["-F", "-p", "/run/ganesha.pid", "-f"])
-            .arg(&configuration)
-            .arg("-L")
-            .arg(folder.join("ganesha.log"));
-        let mut ganesha = ganesha.spawn().context("cannot start ganesha.nfsd")?;
-        let served = wait_for(SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT)), &mut ganesha).and_then(|()| {
-            println!("ready {}", ganesha.id());
-            std::io::stdout().flush()?;
-            std::io::stdin().read_exact(&mut [0]).or(Ok(()))
+    let ended =
+        wait_for(SocketAddr::from((Ipv4Addr::LOCALHOST, 111)), &mut rpcbind).and_then(|()| {
+            let mut ganesha = quiet("ganesha.nfsd");
+            ganesha
+                .args(["-F", "-p", "/run/ganesha.pid", "-f"])
+                .arg(&configuration)
+                .arg("-L")
+                .arg(folder.join("ganesha.log"));
+            let mut ganesha = ganesha.spawn().context("cannot start ganesha.nfsd")?;
+            let served = wait_for(SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT)), &mut ganesha)
+                .and_then(|()| {
+                    println!("ready {}", ganesha.id());
+                    std::io::stdout().flush()?;
+                    std::io::stdin().read_exact(&mut [0]).or(Ok(()))
+                });
+            end(&mut ganesha, Signal::TERM)?;
+            served
         });
-        end(&mut ganesha, Signal::TERM)?;
-        served
-    });
     end(&mut rpcbind, Signal::TERM)?;
     ended
 }
 
 fn quiet(program: &str) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", program]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["--pdeathsig", "KILL", program])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 

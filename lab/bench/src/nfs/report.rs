@@ -93,11 +93,17 @@ impl Report {
     pub fn new(setting: Setting, samples: &[Sample]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for sample in samples {
-            if rows.iter().any(|row| (row.workload, row.subject) == (sample.workload, sample.subject)) {
+            if rows
+                .iter()
+                .any(|row| (row.workload, row.subject) == (sample.workload, sample.subject))
+            {
                 continue;
             }
-            let same =
-                || samples.iter().filter(|other| (other.workload, other.subject) == (sample.workload, sample.subject));
+            let same = || {
+                samples.iter().filter(|other| {
+                    (other.workload, other.subject) == (sample.workload, sample.subject)
+                })
+            };
             let of = |value: fn(&Sample) -> f64| Summary::of(same().map(value));
             rows.push(Row {
                 workload: sample.workload,
@@ -149,7 +155,17 @@ impl Report {
         let _ = writeln!(
             text,
             "\n{:<26} {:<9} {:>9} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8}",
-            "", "", "calls/s", "against", "MB/s", "CPU us", "CPU ns/KB", "CPU", "p50 us", "p99 us", "copied"
+            "",
+            "",
+            "calls/s",
+            "against",
+            "MB/s",
+            "CPU us",
+            "CPU ns/KB",
+            "CPU",
+            "p50 us",
+            "p99 us",
+            "copied"
         );
         let mut last = None;
         for row in &self.rows {
@@ -157,8 +173,9 @@ impl Report {
             last = Some(row.workload);
             let original = self.original(row.workload);
             let more = |value: f64, base: Option<f64>| {
-                base.filter(|base| *base > 0.0)
-                    .map_or_else(String::new, |base| format!("{:+.0} %", 100.0 * (value / base - 1.0)))
+                base.filter(|base| *base > 0.0).map_or_else(String::new, |base| {
+                    format!("{:+.0} %", 100.0 * (value / base - 1.0))
+                })
             };
             let rate = row.calls_per_s.median;
             let cpu = row.cpu_us_per_call.median;
@@ -177,8 +194,12 @@ impl Report {
                 row.p99_us.median,
                 row.copied_per_byte.map_or_else(String::new, |copied| format!("{copied:.2}"))
             );
-            let is_last =
-                !self.rows.iter().skip_while(|other| *other != row).skip(1).any(|other| other.workload == row.workload);
+            let is_last = !self
+                .rows
+                .iter()
+                .skip_while(|other| *other != row)
+                .skip(1)
+                .any(|other| other.workload == row.workload);
             if let Some(paper) = row.workload.paper().filter(|_| is_last) {
                 let _ = writeln!(text, "{:<26} the paper: {paper}", "");
             }
@@ -238,7 +259,9 @@ mod tests {
         let report = Report::new(setting, &samples);
         let table = report.table();
         assert!(
-            table.contains("+92 %") && table.contains("-50 %") && table.contains("the paper: NCache +92 %"),
+            table.contains("+92 %")
+                && table.contains("-50 %")
+                && table.contains("the paper: NCache +92 %"),
             "{table}"
         );
         let json = serde_json::to_string(&report).unwrap();

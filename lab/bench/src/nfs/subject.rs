@@ -1,4 +1,5 @@
-//! Who serves: nicache in each of its ways, and NFS-Ganesha on the same ext4 on the same unit. Each is a process of its own, in the target's network.
+//! Who serves: nicache in each of its ways, and NFS-Ganesha on the same ext4 on the same unit. Each
+//! is a process of its own, in the target's network.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -76,8 +77,20 @@ impl Running {
         command.args(["--pdeathsig", "KILL", "taskset", "-c", &ground.cpu.to_string()]);
         match subject {
             Subject::Nicache(mode) => {
-                command.arg(ground.nicache).args(["nfs", &ground.url, "--json", "--name", &name, "--measurement"]);
-                command.args(["--export", "/data *(rw,no_root_squash,insecure)", "--listen", "127.0.0.1:0"]);
+                command.arg(ground.nicache).args([
+                    "nfs",
+                    &ground.url,
+                    "--json",
+                    "--name",
+                    &name,
+                    "--measurement",
+                ]);
+                command.args([
+                    "--export",
+                    "/data *(rw,no_root_squash,insecure)",
+                    "--listen",
+                    "127.0.0.1:0",
+                ]);
                 command.args(["--copy", mode.name(), "--memory", &ground.memory_bytes.to_string()]);
                 command.arg("--state").arg(ground.folder.join("state"));
                 if mkfs {
@@ -86,7 +99,10 @@ impl Running {
             }
             Subject::Ganesha => {
                 command.args(["unshare", "--mount", "--propagation", "private"]);
-                command.arg(ground.nicache).args(["bench", "nfs-peer", &ground.url]).arg(&ground.folder);
+                command
+                    .arg(ground.nicache)
+                    .args(["bench", "nfs-peer", &ground.url])
+                    .arg(&ground.folder);
             }
         }
         let log = std::fs::File::create(ground.folder.join("log"))?;
@@ -95,12 +111,19 @@ impl Running {
         let mut child = command.spawn().context("cannot start a subject")?;
         let stdin = child.stdin.take();
         let output = child.stdout.take().context("no output")?;
-        let first = BufReader::new(output).lines().map_while(Result::ok).find(|line| line.starts_with(['{', 'r']));
+        let first = BufReader::new(output)
+            .lines()
+            .map_while(Result::ok)
+            .find(|line| line.starts_with(['{', 'r']));
         let Some(line) = first else {
             let _ = child.kill();
             let _ = child.wait();
             let words = std::fs::read_to_string(ground.folder.join("log")).unwrap_or_default();
-            bail!("{} does not start: {}", subject.name(), words.lines().last().unwrap_or("it says nothing"));
+            bail!(
+                "{} does not start: {}",
+                subject.name(),
+                words.lines().last().unwrap_or("it says nothing")
+            );
         };
         let here = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut running = Self {
@@ -121,7 +144,8 @@ impl Running {
                 struct Serving {
                     addresses: Vec<SocketAddr>,
                 }
-                let serving: Serving = serde_json::from_str(&line).context("the first line of nicache nfs")?;
+                let serving: Serving =
+                    serde_json::from_str(&line).context("the first line of nicache nfs")?;
                 running.nfs = *serving.addresses.first().context("nicache nfs listens nowhere")?;
                 running.mount = running.nfs;
             }
@@ -138,8 +162,10 @@ impl Running {
         let mut nanoseconds = 0;
         for process in &self.processes {
             for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
-                let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-                nanoseconds += text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+                let text =
+                    std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+                nanoseconds +=
+                    text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
             }
         }
         Ok(Duration::from_nanos(nanoseconds))
@@ -150,7 +176,10 @@ impl Running {
         if self.subject == Subject::Ganesha {
             return None;
         }
-        let output = Command::new(&self.nicache).args(["status", "--json", "--name", &self.name]).output().ok()?;
+        let output = Command::new(&self.nicache)
+            .args(["status", "--json", "--name", &self.name])
+            .output()
+            .ok()?;
         serde_json::from_slice(&output.stdout).ok()
     }
 

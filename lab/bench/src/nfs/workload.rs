@@ -33,7 +33,8 @@ pub enum Workload {
     CreateRemove,
     /// READDIRPLUS of a directory of 512 files.
     ReadDirPlus,
-    /// Operations as of SPECsfs: metadata, and READ and WRITE 5 to 1, mostly of 4 to 16 KB. Figure 7.
+    /// Operations as of SPECsfs: metadata, and READ and WRITE 5 to 1, mostly of 4 to 16 KB. Figure
+    /// 7.
     Mix {
         /// How many of a hundred operations are READ or WRITE.
         data_percent: u8,
@@ -58,8 +59,13 @@ impl Workload {
 
     /// For people.
     pub fn name(self) -> String {
-        let size =
-            |bytes: u32| if bytes >= 1 << 20 { format!("{} MB", bytes >> 20) } else { format!("{} KB", bytes >> 10) };
+        let size = |bytes: u32| {
+            if bytes >= 1 << 20 {
+                format!("{} MB", bytes >> 20)
+            } else {
+                format!("{} KB", bytes >> 10)
+            }
+        };
         match self {
             Self::AllMiss { bytes } => format!("all-miss, READ {}", size(bytes)),
             Self::AllHit { bytes } => format!("all-hit, READ {}", size(bytes)),
@@ -71,10 +77,13 @@ impl Workload {
         }
     }
 
-    /// What the paper has for *NCache* and *baseline* against *original*, as percent more throughput.
+    /// What the paper has for *NCache* and *baseline* against *original*, as percent more
+    /// throughput.
     pub fn paper(self) -> Option<&'static str> {
         match self {
-            Self::AllMiss { bytes: 16_384.. } => Some("NCache +29 to +36 %, baseline about the same (Fig. 4)"),
+            Self::AllMiss { bytes: 16_384.. } => {
+                Some("NCache +29 to +36 %, baseline about the same (Fig. 4)")
+            }
             Self::AllHit { bytes: 32_768 } => Some("NCache +92 %, baseline up to +143 % (Fig. 5)"),
             Self::Mix { data_percent: 30 } => Some("NCache +16.3 % (Fig. 7)"),
             Self::Mix { data_percent: 75 } => Some("NCache +18.6 % (Fig. 7)"),
@@ -83,7 +92,8 @@ impl Workload {
     }
 }
 
-/// Sizes of READ of the all-miss workload; each has a file of its own, because a file that was read is in memory.
+/// Sizes of READ of the all-miss workload; each has a file of its own, because a file that was read
+/// is in memory.
 pub(super) const MISS_BYTES: [u32; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
 /// The file of an all-miss workload.

@@ -50,11 +50,14 @@ impl Host {
             }
             if head.flags.syn() {
                 let start = Seq(u32::from(head.src_port).wrapping_mul(0x9e37_79b1));
-                self.connections.insert(head.src_port, Peer { next: start, expected: head.seq + 1, heard: 0 });
+                self.connections
+                    .insert(head.src_port, Peer { next: start, expected: head.seq + 1, heard: 0 });
                 flags = flags | Flags::SYN;
             }
             let Some(peer) = self.connections.get_mut(&head.src_port) else { continue };
-            if let Some(stamps) = head.timestamps.or(head.syn_options.and_then(|options| options.timestamps)) {
+            if let Some(stamps) =
+                head.timestamps.or(head.syn_options.and_then(|options| options.timestamps))
+            {
                 peer.heard = stamps.val;
             }
             let mut body: &[u8] = &[];
@@ -85,7 +88,8 @@ impl Host {
                 syn_options: head.flags.syn().then(|| syn_options(self.ticks, peer.heard)),
                 ..HeadRepr::default()
             };
-            peer.next = peer.next + body.len() as u32 + u32::from(flags.syn()) + u32::from(flags.fin());
+            peer.next =
+                peer.next + body.len() as u32 + u32::from(flags.syn()) + u32::from(flags.fin());
             let offload = build(&mut self.frame, From::Host, &answer, body);
             self.end.give(&self.frame, offload);
         }

@@ -9,7 +9,8 @@ pub struct Counter(PerfCounter);
 impl Counter {
     /// Opens one for the calling thread; the error says why there is none.
     pub fn open() -> Result<Self, String> {
-        let opened = Builder::new(Hardware::INSTRUCTIONS).exclude_kernel(true).exclude_hv(true).build();
+        let opened =
+            Builder::new(Hardware::INSTRUCTIONS).exclude_kernel(true).exclude_hv(true).build();
         opened.map(Counter).map_err(|error| match error.raw_os_error() {
             Some(EACCES | EPERM) => {
                 format!("not permitted ({error}): run as root, or allow it with `sysctl kernel.perf_event_paranoid=2`")

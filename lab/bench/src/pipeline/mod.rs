@@ -1,9 +1,11 @@
 //! The card alone: how long one request of each kind keeps it busy.
 //!
-//! A real [`Card`](nicache_card::Card) stands between two ports in memory ([`stage`]). A hand-made client opens connections and asks on all of
-//! them in turn ([`client`]), a hand-made host answers ([`host`]). Only [`Card::poll`](nicache_card::Card::poll) is timed, and each poll handles a burst of frames, so
-//! neither the two nor the clock weigh on the result. Ports cost nothing but the copy of a received frame into the burst: what the kernel
-//! adds at a real port is the wire benchmark's matter.
+//! A real [`Card`](nicache_card::Card) stands between two ports in memory ([`stage`]). A hand-made
+//! client opens connections and asks on all of them in turn ([`client`]), a hand-made host answers
+//! ([`host`]). Only [`Card::poll`](nicache_card::Card::poll) is timed, and each poll handles a
+//! burst of frames, so neither the two nor the clock weigh on the result. Ports cost nothing but
+//! the copy of a received frame into the burst: what the kernel adds at a real port is the wire
+//! benchmark's matter.
 
 mod client;
 mod host;
@@ -59,7 +61,8 @@ pub struct PipelineReport {
     pub rounds: u32,
 }
 
-/// Measures every scenario in `rounds` rounds of `time` each, interleaved; `chosen` picks among them by label.
+/// Measures every scenario in `rounds` rounds of `time` each, interleaved; `chosen` picks among
+/// them by label.
 ///
 /// # Errors
 /// The card did not do what the scenario is about.
@@ -68,11 +71,17 @@ pub fn run(rounds: u32, time: Duration, chosen: impl Fn(&str) -> bool) -> Result
         Ok(counter) => (Some(counter), None),
         Err(reason) => (None, Some(reason)),
     };
-    let scenarios: Vec<Scenario> = SCENARIOS.into_iter().filter(|scenario| chosen(&scenario.label())).collect();
+    let scenarios: Vec<Scenario> =
+        SCENARIOS.into_iter().filter(|scenario| chosen(&scenario.label())).collect();
     let mut rounds_of: Vec<Vec<scenario::Round>> = vec![Vec::new(); scenarios.len()];
     for round in 0..rounds {
         for (scenario, rounds_of) in scenarios.iter().zip(&mut rounds_of) {
-            let _ = writeln!(std::io::stderr(), "round {} of {rounds}: {}", round + 1, scenario.label());
+            let _ = writeln!(
+                std::io::stderr(),
+                "round {} of {rounds}: {}",
+                round + 1,
+                scenario.label()
+            );
             rounds_of.push(scenario.run(time, counter.as_mut())?);
         }
     }
@@ -82,7 +91,9 @@ pub fn run(rounds: u32, time: Duration, chosen: impl Fn(&str) -> bool) -> Result
         .map(|(scenario, rounds)| Measured {
             scenario,
             ns: Summary::of(rounds.iter().map(|round| round.ns)),
-            instructions: counter.is_some().then(|| Summary::of(rounds.iter().filter_map(|round| round.instructions))),
+            instructions: counter
+                .is_some()
+                .then(|| Summary::of(rounds.iter().filter_map(|round| round.instructions))),
             frames: Summary::of(rounds.iter().map(|round| round.frames)).median,
         })
         .collect();
@@ -101,9 +112,15 @@ impl PipelineReport {
         for measured in &self.measured {
             let ns = &measured.ns;
             let ns = format!("{:.0} ({:.0}..{:.0})", ns.median, ns.min, ns.max);
-            let instructions = measured.instructions.map_or("-".to_owned(), |count| format!("{:.0}", count.median));
-            let _ =
-                writeln!(text, "{:<52}{ns:>22}{instructions:>15}{:>9.1}", measured.scenario.label(), measured.frames);
+            let instructions = measured
+                .instructions
+                .map_or("-".to_owned(), |count| format!("{:.0}", count.median));
+            let _ = writeln!(
+                text,
+                "{:<52}{ns:>22}{instructions:>15}{:>9.1}",
+                measured.scenario.label(),
+                measured.frames
+            );
         }
         let _ = writeln!(text, "Medians of {} rounds.", self.rounds);
         if let Some(reason) = &self.no_instructions {

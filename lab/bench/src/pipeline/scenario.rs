@@ -7,7 +7,8 @@ use anyhow::{Result, bail, ensure};
 use nicache_cache::{AgeBounds, CoherenceLink, PathSettings, Paths, Store};
 use nicache_card::{Card, CardConfig, Handshake};
 use nicache_coherence::{
-    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, RevisionTable, SourceSet, SourceSlot, Verdict,
+    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, RevisionTable, SourceSet,
+    SourceSlot, Verdict,
 };
 use nicache_http::{HttpDate, KeyConfig};
 use nicache_memory::{CardMemory, HugePages};
@@ -136,7 +137,10 @@ impl Scenario {
             (false, _) => "",
         };
         (0..CONNECTIONS)
-            .map(|number| format!("GET /object-{number} HTTP/1.1\r\nHost: 10.77.0.2\r\n{more}\r\n").into_bytes())
+            .map(|number| {
+                format!("GET /object-{number} HTTP/1.1\r\nHost: 10.77.0.2\r\n{more}\r\n")
+                    .into_bytes()
+            })
             .collect()
     }
 
@@ -177,7 +181,8 @@ struct Meter<'a> {
 impl Meter<'_> {
     fn reset(&mut self) {
         self.time = Duration::ZERO;
-        self.counted_before = self.counter.as_mut().and_then(|counter| counter.total()).unwrap_or(0);
+        self.counted_before =
+            self.counter.as_mut().and_then(|counter| counter.total()).unwrap_or(0);
     }
 
     fn instructions(&mut self) -> Option<u64> {
@@ -199,8 +204,8 @@ impl Meter<'_> {
     }
 }
 
-/// CPU time of this thread: what other processes take away does not count. The clock costs a system call, a few nanoseconds per request
-/// when a poll handles a burst.
+/// CPU time of this thread: what other processes take away does not count. The clock costs a system
+/// call, a few nanoseconds per request when a poll handles a burst.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -267,7 +272,10 @@ impl Rig {
         let memory = CardMemory::new(MEMORY_BYTES, HugePages::Try).expect("64 MiB of memory");
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&revisions), config.entries);
-        let link = Box::new(Watcher { stores: scenario.kind != Kind::Miss, asked: Vec::with_capacity(CONNECTIONS) });
+        let link = Box::new(Watcher {
+            stores: scenario.kind != Kind::Miss,
+            asked: Vec::with_capacity(CONNECTIONS),
+        });
         let now = Time(1_000_000_000);
         let reply = scenario.reply();
         let reply_bytes = reply.len() as u64;
@@ -294,7 +302,8 @@ impl Rig {
             self.poll(&mut meter)?;
         }
         let stored = self.card.counters().cache.fills_stored;
-        let expected = if matches!(scenario.kind, Kind::Bypass | Kind::Miss) { 0 } else { CONNECTIONS as u64 };
+        let expected =
+            if matches!(scenario.kind, Kind::Bypass | Kind::Miss) { 0 } else { CONNECTIONS as u64 };
         ensure!(
             stored == expected,
             "{}: {stored} of {expected} objects were stored: {:?}",

@@ -1,4 +1,5 @@
-//! Ports for a card on the same thread as the two ends: frames go in by one copy, and of what comes out only headers are kept.
+//! Ports for a card on the same thread as the two ends: frames go in by one copy, and of what comes
+//! out only headers are kept.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -7,7 +8,8 @@ use std::rc::Rc;
 
 use nicache_port::{Burst, Capabilities, Checksum, Offload, Port, SendError};
 
-/// Bytes kept of each frame that the card sends: the headers, which is all that an end needs to go on.
+/// Bytes kept of each frame that the card sends: the headers, which is all that an end needs to go
+/// on.
 pub(super) const KEPT_BYTES: usize = 96;
 /// Frames that wait in either direction at most; a burst of the card and what it answers fits.
 const FRAMES_MAX: usize = 1024;
@@ -104,8 +106,11 @@ impl Port for StagePort {
             return Err(SendError::Full);
         }
         let head = parts.first().map_or(&[][..], |part| &part[..part.len().min(KEPT_BYTES)]);
-        let mut sent =
-            Sent { bytes: [0; KEPT_BYTES], kept: head.len(), len: parts.iter().map(|part| part.len()).sum() };
+        let mut sent = Sent {
+            bytes: [0; KEPT_BYTES],
+            kept: head.len(),
+            len: parts.iter().map(|part| part.len()).sum(),
+        };
         sent.bytes[..head.len()].copy_from_slice(head);
         queues.from_card.push(sent);
         queues.frames += 1;

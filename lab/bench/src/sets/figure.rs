@@ -1,5 +1,6 @@
-//! The report as a picture (SVG): a row per kind of script; the share of sets that are too large, the most that one has too many, and what edits
-//! led to. Colours follow the reader's choice of light or dark.
+//! The report as a picture (SVG): a row per kind of script; the share of sets that are too large,
+//! the most that one has too many, and what edits led to. Colours follow the reader's choice of
+//! light or dark.
 
 use std::fmt::Write as _;
 
@@ -40,7 +41,10 @@ impl Axis {
     fn over(values: impl IntoIterator<Item = f64>) -> Self {
         let most = values.into_iter().fold(0.0, f64::max).max(1e-9);
         let power = 10_f64.powf((most / 4.0).log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|step| most / step <= 5.0);
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .map(|times| times * power)
+            .into_iter()
+            .find(|step| most / step <= 5.0);
         let step = step.unwrap_or(10.0 * power);
         Self { most: (most / step).ceil() * step, step }
     }
@@ -89,7 +93,8 @@ pub fn draw(report: &Report) -> String {
 
 fn draw_case(svg: &mut String, case: &CaseReport, top: f64) {
     let bold = "font-size=\"14\" font-weight=\"600\"";
-    let heading = format!("{}, {:.1} requests in flight on average", case.script.label(), case.in_flight);
+    let heading =
+        format!("{}, {:.1} requests in flight on average", case.script.label(), case.in_flight);
     text(svg, 16.0, top, "text", bold, &heading);
     let top = top + 34.0;
     let shares = |point: &Point, at: usize| point.share(at) * 100.0;
@@ -110,20 +115,47 @@ fn draw_panel(
 ) {
     let methods = 0..Method::DRAWN.len();
     let across = Axis::over(case.points.iter().map(|point| point.requests as f64));
-    let up =
-        Axis::over(case.points.iter().flat_map(|point| methods.clone().map(|at| value(point, at)).collect::<Vec<_>>()));
-    let (x, y) =
-        (|value: f64| left + across.at(value) * PANEL_WIDTH, |value: f64| top + (1.0 - up.at(value)) * PANEL_HEIGHT);
+    let up = Axis::over(
+        case.points
+            .iter()
+            .flat_map(|point| methods.clone().map(|at| value(point, at)).collect::<Vec<_>>()),
+    );
+    let (x, y) = (
+        |value: f64| left + across.at(value) * PANEL_WIDTH,
+        |value: f64| top + (1.0 - up.at(value)) * PANEL_HEIGHT,
+    );
     text(svg, left, top - 10.0, "faint", "", title);
     for tick in up.ticks() {
-        let _ = writeln!(svg, "<path d=\"M{left:.1} {:.1}h{PANEL_WIDTH}\" class=\"grid\"/>", y(tick));
-        text(svg, left - 6.0, y(tick) + 4.0, "faint", "text-anchor=\"end\" font-size=\"10\"", &short(tick));
+        let _ =
+            writeln!(svg, "<path d=\"M{left:.1} {:.1}h{PANEL_WIDTH}\" class=\"grid\"/>", y(tick));
+        text(
+            svg,
+            left - 6.0,
+            y(tick) + 4.0,
+            "faint",
+            "text-anchor=\"end\" font-size=\"10\"",
+            &short(tick),
+        );
     }
     for tick in across.ticks() {
-        text(svg, x(tick), top + PANEL_HEIGHT + 15.0, "faint", "text-anchor=\"middle\" font-size=\"10\"", &short(tick));
+        text(
+            svg,
+            x(tick),
+            top + PANEL_HEIGHT + 15.0,
+            "faint",
+            "text-anchor=\"middle\" font-size=\"10\"",
+            &short(tick),
+        );
     }
     let below = "text-anchor=\"middle\" font-size=\"11\"";
-    text(svg, left + PANEL_WIDTH / 2.0, top + PANEL_HEIGHT + 31.0, "faint", below, "requests answered");
+    text(
+        svg,
+        left + PANEL_WIDTH / 2.0,
+        top + PANEL_HEIGHT + 31.0,
+        "faint",
+        below,
+        "requests answered",
+    );
     // The widest line below the others.
     for at in methods.rev() {
         let mut path = String::new();
@@ -138,14 +170,20 @@ fn draw_panel(
 /// Wrong and missed purges of each method, and replies that it refused to keep.
 fn draw_bars(svg: &mut String, case: &CaseReport, left: f64, top: f64) {
     text(svg, left, top - 10.0, "faint", "", &format!("what {} edits led to: pages", case.edits));
-    let counts = case
-        .methods
-        .iter()
-        .flat_map(|found| [found.purges.wrong as f64, found.purges.missed as f64, found.purges.refused as f64]);
+    let counts = case.methods.iter().flat_map(|found| {
+        [found.purges.wrong as f64, found.purges.missed as f64, found.purges.refused as f64]
+    });
     let axis = Axis::over(counts);
     for (line, found) in case.methods.iter().enumerate() {
         let y = top + 6.0 + BAR_STEP * line as f64;
-        text(svg, left + BARS_LEFT - 8.0, y + 25.0, "text", "text-anchor=\"end\"", found.method.label());
+        text(
+            svg,
+            left + BARS_LEFT - 8.0,
+            y + 25.0,
+            "text",
+            "text-anchor=\"end\"",
+            found.method.label(),
+        );
         let purges = found.purges;
         let bars = [
             (purges.wrong, "wrong", "purged wrongly"),
@@ -153,7 +191,8 @@ fn draw_bars(svg: &mut String, case: &CaseReport, left: f64, top: f64) {
             (purges.refused, "refused", "needlessly not kept"),
         ];
         for (number, (count, class, word)) in bars.into_iter().enumerate() {
-            let (y, bar) = (y + (BAR_HEIGHT + 1.5) * number as f64, axis.at(count as f64) * BARS_WIDTH);
+            let (y, bar) =
+                (y + (BAR_HEIGHT + 1.5) * number as f64, axis.at(count as f64) * BARS_WIDTH);
             let _ = writeln!(
                 svg,
                 "<rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{bar:.1}\" height=\"{BAR_HEIGHT}\" class=\"bar {class}\"/>",
@@ -164,7 +203,14 @@ fn draw_bars(svg: &mut String, case: &CaseReport, left: f64, top: f64) {
             } else {
                 "font-size=\"11\""
             };
-            text(svg, left + BARS_LEFT + bar + 5.0, y + 10.5, "text", bold, &format!("{count} {word}"));
+            text(
+                svg,
+                left + BARS_LEFT + bar + 5.0,
+                y + 10.5,
+                "text",
+                bold,
+                &format!("{count} {word}"),
+            );
         }
     }
 }
@@ -183,7 +229,8 @@ fn short(value: f64) -> String {
 
 fn text(svg: &mut String, x: f64, y: f64, class: &str, style: &str, words: &str) {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" {style}>{words}</text>");
+    let _ =
+        writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" {style}>{words}</text>");
 }
 
 #[cfg(test)]
@@ -194,7 +241,10 @@ mod tests {
     fn every_method_has_its_lines_and_bars() {
         let svg = draw(&super::super::report::tests::report());
         for method in Method::DRAWN {
-            assert_eq!(svg.matches(&format!("class=\"line {}\"", class(method))).count(), 1 + 2 * 2);
+            assert_eq!(
+                svg.matches(&format!("class=\"line {}\"", class(method))).count(),
+                1 + 2 * 2
+            );
         }
         assert_eq!(svg.matches("class=\"bar ").count(), 2 * 3 * Method::ALL.len());
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

@@ -1,4 +1,5 @@
-//! Clients that ask for scripts at random moments and do not wait for replies: Poisson arrivals, popularity by Zipf's law.
+//! Clients that ask for scripts at random moments and do not wait for replies: Poisson arrivals,
+//! popularity by Zipf's law.
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -11,7 +12,9 @@ use nicache_watch::now_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, getsockname, send, socket_with};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, connect, getsockname, send, socket_with,
+};
 
 /// A request that was answered.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +85,8 @@ struct Pending {
     sent: bool,
 }
 
-/// Sends `requests` of them, one every `mean` on average, each on a connection of its own, and tells of each when its reply has come.
+/// Sends `requests` of them, one every `mean` on average, each on a connection of its own, and
+/// tells of each when its reply has come.
 ///
 /// # Errors
 /// The server is not there, or does not answer within half a minute.
@@ -103,12 +107,17 @@ pub(super) fn ask(
             begun += 1;
             due += random.wait(mean);
         }
-        let until =
-            if begun < requests { due.saturating_duration_since(Instant::now()) } else { Duration::from_secs(1) };
-        let pause = Timespec { tv_sec: until.as_secs() as i64, tv_nsec: until.subsec_nanos().into() };
+        let until = if begun < requests {
+            due.saturating_duration_since(Instant::now())
+        } else {
+            Duration::from_secs(1)
+        };
+        let pause =
+            Timespec { tv_sec: until.as_secs() as i64, tv_nsec: until.subsec_nanos().into() };
         let ready: Vec<bool> = {
             let wants = |one: &Pending| if one.sent { PollFlags::IN } else { PollFlags::OUT };
-            let mut polled: Vec<PollFd<'_>> = pending.iter().map(|one| PollFd::new(&one.socket, wants(one))).collect();
+            let mut polled: Vec<PollFd<'_>> =
+                pending.iter().map(|one| PollFd::new(&one.socket, wants(one))).collect();
             match poll(&mut polled, Some(&pause)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -123,7 +132,13 @@ pub(super) fn ask(
                 let ok = done.head.starts_with(b"HTTP/1.1 200");
                 if let Some(client) = done.client {
                     let Pending { script, forwarded_ns, .. } = done;
-                    let _ = tell.send(Answered { script, client, forwarded_ns, finished_ns: now_ns(), ok });
+                    let _ = tell.send(Answered {
+                        script,
+                        client,
+                        forwarded_ns,
+                        finished_ns: now_ns(),
+                        ok,
+                    });
                 }
                 break;
             }
@@ -148,9 +163,12 @@ fn begin(server: SocketAddr, script: usize) -> Result<Pending> {
 /// Is the reply whole?
 fn advance(one: &mut Pending) -> Result<bool> {
     if !one.sent {
-        let SocketAddr::V4(client) = SocketAddr::try_from(getsockname(one.socket.as_fd())?)? else { bail!("no IPv4") };
+        let SocketAddr::V4(client) = SocketAddr::try_from(getsockname(one.socket.as_fd())?)? else {
+            bail!("no IPv4")
+        };
         one.client = Some(client);
-        let request = format!("GET /{}.php HTTP/1.1\r\nHost: sets\r\nConnection: close\r\n\r\n", one.script);
+        let request =
+            format!("GET /{}.php HTTP/1.1\r\nHost: sets\r\nConnection: close\r\n\r\n", one.script);
         one.forwarded_ns = now_ns();
         send(&one.socket, request.as_bytes(), SendFlags::NOSIGNAL)?;
         one.sent = true;

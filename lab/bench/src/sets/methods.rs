@@ -1,4 +1,5 @@
-//! The ways to find what a page is made of, fed with the same requests and edits, and what comes of each.
+//! The ways to find what a page is made of, fed with the same requests and edits, and what comes of
+//! each.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,13 +11,16 @@ use super::site::{SCRIPTS, Source};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// The paper's: what the server opened while the request was in flight, intersected over all requests for the page (section 2.3).
+    /// The paper's: what the server opened while the request was in flight, intersected over all
+    /// requests for the page (section 2.3).
     Contraction,
-    /// What the server looked at while the request was in flight, but for what is proven to be another request's.
+    /// What the server looked at while the request was in flight, but for what is proven to be
+    /// another request's.
     Exact,
     /// What the server looked at while the request was in flight.
     Union,
-    /// As [`Method::Exact`], and every file that any process of the server has read before: it may be in memory that they share.
+    /// As [`Method::Exact`], and every file that any process of the server has read before: it may
+    /// be in memory that they share.
     Whole,
 }
 
@@ -68,7 +72,8 @@ pub struct Purges {
     pub wrong: u64,
     /// Pages not purged although they were.
     pub missed: u64,
-    /// Replies not kept because of an edit of a file, while they were made, that they were not made of.
+    /// Replies not kept because of an edit of a file, while they were made, that they were not made
+    /// of.
     pub refused: u64,
 }
 
@@ -87,11 +92,17 @@ pub(super) struct Knowledge {
 impl Knowledge {
     /// Nothing yet.
     pub(super) fn new(method: Method) -> Self {
-        Self { method, sets: HashMap::new(), cached: HashSet::new(), read: BTreeSet::new(), purges: Purges::default() }
+        Self {
+            method,
+            sets: HashMap::new(),
+            cached: HashSet::new(),
+            read: BTreeSet::new(),
+            purges: Purges::default(),
+        }
     }
 
-    /// A request for the page of this script was answered; `edited` was changed since it had been sent. Its reply is in the cache from now
-    /// on, unless it may be older than an edit.
+    /// A request for the page of this script was answered; `edited` was changed since it had been
+    /// sent. Its reply is in the cache from now on, unless it may be older than an edit.
     pub(super) fn note(&mut self, script: usize, seen: &Seen, edited: &[Source]) {
         self.read.extend(&seen.opened);
         match self.method {
@@ -108,7 +119,9 @@ impl Knowledge {
             return;
         }
         // The paper has no such rule.
-        if self.method != Method::Contraction && edited.iter().any(|source| self.depends(script, *source)) {
+        if self.method != Method::Contraction
+            && edited.iter().any(|source| self.depends(script, *source))
+        {
             self.purges.refused += 1;
             return;
         }
@@ -122,7 +135,8 @@ impl Knowledge {
 
     /// A file was changed: what depends on it, as far as is known, leaves the cache.
     pub(super) fn edit(&mut self, source: Source) {
-        for script in (0..SCRIPTS).filter(|script| self.cached.contains(script)).collect::<Vec<_>>() {
+        for script in (0..SCRIPTS).filter(|script| self.cached.contains(script)).collect::<Vec<_>>()
+        {
             match (self.depends(script, source), source.belongs_to(script)) {
                 (true, true) => self.purges.right += 1,
                 (true, false) => self.purges.wrong += 1,
@@ -137,7 +151,9 @@ impl Knowledge {
     /// How large the sets are: of the files that belong to one script alone, as in the paper.
     pub(super) fn sizes(&self) -> Sizes {
         let excess = |(script, set): (&usize, &BTreeSet<Source>)| {
-            set.iter().filter(|source| matches!(source, Source::Data(_)) && !source.belongs_to(*script)).count()
+            set.iter()
+                .filter(|source| matches!(source, Source::Data(_)) && !source.belongs_to(*script))
+                .count()
         };
         let excesses: Vec<usize> = self.sets.iter().map(excess).collect();
         Sizes {

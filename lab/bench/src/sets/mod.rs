@@ -1,9 +1,12 @@
-//! The benchmark of source sets: Figure 5 of the CacheCard paper (section 3.2), and what its sets lead to when files change.
+//! The benchmark of source sets: Figure 5 of the CacheCard paper (section 3.2), and what its sets
+//! lead to when files change.
 //!
-//! A thousand PHP scripts each read one file of their own, and include one of a few that many share. Clients ask for them at random moments
-//! and do not wait, so that many requests are in flight at once; a *slow* script sleeps before it ends. Which files is each page made of? All
-//! methods ([`Method`]) get the same events of the same run, from the kernel's witnesses; the truth is known from how the
-//! scripts were written. Meanwhile files are edited at random, and each method says which pages go.
+//! A thousand PHP scripts each read one file of their own, and include one of a few that many
+//! share. Clients ask for them at random moments and do not wait, so that many requests are in
+//! flight at once; a *slow* script sleeps before it ends. Which files is each page made of? All
+//! methods ([`Method`]) get the same events of the same run, from the kernel's witnesses; the truth
+//! is known from how the scripts were written. Meanwhile files are edited at random, and each
+//! method says which pages go.
 //!
 //! Deliberately absent: the card. What it would do follows from the sets.
 
@@ -21,7 +24,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nicache_coherence::RevisionTable;
-use nicache_watch::{Attribution, Drained, EventKind, KernelWatcher, LookupEvent, LookupRing, now_ns};
+use nicache_watch::{
+    Attribution, Drained, EventKind, KernelWatcher, LookupEvent, LookupRing, now_ns,
+};
 
 pub use figure::draw;
 pub use methods::{Method, Purges, Sizes};
@@ -76,10 +81,16 @@ pub struct Plan {
 /// # Errors
 /// The machine lacks something that is needed, or the kernel lost events.
 pub fn run(plan: &Plan) -> Result<Report> {
-    ensure!(plan.requests > 0 && plan.edits > 0.0, "at least one request and some edits are needed");
+    ensure!(
+        plan.requests > 0 && plan.edits > 0.0,
+        "at least one request and some edits are needed"
+    );
     check_machine("bench sets")?;
     for (program, package) in [("nginx", "nginx"), ("php-fpm8.2", "php8.2-fpm")] {
-        ensure!(is_installed(program), "{program} is not installed (Debian, Ubuntu: apt-get install {package})");
+        ensure!(
+            is_installed(program),
+            "{program} is not installed (Debian, Ubuntu: apt-get install {package})"
+        );
     }
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = machine_load(Duration::from_secs(1), cpus)?;
@@ -111,14 +122,16 @@ pub fn run(plan: &Plan) -> Result<Report> {
 fn measure(plan: &Plan, script: Script, progress: &mut Progress) -> Result<CaseReport> {
     let logs = tempfile::Builder::new().prefix("nicache-bench-").tempdir()?;
     let (client, server) = site::namespaces()?;
-    let netns = server.run(|| std::fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino()))?;
+    let netns =
+        server.run(|| std::fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino()))?;
     let watcher = KernelWatcher::load(u32::try_from(netns)?)?;
     let table = Arc::new(watcher.table()?);
     table.set_service_ports(&[site::server_address().port()]);
     let mut ring = LookupRing::map(watcher.ring_fd())?;
     let mut attribution = Attribution::default();
     // Connections that are accepted from here on are seen.
-    let workers = if script == Script::Slow { plan.workers } else { plan.workers.min(FAST_WORKERS) };
+    let workers =
+        if script == Script::Slow { plan.workers } else { plan.workers.min(FAST_WORKERS) };
     let site = Site::start(&server, script, plan.sleep, workers, logs.path(), || {
         let _ = ring.drain(|event| attribution.observe(&event));
     })?;
@@ -143,7 +156,8 @@ fn send_requests(plan: &Plan, client: &Namespace) -> (Receiver<Answered>, Sender
     let (tell, answers) = channel();
     let (mean, zipf) = (plan.interval * CLIENTS as u32, Zipf::new(SCRIPTS, ALPHA));
     let senders = (0..CLIENTS).map(|number| {
-        let (tell, zipf, random) = (tell.clone(), zipf.clone(), Random::new(plan.seed + number as u64));
+        let (tell, zipf, random) =
+            (tell.clone(), zipf.clone(), Random::new(plan.seed + number as u64));
         let requests = plan.requests / CLIENTS + usize::from(number < plan.requests % CLIENTS);
         let ask = move || load::ask(site::server_address(), requests, mean, &zipf, random, &tell);
         // A thread is in the namespace of the one that starts it.
@@ -234,7 +248,8 @@ impl<'a> Observer<'a> {
     fn drain(&mut self) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let (site, attribution, lookups) = (self.site, &mut self.attribution, &mut self.lookups);
+            let (site, attribution, lookups) =
+                (self.site, &mut self.attribution, &mut self.lookups);
             let drained = self.ring.drain(|event| {
                 attribution.observe(&event);
                 if event.kind == EventKind::Lookup
@@ -249,7 +264,10 @@ impl<'a> Observer<'a> {
                 Drained::Busy | Drained::Corrupt => bail!("the kernel's events cannot be read"),
             }
         }
-        ensure!(self.table.lost() == 0, "the kernel lost events: the machine is too slow for so many requests");
+        ensure!(
+            self.table.lost() == 0,
+            "the kernel lost events: the machine is too slow for so many requests"
+        );
         let old_ns = now_ns().saturating_sub(KEPT_NS);
         while self.lookups.front().is_some_and(|(_, event)| event.time_ns < old_ns) {
             self.lookups.pop_front();
@@ -289,7 +307,9 @@ impl<'a> Observer<'a> {
                 own[at] = !others.as_ref().is_some_and(|others| others.has(event));
             }
         }
-        let those = |flags: [bool; Source::COUNT]| Source::all().filter(|source| flags[source.index()]).collect();
+        let those = |flags: [bool; Source::COUNT]| {
+            Source::all().filter(|source| flags[source.index()]).collect()
+        };
         let seen = Seen { opened: those(opened), looked_at: those(looked_at), own: those(own) };
         let edited: BTreeSet<Source> = self
             .edits
@@ -302,7 +322,9 @@ impl<'a> Observer<'a> {
         for known in &mut self.knowledge {
             known.note(script, &seen, &edited);
         }
-        if self.answered.is_multiple_of((self.plan.requests / POINTS).max(1)) || self.answered == self.plan.requests {
+        if self.answered.is_multiple_of((self.plan.requests / POINTS).max(1))
+            || self.answered == self.plan.requests
+        {
             let sizes = Method::DRAWN.map(|method| self.known(method).sizes());
             self.points.push(Point { requests: self.answered, sizes });
         }
@@ -328,7 +350,12 @@ impl<'a> Observer<'a> {
     }
 
     fn report(self, script: Script, workers: u32) -> Result<CaseReport> {
-        ensure!(self.failed * 100 <= self.answered, "{} of {} requests have failed", self.failed, self.answered);
+        ensure!(
+            self.failed * 100 <= self.answered,
+            "{} of {} requests have failed",
+            self.failed,
+            self.answered
+        );
         let methods = self.knowledge.iter().zip(Method::ALL).map(|(known, method)| MethodReport {
             method,
             last: known.sizes(),

@@ -115,7 +115,13 @@ impl Setting {
         format!(
             "{} scripts, {} clients, {} requests of each kind, one every {} ms on average (paper: 1 ms), slow scripts sleep {} ms \
              (paper: 1000 ms) in {} processes, {} edits per second",
-            self.scripts, self.clients, self.requests, self.interval_ms, self.sleep_ms, self.workers, self.edits_per_s
+            self.scripts,
+            self.clients,
+            self.requests,
+            self.interval_ms,
+            self.sleep_ms,
+            self.workers,
+            self.edits_per_s
         )
     }
 }
@@ -123,8 +129,12 @@ impl Setting {
 impl Report {
     /// For people.
     pub fn table(&self) -> String {
-        let mut out =
-            format!("{}\nLinux {}; {}\n", self.setting.words(), self.setting.kernel, self.setting.versions.join("; "));
+        let mut out = format!(
+            "{}\nLinux {}; {}\n",
+            self.setting.words(),
+            self.setting.kernel,
+            self.setting.versions.join("; ")
+        );
         if self.setting.busy {
             out.push_str("The machine was busy with something else.\n");
         }
@@ -142,12 +152,26 @@ impl Report {
             let _ = writeln!(
                 out,
                 "{:<30} {:>18} {:>12} {:>13} {:>8} {:>8} {:>8} {:>9}",
-                "", "sets too large", "largest", "at the end", "right", "wrong", "missed", "refused"
+                "",
+                "sets too large",
+                "largest",
+                "at the end",
+                "right",
+                "wrong",
+                "missed",
+                "refused"
             );
             let _ = writeln!(
                 out,
                 "{:<30} {:>18} {:>12} {:>13} {:>8} {:>8} {:>8} {:>9}",
-                "method", "at worst", "excess", "too large", "purges", "purges", "purges", "needlessly"
+                "method",
+                "at worst",
+                "excess",
+                "too large",
+                "purges",
+                "purges",
+                "purges",
+                "needlessly"
             );
             for found in &case.methods {
                 let drawn = Method::DRAWN.iter().position(|method| *method == found.method);
@@ -192,9 +216,14 @@ pub(crate) mod tests {
             identified: 200,
             in_flight: 12.0,
             edits: 4,
-            methods: Method::ALL.map(|method| MethodReport { method, last: sizes(1, 2), purges }).into(),
+            methods: Method::ALL
+                .map(|method| MethodReport { method, last: sizes(1, 2), purges })
+                .into(),
             points: [100, 200]
-                .map(|requests| Point { requests, sizes: [sizes(20, 30), sizes(0, 0), sizes(100, 60)] })
+                .map(|requests| Point {
+                    requests,
+                    sizes: [sizes(20, 30), sizes(0, 0), sizes(100, 60)],
+                })
                 .into(),
         };
         Report {
@@ -220,7 +249,10 @@ pub(crate) mod tests {
     #[test]
     fn it_comes_back_from_json_and_names_every_method() {
         let report = report();
-        assert_eq!(serde_json::from_str::<Report>(&serde_json::to_string(&report).unwrap()).unwrap(), report);
+        assert_eq!(
+            serde_json::from_str::<Report>(&serde_json::to_string(&report).unwrap()).unwrap(),
+            report
+        );
         let table = report.table();
         for method in Method::ALL {
             assert_eq!(table.matches(method.label()).count(), 2, "{table}");

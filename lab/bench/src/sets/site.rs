@@ -85,7 +85,8 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Writes the files and starts the programs with so many workers in the namespace. Calls `meanwhile` again and again until they are there.
+    /// Writes the files and starts the programs with so many workers in the namespace. Calls
+    /// `meanwhile` again and again until they are there.
     ///
     /// # Errors
     /// The programs do not start.
@@ -97,7 +98,8 @@ impl Site {
         logs: &Path,
         meanwhile: impl FnMut(),
     ) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("nicache-bench-sets-").tempdir_in("/var/lib")?;
+        let folder =
+            tempfile::Builder::new().prefix("nicache-bench-sets-").tempdir_in("/var/lib")?;
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
         let root = folder.path().display().to_string();
         for name in ["site", "data", "include", "run", "tmp"] {
@@ -109,7 +111,10 @@ impl Site {
             Script::Slow => format!("usleep({});", sleep.as_micros()),
         };
         for number in 0..INCLUDES {
-            std::fs::write(folder.path().join(format!("include/{number}.php")), "<?php return '';")?;
+            std::fs::write(
+                folder.path().join(format!("include/{number}.php")),
+                "<?php return '';",
+            )?;
         }
         for number in 0..SCRIPTS {
             let include = number % INCLUDES;
@@ -119,17 +124,37 @@ impl Site {
             std::fs::write(folder.path().join(format!("site/{number}.php")), text)?;
             std::fs::write(folder.path().join(format!("data/{number}")), "x")?;
         }
-        let fill = |text: &str| text.replace("@FOLDER@", &root).replace("@WORKERS@", &workers.to_string());
+        let fill =
+            |text: &str| text.replace("@FOLDER@", &root).replace("@WORKERS@", &workers.to_string());
         let (nginx, php) = (folder.path().join("nginx.conf"), folder.path().join("php.conf"));
         std::fs::write(&nginx, fill(NGINX))?;
         std::fs::write(&php, fill(FPM))?;
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let (nginx, php) = (nginx.display().to_string(), php.display().to_string());
-        let php = words(&["php-fpm8.2", "--nodaemonize", "--fpm-config", &php, "-d", "opcache.revalidate_freq=0"]);
-        let php = Process::start(namespace, crate::wire::SERVER_CPU, Enclosure::None, &php, &logs.join("php.log"))?;
+        let php = words(&[
+            "php-fpm8.2",
+            "--nodaemonize",
+            "--fpm-config",
+            &php,
+            "-d",
+            "opcache.revalidate_freq=0",
+        ]);
+        let php = Process::start(
+            namespace,
+            crate::wire::SERVER_CPU,
+            Enclosure::None,
+            &php,
+            &logs.join("php.log"),
+        )?;
         let nginx = words(&["nginx", "-p", &root, "-e", "stderr", "-c", &nginx]);
-        let nginx =
-            Process::start(namespace, crate::wire::SERVER_CPU, Enclosure::None, &nginx, &logs.join("nginx.log"))?;
+        let nginx = Process::start(
+            namespace,
+            crate::wire::SERVER_CPU,
+            Enclosure::None,
+            &nginx,
+            &logs.join("nginx.log"),
+        )?;
         let mut site = Self { folder, _nginx: nginx, _php: php };
         site.wait(meanwhile)?;
         Ok(site)
@@ -173,9 +198,12 @@ impl Site {
     pub(super) fn edit(&self, source: Source, version: u64) -> Result<()> {
         let (path, text) = match source {
             Source::Data(number) => (format!("data/{number}"), format!("x{version}")),
-            Source::Include(number) => (format!("include/{number}.php"), format!("<?php return '{version} ';")),
+            Source::Include(number) => {
+                (format!("include/{number}.php"), format!("<?php return '{version} ';"))
+            }
         };
-        std::fs::write(self.folder.path().join(path), text).context("cannot edit a file of the site")
+        std::fs::write(self.folder.path().join(path), text)
+            .context("cannot edit a file of the site")
     }
 }
 
@@ -191,8 +219,9 @@ pub(super) fn namespaces() -> Result<(Namespace, Namespace)> {
     for namespace in [&client, &server] {
         namespace.run(|| std::fs::write("/proc/sys/net/core/somaxconn", "8192"))?;
     }
-    let reached =
-        client.run(|| std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.connect(server_address())));
+    let reached = client.run(|| {
+        std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.connect(server_address()))
+    });
     ensure!(reached.is_ok(), "the namespaces are not joined: {reached:?}");
     Ok((client, server))
 }

@@ -25,7 +25,8 @@ pub enum AttackKind {
 
 impl AttackKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::SynFlood, Self::SlowReaders, Self::SlowSenders, Self::Idle, Self::Mutants];
+    pub const ALL: [Self; 5] =
+        [Self::SynFlood, Self::SlowReaders, Self::SlowSenders, Self::Idle, Self::Mutants];
 
     /// For tables and figures.
     pub fn label(self) -> &'static str {
@@ -40,7 +41,8 @@ impl AttackKind {
 
     /// Prepares it.
     pub(super) fn begin(self, strength: &Strength, seed: u64) -> Box<dyn Attack> {
-        let crowd = |behaviour, count| Box::new(Crowd::new(behaviour, count, strength.opened_per_s, seed));
+        let crowd =
+            |behaviour, count| Box::new(Crowd::new(behaviour, count, strength.opened_per_s, seed));
         match self {
             Self::SynFlood => Box::new(Flood::new(strength.syns_per_s, seed)),
             Self::SlowReaders => crowd(Behaviour::SlowReaders, strength.slow),
@@ -62,12 +64,19 @@ pub struct Strength {
     pub idle: u32,
     /// Connections of the last three that are opened in a second.
     pub opened_per_s: u32,
-    /// Looks at conversations a second, each of which may send a frame that is changed, and half as many random frames.
+    /// Looks at conversations a second, each of which may send a frame that is changed, and half as
+    /// many random frames.
     pub frames_per_s: u32,
 }
 
 impl Default for Strength {
     fn default() -> Self {
-        Self { syns_per_s: 20_000, slow: 2_000, idle: 100_000, opened_per_s: 10_000, frames_per_s: 5_000 }
+        Self {
+            syns_per_s: 20_000,
+            slow: 2_000,
+            idle: 100_000,
+            opened_per_s: 10_000,
+            frames_per_s: 5_000,
+        }
     }
 }

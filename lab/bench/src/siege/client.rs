@@ -1,4 +1,5 @@
-//! The client that behaves: Linux' TCP, a few connections, files that the card has and some that it cannot have; every body is compared.
+//! The client that behaves: Linux' TCP, a few connections, files that the card has and some that it
+//! cannot have; every body is compared.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -23,7 +24,8 @@ const CONNECTION: Duration = Duration::from_secs(2);
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Every so many requests one asks for what the card cannot have.
 const MISS_EVERY: u64 = 100;
-/// Every so many requests one asks for the largest file, so that the card has it again if somebody else's changes below the same folder purge it.
+/// Every so many requests one asks for the largest file, so that the card has it again if somebody
+/// else's changes below the same folder purge it.
 const LARGE_EVERY: u64 = 501;
 /// Sizes of the files that are asked for in turn, the first one for misses, too.
 pub(super) const SIZES: [u64; 4] = [100, 10_000, 100_000, 1_000_000];
@@ -92,13 +94,18 @@ impl Client {
             Arc::new(SIZES.iter().map(|&bytes| Object { bytes, connections: 1 }.body()).collect());
         let mut threads = Vec::new();
         for number in 0..CONNECTIONS {
-            let (phase, replies, bodies) = (Arc::clone(&phase), Arc::clone(&replies), Arc::clone(&bodies));
+            let (phase, replies, bodies) =
+                (Arc::clone(&phase), Arc::clone(&replies), Arc::clone(&bodies));
             let body = move || {
                 let _ = bind_to(cpu);
-                Asker { server, bodies, phase, replies, number: number as u64, asked: 0 }.ask_until_end()
+                Asker { server, bodies, phase, replies, number: number as u64, asked: 0 }
+                    .ask_until_end()
             };
             // A thread begins in the namespace of the one that starts it.
-            threads.push(namespace.run(move || std::thread::Builder::new().name("client".into()).spawn(body))?);
+            threads.push(
+                namespace
+                    .run(move || std::thread::Builder::new().name("client".into()).spawn(body))?,
+            );
         }
         Ok(Self { phase, replies, threads, begun: Instant::now(), seconds: [0.0; PHASES] })
     }
@@ -125,7 +132,8 @@ impl Client {
         self.enter(END);
         let mut all: [Notes; PHASES] = Default::default();
         for thread in std::mem::take(&mut self.threads) {
-            let notes = thread.join().map_err(|_| anyhow!("a thread of the client has panicked"))?;
+            let notes =
+                thread.join().map_err(|_| anyhow!("a thread of the client has panicked"))?;
             for (sum, part) in all.iter_mut().zip(notes) {
                 sum.latencies_us.extend(part.latencies_us);
                 sum.misses += part.misses;
@@ -206,7 +214,12 @@ impl Asker {
         }
     }
 
-    fn use_connection(&mut self, mut stream: TcpStream, connected: Instant, notes: &mut [Notes; PHASES]) {
+    fn use_connection(
+        &mut self,
+        mut stream: TcpStream,
+        connected: Instant,
+        notes: &mut [Notes; PHASES],
+    ) {
         let mut buffer = Vec::with_capacity(256 << 10);
         let mut begun = connected;
         while connected.elapsed() < CONNECTION {
@@ -218,15 +231,24 @@ impl Asker {
                 asked if asked % LARGE_EVERY == 1 => SIZES.len() - 1,
                 asked => (asked % (SIZES.len() as u64 - 1)) as usize,
             };
-            let query = if is_miss { format!("?miss-{}-{}", self.number, self.asked) } else { String::new() };
-            let request = format!("GET /object-{}{query} HTTP/1.1\r\nHost: siege\r\n\r\n", SIZES[which]);
-            let reply = stream.write_all(request.as_bytes()).and_then(|()| read_reply(&mut stream, &mut buffer));
+            let query = if is_miss {
+                format!("?miss-{}-{}", self.number, self.asked)
+            } else {
+                String::new()
+            };
+            let request =
+                format!("GET /object-{}{query} HTTP/1.1\r\nHost: siege\r\n\r\n", SIZES[which]);
+            let reply = stream
+                .write_all(request.as_bytes())
+                .and_then(|()| read_reply(&mut stream, &mut buffer));
             match reply {
                 Ok((body_at, goes_on))
-                    if buffer[body_at..] == self.bodies[which][..] && buffer.starts_with(b"HTTP/1.1 200") =>
+                    if buffer[body_at..] == self.bodies[which][..]
+                        && buffer.starts_with(b"HTTP/1.1 200") =>
                 {
                     if own.latencies_us.len() < LATENCIES_MAX {
-                        own.latencies_us.push(begun.elapsed().as_micros().min(u128::from(u32::MAX)) as u32);
+                        own.latencies_us
+                            .push(begun.elapsed().as_micros().min(u128::from(u32::MAX)) as u32);
                     }
                     own.misses += u64::from(is_miss);
                     self.replies.fetch_add(1, Ordering::Relaxed);
@@ -261,7 +283,8 @@ fn kind(error: &std::io::Error) -> String {
     }
 }
 
-/// Reads a reply with a length into `buffer`; where its body begins, and whether the connection goes on.
+/// Reads a reply with a length into `buffer`; where its body begins, and whether the connection
+/// goes on.
 fn read_reply(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<(usize, bool)> {
     buffer.clear();
     let mut piece = [0; 64 << 10];
@@ -275,7 +298,10 @@ fn read_reply(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<(
         }
         let count = stream.read(&mut piece)?;
         if count == 0 {
-            return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "closed before the reply's end"));
+            return Err(std::io::Error::new(
+                ErrorKind::UnexpectedEof,
+                "closed before the reply's end",
+            ));
         }
         buffer.extend_from_slice(&piece[..count]);
         if end.is_none()
@@ -283,9 +309,11 @@ fn read_reply(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<(
         {
             let head = String::from_utf8_lossy(&buffer[..at]).to_ascii_lowercase();
             goes_on = !head.lines().any(|line| line == "connection: close");
-            let length =
-                head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
-            let length = length.ok_or_else(|| std::io::Error::new(ErrorKind::InvalidData, "no Content-Length"))?;
+            let length = head.lines().find_map(|line| {
+                line.strip_prefix("content-length:")?.trim().parse::<usize>().ok()
+            });
+            let length = length
+                .ok_or_else(|| std::io::Error::new(ErrorKind::InvalidData, "no Content-Length"))?;
             end = Some((at + 4, at + 4 + length));
         } else if end.is_none() && buffer.len() > HEAD_BYTES_MAX {
             return Err(std::io::Error::new(ErrorKind::InvalidData, "no end of the reply's head"));

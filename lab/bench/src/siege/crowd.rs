@@ -1,4 +1,5 @@
-//! Many connections that are opened and then used as little as possible: clients that read slowly, that ask slowly, or that say nothing at all.
+//! Many connections that are opened and then used as little as possible: clients that read slowly,
+//! that ask slowly, or that say nothing at all.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -11,7 +12,8 @@ use super::wire::{ADDRESSES, Segment, Wire, address};
 /// What the connections of a crowd are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behaviour {
-    /// Ask for a large file and do not read it: a third closes its window, a third reads a few bytes at a time, a third takes 536 bytes every 15 s.
+    /// Ask for a large file and do not read it: a third closes its window, a third reads a few
+    /// bytes at a time, a third takes 536 bytes every 15 s.
     SlowReaders,
     /// A request's head, a byte a second, without end ("slowloris").
     SlowSenders,
@@ -87,7 +89,8 @@ impl Crowd {
         let per_address = self.count.div_ceil(ADDRESSES);
         let port = PORT_FIRST + (index / ADDRESSES + generation * per_address) % PORTS;
         let window = if self.behaviour == Behaviour::SlowReaders { TINY } else { FULL };
-        let peer = Peer::open(address(index), port as u16, self.random.u32(..), window, now_s, wire);
+        let peer =
+            Peer::open(address(index), port as u16, self.random.u32(..), window, now_s, wire);
         self.found.insert((peer.address, peer.port), index);
         let member = Member { peer, generation, said: 0, is_timed: false };
         match self.members.get_mut(index as usize) {
@@ -148,7 +151,8 @@ impl Crowd {
         match (member.peer.state, self.behaviour) {
             (State::Over, Behaviour::Idle) => {}
             (State::Over, _) => {
-                let (generation, end) = (member.generation + 1, (member.peer.address, member.peer.port));
+                let (generation, end) =
+                    (member.generation + 1, (member.peer.address, member.peer.port));
                 self.found.remove(&end);
                 self.open(index, generation, now_s, wire);
             }
@@ -212,7 +216,8 @@ impl Attack for Crowd {
                 self.set_timer(index, now_s + AGAIN_S);
             }
             Heard::Nothing => {
-                // A probe, or what did not arrive before: it is told where it stands, but by those who read at their own time.
+                // A probe, or what did not arrive before: it is told where it stands, but by those
+                // who read at their own time.
                 let peer = &self.members[index as usize].peer;
                 let asks = !segment.payload.is_empty() || segment.head.seq != peer.expected;
                 let answers = self.behaviour != Behaviour::SlowReaders || index.is_multiple_of(3);

@@ -1,4 +1,5 @@
-//! The report as a picture (SVG): for each attack the client's requests per second, the card's connections and its memory over time; the attack is shaded.
+//! The report as a picture (SVG): for each attack the client's requests per second, the card's
+//! connections and its memory over time; the attack is shaded.
 
 use std::fmt::Write as _;
 
@@ -26,9 +27,15 @@ const PANELS: [Panel; 3] = [
     Panel { title: "client, requests/s", lines: &[("#e8871e", |moment| moment.requests_per_s)] },
     Panel {
         title: "connections (dark: half open)",
-        lines: &[("#5b8db8", |moment| moment.flows as f64), ("#1f3d5a", |moment| moment.half_open as f64)],
+        lines: &[
+            ("#5b8db8", |moment| moment.flows as f64),
+            ("#1f3d5a", |moment| moment.half_open as f64),
+        ],
     },
-    Panel { title: "memory of the card, MB", lines: &[("#7b5aa6", |moment| moment.resident_bytes as f64 / MEGABYTE)] },
+    Panel {
+        title: "memory of the card, MB",
+        lines: &[("#7b5aa6", |moment| moment.resident_bytes as f64 / MEGABYTE)],
+    },
 ];
 
 /// Draws a report.
@@ -40,7 +47,14 @@ pub fn draw(report: &Report) -> String {
          font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
-    text(&mut svg, LEFT, 28.0, "start", "font-size=\"18\" font-weight=\"600\"", "A card under attack");
+    text(
+        &mut svg,
+        LEFT,
+        28.0,
+        "start",
+        "font-size=\"18\" font-weight=\"600\"",
+        "A card under attack",
+    );
     let setting = &report.setting;
     let caption = format!(
         "Four connections of a client that behaves; grey: the attack. Linux {}, {} CPUs",
@@ -50,10 +64,17 @@ pub fn draw(report: &Report) -> String {
     for (number, outcome) in report.outcomes.iter().enumerate() {
         let top = TOP + ROW * number as f64;
         let words = if outcome.passed() { "all criteria met" } else { "NOT all criteria met" };
-        let title = format!("{}: {} frames, {words}", outcome.attack.label(), grouped(outcome.sent as f64));
+        let title =
+            format!("{}: {} frames, {words}", outcome.attack.label(), grouped(outcome.sent as f64));
         text(&mut svg, LEFT, top + 14.0, "start", "font-size=\"13\" font-weight=\"600\"", &title);
         for (column, panel) in PANELS.iter().enumerate() {
-            draw_panel(&mut svg, panel, outcome, LEFT + (PANEL_WIDTH + GAP) * column as f64, top + 34.0);
+            draw_panel(
+                &mut svg,
+                panel,
+                outcome,
+                LEFT + (PANEL_WIDTH + GAP) * column as f64,
+                top + 34.0,
+            );
         }
     }
     svg.push_str("</svg>\n");
@@ -78,7 +99,10 @@ fn draw_panel(svg: &mut String, panel: &Panel, outcome: &Outcome, left: f64, top
             let y = bottom - value(moment) / most * (PANEL_HEIGHT - 4.0);
             let _ = write!(path, "{}{:.1} {y:.1}", if at == 0 { 'M' } else { 'L' }, x(moment.at_s));
         }
-        let _ = writeln!(svg, "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>");
+        let _ = writeln!(
+            svg,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>"
+        );
     }
     let _ = writeln!(
         svg,
@@ -86,14 +110,24 @@ fn draw_panel(svg: &mut String, panel: &Panel, outcome: &Outcome, left: f64, top
         left + PANEL_WIDTH
     );
     let small = "fill=\"#666\" font-size=\"11\"";
-    text(svg, left, top - 5.0, "start", small, &format!("{}; at most {}", panel.title, grouped(most)));
+    text(
+        svg,
+        left,
+        top - 5.0,
+        "start",
+        small,
+        &format!("{}; at most {}", panel.title, grouped(most)),
+    );
     text(svg, left, bottom + 13.0, "start", small, "0 s");
     text(svg, left + PANEL_WIDTH, bottom + 13.0, "end", small, &format!("{end_s:.0} s"));
 }
 
 fn text(svg: &mut String, x: f64, y: f64, anchor: &str, style: &str, words: &str) {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>");
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>"
+    );
 }
 
 #[cfg(test)]

@@ -24,12 +24,18 @@ impl Gauges {
     /// The process is gone, or the status has no counters.
     pub fn new(status: &Value, pid: u32) -> Result<Self> {
         let counters = status["counters"].as_object().context("no counters in the status")?;
-        let counters = counters.iter().filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))).collect();
-        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the card's process is gone")?;
+        let counters = counters
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), value.as_u64()?)))
+            .collect();
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status"))
+            .context("the card's process is gone")?;
         let resident = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let resident = resident.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+        let resident =
+            resident.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
         let resident = resident.with_context(|| format!("no VmRSS in /proc/{pid}/status"))? << 10;
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).context("the card's process is gone")?;
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))
+            .context("the card's process is gone")?;
         Ok(Self { resident_bytes: resident, mapped_bytes: mapped(&maps), counters })
     }
 
@@ -49,7 +55,8 @@ impl Gauges {
     }
 }
 
-/// Bytes of all mappings that can be read or written (proc_pid_maps(5)); what is only reserved takes no memory.
+/// Bytes of all mappings that can be read or written (proc_pid_maps(5)); what is only reserved
+/// takes no memory.
 fn mapped(maps: &str) -> u64 {
     let size = |line: &str| {
         let (range, rest) = line.split_once(' ')?;
@@ -69,8 +76,11 @@ mod tests {
     fn what_is_reserved_is_not_mapped() {
         let maps = "1000-3000 rw-p 00000000 00:00 0 [heap]\n5000-9000 ---p 00000000 00:00 0\na000-b000 r-xp 00000000 08:01 7 /bin/x\n";
         assert_eq!(mapped(maps), 0x3000);
-        let now = Gauges::new(&serde_json::json!({"counters": {"hits": 3, "not_caching": null}}), std::process::id())
-            .unwrap();
+        let now = Gauges::new(
+            &serde_json::json!({"counters": {"hits": 3, "not_caching": null}}),
+            std::process::id(),
+        )
+        .unwrap();
         assert!(now.resident_bytes > 0 && now.resident_bytes <= now.mapped_bytes);
         assert_eq!((now.of("hits"), now.of("not_caching")), (3, 0));
     }

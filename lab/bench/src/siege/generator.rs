@@ -1,4 +1,5 @@
-//! The thread that attacks: it sends what an [`Attack`] wants, at its pace, and hands back what comes.
+//! The thread that attacks: it sends what an [`Attack`] wants, at its pace, and hands back what
+//! comes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +45,8 @@ impl Pace {
         Self { per_second: f64::from(per_second), done: 0 }
     }
 
-    /// Events that are due; they count as done. Whoever has slept for long does not make up for all of it.
+    /// Events that are due; they count as done. Whoever has slept for long does not make up for all
+    /// of it.
     pub(super) fn due(&mut self, now_s: f64) -> u64 {
         let wanted = (now_s * self.per_second) as u64;
         let due = wanted.saturating_sub(self.done).min(CATCH_UP_MAX);
@@ -111,7 +113,11 @@ impl Drop for Generator {
     }
 }
 
-fn attack_until(stop: &AtomicBool, mut wire: Wire, mut attack: Box<dyn Attack>) -> Result<(Wire, Told)> {
+fn attack_until(
+    stop: &AtomicBool,
+    mut wire: Wire,
+    mut attack: Box<dyn Attack>,
+) -> Result<(Wire, Told)> {
     let mut burst = Wire::burst();
     (wire.sent, wire.refused, wire.received) = (0, 0, 0);
     // What was still on its way to an earlier attack.
@@ -120,7 +126,8 @@ fn attack_until(stop: &AtomicBool, mut wire: Wire, mut attack: Box<dyn Attack>) 
     let begun = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let now_s = begun.elapsed().as_secs_f64();
-        let received = wire.receive(&mut burst, |wire, segment| attack.handle(now_s, segment, wire))?;
+        let received =
+            wire.receive(&mut burst, |wire, segment| attack.handle(now_s, segment, wire))?;
         let before = wire.sent;
         attack.step(now_s, &mut wire);
         if received == 0 && wire.sent == before {

@@ -1,4 +1,5 @@
-//! Where it happens: a server behind a card, and on the other side of a bridge a client that behaves and attackers that do not.
+//! Where it happens: a server behind a card, and on the other side of a bridge a client that
+//! behaves and attackers that do not.
 //!
 //! ```text
 //!  client namespace           middle namespace                       server namespace
@@ -41,14 +42,22 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Starts the server behind a card with `options` (of `nicache run`) on `cpu`, and makes the attackers' interface.
+    /// Starts the server behind a card with `options` (of `nicache run`) on `cpu`, and makes the
+    /// attackers' interface.
     ///
     /// # Errors
     /// Something does not start.
-    pub(super) fn start(site: &Site, nicache: &FilePath, options: &[String], cpu: usize) -> Result<(Self, Wire)> {
+    pub(super) fn start(
+        site: &Site,
+        nicache: &FilePath,
+        options: &[String],
+        cpu: usize,
+    ) -> Result<(Self, Wire)> {
         let (client, middle) = (Namespace::create()?, Namespace::create()?);
         let name = format!("siege-{}", std::process::id());
-        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
+        let mut argv = vec![
+            nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned(),
+        ];
         argv.extend(["run", "--json", "--name", &name].map(str::to_owned));
         argv.extend(options.iter().cloned());
         argv.push("--".to_owned());
@@ -59,13 +68,17 @@ impl Ground {
         if let Some(reason) = status["watch_unavailable"].as_str() {
             bail!("the card stores nothing on this machine: {reason}");
         }
-        let text = |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
-        let number = |key: &str| status[key].as_u64().with_context(|| format!("no {key} in the status"));
-        let (server, interface): (Ipv4Addr, &str) = (text("server_address")?.parse()?, text("interface")?);
+        let text =
+            |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
+        let number =
+            |key: &str| status[key].as_u64().with_context(|| format!("no {key} in the status"));
+        let (server, interface): (Ipv4Addr, &str) =
+            (text("server_address")?.parse()?, text("interface")?);
         let (card_pid, server_pid) = (number("card_pid")? as u32, number("server_pid")?);
         let mac = mac_of_server(&middle, server_pid)?;
         let wire = Wire::open(&middle, server, mac)?;
-        // The client takes the place, and the address, of the namespace that the card was started in.
+        // The client takes the place, and the address, of the namespace that the card was started
+        // in.
         let mut gateway = server.octets();
         gateway[3] -= 1;
         let gateway = Ipv4Addr::from(gateway);
@@ -85,10 +98,14 @@ impl Ground {
         middle.command("ip link set joint up")?;
         client.command(&format!("ip address add {gateway}/30 dev client"))?;
         client.command("ip link set client up")?;
-        let inside = |words: &str| middle.command(&format!("nsenter --target {server_pid} --net {words}"));
+        let inside =
+            |words: &str| middle.command(&format!("nsenter --target {server_pid} --net {words}"));
         let [a, b] = NETWORK;
         let hex: Vec<String> = MAC.iter().map(|byte| format!("{byte:02x}")).collect();
-        inside(&format!("ip neigh replace {GATEWAY} lladdr {} dev eth0 nud permanent", hex.join(":")))?;
+        inside(&format!(
+            "ip neigh replace {GATEWAY} lladdr {} dev eth0 nud permanent",
+            hex.join(":")
+        ))?;
         inside(&format!("ip route replace {a}.{b}.0.0/16 via {GATEWAY} dev eth0 onlink"))?;
         let mut ground = Self { process, name, card_pid, server, client, _middle: middle };
         ground.wait()?;
@@ -98,9 +115,16 @@ impl Ground {
     fn wait(&mut self) -> Result<()> {
         let deadline = Instant::now() + START;
         let address = self.address();
-        while !self.client.run(move || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()) {
+        while !self
+            .client
+            .run(move || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok())
+        {
             self.process.check_alive()?;
-            ensure!(Instant::now() < deadline, "no server at {address} after {} s", START.as_secs());
+            ensure!(
+                Instant::now() < deadline,
+                "no server at {address} after {} s",
+                START.as_secs()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
@@ -132,11 +156,23 @@ impl Ground {
 
 fn mac_of_server(namespace: &Namespace, server_pid: u64) -> Result<Mac> {
     let mut command = std::process::Command::new("nsenter");
-    command.args(["--target", &server_pid.to_string(), "--net", "ip", "-o", "link", "show", "eth0"]);
+    command.args([
+        "--target",
+        &server_pid.to_string(),
+        "--net",
+        "ip",
+        "-o",
+        "link",
+        "show",
+        "eth0",
+    ]);
     let output = namespace.run(move || command.output())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let word = text.split_once("link/ether ").and_then(|(_, rest)| rest.split_ascii_whitespace().next());
-    let bytes: Option<Vec<u8>> =
-        word.and_then(|word| word.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect());
-    bytes.and_then(|bytes| bytes.try_into().ok()).with_context(|| format!("no MAC address of the server in: {text}"))
+    let word =
+        text.split_once("link/ether ").and_then(|(_, rest)| rest.split_ascii_whitespace().next());
+    let bytes: Option<Vec<u8>> = word
+        .and_then(|word| word.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect());
+    bytes
+        .and_then(|bytes| bytes.try_into().ok())
+        .with_context(|| format!("no MAC address of the server in: {text}"))
 }

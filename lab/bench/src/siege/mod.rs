@@ -1,10 +1,14 @@
-//! The siege: a card with a real server behind it is attacked, and a client that behaves keeps asking.
+//! The siege: a card with a real server behind it is attacked, and a client that behaves keeps
+//! asking.
 //!
-//! Each attack meets a card of its own, so that what one leaves behind does not burden another. Before, during and after it the client's replies are timed
-//! and compared with the files; the card's gauges and its process's memory are looked at twice a second. When the attack is over nothing more comes of it, not
-//! even a reset: the card has to get rid of it by itself, and the run waits until it has, or has not in time.
+//! Each attack meets a card of its own, so that what one leaves behind does not burden another.
+//! Before, during and after it the client's replies are timed and compared with the files; the
+//! card's gauges and its process's memory are looked at twice a second. When the attack is over
+//! nothing more comes of it, not even a reset: the card has to get rid of it by itself, and the run
+//! waits until it has, or has not in time.
 //!
-//! Everything happens in network namespaces that the run makes, with attackers' addresses of the range that is set aside for measurements (RFC 2544).
+//! Everything happens in network namespaces that the run makes, with attackers' addresses of the
+//! range that is set aside for measurements (RFC 2544).
 
 mod address;
 mod attack;
@@ -45,7 +49,8 @@ use ground::Ground;
 const FILL: Duration = Duration::from_secs(30);
 /// Time between two looks at the card.
 const LOOK: Duration = Duration::from_millis(500);
-/// How far above its level before the attack a gauge may be to count as returned: the client opens and closes connections all the time.
+/// How far above its level before the attack a gauge may be to count as returned: the client opens
+/// and closes connections all the time.
 const SLACK: u64 = 40;
 
 /// What to do.
@@ -76,7 +81,8 @@ pub struct Plan {
 /// Attacks, telling of progress on standard error.
 ///
 /// # Errors
-/// The machine lacks something, or the card ends. That it does worse than it should is told of in the report.
+/// The machine lacks something, or the card ends. That it does worse than it should is told of in
+/// the report.
 pub fn run(plan: &Plan) -> Result<Report> {
     check_machine("bench siege")?;
     ensure!(plan.seconds > 0 && plan.quiet_s > 0, "an attack takes at least a second");
@@ -125,7 +131,15 @@ fn besiege(plan: &Plan, kind: AttackKind, site: &Site) -> Result<Outcome> {
     let Watch { client, moments, .. } = watch;
     let seen = client.end()?;
     drop(wire);
-    Ok(Outcome::new(kind, seen, [before, during, after], moments, [attack_from_s, attack_to_s], returned_s, &told))
+    Ok(Outcome::new(
+        kind,
+        seen,
+        [before, during, after],
+        moments,
+        [attack_from_s, attack_to_s],
+        returned_s,
+        &told,
+    ))
 }
 
 /// Has the card store every file, and compares them.
@@ -157,7 +171,9 @@ fn fetch(server: std::net::SocketAddr, path: &str) -> Result<Vec<u8>> {
     use std::io::Write;
     let mut stream = std::net::TcpStream::connect_timeout(&server, FILL)?;
     stream.set_read_timeout(Some(FILL))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: siege\r\nConnection: close\r\n\r\n").as_bytes())?;
+    stream.write_all(
+        format!("GET {path} HTTP/1.1\r\nHost: siege\r\nConnection: close\r\n\r\n").as_bytes(),
+    )?;
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply)?;
     Ok(reply)
@@ -190,7 +206,8 @@ impl Watch<'_> {
         Ok(gauges)
     }
 
-    /// Looks for so long; gives what was seen last, with the most of every gauge, and of the memory.
+    /// Looks for so long; gives what was seen last, with the most of every gauge, and of the
+    /// memory.
     fn look_for(&mut self, ground: &mut Ground, time: Duration) -> Result<[Gauges; 2]> {
         let end = Instant::now() + time;
         let mut most = Gauges::default();
@@ -204,8 +221,13 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits until the gauges are where they were; how many seconds that took, `None` if it takes too long.
-    fn wait_for_return(&mut self, ground: &mut Ground, [_, before]: &[Gauges; 2]) -> Result<Option<f64>> {
+    /// Waits until the gauges are where they were; how many seconds that took, `None` if it takes
+    /// too long.
+    fn wait_for_return(
+        &mut self,
+        ground: &mut Ground,
+        [_, before]: &[Gauges; 2],
+    ) -> Result<Option<f64>> {
         let begun = Instant::now();
         loop {
             let now = self.look(ground)?;

@@ -1,4 +1,5 @@
-//! Conversations whose frames are changed on their way ([`Tamper`]), and frames of random bytes between them.
+//! Conversations whose frames are changed on their way ([`Tamper`]), and frames of random bytes
+//! between them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -66,7 +67,9 @@ impl Mutants {
 
     /// Looks at one conversation.
     fn look(&mut self, index: u32, now_s: f64, wire: &mut Wire) {
-        let Some(talk) = &mut self.talks[index as usize] else { return self.open(index, now_s, wire) };
+        let Some(talk) = &mut self.talks[index as usize] else {
+            return self.open(index, now_s, wire);
+        };
         talk.peer.step(now_s, wire);
         if talk.peer.state == State::Open && now_s > talk.progress_s + PAUSE_S {
             talk.progress_s = now_s;
@@ -83,7 +86,9 @@ impl Mutants {
                 _ => talk.peer.state = State::Over,
             }
         }
-        if talk.peer.state == State::Over || talk.peer.state == State::Opening && now_s > talk.progress_s + 2.0 {
+        if talk.peer.state == State::Over
+            || talk.peer.state == State::Opening && now_s > talk.progress_s + 2.0
+        {
             self.found.remove(&(talk.peer.address, talk.peer.port));
             self.talks[index as usize] = None;
         }
@@ -168,7 +173,11 @@ impl Attack for Mutants {
 fn any_request(random: &mut fastrand::Rng) -> Vec<u8> {
     let path = ["/object-100", "/object-100", "/object-10000", "/object-1000000", "/nothing"];
     let path = random.choice(path).unwrap_or("/object-100");
-    let query = if random.u8(..8) == 0 { format!("?mutant-{}", random.u32(..1_000)) } else { String::new() };
+    let query = if random.u8(..8) == 0 {
+        format!("?mutant-{}", random.u32(..1_000))
+    } else {
+        String::new()
+    };
     let (method, more) = match random.u8(..16) {
         0 => ("HEAD", String::new()),
         1 => ("POST", "Content-Length: 5\r\n".to_owned()),

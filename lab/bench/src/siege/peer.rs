@@ -1,4 +1,5 @@
-//! One connection of an attacker: as much of TCP as it takes to open it, to say something and to take its time. No options but a segment size, nothing out of order is kept.
+//! One connection of an attacker: as much of TCP as it takes to open it, to say something and to
+//! take its time. No options but a segment size, nothing out of order is kept.
 
 use std::net::Ipv4Addr;
 
@@ -60,7 +61,14 @@ pub(super) struct Peer {
 
 impl Peer {
     /// Sends a SYN.
-    pub(super) fn open(address: Ipv4Addr, port: u16, initial: u32, window: u16, now_s: f64, wire: &mut Wire) -> Self {
+    pub(super) fn open(
+        address: Ipv4Addr,
+        port: u16,
+        initial: u32,
+        window: u16,
+        now_s: f64,
+        wire: &mut Wire,
+    ) -> Self {
         let mut peer = Self {
             address,
             port,
@@ -80,7 +88,12 @@ impl Peer {
         self.syn_s = now_s;
         self.tries += 1;
         let options = SynOptions { mss: Some(MSS), ..SynOptions::default() };
-        let head = HeadRepr { seq: self.acked, flags: Flags::SYN, syn_options: Some(options), ..self.head() };
+        let head = HeadRepr {
+            seq: self.acked,
+            flags: Flags::SYN,
+            syn_options: Some(options),
+            ..self.head()
+        };
         wire.send(self.address, &HeadRepr { ack: Seq(0), ..head }, &[]);
     }
 

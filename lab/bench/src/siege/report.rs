@@ -1,4 +1,5 @@
-//! What is told of a siege: what the client saw, what the card counted, and whether that is as it should be.
+//! What is told of a siege: what the client saw, what the card counted, and whether that is as it
+//! should be.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,9 +12,11 @@ use super::gauges::Gauges;
 use super::generator::Told;
 use crate::wire::grouped;
 
-/// Bytes that a process may map for what is none of its data: a thread's stack, the allocator's first pages for a new thread.
+/// Bytes that a process may map for what is none of its data: a thread's stack, the allocator's
+/// first pages for a new thread.
 const MAPPED_SLACK: u64 = 4 << 20;
-/// What entries take beside their bodies: 1 KiB each, one for 4 KiB of card memory ([`nicache_card::CardConfig`]).
+/// What entries take beside their bodies: 1 KiB each, one for 4 KiB of card memory
+/// ([`nicache_card::CardConfig`]).
 const ENTRY_SHARE: u64 = 4;
 /// Counters that are told of if they have moved.
 const TELLING: [&str; 27] = [
@@ -118,7 +121,8 @@ pub struct Outcome {
     pub received: u64,
     /// What they did.
     pub attackers: BTreeMap<String, u64>,
-    /// The client before, during, between and after: between is while the card gets rid of the attack.
+    /// The client before, during, between and after: between is while the card gets rid of the
+    /// attack.
     pub seen: [Seen; PHASES],
     /// The card at the end of the quiet, of the attack, and of the quiet after it.
     pub gauges: [Gauges; 3],
@@ -146,7 +150,8 @@ impl Outcome {
         told: &Told,
     ) -> Self {
         let [before, during, after] = gauges;
-        let ([before, before_most], [during, during_most], [after, after_most]) = (before, during, after);
+        let ([before, before_most], [during, during_most], [after, after_most]) =
+            (before, during, after);
         let mut outcome = Self {
             attack,
             sent: told.sent,
@@ -184,15 +189,22 @@ impl Outcome {
         );
         let wrong: u64 = self.seen.iter().map(|seen| seen.wrong).sum();
         let right: u64 = self.seen.iter().map(|seen| seen.requests).sum();
-        judge("every body is right", wrong == 0, format!("{} right, {wrong} wrong", grouped(right as f64)));
+        judge(
+            "every body is right",
+            wrong == 0,
+            format!("{} right, {wrong} wrong", grouped(right as f64)),
+        );
         let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
         for (what, count) in self.seen.iter().flat_map(|seen| &seen.errors) {
             *errors.entry(what).or_default() += count;
         }
-        let list: Vec<String> = errors.iter().map(|(what, count)| format!("{count} of `{what}`")).collect();
+        let list: Vec<String> =
+            errors.iter().map(|(what, count)| format!("{count} of `{what}`")).collect();
         let said = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
         judge("the client meets no error", errors.is_empty(), said);
-        let bound = self.gauges[0].mapped_bytes + MAPPED_SLACK + self.gauges[0].of("memory_bytes") / ENTRY_SHARE;
+        let bound = self.gauges[0].mapped_bytes
+            + MAPPED_SLACK
+            + self.gauges[0].of("memory_bytes") / ENTRY_SHARE;
         let most = self.most.iter().map(|most| most.resident_bytes).max().unwrap_or(0);
         let mapped = self.most.iter().map(|most| most.mapped_bytes).max().unwrap_or(0);
         let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
@@ -213,10 +225,17 @@ impl Outcome {
             .iter()
             .map(|name| {
                 let at = |gauges: &Gauges| grouped(gauges.of(name) as f64);
-                format!("{name} {} → {} → {}", at(&self.most[0]), at(&self.most[1]), at(&self.gauges[2]))
+                format!(
+                    "{name} {} → {} → {}",
+                    at(&self.most[0]),
+                    at(&self.most[1]),
+                    at(&self.gauges[2])
+                )
             })
             .collect();
-        let time = self.returned_s.map_or("not in time".to_owned(), |seconds| format!("after {seconds:.0} s"));
+        let time = self
+            .returned_s
+            .map_or("not in time".to_owned(), |seconds| format!("after {seconds:.0} s"));
         judge("nothing leaks", self.returned_s.is_some(), format!("{time}: {}", leaks.join(", ")));
         verdicts
     }
@@ -261,7 +280,8 @@ impl Report {
                 "  {:<9}{:>13}{:>12}{:>12}{:>12}{:>9}{:>10}",
                 "client", "requests/s", "p50 us", "p99 us", "max us", "misses", "errors"
             );
-            for (phase, seen) in ["before", "during", "between", "after"].iter().zip(&outcome.seen) {
+            for (phase, seen) in ["before", "during", "between", "after"].iter().zip(&outcome.seen)
+            {
                 let _ = writeln!(
                     text,
                     "  {phase:<9}{:>13}{:>12}{:>12}{:>12}{:>9}{:>10}",
@@ -274,11 +294,16 @@ impl Report {
                 );
             }
             let list = |counts: &mut dyn Iterator<Item = (String, u64)>| {
-                counts.map(|(name, count)| format!("{name} {}", grouped(count as f64))).collect::<Vec<_>>().join(", ")
+                counts
+                    .map(|(name, count)| format!("{name} {}", grouped(count as f64)))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             };
-            let mut attackers = outcome.attackers.iter().map(|(name, count)| (name.clone(), *count));
+            let mut attackers =
+                outcome.attackers.iter().map(|(name, count)| (name.clone(), *count));
             let _ = writeln!(text, "  attackers: {}", list(&mut attackers));
-            let mut card = outcome.moved().into_iter().map(|(name, count)| (name.to_owned(), count));
+            let mut card =
+                outcome.moved().into_iter().map(|(name, count)| (name.to_owned(), count));
             let _ = writeln!(text, "  card: {}", list(&mut card));
             for verdict in &outcome.verdicts {
                 let mark = if verdict.passed { "pass" } else { "FAIL" };
@@ -294,11 +319,16 @@ impl Report {
             setting.kernel,
             setting.cpus,
             setting.versions.join(", "),
-            if setting.options.is_empty() { "as it comes".to_owned() } else { setting.options.join(" ") }
+            if setting.options.is_empty() {
+                "as it comes".to_owned()
+            } else {
+                setting.options.join(" ")
+            }
         );
         if setting.busy {
             let percent = setting.load_before * 100.0;
-            let _ = writeln!(text, "Warning: {percent:.0} % of the machine was busy before the run.");
+            let _ =
+                writeln!(text, "Warning: {percent:.0} % of the machine was busy before the run.");
         }
         text
     }
@@ -309,7 +339,8 @@ pub(super) mod tests {
     use super::*;
 
     fn gauges(flows: u64, resident: u64) -> [Gauges; 2] {
-        let counters = BTreeMap::from([("flows_now".to_owned(), flows), ("hits".to_owned(), resident)]);
+        let counters =
+            BTreeMap::from([("flows_now".to_owned(), flows), ("hits".to_owned(), resident)]);
         let gauges = Gauges { resident_bytes: resident << 20, mapped_bytes: 200 << 20, counters };
         [gauges.clone(), gauges]
     }
@@ -332,9 +363,23 @@ pub(super) mod tests {
     ) -> Outcome {
         let mut seen = seen();
         change(&mut seen);
-        let moment = |at_s: f64| Moment { at_s, requests_per_s: 9.0, resident_bytes: 1 << 20, flows: 3, half_open: 1 };
+        let moment = |at_s: f64| Moment {
+            at_s,
+            requests_per_s: 9.0,
+            resident_bytes: 1 << 20,
+            flows: 3,
+            half_open: 1,
+        };
         let gauges = [gauges(10, 100), gauges(5_000, 120), gauges(after, 121)];
-        Outcome::new(attack, seen, gauges, vec![moment(0.5), moment(9.0)], [1.0, 4.0], returned_s, &Told::default())
+        Outcome::new(
+            attack,
+            seen,
+            gauges,
+            vec![moment(0.5), moment(9.0)],
+            [1.0, 4.0],
+            returned_s,
+            &Told::default(),
+        )
     }
 
     pub(crate) fn report() -> Report {
@@ -349,7 +394,10 @@ pub(super) mod tests {
             load_before: 0.5,
             busy: true,
         };
-        let outcomes = AttackKind::ALL.into_iter().map(|attack| outcome(attack, 12, Some(5.0), |_| {})).collect();
+        let outcomes = AttackKind::ALL
+            .into_iter()
+            .map(|attack| outcome(attack, 12, Some(5.0), |_| {}))
+            .collect();
         Report { setting, outcomes }
     }
 
@@ -357,13 +405,20 @@ pub(super) mod tests {
     fn each_criterion_can_fail() {
         let kind = AttackKind::Idle;
         let failed = |outcome: Outcome| {
-            let failed: Vec<String> =
-                outcome.verdicts.into_iter().filter(|verdict| !verdict.passed).map(|verdict| verdict.what).collect();
+            let failed: Vec<String> = outcome
+                .verdicts
+                .into_iter()
+                .filter(|verdict| !verdict.passed)
+                .map(|verdict| verdict.what)
+                .collect();
             failed.join(", ")
         };
         assert!(report().passed());
         assert_eq!(failed(outcome(kind, 12, Some(1.0), |seen| seen[1].requests = 1)), "hits go on");
-        assert_eq!(failed(outcome(kind, 12, Some(1.0), |seen| seen[3].wrong = 1)), "every body is right");
+        assert_eq!(
+            failed(outcome(kind, 12, Some(1.0), |seen| seen[3].wrong = 1)),
+            "every body is right"
+        );
         let error = |seen: &mut [Seen; PHASES]| {
             seen[1].errors.insert("reset".into(), 1);
         };
@@ -380,7 +435,10 @@ pub(super) mod tests {
         let mut report = report();
         report.outcomes.push(outcome(AttackKind::Mutants, 12, None, |_| {}));
         let table = report.table();
-        assert!(table.contains("FAIL  nothing leaks") && table.contains("50 % of the machine"), "{table}");
+        assert!(
+            table.contains("FAIL  nothing leaks") && table.contains("50 % of the machine"),
+            "{table}"
+        );
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
     }

@@ -113,7 +113,9 @@ impl Tamper {
                     frame[at] ^= 1 << random.u32(..8);
                 }
             }
-            Change::Truncated | Change::TruncatedSummed => frame.truncate(random.usize(IP_AT..frame.len())),
+            Change::Truncated | Change::TruncatedSummed => {
+                frame.truncate(random.usize(IP_AT..frame.len()))
+            }
             Change::FieldOfTcp => {
                 let fields = [(0, 2), (4, 4), (8, 4), (12, 1), (13, 1), (14, 2), (16, 2), (18, 2)];
                 let (at, len) = random.choice(fields).unwrap_or((4, 4));
@@ -123,8 +125,13 @@ impl Tamper {
                 let at = TCP_AT + if random.bool() { 4 } else { 8 };
                 let step = [1, 2, 1_460, 65_535, 65_536, 1 << 20, 1 << 30, (1 << 31) - 1, 1 << 31];
                 let step = random.choice(step).unwrap_or(1u32);
-                let number = u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-                let moved = if random.bool() { number.wrapping_add(step) } else { number.wrapping_sub(step) };
+                let number =
+                    u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+                let moved = if random.bool() {
+                    number.wrapping_add(step)
+                } else {
+                    number.wrapping_sub(step)
+                };
                 frame[at..at + 4].copy_from_slice(&moved.to_be_bytes());
             }
             Change::Options => {
@@ -134,8 +141,9 @@ impl Tamper {
                 let mut options: Vec<u8> = (0..(len - 5) * 4).map(|_| random.u8(..)).collect();
                 if random.bool() {
                     // One that looks right at least: a kind that is known and its length.
-                    let (kind, bytes) =
-                        random.choice([(2, 4), (3, 3), (4, 2), (5, 10), (8, 10), (30, 12)]).unwrap_or((8, 10));
+                    let (kind, bytes) = random
+                        .choice([(2, 4), (3, 3), (4, 2), (5, 10), (8, 10), (30, 12)])
+                        .unwrap_or((8, 10));
                     options[..2].copy_from_slice(&[kind, bytes]);
                 }
                 frame.splice(TCP_AT + 20..TCP_AT + 20, options);
@@ -165,7 +173,8 @@ impl Tamper {
             }
             Change::Duplicated | Change::Reordered | Change::TooBig => {}
         }
-        // Lengths tell the truth half of the time, sums most of the time: what is wrong there is dropped at once.
+        // Lengths tell the truth half of the time, sums most of the time: what is wrong there is
+        // dropped at once.
         let keeps_sums = matches!(change, Change::BitsFlipped | Change::Truncated);
         if frame.len() >= TCP_AT
             && matches!(change, Change::TruncatedSummed | Change::Options | Change::Longer)
@@ -179,7 +188,8 @@ impl Tamper {
         }
     }
 
-    /// A router's message about a segment that the server may have sent to the sender of this one (RFC 792, RFC 1191).
+    /// A router's message about a segment that the server may have sent to the sender of this one
+    /// (RFC 792, RFC 1191).
     fn too_big(&mut self, frame: &[u8]) -> Vec<u8> {
         let random = &mut self.random;
         let mut message = frame[..IP_AT + 20].to_vec();
@@ -206,9 +216,14 @@ impl Tamper {
     }
 }
 
-/// A frame of random bytes from an attacker's MAC address, half of the time with headers that look right at first. Never ARP: an answer in the name of
-/// another machine would be an attack on the network, not on the card.
-pub(super) fn random_frame(random: &mut fastrand::Rng, server_mac: [u8; 6], server: [u8; 4]) -> Vec<u8> {
+/// A frame of random bytes from an attacker's MAC address, half of the time with headers that look
+/// right at first. Never ARP: an answer in the name of another machine would be an attack on the
+/// network, not on the card.
+pub(super) fn random_frame(
+    random: &mut fastrand::Rng,
+    server_mac: [u8; 6],
+    server: [u8; 4],
+) -> Vec<u8> {
     let mut frame = vec![0; random.usize(IP_AT..1_515)];
     random.fill(&mut frame);
     frame[..6].copy_from_slice(&server_mac);
@@ -241,13 +256,18 @@ fn sum(frame: &mut [u8]) {
     frame[IP_AT + 10..IP_AT + 12].fill(0);
     let ip_sum = !checksum::sum(&frame[IP_AT..IP_AT + header]);
     frame[IP_AT + 10..IP_AT + 12].copy_from_slice(&ip_sum.to_be_bytes());
-    let end = (IP_AT + usize::from(u16::from_be_bytes([frame[IP_AT + 2], frame[IP_AT + 3]]))).min(frame.len());
+    let end = (IP_AT + usize::from(u16::from_be_bytes([frame[IP_AT + 2], frame[IP_AT + 3]])))
+        .min(frame.len());
     let at = IP_AT + header;
     match frame[IP_AT + 9] {
         TCP if end >= at + 20 => {
             frame[at + 16..at + 18].fill(0);
             let address = |from: usize| std::array::from_fn(|byte| frame[from + byte]);
-            let pseudo = checksum::pseudo_header_v4(address(IP_AT + 12), address(IP_AT + 16), (end - at) as u32);
+            let pseudo = checksum::pseudo_header_v4(
+                address(IP_AT + 12),
+                address(IP_AT + 16),
+                (end - at) as u32,
+            );
             let sum = !checksum::add(pseudo, checksum::sum(&frame[at..end]));
             frame[at + 16..at + 18].copy_from_slice(&sum.to_be_bytes());
         }
@@ -277,8 +297,14 @@ mod tests {
             source: Ipv4Addr::new(198, 19, 0, 1).into(),
             destination: Ipv4Addr::new(10, 0, 0, 2).into(),
         };
-        let head =
-            HeadRepr { src_port: 1, dst_port: 80, seq: Seq(5), ack: Seq(9), flags: Flags::ACK, ..HeadRepr::default() };
+        let head = HeadRepr {
+            src_port: 1,
+            dst_port: 80,
+            seq: Seq(5),
+            ack: Seq(9),
+            flags: Flags::ACK,
+            ..HeadRepr::default()
+        };
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let len = write_headers(&addresses, &head, 5, 1, &mut bytes);
         let mut frame = [&bytes[..len], b"hello"].concat();

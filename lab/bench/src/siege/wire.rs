@@ -1,4 +1,5 @@
-//! The attackers' end of the wire: frames of any kind toward the server, and the segments that come back.
+//! The attackers' end of the wire: frames of any kind toward the server, and the segments that come
+//! back.
 
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
@@ -58,7 +59,16 @@ impl Wire {
         let config = TapConfig { tso: false, uso: false, ..TapConfig::default() };
         let mut queues = namespace.run(move || Tap::open_with(INTERFACE, 1, &config))?;
         let port = queues.pop().context("no queue")?;
-        Ok(Self { port, server, server_mac, ip_id: 1, sent: 0, refused: 0, received: 0, tamper: None })
+        Ok(Self {
+            port,
+            server,
+            server_mac,
+            ip_id: 1,
+            sent: 0,
+            refused: 0,
+            received: 0,
+            tamper: None,
+        })
     }
 
     /// The bytes of a segment's frame, with right checksums.
@@ -100,7 +110,8 @@ impl Wire {
         }
     }
 
-    /// Addresses that frames are made of: the attackers' MAC, the server's MAC, the server's address.
+    /// Addresses that frames are made of: the attackers' MAC, the server's MAC, the server's
+    /// address.
     pub(super) fn ends(&self) -> (Mac, Mac, Ipv4Addr) {
         (MAC, self.server_mac, self.server)
     }
@@ -109,7 +120,11 @@ impl Wire {
     ///
     /// # Errors
     /// The interface is gone.
-    pub(super) fn receive(&mut self, burst: &mut Burst, mut take: impl FnMut(&mut Self, Segment<'_>)) -> Result<usize> {
+    pub(super) fn receive(
+        &mut self,
+        burst: &mut Burst,
+        mut take: impl FnMut(&mut Self, Segment<'_>),
+    ) -> Result<usize> {
         let count = self.port.receive(burst).context("the attackers' interface")?;
         for frame in burst.iter() {
             let Some((packet, head)) = parse(frame.data()) else { continue };

@@ -20,7 +20,8 @@ pub(super) struct Ended {
     pub stdout: String,
     /// Processor time of it and its threads, in seconds.
     pub cpu_s: f64,
-    /// Memory of its own that it had shortly before its end, in bytes. Files that it had mapped do not count.
+    /// Memory of its own that it had shortly before its end, in bytes. Files that it had mapped do
+    /// not count.
     pub memory_bytes: u64,
 }
 
@@ -37,7 +38,8 @@ pub(super) fn run(mut command: Command) -> Result<Ended> {
         .spawn()
         .with_context(|| format!("cannot run {name}"))?;
     let pid = Pid::from_child(&child);
-    let (mut out, mut err) = (child.stdout.take().context("no output")?, child.stderr.take().context("no output")?);
+    let (mut out, mut err) =
+        (child.stdout.take().context("no output")?, child.stderr.take().context("no output")?);
     let stdout = thread::spawn(move || {
         let mut text = String::new();
         out.read_to_string(&mut text).map(|_| text)
@@ -49,7 +51,12 @@ pub(super) fn run(mut command: Command) -> Result<Ended> {
     let mut samples = [0; SAMPLES];
     let mut at = 0;
     // Its times stay to be read until it is waited for.
-    while waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT)?.is_none() {
+    while waitid(
+        WaitId::Pid(pid),
+        WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT,
+    )?
+    .is_none()
+    {
         samples[at % SAMPLES] = own_memory(pid).unwrap_or(0);
         at += 1;
         thread::sleep(PAUSE);
@@ -76,7 +83,8 @@ fn cpu_s(pid: Pid) -> Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
     let rest = text.rsplit_once(')').context("no process")?.1;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).context("no times");
+    let ticks =
+        |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).context("no times");
     Ok((ticks(11)? + ticks(12)?) / rustix::param::clock_ticks_per_second() as f64)
 }
 

@@ -1,12 +1,15 @@
-//! The benchmark of simulations: how fast policies are played back, and curves made, beside libCacheSim.
+//! The benchmark of simulations: how fast policies are played back, and curves made, beside
+//! libCacheSim.
 //!
-//! One trace (Zipf's law, made here) is a file that both programs read. In each round each policy is run by both, one after
-//! the other, as a user would run it: the whole process, reading included, on one thread; what counts is processor time, which
-//! other work on the machine disturbs little. Beside it the loop alone: ours is timed here, the peer's is what it says
-//! itself. Both must find the same share of misses, to all digits that the peer prints; exact counts are compared by the policies' tests.
+//! One trace (Zipf's law, made here) is a file that both programs read. In each round each policy
+//! is run by both, one after the other, as a user would run it: the whole process, reading
+//! included, on one thread; what counts is processor time, which other work on the machine disturbs
+//! little. Beside it the loop alone: ours is timed here, the peer's is what it says itself. Both
+//! must find the same share of misses, to all digits that the peer prints; exact counts are
+//! compared by the policies' tests.
 //!
-//! Memory per object is measured as the growth of the processes' memory from a small cache to a large one, divided by the
-//! objects more.
+//! Memory per object is measured as the growth of the processes' memory from a small cache to a
+//! large one, divided by the objects more.
 
 mod child;
 mod figure;
@@ -61,14 +64,18 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let load = machine_load(Duration::from_secs(1), cpus)?;
     let folder = tempfile::Builder::new().prefix("nicache-bench-sim-").tempdir_in(&plan.folder);
-    let folder = folder.with_context(|| format!("cannot make a folder in {}", plan.folder.display()))?;
+    let folder =
+        folder.with_context(|| format!("cannot make a folder in {}", plan.folder.display()))?;
     let path = folder.path().join("zipf.oracleGeneral");
     eprintln!("making a trace of {} requests", plan.requests);
     let workload = trace::make(plan, &path)?;
     let mut rows: Vec<Row> = Vec::new();
-    let policies = POLICIES.iter().filter(|(policy, _)| plan.policies.is_empty() || plan.policies.contains(policy));
-    let mut measured: Vec<(PolicyName, Option<&str>, Measured)> =
-        policies.map(|(policy, name)| (*policy, name.filter(|_| plan.peer.is_some()), Measured::default())).collect();
+    let policies = POLICIES
+        .iter()
+        .filter(|(policy, _)| plan.policies.is_empty() || plan.policies.contains(policy));
+    let mut measured: Vec<(PolicyName, Option<&str>, Measured)> = policies
+        .map(|(policy, name)| (*policy, name.filter(|_| plan.peer.is_some()), Measured::default()))
+        .collect();
     let mut curve = CurveMeasured::default();
     for round in 1..=plan.rounds {
         for (policy, peer_name, measured) in &mut measured {
@@ -121,7 +128,13 @@ struct Measured {
 }
 
 impl Measured {
-    fn row(&self, plan: &Plan, policy: PolicyName, peer_name: Option<&str>, path: &Path) -> Result<Row> {
+    fn row(
+        &self,
+        plan: &Plan,
+        policy: PolicyName,
+        peer_name: Option<&str>,
+        path: &Path,
+    ) -> Result<Row> {
         let requests = f64::from(plan.requests);
         let rate = |runs: &[Ran]| Summary::of(runs.iter().map(|run| requests / run.cpu_s));
         let (few, many) = ((plan.cache_objects / 16).max(1), plan.objects / 3);
@@ -145,7 +158,8 @@ impl Measured {
             peer_per_s: has_peer.then(|| rate(&self.peer)),
             ratio: has_peer.then(|| Summary::of(pairs.map(|(ours, peer)| peer.cpu_s / ours.cpu_s))),
             ours_loop_per_s: Summary::of(self.ours_loop.iter().copied()),
-            peer_loop_per_s: has_peer.then(|| Summary::of(self.peer.iter().filter_map(|run| run.loop_per_s))),
+            peer_loop_per_s: has_peer
+                .then(|| Summary::of(self.peer.iter().filter_map(|run| run.loop_per_s))),
             ours_miss_ratio: self.ours.first().map_or(0.0, |run| run.miss_ratio),
             peer_miss_ratio: self.peer.first().map(|run| run.miss_ratio),
             ours_object_bytes: ours,
@@ -157,8 +171,19 @@ impl Measured {
 /// `nicache sim curve` with one policy and one size.
 fn run_ours(plan: &Plan, policy: PolicyName, path: &Path, objects: u32) -> Result<Ran> {
     let sizes = objects.to_string();
-    let arguments =
-        ["sim", "curve", "--json", "--room", "one", "--threads", "1", "--policies", policy.name(), "--sizes", &sizes];
+    let arguments = [
+        "sim",
+        "curve",
+        "--json",
+        "--room",
+        "one",
+        "--threads",
+        "1",
+        "--policies",
+        policy.name(),
+        "--sizes",
+        &sizes,
+    ];
     let (ended, json) = ours(plan, &arguments, path)?;
     let point = &json["curves"][0]["points"][0];
     let (Some(accesses), Some(hits)) = (point["accesses"].as_f64(), point["hits"].as_f64()) else {
@@ -176,7 +201,8 @@ fn ours(plan: &Plan, arguments: &[&str], path: &Path) -> Result<(child::Ended, s
     let mut command = std::process::Command::new(&plan.nicache);
     command.args(arguments).arg(path);
     let ended = child::run(command)?;
-    let json = serde_json::from_str(&ended.stdout).context("nicache sim curve did not answer in JSON")?;
+    let json =
+        serde_json::from_str(&ended.stdout).context("nicache sim curve did not answer in JSON")?;
     Ok((ended, json))
 }
 
@@ -187,9 +213,14 @@ fn run_peer(peer: &Path, name: &str, path: &Path, objects: u32) -> Result<Ran> {
     command.arg(path).args(["oracleGeneral", name, &objects.to_string(), "--ignore-obj-size", "1"]);
     let ended = child::run(command)?;
     let number_after = |what: &str| -> Result<f64> {
-        let rest = ended.stdout.rsplit_once(what).with_context(|| format!("{} told no{what}", peer.display()))?.1;
+        let rest = ended
+            .stdout
+            .rsplit_once(what)
+            .with_context(|| format!("{} told no{what}", peer.display()))?
+            .1;
         let word = rest.split_whitespace().next().unwrap_or_default().trim_end_matches(',');
-        word.parse().with_context(|| format!("{} told no number after{what}: {rest}", peer.display()))
+        word.parse()
+            .with_context(|| format!("{} told no number after{what}: {rest}", peer.display()))
     };
     Ok(Ran {
         cpu_s: ended.cpu_s,
@@ -203,7 +234,8 @@ fn run_peer(peer: &Path, name: &str, path: &Path, objects: u32) -> Result<Ran> {
 fn run_loop(plan: &Plan, policy: PolicyName, workload: &Workload) -> f64 {
     let begin = cpu_s();
     let objects = plan.cache_objects.min(workload.objects);
-    let counts = Choice::from(policy).simulate(workload, u64::from(plan.cache_objects), objects, |_| {});
+    let counts =
+        Choice::from(policy).simulate(workload, u64::from(plan.cache_objects), objects, |_| {});
     counts.requests as f64 / (cpu_s() - begin)
 }
 
@@ -224,8 +256,11 @@ impl CurveMeasured {
         self.loop_s.push(cpu_s() - begin);
         ensure!(curve.len() == sizes.len(), "the curve has not all its sizes");
         let begin = Instant::now();
-        let (ended, _) =
-            ours(plan, &["sim", "curve", "--json", "--room", "one", "--threads", "1", "--policies", "lru"], path)?;
+        let (ended, _) = ours(
+            plan,
+            &["sim", "curve", "--json", "--room", "one", "--threads", "1", "--policies", "lru"],
+            path,
+        )?;
         self.wall_s.push(begin.elapsed().as_secs_f64());
         self.whole_s.push(ended.cpu_s);
         Ok(())

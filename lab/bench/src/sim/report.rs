@@ -113,7 +113,12 @@ impl Report {
             "nicache / peer",
         );
         let spread = |summary: &Summary| {
-            format!("{:.1} ({:.1}..{:.1})", summary.median / 1e6, summary.min / 1e6, summary.max / 1e6)
+            format!(
+                "{:.1} ({:.1}..{:.1})",
+                summary.median / 1e6,
+                summary.min / 1e6,
+                summary.max / 1e6
+            )
         };
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         for row in &self.rows {
@@ -123,7 +128,10 @@ impl Report {
                 row.policy,
                 spread(&row.ours_per_s),
                 or_dash(row.peer_per_s.as_ref().map(spread)),
-                or_dash(row.ratio.map(|ratio| format!("{:.2} ({:.2}..{:.2})", ratio.median, ratio.min, ratio.max))),
+                or_dash(row.ratio.map(|ratio| format!(
+                    "{:.2} ({:.2}..{:.2})",
+                    ratio.median, ratio.min, ratio.max
+                ))),
                 format!(
                     "{:.1} / {}",
                     row.ours_loop_per_s.median / 1e6,
@@ -154,7 +162,9 @@ impl Report {
             curve.wall_s.median
         );
         if self.setting.busy {
-            text.push_str("\nSomething else used the machine before the run: do not trust these figures.\n");
+            text.push_str(
+                "\nSomething else used the machine before the run: do not trust these figures.\n",
+            );
         }
         text
     }

@@ -1,4 +1,5 @@
-//! The trace: independent requests by Zipf's law, as a file for both programs and in memory for the loops.
+//! The trace: independent requests by Zipf's law, as a file for both programs and in memory for the
+//! loops.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -72,7 +72,8 @@ pub struct Sample {
     pub p50_us: f64,
     /// 99th percentile of the latency.
     pub p99_us: f64,
-    /// CPU time of the serving side's processes per request. Interrupts that happen to run meanwhile are in it.
+    /// CPU time of the serving side's processes per request. Interrupts that happen to run
+    /// meanwhile are in it.
     pub server_cpu_us: f64,
     /// CPU time of the whole machine per request: client, server, kernel, and whoever else runs.
     pub machine_cpu_us: f64,

@@ -1,4 +1,5 @@
-//! The report as a picture (SVG): one panel per object and measure, one bar per subject, whiskers from the least to the most.
+//! The report as a picture (SVG): one panel per object and measure, one bar per subject, whiskers
+//! from the least to the most.
 
 use std::fmt::Write as _;
 
@@ -82,7 +83,14 @@ pub fn draw(report: &Report) -> String {
          font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
-    text(&mut svg, 16.0, 28.0, "start", "font-size=\"18\" font-weight=\"600\"", "Who answers the client, and how fast");
+    text(
+        &mut svg,
+        16.0,
+        28.0,
+        "start",
+        "font-size=\"18\" font-weight=\"600\"",
+        "Who answers the client, and how fast",
+    );
     let setting = &report.setting;
     let caption = format!(
         "wrk on one CPU, the whole serving side on another, but where it says so; Linux {}; medians of {} rounds of {} s, lines from the least to the most",
@@ -91,7 +99,14 @@ pub fn draw(report: &Report) -> String {
     text(&mut svg, 16.0, 48.0, "start", "fill=\"#666\"", &caption);
     for (number, row) in ROWS.iter().enumerate() {
         let top = TOP + row_height * number as f64;
-        text(&mut svg, 16.0, top + 14.0, "start", "font-size=\"13\" font-weight=\"600\"", row.title);
+        text(
+            &mut svg,
+            16.0,
+            top + 14.0,
+            "start",
+            "font-size=\"13\" font-weight=\"600\"",
+            row.title,
+        );
         for (line, subject) in subjects.iter().enumerate() {
             let y = top + ROW_TITLE + BAR_STEP * line as f64;
             text(&mut svg, LABELS_WIDTH - 10.0, y + 12.0, "end", "", subject.label());
@@ -120,13 +135,16 @@ fn draw_panel(
     top: f64,
 ) {
     text(svg, left, top + 35.0, "start", "fill=\"#666\"", &object.label());
-    let values: Vec<Option<Summary>> =
-        subjects.iter().map(|subject| report.cell(row.mode, object, *subject).map(row.value)).collect();
+    let values: Vec<Option<Summary>> = subjects
+        .iter()
+        .map(|subject| report.cell(row.mode, object, *subject).map(row.value))
+        .collect();
     let most = values.iter().flatten().map(|value| value.max).fold(f64::MIN_POSITIVE, f64::max);
     let scale = (PANEL_WIDTH - NUMBER_WIDTH - 14.0) / most;
     let bars_top = top + ROW_TITLE;
     let bottom = bars_top + BAR_STEP * subjects.len() as f64 - 4.0;
-    let _ = writeln!(svg, "<path d=\"M{left} {:.1}V{bottom:.1}\" stroke=\"#999\"/>", bars_top - 2.0);
+    let _ =
+        writeln!(svg, "<path d=\"M{left} {:.1}V{bottom:.1}\" stroke=\"#999\"/>", bars_top - 2.0);
     for (line, (subject, value)) in subjects.iter().zip(values).enumerate() {
         let y = bars_top + BAR_STEP * line as f64;
         let Some(value) = value else {
@@ -142,8 +160,11 @@ fn draw_panel(
         if high - low > 1.0 {
             draw_whisker(svg, left + low, left + high, y + BAR_HEIGHT / 2.0);
         }
-        let number =
-            if row.decimals && value.median < 1000.0 { format!("{:.1}", value.median) } else { grouped(value.median) };
+        let number = if row.decimals && value.median < 1000.0 {
+            format!("{:.1}", value.median)
+        } else {
+            grouped(value.median)
+        };
         text(svg, left + high.max(bar) + 5.0, y + 12.0, "start", "", &number);
     }
 }
@@ -179,7 +200,9 @@ fn wrapped(words: &[String], between: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + between.len() + word.chars().count() <= letters => {
+            Some(line)
+                if line.chars().count() + between.len() + word.chars().count() <= letters =>
+            {
                 *line += between;
                 *line += word;
             }
@@ -191,7 +214,10 @@ fn wrapped(words: &[String], between: &str, letters: usize) -> Vec<String> {
 
 fn text(svg: &mut String, x: f64, y: f64, anchor: &str, style: &str, words: &str) {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>");
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>"
+    );
 }
 
 #[cfg(test)]

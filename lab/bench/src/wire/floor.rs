@@ -1,13 +1,17 @@
-//! What a TAP itself costs: a program that answers every request with the same bytes, and knows nothing.
+//! What a TAP itself costs: a program that answers every request with the same bytes, and knows
+//! nothing.
 //!
-//! It has no connections, no look-up, no date, no timers and no retransmission: a reply is made of the numbers of the segment that asks for it. What it takes is, but for very little, what the kernel takes for a frame
-//! in and a frame out, with the client's reception of that. So it says how much of the figures of a card that reads and writes frames as well is the card's.
+//! It has no connections, no look-up, no date, no timers and no retransmission: a reply is made of
+//! the numbers of the segment that asks for it. What it takes is, but for very little, what the
+//! kernel takes for a frame in and a frame out, with the client's reception of that. So it says how
+//! much of the figures of a card that reads and writes frames as well is the card's.
 
 use std::io::IoSlice;
 
 use anyhow::{Context, Result, ensure};
 use nicache_port::{
-    Burst, Checksum, FrameBuf, Gso, GsoKind, Idle, IdlePolicy, IdleStep, Offload, Port, Tap, TapQueue, wait,
+    Burst, Checksum, FrameBuf, Gso, GsoKind, Idle, IdlePolicy, IdleStep, Offload, Port, Tap,
+    TapQueue, wait,
 };
 use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Mac, Packet, write_headers};
 use nicache_tcp::wire::CHECKSUM_OFFSET;
@@ -28,7 +32,8 @@ const BURST_FRAMES: usize = 64;
 const MSS: u16 = 1448;
 const WINDOW: u16 = 64_000;
 
-/// Opens the interface in the thread's network namespace and answers until it is killed. Says so in a line on standard output.
+/// Opens the interface in the thread's network namespace and answers until it is killed. Says so in
+/// a line on standard output.
 ///
 /// # Errors
 /// There is no such object, or the kernel refuses the interface.
@@ -72,7 +77,10 @@ fn reply(connection: &str, body: &[u8]) -> Vec<u8> {
 
 fn answer(queue: &mut TapQueue, frame: &FrameBuf, open: &[u8], closing: &[u8], now_ms: u32) {
     let data = frame.data();
-    let Some(packet) = Packet::parse(data).filter(|packet| packet.protocol == IpProtocol::Tcp) else { return };
+    let Some(packet) = Packet::parse(data).filter(|packet| packet.protocol == IpProtocol::Tcp)
+    else {
+        return;
+    };
     let Ok(asked) = nicache_tcp::parse(&data[packet.transport_at..packet.end]) else { return };
     let request = &data[packet.transport_at + asked.header_len..packet.end];
     if asked.flags.rst() || request.is_empty() && !asked.flags.syn() && !asked.flags.fin() {
@@ -100,10 +108,17 @@ fn answer(queue: &mut TapQueue, frame: &FrameBuf, open: &[u8], closing: &[u8], n
     };
     if asked.flags.syn() {
         head.flags = Flags::SYN | Flags::ACK;
-        head.syn_options =
-            Some(SynOptions { mss: Some(MSS + 12), window_scale: None, sack_permitted: false, timestamps, ecn: false });
+        head.syn_options = Some(SynOptions {
+            mss: Some(MSS + 12),
+            window_scale: None,
+            sack_permitted: false,
+            timestamps,
+            ecn: false,
+        });
     }
-    let mac = |at: usize| -> Mac { data[at..at + 6].try_into().expect("six bytes of a frame that was parsed") };
+    let mac = |at: usize| -> Mac {
+        data[at..at + 6].try_into().expect("six bytes of a frame that was parsed")
+    };
     let addresses = Addresses {
         source_mac: mac(0),
         destination_mac: mac(6),
@@ -114,11 +129,15 @@ fn answer(queue: &mut TapQueue, frame: &FrameBuf, open: &[u8], closing: &[u8], n
     let mut bytes = [0; HEADERS_BYTES_MAX];
     let len = write_headers(&addresses, &head, payload.len() as u32, 0, &mut bytes);
     let mut offload = Offload {
-        checksum: Checksum::Partial { start: addresses.tcp_at() as u16, offset: CHECKSUM_OFFSET as u16 },
+        checksum: Checksum::Partial {
+            start: addresses.tcp_at() as u16,
+            offset: CHECKSUM_OFFSET as u16,
+        },
         ..Offload::default()
     };
     if payload.len() > usize::from(MSS) {
-        offload.gso = Some(Gso { kind: GsoKind::Tcp4, size: MSS, header_len: len as u16, ecn: false });
+        offload.gso =
+            Some(Gso { kind: GsoKind::Tcp4, size: MSS, header_len: len as u16, ecn: false });
     }
     // A frame that does not go is as good as lost.
     let _ = queue.send(&[IoSlice::new(&bytes[..len]), IoSlice::new(payload)], offload);

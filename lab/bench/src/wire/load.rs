@@ -18,7 +18,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of a reply head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Tells the totals as one line of JSON. It has no per-request hook, so `wrk` sends prepared bytes as it does without a script.
+/// Tells the totals as one line of JSON. It has no per-request hook, so `wrk` sends prepared bytes
+/// as it does without a script.
 const SCRIPT: &str = r#"done = function(summary, latency, requests)
   local e = summary.errors
   io.write(string.format(
@@ -117,21 +118,29 @@ impl Client {
         let Some(line) = text.lines().find_map(|line| line.strip_prefix("RESULT ")) else {
             bail!("wrk failed: {}{}", text.trim(), String::from_utf8_lossy(&output.stderr).trim());
         };
-        let totals: Totals = serde_json::from_str(line).with_context(|| format!("wrk said: {line}"))?;
+        let totals: Totals =
+            serde_json::from_str(line).with_context(|| format!("wrk said: {line}"))?;
         totals.check(body_bytes)?;
         Ok(totals)
     }
 }
 
-/// Gets one object with the same request that `wrk` sends; returns the head of the reply and the body.
+/// Gets one object with the same request that `wrk` sends; returns the head of the reply and the
+/// body.
 ///
 /// # Errors
 /// No connection, no reply in time, or no success.
-pub(crate) fn get(namespace: &Namespace, server: Ipv4Addr, path: &str, close: bool) -> Result<(String, Vec<u8>)> {
+pub(crate) fn get(
+    namespace: &Namespace,
+    server: Ipv4Addr,
+    path: &str,
+    close: bool,
+) -> Result<(String, Vec<u8>)> {
     let connection = if close { "Connection: close\r\n" } else { "" };
     let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n{connection}\r\n");
     namespace.run(move || {
-        let mut stream = TcpStream::connect_timeout(&SocketAddrV4::new(server, 80).into(), TIMEOUT)?;
+        let mut stream =
+            TcpStream::connect_timeout(&SocketAddrV4::new(server, 80).into(), TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(request.as_bytes())?;
         read_reply(&mut stream)
@@ -201,6 +210,8 @@ mod tests {
         assert_eq!(body, b"body");
         assert_eq!(field(&head, "x-varnish"), Some("5 3"));
         assert!(read_reply(&mut &reply[..reply.len() - 1]).is_err());
-        assert!(read_reply(&mut &b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..]).is_err());
+        assert!(
+            read_reply(&mut &b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..]).is_err()
+        );
     }
 }

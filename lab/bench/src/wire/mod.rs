@@ -1,4 +1,5 @@
-//! The wire benchmark: the same client, files and nginx configuration, with different things in between.
+//! The wire benchmark: the same client, files and nginx configuration, with different things in
+//! between.
 //!
 //! ```text
 //!  client namespace (wrk, cpu 0)          server namespace (cpu 1)
@@ -7,13 +8,17 @@
 //!  card              wrk ──TAP─── nicache card ──TAP───── nginx
 //! ```
 //!
-//! The client has one CPU and the whole serving side another; in one kind of measurement both have both, so that what one side saves is the other's. Every subject runs alone: it is started anew for every object of every
-//! round, so that what one of them leaves behind (a kernel witness slows down system calls of the whole machine) does not burden
-//! another. Rounds are interleaved, so that a drift of the machine hits all alike; reported are medians with the least and the most.
+//! The client has one CPU and the whole serving side another; in one kind of measurement both have
+//! both, so that what one side saves is the other's. Every subject runs alone: it is started anew
+//! for every object of every round, so that what one of them leaves behind (a kernel witness slows
+//! down system calls of the whole machine) does not burden another. Rounds are interleaved, so that
+//! a drift of the machine hits all alike; reported are medians with the least and the most.
 //!
-//! What makes such measurements wrong, and is taken care of: the machine's default congestion control (set to CUBIC by route on both
-//! sides), receive coalescing of veth (switched on), cold caches (a warm-up precedes each measurement), a cache that does not answer
-//! although it should, or the other way round (the card's counters are compared with the number of requests), failed requests.
+//! What makes such measurements wrong, and is taken care of: the machine's default congestion
+//! control (set to CUBIC by route on both sides), receive coalescing of veth (switched on), cold
+//! caches (a warm-up precedes each measurement), a cache that does not answer although it should,
+//! or the other way round (the card's counters are compared with the number of requests), failed
+//! requests.
 
 mod cell;
 pub mod cpu;
@@ -68,8 +73,8 @@ pub struct Plan {
     pub rounds: u32,
     /// Seconds of one measurement.
     pub seconds: u32,
-    /// Where the files are put for the time of the run: a folder whose own entries nobody changes meanwhile (that would purge what is below it), on a
-    /// file system that nicache can watch.
+    /// Where the files are put for the time of the run: a folder whose own entries nobody changes
+    /// meanwhile (that would purge what is below it), on a file system that nicache can watch.
     pub folder: PathBuf,
     /// Three objects instead of five.
     pub few_objects: bool,
@@ -82,7 +87,8 @@ pub struct Plan {
 /// Measures everything, telling of progress on standard error.
 ///
 /// # Errors
-/// The machine lacks something that every subject needs. A subject that fails is told of in the report.
+/// The machine lacks something that every subject needs. A subject that fails is told of in the
+/// report.
 pub fn run(plan: &Plan) -> Result<Report> {
     check_machine("bench wire")?;
     ensure!(plan.rounds > 0 && plan.seconds > 0, "at least one round and one second are needed");
@@ -94,7 +100,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
         match subject.programs().iter().find(|(program, _)| !is_installed(program)) {
             Some((program, package)) => skipped.push(Skipped {
                 subject,
-                reason: format!("{program} is not installed (Debian, Ubuntu: apt-get install {package})"),
+                reason: format!(
+                    "{program} is not installed (Debian, Ubuntu: apt-get install {package})"
+                ),
             }),
             None => subjects.push(subject),
         }
@@ -143,21 +151,38 @@ impl Run<'_> {
         let site = Site::create(&plan.folder)?;
         let client = Client::new(site.folder(), CLIENT_CPU)?;
         let sharing_client = Client::new(site.folder(), Cpus::Shared)?;
-        Ok(Run { plan, site, client, sharing_client, samples: Vec::new(), failures: Vec::new(), repeated: 0 })
+        Ok(Run {
+            plan,
+            site,
+            client,
+            sharing_client,
+            samples: Vec::new(),
+            failures: Vec::new(),
+            repeated: 0,
+        })
     }
 
     fn measure_all(&mut self, objects: &[Object], subjects: &[Subject]) -> Result<()> {
-        let label = |object: &Object, subject: Subject| format!("{}, {}", object.label(), subject.label());
+        let label =
+            |object: &Object, subject: Subject| format!("{}, {}", object.label(), subject.label());
         let chosen = |object: &Object, subject: Subject| {
-            subject.takes(object) && Mode::ALL.iter().any(|mode| self.is_chosen(object, subject, *mode))
+            subject.takes(object)
+                && Mode::ALL.iter().any(|mode| self.is_chosen(object, subject, *mode))
         };
         let kinds: Vec<(Object, Vec<Subject>)> = objects
             .iter()
-            .map(|object| (*object, subjects.iter().copied().filter(|subject| chosen(object, *subject)).collect()))
+            .map(|object| {
+                (
+                    *object,
+                    subjects.iter().copied().filter(|subject| chosen(object, *subject)).collect(),
+                )
+            })
             .collect();
         let rounds = self.plan.rounds as usize;
-        let mut progress =
-            Progress::new(rounds * kinds.iter().map(|(_, subjects)| subjects.len()).sum::<usize>(), &self.plan.stop);
+        let mut progress = Progress::new(
+            rounds * kinds.iter().map(|(_, subjects)| subjects.len()).sum::<usize>(),
+            &self.plan.stop,
+        );
         ensure!(
             kinds.iter().any(|(_, subjects)| !subjects.is_empty()),
             "nothing has `{}` in its label",
@@ -168,7 +193,11 @@ impl Run<'_> {
                 // Another one begins in each round.
                 for turn in 0..subjects.len() {
                     let subject = subjects[(round + turn) % subjects.len()];
-                    progress.begin(&format!("round {} of {rounds}: {}", round + 1, label(object, subject)))?;
+                    progress.begin(&format!(
+                        "round {} of {rounds}: {}",
+                        round + 1,
+                        label(object, subject)
+                    ))?;
                     if let Err(error) = self.measure(subject, object, round) {
                         self.note(subject, object, round, &error);
                     }
@@ -180,17 +209,26 @@ impl Run<'_> {
     }
 
     fn is_chosen(&self, object: &Object, subject: Subject, mode: Mode) -> bool {
-        format!("{}, {}, {}", object.label(), subject.label(), mode.label()).contains(&self.plan.only)
+        format!("{}, {}, {}", object.label(), subject.label(), mode.label())
+            .contains(&self.plan.only)
     }
 
     fn note(&mut self, subject: Subject, object: &Object, round: usize, error: &anyhow::Error) {
-        self.failures.push(Failure { subject, object: *object, round, reason: format!("{error:#}") });
+        self.failures.push(Failure {
+            subject,
+            object: *object,
+            round,
+            reason: format!("{error:#}"),
+        });
     }
 
-    /// Starts a subject, once on a CPU of its own and once on both, and measures one object in every mode.
+    /// Starts a subject, once on a CPU of its own and once on both, and measures one object in
+    /// every mode.
     fn measure(&mut self, subject: Subject, object: &Object, round: usize) -> Result<()> {
         for is_shared in [false, true] {
-            let is_due = |mode: &Mode| mode.is_shared() == is_shared && self.is_chosen(object, subject, *mode);
+            let is_due = |mode: &Mode| {
+                mode.is_shared() == is_shared && self.is_chosen(object, subject, *mode)
+            };
             let modes: Vec<Mode> = Mode::ALL.into_iter().filter(is_due).collect();
             if !modes.is_empty() {
                 self.measure_on(
@@ -222,7 +260,8 @@ impl Run<'_> {
                 tries += 1;
                 match cell::measure(&running, subject, object, mode, client, self.plan.seconds) {
                     Ok(sample) => break self.samples.push(sample),
-                    // Writers elsewhere on the machine can purge by chance (sources share slots); then the object is filled again.
+                    // Writers elsewhere on the machine can purge by chance (sources share slots);
+                    // then the object is filled again.
                     Err(error) if error.is::<NotByCache>() && tries < TRIES => self.repeated += 1,
                     Err(error) => {
                         let error = error.context(mode.label());
@@ -235,14 +274,16 @@ impl Run<'_> {
     }
 }
 
-/// Whether the machine has what measurements with `wrk` between namespaces need. `command` is for the message.
+/// Whether the machine has what measurements with `wrk` between namespaces need. `command` is for
+/// the message.
 pub(crate) fn check_machine(command: &str) -> Result<()> {
     check_namespaces(command)?;
     ensure!(is_installed("wrk"), "wrk is not installed (Debian, Ubuntu: apt-get install wrk)");
     Ok(())
 }
 
-/// Whether the machine has what every measurement between namespaces needs. `command` is for the message.
+/// Whether the machine has what every measurement between namespaces needs. `command` is for the
+/// message.
 pub(crate) fn check_namespaces(command: &str) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -262,7 +303,10 @@ pub(crate) fn check_namespaces(command: &str) -> Result<()> {
         ("nsenter", "util-linux"),
     ];
     for (program, package) in needed {
-        ensure!(is_installed(program), "{program} is not installed (Debian, Ubuntu: apt-get install {package})");
+        ensure!(
+            is_installed(program),
+            "{program} is not installed (Debian, Ubuntu: apt-get install {package})"
+        );
     }
     Ok(())
 }
@@ -284,9 +328,14 @@ pub(crate) fn versions(programs: &[(&str, &str)]) -> Vec<String> {
             let output = std::process::Command::new(program).arg(flag).output().ok()?;
             let said = [output.stderr, output.stdout].concat();
             let said = String::from_utf8_lossy(&said).lines().next()?.to_owned();
-            let said =
-                [" Copyright", " - http"].iter().fold(&said[..], |said, end| said.split(end).next().unwrap_or(said));
-            Some(said.trim_start_matches("nginx version: ").trim_start_matches("Server version: ").to_owned())
+            let said = [" Copyright", " - http"]
+                .iter()
+                .fold(&said[..], |said, end| said.split(end).next().unwrap_or(said));
+            Some(
+                said.trim_start_matches("nginx version: ")
+                    .trim_start_matches("Server version: ")
+                    .to_owned(),
+            )
         })
         .collect()
 }

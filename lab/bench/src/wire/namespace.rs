@@ -1,4 +1,5 @@
-//! Unnamed network namespaces, each held by a thread. They vanish with it, and their interfaces with them.
+//! Unnamed network namespaces, each held by a thread. They vanish with it, and their interfaces
+//! with them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,7 +10,8 @@ use anyhow::{Context, Result, bail};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A network namespace with its loopback up. Clones are the same one; it lasts as long as any of them.
+/// A network namespace with its loopback up. Clones are the same one; it lasts as long as any of
+/// them.
 #[derive(Debug, Clone)]
 pub(crate) struct Namespace {
     jobs: mpsc::Sender<Job>,
@@ -33,9 +35,9 @@ impl Namespace {
             }
         };
         std::thread::Builder::new().name("netns".into()).spawn(body)?;
-        let thread_id = result
-            .recv()?
-            .context("cannot make a network namespace: that needs root, e.g. `sudo nicache bench wire`")?;
+        let thread_id = result.recv()?.context(
+            "cannot make a network namespace: that needs root, e.g. `sudo nicache bench wire`",
+        )?;
         let namespace = Self { jobs, thread_id };
         namespace.command("ip link set lo up")?;
         Ok(namespace)
@@ -62,7 +64,8 @@ impl Namespace {
         std::thread::scope(|scope| {
             let body = move || {
                 let netns = netns.expect("a thread has a namespace");
-                rustix::thread::move_into_link_name_space(netns.as_fd(), None).expect("a namespace that is there");
+                rustix::thread::move_into_link_name_space(netns.as_fd(), None)
+                    .expect("a namespace that is there");
                 job()
             };
             scope.spawn(body).join().expect("a job does not panic")
@@ -78,18 +81,22 @@ impl Namespace {
         self.run(move || command(&words))
     }
 
-    /// Joins two namespaces by a pair of virtual Ethernet interfaces, `name` on both sides: `left` gets the first address of
-    /// `network` (three bytes of it) with /30, `right` the second. Both ends coalesce what they receive, and both sides use
-    /// the same congestion control.
+    /// Joins two namespaces by a pair of virtual Ethernet interfaces, `name` on both sides: `left`
+    /// gets the first address of `network` (three bytes of it) with /30, `right` the second. Both
+    /// ends coalesce what they receive, and both sides use the same congestion control.
     ///
     /// # Errors
     /// As [`Namespace::command`].
     pub(crate) fn join(left: &Self, right: &Self, name: &str, network: &str) -> Result<()> {
-        left.command(&format!("ip link add {name} type veth peer name {name} netns {}", right.thread_id))?;
+        left.command(&format!(
+            "ip link add {name} type veth peer name {name} netns {}",
+            right.thread_id
+        ))?;
         for (side, host) in [(left, 1), (right, 2)] {
             side.command(&format!("ip address add {network}.{host}/30 dev {name}"))?;
             side.command(&format!("ip link set {name} up"))?;
-            // Without it a veth delivers every segment by itself, and bulk transfers slow down several times.
+            // Without it a veth delivers every segment by itself, and bulk transfers slow down
+            // several times.
             side.command(&format!("ethtool -K {name} gro on"))?;
             side.command(&cubic_route(name, network, host))?;
         }
@@ -97,8 +104,8 @@ impl Namespace {
     }
 }
 
-/// The command that makes connections on a /30 network use CUBIC, whatever the machine's default is: BBR paces small replies and
-/// makes any server look several times slower here.
+/// The command that makes connections on a /30 network use CUBIC, whatever the machine's default
+/// is: BBR paces small replies and makes any server look several times slower here.
 pub(crate) fn cubic_route(interface: &str, network: &str, host: u8) -> String {
     format!(
         "ip route replace {network}.0/30 dev {interface} proto kernel scope link src {network}.{host} congctl cubic"
@@ -112,7 +119,10 @@ pub(crate) fn cubic_route(interface: &str, network: &str, host: u8) -> String {
 pub(crate) fn command(words: &str) -> Result<()> {
     let mut parts = words.split_ascii_whitespace();
     let program = parts.next().context("no command")?;
-    let output = Command::new(program).args(parts).output().with_context(|| format!("cannot start {program}"))?;
+    let output = Command::new(program)
+        .args(parts)
+        .output()
+        .with_context(|| format!("cannot start {program}"))?;
     if !output.status.success() {
         bail!("`{words}` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -122,7 +132,8 @@ pub(crate) fn command(words: &str) -> Result<()> {
 #[allow(unsafe_code)]
 fn unshare() -> io::Result<()> {
     use rustix::thread::{UnshareFlags, unshare_unsafe};
-    // SAFETY: only CLONE_FILES makes unshare(2) unsafe (file descriptors of other threads would go stale); it is not asked for.
+    // SAFETY: only CLONE_FILES makes unshare(2) unsafe (file descriptors of other threads would go
+    // stale); it is not asked for.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Servers and caches that the card is compared with beside nginx: commands and configurations.
 //!
-//! Each has the CPUs that it is given, no access log, and connections that stay open as long as the client likes. What is not set is as Debian
-//! installs it.
+//! Each has the CPUs that it is given, no access log, and connections that stay open as long as the
+//! client likes. What is not set is as Debian installs it.
 
 use std::path::Path;
 
@@ -31,11 +31,13 @@ pub(super) fn apache(folder: &Path, root: &Path) -> Result<Vec<String>> {
     let conf = folder.join("apache.conf");
     let (folder, root) = (folder.display(), root.display());
     std::fs::write(&conf, apache_conf(&folder.to_string(), &root.to_string()))?;
-    Ok(["apache2", "-f", &conf.display().to_string(), "-D", "FOREGROUND"].map(str::to_owned).to_vec())
+    Ok(["apache2", "-f", &conf.display().to_string(), "-D", "FOREGROUND"]
+        .map(str::to_owned)
+        .to_vec())
 }
 
-/// Command of Varnish in front of `backend`. Its shared memory log and its compiled configuration are on a tmpfs that only it sees,
-/// as its documentation advises. Its own files are in `folder`.
+/// Command of Varnish in front of `backend`. Its shared memory log and its compiled configuration
+/// are on a tmpfs that only it sees, as its documentation advises. Its own files are in `folder`.
 ///
 /// # Errors
 /// Its configuration cannot be written.
@@ -61,8 +63,9 @@ pub(super) fn haproxy(folder: &Path, backend: &str, cpus: Cpus) -> Result<Vec<St
     Ok(["haproxy", "-db", "-f", &conf.display().to_string()].map(str::to_owned).to_vec())
 }
 
-/// There are more threads than connections: when all threads of a process are busy, the event MPM closes connections that are to stay open.
-/// Without FollowSymLinks each path would be looked at for links, which nginx does not do.
+/// There are more threads than connections: when all threads of a process are busy, the event MPM
+/// closes connections that are to stay open. Without FollowSymLinks each path would be looked at
+/// for links, which nginx does not do.
 fn apache_conf(folder: &str, root: &str) -> String {
     format!(
         "LoadModule mpm_event_module {APACHE_MODULES}/mod_mpm_event.so

@@ -13,7 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::cpu::Cpus;
 use super::namespace::Namespace;
 
-/// Kernel clock ticks per second in `/proc/PID/stat` and `/proc/stat` (USER_HZ, 100 on every Linux port that matters).
+/// Kernel clock ticks per second in `/proc/PID/stat` and `/proc/stat` (USER_HZ, 100 on every Linux
+/// port that matters).
 const TICKS_PER_SECOND: u64 = 100;
 /// How long a process may take to end by itself.
 const GRACE: Duration = Duration::from_secs(8);
@@ -58,15 +59,24 @@ impl Process {
         command.args(["taskset", "-c", &cpus.into().list()]).args(argv);
         // Ctrl-C is for the benchmark, which ends its programs.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
-        let child = namespace.run(move || command.spawn()).context("cannot start setpriv (package util-linux)")?;
+        let child = namespace
+            .run(move || command.spawn())
+            .context("cannot start setpriv (package util-linux)")?;
         Ok(Self { child, enclosure, log: log.to_owned(), program: argv[0].clone() })
     }
 
-    /// Who is asked to end: of an enclosed program the program itself, since `unshare` waits for it and does not hear.
+    /// Who is asked to end: of an enclosed program the program itself, since `unshare` waits for it
+    /// and does not hear.
     fn listener(&self) -> Pid {
         let list = format!("/proc/{0}/task/{0}/children", self.child.id());
         let first = || {
-            std::fs::read_to_string(list).ok()?.split_ascii_whitespace().next()?.parse().ok().and_then(Pid::from_raw)
+            std::fs::read_to_string(list)
+                .ok()?
+                .split_ascii_whitespace()
+                .next()?
+                .parse()
+                .ok()
+                .and_then(Pid::from_raw)
         };
         let enclosed = if self.enclosure == Enclosure::PidNamespace { first() } else { None };
         enclosed.unwrap_or_else(|| Pid::from_child(&self.child))
@@ -162,8 +172,12 @@ pub(crate) fn machine_load(time: Duration, cpus: usize) -> Result<f64> {
 fn descendants(root: u32) -> Result<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").context("cannot read /proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Some(parent) = std::fs::read_to_string(entry.path().join("stat")).ok().and_then(|stat| field(&stat, 4)) {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if let Some(parent) =
+            std::fs::read_to_string(entry.path().join("stat")).ok().and_then(|stat| field(&stat, 4))
+        {
             children.entry(parent as u32).or_default().push(pid);
         }
     }
@@ -181,7 +195,8 @@ fn process_us(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let ticks = field(&stat, 14).unwrap_or(0) + field(&stat, 15).unwrap_or(0);
     let by_ticks = ticks as f64 * 1e6 / TICKS_PER_SECOND as f64;
-    // The scheduler's own account is in nanoseconds, but per thread, and forgets threads that have ended.
+    // The scheduler's own account is in nanoseconds, but per thread, and forgets threads that have
+    // ended.
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let exact: Option<u64> = threads
         .map(|thread| {
@@ -195,16 +210,19 @@ fn process_us(pid: u32) -> f64 {
     }
 }
 
-/// The number at a position of `/proc/PID/stat`, counted from 1 as in proc(5). The name in field 2 may contain blanks.
+/// The number at a position of `/proc/PID/stat`, counted from 1 as in proc(5). The name in field 2
+/// may contain blanks.
 fn field(stat: &str, position: usize) -> Option<u64> {
     let rest = &stat[stat.rfind(')')? + 1..];
     rest.split_ascii_whitespace().nth(position - 3)?.parse().ok()
 }
 
-/// Busy time of all CPUs: user, nice, system, irq, softirq. Idle, waiting and stolen time do not count.
+/// Busy time of all CPUs: user, nice, system, irq, softirq. Idle, waiting and stolen time do not
+/// count.
 fn machine_us(stat: &str) -> Option<f64> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let fields: Vec<u64> = line.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> =
+        line.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
     let busy: u64 = [0, 1, 2, 5, 6].into_iter().filter_map(|at| fields.get(at)).sum();
     Some(busy as f64 * 1e6 / TICKS_PER_SECOND as f64)
 }

@@ -99,16 +99,25 @@ pub struct Cell {
 
 impl Report {
     /// Summarises samples.
-    pub fn new(setting: Setting, samples: Vec<Sample>, skipped: Vec<Skipped>, failures: Vec<Failure>) -> Self {
-        let mut kinds: Vec<(Mode, Object, Subject)> = samples.iter().map(|s| (s.mode, s.object, s.subject)).collect();
+    pub fn new(
+        setting: Setting,
+        samples: Vec<Sample>,
+        skipped: Vec<Skipped>,
+        failures: Vec<Failure>,
+    ) -> Self {
+        let mut kinds: Vec<(Mode, Object, Subject)> =
+            samples.iter().map(|s| (s.mode, s.object, s.subject)).collect();
         kinds.sort_by_key(|(mode, object, subject)| (*mode, object.bytes, *subject));
         kinds.dedup();
         let cells = kinds
             .into_iter()
             .map(|(mode, object, subject)| {
-                let of: Vec<&Sample> =
-                    samples.iter().filter(|s| (s.mode, s.object, s.subject) == (mode, object, subject)).collect();
-                let summary = |value: fn(&Sample) -> f64| Summary::of(of.iter().map(|sample| value(sample)));
+                let of: Vec<&Sample> = samples
+                    .iter()
+                    .filter(|s| (s.mode, s.object, s.subject) == (mode, object, subject))
+                    .collect();
+                let summary =
+                    |value: fn(&Sample) -> f64| Summary::of(of.iter().map(|sample| value(sample)));
                 Cell {
                     subject,
                     object,
@@ -128,7 +137,9 @@ impl Report {
 
     /// The cell of a kind.
     pub fn cell(&self, mode: Mode, object: &Object, subject: Subject) -> Option<&Cell> {
-        self.cells.iter().find(|cell| cell.mode == mode && cell.object == *object && cell.subject == subject)
+        self.cells
+            .iter()
+            .find(|cell| cell.mode == mode && cell.object == *object && cell.subject == subject)
     }
 
     /// Objects that were measured, small to large.
@@ -141,7 +152,10 @@ impl Report {
 
     /// Subjects that were measured, in their order.
     pub fn subjects(&self) -> Vec<Subject> {
-        Subject::ALL.into_iter().filter(|subject| self.cells.iter().any(|cell| cell.subject == *subject)).collect()
+        Subject::ALL
+            .into_iter()
+            .filter(|subject| self.cells.iter().any(|cell| cell.subject == *subject))
+            .collect()
     }
 
     /// For people.
@@ -163,14 +177,21 @@ impl Report {
                 "machine us"
             );
             for object in self.objects() {
-                let nginx = self.cell(mode, &object, Subject::Nginx).map(|cell| cell.requests_per_s.median);
+                let nginx =
+                    self.cell(mode, &object, Subject::Nginx).map(|cell| cell.requests_per_s.median);
                 for (number, subject) in self.subjects().into_iter().enumerate() {
                     let Some(cell) = self.cell(mode, &object, subject) else { continue };
                     let name = if number == 0 { object.label() } else { String::new() };
-                    let ratio =
-                        nginx.map_or("-".to_owned(), |nginx| format!("{:.2}", cell.requests_per_s.median / nginx));
+                    let ratio = nginx.map_or("-".to_owned(), |nginx| {
+                        format!("{:.2}", cell.requests_per_s.median / nginx)
+                    });
                     let rate = &cell.requests_per_s;
-                    let rate = format!("{} ({}..{})", grouped(rate.median), grouped(rate.min), grouped(rate.max));
+                    let rate = format!(
+                        "{} ({}..{})",
+                        grouped(rate.median),
+                        grouped(rate.min),
+                        grouped(rate.max)
+                    );
                     let _ = writeln!(
                         text,
                         "  {name:<8}{:<27}{rate:>27}{ratio:>7}{:>7.2}{:>9.0}{:>9.0}{:>11.1}{:>11.1}",
@@ -223,7 +244,12 @@ impl Report {
         }
         for failure in &self.failures {
             let (subject, object) = (failure.subject.label(), failure.object.label());
-            let _ = writeln!(text, "Failed: {subject}, {object}, round {}: {}", failure.round + 1, failure.reason);
+            let _ = writeln!(
+                text,
+                "Failed: {subject}, {object}, round {}: {}",
+                failure.round + 1,
+                failure.reason
+            );
         }
     }
 }
@@ -232,8 +258,13 @@ fn heading(mode: Mode) -> String {
     match mode {
         Mode::KeepAlive => "Connections kept open (64; 16 for 100 KB, 4 for 1 MB)".to_owned(),
         Mode::One => "One connection kept open".to_owned(),
-        Mode::Close => "A connection for each request (64 at a time; 16 for 100 KB, 4 for 1 MB)".to_owned(),
-        Mode::Shared => "Connections kept open (64; 16 for 100 KB, 4 for 1 MB), both CPUs for both sides".to_owned(),
+        Mode::Close => {
+            "A connection for each request (64 at a time; 16 for 100 KB, 4 for 1 MB)".to_owned()
+        }
+        Mode::Shared => {
+            "Connections kept open (64; 16 for 100 KB, 4 for 1 MB), both CPUs for both sides"
+                .to_owned()
+        }
     }
 }
 

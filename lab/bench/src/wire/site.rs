@@ -1,4 +1,5 @@
-//! What is served: one file per object size, and the configuration of nginx that all subjects share.
+//! What is served: one file per object size, and the configuration of nginx that all subjects
+//! share.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -58,7 +59,8 @@ const PREFIX: &str = "nicache-bench-";
 /// File with the number of the process whose folder this is.
 const OWNER: &str = "pid-of-owner";
 
-/// Files and configurations in a temporary folder on disk (what is on tmpfs cannot be watched, so the card would not store it).
+/// Files and configurations in a temporary folder on disk (what is on tmpfs cannot be watched, so
+/// the card would not store it).
 #[derive(Debug)]
 pub(crate) struct Site {
     folder: TempDir,
@@ -128,8 +130,8 @@ fn remove_leftovers(parent: &Path) {
     }
 }
 
-/// The file cache makes nginx about a third faster. Once a second it looks whether the file is still the same: only a reply for which
-/// nginx has looked is one that the card may store.
+/// The file cache makes nginx about a third faster. Once a second it looks whether the file is
+/// still the same: only a reply for which nginx has looked is one that the card may store.
 const FILE_CACHE: &str = "open_file_cache max=1000 inactive=60s; open_file_cache_valid 1s;";
 
 fn nginx_conf(root: &str, file_cache: &str) -> String {
@@ -180,6 +182,9 @@ mod tests {
         let body = OBJECTS[2].body();
         assert_eq!(body.len(), 10_000);
         assert_ne!(body[..5_000], body[5_000..]);
-        assert_eq!(OBJECTS.map(|object| object.label()), ["1 B", "100 B", "10 KB", "100 KB", "1 MB"]);
+        assert_eq!(
+            OBJECTS.map(|object| object.label()),
+            ["1 B", "100 B", "10 KB", "100 KB", "1 MB"]
+        );
     }
 }

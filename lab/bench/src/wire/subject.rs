@@ -21,7 +21,8 @@ use super::site::{Object, Site};
 
 /// How long a program may take to start.
 const START: Duration = Duration::from_secs(30);
-/// How long the card may take to store an object. A refused fill is repeated once nginx has looked at the file again, within a second.
+/// How long the card may take to store an object. A refused fill is repeated once nginx has looked
+/// at the file again, within a second.
 const FILL: Duration = Duration::from_secs(10);
 
 /// Interfaces of a veth pair toward the client.
@@ -49,13 +50,16 @@ pub enum Subject {
     CardHit,
     /// The card, which completed the handshakes, too.
     CardHitHandshake,
-    /// The same, but with packet sockets at the end of a veth pair instead of a TAP toward the client (`nicache run --wire`).
+    /// The same, but with packet sockets at the end of a veth pair instead of a TAP toward the
+    /// client (`nicache run --wire`).
     CardHitVeth,
-    /// The card with `--l0`: small replies come from the client's own stack; nginx completed the handshakes.
+    /// The card with `--l0`: small replies come from the client's own stack; nginx completed the
+    /// handshakes.
     CardHitL0,
     /// A program at a TAP that answers everything with the same bytes ([`floor`]).
     Floor,
-    /// `nicache serve`: host and card as two processes, content from card memory that the host manages.
+    /// `nicache serve`: host and card as two processes, content from card memory that the host
+    /// manages.
     Serve,
 }
 
@@ -133,7 +137,9 @@ impl Subject {
     fn card_options(self) -> Vec<&'static str> {
         match self {
             Self::CardHitHandshake => vec!["--handshake", "card"],
-            Self::CardHitVeth => vec!["--handshake", "card", "--wire", WIRE, "--address", "10.201.1.2/30"],
+            Self::CardHitVeth => {
+                vec!["--handshake", "card", "--wire", WIRE, "--address", "10.201.1.2/30"]
+            }
             Self::CardHitL0 => vec!["--handshake", "pass-through", "--l0"],
             _ => vec!["--handshake", "pass-through"],
         }
@@ -162,7 +168,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a subject on `cpus`, in new namespaces, to be asked for `object`. `nicache` is the program.
+    /// Starts a subject on `cpus`, in new namespaces, to be asked for `object`. `nicache` is the
+    /// program.
     ///
     /// # Errors
     /// Something does not start.
@@ -175,7 +182,8 @@ impl Running {
     ) -> Result<Self> {
         let cpus = cpus.into();
         let client = Namespace::create()?;
-        // Room for a connection per request, whose ports are used up otherwise. Not every container lets a namespace have its way.
+        // Room for a connection per request, whose ports are used up otherwise. Not every container
+        // lets a namespace have its way.
         client.run(|| {
             let _ = std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535");
         });
@@ -215,16 +223,30 @@ impl Running {
                 _ => (peers::haproxy(site.folder(), "10.201.2.2", cpus)?, "haproxy.log"),
             };
             let log = site.folder().join(log);
-            running.processes.push(Process::start(&proxy, cpus, Enclosure::PidNamespace, &argv, &log)?);
+            running.processes.push(Process::start(
+                &proxy,
+                cpus,
+                Enclosure::PidNamespace,
+                &argv,
+                &log,
+            )?);
             running.others.push(proxy);
         } else {
             Namespace::join(&running.client, &server, WIRE, "10.201.1")?;
             let (argv, log) = match subject {
-                Subject::Apache => (peers::apache(site.folder(), &site.files())?, site.folder().join("apache.log")),
+                Subject::Apache => {
+                    (peers::apache(site.folder(), &site.files())?, site.folder().join("apache.log"))
+                }
                 Subject::NginxPlain => (site.nginx_plain(cpus), nginx_log),
                 _ => (site.nginx(cpus), nginx_log),
             };
-            running.processes.push(Process::start(&server, cpus, Enclosure::PidNamespace, &argv, &log)?);
+            running.processes.push(Process::start(
+                &server,
+                cpus,
+                Enclosure::PidNamespace,
+                &argv,
+                &log,
+            )?);
         }
         running.others.push(server);
         let client = running.client.clone();
@@ -232,9 +254,17 @@ impl Running {
         Ok(running)
     }
 
-    fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Self> {
+    fn start_card(
+        subject: Subject,
+        client: Namespace,
+        site: &Site,
+        nicache: &Path,
+        cpus: Cpus,
+    ) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
-        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
+        let mut argv = vec![
+            nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned(),
+        ];
         argv.extend(["run", "--json", "--name", &name].map(str::to_owned));
         argv.extend(subject.card_options().into_iter().map(str::to_owned));
         if subject != Subject::CardHitL0 && subject != Subject::CardHitVeth {
@@ -244,9 +274,16 @@ impl Running {
         argv.extend(site.nginx(cpus));
         let place = if subject == Subject::CardHitVeth { Some(wire_of(&client)?) } else { None };
         let inside = place.as_ref().unwrap_or(&client);
-        let mut process = Process::start(inside, cpus, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
+        let mut process = Process::start(
+            inside,
+            cpus,
+            Enclosure::None,
+            &argv,
+            &site.folder().join("nicache.log"),
+        )?;
         let status = ready(&mut process)?;
-        let text = |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
+        let text =
+            |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
         let server: Ipv4Addr = text("server_address")?.parse()?;
         if subject == Subject::CardMiss {
             run_nicache(nicache, &["bypass", "on", "--name", &name])?;
@@ -257,7 +294,10 @@ impl Running {
         let network = format!("{a}.{b}.{c}");
         client.command(&cubic_route(text("interface")?, &network, 1))?;
         let server_pid = status["server_pid"].as_u64().context("no server_pid in the status")?;
-        client.command(&format!("nsenter --target {server_pid} --net {}", cubic_route("eth0", &network, 2)))?;
+        client.command(&format!(
+            "nsenter --target {server_pid} --net {}",
+            cubic_route("eth0", &network, 2)
+        ))?;
         let mut running = Self {
             subject,
             processes: vec![process],
@@ -273,9 +313,16 @@ impl Running {
 
     fn start_floor(client: Namespace, object: &Object, site: &Site, cpus: Cpus) -> Result<Self> {
         let own = std::env::current_exe().context("cannot find this program's own file")?;
-        let mut argv = vec![own.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
+        let mut argv =
+            vec![own.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
         argv.extend(["bench", "floor", &object.bytes.to_string()].map(str::to_owned));
-        let mut process = Process::start(&client, cpus, Enclosure::None, &argv, &site.folder().join("floor.log"))?;
+        let mut process = Process::start(
+            &client,
+            cpus,
+            Enclosure::None,
+            &argv,
+            &site.folder().join("floor.log"),
+        )?;
         if first_line(&mut process).is_none() {
             bail!("the program at the TAP did not start: {}", process.last_words());
         }
@@ -283,17 +330,35 @@ impl Running {
         client.command(&format!("ip address add {network}.1/30 dev {interface}"))?;
         client.command(&format!("ip link set {interface} up"))?;
         client.command(&cubic_route(interface, network, 1))?;
-        client.command(&format!("ip neigh add {network}.2 lladdr {} dev {interface} nud permanent", floor::MAC))?;
+        client.command(&format!(
+            "ip neigh add {network}.2 lladdr {} dev {interface} nud permanent",
+            floor::MAC
+        ))?;
         let (subject, server) = (Subject::Floor, Ipv4Addr::new(10, 201, 1, 2));
-        Ok(Self { subject, processes: vec![process], card: None, server, client, others: Vec::new() })
+        Ok(Self {
+            subject,
+            processes: vec![process],
+            card: None,
+            server,
+            client,
+            others: Vec::new(),
+        })
     }
 
     fn start_serve(client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
-        let mut argv = vec![nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned()];
+        let mut argv = vec![
+            nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned(),
+        ];
         argv.extend(["serve", "--json", "--name", &name].map(str::to_owned));
         argv.push(site.files().display().to_string());
-        let mut process = Process::start(&client, cpus, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
+        let mut process = Process::start(
+            &client,
+            cpus,
+            Enclosure::None,
+            &argv,
+            &site.folder().join("nicache.log"),
+        )?;
         let status = ready(&mut process)?;
         let url = status["urls"][0].as_str().context("no URL in the status")?;
         let server: Ipv4Addr = url.trim_start_matches("http://").trim_end_matches('/').parse()?;
@@ -315,7 +380,10 @@ impl Running {
         let deadline = Instant::now() + START;
         loop {
             let address = SocketAddrV4::new(server, 80).into();
-            if from.run(move || TcpStream::connect_timeout(&address, Duration::from_secs(1))).is_ok() {
+            if from
+                .run(move || TcpStream::connect_timeout(&address, Duration::from_secs(1)))
+                .is_ok()
+            {
                 return Ok(());
             }
             for process in &mut self.processes {
@@ -346,7 +414,8 @@ impl Running {
         self.processes.iter().map(Process::pid).collect()
     }
 
-    /// Makes sure that an object is answered right, and by whom it shall be answered, for requests of either kind.
+    /// Makes sure that an object is answered right, and by whom it shall be answered, for requests
+    /// of either kind.
     ///
     /// # Errors
     /// The body is wrong, or a cache does not take the object.
@@ -365,11 +434,20 @@ impl Running {
             let (head, body) = load::get(&self.client, self.server, &object.path(), close)?;
             ensure!(body == object.body(), "the body is not what the file holds");
             let by_cache = match (self.subject, before, self.counts()?) {
-                (Subject::Nginx | Subject::NginxPlain | Subject::Apache | Subject::CardMiss | Subject::Floor, ..) => {
+                (
+                    Subject::Nginx
+                    | Subject::NginxPlain
+                    | Subject::Apache
+                    | Subject::CardMiss
+                    | Subject::Floor,
+                    ..,
+                ) => {
                     return Ok(());
                 }
                 // A hit names the request that filled it, too.
-                (Subject::Varnish, ..) => load::field(&head, "x-varnish").is_some_and(|ids| ids.contains(' ')),
+                (Subject::Varnish, ..) => {
+                    load::field(&head, "x-varnish").is_some_and(|ids| ids.contains(' '))
+                }
                 // Only what its cache delivers has an age: nginx sends none.
                 (Subject::Haproxy, ..) => load::field(&head, "age").is_some(),
                 (_, Some(before), Some(after)) => after.hits > before.hits,
@@ -405,7 +483,9 @@ impl Running {
         };
         if !right {
             let reasons = self.reasons();
-            let what = format!("of {requests} requests the card answered {hits} and passed {others}: {reasons}");
+            let what = format!(
+                "of {requests} requests the card answered {hits} and passed {others}: {reasons}"
+            );
             return Err(NotByCache(what).into());
         }
         Ok(result)
@@ -418,13 +498,21 @@ impl Running {
     pub(crate) fn counts(&self) -> Result<Option<Counts>> {
         let Some(status) = self.status()? else { return Ok(None) };
         if self.subject == Subject::Serve {
-            let requests = status["report"]["counters"]["requests"].as_u64().context("no requests in the status")?;
+            let requests = status["report"]["counters"]["requests"]
+                .as_u64()
+                .context("no requests in the status")?;
             let copied = status["report"]["cards"][0]["counters"]["copied_bytes"].as_u64();
-            return Ok(Some(Counts { hits: requests, others: copied.context("no copied_bytes in the status")? }));
+            return Ok(Some(Counts {
+                hits: requests,
+                others: copied.context("no copied_bytes in the status")?,
+            }));
         }
-        let number = |key: &str| status["counters"][key].as_u64().with_context(|| format!("no {key} in the status"));
+        let number = |key: &str| {
+            status["counters"][key].as_u64().with_context(|| format!("no {key} in the status"))
+        };
         // The card's own requests go to the server, as they should.
-        let others = (number("misses")? + number("bypasses")?).saturating_sub(number("recheck_requests")?);
+        let others =
+            (number("misses")? + number("bypasses")?).saturating_sub(number("recheck_requests")?);
         Ok(Some(Counts { hits: number("hits")?, others }))
     }
 
@@ -438,8 +526,9 @@ impl Running {
     fn reasons(&self) -> String {
         let Ok(Some(status)) = self.status() else { return "nothing known".to_owned() };
         let counters = status["counters"].as_object().cloned().unwrap_or_default();
-        let telling =
-            |name: &str| ["bypass_", "fill", "purges", "not_caching"].iter().any(|start| name.starts_with(start));
+        let telling = |name: &str| {
+            ["bypass_", "fill", "purges", "not_caching"].iter().any(|start| name.starts_with(start))
+        };
         let list: Vec<String> = counters
             .iter()
             .filter(|(name, value)| telling(name) && value.as_u64() != Some(0) && !value.is_null())
@@ -449,10 +538,14 @@ impl Running {
     }
 }
 
-/// A namespace with the other end of a pair of virtual Ethernet interfaces, where a card can be put; the client's has the first address of 10.201.1.0/30.
+/// A namespace with the other end of a pair of virtual Ethernet interfaces, where a card can be
+/// put; the client's has the first address of 10.201.1.0/30.
 fn wire_of(client: &Namespace) -> Result<Namespace> {
     let place = Namespace::create()?;
-    client.command(&format!("ip link add {WIRE} type veth peer name {WIRE} netns {}", place.thread_id()))?;
+    client.command(&format!(
+        "ip link add {WIRE} type veth peer name {WIRE} netns {}",
+        place.thread_id()
+    ))?;
     client.command(&format!("ip address add 10.201.1.1/30 dev {WIRE}"))?;
     for side in [client, &place] {
         side.command(&format!("ip link set {WIRE} up"))?;
@@ -479,11 +572,16 @@ pub(crate) fn ready(process: &mut Process) -> Result<Value> {
         bail!("nicache run did not start: {}", process.last_words());
     };
     let event: Value = serde_json::from_str(&line)?;
-    ensure!(event["event"] == "ready", "nicache run did not start: {line}\n{}", process.last_words());
+    ensure!(
+        event["event"] == "ready",
+        "nicache run did not start: {line}\n{}",
+        process.last_words()
+    );
     Ok(event["status"].clone())
 }
 
-/// The first line that a program writes to standard output; the others are read as well. `None`: none came in time.
+/// The first line that a program writes to standard output; the others are read as well. `None`:
+/// none came in time.
 fn first_line(process: &mut Process) -> Option<String> {
     let output = process.stdout()?;
     let (sender, lines) = mpsc::channel();

@@ -1,4 +1,5 @@
-//! The ends of a TCP stream of the paper's time, as far as Figure 7 needs them: NewReno (RFC 5681, RFC 6582), delayed acknowledgments, windows of 64 KB.
+//! The ends of a TCP stream of the paper's time, as far as Figure 7 needs them: NewReno (RFC 5681,
+//! RFC 6582), delayed acknowledgments, windows of 64 KB.
 //!
 //! Sequence numbers are bytes since the beginning, and do not wrap.
 
@@ -50,7 +51,8 @@ impl Sender {
             return Some(again);
         }
         let allowed = (self.window as u64).min(WINDOW_BYTES).max(self.mss);
-        // A window that is not a multiple of a segment is used up by FreeBSD's short segments; these here are whole, so the last one counts when half of it fits.
+        // A window that is not a multiple of a segment is used up by FreeBSD's short segments;
+        // these here are whole, so the last one counts when half of it fits.
         if self.next - self.acked + self.mss > allowed + self.mss / 2 {
             return None;
         }
@@ -131,7 +133,9 @@ impl Receiver {
         let is_next = at <= self.next && at + len > self.next;
         if is_next {
             self.next = at + len;
-            while let Some(entry) = self.early.first_entry().filter(|entry| *entry.key() <= self.next) {
+            while let Some(entry) =
+                self.early.first_entry().filter(|entry| *entry.key() <= self.next)
+            {
                 self.next = self.next.max(entry.remove());
             }
         } else if at > self.next {

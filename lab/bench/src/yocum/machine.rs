@@ -1,13 +1,15 @@
 //! The paper's forwarder (section 5.1): a 733 MHz CPU, an I/O bus, and a card with two links.
 //!
-//! The constants are fitted to Table 2 and Figure 6. What makes the fit is that the CPU is stalled for nearly all of the time that the bus is busy: without that, packets of 1500
-//! bytes would run at 60 MB/s however they are forwarded, and PCACHE would gain nothing.
+//! The constants are fitted to Table 2 and Figure 6. What makes the fit is that the CPU is stalled
+//! for nearly all of the time that the bus is busy: without that, packets of 1500 bytes would run
+//! at 60 MB/s however they are forwarded, and PCACHE would gain nothing.
 
 use serde::{Deserialize, Serialize};
 
 /// What a link carries.
 pub const LINK_BYTES_PER_S: f64 = 125e6;
-/// Bytes of a page, by which the host handles payload, and of the largest piece that crosses before the next hop can begin.
+/// Bytes of a page, by which the host handles payload, and of the largest piece that crosses before
+/// the next hop can begin.
 const PAGE_BYTES: u64 = 4096;
 
 /// How payload is forwarded.
@@ -70,7 +72,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// From end to end, if it takes `direct_us` without a forwarder in between: store and forward, so a link and a bus add up. Packets longer than a page cross piece by piece.
+    /// From end to end, if it takes `direct_us` without a forwarder in between: store and forward,
+    /// so a link and a bus add up. Packets longer than a page cross piece by piece.
     pub fn latency_us(&self, direct_us: f64, bytes: u64, how: How) -> f64 {
         let link_us = bytes as f64 / LINK_BYTES_PER_S * 1e6;
         let piece = bytes.min(PAGE_BYTES) as f64 / 1e3;
@@ -90,9 +93,11 @@ impl Machine {
         self.packet_us + pages * self.page_us + self.stalled * self.bus_us(bytes, crossings)
     }
 
-    /// The most bytes per second that are forwarded, if all payload is on the card that can be; and the share of the CPU that takes.
+    /// The most bytes per second that are forwarded, if all payload is on the card that can be; and
+    /// the share of the CPU that takes.
     pub fn peak(&self, bytes: u64, how: How) -> (f64, f64) {
-        let (cpu_us, bus_us) = (self.cpu_us(bytes, how.crossings()), self.bus_us(bytes, how.crossings()));
+        let (cpu_us, bus_us) =
+            (self.cpu_us(bytes, how.crossings()), self.bus_us(bytes, how.crossings()));
         let link_us = bytes as f64 / LINK_BYTES_PER_S * 1e6;
         let slowest_us = cpu_us.max(bus_us).max(link_us);
         (bytes as f64 / slowest_us * 1e6, cpu_us / slowest_us)

@@ -1,8 +1,11 @@
-//! The study of Yocum and Chase 2001: what payload caching is worth to a forwarder of their time (Table 2, Figures 5 to 7).
+//! The study of Yocum and Chase 2001: what payload caching is worth to a forwarder of their time
+//! (Table 2, Figures 5 to 7).
 //!
-//! A model with six constants ([`machine`]) stands for their machine; the constants are fitted to the paper's tables, and everything else follows from them. Figure 5 comes
-//! from a queue in which the shipped payload cache module decides what is kept ([`queue`]), Figure 7 from streams of TCP through the shipped card and host code ([`streams`]). Nothing here has a clock:
-//! a run is a function of its seed.
+//! A model with six constants ([`machine`]) stands for their machine; the constants are fitted to
+//! the paper's tables, and everything else follows from them. Figure 5 comes from a queue in which
+//! the shipped payload cache module decides what is kept ([`queue`]), Figure 7 from streams of TCP
+//! through the shipped card and host code ([`streams`]). Nothing here has a clock: a run is a
+//! function of its seed.
 //!
 //! Deliberately absent: the behavior of UDP beyond saturation.
 
@@ -47,7 +50,8 @@ pub struct Latency {
 pub struct Queued {
     /// Entries of the cache that are not reserved for receives.
     pub entries: u32,
-    /// Microseconds of CPU that the forwarder takes for each packet, beside what forwarding costs anyway.
+    /// Microseconds of CPU that the forwarder takes for each packet, beside what forwarding costs
+    /// anyway.
     pub demand_us: f64,
     /// What came of it.
     pub outcome: QueueOutcome,
@@ -98,19 +102,22 @@ pub struct Report {
     pub seed: u64,
 }
 
-/// Table 2 of the paper: bytes, then microseconds from end to end, and by a forwarder without a cache, with PCACHE, and with DIRECT.
+/// Table 2 of the paper: bytes, then microseconds from end to end, and by a forwarder without a
+/// cache, with PCACHE, and with DIRECT.
 pub const TABLE_2: [(u64, [f64; 4]); 3] = [
     (1500, [82.31, 153.86, 140.15, 131.5]),
     (4096, [108.36, 224.68, 191.68, 173.71]),
     (8192, [159.2, 326.88, 285.94, 260.74]),
 ];
-/// What section 5.4 of the paper says of Figure 6: bytes, then megabytes per second at the peak, by the same three.
+/// What section 5.4 of the paper says of Figure 6: bytes, then megabytes per second at the peak, by
+/// the same three.
 pub const FIGURE_6: [(u64, [Option<f64>; 3]); 3] = [
     (1500, [Some(29.0), Some(40.0), Some(60.0)]),
     (8192, [Some(48.0), Some(84.0), None]),
     (57_344, [Some(60.0), Some(110.0), Some(125.0)]),
 ];
-/// What section 5.5 of the paper says of Figure 7: bytes of a segment, megabytes per second without a cache, and with PCACHE at the largest one.
+/// What section 5.5 of the paper says of Figure 7: bytes of a segment, megabytes per second without
+/// a cache, and with PCACHE at the largest one.
 pub const FIGURE_7: [(u64, [f64; 2]); 2] = [(1460, [30.0, 47.0]), (8192, [55.0, 88.0])];
 /// Caches of Figure 7, up to 1.4 MB.
 const CACHES: [u64; 6] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 1400 << 10];
@@ -135,8 +142,13 @@ pub fn run(plan: &Plan) -> std::io::Result<Report> {
     let mut queues = Vec::new();
     for entries in ENTRIES {
         for demand_us in DEMANDS_US {
-            let config =
-                QueueConfig { entries, demand_us, packets: plan.packets, seed: plan.seed, ..QueueConfig::default() };
+            let config = QueueConfig {
+                entries,
+                demand_us,
+                packets: plan.packets,
+                seed: plan.seed,
+                ..QueueConfig::default()
+            };
             queues.push(Queued { entries, demand_us, outcome: simulate(&machine, &config) });
         }
     }
@@ -155,7 +167,8 @@ fn figure_7(machine: &Machine, milliseconds: u64) -> std::io::Result<Vec<Streame
     let mut streams = Vec::new();
     for (segment_bytes, _) in FIGURE_7 {
         // Without a cache it is the same whatever its size.
-        let cells = CACHES.into_iter().flat_map(|cache| [(How::Pcache, cache), (How::Direct, cache)]);
+        let cells =
+            CACHES.into_iter().flat_map(|cache| [(How::Pcache, cache), (How::Direct, cache)]);
         for (how, cache_bytes) in std::iter::once((How::Copy, 0)).chain(cells) {
             let milliseconds = (milliseconds / 3, milliseconds);
             let config = StreamsConfig { how, cache_bytes, segment_bytes, milliseconds };
@@ -174,7 +187,10 @@ mod tests {
     fn the_papers_tables() {
         let report = run(&Plan { packets: 20_000, seed: 1, milliseconds: 300 }).unwrap();
         for Latency { bytes, how, paper_us, model_us } in report.latencies {
-            assert!((model_us / paper_us - 1.0).abs() < 0.05, "{bytes} {how:?}: {model_us} beside {paper_us}");
+            assert!(
+                (model_us / paper_us - 1.0).abs() < 0.05,
+                "{bytes} {how:?}: {model_us} beside {paper_us}"
+            );
         }
         for Peak { bytes, how, paper_mb_per_s, model_mb_per_s, cpu } in report.peaks {
             if let Some(paper) = paper_mb_per_s {
@@ -189,14 +205,19 @@ mod tests {
         }
         for (segment_bytes, papers) in FIGURE_7 {
             let of = |how: How| {
-                let cells = report.streams.iter().filter(|cell| (cell.segment_bytes, cell.how) == (segment_bytes, how));
+                let cells = report
+                    .streams
+                    .iter()
+                    .filter(|cell| (cell.segment_bytes, cell.how) == (segment_bytes, how));
                 cells.map(|cell| cell.outcome).collect::<Vec<_>>()
             };
             let (base, pcache, direct) = (of(How::Copy)[0], of(How::Pcache), of(How::Direct));
             println!("{segment_bytes}: {base:?}, paper {papers:?}\n{pcache:#?}\n{direct:#?}");
             let (least, most) = (pcache[0], pcache[pcache.len() - 1]);
             assert!(base.hit_rate == 0.0 && most.hit_rate > 0.99 && least.hit_rate < most.hit_rate);
-            assert!(most.mb_per_s > least.mb_per_s && direct[direct.len() - 1].mb_per_s > most.mb_per_s);
+            assert!(
+                most.mb_per_s > least.mb_per_s && direct[direct.len() - 1].mb_per_s > most.mb_per_s
+            );
         }
         // The law of hits, in every cell.
         for Queued { entries, demand_us, outcome } in &report.queues {
@@ -204,10 +225,12 @@ mod tests {
             assert!(off < 0.02, "{entries} entries, {demand_us} us: {outcome:?}");
         }
         let cell = |entries, demand_us| {
-            let is_it = |queued: &&Queued| queued.entries == entries && queued.demand_us == demand_us;
+            let is_it =
+                |queued: &&Queued| queued.entries == entries && queued.demand_us == demand_us;
             report.queues.iter().find(is_it).unwrap().outcome
         };
-        // Section 5.3: near 100 % at low demand; few at saturation; and queues grow more slowly with a larger cache.
+        // Section 5.3: near 100 % at low demand; few at saturation; and queues grow more slowly
+        // with a larger cache.
         assert!(cell(16, 0.0).hit_rate > 0.99 && cell(16, 130.0).hit_rate < 0.1);
         assert!(cell(16, 80.0).queue_mean > cell(350, 80.0).queue_mean);
     }

@@ -1,10 +1,13 @@
 //! Figure 5: packets wait for the CPU, and those that wait fill the cache.
 //!
-//! Packets come at random (Poisson). The input queue has 400 places, as the paper's kernel has. Each packet that comes gets an entry from the shipped payload cache module; if its payload is still there when
-//! it is forwarded, it does not cross the bus again, and the CPU is done sooner.
+//! Packets come at random (Poisson). The input queue has 400 places, as the paper's kernel has.
+//! Each packet that comes gets an entry from the shipped payload cache module; if its payload is
+//! still there when it is forwarded, it does not cross the bus again, and the CPU is done sooner.
 //!
-//! The law: with the entry that came last going first, a packet is forwarded from the cache with the chance min(1, K/N), for K entries and N packets that wait when it comes, itself among them;
-//! so hits are E[min(1, K/N)]. The paper's own estimate, K over the mean of N, fails near saturation, where misses make the queue jump between short and long.
+//! The law: with the entry that came last going first, a packet is forwarded from the cache with
+//! the chance min(1, K/N), for K entries and N packets that wait when it comes, itself among them;
+//! so hits are E[min(1, K/N)]. The paper's own estimate, K over the mean of N, fails near
+//! saturation, where misses make the queue jump between short and long.
 
 use std::collections::VecDeque;
 
@@ -83,7 +86,8 @@ pub fn simulate(machine: &Machine, config: &QueueConfig) -> QueueOutcome {
         area += waiting.len() as f64 * (at - now);
         now = at;
         if done_at <= now {
-            // The one in front has left; its buffer, and what the cache has of it, may be used for another.
+            // The one in front has left; its buffer, and what the cache has of it, may be used for
+            // another.
             let buffer = waiting.pop_front().expect("it was under way");
             let _ = pcache.pc_send_complete(buffer);
             free.push(buffer);
@@ -111,7 +115,8 @@ pub fn simulate(machine: &Machine, config: &QueueConfig) -> QueueOutcome {
             }
             forwarded += 1;
             hits += u64::from(is_hit);
-            let service = config.demand_us + machine.cpu_us(config.bytes, if is_hit { 1 } else { 2 });
+            let service =
+                config.demand_us + machine.cpu_us(config.bytes, if is_hit { 1 } else { 2 });
             busy += service;
             done_at = now + service;
         }
@@ -137,11 +142,16 @@ mod tests {
     fn a_queue_as_in_the_books() {
         let machine = Machine::default();
         let demand_us = 60.0;
-        let config = QueueConfig { entries: 400, demand_us, packets: 400_000, ..QueueConfig::default() };
+        let config =
+            QueueConfig { entries: 400, demand_us, packets: 400_000, ..QueueConfig::default() };
         let outcome = simulate(&machine, &config);
         let load = (demand_us + machine.cpu_us(4096, 1)) / (4096.0 / 25.0);
         let expected = load + load * load / (2.0 * (1.0 - load));
-        assert!((outcome.queue_mean / expected - 1.0).abs() < 0.03, "{} beside {expected}", outcome.queue_mean);
+        assert!(
+            (outcome.queue_mean / expected - 1.0).abs() < 0.03,
+            "{} beside {expected}",
+            outcome.queue_mean
+        );
         assert!((outcome.busy - load).abs() < 0.01);
         assert_eq!((outcome.hit_rate, outcome.dropped), (1.0, 0.0));
     }
@@ -150,7 +160,13 @@ mod tests {
     #[test]
     fn the_best_order() {
         let rate = |order| {
-            let config = QueueConfig { entries: 16, order, demand_us: 75.0, packets: 50_000, ..QueueConfig::default() };
+            let config = QueueConfig {
+                entries: 16,
+                order,
+                demand_us: 75.0,
+                packets: 50_000,
+                ..QueueConfig::default()
+            };
             simulate(&Machine::default(), &config).hit_rate
         };
         let best = rate(Order::Mru);

@@ -25,14 +25,26 @@ impl fmt::Display for Report {
             writeln!(f, "{bytes:>8}  {:8} {paper_us:>9.2} {model_us:>9.2} {off:>9}", name(*how))?;
         }
         writeln!(f, "\nFigure 6: the most that is forwarded, in MB/s\n")?;
-        writeln!(f, "{:>8}  {:8} {:>9} {:>9} {:>9} {:>7}", "bytes", "", "paper", "model", "", "CPU")?;
+        writeln!(
+            f,
+            "{:>8}  {:8} {:>9} {:>9} {:>9} {:>7}",
+            "bytes", "", "paper", "model", "", "CPU"
+        )?;
         for Peak { bytes, how, paper_mb_per_s, model_mb_per_s, cpu } in &self.peaks {
             let paper = paper_mb_per_s.map_or("-".into(), |paper| format!("{paper:.0}"));
             let off = paper_mb_per_s.map_or(String::new(), |paper| percent(*model_mb_per_s, paper));
             let cpu = cpu * 100.0;
-            writeln!(f, "{bytes:>8}  {:8} {paper:>9} {model_mb_per_s:>9.1} {off:>9} {cpu:>5.0} %", name(*how))?;
+            writeln!(
+                f,
+                "{bytes:>8}  {:8} {paper:>9} {model_mb_per_s:>9.1} {off:>9} {cpu:>5.0} %",
+                name(*how)
+            )?;
         }
-        writeln!(f, "\nFigure 5: 25 MB/s of packets of 4 KB, {} in each row, seed {}\n", self.packets, self.seed)?;
+        writeln!(
+            f,
+            "\nFigure 5: 25 MB/s of packets of 4 KB, {} in each row, seed {}\n",
+            self.packets, self.seed
+        )?;
         writeln!(
             f,
             "{:>8} {:>9} {:>9} {:>9} {:>15} {:>9} {:>9} {:>7}",
@@ -50,7 +62,10 @@ impl fmt::Display for Report {
                 outcome.busy * 100.0
             )?;
         }
-        writeln!(f, "\nFigure 7: 16 streams of TCP, in MB/s of payload; the gain over forwarding without a cache\n")?;
+        writeln!(
+            f,
+            "\nFigure 7: 16 streams of TCP, in MB/s of payload; the gain over forwarding without a cache\n"
+        )?;
         writeln!(
             f,
             "{:>8}  {:8} {:>9} {:>9} {:>9} {:>9} {:>11} {:>7}",
@@ -59,7 +74,10 @@ impl fmt::Display for Report {
         for (segment_bytes, [paper_base, paper_peak]) in FIGURE_7 {
             let cells: Vec<&Streamed> =
                 self.streams.iter().filter(|cell| cell.segment_bytes == segment_bytes).collect();
-            let base = cells.iter().find(|cell| cell.how == How::Copy).map_or(f64::NAN, |cell| cell.outcome.mb_per_s);
+            let base = cells
+                .iter()
+                .find(|cell| cell.how == How::Copy)
+                .map_or(f64::NAN, |cell| cell.outcome.mb_per_s);
             for Streamed { how, cache_bytes, outcome, .. } in cells {
                 writeln!(
                     f,

@@ -1,12 +1,15 @@
-//! Figure 7: sixteen streams of TCP through the forwarder, by its own card and host code on a virtual clock.
+//! Figure 7: sixteen streams of TCP through the forwarder, by its own card and host code on a
+//! virtual clock.
 //!
 //! ```text
 //!  clients ─ link ─▶ card (firmware) ─▶ queue (engine) ─▶ CPU: one packet at a time (forwarder) ─▶ card ─ link ─▶ server
 //!     ▲────── link ─────────────────────── acknowledgments take the same way back ────────────────────────── link ─┘
 //! ```
 //!
-//! Frames are real: the card splits them, the engine binds entries to them, the forwarder rewrites them, and what the card can no longer send from its cache is decided there. The fitted model of the
-//! machine ([`super::machine`]) says only how long the CPU takes for each. Ends are those of [`super::endpoint`].
+//! Frames are real: the card splits them, the engine binds entries to them, the forwarder rewrites
+//! them, and what the card can no longer send from its cache is decided there. The fitted model of
+//! the machine ([`super::machine`]) says only how long the CPU takes for each. Ends are those of
+//! [`super::endpoint`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +37,8 @@ use super::machine::{How, Machine};
 const STREAMS: usize = 16;
 /// Four clients have four streams each.
 const CLIENTS: usize = 4;
-/// What an end takes for a packet: half of what Table 2 has for one without a forwarder, less the link's time.
+/// What an end takes for a packet: half of what Table 2 has for one without a forwarder, less the
+/// link's time.
 const END_NS: u64 = 35_000;
 /// A link of 1 Gb/s.
 const LINK_NS_PER_BYTE: u64 = 8;
@@ -144,7 +148,8 @@ pub fn simulate(machine: &Machine, config: &StreamsConfig) -> io::Result<Streams
     let (received, before) = (it.received(), *it.engine.counters());
     it.run(warm + length)?;
     let (gained, after) = (it.received() - received, *it.engine.counters());
-    let (card, memory) = (after.card_bytes - before.card_bytes, after.memory_bytes - before.memory_bytes);
+    let (card, memory) =
+        (after.card_bytes - before.card_bytes, after.memory_bytes - before.memory_bytes);
     let lost = after.lost - before.lost;
     Ok(StreamsOutcome {
         mb_per_s: gained as f64 / length as f64 * 1e3,
@@ -167,14 +172,22 @@ impl Simulation {
         for file in attachment.files() {
             files.push(file.try_clone_to_owned()?);
         }
-        let files = files.try_into().map_err(|_| io::Error::other("an attachment has three files"))?;
-        let window = Arc::new(Window::create("nicache-yocum", Bus::window_bytes(BUFFERS) as usize)?);
+        let files =
+            files.try_into().map_err(|_| io::Error::other("an attachment has three files"))?;
+        let window =
+            Arc::new(Window::create("nicache-yocum", Bus::window_bytes(BUFFERS) as usize)?);
         let seen = Arc::new(Window::map(window.file().try_clone_to_owned()?)?);
         let jumbo = Capabilities { frame_bytes_max: 9200, ..Capabilities::FULL };
         let (first, inside) = memory_wire(64, jumbo, jumbo);
         let (second, outside) = memory_wire(64, jumbo, jumbo);
         let side = Attachment::from_files(files)?.card();
-        let card = Firmware::with_ports(vec![first, second], side, seen, entries * PAGE_BYTES as u32, None)?;
+        let card = Firmware::with_ports(
+            vec![first, second],
+            side,
+            seen,
+            entries * PAGE_BYTES as u32,
+            None,
+        )?;
         let interface = |port: u8, address: [u8; 4]| Interface {
             port,
             tags: Default::default(),
@@ -183,7 +196,8 @@ impl Simulation {
             mtu: 9000,
             masquerade: Vec::new(),
         };
-        let mut setup = Config::new(vec![interface(0, [10, 1, 0, 1]), interface(1, [192, 0, 2, 1])], 5);
+        let mut setup =
+            Config::new(vec![interface(0, [10, 1, 0, 1]), interface(1, [192, 0, 2, 1])], 5);
         setup.services = vec![ServiceConfig {
             protocol: Protocol::Tcp,
             address: Endpoint::new([10, 1, 0, 100], 80),
@@ -196,7 +210,14 @@ impl Simulation {
         for client in 0..CLIENTS {
             forwarder.set_neighbour(0, [10, 1, 0, 2 + client as u8].into(), CLIENT_MAC);
         }
-        let setup = EngineConfig { mode, order: Order::Mru, entries, buffers: BUFFERS, posts: POSTS, queue: QUEUE };
+        let setup = EngineConfig {
+            mode,
+            order: Order::Mru,
+            entries,
+            buffers: BUFFERS,
+            posts: POSTS,
+            queue: QUEUE,
+        };
         Ok(Self {
             config: *config,
             machine: *machine,
@@ -301,14 +322,17 @@ impl Simulation {
         let forwarded = self.engine.forward(&mut self.forwarder, 1, Time(self.now), || 1);
         forwarded.map_err(|error| io::Error::other(error.to_string()))?;
         let after = *self.engine.counters();
-        let (card, memory) = (after.card_bytes - before.card_bytes, after.memory_bytes - before.memory_bytes);
+        let (card, memory) =
+            (after.card_bytes - before.card_bytes, after.memory_bytes - before.memory_bytes);
         let is_lost = after.lost > before.lost;
         let payload = if is_lost { self.config.segment_bytes } else { card + memory };
         let received = if self.config.how == How::Direct { 0 } else { payload };
         let bus_bytes = received + memory + 2 * HEAD_BYTES as u64;
         let pages = payload.div_ceil(PAGE_BYTES) as f64;
         let machine = &self.machine;
-        let us = machine.packet_us + pages * machine.page_us + machine.stalled * machine.bus_us(bus_bytes, 1);
+        let us = machine.packet_us
+            + pages * machine.page_us
+            + machine.stalled * machine.bus_us(bus_bytes, 1);
         self.is_cpu_busy = true;
         self.add(self.now + (us * 1e3) as u64, Event::CpuDone);
         Ok(())
@@ -321,11 +345,17 @@ impl Simulation {
             while self.wires[side].receive(&mut burst)? > 0 {
                 for frame in &burst {
                     let data = frame.data();
-                    let word = |at: usize| u64::from(u32::from_be_bytes(data[at..at + 4].try_into().expect("four")));
-                    let port = |at: usize| usize::from(u16::from_be_bytes([data[at], data[at + 1]]));
+                    let word = |at: usize| {
+                        u64::from(u32::from_be_bytes(data[at..at + 4].try_into().expect("four")))
+                    };
+                    let port =
+                        |at: usize| usize::from(u16::from_be_bytes([data[at], data[at + 1]]));
                     let (link, event) = if side == 1 {
                         let len = (data.len() - HEAD_BYTES) as u64;
-                        (Link::ToServer, Event::Server { stream: port(34) - 1000, at: word(38), len })
+                        (
+                            Link::ToServer,
+                            Event::Server { stream: port(34) - 1000, at: word(38), len },
+                        )
                     } else {
                         (Link::ToClients, Event::Client { stream: port(36) - 1000, ack: word(42) })
                     };

@@ -15,32 +15,38 @@ use crate::options::parse_rate;
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// A client against nginx and Apache alone, through the card, and with Varnish or HAProxy in the card's place
+    /// A client against nginx and Apache alone, through the card, and with Varnish or HAProxy in
+    /// the card's place
     #[command(
         after_help = "Example: sudo nicache bench wire --figure wire.svg\n\nNeeds root, two CPUs, a quiet machine and wrk; takes about 55 minutes \
         in full, 4 minutes with --quick."
     )]
     Wire(BenchWireArgs),
-    /// What `bench wire` compares a card with: a program at a TAP that answers everything with the bytes of an object
+    /// What `bench wire` compares a card with: a program at a TAP that answers everything with the
+    /// bytes of an object
     #[command(hide = true)]
     Floor {
         /// Bytes of the object
         bytes: u64,
     },
-    /// More and more connections, to nginx alone and through the card: replies per second and connection times at rising rates
+    /// More and more connections, to nginx alone and through the card: replies per second and
+    /// connection times at rising rates
     #[command(after_help = curves::EXAMPLES)]
     Curves(BenchCurvesArgs),
-    /// Computed pages that change (PHP with MariaDB, WordPress, DokuWiki): the server alone, behind caches, behind the card; speed and
-    /// stale replies
+    /// Computed pages that change (PHP with MariaDB, WordPress, DokuWiki): the server alone, behind
+    /// caches, behind the card; speed and stale replies
     #[command(after_help = BENCH_DYNAMIC_EXAMPLES)]
     Dynamic(BenchDynamicArgs),
-    /// Which files a page is made of: the CacheCard paper's method and nicache's, on the same requests, and what edits then purge
+    /// Which files a page is made of: the CacheCard paper's method and nicache's, on the same
+    /// requests, and what edits then purge
     #[command(after_help = BENCH_SETS_EXAMPLES)]
     Sets(BenchSetsArgs),
-    /// What card memory keeps off a bus, and what that is worth: `nicache serve` under web logs on the bus of Kim et al. 2002
+    /// What card memory keeps off a bus, and what that is worth: `nicache serve` under web logs on
+    /// the bus of Kim et al. 2002
     #[command(after_help = BENCH_KIM_EXAMPLES)]
     Kim(BenchKimArgs),
-    /// An NFS server on an iSCSI unit: payload copied, by reference, and left out, and NFS-Ganesha beside it; the study of Peng et al. 2005
+    /// An NFS server on an iSCSI unit: payload copied, by reference, and left out, and NFS-Ganesha
+    /// beside it; the study of Peng et al. 2005
     #[command(after_help = BENCH_NFS_EXAMPLES)]
     Nfs(BenchNfsArgs),
     /// What `bench nfs` compares with: NFS-Ganesha on the unit
@@ -51,28 +57,33 @@ pub(crate) enum BenchCommand {
         /// For configuration and logs
         folder: PathBuf,
     },
-    /// A path that loses, reorders, duplicates and delays packets: the goodput of the card's TCP beside that of Linux
+    /// A path that loses, reorders, duplicates and delays packets: the goodput of the card's TCP
+    /// beside that of Linux
     #[command(
         after_help = "Example: sudo nicache bench impair --figure impair.svg\n\nNeeds root and two CPUs; takes about 40 minutes in full, a minute with \
         --quick."
     )]
     Impair(BenchImpairArgs),
-    /// The card under attack: SYN floods, slow readers and senders, idle connections, mutated frames; fails if a client that behaves is
-    /// not served, or the card's memory grows, or something of the attack stays
+    /// The card under attack: SYN floods, slow readers and senders, idle connections, mutated
+    /// frames; fails if a client that behaves is not served, or the card's memory grows, or
+    /// something of the attack stays
     #[command(after_help = BENCH_SIEGE_EXAMPLES)]
     Siege(BenchSiegeArgs),
-    /// Simulations: how fast traces are played back against each policy, and the curve of LRU is made, beside libCacheSim
+    /// Simulations: how fast traces are played back against each policy, and the curve of LRU is
+    /// made, beside libCacheSim
     #[command(after_help = BENCH_SIM_EXAMPLES)]
     Sim(BenchSimArgs),
     /// The card alone: nanoseconds per request of each kind
     #[command(after_help = "Example: nicache bench pipeline --only hit")]
     Pipeline(BenchPipelineArgs),
-    /// What it costs to forward: CPU for each gigabyte and Gb/s of `nicache forward`, beside the kernel, nftables, a tc-BPF balancer and HAProxy
+    /// What it costs to forward: CPU for each gigabyte and Gb/s of `nicache forward`, beside the
+    /// kernel, nftables, a tc-BPF balancer and HAProxy
     #[command(
         after_help = "Example: sudo nicache bench forward --rounds 3\n\nNeeds root, nft, tc, clang and haproxy, and a quiet machine."
     )]
     Forward(BenchForwardArgs),
-    /// What payload caching is worth to a forwarder: the tables of Yocum and Chase 2001, from a model of their machine and nicache's payload cache
+    /// What payload caching is worth to a forwarder: the tables of Yocum and Chase 2001, from a
+    /// model of their machine and nicache's payload cache
     #[command(after_help = "Example: nicache bench yocum --json > yocum.json")]
     Yocum(BenchYocumArgs),
 }
@@ -106,7 +117,11 @@ pub(crate) struct BenchNfsArgs {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Measure nothing, show the result saved in this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "seconds", "quick", "only"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["save", "rounds", "seconds", "quick", "only"],
+    )]
     pub from: Option<PathBuf>,
     /// How often everything is measured [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -147,7 +162,12 @@ pub(crate) struct BenchImpairArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// How often everything is measured
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     pub rounds: u32,
     /// Only conditions whose name contains this, such as "50 ms" or "10 % lost"
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -175,28 +195,68 @@ pub(crate) struct BenchSiegeArgs {
     #[arg(long = "attack", value_enum, value_name = "ATTACK")]
     pub attacks: Vec<SiegeAttack>,
     /// Seconds of each attack
-    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..=86_400),
+    )]
     pub seconds: u32,
     /// Seconds of quiet before each attack and after it
-    #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(1..=3_600),
+    )]
     pub quiet: u32,
     /// Seconds after an attack within which the card must have got rid of it
-    #[arg(long, value_name = "SECONDS", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 400,
+        value_parser = clap::value_parser!(u32).range(1..=86_400),
+    )]
     pub r#return: u32,
     /// SYNs a second of the flood
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+    )]
     pub syns: u32,
     /// Slow readers, and slow senders
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2_000,
+        value_parser = clap::value_parser!(u32).range(1..=100_000),
+    )]
     pub slow: u32,
     /// Idle connections
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+    )]
     pub idle: u32,
     /// Slow and idle connections opened in a second
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+    )]
     pub opened: u32,
     /// Steps of mutated conversations in a second; half as many random frames
-    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+    )]
     pub frames: u32,
     /// What sources, changes and all else that is random follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -258,13 +318,28 @@ pub(crate) struct BenchSimArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// Requests of the trace, in millions
-    #[arg(long, value_name = "MILLIONS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "MILLIONS",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     pub requests: u32,
     /// Objects that are asked for
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u32).range(100..=100_000_000),
+    )]
     pub objects: u32,
     /// Objects that the caches hold
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=100_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100_000,
+        value_parser = clap::value_parser!(u32).range(10..=100_000_000),
+    )]
     pub cache: u32,
     /// Exponent of Zipf's law
     #[arg(long, value_name = "EXPONENT", default_value_t = 1.0, value_parser = parse_rate)]
@@ -283,7 +358,8 @@ pub(crate) struct BenchSimArgs {
 /// Arguments of `bench kim`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchKimArgs {
-    /// Web logs in any format that `nicache replay` reads [default: requests by Zipf's law for 400 files]
+    /// Web logs in any format that `nicache replay` reads [default: requests by Zipf's law for 400
+    /// files]
     #[arg(value_name = "LOG")]
     pub logs: Vec<PathBuf>,
     /// Print the result as JSON
@@ -316,7 +392,8 @@ pub(crate) struct BenchKimArgs {
     /// Put the files to serve into this folder while measuring. It must be on a disk
     #[arg(long, value_name = "DIR", default_value = "/var/lib")]
     pub folder: PathBuf,
-    /// One round, no cache and the largest, one number of cards, 100 megabytes: to see whether it works, not for figures
+    /// One round, no cache and the largest, one number of cards, 100 megabytes: to see whether it
+    /// works, not for figures
     #[arg(long)]
     pub quick: bool,
 }
@@ -342,11 +419,12 @@ pub(crate) struct BenchWireArgs {
     /// Seconds of one measurement [default: 3]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: Option<u32>,
-    /// Put the files to serve into this folder while measuring. It must be on a disk, and nobody may make files right in it
-    /// meanwhile (that would purge what is below)
+    /// Put the files to serve into this folder while measuring. It must be on a disk, and nobody
+    /// may make files right in it meanwhile (that would purge what is below)
     #[arg(long, value_name = "DIR", default_value = "/var/lib")]
     pub folder: PathBuf,
-    /// Measure only what has this in its label, which is like `10 KB, card, hits, connections kept open`
+    /// Measure only what has this in its label, which is like `10 KB, card, hits, connections kept
+    /// open`
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
     /// One round of one second, three sizes of objects: to see whether it works, not for figures
@@ -376,7 +454,12 @@ pub(crate) struct BenchDynamicArgs {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Measure nothing, show the result saved in this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "seconds", "quick", "pages", "subjects", "edits", "only"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all =
+            ["save", "rounds", "seconds", "quick", "pages", "subjects", "edits", "only"],
+    )]
     pub from: Option<PathBuf>,
     /// How often everything is measured [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -388,10 +471,20 @@ pub(crate) struct BenchDynamicArgs {
     #[arg(long)]
     pub quick: bool,
     /// Which pages: php, wordpress-front, wordpress-post, dokuwiki
-    #[arg(long, value_name = "PAGE,...", value_delimiter = ',', default_values = Page::ALL.map(Page::name))]
+    #[arg(
+        long,
+        value_name = "PAGE,...",
+        value_delimiter = ',',
+        default_values = Page::ALL.map(Page::name),
+    )]
     pub pages: Vec<Page>,
     /// Who answers: server, nginx-60s, nginx-1s, varnish-60s, varnish-1s, nicache
-    #[arg(long, value_name = "SUBJECT,...", value_delimiter = ',', default_values = Subject::ALL.map(Subject::name))]
+    #[arg(
+        long,
+        value_name = "SUBJECT,...",
+        value_delimiter = ',',
+        default_values = Subject::ALL.map(Subject::name),
+    )]
     pub subjects: Vec<Subject>,
     /// How often a page is changed, per second
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = EDIT_RATES,
@@ -431,7 +524,11 @@ pub(crate) struct BenchSetsArgs {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Measure nothing, show the result saved in this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "requests", "interval", "sleep", "workers", "quick"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["save", "requests", "interval", "sleep", "workers", "quick"],
+    )]
     pub from: Option<PathBuf>,
     /// Few requests and processes: to see whether it works, not for figures
     #[arg(long)]
@@ -473,10 +570,20 @@ pub(crate) struct BenchPipelineArgs {
     #[arg(long)]
     pub json: bool,
     /// How often everything is measured
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 9,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     pub rounds: u32,
     /// Milliseconds of one measurement
-    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 300,
+        value_parser = clap::value_parser!(u64).range(1..=3_600_000),
+    )]
     pub time: u64,
     /// Only kinds of requests whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -490,10 +597,20 @@ pub(crate) struct BenchForwardArgs {
     #[arg(long)]
     pub json: bool,
     /// How often everything is measured, in turn
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     pub rounds: u32,
     /// Seconds of each measurement
-    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=3600),
+    )]
     pub seconds: u32,
     /// Only subjects whose name contains this, such as "nicache" or "HAProxy"
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -507,12 +624,22 @@ pub(crate) struct BenchYocumArgs {
     #[arg(long)]
     pub json: bool,
     /// Packets of each cell of Figure 5
-    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 200_000,
+        value_parser = clap::value_parser!(u64).range(1000..=100_000_000),
+    )]
     pub packets: u64,
     /// Seed of the arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Virtual milliseconds of each cell of Figure 7
-    #[arg(long, value_name = "MS", default_value_t = 3000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 3000,
+        value_parser = clap::value_parser!(u64).range(100..=1_000_000),
+    )]
     pub milliseconds: u64,
 }

@@ -24,15 +24,21 @@ pub(crate) struct DemoArgs {
     /// End after the measurement, instead of serving until Ctrl-C
     #[arg(long)]
     pub once: bool,
-    /// Then read its pages for so long while everything that they show is changed, in every way that the application has, and judge each
-    /// reply; as `nicache prove` does
+    /// Then read its pages for so long while everything that they show is changed, in every way
+    /// that the application has, and judge each reply; as `nicache prove` does
     #[arg(long, value_name = "TIME")]
     pub prove: Option<Milliseconds>,
     /// Edits per second in all, with --prove
     #[arg(long, value_name = "N", default_value_t = 2.0)]
     pub edits_per_second: f64,
-    /// Seconds of each of the four measurements. With 0 nothing is measured and nothing edited: the site is as its first visitor finds it
-    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    /// Seconds of each of the four measurements. With 0 nothing is measured and nothing edited: the
+    /// site is as its first visitor finds it
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(0..=3600),
+    )]
     pub seconds: u32,
     /// Answer as one line of JSON
     #[arg(long)]
@@ -44,7 +50,7 @@ pub(crate) struct DemoArgs {
 
 /// The applications by name, with what they are.
 fn application() -> impl TypedValueParser<Value = Application> {
-    let values =
-        Application::ALL.map(|application| PossibleValue::new(application.name()).help(application.description()));
+    let values = Application::ALL
+        .map(|application| PossibleValue::new(application.name()).help(application.description()));
     PossibleValuesParser::new(values).try_map(|name| name.parse::<Application>())
 }

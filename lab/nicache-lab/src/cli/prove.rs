@@ -27,7 +27,8 @@ pub(crate) struct ProveArgs {
     /// The server that is to be proved
     #[arg(long, value_name = "http://HOST[:PORT]/")]
     pub url: String,
-    /// The same server past the card. What it shows there tells how far it is behind its edits itself
+    /// The same server past the card. What it shows there tells how far it is behind its edits
+    /// itself
     #[arg(long, value_name = "http://HOST[:PORT]/")]
     pub direct: Option<String>,
     /// Pages to read, separated by commas
@@ -36,12 +37,12 @@ pub(crate) struct ProveArgs {
     /// Read pages by Zipf's law with this exponent, the first one most [default: all alike]
     #[arg(long, value_name = "EXPONENT")]
     pub zipf: Option<f64>,
-    /// Shell command that changes a subject; the name is `version` unless given. Several commands for one subject take turns at
-    /// random. Repeatable
+    /// Shell command that changes a subject; the name is `version` unless given. Several commands
+    /// for one subject take turns at random. Repeatable
     #[arg(long, value_name = "[NAME:] COMMAND", required = true)]
     pub edit: Vec<String>,
-    /// Regular expression for the version of a subject, whose first group is the number; with one subject its name may be left out.
-    /// Repeatable [default: \bNAME=(\d+)]
+    /// Regular expression for the version of a subject, whose first group is the number; with one
+    /// subject its name may be left out. Repeatable [default: \bNAME=(\d+)]
     #[arg(long, value_name = "[NAME:] REGEX")]
     pub marker: Vec<String>,
     /// An edit command that takes longer is killed, and has failed
@@ -54,20 +55,26 @@ pub(crate) struct ProveArgs {
     #[arg(long, value_name = "TIME", default_value = "0")]
     pub least_gap: Milliseconds,
     /// Now and then, up to so many edits come at once
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     pub burst: u32,
-    /// Page whose markers of one subject may differ in one reply, because the server itself puts it together while the subject changes.
-    /// Repeatable
+    /// Page whose markers of one subject may differ in one reply, because the server itself puts it
+    /// together while the subject changes. Repeatable
     #[arg(long, value_name = "/PATH")]
     pub non_atomic: Vec<String>,
     /// Page that the server itself gives without its content for moments. Repeatable
     #[arg(long, value_name = "/PATH")]
     pub unsteady: Vec<String>,
-    /// Page that prints the UNIX time in seconds or milliseconds, which may be so old at most when the request is sent. Repeatable
+    /// Page that prints the UNIX time in seconds or milliseconds, which may be so old at most when
+    /// the request is sent. Repeatable
     #[arg(long, value_name = "/PATH=TIME")]
     pub within: Vec<String>,
-    /// A kind of client that one of the pages answers in words of its own: it is read by such clients, too, and each must be told the text.
-    /// Repeatable
+    /// A kind of client that one of the pages answers in words of its own: it is read by such
+    /// clients, too, and each must be told the text. Repeatable
     #[arg(long = "client", value_name = "/PATH NAME: VALUE => TEXT")]
     pub clients: Vec<String>,
     /// Regular expression for the time on pages of --within
@@ -76,27 +83,48 @@ pub(crate) struct ProveArgs {
     /// How far the printed time may be from the server's execution of the request, besides
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     pub clock_slack: Milliseconds,
-    /// How far the server itself may be behind the edits of a subject: a cache of its own, like PHP's opcache.revalidate_freq, or a
-    /// source that nobody can watch. Repeatable
+    /// How far the server itself may be behind the edits of a subject: a cache of its own, like
+    /// PHP's opcache.revalidate_freq, or a source that nobody can watch. Repeatable
     #[arg(long, value_name = "NAME=TIME")]
     pub server_lag: Vec<String>,
-    /// The server's workers are behind alike (they share what they keep, as with PHP's opcache): what a page has shown directly, no
-    /// later request may get older
+    /// The server's workers are behind alike (they share what they keep, as with PHP's opcache):
+    /// what a page has shown directly, no later request may get older
     #[arg(long, requires = "direct")]
     pub one_state: bool,
     /// Connections
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        value_parser = clap::value_parser!(u16).range(1..=10_000),
+    )]
     pub readers: u16,
     /// Connections to --direct
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        value_parser = clap::value_parser!(u16).range(1..=10_000),
+    )]
     pub direct_readers: u16,
     /// Threads that work the connections
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u16).range(1..=64),
+    )]
     pub threads: u16,
     /// Requests sent at once on a connection
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=64),
+    )]
     pub pipeline: u16,
-    /// Addresses of this machine that connections come from in turns, separated by commas [default: the kernel's choice]
+    /// Addresses of this machine that connections come from in turns, separated by commas [default:
+    /// the kernel's choice]
     #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
     pub from: Vec<IpAddr>,
     /// Further request header. Repeatable
@@ -111,7 +139,8 @@ pub(crate) struct ProveArgs {
     /// Version of the first edit [default: one more than the pages show]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 62))]
     pub first_version: Option<u64>,
-    /// End after this [default: 10s, or when --replies and --edits are reached if one of them is given]
+    /// End after this [default: 10s, or when --replies and --edits are reached if one of them is
+    /// given]
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Milliseconds>,
     /// With fewer replies, nothing is proven
@@ -120,7 +149,8 @@ pub(crate) struct ProveArgs {
     /// With fewer edits, nothing is proven
     #[arg(long, value_name = "N")]
     pub edits: Option<u64>,
-    /// Rest before the last look, besides the longest --server-lag or --within; at least the --recheck of the card
+    /// Rest before the last look, besides the longest --server-lag or --within; at least the
+    /// --recheck of the card
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub quiet: Milliseconds,
     /// Equal seeds choose equal pages and times of edits
@@ -129,8 +159,16 @@ pub(crate) struct ProveArgs {
     /// Name of the running nicache whose counters are shown
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Without hits of this kind, nothing is proven; by the counters of --name, or of the only nicache that runs [default if given: dynamic]
-    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "dynamic", value_name = "KIND")]
+    /// Without hits of this kind, nothing is proven; by the counters of --name, or of the only
+    /// nicache that runs [default if given: dynamic]
+    #[arg(
+        long,
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "dynamic",
+        value_name = "KIND",
+    )]
     pub expect_hits: Option<HitKind>,
     /// Answer as one line of JSON
     #[arg(long)]

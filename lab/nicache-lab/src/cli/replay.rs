@@ -39,28 +39,32 @@ pub(crate) struct ReplayArgs {
     /// Log, plain or packed by gzip or zstd
     #[arg(value_name = "LOG", required_unless_present = "synthetic", conflicts_with = "synthetic")]
     pub log: Option<PathBuf>,
-    /// What the log is: common, json, tsv, worldcup, oracle-general, keys, csv, u32, u64; a table without a line of names with its columns:
-    /// csv:time,key,size [default: as it looks]
+    /// What the log is: common, json, tsv, worldcup, oracle-general, keys, csv, u32, u64; a table
+    /// without a line of names with its columns: csv:time,key,size [default: as it looks]
     #[arg(long, value_name = "FORMAT", conflicts_with = "synthetic")]
     pub format: Option<Format>,
-    /// Connections at once [default: 8 (each with a thread); with --target 64, of all replayers together; in open loop 1024 at most]
+    /// Connections at once [default: 8 (each with a thread); with --target 64, of all replayers
+    /// together; in open loop 1024 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub clients: Option<u32>,
     /// Repeat the log for so many seconds [default: the log once]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub duration: Option<u64>,
-    /// Requests per second, sent without waiting for replies as far as connections allow; with --target: sessions per second, which
-    /// begin at random (Poisson) [default: as fast as replies come]
+    /// Requests per second, sent without waiting for replies as far as connections allow; with
+    /// --target: sessions per second, which begin at random (Poisson) [default: as fast as replies
+    /// come]
     #[arg(long, value_name = "N", value_parser = parse_rate)]
     pub rate: Option<f64>,
     /// Equal seeds choose equal files, ways to change them, and random times
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Folder of the files. With --target: made by `nicache trace site`; the files' sizes are looked at. Otherwise: made now, must be
-    /// empty or new, and is left there [default: a temporary folder; with --target not looked at]
+    /// Folder of the files. With --target: made by `nicache trace site`; the files' sizes are
+    /// looked at. Otherwise: made now, must be empty or new, and is left there [default: a
+    /// temporary folder; with --target not looked at]
     #[arg(long, value_name = "DIR")]
     pub site: Option<PathBuf>,
-    /// Name of the running nicache whose counters are shown [default: the only one, if any; with --target none]
+    /// Name of the running nicache whose counters are shown [default: the only one, if any; with
+    /// --target none]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Answer as one line of JSON
@@ -84,22 +88,49 @@ pub(crate) struct ReplayChangesArgs {
     #[arg(long, help_heading = OF_CHANGES, conflicts_with = "target")]
     pub synthetic: bool,
     /// A server that runs already, with --site as its document root
-    #[arg(long, help_heading = OF_CHANGES, value_name = "http://ADDR[:PORT]/", requires = "site", conflicts_with = "target")]
+    #[arg(
+        long,
+        help_heading = OF_CHANGES,
+        value_name = "http://ADDR[:PORT]/",
+        requires = "site",
+        conflicts_with = "target",
+    )]
     pub url: Option<String>,
     /// Threads that change files; 0: nothing changes
-    #[arg(long, help_heading = OF_CHANGES, value_name = "N", default_value_t = 2, conflicts_with = "target")]
+    #[arg(
+        long,
+        help_heading = OF_CHANGES,
+        value_name = "N",
+        default_value_t = 2,
+        conflicts_with = "target",
+    )]
     pub writers: usize,
     /// Mean pause of a writer between two writes, in milliseconds
-    #[arg(long, help_heading = OF_CHANGES, value_name = "MS", default_value_t = 5, conflicts_with = "target")]
+    #[arg(
+        long,
+        help_heading = OF_CHANGES,
+        value_name = "MS",
+        default_value_t = 5,
+        conflicts_with = "target",
+    )]
     pub write_pause: u64,
     /// Requests sent at once on a connection
-    #[arg(long, help_heading = OF_CHANGES, value_name = "N", default_value_t = 1, conflicts_with = "target",
+    #[arg(long, help_heading = OF_CHANGES, value_name = "N", default_value_t = 1,
+        conflicts_with = "target",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub pipeline: u16,
-    /// Requests of N kinds, as of so many browsers; 0: each is different, which tells best what was kept
-    #[arg(long, help_heading = OF_CHANGES, value_name = "N", default_value_t = 0, conflicts_with = "target")]
+    /// Requests of N kinds, as of so many browsers; 0: each is different, which tells best what was
+    /// kept
+    #[arg(
+        long,
+        help_heading = OF_CHANGES,
+        value_name = "N",
+        default_value_t = 0,
+        conflicts_with = "target",
+    )]
     pub agents: u64,
-    /// The server caches open files (nginx: open_file_cache), so it may give old replies itself; the card may not
+    /// The server caches open files (nginx: open_file_cache), so it may give old replies itself;
+    /// the card may not
     #[arg(long, help_heading = OF_CHANGES, conflicts_with = "target")]
     pub server_keeps_files_open: bool,
 }
@@ -107,23 +138,45 @@ pub(crate) struct ReplayChangesArgs {
 /// Arguments of `replay` with `--target`.
 #[derive(Debug, Args)]
 pub(crate) struct ReplaySpeedArgs {
-    /// A server that runs already and whose document root is a site of the log. Repeatable (its other addresses); sessions take turns
+    /// A server that runs already and whose document root is a site of the log. Repeatable (its
+    /// other addresses); sessions take turns
     #[arg(long, help_heading = OF_SPEED, value_name = "http://ADDR[:PORT]/")]
     pub target: Vec<String>,
     /// Threads; sessions are dealt out to them in turn
     #[arg(long, help_heading = OF_SPEED, value_name = "N", default_value_t = 1, requires = "target",
         value_parser = clap::value_parser!(u16).range(1..=256))]
     pub replayers: u16,
-    /// Begin sessions at their times in the log, which runs so many times as fast (open loop) [default: when another session ends]
-    #[arg(long, help_heading = OF_SPEED, value_name = "N", requires = "target", conflicts_with = "rate", value_parser = parse_rate)]
+    /// Begin sessions at their times in the log, which runs so many times as fast (open loop)
+    /// [default: when another session ends]
+    #[arg(
+        long,
+        help_heading = OF_SPEED,
+        value_name = "N",
+        requires = "target",
+        conflicts_with = "rate",
+        value_parser = parse_rate,
+    )]
     pub speed: Option<f64>,
     /// Requests of a client that are fewer seconds apart share a connection; 0: each has its own
-    #[arg(long, help_heading = OF_SPEED, value_name = "S", default_value_t = 15, requires = "target")]
+    #[arg(
+        long,
+        help_heading = OF_SPEED,
+        value_name = "S",
+        default_value_t = 15,
+        requires = "target",
+    )]
     pub connection_gap: u64,
     /// Requests of a connection that are fewer seconds apart are sent at once; 0: one by one
-    #[arg(long, help_heading = OF_SPEED, value_name = "S", default_value_t = 5, requires = "target")]
+    #[arg(
+        long,
+        help_heading = OF_SPEED,
+        value_name = "S",
+        default_value_t = 5,
+        requires = "target",
+    )]
     pub pipeline_gap: u64,
-    /// Local address to connect from. Repeatable; connections take turns, if one address has not enough ports
+    /// Local address to connect from. Repeatable; connections take turns, if one address has not
+    /// enough ports
     #[arg(long, help_heading = OF_SPEED, value_name = "ADDR", requires = "target")]
     pub source: Vec<IpAddr>,
 }
@@ -143,8 +196,8 @@ pub(crate) struct TraceSiteArgs {
     /// The document root; empty or new
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// What the log is: common, json, tsv, worldcup, oracle-general, keys, csv, u32, u64; a table without a line of names with its columns:
-    /// csv:time,key,size [default: as it looks]
+    /// What the log is: common, json, tsv, worldcup, oracle-general, keys, csv, u32, u64; a table
+    /// without a line of names with its columns: csv:time,key,size [default: as it looks]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Answer as one line of JSON

@@ -48,8 +48,14 @@ pub(crate) struct TraceInfoArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
-    /// Follow a sample of so many objects, so that only their requests take memory; advice says within how many points it is right
-    #[arg(long, value_name = "OBJECTS", value_parser = clap::value_parser!(u32).range(128..), help_heading = "Trace")]
+    /// Follow a sample of so many objects, so that only their requests take memory; advice says
+    /// within how many points it is right
+    #[arg(
+        long,
+        value_name = "OBJECTS",
+        value_parser = clap::value_parser!(u32).range(128..),
+        help_heading = "Trace",
+    )]
     pub sample: Option<u32>,
     /// What is cached.
     #[command(flatten)]
@@ -65,8 +71,14 @@ pub(crate) struct TraceAdviseArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
-    /// Follow a sample of so many objects, so that only their requests take memory; advice says within how many points it is right
-    #[arg(long, value_name = "OBJECTS", value_parser = clap::value_parser!(u32).range(128..), help_heading = "Trace")]
+    /// Follow a sample of so many objects, so that only their requests take memory; advice says
+    /// within how many points it is right
+    #[arg(
+        long,
+        value_name = "OBJECTS",
+        value_parser = clap::value_parser!(u32).range(128..),
+        help_heading = "Trace",
+    )]
     pub sample: Option<u32>,
     /// What counts: requests that the server does not see, or bytes that do not cross the bus
     #[arg(long = "for", value_enum, value_name = "WHAT", default_value = "requests")]
@@ -111,10 +123,12 @@ pub(crate) struct TraceConvertArgs {
 /// What to simulate.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
-    /// Caches of many sizes and policies under a trace: shares of requests and bytes that they answer
+    /// Caches of many sizes and policies under a trace: shares of requests and bytes that they
+    /// answer
     #[command(after_help = SIM_CURVE_EXAMPLES)]
     Curve(Box<SimCurveArgs>),
-    /// A server with a network processor, host, bus, memories and disk, as a queueing network (Koch 2002)
+    /// A server with a network processor, host, bus, memories and disk, as a queueing network (Koch
+    /// 2002)
     #[command(after_help = SIM_SERVER_EXAMPLES)]
     Server(Box<SimServerArgs>),
     /// The papers' own studies, beside the papers' figures
@@ -152,9 +166,15 @@ pub(crate) struct SimCurveArgs {
     /// Which caches.
     #[command(flatten)]
     pub caches: CacheOptions,
-    /// Follow a sample of so many objects: the curve of LRU with its 95 % interval, in bounded memory (SHARDS); of other policies, small
-    /// caches for the sample, in the memory that its requests take
-    #[arg(long, value_name = "OBJECTS", value_parser = clap::value_parser!(u32).range(128..), help_heading = "Caches")]
+    /// Follow a sample of so many objects: the curve of LRU with its 95 % interval, in bounded
+    /// memory (SHARDS); of other policies, small caches for the sample, in the memory that its
+    /// requests take
+    #[arg(
+        long,
+        value_name = "OBJECTS",
+        value_parser = clap::value_parser!(u32).range(128..),
+        help_heading = "Caches",
+    )]
     pub sample: Option<u32>,
     /// Where results go.
     #[command(flatten)]
@@ -171,7 +191,12 @@ pub(crate) struct SimReproduceArgs {
     #[arg(value_name = "TRACE", required_if_eq_any([("study", "kim-fig3"), ("study", "bos-fig4")]))]
     pub traces: Vec<PathBuf>,
     /// Runs of each configuration of Table 1, each with a seed of its own
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(2..=1000),
+    )]
     pub seeds: u32,
     /// Where results go.
     #[command(flatten)]
@@ -181,7 +206,8 @@ pub(crate) struct SimReproduceArgs {
 /// A paper's study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StudyOption {
-    /// Kim et al. 2002, figure 3: content that stays off the bus, by size, with one cache and with two
+    /// Kim et al. 2002, figure 3: content that stays off the bus, by size, with one cache and with
+    /// two
     KimFig3,
     /// Bos et al. 2009, figure 4: hit rates by number of slots
     BosFig4,
@@ -202,7 +228,12 @@ pub(crate) struct SimServerArgs {
     #[arg(long, conflicts_with = "list")]
     pub show: bool,
     /// Runs, each with a seed of its own, for confidence intervals
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     pub seeds: u32,
     /// The first seed
     #[arg(long, value_name = "SEED", default_value_t = 1)]
@@ -210,7 +241,8 @@ pub(crate) struct SimServerArgs {
     /// Requests of a trace instead of drawn ones: its times, objects and sizes
     #[arg(long, value_name = "TRACE")]
     pub trace: Option<PathBuf>,
-    /// Write the components' states of one run into this file, as the configuration's `[debug]` says
+    /// Write the components' states of one run into this file, as the configuration's `[debug]`
+    /// says
     #[arg(long, value_name = "FILE")]
     pub dump: Option<PathBuf>,
     /// Where results go.

@@ -6,14 +6,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{Stop, curves, dynamic, forward, impair, kim, nfs, pipeline, sets, siege, sim, wire, yocum};
+use nicache_bench::{
+    Stop, curves, dynamic, forward, impair, kim, nfs, pipeline, sets, siege, sim, wire, yocum,
+};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::card_program;
 use crate::cli::{
-    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs,
-    BenchPipelineArgs, BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart,
-    SiegeAttack,
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs,
+    BenchKimArgs, BenchNfsArgs, BenchPipelineArgs, BenchSetsArgs, BenchSiegeArgs, BenchSimArgs,
+    BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
 };
 
 /// Measures, and prints what came out.
@@ -26,7 +28,9 @@ pub(super) fn execute(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Sets(arguments) => run_sets(arguments),
         BenchCommand::Kim(arguments) => run_kim(arguments),
         BenchCommand::Nfs(arguments) => run_nfs(arguments),
-        BenchCommand::NfsPeer { unit, folder } => nfs::peer::serve(unit, folder).map(|()| ExitCode::SUCCESS),
+        BenchCommand::NfsPeer { unit, folder } => {
+            nfs::peer::serve(unit, folder).map(|()| ExitCode::SUCCESS)
+        }
         BenchCommand::Impair(arguments) => run_impair(arguments),
         BenchCommand::Siege(arguments) => run_siege(arguments),
         BenchCommand::Sim(arguments) => run_sim(arguments),
@@ -38,7 +42,8 @@ pub(super) fn execute(command: &BenchCommand) -> Result<ExitCode> {
 
 fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
     let report = match &arguments.from {
-        Some(path) => wire::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        Some(path) => wire::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => wire::run(&wire::Plan {
             nicache: card_program::find()?,
             rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
@@ -54,22 +59,23 @@ fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.figure {
-        std::fs::write(path, wire::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, wire::draw(&report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         println!("{json}");
     } else {
         print!("{}", report.table());
     }
-    // Measurements that failed are in the result; whoever only looks at the status shall know of them, too.
+    // Measurements that failed are in the result; whoever only looks at the status shall know of
+    // them, too.
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_curves(arguments: &BenchCurvesArgs) -> Result<ExitCode> {
     let report = match &arguments.from {
-        Some(path) => {
-            curves::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?
-        }
+        Some(path) => curves::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => curves::run(&curves::Plan {
             nicache: card_program::find()?,
             rounds: arguments.rounds,
@@ -88,7 +94,8 @@ fn run_curves(arguments: &BenchCurvesArgs) -> Result<ExitCode> {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.figure {
-        std::fs::write(path, curves::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, curves::draw(&report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         println!("{json}");
@@ -101,11 +108,14 @@ fn run_curves(arguments: &BenchCurvesArgs) -> Result<ExitCode> {
 fn run_nfs(arguments: &BenchNfsArgs) -> Result<ExitCode> {
     let is_quick = arguments.quick;
     let report = match &arguments.from {
-        Some(path) => nfs::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        Some(path) => nfs::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => nfs::run(&nfs::Plan {
             nicache: std::env::current_exe().context("cannot find this program's file")?,
             rounds: arguments.rounds.unwrap_or(if is_quick { 1 } else { 3 }),
-            time: Duration::from_secs(arguments.seconds.unwrap_or(if is_quick { 1 } else { 3 }).into()),
+            time: Duration::from_secs(
+                arguments.seconds.unwrap_or(if is_quick { 1 } else { 3 }).into(),
+            ),
             cold_bytes: arguments.megabytes.unwrap_or(if is_quick { 64 } else { 512 }) << 20,
             memory_bytes: if is_quick { 48 << 20 } else { 128 << 20 },
             is_quick,
@@ -128,9 +138,8 @@ fn run_nfs(arguments: &BenchNfsArgs) -> Result<ExitCode> {
 
 fn run_impair(arguments: &BenchImpairArgs) -> Result<ExitCode> {
     let report = match &arguments.from {
-        Some(path) => {
-            impair::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?
-        }
+        Some(path) => impair::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => impair::run(&impair::Plan {
             nicache: card_program::find()?,
             seed: arguments.seed,
@@ -146,21 +155,26 @@ fn run_impair(arguments: &BenchImpairArgs) -> Result<ExitCode> {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.figure {
-        std::fs::write(path, impair::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, impair::draw(&report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         println!("{json}");
     } else {
         print!("{}", report.table());
     }
-    Ok(if report.failures.is_empty() && report.setting.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.failures.is_empty() && report.setting.left_out == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn run_siege(arguments: &BenchSiegeArgs) -> Result<ExitCode> {
-    let mut saved = arguments
-        .from
-        .iter()
-        .map(|path| siege::read_report(path).with_context(|| format!("cannot read the result {}", path.display())));
+    let mut saved = arguments.from.iter().map(|path| {
+        siege::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))
+    });
     let report = match saved.next() {
         Some(first) => saved.try_fold(first?, |mut all, next| {
             all.outcomes.extend(next?.outcomes);
@@ -193,7 +207,8 @@ fn run_siege(arguments: &BenchSiegeArgs) -> Result<ExitCode> {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.figure {
-        std::fs::write(path, siege::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, siege::draw(&report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         println!("{json}");
@@ -215,7 +230,8 @@ fn attack_kind(attack: SiegeAttack) -> siege::AttackKind {
 
 fn run_sim(arguments: &BenchSimArgs) -> Result<ExitCode> {
     let report = match &arguments.from {
-        Some(path) => sim::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        Some(path) => sim::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => sim::run(&sim::Plan {
             nicache: std::env::current_exe().context("cannot find this program's file")?,
             peer: arguments.peer.as_deref().map(std::path::absolute).transpose()?,
@@ -233,7 +249,8 @@ fn run_sim(arguments: &BenchSimArgs) -> Result<ExitCode> {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.figure {
-        std::fs::write(path, sim::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, sim::draw(&report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         println!("{json}");
@@ -245,7 +262,8 @@ fn run_sim(arguments: &BenchSimArgs) -> Result<ExitCode> {
 
 fn run_kim(arguments: &BenchKimArgs) -> Result<ExitCode> {
     let report = match &arguments.from {
-        Some(path) => kim::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        Some(path) => kim::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => {
             let (mut memories, mut cards) = (arguments.memory.clone(), arguments.cards.clone());
             if arguments.quick {
@@ -256,7 +274,11 @@ fn run_kim(arguments: &BenchKimArgs) -> Result<ExitCode> {
                 nicache: card_program::find()?,
                 traces: arguments.logs.clone(),
                 rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 3 }),
-                megabytes: if arguments.quick { arguments.megabytes.min(100) } else { arguments.megabytes },
+                megabytes: if arguments.quick {
+                    arguments.megabytes.min(100)
+                } else {
+                    arguments.megabytes
+                },
                 memories: memories.into_iter().map(|megabytes| megabytes << 20).collect(),
                 cards,
                 clients: arguments.clients,
@@ -270,7 +292,8 @@ fn run_kim(arguments: &BenchKimArgs) -> Result<ExitCode> {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.figure {
-        std::fs::write(path, kim::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, kim::draw(&report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         println!("{json}");
@@ -282,9 +305,8 @@ fn run_kim(arguments: &BenchKimArgs) -> Result<ExitCode> {
 
 fn run_dynamic(arguments: &BenchDynamicArgs) -> Result<ExitCode> {
     let report = match &arguments.from {
-        Some(path) => {
-            dynamic::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?
-        }
+        Some(path) => dynamic::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => dynamic::run(&dynamic_plan(arguments)?)?,
     };
     let json = serde_json::to_string(&report)?;
@@ -292,7 +314,8 @@ fn run_dynamic(arguments: &BenchDynamicArgs) -> Result<ExitCode> {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.figure {
-        std::fs::write(path, dynamic::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, dynamic::draw(&report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         println!("{json}");
@@ -307,7 +330,11 @@ fn dynamic_plan(arguments: &BenchDynamicArgs) -> Result<dynamic::Plan> {
         nicache: card_program::find()?,
         rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
         seconds: arguments.seconds.unwrap_or(if arguments.quick { 1 } else { 5 }),
-        pages: if arguments.only == Some(DynamicPart::Watchers) { Vec::new() } else { arguments.pages.clone() },
+        pages: if arguments.only == Some(DynamicPart::Watchers) {
+            Vec::new()
+        } else {
+            arguments.pages.clone()
+        },
         subjects: arguments.subjects.clone(),
         edits: sorted(&arguments.edits),
         watchers: arguments.only != Some(DynamicPart::Pages),
@@ -336,10 +363,13 @@ fn sorted(numbers: &[u32]) -> Vec<u32> {
 fn run_sets(arguments: &BenchSetsArgs) -> Result<ExitCode> {
     let quick = arguments.quick;
     let report = match &arguments.from {
-        Some(path) => sets::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        Some(path) => sets::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => sets::run(&sets::Plan {
             requests: arguments.requests.unwrap_or(if quick { 600 } else { 6000 }),
-            interval: Duration::from_secs_f64(arguments.interval.unwrap_or(if quick { 5.0 } else { 2.0 }) / 1e3),
+            interval: Duration::from_secs_f64(
+                arguments.interval.unwrap_or(if quick { 5.0 } else { 2.0 }) / 1e3,
+            ),
             sleep: Duration::from_millis(arguments.sleep.unwrap_or(if quick { 300 } else { 2000 })),
             workers: arguments.workers.unwrap_or(if quick { 150 } else { 1300 }),
             edits: arguments.edits,
@@ -352,7 +382,8 @@ fn run_sets(arguments: &BenchSetsArgs) -> Result<ExitCode> {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.figure {
-        std::fs::write(path, sets::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, sets::draw(&report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         println!("{json}");

@@ -26,7 +26,8 @@ const PORT: u16 = 80;
 const START: Duration = Duration::from_secs(60);
 /// Requests before a measurement, so that caches of the application itself are warm.
 const WARM_UP: u32 = 5;
-/// How long the card may take until it answers a page, before it is measured all the same. Longer than a busy machine needs for two executions.
+/// How long the card may take until it answers a page, before it is measured all the same. Longer
+/// than a busy machine needs for two executions.
 const WARM_UP_MAX: Duration = Duration::from_secs(20);
 /// Hits in a row after which a page is warm.
 const WARM_HITS: u64 = 3;
@@ -40,7 +41,8 @@ pub(super) fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
     let application = arguments.application;
     install(application)?;
     say(arguments, &format!("preparing {application}: {}", application.description()));
-    let settings = Settings { port: PORT, primary: arguments.prove.is_some(), ..Settings::default() };
+    let settings =
+        Settings { port: PORT, primary: arguments.prove.is_some(), ..Settings::default() };
     let site = application.prepare_with(&settings)?;
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -49,7 +51,10 @@ pub(super) fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
     let run = run_options(arguments, &site)?;
     let mut behind = Behind::start(&run, site.with(), site.server())?;
     wait_for_front_page(&site, &mut behind, &asked)?;
-    say(arguments, &format!("{} is served through the card {}", behind.status.url, behind.status.interface));
+    say(
+        arguments,
+        &format!("{} is served through the card {}", behind.status.url, behind.status.interface),
+    );
     say(arguments, &format!("its files are in {}", site.folder().display()));
     let Some(report) = measure_all(arguments, &site, &behind, &asked)? else {
         return Ok(ExitCode::SUCCESS);
@@ -58,7 +63,9 @@ pub(super) fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
         print(report.render().trim_end());
     }
     let proof = match arguments.prove {
-        Some(duration) => Some(prove(arguments, &site, &behind, Duration::from_millis(duration.0), &asked)?),
+        Some(duration) => {
+            Some(prove(arguments, &site, &behind, Duration::from_millis(duration.0), &asked)?)
+        }
         None => None,
     };
     if arguments.json {
@@ -99,8 +106,12 @@ fn run_options(arguments: &DemoArgs, site: &Site) -> Result<Vec<String>> {
         return Ok(options);
     }
     let file = site.folder().join("nicache.toml");
-    std::fs::write(&file, site.configuration()).with_context(|| format!("cannot write {}", file.display()))?;
-    say(arguments, &format!("settings of nicache ({}):\n\n{}", file.display(), site.configuration()));
+    std::fs::write(&file, site.configuration())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    say(
+        arguments,
+        &format!("settings of nicache ({}):\n\n{}", file.display(), site.configuration()),
+    );
     options.push(format!("--config={}", file.display()));
     Ok(options)
 }
@@ -110,14 +121,20 @@ fn wait_for_front_page(site: &Site, behind: &mut Behind, asked: &AtomicBool) -> 
     let begun = Instant::now();
     loop {
         let reply = Client::new(behind.server()).get(&page.path);
-        if reply.as_ref().is_ok_and(|reply| reply.status == 200 && reply.text().contains(&page.shows)) {
+        if reply
+            .as_ref()
+            .is_ok_and(|reply| reply.status == 200 && reply.text().contains(&page.shows))
+        {
             return Ok(());
         }
         if behind.ended()?.is_some() {
             bail!("`nicache run` ended; its own message is above");
         }
         if begun.elapsed() > START || asked.load(Ordering::Relaxed) {
-            let shown = reply.map_or_else(|error| format!("{error:#}"), |reply| format!("status {}", reply.status));
+            let shown = reply.map_or_else(
+                |error| format!("{error:#}"),
+                |reply| format!("status {}", reply.status),
+            );
             bail!(
                 "the front page was not there within {} s: {shown}; see {}",
                 begun.elapsed().as_secs(),
@@ -187,14 +204,22 @@ struct EditReport {
 }
 
 /// `None`: Ctrl-C.
-fn measure_all(arguments: &DemoArgs, site: &Site, behind: &Behind, asked: &AtomicBool) -> Result<Option<Report>> {
+fn measure_all(
+    arguments: &DemoArgs,
+    site: &Site,
+    behind: &Behind,
+    asked: &AtomicBool,
+) -> Result<Option<Report>> {
     let time = Duration::from_secs(arguments.seconds.into());
     let mut pages = Vec::new();
     let measured = if time.is_zero() { 0 } else { 2 };
     for page in &site.pages()[..measured] {
         say(
             arguments,
-            &format!("measuring {} for {} s, and again with the card's cache", page.path, arguments.seconds),
+            &format!(
+                "measuring {} for {} s, and again with the card's cache",
+                page.path, arguments.seconds
+            ),
         );
         let mut measured = Vec::new();
         let mut bytes = 0;
@@ -208,13 +233,27 @@ fn measure_all(arguments: &DemoArgs, site: &Site, behind: &Behind, asked: &Atomi
             bytes = body;
         }
         let (card, server) = (measured.pop(), measured.pop());
-        let (Some(card), Some(server)) = (card, server) else { bail!("two measurements were made") };
+        let (Some(card), Some(server)) = (card, server) else {
+            bail!("two measurements were made")
+        };
         let few = card.requests as u64 / 2;
         let why_few_hits = if card.hits <= few { why(behind, &page.path)? } else { None };
-        pages.push(PageReport { path: page.path.clone(), about: page.about, bytes, server, card, why_few_hits });
+        pages.push(PageReport {
+            path: page.path.clone(),
+            about: page.about,
+            bytes,
+            server,
+            card,
+            why_few_hits,
+        });
     }
     let edit = (!time.is_zero()).then(|| edit(site, behind)).transpose()?;
-    Ok(Some(Report { application: site.application().name(), url: behind.status.url.clone(), pages, edit }))
+    Ok(Some(Report {
+        application: site.application().name(),
+        url: behind.status.url.clone(),
+        pages,
+        edit,
+    }))
 }
 
 /// The measurement, and the size of the body.
@@ -285,7 +324,11 @@ fn why(behind: &Behind, path: &str) -> Result<Option<String>> {
 
 /// Changes something, and looks at once.
 fn edit(site: &Site, behind: &Behind) -> Result<EditReport> {
-    let edit = site.edits().iter().find(|edit| edit.delay().is_zero()).context("there is nothing to edit")?;
+    let edit = site
+        .edits()
+        .iter()
+        .find(|edit| edit.delay().is_zero())
+        .context("there is nothing to edit")?;
     let mut client = Client::new(behind.server());
     // As somebody who has just looked at it, so that there is an old page that could be shown.
     client.get(edit.path())?;
@@ -333,14 +376,23 @@ impl Report {
             let _ = writeln!(
                 text,
                 "{:<32} {:>10}  {:>9.0}/s {:>8.0} µs  {:>9.0}/s {:>8.0} µs  {share:>5.0} %",
-                page.path, page.bytes, server.per_second, server.median_us, card.per_second, card.median_us
+                page.path,
+                page.bytes,
+                server.per_second,
+                server.median_us,
+                card.per_second,
+                card.median_us
             );
             if let Some(why) = &page.why_few_hits {
                 let _ = writeln!(text, "    few hits, because {why}");
             }
         }
         let Some(edit) = &self.edit else { return text };
-        let seen = if edit.visible { "the very next reply showed it" } else { "THE NEXT REPLY DID NOT SHOW IT" };
+        let seen = if edit.visible {
+            "the very next reply showed it"
+        } else {
+            "THE NEXT REPLY DID NOT SHOW IT"
+        };
         let _ = writeln!(text, "edit `{}` of {}: {} ({})", edit.name, edit.path, seen, edit.marker);
         text
     }
@@ -358,7 +410,8 @@ fn say(arguments: &DemoArgs, line: &str) {
     }
 }
 
-/// Prints a line, in the place of the live line that `nicache run` shows on the same terminal. Whether anybody reads it does not matter.
+/// Prints a line, in the place of the live line that `nicache run` shows on the same terminal.
+/// Whether anybody reads it does not matter.
 fn print(line: &str) {
     if std::io::stderr().is_terminal() {
         let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -372,7 +425,8 @@ mod tests {
 
     #[test]
     fn the_table() {
-        let measurement = |hits| Measurement { requests: 100, per_second: 1234.5, median_us: 800.4, hits };
+        let measurement =
+            |hits| Measurement { requests: 100, per_second: 1234.5, median_us: 800.4, hits };
         let page = PageReport {
             path: "/x".into(),
             about: "a page",
@@ -381,11 +435,19 @@ mod tests {
             card: measurement(50),
             why_few_hits: Some("it rains".into()),
         };
-        let edit = EditReport { name: "e", path: "/x".into(), marker: "version=1.".into(), visible: true };
-        let report =
-            Report { application: "flask", url: "http://10.0.0.2/".into(), pages: vec![page], edit: Some(edit) };
+        let edit =
+            EditReport { name: "e", path: "/x".into(), marker: "version=1.".into(), visible: true };
+        let report = Report {
+            application: "flask",
+            url: "http://10.0.0.2/".into(),
+            pages: vec![page],
+            edit: Some(edit),
+        };
         let text = report.render();
-        assert!(text.contains("800 µs") && text.contains("50 %") && text.contains("version=1."), "{text}");
+        assert!(
+            text.contains("800 µs") && text.contains("50 %") && text.contains("version=1."),
+            "{text}"
+        );
         assert!(text.contains("few hits, because it rains"), "{text}");
     }
 }

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use nicache::control::{Counters, Request, Response, ask, unexpected};
 use nicache::{logs, numbers};
 use nicache_prove::{
-    Breach, CommandEditor, Editor, Marker, Outcome, Page, Plan, Popularity, Progress, Readers, Report, Subject, prove,
+    Breach, CommandEditor, Editor, Marker, Outcome, Page, Plan, Popularity, Progress, Readers,
+    Report, Subject, prove,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -29,7 +30,8 @@ const NOTHING_PROVEN: u8 = 2;
 /// Growth of the card's counters, by name.
 type Grown = BTreeMap<String, u64>;
 
-/// Reads while commands edit, and prints what came of it. A run that could not be is not proof either.
+/// Reads while commands edit, and prints what came of it. A run that could not be is not proof
+/// either.
 pub(super) fn execute(arguments: &ProveArgs) -> ExitCode {
     run(arguments).unwrap_or_else(|error| {
         logs::clear_live_line();
@@ -42,7 +44,11 @@ fn run(arguments: &ProveArgs) -> Result<ExitCode> {
     let plan = plan(arguments)?;
     for signal in [SIGINT, SIGTERM] {
         // The second one does not wait for the report.
-        signal_hook::flag::register_conditional_shutdown(signal, NOTHING_PROVEN.into(), Arc::clone(&plan.stop))?;
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            NOTHING_PROVEN.into(),
+            Arc::clone(&plan.stop),
+        )?;
         signal_hook::flag::register(signal, Arc::clone(&plan.stop))?;
     }
     let before = counters(arguments)?;
@@ -121,8 +127,12 @@ impl Proof {
         }
         let _ = match &self.outcome {
             Outcome::Proven => writeln!(text, "PROVEN: no reply was older than an edit"),
-            Outcome::Violated => writeln!(text, "VIOLATED: {} wrong replies", self.report.violations),
-            Outcome::NothingProven(reasons) => writeln!(text, "NOTHING PROVEN: {}", reasons.join("; ")),
+            Outcome::Violated => {
+                writeln!(text, "VIOLATED: {} wrong replies", self.report.violations)
+            }
+            Outcome::NothingProven(reasons) => {
+                writeln!(text, "NOTHING PROVEN: {}", reasons.join("; "))
+            }
         };
         text
     }
@@ -139,7 +149,8 @@ fn live_line(progress: &Progress) -> String {
     )
 }
 
-/// The counters of the card that was named, or of the only one. If none was asked for, none need be there.
+/// The counters of the card that was named, or of the only one. If none was asked for, none need be
+/// there.
 fn counters(arguments: &ProveArgs) -> Result<Option<Counters>> {
     match ask(arguments.name.as_deref(), &Request::Status) {
         Ok(Response::Status(status)) => Ok(Some(status.counters)),
@@ -163,7 +174,9 @@ fn outcome(report: &Report, card: Option<&Grown>, expected: Option<HitKind>) -> 
         Outcome::NothingProven(reasons) => reasons,
         Outcome::Proven => Vec::new(),
     };
-    reasons.push(format!("the card's counter {counter} did not move: the replies were the server's own"));
+    reasons.push(format!(
+        "the card's counter {counter} did not move: the replies were the server's own"
+    ));
     Outcome::NothingProven(reasons)
 }
 
@@ -200,8 +213,10 @@ fn render(card: &Grown) -> String {
         of("purges_by_source"),
         of("waits")
     );
-    let refused: Vec<String> =
-        card.iter().filter_map(|(name, value)| Some(format!("{value} {}", name.strip_prefix("fill_")?))).collect();
+    let refused: Vec<String> = card
+        .iter()
+        .filter_map(|(name, value)| Some(format!("{value} {}", name.strip_prefix("fill_")?)))
+        .collect();
     let refused = if refused.is_empty() { "none".to_owned() } else { refused.join(", ") };
     let _ = writeln!(text, "not stored {refused}");
     text
@@ -224,7 +239,8 @@ fn plan(arguments: &ProveArgs) -> Result<Plan> {
     let mut plan = Plan::new(url.address, pages, subjects);
     plan.host = url.host;
     plan.headers.clone_from(&arguments.header);
-    plan.direct = arguments.direct.as_deref().map(server_of).transpose()?.map(|direct| direct.address);
+    plan.direct =
+        arguments.direct.as_deref().map(server_of).transpose()?.map(|direct| direct.address);
     plan.popularity = arguments.zipf.map_or(Popularity::Uniform, Popularity::Zipf);
     plan.edits_per_second = arguments.edits_per_second;
     plan.burst = arguments.burst;
@@ -257,13 +273,15 @@ fn subjects(arguments: &ProveArgs) -> Result<Vec<Subject>> {
     let timeout = time(arguments.edit_timeout);
     let editors = arguments.edit.iter().map(|text| {
         let (name, command) = named(text);
-        Box::new(CommandEditor::new(name.unwrap_or(USUAL_NAME), command, timeout)) as Box<dyn Editor>
+        Box::new(CommandEditor::new(name.unwrap_or(USUAL_NAME), command, timeout))
+            as Box<dyn Editor>
     });
     let mut subjects = Subject::group(editors);
     for text in &arguments.marker {
         let (name, pattern) = named(text);
         // Without the name of a subject, what looks like one belongs to the pattern.
-        let of_name = name.and_then(|name| subjects.iter().position(|subject| subject.name == name));
+        let of_name =
+            name.and_then(|name| subjects.iter().position(|subject| subject.name == name));
         let (at, pattern) = match of_name {
             Some(at) => (at, pattern),
             None if subjects.len() == 1 => (0, text.as_str()),
@@ -279,17 +297,26 @@ fn subjects(arguments: &ProveArgs) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-fn subject_named<'a>(subjects: &'a mut [Subject], name: &str, option: &str) -> Result<&'a mut Subject> {
+fn subject_named<'a>(
+    subjects: &'a mut [Subject],
+    name: &str,
+    option: &str,
+) -> Result<&'a mut Subject> {
     let names: Vec<String> = subjects.iter().map(|subject| subject.name.clone()).collect();
     let found = subjects.iter_mut().find(|subject| subject.name == name);
-    found.with_context(|| format!("{option}: nothing edits `{name}`; there is {}", names.join(", ")))
+    found
+        .with_context(|| format!("{option}: nothing edits `{name}`; there is {}", names.join(", ")))
 }
 
 fn pages(arguments: &ProveArgs) -> Result<Vec<Page>> {
     let mut pages: Vec<Page> = Vec::new();
     for target in &arguments.pages {
-        if !target.starts_with('/') || target.contains(|other: char| other.is_ascii_whitespace() || other == '#') {
-            bail!("pages: `{target}` is not a path that begins with / and that a client would request");
+        if !target.starts_with('/')
+            || target.contains(|other: char| other.is_ascii_whitespace() || other == '#')
+        {
+            bail!(
+                "pages: `{target}` is not a path that begins with / and that a client would request"
+            );
         }
         if pages.iter().any(|page| page.target == *target) {
             bail!("pages: {target} is given twice");
@@ -299,7 +326,8 @@ fn pages(arguments: &ProveArgs) -> Result<Vec<Page>> {
     let targets = arguments.pages.join(", ");
     let mut page_named = |target: &str, option: &str, change: &dyn Fn(&mut Page)| {
         let page = pages.iter_mut().find(|page| page.target == target);
-        page.map(change).with_context(|| format!("{option}: `{target}` is none of the pages {targets}"))
+        page.map(change)
+            .with_context(|| format!("{option}: `{target}` is none of the pages {targets}"))
     };
     for target in &arguments.non_atomic {
         page_named(target, "non-atomic", &|page| page.atomic = false)?;
@@ -320,7 +348,9 @@ fn pages(arguments: &ProveArgs) -> Result<Vec<Page>> {
 
 /// `/PATH NAME: VALUE => TEXT`: that page for another kind of client.
 fn client(text: &str, pages: &[Page]) -> Result<Page> {
-    let parts = text.split_once(" => ").and_then(|(asked, says)| Some((asked.split_once(' ')?, says.trim())));
+    let parts = text
+        .split_once(" => ")
+        .and_then(|(asked, says)| Some((asked.split_once(' ')?, says.trim())));
     let Some(((target, field), says)) = parts else {
         bail!("client: `{text}` is not of the form `/PATH NAME: VALUE => TEXT`");
     };
@@ -334,7 +364,9 @@ fn client(text: &str, pages: &[Page]) -> Result<Page> {
 
 /// `NAME: REST`, or only a rest.
 fn named(text: &str) -> (Option<&str>, &str) {
-    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
+    };
     match text.split_once(':') {
         Some((name, rest)) if is_name(name) => (Some(name), rest.trim_start()),
         _ => (None, text),
@@ -343,8 +375,10 @@ fn named(text: &str) -> (Option<&str>, &str) {
 
 /// `WHAT=TIME`; there may be more `=` in it.
 fn assigned<'a>(text: &'a str, option: &str) -> Result<(&'a str, Duration)> {
-    let (name, value) = text.rsplit_once('=').with_context(|| format!("{option}: `{text}` is not like NAME=2s"))?;
-    let value: Milliseconds = value.parse().map_err(|error| anyhow::anyhow!("{option}: {error}"))?;
+    let (name, value) =
+        text.rsplit_once('=').with_context(|| format!("{option}: `{text}` is not like NAME=2s"))?;
+    let value: Milliseconds =
+        value.parse().map_err(|error| anyhow::anyhow!("{option}: {error}"))?;
     Ok((name, time(value)))
 }
 
@@ -356,7 +390,8 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn parsed(more: &[&str]) -> Result<Plan> {
-        let usual = ["nicache", "prove", "--url", "http://10.0.0.2/", "--edit", "a: echo $NICACHE_VERSION"];
+        let usual =
+            ["nicache", "prove", "--url", "http://10.0.0.2/", "--edit", "a: echo $NICACHE_VERSION"];
         match Cli::try_parse_from(usual.iter().chain(more))?.command {
             Command::Prove(arguments) => plan(&arguments),
             other => panic!("{other:?}"),
@@ -369,21 +404,40 @@ mod tests {
 
     #[test]
     fn a_plan_from_arguments() {
-        let plan = parsed(&["--pages", "/,/b?x=1", "--within", "/b?x=1=2s", "--non-atomic", "/"]).unwrap();
+        let plan =
+            parsed(&["--pages", "/,/b?x=1", "--within", "/b?x=1=2s", "--non-atomic", "/"]).unwrap();
         assert_eq!((plan.host.as_str(), plan.server.port()), ("10.0.0.2", 80));
         assert_eq!(plan.duration, Some(Duration::from_secs(10)));
-        assert_eq!((plan.pages[0].atomic, plan.pages[1].within), (false, Some(Duration::from_secs(2))));
+        assert_eq!(
+            (plan.pages[0].atomic, plan.pages[1].within),
+            (false, Some(Duration::from_secs(2)))
+        );
         assert_eq!(plan.subjects[0].marker.to_string(), r"\ba=(\d+)");
-        let plan =
-            parsed(&["--edit", "b: true", "--edit", "a: false", "--server-lag", "b=2s", "--replies", "9"]).unwrap();
-        let subjects: Vec<_> = plan.subjects.iter().map(|subject| (&*subject.name, subject.editors.len())).collect();
+        let plan = parsed(&[
+            "--edit",
+            "b: true",
+            "--edit",
+            "a: false",
+            "--server-lag",
+            "b=2s",
+            "--replies",
+            "9",
+        ])
+        .unwrap();
+        let subjects: Vec<_> =
+            plan.subjects.iter().map(|subject| (&*subject.name, subject.editors.len())).collect();
         assert_eq!(subjects, [("a", 2), ("b", 1)]);
-        assert_eq!((plan.subjects[1].lag, plan.duration, plan.replies), (Duration::from_secs(2), None, 9));
+        assert_eq!(
+            (plan.subjects[1].lag, plan.duration, plan.replies),
+            (Duration::from_secs(2), None, 9)
+        );
     }
 
     #[test]
     fn markers_with_and_without_names() {
-        let marker = |text: &str| parsed(&["--marker", text]).map(|plan| plan.subjects[0].marker.to_string());
+        let marker = |text: &str| {
+            parsed(&["--marker", text]).map(|plan| plan.subjects[0].marker.to_string())
+        };
         assert_eq!(marker(r"v(\d+)").unwrap(), r"v(\d+)");
         assert_eq!(marker(r"a: v(\d+)").unwrap(), r"v(\d+)");
         assert_eq!(marker(r"id:(\d+)").unwrap(), r"id:(\d+)");
@@ -396,10 +450,17 @@ mod tests {
         assert!(error(&["--pages", "index.html"]).contains("begins with /"));
         assert!(error(&["--pages", "/,/"]).contains("twice"));
         let plan = parsed(&["--client", "/ Accept-Language: de => for=de"]).unwrap();
-        assert_eq!((&*plan.pages[1].target, &plan.pages[1].fields), ("/", &vec!["Accept-Language: de".to_owned()]));
+        assert_eq!(
+            (&*plan.pages[1].target, &plan.pages[1].fields),
+            ("/", &vec!["Accept-Language: de".to_owned()])
+        );
         assert_eq!(plan.pages[1].says.as_deref(), Some("for=de"));
-        for wrong in ["/ Accept-Language: de", "/x Accept-Language: de => for=de", "/ nothing => for=de", "/ A: b => "]
-        {
+        for wrong in [
+            "/ Accept-Language: de",
+            "/x Accept-Language: de => for=de",
+            "/ nothing => for=de",
+            "/ A: b => ",
+        ] {
             assert!(error(&["--client", wrong]).contains("client"), "{wrong}");
         }
         assert!(error(&["--within", "/x=1s"]).contains("none of the pages"));
@@ -423,7 +484,11 @@ mod tests {
         assert_eq!(hint(&Report::default(), None), None);
         assert!(hint(&stale, None).unwrap().contains("--direct"));
         assert!(hint(&stale, Some(&Grown::new())).unwrap().contains("server's own"));
-        assert!(hint(&stale, Some(&Grown::from([("hits".to_owned(), 1)]))).unwrap().contains("--direct"));
+        assert!(
+            hint(&stale, Some(&Grown::from([("hits".to_owned(), 1)])))
+                .unwrap()
+                .contains("--direct")
+        );
         assert_eq!(hint(&Report { direct_replies: 1, ..stale }, None), None);
     }
 

@@ -10,7 +10,9 @@ use anyhow::Result;
 
 use crate::cli::SimCommand;
 
-pub(super) use curve::{figure_without, memory_fact, play, play_at, totals_table, varying_share, without_variants};
+pub(super) use curve::{
+    figure_without, memory_fact, play, play_at, totals_table, varying_share, without_variants,
+};
 
 /// Simulates, and shows what came out.
 pub(super) fn execute(command: &SimCommand) -> Result<ExitCode> {

@@ -4,18 +4,22 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use nicache_study::{Changes, Choice, Replies, Room, Size, SplitBy, Unit, Variants, Writes, sizes_between};
+use nicache_study::{
+    Changes, Choice, Replies, Room, Size, SplitBy, Unit, Variants, Writes, sizes_between,
+};
 use nicache_trace::Format;
 
 /// Which trace, and what of it counts.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TraceOptions {
-    /// Traces, plain or packed by gzip or zstd, in order (rotated logs: the oldest first); -: standard input
+    /// Traces, plain or packed by gzip or zstd, in order (rotated logs: the oldest first); -:
+    /// standard input
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
 
-    /// What they are: common, json, tsv, worldcup, nfs, vscsi, oracle-general, keys, csv, lis, u32, u64; a table without a line of names
-    /// with its columns: csv:time,key,size [default: as they look; u32 and u64 must be named]
+    /// What they are: common, json, tsv, worldcup, nfs, vscsi, oracle-general, keys, csv, lis, u32,
+    /// u64; a table without a line of names with its columns: csv:time,key,size [default: as they
+    /// look; u32 and u64 must be named]
     #[arg(long, value_name = "FORMAT", help_heading = "Trace")]
     pub format: Option<Format>,
 
@@ -23,7 +27,8 @@ pub(crate) struct TraceOptions {
     #[arg(long, value_name = "N", help_heading = "Trace")]
     pub first: Option<u64>,
 
-    /// Leave out what programs make: targets with a query, .php, .cgi and the like. A card caches such pages too, as it sees when they change
+    /// Leave out what programs make: targets with a query, .php, .cgi and the like. A card caches
+    /// such pages too, as it sees when they change
     #[arg(long, help_heading = "Trace")]
     pub static_only: bool,
 }
@@ -31,58 +36,95 @@ pub(crate) struct TraceOptions {
 /// How requests become accesses of a cache.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WorkloadOptions {
-    /// What is cached: whole objects, as by a transparent card; or blocks of 4 KB, as where a host manages the card's memory [default: blocks
-    /// for disks and file servers, else objects]
+    /// What is cached: whole objects, as by a transparent card; or blocks of 4 KB, as where a host
+    /// manages the card's memory [default: blocks for disks and file servers, else objects]
     #[arg(long, value_enum, value_name = "UNIT", help_heading = "Workload")]
     pub unit: Option<UnitOption>,
 
-    /// What an object is charged: its bytes; whole slots (slots:1600); or one, whatever its size: sizes are numbers of objects then
+    /// What an object is charged: its bytes; whole slots (slots:1600); or one, whatever its size:
+    /// sizes are numbers of objects then
     #[arg(long, value_name = "ROOM", default_value = "bytes", help_heading = "Workload")]
     pub room: RoomOption,
 
-    /// What a logged reply is: what was sent (a 304 is not an object); or a request for the whole object, as where a log is replayed
-    #[arg(long, value_enum, value_name = "KIND", default_value = "as-logged", help_heading = "Workload")]
+    /// What a logged reply is: what was sent (a 304 is not an object); or a request for the whole
+    /// object, as where a log is replayed
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KIND",
+        default_value = "as-logged",
+        help_heading = "Workload"
+    )]
     pub replies: RepliesOption,
 
-    /// When an object of another size has changed: never; if it grew or shrank by less than 5 % (else the client had left); always
-    /// [default: small for web logs, never for lists of keys]
+    /// When an object of another size has changed: never; if it grew or shrank by less than 5 %
+    /// (else the client had left); always [default: small for web logs, never for lists of keys]
     #[arg(long, value_enum, value_name = "WHEN", help_heading = "Workload")]
     pub changes: Option<ChangesOption>,
 
-    /// What tells the variants of a target apart, which are objects of their own (a script sent gzipped and plain): its coding where the log
-    /// has it, else sizes that come back (auto); one of these; or nothing (none)
+    /// What tells the variants of a target apart, which are objects of their own (a script sent
+    /// gzipped and plain): its coding where the log has it, else sizes that come back (auto); one
+    /// of these; or nothing (none)
     #[arg(long, value_enum, value_name = "BY", default_value = "auto", help_heading = "Workload")]
     pub variants: VariantsOption,
 
-    /// What a write does: invalidate what is cached, or the same as a read [default: as-reads for disks, else invalidate]
+    /// What a write does: invalidate what is cached, or the same as a read [default: as-reads for
+    /// disks, else invalidate]
     #[arg(long, value_enum, value_name = "EFFECT", help_heading = "Workload")]
     pub writes: Option<WritesOption>,
 
     /// Do not count the first part of the trace, which fills the caches: 10%
-    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_percent, help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "0%",
+        value_parser = parse_percent,
+        help_heading = "Workload",
+    )]
     pub warm_up: f64,
 }
 
 /// Caches that are compared.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CacheOptions {
-    /// Policies: fifo, lru, mru, lfu, lfu-da, clock, random, 2q, lrfu, arc, lirs, gdsf, w-tinylfu, s3-fifo, sieve, popularity; belady, which
-    /// knows the future and is a bound for objects of one size only; and pfoo-l, a bound whatever the sizes. With settings: lirs:hir=5%,
-    /// lrfu:lambda=0.01, 2q:in=10%:out=75%, gdsf:cost=packets, w-tinylfu:window=5%, s3-fifo:small=5%, popularity:alpha=0.6; with an admission
-    /// filter: lru+second-hit, s3-fifo+size:1M; all: every one
-    #[arg(long, value_name = "POLICY,...", value_delimiter = ',', value_parser = parse_choices, help_heading = "Caches")]
+    /// Policies: fifo, lru, mru, lfu, lfu-da, clock, random, 2q, lrfu, arc, lirs, gdsf, w-tinylfu,
+    /// s3-fifo, sieve, popularity; belady, which knows the future and is a bound for objects of one
+    /// size only; and pfoo-l, a bound whatever the sizes. With settings: lirs:hir=5%,
+    /// lrfu:lambda=0.01, 2q:in=10%:out=75%, gdsf:cost=packets, w-tinylfu:window=5%,
+    /// s3-fifo:small=5%, popularity:alpha=0.6; with an admission filter: lru+second-hit,
+    /// s3-fifo+size:1M; all: every one
+    #[arg(
+        long,
+        value_name = "POLICY,...",
+        value_delimiter = ',',
+        value_parser = parse_choices,
+        help_heading = "Caches",
+    )]
     pub policies: Vec<Choices>,
 
-    /// Sizes: 64K..16M (four to each doubling), 64K..16M/1, or 1M,2M,8M [default: up to all of the trace's objects]
+    /// Sizes: 64K..16M (four to each doubling), 64K..16M/1, or 1M,2M,8M [default: up to all of the
+    /// trace's objects]
     #[arg(long, value_name = "SIZES", help_heading = "Caches")]
     pub sizes: Option<SizesOption>,
 
     /// So many cards share the requests, each with a memory of this size
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Caches")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=64),
+        help_heading = "Caches",
+    )]
     pub cards: u16,
 
     /// How requests are given to cards: in turns, by client or by object
-    #[arg(long, value_enum, value_name = "BY", default_value = "requests", help_heading = "Caches")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "BY",
+        default_value = "requests",
+        help_heading = "Caches"
+    )]
     pub split: SplitOption,
 
     /// Threads [default: one for each core]
@@ -122,7 +164,9 @@ fn parse_choices(text: &str) -> Result<Choices, String> {
     if text == "all" {
         return Ok(Choices(nicache_study::PolicyName::ALL.map(Choice::from).to_vec()));
     }
-    text.parse().map(|choice| Choices(vec![choice])).map_err(|error: nicache_study::ChoiceError| error.to_string())
+    text.parse()
+        .map(|choice| Choices(vec![choice]))
+        .map_err(|error: nicache_study::ChoiceError| error.to_string())
 }
 
 impl CacheOptions {
@@ -327,7 +371,8 @@ mod tests {
     #[test]
     fn sizes_of_caches() {
         let sizes = |text: &str| {
-            text.parse::<SizesOption>().map(|sizes| sizes.0.iter().map(|size| size.0 >> 10).collect::<Vec<_>>())
+            text.parse::<SizesOption>()
+                .map(|sizes| sizes.0.iter().map(|size| size.0 >> 10).collect::<Vec<_>>())
         };
         assert_eq!(sizes("64K..256K/1"), Ok(vec![64, 128, 256]));
         assert_eq!(sizes("64K..128K"), Ok(vec![64, 80, 96, 112, 128]));
@@ -342,8 +387,14 @@ mod tests {
         assert_eq!("slots:1600".parse(), Ok(RoomOption(Room::Slots(1600))));
         assert!("slots:0".parse::<RoomOption>().is_err() && "slots".parse::<RoomOption>().is_err());
         assert_eq!(parse_choices("all").unwrap().0.len(), 18);
-        assert!(parse_choices("lirs:hir=5%").is_ok() && parse_choices("lirs:x=1").unwrap_err().contains("hir"));
-        assert!(parse_choices("lru+size:1M").is_ok() && parse_choices("x").unwrap_err().contains("there are fifo"));
+        assert!(
+            parse_choices("lirs:hir=5%").is_ok()
+                && parse_choices("lirs:x=1").unwrap_err().contains("hir")
+        );
+        assert!(
+            parse_choices("lru+size:1M").is_ok()
+                && parse_choices("x").unwrap_err().contains("there are fifo")
+        );
         assert_eq!(parse_percent("10%"), Ok(0.1));
         assert!(parse_percent("100%").is_err() && parse_percent("-1").is_err());
     }

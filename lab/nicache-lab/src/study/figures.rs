@@ -1,7 +1,8 @@
 //! Figures and tables of what caches do.
 //!
-//! Of what a share is, its name tells, everywhere: a *hit rate* is of all requests of the trace, a *byte hit rate* of the bytes of all
-//! replies, as in the counters of a card that runs; what is of the requests that could come from a cache is called so.
+//! Of what a share is, its name tells, everywhere: a *hit rate* is of all requests of the trace, a
+//! *byte hit rate* of the bytes of all replies, as in the counters of a card that runs; what is of
+//! the requests that could come from a cache is called so.
 
 use nicache_report::{Axis, Cell, Column, Figure, Row, Scale, Series, Style, Table, Unit};
 use nicache_study::{Curve, Estimate, Objective, Point, PolicyName, Room, Size, Totals, Workload};
@@ -28,7 +29,11 @@ impl Shown {
 
     /// For a workload of a trace.
     pub(crate) fn new(workload: &Workload, totals: &Totals) -> Self {
-        Self { room: workload.room, has_optimum: workload.has_optimum(), cacheable: cacheable(totals) }
+        Self {
+            room: workload.room,
+            has_optimum: workload.has_optimum(),
+            cacheable: cacheable(totals),
+        }
     }
 
     /// The hit rate, or the byte hit rate, 0 to 1.
@@ -74,14 +79,18 @@ impl Shown {
         notes
     }
 
-    /// The curves as JSON, each point with its `hit_rate` and `byte_hit_rate`, each curve with whether it `is_bound`.
+    /// The curves as JSON, each point with its `hit_rate` and `byte_hit_rate`, each curve with
+    /// whether it `is_bound`.
     pub(crate) fn json(&self, curves: &[Curve]) -> serde_json::Result<Value> {
         let mut all = serde_json::to_value(curves)?;
         for (curve, json) in curves.iter().zip(all.as_array_mut().into_iter().flatten()) {
             let policy = curve.choice.policy;
-            json["is_bound"] =
-                (policy == PolicyName::PfooL || (policy == PolicyName::Belady && self.has_optimum)).into();
-            for (point, json) in curve.points.iter().zip(json["points"].as_array_mut().into_iter().flatten()) {
+            json["is_bound"] = (policy == PolicyName::PfooL
+                || (policy == PolicyName::Belady && self.has_optimum))
+                .into();
+            for (point, json) in
+                curve.points.iter().zip(json["points"].as_array_mut().into_iter().flatten())
+            {
                 json["hit_rate"] = self.rate(Objective::Requests, point).into();
                 json["byte_hit_rate"] = self.rate(Objective::Bytes, point).into();
             }
@@ -94,7 +103,8 @@ impl Shown {
 fn cacheable(totals: &Totals) -> (f64, f64) {
     let requests = totals.cacheable as f64 / totals.requests.max(1) as f64;
     // A list of keys has no bytes.
-    let bytes = if totals.bytes == 0 { 1.0 } else { totals.cacheable_bytes as f64 / totals.bytes as f64 };
+    let bytes =
+        if totals.bytes == 0 { 1.0 } else { totals.cacheable_bytes as f64 / totals.bytes as f64 };
     (requests.min(1.0), bytes.min(1.0))
 }
 
@@ -132,7 +142,10 @@ fn size_unit(room: Room) -> Unit {
 }
 
 fn series(curve: &Curve, objective: Objective, shown: &Shown) -> Series {
-    let points = curve.points.iter().map(|point| (point.size.0 as f64, 100.0 * shown.rate(objective, point)));
+    let points = curve
+        .points
+        .iter()
+        .map(|point| (point.size.0 as f64, 100.0 * shown.rate(objective, point)));
     let line = Series::line(shown.title(curve), points);
     if curve.choice.policy.knows_the_future() { line.styled(Style::Dashed) } else { line }
 }
@@ -149,7 +162,8 @@ fn table(curves: &[Curve], shown: &Shown, objective: Objective, title: &str) -> 
     let any_round = sizes.iter().any(|point| point.size.0.is_power_of_two());
     let mut columns = vec![Column::new("Memory", size_unit(shown.room))];
     columns.extend(curves.iter().map(|curve| Column::new(shown.title(curve), Unit::Percent)));
-    let rows = sizes.iter().enumerate().filter(|(_, point)| !any_round || point.size.0.is_power_of_two());
+    let rows =
+        sizes.iter().enumerate().filter(|(_, point)| !any_round || point.size.0.is_power_of_two());
     let rows = rows.map(|(at, point)| {
         let share = |curve: &Curve| percent(shown.rate(objective, &curve.points[at]));
         Row::new(std::iter::once(Cell::from(point.size.0 as f64)).chain(curves.iter().map(share)))
@@ -165,7 +179,11 @@ pub(crate) fn percent(share: f64) -> Cell {
 /// Sampled curves with their intervals.
 pub(crate) fn estimates(estimates: &[Estimate], room: Room, totals: &Totals) -> Vec<Figure> {
     let (of_requests, of_bytes) = cacheable(totals);
-    let figure = |id: &str, title: &str, label: &str, cacheable: f64, of: &dyn Fn(&Estimate) -> (f64, f64)| {
+    let figure = |id: &str,
+                  title: &str,
+                  label: &str,
+                  cacheable: f64,
+                  of: &dyn Fn(&Estimate) -> (f64, f64)| {
         let points = estimates.iter().map(|estimate| {
             let (miss, error) = of(estimate);
             let percent = |share: f64| 100.0 * cacheable * (1.0 - share).clamp(0.0, 1.0);
@@ -179,15 +197,22 @@ pub(crate) fn estimates(estimates: &[Estimate], room: Room, totals: &Totals) -> 
         Figure {
             id: id.to_owned(),
             title: title.to_owned(),
-            caption: "Sampled; the band is the 95 % interval of eight independent samples.".to_owned(),
+            caption: "Sampled; the band is the 95 % interval of eight independent samples."
+                .to_owned(),
             x: size_axis(room),
             y: Axis::new(label, Unit::Percent, Scale::Linear).between(0.0, 100.0),
-            series: vec![Series { name: "LRU".to_owned(), points: points.collect(), ..Series::default() }],
+            series: vec![Series {
+                name: "LRU".to_owned(),
+                points: points.collect(),
+                ..Series::default()
+            }],
             marks: Vec::new(),
         }
     };
     vec![
-        figure("requests", HIT_RATE, "Share of all requests", of_requests, &|e| (e.miss_ratio, e.miss_ratio_error)),
+        figure("requests", HIT_RATE, "Share of all requests", of_requests, &|e| {
+            (e.miss_ratio, e.miss_ratio_error)
+        }),
         figure("bytes", BYTE_HIT_RATE, "Share of all bytes", of_bytes, &|e| {
             (e.byte_miss_ratio, e.byte_miss_ratio_error)
         }),

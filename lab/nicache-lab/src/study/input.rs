@@ -64,8 +64,13 @@ impl<F: FnMut(&Record, &[u8], Format) -> Result<()>> Take for F {
 }
 
 fn each(options: &TraceOptions, take: &mut impl Take) -> Result<Read> {
-    let mut read =
-        Read { traces: Vec::new(), formats: Vec::new(), bad_records: 0, first_bad: Vec::new(), cut_off: Vec::new() };
+    let mut read = Read {
+        traces: Vec::new(),
+        formats: Vec::new(),
+        bad_records: 0,
+        first_bad: Vec::new(),
+        cut_off: Vec::new(),
+    };
     let (mut good, mut strange) = (0u64, 0u64);
     let mut left = options.first.unwrap_or(u64::MAX);
     for path in &options.traces {
@@ -96,7 +101,8 @@ fn each(options: &TraceOptions, take: &mut impl Take) -> Result<Read> {
         read.traces.push(name);
     }
     read.first_bad.truncate(8);
-    // More than half of it is something else: nothing that is said of the rest would be true of the whole.
+    // More than half of it is something else: nothing that is said of the rest would be true of the
+    // whole.
     if good > 0 && strange > good {
         bail!(
             "{}: only {good} of {} lines or records can be understood ({}), which is too little; if it is something else, say what with \
@@ -122,7 +128,11 @@ fn name(path: &Path) -> String {
 }
 
 /// Makes a workload of traces, of a sample of so many objects if there are more.
-pub(crate) fn load(options: &TraceOptions, workload: &WorkloadOptions, sample: Option<u32>) -> Result<Loaded> {
+pub(crate) fn load(
+    options: &TraceOptions,
+    workload: &WorkloadOptions,
+    sample: Option<u32>,
+) -> Result<Loaded> {
     load_with(options, workload, sample, |_, _| {})
 }
 
@@ -133,7 +143,8 @@ pub(crate) fn load_and_count(
     sample: Option<u32>,
 ) -> Result<(Loaded, Summary)> {
     let mut census = sample.map_or_else(Census::default, Census::sampled);
-    let loaded = load_with(options, workload, sample, |record, target| census.push(record, target))?;
+    let loaded =
+        load_with(options, workload, sample, |record, target| census.push(record, target))?;
     let memory = loaded.memory + census.memory();
     Ok((Loaded { memory, ..loaded }, census.summary()))
 }
@@ -152,7 +163,8 @@ impl<F: FnMut(&Record, &[u8])> Take for Filling<'_, F> {
     #[inline]
     fn record(&mut self, record: &Record, target: &[u8], format: Format) -> Result<()> {
         if self.loader.is_none() {
-            let config = LoadConfig { sample: self.sample, ..config(self.options, format, self.dynamic) };
+            let config =
+                LoadConfig { sample: self.sample, ..config(self.options, format, self.dynamic) };
             if self.sample.is_some() && config.unit == Unit::Blocks {
                 bail!(
                     "a sample follows objects, and {format} is studied in blocks: make each block an object first, with \
@@ -182,17 +194,30 @@ fn load_with(
     count: impl FnMut(&Record, &[u8]),
 ) -> Result<Loaded> {
     let batch = Vec::with_capacity(BATCH);
-    let mut filling = Filling { options: workload, dynamic: !options.static_only, sample, loader: None, batch, count };
+    let mut filling = Filling {
+        options: workload,
+        dynamic: !options.static_only,
+        sample,
+        loader: None,
+        batch,
+        count,
+    };
     let read = each(options, &mut filling)?;
     warn(&read);
     let Some((loader, config)) = filling.loader else { bail!(nothing(&read)) };
     let memory = loader.memory();
-    let warm_up =
-        |loaded: Workload| Workload { warm_up: (loaded.accesses.len() as f64 * workload.warm_up) as usize, ..loaded };
+    let warm_up = |loaded: Workload| Workload {
+        warm_up: (loaded.accesses.len() as f64 * workload.warm_up) as usize,
+        ..loaded
+    };
     let (loaded, totals, without) = loader.finish_both()?;
     let without_variants = without.map(warm_up);
     if loaded.accesses.is_empty() {
-        bail!("{}: none of its {} requests could be answered from a cache", read.traces.join(", "), totals.requests);
+        bail!(
+            "{}: none of its {} requests could be answered from a cache",
+            read.traces.join(", "),
+            totals.requests
+        );
     }
     Ok(Loaded { workload: warm_up(loaded), totals, config, read, without_variants, memory })
 }
@@ -202,14 +227,19 @@ pub(crate) fn named_records(
     options: &TraceOptions,
     mut take: impl FnMut(&Record, &[u8]) -> Result<()>,
 ) -> Result<Read> {
-    let read = each(options, &mut |record: &Record, target: &[u8], _: Format| take(record, target))?;
+    let read =
+        each(options, &mut |record: &Record, target: &[u8], _: Format| take(record, target))?;
     warn(&read);
     Ok(read)
 }
 
 /// Reads traces record by record.
-pub(crate) fn records(options: &TraceOptions, mut take: impl FnMut(&Record, Format) -> Result<()>) -> Result<Read> {
-    let read = each(options, &mut |record: &Record, _: &[u8], format: Format| take(record, format))?;
+pub(crate) fn records(
+    options: &TraceOptions,
+    mut take: impl FnMut(&Record, Format) -> Result<()>,
+) -> Result<Read> {
+    let read =
+        each(options, &mut |record: &Record, _: &[u8], format: Format| take(record, format))?;
     warn(&read);
     Ok(read)
 }
@@ -231,7 +261,10 @@ fn warn(read: &Read) {
         eprintln!("{cut_off}");
     }
     if read.bad_records > 0 {
-        eprintln!("{} lines or records cannot be understood and are left out; the first ones:", read.bad_records);
+        eprintln!(
+            "{} lines or records cannot be understood and are left out; the first ones:",
+            read.bad_records
+        );
         for bad in &read.first_bad {
             eprintln!("  {bad}");
         }

@@ -9,13 +9,20 @@ use nicache_report::{Figure, Report, Size, Terminal};
 use crate::options::study::OutputOptions;
 
 /// Prints the JSON value or the report, and writes the files.
-pub(crate) fn write(report: &Report, json: &serde_json::Value, options: &OutputOptions) -> Result<()> {
+pub(crate) fn write(
+    report: &Report,
+    json: &serde_json::Value,
+    options: &OutputOptions,
+) -> Result<()> {
     if let Some(path) = &options.report {
         save(path, nicache_report::html(report).as_bytes())?;
     }
-    let figures: Vec<&Figure> = report.sections.iter().flat_map(|section| &section.figures).collect();
+    let figures: Vec<&Figure> =
+        report.sections.iter().flat_map(|section| &section.figures).collect();
     for (at, figure) in figures.iter().enumerate() {
-        let file = |path: &PathBuf| if figures.len() > 1 { with_name(path, &figure.id, at) } else { path.clone() };
+        let file = |path: &PathBuf| {
+            if figures.len() > 1 { with_name(path, &figure.id, at) } else { path.clone() }
+        };
         if let Some(path) = &options.svg {
             save(&file(path), nicache_report::svg(figure, Size::PAGE).as_bytes())?;
         }
@@ -51,7 +58,9 @@ fn with_name(path: &Path, id: &str, at: usize) -> PathBuf {
     let id: String = id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     let id = if id.is_empty() { at.to_string() } else { id };
     match path.extension() {
-        Some(extension) => path.with_file_name(format!("{stem}-{id}.{}", extension.to_string_lossy())),
+        Some(extension) => {
+            path.with_file_name(format!("{stem}-{id}.{}", extension.to_string_lossy()))
+        }
         None => path.with_file_name(format!("{stem}-{id}")),
     }
 }
@@ -62,7 +71,10 @@ mod tests {
 
     #[test]
     fn figures_have_files_of_their_own() {
-        assert_eq!(with_name(Path::new("out/curve.svg"), "requests", 0), Path::new("out/curve-requests.svg"));
+        assert_eq!(
+            with_name(Path::new("out/curve.svg"), "requests", 0),
+            Path::new("out/curve-requests.svg")
+        );
         assert_eq!(with_name(Path::new("curve"), "../x", 1), Path::new("curve-x"));
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A job of so many steps; of an unknown number, if None. Nothing is shown where standard error is not a terminal.
+/// A job of so many steps; of an unknown number, if None. Nothing is shown where standard error is
+/// not a terminal.
 pub(crate) fn bar(what: &str, steps: Option<u64>) -> ProgressBar {
     let bar = match steps {
         Some(steps) => ProgressBar::new(steps),

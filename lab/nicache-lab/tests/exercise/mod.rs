@@ -1,5 +1,5 @@
-//! What the fuzz target and the replay of its corpus have in common: run arbitrary bytes through what reads the values of flags, and check what must
-//! hold for all input.
+//! What the fuzz target and the replay of its corpus have in common: run arbitrary bytes through
+//! what reads the values of flags, and check what must hold for all input.
 
 use crate::options::study::{RoomOption, SizesOption};
 

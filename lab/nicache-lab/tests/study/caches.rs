@@ -45,12 +45,16 @@ fn lru_is_what_a_list_gives() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(&keys).unwrap();
     let requests = text.lines().count() as u64;
-    let words = format!("sim curve --json {SIZES} --policies lru,lru+size:1G --replies whole --changes never");
+    let words = format!(
+        "sim curve --json {SIZES} --policies lru,lru+size:1G --replies whole --changes never"
+    );
     let found = json(&words, &[&trace("nasa-aug95-first20000.txt.zst")]);
     let of_keys = json(&format!("sim curve --json {SIZES} --policies lru"), &[&keys]);
-    for (at, memory) in [256u64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20].into_iter().enumerate() {
+    for (at, memory) in [256u64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20].into_iter().enumerate()
+    {
         let expected = requests - misses_of_a_list(&text, memory);
-        // In one pass, simulated behind a filter that lets everything through, and from the converted trace.
+        // In one pass, simulated behind a filter that lets everything through, and from the
+        // converted trace.
         assert_eq!(hits(&found, "lru")[at], expected, "{memory}");
         assert_eq!(hits(&found, "lru+size:1G")[at], expected, "{memory}");
         assert_eq!(hits(&of_keys, "lru")[at], expected, "{memory}");
@@ -60,7 +64,10 @@ fn lru_is_what_a_list_gives() {
 #[test]
 fn blocks_of_a_disk_in_one_pass_are_what_simulations_give() {
     let disk = trace("cloudphysics.vscsi.zst");
-    let found = json("sim curve --json --sizes 64M,256M,1G --policies lru,lru+size:1G,belady,s3-fifo", &[&disk]);
+    let found = json(
+        "sim curve --json --sizes 64M,256M,1G --policies lru,lru+size:1G,belady,s3-fifo",
+        &[&disk],
+    );
     assert_eq!(hits(&found, "lru"), hits(&found, "lru+size:1G"));
     for policy in ["lru", "s3-fifo"] {
         for (bound, hits) in hits(&found, "belady").into_iter().zip(hits(&found, policy)) {
@@ -74,19 +81,26 @@ fn a_sample_is_near_the_exact_curve() {
     let disk = trace("cloudphysics.vscsi.zst");
     let folder = tempfile::tempdir().unwrap();
     let blocks = folder.path().join("blocks");
-    let words = ["trace", "convert", "--to", "oracle-general", "--unit", "blocks"].map(std::path::PathBuf::from);
+    let words = ["trace", "convert", "--to", "oracle-general", "--unit", "blocks"]
+        .map(std::path::PathBuf::from);
     let output = crate::run::nicache(words.into_iter().chain([disk, blocks.clone()]));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let sizes = "--sizes 10000,40000,160000 --room one --json";
     let exact = json(&format!("sim curve {sizes} --policies lru"), &[&blocks]);
     let sampled = json(&format!("sim curve {sizes} --sample 65536"), &[&blocks]);
     assert!(sampled["rate"].as_f64().unwrap() < 0.5, "{}", sampled["rate"]);
-    for (point, estimate) in
-        exact["curves"][0]["points"].as_array().unwrap().iter().zip(sampled["estimates"].as_array().unwrap())
+    for (point, estimate) in exact["curves"][0]["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(sampled["estimates"].as_array().unwrap())
     {
         let of = |name: &str| point[name].as_f64().unwrap();
         let exact = 1.0 - of("hits") / of("accesses");
-        let (got, error) = (estimate["miss_ratio"].as_f64().unwrap(), estimate["miss_ratio_error"].as_f64().unwrap());
+        let (got, error) = (
+            estimate["miss_ratio"].as_f64().unwrap(),
+            estimate["miss_ratio_error"].as_f64().unwrap(),
+        );
         assert!((got - exact).abs() < 2.5 * error + 0.01, "{exact} {estimate}");
     }
 }
@@ -98,7 +112,8 @@ fn two_cards_have_each_half_of_the_requests() {
     let one = json(&words(""), &[&epa]);
     for by in ["requests", "clients", "objects"] {
         let two = json(&words(&format!("--cards 2 --split {by}")), &[&epa]);
-        let requests = |json: &serde_json::Value| json["curves"][0]["points"][0]["requests"].as_u64().unwrap();
+        let requests =
+            |json: &serde_json::Value| json["curves"][0]["points"][0]["requests"].as_u64().unwrap();
         assert_eq!(requests(&one), requests(&two), "{by}");
         assert_ne!(hits(&one, "lru"), hits(&two, "lru"), "{by}");
     }
@@ -117,7 +132,10 @@ fn what_changes_is_not_a_hit() {
         (totals["requests"].as_u64(), totals["cacheable"].as_u64(), totals["changed"].as_u64()),
         (Some(8), Some(6), Some(2))
     );
-    let never = json_of_input("sim curve --json --policies lru --changes never --sizes 1M -", log.as_bytes());
+    let never = json_of_input(
+        "sim curve --json --policies lru --changes never --sizes 1M -",
+        log.as_bytes(),
+    );
     assert_eq!(hits(&never, "lru"), [5]);
 }
 
@@ -128,19 +146,25 @@ fn no_policy_surpasses_the_bound_with_sizes() {
     let bound = hits(&found, "pfoo-l");
     for curve in found["curves"].as_array().unwrap() {
         let choice = curve["choice"].as_str().unwrap();
-        assert!(hits(&found, choice).iter().zip(&bound).all(|(hits, bound)| hits <= bound), "{choice}");
+        assert!(
+            hits(&found, choice).iter().zip(&bound).all(|(hits, bound)| hits <= bound),
+            "{choice}"
+        );
         assert_eq!(curve["is_bound"], choice == "pfoo-l", "{choice}");
         for point in curve["points"].as_array().unwrap() {
             let of = |name: &str| point[name].as_f64().unwrap();
             // Of all requests and all bytes, as everywhere.
-            let (requests, bytes) =
-                (found["totals"]["requests"].as_f64().unwrap(), found["totals"]["bytes"].as_f64().unwrap());
+            let (requests, bytes) = (
+                found["totals"]["requests"].as_f64().unwrap(),
+                found["totals"]["bytes"].as_f64().unwrap(),
+            );
             assert!((of("hit_rate") - of("request_hits") / requests).abs() < 1e-9);
             assert!((of("byte_hit_rate") - of("hit_bytes") / bytes).abs() < 1e-9);
         }
     }
     // Settings change what a policy does.
-    let set = json("sim curve --json --sizes 1M --policies lirs,lirs:hir=1%,2q,2q:in=60%", &[&nasa]);
+    let set =
+        json("sim curve --json --sizes 1M --policies lirs,lirs:hir=1%,2q,2q:in=60%", &[&nasa]);
     assert_ne!(hits(&set, "lirs"), hits(&set, "lirs:hir=1%"));
     assert_ne!(hits(&set, "2q"), hits(&set, "2q:in=60%"));
 }

@@ -14,15 +14,22 @@ pub(crate) fn trace(name: &str) -> PathBuf {
 }
 
 pub(crate) fn nicache<A: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_nicache-lab")).args(arguments).stdin(Stdio::null()).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_nicache-lab"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
 }
 
 /// Runs it with these words and traces, and reads its JSON.
 pub(crate) fn json(words: &str, traces: &[&Path]) -> Value {
-    let output = nicache(words.split_whitespace().map(PathBuf::from).chain(traces.iter().map(PathBuf::from)));
+    let output = nicache(
+        words.split_whitespace().map(PathBuf::from).chain(traces.iter().map(PathBuf::from)),
+    );
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "nicache {words}: {errors}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("nicache {words}: {error}"))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("nicache {words}: {error}"))
 }
 
 /// The same with a trace on standard input.
@@ -43,6 +50,14 @@ pub(crate) fn json_of_input(words: &str, input: &[u8]) -> Value {
 /// Hits by size of the curve of a policy.
 pub(crate) fn hits(json: &Value, policy: &str) -> Vec<u64> {
     let curves = json["curves"].as_array().unwrap();
-    let curve = curves.iter().find(|curve| curve["choice"] == policy).unwrap_or_else(|| panic!("no {policy}"));
-    curve["points"].as_array().unwrap().iter().map(|point| point["hits"].as_u64().unwrap()).collect()
+    let curve = curves
+        .iter()
+        .find(|curve| curve["choice"] == policy)
+        .unwrap_or_else(|| panic!("no {policy}"));
+    curve["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|point| point["hits"].as_u64().unwrap())
+        .collect()
 }

@@ -138,7 +138,12 @@ impl Editor for OtherEditor {
     }
 
     fn edit(&mut self, version: u64) -> Result<(), EditError> {
-        let _ = self.content.first_other.compare_exchange(0, version, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.content.first_other.compare_exchange(
+            0,
+            version,
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+        );
         self.content.other.store(version, Ordering::SeqCst);
         Ok(())
     }
@@ -168,8 +173,13 @@ impl Server {
                 if is_over.load(Ordering::SeqCst) {
                     break;
                 }
-                let worker =
-                    Worker { fault, content: Arc::clone(&shown), replies: Arc::clone(&replies), started, served: 0 };
+                let worker = Worker {
+                    fault,
+                    content: Arc::clone(&shown),
+                    replies: Arc::clone(&replies),
+                    started,
+                    served: 0,
+                };
                 std::thread::spawn(move || worker.serve(&stream));
             }
         });
@@ -208,7 +218,8 @@ impl Worker {
                 if line.is_empty() {
                     break;
                 }
-                line.strip_prefix("Accept-Language: ").inspect(|asked| (*asked).clone_into(&mut language));
+                line.strip_prefix("Accept-Language: ")
+                    .inspect(|asked| (*asked).clone_into(&mut language));
             }
             out.clear();
             let goes_on = self.reply(&target, &language, &mut out);
@@ -230,14 +241,23 @@ impl Worker {
             "/time" => self.time(),
             "/both" => self.both(),
             "/pages/one" | "/pages/two" => {
-                let is_other = matches!(self.fault, Fault::OtherPageOnceIn(every) if is_turn(every));
+                let is_other =
+                    matches!(self.fault, Fault::OtherPageOnceIn(every) if is_turn(every));
                 let shown = if is_other { "/pages/two" } else { target };
                 let links = "<a href=/pages/one>one</a><a href=/pages/two>two</a>";
-                format!("<link rel=canonical href='http://localhost{shown}'>{links}{}", self.version(is_turn))
+                format!(
+                    "<link rel=canonical href='http://localhost{shown}'>{links}{}",
+                    self.version(is_turn)
+                )
             }
             "/told" => {
-                let is_other = matches!(self.fault, Fault::OtherClientOnceIn(every) if is_turn(every));
-                format!("for {}.{}", if is_other { "somebody" } else { language }, self.version(is_turn))
+                let is_other =
+                    matches!(self.fault, Fault::OtherClientOnceIn(every) if is_turn(every));
+                format!(
+                    "for {}.{}",
+                    if is_other { "somebody" } else { language },
+                    self.version(is_turn)
+                )
             }
             "/empty" => String::new(),
             _ => {
@@ -250,7 +270,9 @@ impl Worker {
         match self.fault {
             Fault::StatusOnceIn(every) if is_turn(every) => head = "HTTP/1.1 500 Oops\r\n",
             Fault::CutOnceIn(every) if is_turn(every) => length += 1,
-            Fault::GarbageOnceIn(every) if is_turn(every) => head = "HTTP/1.1 200 OK\r\nContent-Length: x\r\n",
+            Fault::GarbageOnceIn(every) if is_turn(every) => {
+                head = "HTTP/1.1 200 OK\r\nContent-Length: x\r\n"
+            }
             Fault::SilentOnceIn(every) if is_turn(every) => return true,
             Fault::Chunks => {
                 let (one, two) = body.split_at(body.len() / 2);
@@ -277,8 +299,13 @@ impl Worker {
 
     fn both(&self) -> String {
         let content = &self.content;
-        let other = if self.fault == Fault::OtherIsStale { &content.first_other } else { &content.other };
-        format!("<p>version={} other={}</p>", content.version.load(Ordering::SeqCst), other.load(Ordering::SeqCst))
+        let other =
+            if self.fault == Fault::OtherIsStale { &content.first_other } else { &content.other };
+        format!(
+            "<p>version={} other={}</p>",
+            content.version.load(Ordering::SeqCst),
+            other.load(Ordering::SeqCst)
+        )
     }
 
     fn version(&self, is_turn: impl Fn(u64) -> bool) -> String {
@@ -287,7 +314,8 @@ impl Worker {
         let begun = content.begun.load(Ordering::SeqCst);
         let shown = match self.fault {
             Fault::OneEditLate => current.saturating_sub(1),
-            // Three edits ago is old even if one is under way; in the beginning there is no such version.
+            // Three edits ago is old even if one is under way; in the beginning there is no such
+            // version.
             Fault::OldOnceIn(every) if is_turn(every) && current > 4 => current - 3,
             Fault::FutureOnceIn(every) if is_turn(every) => current + 1000,
             Fault::Cache(period) => {
@@ -301,9 +329,13 @@ impl Worker {
                 }
                 content.stopped_at.load(Ordering::SeqCst)
             }
-            Fault::MissingOnceIn(every) if is_turn(every) => return "<p>no such thing</p>".to_owned(),
+            Fault::MissingOnceIn(every) if is_turn(every) => {
+                return "<p>no such thing</p>".to_owned();
+            }
             // Both are possible from the begin to the end of the edit.
-            Fault::Torn if begun > current && current > 0 => return format!("version={current} version={begun}"),
+            Fault::Torn if begun > current && current > 0 => {
+                return format!("version={current} version={begun}");
+            }
             _ => current,
         };
         format!("<!doctype html><title>version={shown}</title><p>version={shown}</p>\n")

@@ -2,7 +2,8 @@
 
 use nicache_queueing::Interval;
 
-/// Independent figures agree with what is exact: their mean is within 99.9 % confidence, and that says something.
+/// Independent figures agree with what is exact: their mean is within 99.9 % confidence, and that
+/// says something.
 #[track_caller]
 pub(crate) fn assert_agrees(what: &str, figures: &[f64], exact: f64) {
     let interval = Interval::of(figures);

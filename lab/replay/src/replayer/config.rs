@@ -20,17 +20,20 @@ pub struct ServerAddress {
 pub struct ReplayerConfig {
     /// The server's addresses; sessions take turns. At least one.
     pub targets: Vec<ServerAddress>,
-    /// Local addresses; connections take turns. None: the kernel chooses one, and about 28,000 ports for each target. An
-    /// address given here has so many for all targets together. A port is free again as soon as the server has closed,
-    /// but a minute later if it lets the client close first.
+    /// Local addresses; connections take turns. None: the kernel chooses one, and about 28,000
+    /// ports for each target. An address given here has so many for all targets together. A port is
+    /// free again as soon as the server has closed, but a minute later if it lets the client close
+    /// first.
     pub sources: Vec<IpAddr>,
-    /// Most sessions at once, of all replayers together; infinite demand has always so many. 20 KB of memory each.
+    /// Most sessions at once, of all replayers together; infinite demand has always so many. 20 KB
+    /// of memory each.
     pub clients: usize,
     /// Threads; sessions are dealt out to them in turn.
     pub replayers: usize,
     /// What makes a session begin.
     pub demand: Demand,
-    /// The trace is repeated until this time is over, and what is not finished then is not counted; `None`: once.
+    /// The trace is repeated until this time is over, and what is not finished then is not counted;
+    /// `None`: once.
     pub duration: Option<Duration>,
     /// Equal seeds draw equal times in [`Demand::Rate`].
     pub seed: u64,

@@ -1,12 +1,14 @@
 //! One session with a server, without its socket: what to send, what has come, what to do next.
 //!
-//! Order of calls: [`Conversation::begin`], then [`Conversation::poll`] after every event and at the time that it names.
-//! It says what to do; [`Conversation::poll_bytes`] and [`Conversation::handle_sent`] send, `handle_received` and
-//! `handle_end` take what the socket gives.
+//! Order of calls: [`Conversation::begin`], then [`Conversation::poll`] after every event and at
+//! the time that it names. It says what to do; [`Conversation::poll_bytes`] and
+//! [`Conversation::handle_sent`] send, `handle_received` and `handle_end` take what the socket
+//! gives.
 //!
-//! The last request asks the server to close, so that the time that a closed connection is remembered (TIME-WAIT) is
-//! spent on the server's side and no ports run out here. A server may close earlier, after so many requests or when
-//! nothing was asked for a while: what it has not answered is asked for again on a new connection, as browsers do.
+//! The last request asks the server to close, so that the time that a closed connection is
+//! remembered (TIME-WAIT) is spent on the server's side and no ports run out here. A server may
+//! close earlier, after so many requests or when nothing was asked for a while: what it has not
+//! answered is asked for again on a new connection, as browsers do.
 
 use super::plan::{Asked, Plan};
 use super::reply::{HeadError, ReplyReader};
@@ -66,7 +68,8 @@ pub(super) struct Conversation {
     begun_ns: u64,
     /// When the batch was sent or should have been.
     asked_ns: u64,
-    /// How many times as fast as the log its batches follow; `None`: as soon as the one before is answered.
+    /// How many times as fast as the log its batches follow; `None`: as soon as the one before is
+    /// answered.
     speed: Option<f64>,
     /// Written requests, of which the first bytes are sent.
     out: Vec<u8>,
@@ -107,7 +110,10 @@ impl Conversation {
         }
         if self.answered == self.batch_end {
             let due_ns = match self.speed {
-                Some(speed) => self.begun_ns + (f64::from(requests[self.answered].after_s) * 1e9 / speed) as u64,
+                Some(speed) => {
+                    self.begun_ns
+                        + (f64::from(requests[self.answered].after_s) * 1e9 / speed) as u64
+                }
                 None if self.answered == 0 => self.begun_ns,
                 None => now_ns,
             };
@@ -120,7 +126,11 @@ impl Conversation {
         if !self.is_connected {
             return Step::Connect;
         }
-        if self.written < self.batch_end || self.sent < self.out.len() { Step::Send } else { Step::Receive }
+        if self.written < self.batch_end || self.sent < self.out.len() {
+            Step::Send
+        } else {
+            Step::Receive
+        }
     }
 
     /// Takes a new connection, on which what is not answered is asked for (again).
@@ -169,7 +179,9 @@ impl Conversation {
             let asked = asked(requests[self.answered]);
             let Some(reply) = self.reader.read(&mut bytes, asked, plan.expected())? else { break };
             self.answered += 1;
-            report.count_reply(&reply, now_ns.saturating_sub(self.asked_ns), || plan.target(asked.object));
+            report.count_reply(&reply, now_ns.saturating_sub(self.asked_ns), || {
+                plan.target(asked.object)
+            });
             if self.answered == requests.len() {
                 report.count_session(now_ns.saturating_sub(self.begun_ns));
             }

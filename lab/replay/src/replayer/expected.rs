@@ -5,13 +5,14 @@ use std::cmp::Reverse;
 use crate::content::{VERSION, render};
 use crate::trace::Trace;
 
-/// Bytes of bodies kept ready; those of other objects are made again while they are compared, which takes about ten times
-/// as long.
+/// Bytes of bodies kept ready; those of other objects are made again while they are compared, which
+/// takes about ten times as long.
 const KEPT_BYTES_MAX: u64 = 2 << 30;
 /// Bytes made at once of a body that is not kept.
 const CHUNK_BYTES: usize = 4096;
 
-/// The bodies of a trace's objects, in memory as far as [`KEPT_BYTES_MAX`] allows, most requested first.
+/// The bodies of a trace's objects, in memory as far as [`KEPT_BYTES_MAX`] allows, most requested
+/// first.
 #[derive(Debug)]
 pub(super) struct Expected {
     objects: Vec<Place>,
@@ -36,7 +37,11 @@ impl Expected {
         trace.requests.iter().for_each(|request| requests[request.object as usize] += 1);
         let mut order: Vec<usize> = (0..trace.objects.len()).collect();
         order.sort_by_key(|&object| Reverse(requests[object]));
-        let place = |object: &crate::trace::Object| Place { id: object.id, bytes: object.bytes, kept_at: None };
+        let place = |object: &crate::trace::Object| Place {
+            id: object.id,
+            bytes: object.bytes,
+            kept_at: None,
+        };
         let mut objects: Vec<Place> = trace.objects.iter().map(place).collect();
         let mut kept_bytes = 0;
         for object in order {
@@ -65,7 +70,8 @@ impl Expected {
         self.objects[object as usize].id
     }
 
-    /// Where the first byte of `got`, the object's bytes from `offset` on, is wrong. `None` if all are right.
+    /// Where the first byte of `got`, the object's bytes from `offset` on, is wrong. `None` if all
+    /// are right.
     ///
     /// # Panics
     /// If they reach beyond the object's end.
@@ -74,7 +80,8 @@ impl Expected {
         assert!(offset + got.len() as u64 <= place.bytes);
         if let Some(at) = place.kept_at {
             let start = at + offset as usize;
-            return first_difference(&self.kept[start..start + got.len()], got).map(|at| offset + at as u64);
+            return first_difference(&self.kept[start..start + got.len()], got)
+                .map(|at| offset + at as u64);
         }
         let mut made = [0; CHUNK_BYTES];
         let mut at = offset;
@@ -101,7 +108,12 @@ mod tests {
 
     #[test]
     fn kept_and_made_again_it_is_the_same() {
-        let config = SyntheticConfig { objects: 20, requests: 500, bytes_max: 20_000, ..SyntheticConfig::default() };
+        let config = SyntheticConfig {
+            objects: 20,
+            requests: 500,
+            bytes_max: 20_000,
+            ..SyntheticConfig::default()
+        };
         let trace = synthetic(&config);
         let all = Expected::of(&trace);
         let some = Expected::with_limit(&trace, trace.footprint_bytes() / 2);

@@ -86,7 +86,9 @@ mod tests {
         all.record(u64::MAX);
         let got = all.summary();
         assert_eq!(got.count, 1001);
-        for (value, right) in [(got.p50_us, 501.0), (got.p90_us, 901.0), (got.p99_us, 991.0), (got.max_us, 3.6e9)] {
+        for (value, right) in
+            [(got.p50_us, 501.0), (got.p90_us, 901.0), (got.p99_us, 991.0), (got.max_us, 3.6e9)]
+        {
             assert!((value / right - 1.0).abs() < 0.002, "{value} instead of {right}");
         }
     }

@@ -1,7 +1,8 @@
 //! One replayer: an event loop over the connections of its sessions.
 //!
-//! A place holds a session from its begin until the server has closed its last connection. A session that has all its
-//! replies makes room for the next one at once; its place is free for another as soon as the server has closed.
+//! A place holds a session from its begin until the server has closed its last connection. A
+//! session that has all its replies makes room for the next one at once; its place is free for
+//! another as soon as the server has closed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -36,8 +37,8 @@ const CLOSING_NS_MAX: u64 = 1_000_000_000;
 const CONNECT_PAUSE_NS: u64 = 20_000_000;
 /// How often silent sessions are looked for and progress is told.
 const TICK_NS: u64 = 250_000_000;
-/// Sessions begun before sockets are looked at again: many more at once would not fit into a server's queue of new
-/// connections.
+/// Sessions begun before sockets are looked at again: many more at once would not fit into a
+/// server's queue of new connections.
 const BEGINS_PER_TURN: usize = 64;
 /// Events taken at once.
 const EVENTS_MAX: usize = 256;
@@ -67,8 +68,8 @@ enum State {
     Closing,
 }
 
-/// Replays the sessions of replayer `number` on this thread, which makes all its sockets. In open loop the thread keeps a
-/// timer slack of 1 ns afterwards.
+/// Replays the sessions of replayer `number` on this thread, which makes all its sockets. In open
+/// loop the thread keeps a timer slack of 1 ns afterwards.
 ///
 /// # Errors
 /// [`ReplayerError`]. What goes wrong later is in the report, no error.
@@ -90,15 +91,16 @@ pub fn run_part(
         }
     }
     if config.demand != Demand::Infinite {
-        // The kernel may let a thread sleep 50 µs longer than asked for, which would count as latency. If it refuses, it
-        // does.
+        // The kernel may let a thread sleep 50 µs longer than asked for, which would count as
+        // latency. If it refuses, it does.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     }
     let of = config.replayers;
     // At least one each, or its sessions would never come.
     let clients = (config.clients / of + usize::from(number < config.clients % of)).max(1);
     let start_ns = now_ns();
-    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| ReplayerError::Epoll(error.into()))?;
+    let epoll =
+        epoll::create(CreateFlags::CLOEXEC).map_err(|error| ReplayerError::Epoll(error.into()))?;
     let part = Part {
         plan,
         config,
@@ -150,7 +152,8 @@ struct Part<'a> {
 impl Part<'_> {
     fn run(mut self, progress: &mut dyn FnMut(&Watch)) -> ReplayerReport {
         let start_ns = self.report.from_ns;
-        let end_ns = self.config.duration.map_or(u64::MAX, |duration| start_ns + duration.as_nanos() as u64);
+        let end_ns =
+            self.config.duration.map_or(u64::MAX, |duration| start_ns + duration.as_nanos() as u64);
         let cpu_ns = thread_cpu_ns();
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
         let mut tick_ns = start_ns + TICK_NS;
@@ -204,8 +207,11 @@ impl Part<'_> {
             return Begun::At(self.pause_until_ns);
         }
         for _ in 0..BEGINS_PER_TURN {
-            // Places whose server does not close are many only if it never does; then new sessions wait for them.
-            if self.busy == self.clients || self.places.len() - self.free.len() >= self.clients * 2 + BEGINS_PER_TURN {
+            // Places whose server does not close are many only if it never does; then new sessions
+            // wait for them.
+            if self.busy == self.clients
+                || self.places.len() - self.free.len() >= self.clients * 2 + BEGINS_PER_TURN
+            {
                 return Begun::Full;
             }
             match self.schedule.poll(now, self.plan.sessions()) {
@@ -225,7 +231,15 @@ impl Part<'_> {
         let place = self.free.pop().unwrap_or_else(|| {
             let (conversation, state) = (Conversation::new(), State::Free);
             let (socket, has_connected) = (None, false);
-            self.places.push(Place { conversation, socket, target: 0, has_connected, serial: 0, state, heard_ns: 0 });
+            self.places.push(Place {
+                conversation,
+                socket,
+                target: 0,
+                has_connected,
+                serial: 0,
+                state,
+                heard_ns: 0,
+            });
             self.places.len() - 1
         });
         let speed = match self.config.demand {
@@ -254,7 +268,9 @@ impl Part<'_> {
                 }
                 Step::Send => {
                     let Some(socket) = &here.socket else { return };
-                    let bytes = here.conversation.poll_bytes(self.plan, &self.config.targets[here.target].host);
+                    let bytes = here
+                        .conversation
+                        .poll_bytes(self.plan, &self.config.targets[here.target].host);
                     match socket.send(bytes) {
                         Ok(Some(sent)) => {
                             here.conversation.handle_sent(sent);
@@ -337,7 +353,8 @@ impl Part<'_> {
                     self.free(place);
                     return false;
                 }
-                // A session that goes on does so on a new connection; this one need not be kept half open until then.
+                // A session that goes on does so on a new connection; this one need not be kept
+                // half open until then.
                 here.socket = None;
                 if let Err(fault) = here.conversation.handle_end() {
                     self.give_up(place, fault.kind(), &fault);
@@ -350,12 +367,14 @@ impl Part<'_> {
             }
             here.heard_ns = now_ns();
             let bytes = &self.buffer[..received];
-            if let Err(fault) = here.conversation.handle_received(bytes, self.plan, here.heard_ns, &mut self.report) {
+            if let Err(fault) =
+                here.conversation.handle_received(bytes, self.plan, here.heard_ns, &mut self.report)
+            {
                 self.give_up(place, fault.kind(), &fault);
                 return false;
             }
-            // A shorter read than asked for has emptied the socket, and what comes later makes another event; only the
-            // end that is known to be there has to be fetched.
+            // A shorter read than asked for has emptied the socket, and what comes later makes
+            // another event; only the end that is known to be there has to be fetched.
             if received < self.buffer.len() && !has_ended {
                 return true;
             }
@@ -391,7 +410,9 @@ impl Part<'_> {
             let here = &self.places[place];
             let silence_ns = now.saturating_sub(here.heard_ns);
             match here.state {
-                State::Busy if here.conversation.is_waiting_for_reply() && silence_ns > SILENCE_NS_MAX => {
+                State::Busy
+                    if here.conversation.is_waiting_for_reply() && silence_ns > SILENCE_NS_MAX =>
+                {
                     self.give_up(place, ErrorKind::Timeout, &"nothing came for 10 s");
                 }
                 State::Closing if silence_ns > CLOSING_NS_MAX => self.free(place),
@@ -402,10 +423,11 @@ impl Part<'_> {
 
     fn wait(&self, events: &mut Vec<Event>, timeout_ns: u64) {
         let mut timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns.min(TICK_NS) as i64 };
-        // An interrupted wait is as good as a short one. Waiting for events themselves is exact to a millisecond only,
-        // which matters if sessions have times.
+        // An interrupted wait is as good as a short one. Waiting for events themselves is exact to
+        // a millisecond only, which matters if sessions have times.
         if self.config.demand != Demand::Infinite && timeout_ns != 0 {
-            let _ = rustix::event::poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
+            let _ =
+                rustix::event::poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
             timeout.tv_nsec = 0;
         }
         events.clear();
@@ -423,9 +445,9 @@ impl Part<'_> {
 
 fn kind_of(error: &io::Error) -> ErrorKind {
     match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
-            ErrorKind::Reset
-        }
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionAborted => ErrorKind::Reset,
         io::ErrorKind::TimedOut => ErrorKind::Timeout,
         _ => ErrorKind::Connect,
     }

@@ -1,9 +1,11 @@
-//! One reply after the other out of the bytes of a connection, each compared with what it must be as it comes.
+//! One reply after the other out of the bytes of a connection, each compared with what it must be
+//! as it comes.
 //!
 //! Bodies are not kept: their bytes are compared where they were received.
 //!
-//! Read first: RFC 9112, section 6.3 (how long a body is). Deliberately absent: bodies without a `Content-Length`. A file
-//! has a length; a server that does not tell it is not one to be measured with this.
+//! Read first: RFC 9112, section 6.3 (how long a body is). Deliberately absent: bodies without a
+//! `Content-Length`. A file has a length; a server that does not tell it is not one to be measured
+//! with this.
 
 use std::mem::MaybeUninit;
 
@@ -49,7 +51,9 @@ pub(super) enum HeadError {
     #[error("a head has more than {HEAD_BYTES_MAX} bytes")]
     TooLong,
     /// Only bodies of a known length are read.
-    #[error("a reply has no Content-Length (chunked, or ended by the connection), so it cannot be compared")]
+    #[error(
+        "a reply has no Content-Length (chunked, or ended by the connection), so it cannot be compared"
+    )]
     NoLength,
 }
 
@@ -79,7 +83,8 @@ struct Head {
 }
 
 impl ReplyReader {
-    /// Takes bytes of the reply to `asked` from the beginning of `input`. `None`: all are taken and more must come.
+    /// Takes bytes of the reply to `asked` from the beginning of `input`. `None`: all are taken and
+    /// more must come.
     ///
     /// # Errors
     /// [`HeadError`]; then nothing that follows can be understood.
@@ -172,16 +177,22 @@ fn body_of(head: &Head, asked: Asked, expected: &Expected) -> Result<Body, HeadE
 
 /// A whole head, if there is one.
 fn parse(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
-    // Fields that a head does not have are not even set to nothing, which would cost more than reading those it has.
+    // Fields that a head does not have are not even set to nothing, which would cost more than
+    // reading those it has.
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut response = Response::new(&mut []);
-    let parsed = ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut fields);
+    let parsed = ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        bytes,
+        &mut fields,
+    );
     let length = match parsed.map_err(|_| HeadError::Syntax)? {
         Status::Partial => return Ok(None),
         Status::Complete(length) => length,
     };
     let keeps_open = response.version == Some(1);
-    let mut head = Head { status: response.code.unwrap_or(0), length: None, keeps_open, bytes: length };
+    let mut head =
+        Head { status: response.code.unwrap_or(0), length: None, keeps_open, bytes: length };
     for field in response.headers.iter() {
         if field.name.eq_ignore_ascii_case("content-length") {
             let text = std::str::from_utf8(field.value).map_err(|_| HeadError::Syntax)?;
@@ -214,7 +225,9 @@ mod tests {
         let mut trace = Trace::default();
         for object in 0..5 {
             let bytes = Some(object * 100);
-            trace.push(&Record { object, verb: Verb::Get, status: 200, bytes, ..Record::default() }).unwrap();
+            trace
+                .push(&Record { object, verb: Verb::Get, status: 200, bytes, ..Record::default() })
+                .unwrap();
         }
         Expected::of(&trace)
     }
@@ -222,7 +235,9 @@ mod tests {
     fn reply(object: u64, fields: &str) -> Vec<u8> {
         let mut body = vec![0; object as usize * 100];
         render(object, crate::content::VERSION, 0, &mut body);
-        let mut reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n", body.len()).into_bytes();
+        let mut reply =
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n", body.len())
+                .into_bytes();
         reply.extend(body);
         reply
     }
@@ -232,7 +247,11 @@ mod tests {
     }
 
     /// All replies of `bytes`, received in pieces of these lengths (repeated).
-    fn read_all(bytes: &[u8], pieces: &[usize], asked: &[Asked]) -> Result<Vec<Finished>, HeadError> {
+    fn read_all(
+        bytes: &[u8],
+        pieces: &[usize],
+        asked: &[Asked],
+    ) -> Result<Vec<Finished>, HeadError> {
         let (expected, mut reader, mut replies) = (expected(), ReplyReader::default(), Vec::new());
         let (mut rest, mut pieces) = (bytes, pieces.iter().cycle());
         while !rest.is_empty() {
@@ -263,7 +282,8 @@ mod tests {
                 bytes.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n\r\n");
                 bytes.extend_from_slice(&reply[..end]);
             }
-            let asked: Vec<Asked> = objects.iter().map(|&(object, head)| Asked { object, head }).collect();
+            let asked: Vec<Asked> =
+                objects.iter().map(|&(object, head)| Asked { object, head }).collect();
             let replies = read_all(&bytes, &pieces, &asked).unwrap();
             prop_assert_eq!(replies.len(), objects.len());
             for (reply, &(object, head)) in replies.iter().zip(&objects) {
@@ -273,7 +293,10 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), piece in 1usize..50) {
+        fn no_bytes_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            piece in 1usize..50,
+        ) {
             let (expected, mut reader) = (expected(), ReplyReader::default());
             for piece in bytes.chunks(piece) {
                 let mut piece = piece;
@@ -300,15 +323,24 @@ mod tests {
         let asked = [get(1), get(3), get(1), get(1)];
         let replies = read_all(&bytes, &[30], &asked).unwrap();
         let wrong: Vec<_> = replies.iter().map(|reply| reply.wrong).collect();
-        assert_eq!(wrong, [Some(Wrong::Status(404)), Some(Wrong::Length(200)), Some(Wrong::Status(304)), None]);
-        assert_eq!(replies.iter().map(|reply| reply.keeps_open).collect::<Vec<_>>(), [true, true, true, false]);
+        assert_eq!(
+            wrong,
+            [Some(Wrong::Status(404)), Some(Wrong::Length(200)), Some(Wrong::Status(304)), None]
+        );
+        assert_eq!(
+            replies.iter().map(|reply| reply.keeps_open).collect::<Vec<_>>(),
+            [true, true, true, false]
+        );
     }
 
     #[test]
     fn what_cannot_be_compared_is_an_error() {
         let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(HEAD_BYTES_MAX));
         for (bytes, error) in [
-            (&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"[..], HeadError::NoLength),
+            (
+                &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"[..],
+                HeadError::NoLength,
+            ),
             (b"HTTP/1.1 200 OK\r\n\r\n", HeadError::NoLength),
             (b"SSH-2.0-x\r\n\r\n", HeadError::Syntax),
             (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", HeadError::Syntax),

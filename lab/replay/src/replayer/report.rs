@@ -69,8 +69,9 @@ impl ErrorCounts {
     }
 }
 
-/// Everything counted by one or several replayers. A request has a reply (right, or counted in `errors` by its status,
-/// length or body), or is itself counted in `errors`, or in `unanswered`, or was not finished when time was up.
+/// Everything counted by one or several replayers. A request has a reply (right, or counted in
+/// `errors` by its status, length or body), or is itself counted in `errors`, or in `unanswered`,
+/// or was not finished when time was up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ReplayerReport {
     /// Replies that came whole.
@@ -87,8 +88,8 @@ pub struct ReplayerReport {
     pub errors: ErrorCounts,
     /// Requests of sessions that were given up after an error.
     pub unanswered: u64,
-    /// Open loop: sessions that began more than 10 ms after their time, since all connections were taken or the replayer
-    /// could not keep up. Their latencies count from their time.
+    /// Open loop: sessions that began more than 10 ms after their time, since all connections were
+    /// taken or the replayer could not keep up. Their latencies count from their time.
     pub late_sessions: u64,
     /// Seconds from the begin of the first replayer to the end of the last one.
     pub seconds: f64,
@@ -100,9 +101,11 @@ pub struct ReplayerReport {
     pub cpu_seconds: f64,
     /// The same per reply, in microseconds.
     pub cpu_us_per_request: f64,
-    /// From the sending of a request's batch (open loop: from when it should have been sent) to the reply's last byte.
+    /// From the sending of a request's batch (open loop: from when it should have been sent) to the
+    /// reply's last byte.
     pub latency: LatencySummary,
-    /// From the begin of a session (open loop: from when it should have begun) to the last byte of its last reply.
+    /// From the begin of a session (open loop: from when it should have begun) to the last byte of
+    /// its last reply.
     pub session_latency: LatencySummary,
     /// The first errors in words.
     pub problems: Vec<String>,
@@ -161,14 +164,21 @@ impl ReplayerReport {
         self.session_latency = self.session_latencies.summary();
     }
 
-    pub(super) fn count_reply(&mut self, reply: &Finished, latency_ns: u64, target: impl FnOnce() -> String) {
+    pub(super) fn count_reply(
+        &mut self,
+        reply: &Finished,
+        latency_ns: u64,
+        target: impl FnOnce() -> String,
+    ) {
         self.replies += 1;
         self.body_bytes += reply.body_bytes;
         self.latencies.record(latency_ns);
         let Some(wrong) = reply.wrong else { return };
         let (kind, what) = match wrong {
             Wrong::Status(status) => (ErrorKind::Status, format!("status {status}")),
-            Wrong::Length(bytes) => (ErrorKind::Length, format!("{bytes} bytes, which is not the file's length")),
+            Wrong::Length(bytes) => {
+                (ErrorKind::Length, format!("{bytes} bytes, which is not the file's length"))
+            }
             Wrong::Body(at) => (ErrorKind::Body, format!("byte {at} is wrong")),
         };
         *self.errors.of(kind) += 1;
@@ -185,7 +195,12 @@ impl ReplayerReport {
     }
 
     /// Counts a session that cannot go on with so many requests left.
-    pub(super) fn count_failure(&mut self, kind: ErrorKind, unanswered: u64, what: impl FnOnce() -> String) {
+    pub(super) fn count_failure(
+        &mut self,
+        kind: ErrorKind,
+        unanswered: u64,
+        what: impl FnOnce() -> String,
+    ) {
         *self.errors.of(kind) += 1;
         self.unanswered += unanswered.saturating_sub(1);
         self.describe(what);
@@ -244,7 +259,8 @@ mod tests {
     use super::*;
 
     fn part(from_ns: u64, to_ns: u64) -> ReplayerReport {
-        let mut part = ReplayerReport { from_ns, to_ns, cpu_seconds: 0.001, ..ReplayerReport::default() };
+        let mut part =
+            ReplayerReport { from_ns, to_ns, cpu_seconds: 0.001, ..ReplayerReport::default() };
         let reply = Finished { wrong: None, body_bytes: 1000, keeps_open: true };
         (1..=100).for_each(|n| part.count_reply(&reply, n * 1000, String::new));
         part.count_session(5000);
@@ -259,7 +275,10 @@ mod tests {
         let mut sum = ReplayerReport::default();
         sum.merge(part(5 * second, 6 * second));
         sum.merge(part(5 * second + second / 2, 7 * second));
-        assert_eq!((sum.seconds, sum.requests_per_second, sum.content_mbit_per_second), (2.0, 100.0, 0.8));
+        assert_eq!(
+            (sum.seconds, sum.requests_per_second, sum.content_mbit_per_second),
+            (2.0, 100.0, 0.8)
+        );
         assert_eq!((sum.latency.count, sum.session_latency.count, sum.sessions), (200, 2, 2));
         assert!((sum.cpu_us_per_request - 10.0).abs() < 1e-9);
         assert!(sum.is_clean() && sum.late_sessions == 0);
@@ -277,7 +296,10 @@ mod tests {
         report.count_begin(1_000_000_000);
         let errors = ErrorCounts { body: 15, status: 15, reset: 1, ..ErrorCounts::default() };
         assert_eq!((report.errors, report.unanswered, report.late_sessions), (errors, 3, 1));
-        assert_eq!((report.problems.len(), &*report.problems[0]), (PROBLEMS_MAX, "/x: byte 7 is wrong"));
+        assert_eq!(
+            (report.problems.len(), &*report.problems[0]),
+            (PROBLEMS_MAX, "/x: byte 7 is wrong")
+        );
         assert!(!report.is_clean());
         assert_eq!(report.errors.total(), 31);
     }

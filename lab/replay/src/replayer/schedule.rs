@@ -6,15 +6,17 @@ use nicache_random::SplitMix64 as Random;
 /// What makes a session begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Demand {
-    /// The end of another one: as much is asked for as the server can serve (the paper's infinite demand).
+    /// The end of another one: as much is asked for as the server can serve (the paper's infinite
+    /// demand).
     Infinite,
-    /// Its time in the log, which runs so many times as fast (open loop). The batches of a session keep their distances,
-    /// too, as far as replies come in time.
+    /// Its time in the log, which runs so many times as fast (open loop). The batches of a session
+    /// keep their distances, too, as far as replies come in time.
     Log {
         /// Seconds of the log in a second.
         speed: f64,
     },
-    /// Chance: so many a second on average, by a Poisson process (open loop). The batches of a session follow each other.
+    /// Chance: so many a second on average, by a Poisson process (open loop). The batches of a
+    /// session follow each other.
     Rate {
         /// Sessions of all replayers together in a second.
         sessions_per_second: f64,
@@ -96,7 +98,8 @@ impl Schedule {
         let due_ns = match self.demand {
             Demand::Infinite => now_ns,
             Demand::Log { speed } => {
-                let at = self.round as f64 * self.span_ns as f64 + sessions.get(index).begin_ns as f64;
+                let at =
+                    self.round as f64 * self.span_ns as f64 + sessions.get(index).begin_ns as f64;
                 self.start_ns + (at / speed) as u64
             }
             Demand::Rate { .. } => self.chance_ns,
@@ -109,8 +112,8 @@ impl Schedule {
         Next::Session { index, due_ns }
     }
 
-    /// The parts of a Poisson process that are dealt out by chance are Poisson processes; these ones, which are begun each
-    /// on its own, make one together.
+    /// The parts of a Poisson process that are dealt out by chance are Poisson processes; these
+    /// ones, which are begun each on its own, make one together.
     fn draw(&mut self) {
         if let Demand::Rate { sessions_per_second } = self.demand {
             let mean_ns = self.step as f64 * 1e9 / sessions_per_second;
@@ -127,7 +130,12 @@ mod tests {
 
     /// A session a second.
     fn sessions(count: u32) -> Sessions {
-        let config = SyntheticConfig { objects: 5, requests: count, bytes_max: 100, ..SyntheticConfig::default() };
+        let config = SyntheticConfig {
+            objects: 5,
+            requests: count,
+            bytes_max: 100,
+            ..SyntheticConfig::default()
+        };
         Sessions::of(&synthetic(&config), &SessionConfig::default())
     }
 
@@ -164,7 +172,8 @@ mod tests {
     #[test]
     fn the_log_s_times_are_kept_and_go_on_in_the_next_round() {
         let sessions = sessions(3);
-        let mut schedule = Schedule::new(Demand::Log { speed: 2.0 }, &sessions, true, (0, 1), 1, 1000);
+        let mut schedule =
+            Schedule::new(Demand::Log { speed: 2.0 }, &sessions, true, (0, 1), 1, 1000);
         let half = 500_000_000;
         let expected: Vec<(usize, u64)> = (0..6).map(|n| (n % 3, 1000 + n as u64 * half)).collect();
         assert_eq!(all(&mut schedule, &sessions, 2_999_999_999), expected);
@@ -187,7 +196,8 @@ mod tests {
         assert!((19_400..20_600).contains(&dues.len()), "{}", dues.len());
         dues.sort_unstable();
         // Gaps longer than their mean of 1 ms: e^-1 of all.
-        let long = dues.windows(2).filter(|pair| pair[1] - pair[0] > 1_000_000).count() as f64 / dues.len() as f64;
+        let long = dues.windows(2).filter(|pair| pair[1] - pair[0] > 1_000_000).count() as f64
+            / dues.len() as f64;
         assert!((0.35..0.39).contains(&long), "{long}");
     }
 }

@@ -25,7 +25,8 @@ enum Fault {
 fn server(trace: &Trace, fault: Fault) -> ServerAddress {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    let files: Vec<(u64, u64)> = trace.objects.iter().map(|object| (object.id, object.bytes)).collect();
+    let files: Vec<(u64, u64)> =
+        trace.objects.iter().map(|object| (object.id, object.bytes)).collect();
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let files = files.clone();
@@ -46,8 +47,13 @@ fn serve(connection: &mut TcpStream, files: &[(u64, u64)], fault: Fault) -> io::
         while let Some(end) = input.windows(4).position(|four| four == b"\r\n\r\n") {
             let request = String::from_utf8(input.drain(..end + 4).collect()).unwrap();
             served += 1;
-            let closes = request.contains("Connection: close") || fault == Fault::ClosesAfter(served);
-            let id = u64::from_str_radix(request.split(' ').nth(1).unwrap().rsplit('/').next().unwrap(), 16).unwrap();
+            let closes =
+                request.contains("Connection: close") || fault == Fault::ClosesAfter(served);
+            let id = u64::from_str_radix(
+                request.split(' ').nth(1).unwrap().rsplit('/').next().unwrap(),
+                16,
+            )
+            .unwrap();
             let bytes = files.iter().find(|file| file.0 == id).unwrap().1;
             let mut body = vec![0; bytes as usize];
             render(id, VERSION, 0, &mut body);
@@ -55,15 +61,21 @@ fn serve(connection: &mut TcpStream, files: &[(u64, u64)], fault: Fault) -> io::
                 Fault::FlipsByte => body[bytes as usize / 2] ^= 1,
                 Fault::Resets => {
                     connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Le")?;
-                    return rustix::net::sockopt::set_socket_linger(&*connection, Some(Duration::ZERO))
-                        .map_err(Into::into);
+                    return rustix::net::sockopt::set_socket_linger(
+                        &*connection,
+                        Some(Duration::ZERO),
+                    )
+                    .map_err(Into::into);
                 }
                 Fault::Sleeps(time) => std::thread::sleep(time),
                 _ => {}
             }
             let status = if fault == Fault::Missing { "404 Not Found" } else { "200 OK" };
             let connection_field = if closes { "Connection: close\r\n" } else { "" };
-            write!(connection, "HTTP/1.1 {status}\r\nContent-Length: {bytes}\r\n{connection_field}\r\n")?;
+            write!(
+                connection,
+                "HTTP/1.1 {status}\r\nContent-Length: {bytes}\r\n{connection_field}\r\n"
+            )?;
             if !request.starts_with("HEAD") {
                 connection.write_all(&body)?;
             }
@@ -84,7 +96,12 @@ fn serve(connection: &mut TcpStream, files: &[(u64, u64)], fault: Fault) -> io::
 
 /// Sessions of up to a few requests.
 fn trace() -> Trace {
-    let config = SyntheticConfig { objects: 30, requests: 400, bytes_max: 60_000, ..SyntheticConfig::default() };
+    let config = SyntheticConfig {
+        objects: 30,
+        requests: 400,
+        bytes_max: 60_000,
+        ..SyntheticConfig::default()
+    };
     let mut trace = synthetic(&config);
     for (number, request) in trace.requests.iter_mut().enumerate() {
         request.client = number as u32 % 40;
@@ -134,8 +151,10 @@ fn open_loops_replay_every_session_too() {
     let trace = trace();
     let server = server(&trace, Fault::None);
     for demand in [Demand::Log { speed: 100.0 }, Demand::Rate { sessions_per_second: 1000.0 }] {
-        let (_, report) =
-            replayed(&trace, &ReplayerConfig { demand, clients: 100, ..config(std::slice::from_ref(&server)) });
+        let (_, report) = replayed(
+            &trace,
+            &ReplayerConfig { demand, clients: 100, ..config(std::slice::from_ref(&server)) },
+        );
         assert!(report.is_clean(), "{report}");
         assert_eq!(report.replies as usize, trace.requests.len());
     }
@@ -147,10 +166,14 @@ fn in_open_loop_a_slow_server_cannot_hide_who_waits_for_it() {
     let server = server(&trace, Fault::Sleeps(Duration::from_millis(2)));
     // All are due within some 20 ms, and one connection takes 2 ms for each request at least.
     let demand = Demand::Rate { sessions_per_second: 10_000.0 };
-    let (plan, report) = replayed(&trace, &ReplayerConfig { demand, clients: 1, ..config(&[server]) });
+    let (plan, report) =
+        replayed(&trace, &ReplayerConfig { demand, clients: 1, ..config(&[server]) });
     assert!(report.is_clean(), "{report}");
     assert!(report.late_sessions as usize > plan.sessions().len() / 2, "{report}");
-    assert!(report.session_latency.max_us > 600_000.0 && report.session_latency.p50_us > 100_000.0, "{report}");
+    assert!(
+        report.session_latency.max_us > 600_000.0 && report.session_latency.p50_us > 100_000.0,
+        "{report}"
+    );
     assert!(report.latency.max_us > 600_000.0, "{report}");
 }
 
@@ -166,8 +189,14 @@ fn parts_run_on_threads_of_the_caller_and_their_reports_add_up() {
         parts.into_iter().for_each(|part| sum.merge(part.join().unwrap()));
     });
     assert!(sum.is_clean(), "{sum}");
-    assert_eq!((sum.replies as usize, sum.sessions as usize), (trace.requests.len(), plan.sessions().len()));
-    assert_eq!((watch.replies(), watch.body_bytes(), watch.errors()), (sum.replies, sum.body_bytes, 0));
+    assert_eq!(
+        (sum.replies as usize, sum.sessions as usize),
+        (trace.requests.len(), plan.sessions().len())
+    );
+    assert_eq!(
+        (watch.replies(), watch.body_bytes(), watch.errors()),
+        (sum.replies, sum.body_bytes, 0)
+    );
     assert_eq!(sum.latency.count, sum.replies);
 }
 
@@ -176,8 +205,10 @@ fn a_trace_is_repeated_until_time_is_up_or_it_is_stopped() {
     let trace = trace();
     let server = server(&trace, Fault::None);
     let duration = Some(Duration::from_millis(700));
-    let (plan, report) =
-        replayed(&trace, &ReplayerConfig { duration, replayers: 2, ..config(std::slice::from_ref(&server)) });
+    let (plan, report) = replayed(
+        &trace,
+        &ReplayerConfig { duration, replayers: 2, ..config(std::slice::from_ref(&server)) },
+    );
     assert!(report.is_clean() && report.replies > 0, "{report}");
     assert!((0.69..5.0).contains(&report.seconds), "{}", report.seconds);
     let config = ReplayerConfig { duration: Some(Duration::from_secs(1000)), ..config(&[server]) };
@@ -199,7 +230,10 @@ fn a_server_may_close_early() {
     let trace = trace();
     let (plan, report) = replayed(&trace, &config(&[server(&trace, Fault::ClosesAfter(2))]));
     assert!(report.is_clean(), "{report}");
-    assert_eq!((report.replies as usize, report.sessions as usize), (trace.requests.len(), plan.sessions().len()));
+    assert_eq!(
+        (report.replies as usize, report.sessions as usize),
+        (trace.requests.len(), plan.sessions().len())
+    );
     assert!(report.reconnections > 0);
 }
 
@@ -228,7 +262,8 @@ fn a_server_that_goes_away_is_counted_and_one_that_never_was_is_an_error() {
     let target = ServerAddress { host: address.to_string(), address };
     std::thread::spawn(move || listener.accept());
     let duration = Some(Duration::from_millis(300));
-    let (_, report) = replayed(&trace, &ReplayerConfig { duration, ..config(std::slice::from_ref(&target)) });
+    let (_, report) =
+        replayed(&trace, &ReplayerConfig { duration, ..config(std::slice::from_ref(&target)) });
     assert!(report.errors.connect + report.errors.reset > 0 && report.replies == 0, "{report}");
     let plan = Plan::new(&trace, &SessionConfig::default());
     let error = run(&plan, &config(&[target]), &mut |_| {}).unwrap_err();

@@ -22,7 +22,14 @@ fn requests_are_read_and_the_rest_is_counted() {
     assert_eq!(trace.requests.len(), 6);
     assert_eq!((trace.objects.len(), trace.clients), (4, 3));
     assert_eq!(trace.objects[0].bytes, 1839);
-    let head = TraceRequest { second: 807_249_602, bytes: 0, object: 0, client: 2, status: 200, head: true };
+    let head = TraceRequest {
+        second: 807_249_602,
+        bytes: 0,
+        object: 0,
+        client: 2,
+        status: 200,
+        head: true,
+    };
     assert_eq!(trace.requests[2], head);
     assert_eq!(trace.footprint_bytes(), 1839 + 1497 + 10);
     let counts = TraceCounts {
@@ -49,7 +56,8 @@ fn a_line_without_end_is_bad_and_the_next_is_read() {
 #[test]
 fn columns_are_recognised() {
     let (trace, format) =
-        Trace::read(&b"#unix_time\tclient\n1\t0\tGET\t/\t200\t5\n2\t1\tGET\t/\t304\t-\n"[..], None).unwrap();
+        Trace::read(&b"#unix_time\tclient\n1\t0\tGET\t/\t200\t5\n2\t1\tGET\t/\t304\t-\n"[..], None)
+            .unwrap();
     assert_eq!((format, trace.requests.len(), trace.clients), (Format::Tsv, 2, 2));
     assert_eq!(trace.counts.bad_lines, 0);
     let (trace, _) = Trace::read(&b"1\t0\tGET\t/\t200\t5\n"[..], Some(Format::Common)).unwrap();
@@ -73,7 +81,8 @@ fn binary_records_are_recognised_and_a_cut_off_one_is_bad() {
 
 /// A record of WorldCup98.
 fn worldcup(second: u32, client: u32, object: u32, size: u32, method: u8, status: u8) -> Vec<u8> {
-    let mut bytes: Vec<u8> = [second, client, object, size].iter().flat_map(|number| number.to_be_bytes()).collect();
+    let mut bytes: Vec<u8> =
+        [second, client, object, size].iter().flat_map(|number| number.to_be_bytes()).collect();
     bytes.extend([method, status, 1, 3]);
     bytes
 }
@@ -103,7 +112,10 @@ fn shared(name: &str) -> Option<Trace> {
 fn the_epa_log() {
     let Some(trace) = shared("epa-http.txt.zst") else { return };
     let counts = trace.counts;
-    let all = trace.requests.len() as u64 + counts.bad_lines + counts.other_methods + counts.other_statuses;
+    let all = trace.requests.len() as u64
+        + counts.bad_lines
+        + counts.other_methods
+        + counts.other_statuses;
     assert_eq!(all, 47_748);
     assert!(counts.bad_lines < 50, "{counts:?}");
     // A whole day, from the evening of the 29th.
@@ -136,25 +148,35 @@ fn what_is_no_trace_or_mostly_not_is_refused() {
     let elf = [&b"\x7fELF\x02\x01\x01\0"[..], &[0; 100]].concat();
     for format in [None, Some(Format::U32)] {
         let refused = Trace::read(&elf[..], format).map(|_| ()).unwrap_err();
-        assert!(matches!(refused, TraceError::Read { source: ReadError::NoTrace(_), .. }), "{refused}");
+        assert!(
+            matches!(refused, TraceError::Read { source: ReadError::NoTrace(_), .. }),
+            "{refused}"
+        );
     }
     let mostly = b"a [01/Aug/1995:00:00:01 -0400] \"GET /x\" 200 1\nx\ny\n";
     let refused = Trace::read(&mostly[..], None).map(|_| ()).unwrap_err().to_string();
-    assert!(refused.contains("only 1 lines") && refused.contains("line 2: no time: x"), "{refused}");
+    assert!(
+        refused.contains("only 1 lines") && refused.contains("line 2: no time: x"),
+        "{refused}"
+    );
 }
 
 /// A rotated log that is not finished: what is there is replayed, and the end is told.
 #[test]
 fn a_log_that_is_cut_off_is_read_as_far_as_it_goes() {
-    let Ok(packed) =
-        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/epa-http.txt.zst"))
-    else {
+    let Ok(packed) = std::fs::read(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/epa-http.txt.zst"),
+    ) else {
         println!("skipped: the log is not there");
         return;
     };
     let (trace, _) = Trace::read(&packed[..packed.len() / 2], None).unwrap();
     assert!((10_000..40_000).contains(&trace.requests.len()), "{}", trace.requests.len());
-    assert!(trace.cut_off.as_ref().is_some_and(|told| told.contains("cut off near byte")), "{:?}", trace.cut_off);
+    assert!(
+        trace.cut_off.as_ref().is_some_and(|told| told.contains("cut off near byte")),
+        "{:?}",
+        trace.cut_off
+    );
 }
 
 proptest::proptest! {
@@ -162,7 +184,9 @@ proptest::proptest! {
     fn no_bytes_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
         for format in Format::ALL.map(Some).into_iter().chain([None]) {
             let Ok((trace, _)) = Trace::read(&bytes[..], format) else { continue };
-            proptest::prop_assert!(trace.requests.iter().all(|request| request.client < trace.clients));
+            proptest::prop_assert!(
+                trace.requests.iter().all(|request| request.client < trace.clients)
+            );
             let sessions = Sessions::of(&trace, &SessionConfig::default());
             proptest::prop_assert_eq!(sessions.requests_len(), trace.requests.len());
         }

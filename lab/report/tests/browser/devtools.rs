@@ -32,8 +32,18 @@ impl Browser {
     pub(crate) fn start() -> Self {
         let profile = tempfile::tempdir().expect("a folder for the browser's profile");
         let child = Command::new("chromium")
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-quic",
+                "--no-first-run",
+            ])
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ])
             .args([
                 "--hide-scrollbars",
                 "--remote-debugging-port=0",
@@ -46,7 +56,9 @@ impl Browser {
             .stderr(Stdio::piped())
             .spawn();
         let mut child = child.unwrap_or_else(|error| {
-            panic!("chromium cannot be started ({error}); `tools/setup test` installs what tests need")
+            panic!(
+                "chromium cannot be started ({error}); `tools/setup test` installs what tests need"
+            )
         });
         let mut lines = BufReader::new(child.stderr.take().expect("stderr is a pipe")).lines();
         let address = lines
@@ -63,8 +75,15 @@ impl Browser {
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
             stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         }
-        let mut browser =
-            Self { child, socket, session: None, sent: 0, events: Vec::new(), origin: String::new(), profile };
+        let mut browser = Self {
+            child,
+            socket,
+            session: None,
+            sent: 0,
+            events: Vec::new(),
+            origin: String::new(),
+            profile,
+        };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attach);
@@ -107,7 +126,8 @@ impl Browser {
 
     /// A window of a size and a theme ("light" or "dark").
     pub(crate) fn look(&mut self, width: u32, height: u32, theme: &str) {
-        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        let metrics = json!(
+            { "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.call("Emulation.setDeviceMetricsOverride", metrics);
         let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
@@ -130,13 +150,21 @@ impl Browser {
 
     /// The value of an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
-        let result = self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
-        assert!(result.get("exceptionDetails").is_none(), "{expression}: {}", result["exceptionDetails"]);
+        let result = self
+            .call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
+        assert!(
+            result.get("exceptionDetails").is_none(),
+            "{expression}: {}",
+            result["exceptionDetails"]
+        );
         result["result"]["value"].clone()
     }
 
     pub(crate) fn text(&mut self, expression: &str) -> String {
-        self.value(expression).as_str().unwrap_or_else(|| panic!("{expression} is no text")).to_owned()
+        self.value(expression)
+            .as_str()
+            .unwrap_or_else(|| panic!("{expression} is no text"))
+            .to_owned()
     }
 
     /// Presses and releases a key as a person does.
@@ -165,7 +193,8 @@ impl Browser {
         }
     }
 
-    /// What a page must not do: errors, warnings, dialogs, exceptions, and requests but for itself; a page of a server may ask that server.
+    /// What a page must not do: errors, warnings, dialogs, exceptions, and requests but for itself;
+    /// a page of a server may ask that server.
     pub(crate) fn complaints(&mut self) -> Vec<String> {
         // A round trip, so that what was under way has arrived.
         self.value("1");
@@ -178,7 +207,8 @@ impl Browser {
             "Network.requestWillBeSent" => {
                 let url = parameters["request"]["url"].as_str().unwrap_or_default();
                 let is_document = parameters["type"] == "Document" && url.starts_with("file://");
-                let own = is_document || self.origin.starts_with("http:") && url.starts_with(&self.origin);
+                let own = is_document
+                    || self.origin.starts_with("http:") && url.starts_with(&self.origin);
                 (!own && !url.starts_with("data:")).then(|| format!("request: {url}"))
             }
             _ => None,
@@ -188,7 +218,8 @@ impl Browser {
 
     /// A picture of the window or of the whole page, as PNG in base64.
     pub(crate) fn picture(&mut self, whole: bool) -> String {
-        let picture = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": whole }));
+        let picture =
+            self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": whole }));
         picture["data"].as_str().expect("a picture").to_owned()
     }
 }
@@ -205,7 +236,8 @@ impl Drop for Browser {
         let _ = self.child.kill();
         let _ = self.child.wait();
         // The last of its processes may still write to the profile while that is removed.
-        while std::fs::remove_dir_all(self.profile.path()).is_err_and(|error| error.kind() != ErrorKind::NotFound)
+        while std::fs::remove_dir_all(self.profile.path())
+            .is_err_and(|error| error.kind() != ErrorKind::NotFound)
             && Instant::now() < patience
         {
             std::thread::sleep(Duration::from_millis(50));

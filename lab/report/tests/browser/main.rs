@@ -29,8 +29,8 @@ fn opened(report: &Report, width: u32, theme: &str) -> (Browser, TempDir) {
     (browser, folder)
 }
 
-/// WCAG 2.2's contrast of what is drawn in a page against what is behind it: [text, what, contrast] of all that have
-/// too little; 4.5 for text (3 if large), 3 for curves, markers and swatches.
+/// WCAG 2.2's contrast of what is drawn in a page against what is behind it: [text, what, contrast]
+/// of all that have too little; 4.5 for text (3 if large), 3 for curves, markers and swatches.
 const POOR_CONTRASTS: &str = r#"(() => {
   const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const channels = (colour) => {
@@ -94,9 +94,14 @@ fn the_page_is_quiet_fits_and_can_be_read_in_both_themes() {
     let (_folder, file) = written(&sample::sample());
     let mut browser = Browser::start();
     let mut backgrounds = Vec::new();
-    for (width, theme) in
-        [(1280, "light"), (1280, "dark"), (768, "light"), (360, "light"), (360, "dark"), (320, "light")]
-    {
+    for (width, theme) in [
+        (1280, "light"),
+        (1280, "dark"),
+        (768, "light"),
+        (360, "light"),
+        (360, "dark"),
+        (320, "light"),
+    ] {
         browser.look(width, 900, theme);
         browser.open(&file);
         assert_eq!(browser.complaints(), Vec::<String>::new(), "{width} {theme}");
@@ -136,7 +141,10 @@ fn the_button_changes_the_theme() {
     browser.point(".theme", true);
     let dark = (browser.text(background), browser.text(curve));
     assert!(light.0 != dark.0 && light.1 != dark.1, "{light:?} {dark:?}");
-    assert_eq!(browser.text("document.querySelector('.theme').getAttribute('aria-pressed')"), "true");
+    assert_eq!(
+        browser.text("document.querySelector('.theme').getAttribute('aria-pressed')"),
+        "true"
+    );
     assert_eq!(browser.value(POOR_CONTRASTS)["poor"], serde_json::json!([]));
     browser.point(".theme", true);
     assert_eq!((browser.text(background), browser.text(curve)), light);
@@ -147,10 +155,19 @@ fn the_button_changes_the_theme() {
 fn paper_is_light_and_has_no_controls() {
     let (mut browser, _folder) = opened(&sample::sample(), 1280, "dark");
     let features = serde_json::json!([{ "name": "prefers-color-scheme", "value": "dark" }]);
-    browser.call("Emulation.setEmulatedMedia", serde_json::json!({ "media": "print", "features": features }));
-    assert_eq!(browser.text("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)");
+    browser.call(
+        "Emulation.setEmulatedMedia",
+        serde_json::json!({ "media": "print", "features": features }),
+    );
+    assert_eq!(
+        browser.text("getComputedStyle(document.body).backgroundColor"),
+        "rgb(255, 255, 255)"
+    );
     let controls = "[...document.querySelectorAll('.theme, .scale, .links, nav, summary')]";
-    assert_eq!(browser.value(&format!("{controls}.filter(it => it.getClientRects().length).length")), 0);
+    assert_eq!(
+        browser.value(&format!("{controls}.filter(it => it.getClientRects().length).length")),
+        0
+    );
     assert_eq!(browser.value(POOR_CONTRASTS)["poor"], serde_json::json!([]));
 }
 
@@ -183,7 +200,8 @@ fn arrow_keys_move_the_cursor_and_values_are_told() {
     let mut reached = false;
     for _ in 0..40 {
         browser.press("Tab");
-        reached |= browser.value("document.activeElement.matches('#plot-miss-ratio .plot')") == true;
+        reached |=
+            browser.value("document.activeElement.matches('#plot-miss-ratio .plot')") == true;
         if reached {
             break;
         }
@@ -194,11 +212,18 @@ fn arrow_keys_move_the_cursor_and_values_are_told() {
     assert_eq!(browser.text(live), "");
     browser.press("ArrowRight");
     let first = (browser.text(live), browser.text(cursor));
-    assert!(first.0.starts_with("Card memory 1 MB: LRU 93.") && first.0.contains("Belady 85."), "{}", first.0);
+    assert!(
+        first.0.starts_with("Card memory 1 MB: LRU 93.") && first.0.contains("Belady 85."),
+        "{}",
+        first.0
+    );
     assert!(first.0.contains("LRU, sampled") && first.0.contains(" to "), "{}", first.0);
     browser.press("ArrowRight");
     let second = (browser.text(live), browser.text(cursor));
-    assert!(second.0 != first.0 && second.1 != first.1 && second.0.starts_with("Card memory 1.09 MB"), "{second:?}");
+    assert!(
+        second.0 != first.0 && second.1 != first.1 && second.0.starts_with("Card memory 1.09 MB"),
+        "{second:?}"
+    );
     // The sampled curve has no point there; what lies on its line is said to be near.
     assert!(second.0.contains("LRU, sampled ≈ 9"), "{}", second.0);
     browser.press("ArrowLeft");
@@ -219,7 +244,8 @@ fn the_mouse_reads_values_and_the_tip_stays_in_the_page() {
         assert_eq!(browser.value(&format!("{tip}.hidden")), false);
         let count = browser.value(&format!("{tip}.querySelectorAll('em').length"));
         assert_eq!(count, 6);
-        let right = browser.value(&format!("{tip}.getBoundingClientRect().right")).as_f64().unwrap();
+        let right =
+            browser.value(&format!("{tip}.getBoundingClientRect().right")).as_f64().unwrap();
         assert!(right <= f64::from(width), "{right}");
         assert_eq!(browser.value(POOR_CONTRASTS)["poor"], serde_json::json!([]));
         assert_eq!(browser.complaints(), Vec::<String>::new());
@@ -229,24 +255,26 @@ fn the_mouse_reads_values_and_the_tip_stays_in_the_page() {
 #[test]
 fn the_script_writes_numbers_as_the_tables_do() {
     // The same awkward numbers in every unit: the script's text at each point must be the table's.
-    let values =
-        [0.0, 1e-9, 3.4e-7, 0.000_123, 0.0049, 0.05, 0.1, 0.25, 0.999, 1.0, 2.5, 12.25, 49.95, 71.25, 99.5, 99.95]
-            .into_iter()
-            .chain([
-                99.999,
-                100.0,
-                1000.0,
-                1023.4,
-                1023.9,
-                4095.0,
-                65_535.5,
-                1e6,
-                1_048_575.9,
-                7.7e9,
-                1e15,
-                3.5e21,
-                -7.25,
-            ]);
+    let values = [
+        0.0, 1e-9, 3.4e-7, 0.000_123, 0.0049, 0.05, 0.1, 0.25, 0.999, 1.0, 2.5, 12.25, 49.95,
+        71.25, 99.5, 99.95,
+    ]
+    .into_iter()
+    .chain([
+        99.999,
+        100.0,
+        1000.0,
+        1023.4,
+        1023.9,
+        4095.0,
+        65_535.5,
+        1e6,
+        1_048_575.9,
+        7.7e9,
+        1e15,
+        3.5e21,
+        -7.25,
+    ]);
     let values: Vec<f64> = values.collect();
     let units = [Unit::Bytes, Unit::Percent, Unit::Count, Unit::Seconds, Unit::Number];
     let figures = units.map(|unit| Figure {
@@ -257,13 +285,15 @@ fn the_script_writes_numbers_as_the_tables_do() {
         ..Figure::default()
     });
     let section = Section { figures: figures.to_vec(), ..Section::default() };
-    let (mut browser, _folder) = opened(&Report { sections: vec![section], ..Report::default() }, 1280, "light");
+    let (mut browser, _folder) =
+        opened(&Report { sections: vec![section], ..Report::default() }, 1280, "light");
     for unit in units {
         let id = format!("plot-{}", format!("{unit:?}").to_lowercase());
         browser.value(&format!("document.querySelector('#{id} .plot').focus()"));
         for (index, value) in values.iter().enumerate() {
             browser.press("ArrowRight");
-            let live = browser.text(&format!("document.querySelector('#{id} [aria-live]').textContent"));
+            let live =
+                browser.text(&format!("document.querySelector('#{id} [aria-live]').textContent"));
             let rows = format!("document.querySelectorAll('#{id} details tbody tr')[{index}]");
             let cell = browser.text(&format!("{rows}.querySelector('td').textContent"));
             assert_eq!(cell, unit.format(*value));
@@ -291,7 +321,10 @@ fn the_horizontal_axis_can_be_linear() {
         browser.point("#plot-miss-ratio .scale button[value=given]", true);
         assert_eq!(browser.text(seen), format!("given {size}"));
         // Hours of the day have no logarithm worth looking at.
-        assert_eq!(browser.value("document.querySelector('#plot-traffic .scale')"), serde_json::Value::Null);
+        assert_eq!(
+            browser.value("document.querySelector('#plot-traffic .scale')"),
+            serde_json::Value::Null
+        );
         assert_eq!(browser.complaints(), Vec::<String>::new());
     }
 }
@@ -312,7 +345,9 @@ fn the_page_can_be_read_without_its_script() {
         0
     );
     let text = browser.text("document.body.innerText");
-    for expected in ["Popularity", "knee: 24 MB", "21.4 %", "Download CSV", "Miss ratio by policy and size"] {
+    for expected in
+        ["Popularity", "knee: 24 MB", "21.4 %", "Download CSV", "Miss ratio by policy and size"]
+    {
         assert!(text.contains(expected), "{expected}");
     }
     let seen = browser.value(
@@ -320,14 +355,19 @@ fn the_page_can_be_read_without_its_script() {
     );
     assert_eq!(seen, 4);
     browser.point("#plot-miss-ratio summary", true);
-    assert_eq!(browser.value("document.querySelector('#plot-miss-ratio tbody tr').getClientRects().length"), 1);
+    assert_eq!(
+        browser
+            .value("document.querySelector('#plot-miss-ratio tbody tr').getClientRects().length"),
+        1
+    );
 }
 
 #[test]
 fn structure_is_what_assistive_technology_expects() {
     let (mut browser, _folder) = opened(&sample::sample(), 1280, "light");
     assert_eq!(browser.text("document.documentElement.lang"), "en");
-    let levels = browser.text("[...document.querySelectorAll('h1,h2,h3')].map(it => it.tagName[1]).join('')");
+    let levels = browser
+        .text("[...document.querySelectorAll('h1,h2,h3')].map(it => it.tagName[1]).join('')");
     assert_eq!(levels, "12332".to_owned() + "33");
     for (what, selector) in [
         ("table without caption", "table:not(:has(caption:not(:empty)))"),
@@ -354,7 +394,10 @@ fn downloads_are_whole() {
         let href = hrefs[index][1].as_str().unwrap();
         String::from_utf8(STANDARD.decode(href.split_once("base64,").unwrap().1).unwrap()).unwrap()
     };
-    assert_eq!((hrefs[0][0].as_str(), hrefs[1][0].as_str()), (Some("miss-ratio.csv"), Some("miss-ratio.svg")));
+    assert_eq!(
+        (hrefs[0][0].as_str(), hrefs[1][0].as_str()),
+        (Some("miss-ratio.csv"), Some("miss-ratio.svg"))
+    );
     assert_eq!(decoded(0), figure_csv(&report.sections[0].figures[0]));
     assert!(decoded(1).starts_with("<svg xmlns="));
 }
@@ -388,7 +431,8 @@ fn hostile_names_do_nothing() {
 #[test]
 #[ignore = "writes pictures for people into the folder that NICACHE_PICTURES names"]
 fn pictures() {
-    let folder = PathBuf::from(std::env::var("NICACHE_PICTURES").expect("NICACHE_PICTURES names a folder"));
+    let folder =
+        PathBuf::from(std::env::var("NICACHE_PICTURES").expect("NICACHE_PICTURES names a folder"));
     let (_folder, file) = written(&sample::sample());
     let mut browser = Browser::start();
     for (width, theme) in [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")] {
@@ -396,7 +440,9 @@ fn pictures() {
         browser.open(&file);
         let picture = STANDARD.decode(browser.picture(true)).unwrap();
         std::fs::write(folder.join(format!("report-{width}-{theme}.png")), picture).unwrap();
-        for (name, selector) in [("cursor", "#plot-miss-ratio .plot"), ("table", "section > .tablebox")] {
+        for (name, selector) in
+            [("cursor", "#plot-miss-ratio .plot"), ("table", "section > .tablebox")]
+        {
             browser.point(selector, false);
             let picture = STANDARD.decode(browser.picture(false)).unwrap();
             std::fs::write(folder.join(format!("{name}-{width}-{theme}.png")), picture).unwrap();

@@ -1,5 +1,5 @@
-//! Objects that are larger than some of the caches, in the order of their last uses: how much of the room used since a
-//! time was used by objects that a cache does not store.
+//! Objects that are larger than some of the caches, in the order of their last uses: how much of
+//! the room used since a time was used by objects that a cache does not store.
 
 /// The order, for each cache that is smaller than the largest object.
 #[derive(Debug)]
@@ -10,7 +10,8 @@ pub(super) struct Oversize {
     taken: Vec<u32>,
     /// Object and room of each slot; no room: not in use.
     slots: Vec<(u32, u64)>,
-    /// A row of sums over the slots for each size, as in a Fenwick row, those of a slot beside each other.
+    /// A row of sums over the slots for each size, as in a Fenwick row, those of a slot beside each
+    /// other.
     sums: Vec<u64>,
     total: Vec<u64>,
     next: u32,
@@ -22,7 +23,8 @@ impl Oversize {
     pub(super) fn new(sizes: &[u64], rooms: &[u64]) -> Self {
         let largest = rooms.iter().copied().max().unwrap_or(0);
         let sizes: Vec<u64> = sizes.iter().copied().take_while(|&size| size < largest).collect();
-        let oversize = sizes.first().map_or(0, |&least| rooms.iter().filter(|&&room| room > least).count());
+        let oversize =
+            sizes.first().map_or(0, |&least| rooms.iter().filter(|&&room| room > least).count());
         let slots = if sizes.is_empty() { 0 } else { 2 * oversize + 64 };
         Self {
             taken: vec![0; if sizes.is_empty() { 0 } else { rooms.len() }],
@@ -40,14 +42,16 @@ impl Oversize {
         self.sizes.len()
     }
 
-    /// The first cache that can hold an object, if there are so many that are smaller than the largest object.
+    /// The first cache that can hold an object, if there are so many that are smaller than the
+    /// largest object.
     #[inline]
     pub(super) fn first_with(&self, room: u64) -> usize {
         self.sizes.partition_point(|&size| size < room)
     }
 
-    /// An object is used, and has so much room now. For each cache, the room of objects which it cannot hold that were
-    /// used since the object's last use, if it had one; None if there are none for any cache.
+    /// An object is used, and has so much room now. For each cache, the room of objects which it
+    /// cannot hold that were used since the object's last use, if it had one; None if there are
+    /// none for any cache.
     #[inline]
     pub(super) fn access(&mut self, object: u32, room: u64) -> Option<&[u64]> {
         if self.sizes.is_empty() {

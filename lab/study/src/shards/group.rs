@@ -38,7 +38,10 @@ impl Group {
     /// At most so many objects are followed, of a group that has this share of all.
     pub(super) fn new(objects_max: u32, share: f64) -> Self {
         Self {
-            numbers: HashMap::with_capacity_and_hasher(objects_max as usize + 1, FixedState::default()),
+            numbers: HashMap::with_capacity_and_hasher(
+                objects_max as usize + 1,
+                FixedState::default(),
+            ),
             free: (0..=objects_max).rev().collect(),
             hashes: BinaryHeap::with_capacity(objects_max as usize + 1),
             recency: Recency::new(objects_max + 1, Sums::default()),
@@ -101,7 +104,8 @@ impl Group {
         self.followed = (self.followed.0 * share, self.followed.1 * share);
     }
 
-    /// Share of requests that are misses of a cache of this size, if there were so many of all objects.
+    /// Share of requests that are misses of a cache of this size, if there were so many of all
+    /// objects.
     pub(super) fn miss_ratio(&self, size: f64, requests: u64) -> f64 {
         let requests = requests as f64 * self.share;
         let hits: f64 = self.by_distance[..=bucket_of(size)].iter().map(|bucket| bucket.0).sum();

@@ -14,8 +14,8 @@ pub(crate) enum Joined {
     Line,
     /// The object in [`Joiner::object`] is at its end.
     Object,
-    /// The object in [`Joiner::object`] never ends: another one begins, in this line, or it is too long. The line is to be looked at
-    /// again.
+    /// The object in [`Joiner::object`] never ends: another one begins, in this line, or it is too
+    /// long. The line is to be looked at again.
     Broken,
 }
 
@@ -48,7 +48,8 @@ impl Joiner {
             }
         } else {
             // In an object that goes on no line begins with another one, unless it is farther in.
-            if line.first() == Some(&b'{') || self.object.len() + trimmed.len() >= OBJECT_BYTES_MAX {
+            if line.first() == Some(&b'{') || self.object.len() + trimmed.len() >= OBJECT_BYTES_MAX
+            {
                 self.depth = 0;
                 self.is_at_end = true;
                 return Joined::Broken;
@@ -119,9 +120,19 @@ mod tests {
         let push = |line: &str| {
             let joined = joiner.push(line.as_bytes());
             let has_object = matches!(joined, Joined::Object | Joined::Broken);
-            (joined, if has_object { String::from_utf8(joiner.object().to_vec()).unwrap() } else { String::new() })
+            (
+                joined,
+                if has_object {
+                    String::from_utf8(joiner.object().to_vec()).unwrap()
+                } else {
+                    String::new()
+                },
+            )
         };
-        text.split('\n').map(push).filter(|(joined, _)| !matches!(joined, Joined::Going | Joined::Nothing)).collect()
+        text.split('\n')
+            .map(push)
+            .filter(|(joined, _)| !matches!(joined, Joined::Going | Joined::Nothing))
+            .collect()
     }
 
     #[test]
@@ -143,7 +154,8 @@ mod tests {
         assert_eq!(joined("{\"a\":\n1\n{\"b\":1}"), [(Joined::Broken, "{\"a\": 1".to_owned())]);
         let mut joiner = Joiner::default();
         assert_eq!((joiner.push(b"{"), joiner.rest()), (Joined::Going, Some(&b"{ "[..])));
-        let long = vec![b' '; 10].into_iter().chain(vec![b'x'; OBJECT_BYTES_MAX]).collect::<Vec<u8>>();
+        let long =
+            vec![b' '; 10].into_iter().chain(vec![b'x'; OBJECT_BYTES_MAX]).collect::<Vec<u8>>();
         assert_eq!(joiner.push(&long), Joined::Broken);
         assert_eq!((joiner.push(b"{\"a\":1}"), joiner.rest()), (Joined::Line, None));
     }

@@ -1,7 +1,8 @@
 //! Walks over JSON (RFC 8259) without making anything of it.
 //!
-//! Taken is more than JSON: strings need not be UTF-8, since nginx writes bytes above 0x7f as they came; and a value
-//! without quotes may be anything up to the next delimiter, since a variable of nginx without a value is `-` or nothing.
+//! Taken is more than JSON: strings need not be UTF-8, since nginx writes bytes above 0x7f as they
+//! came; and a value without quotes may be anything up to the next delimiter, since a variable of
+//! nginx without a value is `-` or nothing.
 
 use memchr::memchr2;
 
@@ -64,15 +65,18 @@ impl<'a> Scanner<'a> {
             b'"' => self.text().map(|text| Value::Scalar(Scalar::Text(text))),
             _ => {
                 let rest = &self.bytes[self.at..];
-                let end = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']')).unwrap_or(rest.len());
+                let end = rest
+                    .iter()
+                    .position(|byte| matches!(byte, b',' | b'}' | b']'))
+                    .unwrap_or(rest.len());
                 self.at += end;
                 Some(Value::Scalar(Scalar::Bare(rest[..end].trim_ascii_end())))
             }
         }
     }
 
-    /// The key of the next entry of the object that was entered, as it stands; `Some(None)` at its end, after which the
-    /// object is left. `is_first`: nothing of the object was read yet.
+    /// The key of the next entry of the object that was entered, as it stands; `Some(None)` at its
+    /// end, after which the object is left. `is_first`: nothing of the object was read yet.
     pub(super) fn key(&mut self, is_first: bool) -> Option<Option<&'a [u8]>> {
         if !self.goes_on(b'}', is_first)? {
             return Some(None);
@@ -106,7 +110,8 @@ impl<'a> Scanner<'a> {
         let mut depth = 1u32;
         loop {
             let rest = &self.bytes[self.at..];
-            self.at += rest.iter().position(|byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']'))?;
+            self.at +=
+                rest.iter().position(|byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']'))?;
             match self.bytes[self.at] {
                 b'"' => {
                     self.text()?;
@@ -166,7 +171,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Appends a string without its escapes. An escape that is none stays as it is; half a surrogate pair becomes U+FFFD.
+/// Appends a string without its escapes. An escape that is none stays as it is; half a surrogate
+/// pair becomes U+FFFD.
 pub(super) fn unescape(raw: &[u8], text: &mut Vec<u8>) {
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -198,12 +204,18 @@ pub(super) fn unescape(raw: &[u8], text: &mut Vec<u8>) {
 /// The character of `\uxxxx`, or of two that are a surrogate pair, and their length.
 fn unicode(text: &[u8]) -> Option<(char, usize)> {
     let unit = |text: &[u8]| {
-        let digits = text.strip_prefix(b"\\u")?.get(..4).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+        let digits = text
+            .strip_prefix(b"\\u")?
+            .get(..4)
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
         u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
     };
     let first = unit(text)?;
     if let (0xd800..0xdc00, Some(second @ 0xdc00..0xe000)) = (first, unit(&text[6..])) {
-        return Some((char::from_u32(0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00))?, 12));
+        return Some((
+            char::from_u32(0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00))?,
+            12,
+        ));
     }
     Some((char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), 6))
 }
@@ -266,7 +278,12 @@ mod tests {
     proptest! {
         #[test]
         fn what_serde_json_writes_is_walked_over(value in json(), is_pretty in any::<bool>()) {
-            let written = if is_pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
+            let written = if is_pretty {
+                serde_json::to_vec_pretty(&value)
+            } else {
+                serde_json::to_vec(&value)
+            }
+            .unwrap();
             prop_assert_eq!(rebuilt(&mut Scanner::new(&written)), Some(value));
             let both = [&written[..], b",7"].concat();
             let mut scanner = Scanner::new(&both);
@@ -275,8 +292,14 @@ mod tests {
         }
 
         #[test]
-        fn escapes_are_those_of_serde_json(text in "[ -~é\u{1f600}\u{7}\n]{0,9}|(\\\\u[0-9a-f]{4}|\\\\[bfnrt/]){0,4}") {
-            let quoted = if text.starts_with('\\') { format!("\"{text}\"") } else { serde_json::to_string(&text).unwrap() };
+        fn escapes_are_those_of_serde_json(
+            text in "[ -~é\u{1f600}\u{7}\n]{0,9}|(\\\\u[0-9a-f]{4}|\\\\[bfnrt/]){0,4}",
+        ) {
+            let quoted = if text.starts_with('\\') {
+                format!("\"{text}\"")
+            } else {
+                serde_json::to_string(&text).unwrap()
+            };
             let raw = &quoted[1..quoted.len() - 1];
             let mut unescaped = Vec::new();
             unescape(raw.as_bytes(), &mut unescaped);
@@ -287,7 +310,13 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), "[{}\\[\\]\",:\\\\u0]".prop_map(|text| text.as_bytes()[0])], 0..60)) {
+        fn no_bytes_panic(
+            bytes in proptest::collection::vec(
+                prop_oneof![any::<u8>(),
+                    "[{}\\[\\]\",:\\\\u0]".prop_map(|text| text.as_bytes()[0])],
+                0..60,
+            ),
+        ) {
             let _ = Scanner::new(&bytes).skip();
             unescape(&bytes, &mut Vec::new());
         }

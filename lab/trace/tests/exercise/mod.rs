@@ -1,17 +1,21 @@
-//! What the fuzz targets and the replay of their corpus have in common: read arbitrary bytes as a trace, and check what must hold for all input.
+//! What the fuzz targets and the replay of their corpus have in common: read arbitrary bytes as a
+//! trace, and check what must hold for all input.
 
 use nicache_trace::{BadRecords, Format, ReadError, Reader, Record, TsvWriter};
 
 /// Lines, in each format and in the one that they seem to be in; packed ones, too.
 pub(crate) fn log(bytes: &[u8]) {
-    for format in
-        [Format::Common, Format::Tsv, Format::Nfs, Format::Keys, Format::Lis].map(Some).into_iter().chain([None])
+    for format in [Format::Common, Format::Tsv, Format::Nfs, Format::Keys, Format::Lis]
+        .map(Some)
+        .into_iter()
+        .chain([None])
     {
         read(bytes, format);
     }
 }
 
-/// Tables: the columns are those of the first line, if it begins with `csv:` as a format does, or those that it names.
+/// Tables: the columns are those of the first line, if it begins with `csv:` as a format does, or
+/// those that it names.
 pub(crate) fn table(bytes: &[u8]) {
     let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
     let named = std::str::from_utf8(&bytes[..end]).ok().filter(|line| line.starts_with("csv:"));
@@ -50,7 +54,10 @@ fn read(bytes: &[u8], format: Option<Format>) {
     loop {
         match reader.read() {
             Ok(Some(record)) => {
-                assert_eq!(reader.target().is_empty(), has_no_names || (record.object == nicache_trace::id_of(b"")));
+                assert_eq!(
+                    reader.target().is_empty(),
+                    has_no_names || (record.object == nicache_trace::id_of(b""))
+                );
                 columns.write(&record, reader.target()).unwrap();
                 records.push(record);
             }

@@ -1,4 +1,5 @@
-//! What the fuzz target and the replay of its corpus have in common: let a card carry out arbitrary descriptors, and check what must hold for all of them.
+//! What the fuzz target and the replay of its corpus have in common: let a card carry out arbitrary
+//! descriptors, and check what must hold for all of them.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use nicache_port::{Capabilities, Port, memory_wire};
 const WINDOW_BYTES: usize = 64 << 10;
 const CACHE_BYTES: u32 = 32 << 10;
 
-/// Posts of sixteen bytes each, and a frame of what is left; then one of each kind that is as it should be.
+/// Posts of sixteen bytes each, and a frame of what is left; then one of each kind that is as it
+/// should be.
 #[allow(dead_code, reason = "not all who use this use all of it")]
 pub(crate) fn receive(bytes: &[u8]) {
     let made = Attachment::create().unwrap();
@@ -39,7 +41,10 @@ pub(crate) fn receive(bytes: &[u8]) {
     while let Some(entry) = host.received.pop().unwrap() {
         told += 1;
         let report = nicache_bus::Received::decode(entry);
-        assert!(report.len as usize <= frame.len() && usize::from(report.header_len) <= report.len as usize);
+        assert!(
+            report.len as usize <= frame.len()
+                && usize::from(report.header_len) <= report.len as usize
+        );
     }
     assert!(told <= posts.len() as u64 / 16);
     let _ = (host.received.release(), host.free.room().unwrap());
@@ -64,7 +69,8 @@ pub(crate) fn receive(bytes: &[u8]) {
 }
 
 #[allow(dead_code, reason = "not all who use this use all of it")]
-/// Descriptors of sixteen bytes each, as many as a ring has, after as many bytes of main memory as they leave.
+/// Descriptors of sixteen bytes each, as many as a ring has, after as many bytes of main memory as
+/// they leave.
 pub(crate) fn commands(bytes: &[u8]) {
     let made = Attachment::create().unwrap();
     let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
@@ -100,5 +106,7 @@ pub(crate) fn commands(bytes: &[u8]) {
     }
     assert!(refused <= counters.refused && (counters.untold > 0 || refused == counters.refused));
     assert!(counters.untold == 0 || said > DONE as u64);
-    assert!(card.bus().of(BusClass::Content) <= said * u64::from(CACHE_BYTES.max(WINDOW_BYTES as u32)));
+    assert!(
+        card.bus().of(BusClass::Content) <= said * u64::from(CACHE_BYTES.max(WINDOW_BYTES as u32))
+    );
 }

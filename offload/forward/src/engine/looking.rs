@@ -1,4 +1,5 @@
-//! Frames all of whose bytes are wanted: what only the card has is fetched, and they are looked at in the order in which they came.
+//! Frames all of whose bytes are wanted: what only the card has is fetched, and they are looked at
+//! in the order in which they came.
 
 use super::{Engine, LOOKING_MAX};
 use crate::backend::{Backend, Broken};
@@ -27,7 +28,9 @@ impl<B: Backend> Engine<B> {
 
     /// Fetches what is not in main memory. False: some of it is lost.
     fn fetch_all(&mut self, frame: &Frame) -> Result<bool, Broken> {
-        for piece in frame.pieces.iter().filter(|piece| self.is_away(piece)).copied().collect::<Vec<_>>() {
+        for piece in
+            frame.pieces.iter().filter(|piece| self.is_away(piece)).copied().collect::<Vec<_>>()
+        {
             if !self.buffers[piece.buffer.0 as usize].is_fetched {
                 if self.pcache.cached(piece.buffer).is_none() {
                     return Ok(false);
@@ -67,7 +70,8 @@ impl<B: Backend> Engine<B> {
             self.counters.looked_at += 1;
             count += 1;
             let mut head = std::mem::take(&mut self.head);
-            let incoming = Incoming { look: &bytes, len: frame.len, port: frame.port, offload: frame.offload };
+            let incoming =
+                Incoming { look: &bytes, len: frame.len, port: frame.port, offload: frame.offload };
             let moment = Moment { now, random: random() };
             let decision = forwarder.handle_whole(&incoming, &mut head, moment);
             if let Some(frame) = self.act(forwarder, frame, decision, head, moment)? {

@@ -1,4 +1,5 @@
-//! Which entry a receive gets, by mode; and what is fetched so that its entry can go (Yocum and Chase 2001, section 4.2).
+//! Which entry a receive gets, by mode; and what is fetched so that its entry can go (Yocum and
+//! Chase 2001, section 4.2).
 
 use super::{Buffer, Engine, UnderWay, Use};
 use crate::backend::{Backend, Broken, Loaded};
@@ -24,7 +25,8 @@ impl<B: Backend> Engine<B> {
             };
             self.posted += 1;
             if !self.backend.post(buffer, posted)? {
-                // There are never more posts than the ring has places, unless the card holds them back.
+                // There are never more posts than the ring has places, unless the card holds them
+                // back.
                 if split.is_some() {
                     let _ = self.pcache.pc_receive_complete(buffer, false);
                 }
@@ -37,7 +39,8 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// An entry for a receive, and whether the payload is to be copied, too. `None`: the whole frame goes to main memory.
+    /// An entry for a receive, and whether the payload is to be copied, too. `None`: the whole
+    /// frame goes to main memory.
     fn entry_for(&mut self, buffer: BufferId) -> Result<Option<(Bound, bool)>, Broken> {
         if self.config.mode == Mode::Copy {
             return Ok(None);
@@ -69,7 +72,8 @@ impl<B: Backend> Engine<B> {
         if self.buffers[buffer.0 as usize].is_fetched || self.backend.room()? < 1 {
             return Ok(());
         }
-        let Ok(SendBind::Hit(Bound { entry, generation, .. })) = self.pcache.pc_send_bind(buffer) else {
+        let Ok(SendBind::Hit(Bound { entry, generation, .. })) = self.pcache.pc_send_bind(buffer)
+        else {
             return Ok(());
         };
         let len = self.buffers[buffer.0 as usize].len;

@@ -1,6 +1,8 @@
-//! The engine with the real firmware behind it, on a bus that is slow enough for commands to wait while frames come.
+//! The engine with the real firmware behind it, on a bus that is slow enough for commands to wait
+//! while frames come.
 //!
-//! Payloads describe themselves: each begins with a number that the ports repeat, and all of its bytes follow from that number (invariant F1).
+//! Payloads describe themselves: each begins with a number that the ports repeat, and all of its
+//! bytes follow from that number (invariant F1).
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -53,15 +55,22 @@ impl World {
     fn new(config: EngineConfig, bytes_per_s: Option<f64>) -> Self {
         let made = Attachment::create().unwrap();
         let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
-        let window = Arc::new(Window::create("test", Bus::window_bytes(config.buffers) as usize).unwrap());
+        let window =
+            Arc::new(Window::create("test", Bus::window_bytes(config.buffers) as usize).unwrap());
         let seen = Arc::new(Window::map(window.file().try_clone_to_owned().unwrap()).unwrap());
         let jumbo = Capabilities { frame_bytes_max: 9200, ..Capabilities::FULL };
         let (first, inside) = memory_wire(64, jumbo, jumbo);
         let (second, outside) = memory_wire(64, jumbo, jumbo);
-        let model = bytes_per_s.map(|bytes_per_s| BusModel { bytes_per_s, burst_bytes: 4096, overhead_bytes: 0 });
+        let model = bytes_per_s.map(|bytes_per_s| BusModel {
+            bytes_per_s,
+            burst_bytes: 4096,
+            overhead_bytes: 0,
+        });
         let meter = model.map(|model| Arc::new(Meter::create(model).unwrap()));
         let side = Attachment::from_files(files).unwrap().card();
-        let card = Firmware::with_ports(vec![first, second], side, seen, config.entries * 4096, meter).unwrap();
+        let card =
+            Firmware::with_ports(vec![first, second], side, seen, config.entries * 4096, meter)
+                .unwrap();
         let interface = |port: u8, ours: &str, masquerade| Interface {
             port,
             tags: Default::default(),
@@ -70,8 +79,13 @@ impl World {
             mtu: 9000,
             masquerade,
         };
-        let mut setup = Config::new(vec![interface(0, "10.1.0.1", vec![]), interface(1, OURS, vec![0])], 5);
-        setup.externals = vec![External { address: address(OURS), ports: 1..=65_535, filtering: Filtering::default() }];
+        let mut setup =
+            Config::new(vec![interface(0, "10.1.0.1", vec![]), interface(1, OURS, vec![0])], 5);
+        setup.externals = vec![External {
+            address: address(OURS),
+            ports: 1..=65_535,
+            filtering: Filtering::default(),
+        }];
         let target = |number: u16| Endpoint::new(address(SERVER), 60_000 + number);
         setup.groups = vec![Group {
             address: Endpoint::new(address(GROUP), 9),
@@ -81,14 +95,26 @@ impl World {
         let mut forwarder = Forwarder::new(setup, Time::ZERO).unwrap();
         forwarder.set_neighbour(1, address(SERVER), [4, 0, 0, 0, 0, 2]);
         let engine = Engine::new(Bus::new(made.host(), window, config.buffers), config);
-        Self { card, inside, outside, engine, forwarder, now_ns: 0, left: BTreeMap::new(), changed: BTreeMap::new() }
+        Self {
+            card,
+            inside,
+            outside,
+            engine,
+            forwarder,
+            now_ns: 0,
+            left: BTreeMap::new(),
+            changed: BTreeMap::new(),
+        }
     }
 
     /// A frame from inside, of which the payload follows from its number.
     fn inject(&mut self, number: u32, len: usize, to_group: bool) {
         let payload = payload(number, len.max(8));
-        let (to, port) =
-            if to_group { (address(GROUP), 9) } else { (address(SERVER), 1000 + (number % 50_000) as u16) };
+        let (to, port) = if to_group {
+            (address(GROUP), 9)
+        } else {
+            (address(SERVER), 1000 + (number % 50_000) as u16)
+        };
         let frame = udp(address(CLIENT), number as u16 % 60_000 + 1, to, port, &payload);
         let _ = self.inside.send(&[IoSlice::new(&frame)], Offload::default());
     }
@@ -125,7 +151,12 @@ impl World {
                 && !self.changed.contains_key(&number)
             {
                 // The last byte of the first part.
-                let piece = frame.pieces.iter().find(|piece| piece.frame_at + piece.len >= 50).copied().unwrap();
+                let piece = frame
+                    .pieces
+                    .iter()
+                    .find(|piece| piece.frame_at + piece.len >= 50)
+                    .copied()
+                    .unwrap();
                 let at = piece.frame_at + piece.len - 1;
                 if self.engine.change(&frame, at, &[!byte(number, at - 42)]).unwrap() {
                     self.changed.insert(number, ());
@@ -136,7 +167,10 @@ impl World {
     }
 
     fn number_of(&self, frame: &Frame) -> Option<u32> {
-        let piece = frame.pieces.iter().find(|piece| piece.frame_at <= 42 && 46 <= piece.frame_at + piece.len)?;
+        let piece = frame
+            .pieces
+            .iter()
+            .find(|piece| piece.frame_at <= 42 && 46 <= piece.frame_at + piece.len)?;
         let mut number = [0; 4];
         let at = piece.at + (42 - piece.frame_at) as u32;
         self.engine.backend.read(piece.buffer, at, &mut number).unwrap();
@@ -185,7 +219,9 @@ fn payload(number: u32, len: usize) -> Vec<u8> {
 }
 
 fn udp(source: IpAddr, from: u16, destination: IpAddr, to: u16, payload: &[u8]) -> Vec<u8> {
-    let (IpAddr::V4(source), IpAddr::V4(destination)) = (source, destination) else { panic!("IPv4 here") };
+    let (IpAddr::V4(source), IpAddr::V4(destination)) = (source, destination) else {
+        panic!("IPv4 here")
+    };
     let mut frame = vec![2, 0, 0, 0, 1, 0, 4, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((28 + payload.len() as u16).to_be_bytes());
     frame.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
@@ -214,7 +250,8 @@ fn check(frame: &[u8], number: u32, is_changed: bool) -> Result<(), String> {
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let is_to_target = (60_000..60_000 + TARGETS).contains(&word(36));
     // What goes to a group has one source; its checksum belongs to the payload that it came with.
-    let is_own = word(34) == number as u16 % 60_000 + 1 && word(36) == 1000 + (number % 50_000) as u16;
+    let is_own =
+        word(34) == number as u16 % 60_000 + 1 && word(36) == 1000 + (number % 50_000) as u16;
     let is_of_group = is_to_target && word(34) == 77;
     if !is_own && !is_of_group {
         return Err(format!("{number} with the ports {} and {}", word(34), word(36)));
@@ -248,7 +285,8 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let len = prop_oneof![0usize..200, 900usize..1500, 3000usize..8800];
     let step = prop_oneof![
-        5 => (len, 1u32..8, any::<bool>()).prop_map(|(len, count, to_group)| Step::Inject { len, count, to_group }),
+        5 => (len, 1u32..8, any::<bool>())
+            .prop_map(|(len, count, to_group)| Step::Inject { len, count, to_group }),
         6 => (0u64..1_500_000).prop_map(Step::Card),
         6 => Just(Step::Poll),
         5 => (1usize..12).prop_map(Step::Forward),
@@ -284,7 +322,8 @@ fn slow(mode: Mode) -> Option<f64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// F1 and F4: whatever the order of turns, no frame leaves with another packet's bytes; spill and adaptive lose nothing for lack of cache; and nothing is left over.
+    /// F1 and F4: whatever the order of turns, no frame leaves with another packet's bytes; spill
+    /// and adaptive lose nothing for lack of cache; and nothing is left over.
     #[test]
     fn no_frame_leaves_with_other_bytes(steps in steps(), mode in 0usize..5, entries in 14u32..64) {
         let mode = Mode::ALL[mode];
@@ -301,7 +340,10 @@ proptest! {
         world.check_rest();
         // F9: what the card counts by class is what crossed.
         let bus = world.card.bus();
-        prop_assert_eq!(bus.total(), BusClass::ALL.into_iter().map(|class| bus.of(class)).sum::<u64>());
+        prop_assert_eq!(
+            bus.total(),
+            BusClass::ALL.into_iter().map(|class| bus.of(class)).sum::<u64>()
+        );
     }
 }
 
@@ -342,16 +384,22 @@ fn each_rule_that_is_left_out_is_found() {
         assert!(wrong > 0, "{mode}, generations");
     }
     // Without the end of a binding at a change: the bytes of before leave.
-    let (wrong, _) = run_mutant(|world| world.engine.pcache_mut().ignores_changes = true, Mode::Pcache);
+    let (wrong, _) =
+        run_mutant(|world| world.engine.pcache_mut().ignores_changes = true, Mode::Pcache);
     assert!(wrong > 0, "changes");
 }
 
-/// The papers' figure for a packet of 1448 bytes, with headers of 54: 3068, 1620 and 172 bytes over the bus.
+/// The papers' figure for a packet of 1448 bytes, with headers of 54: 3068, 1620 and 172 bytes over
+/// the bus.
 #[test]
 fn bytes_over_the_bus_for_a_packet() {
-    for (mode, bytes) in
-        [(Mode::Copy, 3068), (Mode::Pcache, 1620), (Mode::Direct, 172), (Mode::Spill, 172), (Mode::Adaptive, 172)]
-    {
+    for (mode, bytes) in [
+        (Mode::Copy, 3068),
+        (Mode::Pcache, 1620),
+        (Mode::Direct, 172),
+        (Mode::Spill, 172),
+        (Mode::Adaptive, 172),
+    ] {
         let mut world = World::new(config(mode, 64), None);
         world.settle();
         world.inject(1, 1460, false);
@@ -364,12 +412,17 @@ fn bytes_over_the_bus_for_a_packet() {
             world.settle();
         }
         let crossed = world.card.bus().since(&before);
-        assert_eq!(crossed.total() + u64::from(count) * 24, u64::from(count) * bytes, "{mode}: {crossed:?}");
+        assert_eq!(
+            crossed.total() + u64::from(count) * 24,
+            u64::from(count) * bytes,
+            "{mode}: {crossed:?}"
+        );
         assert!(world.wrong().is_empty() && world.left.len() >= 50);
     }
 }
 
-/// However small the cache is, as long as it has more entries than are posted: spill and adaptive lose nothing, and direct does.
+/// However small the cache is, as long as it has more entries than are posted: spill and adaptive
+/// lose nothing, and direct does.
 #[test]
 fn nothing_is_lost_for_lack_of_cache() {
     for mode in [Mode::Spill, Mode::Adaptive, Mode::Pcache, Mode::Direct] {
@@ -410,6 +463,10 @@ fn a_multicast_crosses_once() {
         world.settle();
         assert_eq!(world.left[&1].len(), usize::from(TARGETS));
         assert!(world.wrong().is_empty());
-        assert_eq!(world.card.bus().since(&before).of(BusClass::Content), crossings * 4000, "{mode}");
+        assert_eq!(
+            world.card.bus().since(&before).of(BusClass::Content),
+            crossings * 4000,
+            "{mode}"
+        );
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Read first: RFC 8446 sections 4.1.2 and 5.1, RFC 6066 section 3.
 //!
-//! The message may be cut into records, and these into segments, anywhere. Nothing is decrypted: with an encrypted ClientHello (ECH) the name is the outer one.
+//! The message may be cut into records, and these into segments, anywhere. Nothing is decrypted:
+//! with an encrypted ClientHello (ECH) the name is the outer one.
 
 use super::name::{Look, Name};
 
@@ -32,8 +33,11 @@ struct NotTls;
 fn gather(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, NotTls> {
     let mut message = Vec::new();
     loop {
-        // What is there of a record's header is judged at once: who speaks something else is not waited for.
-        if bytes.first().is_some_and(|kind| *kind != HANDSHAKE) || bytes.get(1).is_some_and(|major| *major != 3) {
+        // What is there of a record's header is judged at once: who speaks something else is not
+        // waited for.
+        if bytes.first().is_some_and(|kind| *kind != HANDSHAKE)
+            || bytes.get(1).is_some_and(|major| *major != 3)
+        {
             return Err(NotTls);
         }
         let Some(header) = bytes.first_chunk::<RECORD_HEADER_BYTES>() else { return Ok(None) };
@@ -111,7 +115,8 @@ fn server_name(hello: &[u8]) -> Option<Look> {
     Some(found.map_or(Look::Nameless, Look::Name))
 }
 
-/// RFC 6066 section 3: a list of names, of which no two have the same type. Only one type was ever defined.
+/// RFC 6066 section 3: a list of names, of which no two have the same type. Only one type was ever
+/// defined.
 fn host_name(content: &[u8]) -> Option<Name> {
     let mut content = Reader(content);
     let mut list = Reader(content.part(true)?);
@@ -136,13 +141,17 @@ pub(crate) mod tests {
             extensions.extend([&[0, 0][..], &part(&list)].concat());
         }
         extensions.extend([&[0, 10][..], &part(&[0, 2, 0, 29])].concat());
-        let body = [&[3, 3][..], &[7; 32], &[0], &part(&[0x13, 1]), &[1, 0], &part(&extensions)].concat();
+        let body =
+            [&[3, 3][..], &[7; 32], &[0], &part(&[0x13, 1]), &[1, 0], &part(&extensions)].concat();
         [&[1, 0][..], &part(&body)].concat()
     }
 
     /// A message in records of so many bytes.
     pub(crate) fn records(message: &[u8], bytes: usize) -> Vec<u8> {
-        message.chunks(bytes).flat_map(|part| [&[22, 3, 1, 0, part.len() as u8][..], part].concat()).collect()
+        message
+            .chunks(bytes)
+            .flat_map(|part| [&[22, 3, 1, 0, part.len() as u8][..], part].concat())
+            .collect()
     }
 
     #[test]
@@ -176,7 +185,8 @@ pub(crate) mod tests {
         for name in ["", "a b", "a..b", &"a".repeat(100).repeat(3)] {
             assert_eq!(look(&records(&message(Some(name)), 255)), Look::Malformed, "{name}");
         }
-        // Each byte changed in turn: nothing panics, and no other name comes out than one of the same length.
+        // Each byte changed in turn: nothing panics, and no other name comes out than one of the
+        // same length.
         let whole = records(&message(Some("shop.example")), 255);
         for at in 0..whole.len() {
             for value in [0, 1, 0x7f, 0xff] {
@@ -190,10 +200,12 @@ pub(crate) mod tests {
         // Two names.
         let twice = {
             let one = message(Some("a.example"));
-            let extension = [0, 0, 0, 14, 0, 12, 0, 0, 9, b'b', b'.', b'e', b'x', b'a', b'm', b'p', b'l', b'e'];
+            let extension =
+                [0, 0, 0, 14, 0, 12, 0, 0, 9, b'b', b'.', b'e', b'x', b'a', b'm', b'p', b'l', b'e'];
             let mut body = [&one[..], &extension].concat();
             let extensions_at = 4 + 2 + 32 + 1 + 4 + 2;
-            let len = u16::from_be_bytes([body[extensions_at], body[extensions_at + 1]]) + extension.len() as u16;
+            let len = u16::from_be_bytes([body[extensions_at], body[extensions_at + 1]])
+                + extension.len() as u16;
             body[extensions_at..extensions_at + 2].copy_from_slice(&len.to_be_bytes());
             let all = (body.len() - 4) as u16;
             body[2..4].copy_from_slice(&all.to_be_bytes());

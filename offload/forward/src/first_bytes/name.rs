@@ -10,10 +10,12 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub struct Name(ArrayVec<u8, NAME_BYTES_MAX>);
 
 impl Name {
-    /// From its bytes: letters, digits, `-`, `_` and `.`, without empty labels. `None`: it is not a name.
+    /// From its bytes: letters, digits, `-`, `_` and `.`, without empty labels. `None`: it is not a
+    /// name.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.strip_suffix(b".").unwrap_or(bytes);
-        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let is_plain =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let has_labels = bytes.split(|byte| *byte == b'.').all(|label| !label.is_empty());
         if bytes.len() > NAME_BYTES_MAX || !has_labels || !bytes.iter().all(is_plain) {
             return None;
@@ -21,7 +23,8 @@ impl Name {
         Some(Self(bytes.iter().map(u8::to_ascii_lowercase).collect()))
     }
 
-    /// From the authority of a request (RFC 9110 section 7.2): a name or an address, maybe with a port. `None`: it is neither.
+    /// From the authority of a request (RFC 9110 section 7.2): a name or an address, maybe with a
+    /// port. `None`: it is neither.
     pub fn of_authority(authority: &[u8]) -> Option<Self> {
         let (host, port) = match authority {
             [b'[', rest @ ..] => {
@@ -31,7 +34,9 @@ impl Name {
                 let name = address.to_string().bytes().collect();
                 return is_port(&rest[end + 1..]).then_some(Self(name));
             }
-            _ => authority.split_at(authority.iter().position(|byte| *byte == b':').unwrap_or(authority.len())),
+            _ => authority.split_at(
+                authority.iter().position(|byte| *byte == b':').unwrap_or(authority.len()),
+            ),
         };
         Self::new(host).filter(|_| is_port(port))
     }
@@ -71,8 +76,10 @@ mod tests {
 
     #[test]
     fn names_and_what_is_none() {
-        let read =
-            |text: &str| Name::of_authority(text.as_bytes()).map(|name| String::from_utf8(name.0.to_vec()).unwrap());
+        let read = |text: &str| {
+            Name::of_authority(text.as_bytes())
+                .map(|name| String::from_utf8(name.0.to_vec()).unwrap())
+        };
         for (text, name) in [
             ("Shop.Example", "shop.example"),
             ("shop.example.", "shop.example"),
@@ -85,7 +92,8 @@ mod tests {
         }
         let long = "a".repeat(256);
         for text in [
-            "", ".", ":80", "a..b", ".a", "a b", "a/b", "u@a", "a:x", "a:123456", "[::1", "[a]", "[::1]x", "a\0", &long,
+            "", ".", ":80", "a..b", ".a", "a b", "a/b", "u@a", "a:x", "a:123456", "[::1", "[a]",
+            "[::1]x", "a\0", &long,
         ] {
             assert_eq!(read(text), None, "{text}");
         }

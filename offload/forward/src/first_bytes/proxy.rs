@@ -1,4 +1,5 @@
-//! What a back end is told of its client in front of the first bytes: version 2 of the PROXY protocol.
+//! What a back end is told of its client in front of the first bytes: version 2 of the PROXY
+//! protocol.
 //!
 //! Read first: <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>, section 2.2.
 
@@ -44,9 +45,15 @@ mod tests {
     /// As our own web cache reads it.
     #[test]
     fn it_is_read_as_it_is_meant() {
-        for (client, ours) in [("192.0.2.7:4711", "10.0.0.1:443"), ("[2001:db8::7]:4711", "[2001:db8::1]:443")] {
+        for (client, ours) in
+            [("192.0.2.7:4711", "10.0.0.1:443"), ("[2001:db8::7]:4711", "[2001:db8::1]:443")]
+        {
             let end = |text: &str| Endpoint::from(text.parse::<std::net::SocketAddr>().unwrap());
-            let header = header(&Tuple { protocol: Protocol::Tcp, source: end(client), destination: end(ours) });
+            let header = header(&Tuple {
+                protocol: Protocol::Tcp,
+                source: end(client),
+                destination: end(ours),
+            });
             let Preface::Header(read) = parse_preface(&header) else { panic!("{header:?}") };
             assert_eq!((read.len, read.client), (header.len(), Some(client.parse().unwrap())));
         }

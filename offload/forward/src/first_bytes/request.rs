@@ -2,7 +2,8 @@
 //!
 //! Read first: RFC 9112 sections 3.2 and 5, RFC 9110 section 7.2.
 //!
-//! The whole head has to come: a second Host behind the first one would be read otherwise by others. HTTP/2 without TLS has no such head, and is refused.
+//! The whole head has to come: a second Host behind the first one would be read otherwise by
+//! others. HTTP/2 without TLS has no such head, and is refused.
 
 use super::name::{Look, Name};
 
@@ -68,7 +69,10 @@ mod tests {
     fn hosts_however_they_are_said() {
         for (text, host) in [
             ("GET / HTTP/1.1\r\nHost: Shop.example\r\n\r\n", "shop.example"),
-            ("GET / HTTP/1.1\r\nA: b\r\nHOST:shop.example:8080  \r\nC: d\r\n\r\nbody", "shop.example"),
+            (
+                "GET / HTTP/1.1\r\nA: b\r\nHOST:shop.example:8080  \r\nC: d\r\n\r\nbody",
+                "shop.example",
+            ),
             ("GET http://Shop.example/x?y HTTP/1.1\r\nHost: other.example\r\n\r\n", "shop.example"),
             ("GET http://me@shop.example:80 HTTP/1.1\r\nHost: x\r\n\r\n", "shop.example"),
             ("OPTIONS * HTTP/1.1\r\nHost: shop.example\r\n\r\n", "shop.example"),
@@ -77,7 +81,8 @@ mod tests {
             ("GET / HTTP/1.0\r\nHost: shop.example\r\n\r\n", "shop.example"),
             ("GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", "::1"),
         ] {
-            let name = Name::of_authority(format!("[{host}]").as_bytes()).or_else(|| Name::new(host.as_bytes()));
+            let name = Name::of_authority(format!("[{host}]").as_bytes())
+                .or_else(|| Name::new(host.as_bytes()));
             assert_eq!(read(text), Look::Name(name.unwrap()), "{text}");
             let end = text.find("\r\n\r\n").unwrap() + 4;
             assert!((0..end).all(|len| read(&text[..len]) == Look::More), "{text}");

@@ -9,7 +9,8 @@ use nicache_tcp::timestamps::{Paws, TsClock};
 use nicache_tcp::{Flags, HeadRepr, SegmentHead, Seq, SynOptions, Time, frame, isn, rst};
 
 use super::{
-    BYTES_MAX, HALF_OPEN, HALF_OPEN_MAX, HALF_OPEN_TIME, LOOK_BYTES_MAX, LOOK_TIME, LOOKING, Step, Waiting, tuple_bytes,
+    BYTES_MAX, HALF_OPEN, HALF_OPEN_MAX, HALF_OPEN_TIME, LOOK_BYTES_MAX, LOOK_TIME, LOOKING, Step,
+    Waiting, tuple_bytes,
 };
 use crate::counters::Drop;
 use crate::decision::{Decision, Head, Moment};
@@ -78,7 +79,9 @@ impl Forwarder {
         let limits = self.offer(service, tuple.source.address.is_ipv6());
         let switch = self.switch();
         let half_open = switch.lists.len(HALF_OPEN);
-        if switch.pressure.is_on(half_open as usize, HALF_OPEN_MAX as usize, now) || half_open >= HALF_OPEN_MAX {
+        if switch.pressure.is_on(half_open as usize, HALF_OPEN_MAX as usize, now)
+            || half_open >= HALF_OPEN_MAX
+        {
             return Ok(self.answer_with_cookie(packet, tuple, tcp, &limits, head, now));
         }
         if switch.free.is_empty() && !self.make_room(now) {
@@ -88,7 +91,8 @@ impl Forwarder {
         let switch = self.switch();
         let ours = isn::initial(&switch.isn_key, &bytes, now);
         let clock = TsClock::new(isn::timestamp_offset(&switch.isn_key, &bytes));
-        let waiting = waiting(packet, tuple, service, (tcp.seq, ours), &options, &limits, clock, now);
+        let waiting =
+            waiting(packet, tuple, service, (tcp.seq, ours), &options, &limits, clock, now);
         let repr = syn_ack(&waiting, &limits, clock.at(now), now);
         self.switch().insert(waiting);
         Ok(self.answer(packet, head, repr))
@@ -129,7 +133,8 @@ impl Forwarder {
         self.answer(packet, head, repr)
     }
 
-    /// The place of a connection whose handshake was answered from nothing, if this segment proves it.
+    /// The place of a connection whose handshake was answered from nothing, if this segment proves
+    /// it.
     fn open_cookie(
         &mut self,
         packet: &Packet<'_>,
@@ -140,7 +145,10 @@ impl Forwarder {
     ) -> Option<u32> {
         let bytes = tuple_bytes(tuple);
         let switch = self.switch();
-        if !tcp.flags.ack() || tcp.flags.syn() || switch.cookies_until.is_none_or(|until| until <= now) {
+        if !tcp.flags.ack()
+            || tcp.flags.syn()
+            || switch.cookies_until.is_none_or(|until| until <= now)
+        {
             return None;
         }
         let (theirs, ours) = (tcp.seq - 1, tcp.ack - 1);
@@ -155,7 +163,8 @@ impl Forwarder {
         let limits = Limits { timestamps: options.timestamps.is_some(), ..limits };
         let switch = self.switch();
         let clock = TsClock::new(isn::timestamp_offset(&switch.isn_key, &bytes));
-        let waiting = waiting(packet, tuple, service, (theirs, ours), &options, &limits, clock, now);
+        let waiting =
+            waiting(packet, tuple, service, (theirs, ours), &options, &limits, clock, now);
         switch.insert(waiting)
     }
 
@@ -196,7 +205,9 @@ impl Forwarder {
             };
         }
         if tcp.flags.syn() {
-            let is_again = matches!(waiting.step, Step::HalfOpen) && tcp.seq == waiting.theirs && !tcp.flags.ack();
+            let is_again = matches!(waiting.step, Step::HalfOpen)
+                && tcp.seq == waiting.theirs
+                && !tcp.flags.ack();
             if !is_again {
                 let repr = waiting.segment(Flags::default(), now);
                 return Ok(self.answer(packet, head, repr));
@@ -213,7 +224,8 @@ impl Forwarder {
         }
         let acked = waiting.receiver.nxt();
         let taken = waiting.receiver.handle_data(tcp.seq, payload.len() as u32, false);
-        if let (Accept::InOrder { .. } | Accept::Duplicate, Some(stamps)) = (taken, tcp.timestamps) {
+        if let (Accept::InOrder { .. } | Accept::Duplicate, Some(stamps)) = (taken, tcp.timestamps)
+        {
             waiting.recent.update(stamps, tcp.seq, acked, now);
         }
         let mut is_new = false;
@@ -242,7 +254,8 @@ impl Forwarder {
         if is_over && matches!(waiting.step, Step::Looking) {
             return Ok(self.refuse(place, Ending::Malformed, packet, head, now));
         }
-        let is_plain = payload.is_empty() && !tcp.flags.fin() && matches!(taken, Accept::InOrder { .. });
+        let is_plain =
+            payload.is_empty() && !tcp.flags.fin() && matches!(taken, Accept::InOrder { .. });
         if is_plain {
             return Ok(Decision::Taken);
         }
@@ -270,7 +283,8 @@ impl Forwarder {
         }
     }
 
-    /// The connection ends, and the answer to this packet says so. If there were too many of those, its next segment is one of an unknown connection.
+    /// The connection ends, and the answer to this packet says so. If there were too many of those,
+    /// its next segment is one of an unknown connection.
     pub(super) fn refuse(
         &mut self,
         place: u32,
@@ -330,7 +344,8 @@ pub(super) fn right_segment(packet: &Packet<'_>) -> Result<SegmentHead, Drop> {
     if packet.offload.checksum == Checksum::Unverified && !around.is_segment_right(packet.frame) {
         return Err(Drop::Malformed);
     }
-    nicache_tcp::parse(&packet.frame[packet.view.transport_at..packet.view.end]).map_err(|_| Drop::Malformed)
+    nicache_tcp::parse(&packet.frame[packet.view.transport_at..packet.view.end])
+        .map_err(|_| Drop::Malformed)
 }
 
 #[allow(clippy::too_many_arguments, reason = "what a connection begins with")]

@@ -19,7 +19,13 @@ use crate::tuple::Tuple;
 pub(super) const OWN_BYTES_MAX: u16 = (HEAD_BYTES_MAX - HEADERS_BYTES_MAX) as u16 / 8 * 8;
 
 /// A whole frame by an interface.
-pub(super) fn frame(interface: &Interface, to: Mac, tuple: &Tuple, repr: HeadRepr, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(
+    interface: &Interface,
+    to: Mac,
+    tuple: &Tuple,
+    repr: HeadRepr,
+    payload: &[u8],
+) -> Vec<u8> {
     let addresses = Addresses {
         source_mac: interface.mac,
         destination_mac: to,
@@ -33,7 +39,8 @@ pub(super) fn frame(interface: &Interface, to: Mac, tuple: &Tuple, repr: HeadRep
     let mut frame = [&headers[..len], payload].concat();
     let tcp_at = addresses.tcp_at();
     let sum = checksum::finish(checksum::sum(&frame[tcp_at..]));
-    frame[tcp_at + CHECKSUM_OFFSET..tcp_at + CHECKSUM_OFFSET + 2].copy_from_slice(&sum.to_be_bytes());
+    frame[tcp_at + CHECKSUM_OFFSET..tcp_at + CHECKSUM_OFFSET + 2]
+        .copy_from_slice(&sum.to_be_bytes());
     frame
 }
 
@@ -62,7 +69,14 @@ impl Forwarder {
     /// What we offer clients of a service.
     pub(super) fn offer(&mut self, service: u16, is_v6: bool) -> Limits {
         // The back end is not known yet: no segment is longer than any link takes.
-        let mtu = self.links.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0).min(65_535);
+        let mtu = self
+            .links
+            .interfaces
+            .iter()
+            .map(|interface| interface.mtu)
+            .min()
+            .unwrap_or(0)
+            .min(65_535);
         let mss = (mtu as u16).saturating_sub(if is_v6 { 60 } else { 40 });
         let learned = &self.switch().learned;
         let (timestamps, mss) = (learned.offers_timestamps(service), learned.mss(service, mss));
@@ -70,7 +84,12 @@ impl Forwarder {
     }
 
     /// The answer to a packet is this segment.
-    pub(super) fn answer(&mut self, packet: &Packet<'_>, head: &mut Head, repr: HeadRepr) -> Decision {
+    pub(super) fn answer(
+        &mut self,
+        packet: &Packet<'_>,
+        head: &mut Head,
+        repr: HeadRepr,
+    ) -> Decision {
         let mut mac = [0; 6];
         mac.copy_from_slice(&packet.frame[6..12]);
         let tuple = packet.view.tuple().map_or(Tuple::NOBODY, Tuple::reversed);
@@ -118,17 +137,31 @@ impl Forwarder {
         let interface = waiting.interface;
         let mut repr = HeadRepr { timestamps: None, ..waiting.segment(Flags::RST, now) };
         if let Step::Draining { id, drain } = &waiting.step
-            && let Some(switched) = self.conntrack.get(*id).and_then(|connection| connection.note.switched)
+            && let Some(switched) =
+                self.conntrack.get(*id).and_then(|connection| connection.note.switched)
         {
             // Its back end may have said something: behind what the client has of that.
             repr.seq = switched.splice.out_to_client(drain.ack);
         }
-        let frame = frame(&self.links.interfaces[interface], waiting.mac, &waiting.tuple.reversed(), repr, &[]);
+        let frame = frame(
+            &self.links.interfaces[interface],
+            waiting.mac,
+            &waiting.tuple.reversed(),
+            repr,
+            &[],
+        );
         self.switch().queue(interface, frame);
     }
 
-    /// Says something to a back end. False: there is no way to it at the moment; its MAC address is asked for.
-    pub(super) fn tell_back_end(&mut self, tuple: &Tuple, repr: HeadRepr, payload: &[u8], now: Time) -> bool {
+    /// Says something to a back end. False: there is no way to it at the moment; its MAC address is
+    /// asked for.
+    pub(super) fn tell_back_end(
+        &mut self,
+        tuple: &Tuple,
+        repr: HeadRepr,
+        payload: &[u8],
+        now: Time,
+    ) -> bool {
         let destination = tuple.destination.address;
         let Some(route) = self.links.routes.find(destination).copied() else { return false };
         if !self.links.may_leave(route.interface, tuple.source.address) {

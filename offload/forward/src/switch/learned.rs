@@ -1,4 +1,5 @@
-//! What the back ends of a service have said in their SYN-ACKs, for what its next clients are offered: their handshakes are answered before a back end is chosen.
+//! What the back ends of a service have said in their SYN-ACKs, for what its next clients are
+//! offered: their handshakes are answered before a back end is chosen.
 
 use nicache_tcp::SynOptions;
 use nicache_tcp::handshake::{MSS_DEFAULT_V4, MSS_DEFAULT_V6, MSS_MIN, TIMESTAMPS_BYTES};
@@ -20,12 +21,19 @@ pub(super) struct AllLearned(Vec<Learned>);
 
 impl AllLearned {
     /// A back end of a service has answered `asked` with `answer`.
-    pub(super) fn handle_answer(&mut self, service: u16, asked: &SynOptions, answer: &SynOptions, is_v6: bool) {
+    pub(super) fn handle_answer(
+        &mut self,
+        service: u16,
+        asked: &SynOptions,
+        answer: &SynOptions,
+        is_v6: bool,
+    ) {
         let mss = mss_of(answer, is_v6);
-        let place = self.0.iter().position(|learned| learned.service == service).unwrap_or_else(|| {
-            self.0.push(Learned { service, mss, has_stamped: false, has_unstamped: false });
-            self.0.len() - 1
-        });
+        let place =
+            self.0.iter().position(|learned| learned.service == service).unwrap_or_else(|| {
+                self.0.push(Learned { service, mss, has_stamped: false, has_unstamped: false });
+                self.0.len() - 1
+            });
         let learned = &mut self.0[place];
         learned.mss = learned.mss.min(mss);
         if asked.timestamps.is_some() {
@@ -48,9 +56,11 @@ impl AllLearned {
         self.of(service).is_none_or(|learned| !learned.has_unstamped)
     }
 
-    /// What a back end is asked in the name of a client that has asked for this. Where none has shown yet that it uses timestamps, there is to be room for those that are put in.
+    /// What a back end is asked in the name of a client that has asked for this. Where none has
+    /// shown yet that it uses timestamps, there is to be room for those that are put in.
     pub(super) fn question(&self, service: u16, asked: SynOptions) -> SynOptions {
-        let is_sure = asked.timestamps.is_none() || self.of(service).is_some_and(|learned| learned.has_stamped);
+        let is_sure = asked.timestamps.is_none()
+            || self.of(service).is_some_and(|learned| learned.has_stamped);
         let less = if is_sure { 0 } else { TIMESTAMPS_BYTES };
         SynOptions { mss: asked.mss.map(|mss| mss.max(MSS_MIN + less) - less), ..asked }
     }

@@ -1,7 +1,9 @@
-//! Services whose back end is chosen by the name that a client asks for: its handshake is answered here, its first bytes are looked at, and from then on its segments
-//! are passed on like those of any other connection, with other sequence numbers.
+//! Services whose back end is chosen by the name that a client asks for: its handshake is answered
+//! here, its first bytes are looked at, and from then on its segments are passed on like those of
+//! any other connection, with other sequence numbers.
 //!
-//! Read first: RFC 9293 section 3.10, RFC 4987 section 3.6 for floods; `docs/decisions/0048-content-switch.md`.
+//! Read first: RFC 9293 section 3.10, RFC 4987 section 3.6 for floods;
+//! `docs/decisions/0048-content-switch.md`.
 //!
 //! ```text
 //!  client                    here                                                     back end
@@ -14,8 +16,9 @@
 //!  ◀══════════════════ everything else, rewritten (splice) ═══════════════════════════════════════▶
 //! ```
 //!
-//! Toward the back end a client's own sequence numbers are used, so that only one direction is moved. What the client was told is acknowledged is kept until the back end has
-//! acknowledged it, too; only then may another forwarder take the connection over ([`crate::saved`]).
+//! Toward the back end a client's own sequence numbers are used, so that only one direction is
+//! moved. What the client was told is acknowledged is kept until the back end has acknowledged it,
+//! too; only then may another forwarder take the connection over ([`crate::saved`]).
 //!
 //! | file | mechanism |
 //! |---|---|
@@ -25,7 +28,8 @@
 //! | `stamps` | options that the client uses and the back end does not |
 //! | `learned` | what back ends have said, for what the next clients are offered |
 //!
-//! Deliberately absent: urgent data, TCP Fast Open, ECN, a client's FIN before the back end has answered (it comes again).
+//! Deliberately absent: urgent data, TCP Fast Open, ECN, a client's FIN before the back end has
+//! answered (it comes again).
 
 mod client;
 mod frames;
@@ -59,7 +63,8 @@ use crate::tuple::Tuple;
 pub const LOOK_BYTES_MAX: u32 = 16 * 1024;
 /// Connections at most that are not spliced yet.
 pub const WAITING_MAX: u32 = 4096;
-/// Of these, so many at most whose handshake is not complete; from half of them on, SYNs are answered with cookies.
+/// Of these, so many at most whose handshake is not complete; from half of them on, SYNs are
+/// answered with cookies.
 const HALF_OPEN_MAX: u32 = 1024;
 /// Bytes of all clients that are kept at most.
 const BYTES_MAX: usize = 16 << 20;
@@ -69,11 +74,15 @@ const OWN_MAX: usize = 1024;
 const HALF_OPEN_TIME: Duration = Duration::from_secs(10);
 /// From the end of the handshake to the name.
 pub const LOOK_TIME: Duration = Duration::from_secs(10);
-/// After so long without an answer a back end is asked again, and given up at the end (RFC 6298: 1 s, doubled).
-const SYN_TIMES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
-/// Resets per second, and at once: for segments of connections that nobody knows, which anybody can send.
+/// After so long without an answer a back end is asked again, and given up at the end (RFC 6298: 1
+/// s, doubled).
+const SYN_TIMES: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// Resets per second, and at once: for segments of connections that nobody knows, which anybody can
+/// send.
 const STRAY_RESETS: Allowance = Allowance::new(1000, 200);
-/// The same for connections that end here, each of which was begun with a handshake. A flood of the others takes nothing from them.
+/// The same for connections that end here, each of which was begun with a handshake. A flood of the
+/// others takes nothing from them.
 const ENDING_RESETS: Allowance = Allowance::new(1000, 200);
 /// Shift of windows toward clients: up to 16 MiB.
 const SCALE: u8 = 8;
@@ -203,11 +212,16 @@ impl Switch {
     pub(crate) fn new(secret: u64, now: Time) -> Self {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&secret.to_le_bytes());
-        key[8..].copy_from_slice(&secret.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        key[8..].copy_from_slice(
+            &secret.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes(),
+        );
         Self {
             places: (0..WAITING_MAX).map(|_| None).collect(),
             free: (0..WAITING_MAX).rev().collect(),
-            by_tuple: HashMap::with_capacity_and_hasher(WAITING_MAX as usize, FixedState::with_seed(secret)),
+            by_tuple: HashMap::with_capacity_and_hasher(
+                WAITING_MAX as usize,
+                FixedState::with_seed(secret),
+            ),
             lists: Lists::new(WAITING_MAX),
             wheel: Wheel::new(WAITING_MAX as usize, now),
             pressure: SynPressure::default(),
@@ -283,7 +297,10 @@ impl Switch {
                 Step::Connecting { .. } => "its back end's answer",
                 Step::Draining { .. } => "its back end's acknowledgment",
             };
-            (waiting.tuple, WaitingView { service: waiting.service, state, bytes: waiting.bytes.len() })
+            (
+                waiting.tuple,
+                WaitingView { service: waiting.service, state, bytes: waiting.bytes.len() },
+            )
         })
     }
 }

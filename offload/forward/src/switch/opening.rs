@@ -3,8 +3,8 @@
 use nicache_tcp::handshake::TIMESTAMPS_BYTES;
 use nicache_tcp::splice::window_field;
 use nicache_tcp::{
-    AckInfo, Flags, HeadRepr, PeerLimits, SegmentHead, Sender, SenderConfig, Splice, SynOptions, Time, TimeoutOutcome,
-    Timestamps,
+    AckInfo, Flags, HeadRepr, PeerLimits, SegmentHead, Sender, SenderConfig, Splice, SynOptions,
+    Time, TimeoutOutcome, Timestamps,
 };
 
 use super::client::{Ending, right_segment};
@@ -24,16 +24,28 @@ use crate::view::{TcpView, Transport, View};
 
 /// Timers that are looked at in one call at most.
 const EXPIRED_MAX: usize = 256;
-/// How far behind a client's acknowledgment the back end's numbers are taken for its own: all of them.
+/// How far behind a client's acknowledgment the back end's numbers are taken for its own: all of
+/// them.
 const BASE_BEHIND: u32 = 1 << 30;
 
 impl Forwarder {
     /// Begins the connection with a back end of a set.
-    pub(super) fn connect(&mut self, place: u32, set: u16, packet: &Packet<'_>, moment: Moment) -> Result<(), Ending> {
+    pub(super) fn connect(
+        &mut self,
+        place: u32,
+        set: u16,
+        packet: &Packet<'_>,
+        moment: Moment,
+    ) -> Result<(), Ending> {
         let now = moment.now;
         let waiting = self.switch().get(place).ok_or(Ending::Refused)?;
         let (tuple, service) = (waiting.tuple, usize::from(waiting.service));
-        let is_told = self.services.config(service).by_name.as_ref().is_some_and(|by_name| by_name.proxy_protocol);
+        let is_told = self
+            .services
+            .config(service)
+            .by_name
+            .as_ref()
+            .is_some_and(|by_name| by_name.proxy_protocol);
         let switch = self.switch();
         let waiting = switch.places[place as usize].as_deref_mut().ok_or(Ending::Refused)?;
         if is_told {
@@ -51,7 +63,12 @@ impl Forwarder {
             payload_len: 0,
         };
         let view = View { transport: Transport::Tcp(segment), ..packet.view };
-        let packet = Packet { frame: packet.frame, view, interface: packet.interface, offload: packet.offload };
+        let packet = Packet {
+            frame: packet.frame,
+            view,
+            interface: packet.interface,
+            offload: packet.offload,
+        };
         let ruled = self.rules.find(&tuple, packet.interface);
         let begun = self.begin_with(&packet, &tuple, Some((service, set)), ruled, moment);
         let Ok(Begun::Connection(id)) = begun else { return Err(Ending::NoBackEnd) };
@@ -73,9 +90,14 @@ impl Forwarder {
     fn ask_back_end(&mut self, place: u32, now: Time) {
         let Some(waiting) = self.switch().get(place) else { return };
         let Step::Connecting { id, syns } = waiting.step else { return };
-        let Some(wait) = SYN_TIMES.get(syns).copied() else { return self.end_waiting(place, Ending::Silent, now) };
+        let Some(wait) = SYN_TIMES.get(syns).copied() else {
+            return self.end_waiting(place, Ending::Silent, now);
+        };
         let options = SynOptions {
-            timestamps: waiting.options.timestamps.map(|_| Timestamps { val: waiting.recent.recent(), ecr: 0 }),
+            timestamps: waiting
+                .options
+                .timestamps
+                .map(|_| Timestamps { val: waiting.recent.recent(), ecr: 0 }),
             ..waiting.options
         };
         let service = waiting.service;
@@ -88,7 +110,9 @@ impl Forwarder {
             syn_options: Some(options),
             ..HeadRepr::default()
         };
-        let Some(tuple) = self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original)) else {
+        let Some(tuple) =
+            self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original))
+        else {
             return self.end_waiting(place, Ending::Silent, now);
         };
         let is_sent = self.tell_back_end(&tuple, repr, &[], now);
@@ -97,7 +121,8 @@ impl Forwarder {
         self.switch().step(place, Step::Connecting { id, syns: syns + 1 }, now + wait);
     }
 
-    /// A segment of a connection that a name was chosen for. `Ok(Err)`: it is done with. `Ok(Ok)`: how it is changed, and how it looks to the back end.
+    /// A segment of a connection that a name was chosen for. `Ok(Err)`: it is done with. `Ok(Ok)`:
+    /// how it is changed, and how it looks to the back end.
     pub(crate) fn handle_switched(
         &mut self,
         packet: &Packet<'_>,
@@ -115,7 +140,9 @@ impl Forwarder {
                     let (tuple, service) = (waiting.tuple, waiting.service);
                     self.handle_waiting(packet, &tuple, service, head, moment).map(Err)
                 }
-                Direction::Reply => self.handle_back_end(place, id, packet, head, moment.now).map(Err),
+                Direction::Reply => {
+                    self.handle_back_end(place, id, packet, head, moment.now).map(Err)
+                }
             };
         }
         let bytes = &packet.frame[packet.view.transport_at..packet.view.headers_end];
@@ -152,7 +179,10 @@ impl Forwarder {
         if let Some(place) = switched.place {
             self.follow_drain(place, direction, &tcp, segment.payload_len, moment.now);
         }
-        Ok(Ok((Spliced { numbers, options }, View { transport: Transport::Tcp(seen), ..packet.view })))
+        Ok(Ok((
+            Spliced { numbers, options },
+            View { transport: Transport::Tcp(seen), ..packet.view },
+        )))
     }
 
     /// The back end's answer to a SYN.
@@ -178,13 +208,17 @@ impl Forwarder {
             self.end_waiting(place, Ending::Refused, now);
             return Ok(Decision::Taken);
         }
-        let Some(options) = tcp.syn_options.filter(|_| tcp.flags.syn()) else { return Err(Drop::Switch) };
-        let (asked, service, is_v6) = (waiting.options, waiting.service, packet.view.source.is_ipv6());
+        let Some(options) = tcp.syn_options.filter(|_| tcp.flags.syn()) else {
+            return Err(Drop::Switch);
+        };
+        let (asked, service, is_v6) =
+            (waiting.options, waiting.service, packet.view.source.is_ipv6());
         let lacks = Lacks::of(&asked, &options);
         self.counters.switch_unstamped += u64::from(lacks.timestamps);
         self.switch().learned.handle_answer(service, &asked, &options, is_v6);
         let waiting = self.switch().get(place).ok_or(Drop::Switch)?;
-        let tsval = options.timestamps.filter(|_| asked.timestamps.is_some()).map(|stamps| stamps.val);
+        let tsval =
+            options.timestamps.filter(|_| asked.timestamps.is_some()).map(|stamps| stamps.val);
         let scale = waiting.scale;
         let scales = asked.window_scale.zip(options.window_scale);
         let splice = Splice {
@@ -210,12 +244,15 @@ impl Forwarder {
         };
         let total = waiting.bytes.len() as u32;
         let echo = Echo::new(waiting.recent, waiting.receiver.nxt());
-        let window = window_field(u32::from(waiting.window) << splice.client_scale, splice.host_peer_scale);
-        let mut sender = Sender::new(&SenderConfig::default(), start, peer, u32::from(tcp.window), now);
+        let window =
+            window_field(u32::from(waiting.window) << splice.client_scale, splice.host_peer_scale);
+        let mut sender =
+            Sender::new(&SenderConfig::default(), start, peer, u32::from(tcp.window), now);
         sender.enqueue(total);
         let ack = tcp.seq + 1;
         // The connection as it is between client and back end, as if all of this had passed.
-        let shown = TcpView { seq: start, ack, flags: Flags::ACK, window, scale: None, payload_len: 0 };
+        let shown =
+            TcpView { seq: start, ack, flags: Flags::ACK, window, scale: None, payload_len: 0 };
         self.conntrack.handle(id, Direction::Reply, &packet.view, now);
         for payload_len in [0, total] {
             let transport = Transport::Tcp(TcpView { payload_len, ..shown });
@@ -231,7 +268,14 @@ impl Forwarder {
     }
 
     /// What a segment tells while the first bytes are on their way.
-    fn follow_drain(&mut self, place: u32, direction: Direction, tcp: &SegmentHead, payload_len: u32, now: Time) {
+    fn follow_drain(
+        &mut self,
+        place: u32,
+        direction: Direction,
+        tcp: &SegmentHead,
+        payload_len: u32,
+        now: Time,
+    ) {
         let splice = self.splice_of(place);
         let Some(waiting) = self.switch().get(place) else { return };
         let Step::Draining { drain, .. } = &mut waiting.step else { return };
@@ -246,10 +290,13 @@ impl Forwarder {
                 }
             }
             Direction::Reply => {
-                drain.tsval = drain.tsval.map(|last| tcp.timestamps.map_or(last, |stamps| stamps.val));
+                drain.tsval =
+                    drain.tsval.map(|last| tcp.timestamps.map_or(last, |stamps| stamps.val));
                 if tcp.flags.ack() && !tcp.flags.rst() {
-                    // It may have acknowledged more: what the client has sent behind the first bytes.
-                    let ack = if tcp.ack.gt(drain.sender.end()) { drain.sender.end() } else { tcp.ack };
+                    // It may have acknowledged more: what the client has sent behind the first
+                    // bytes.
+                    let ack =
+                        if tcp.ack.gt(drain.sender.end()) { drain.sender.end() } else { tcp.ack };
                     let info = AckInfo {
                         seq: tcp.seq,
                         ack,
@@ -275,7 +322,8 @@ impl Forwarder {
         note.and_then(|note| note.switched).map_or_else(Splice::default, |switched| switched.splice)
     }
 
-    /// Sends what may be sent of the first bytes. When all are acknowledged, nothing is kept any longer.
+    /// Sends what may be sent of the first bytes. When all are acknowledged, nothing is kept any
+    /// longer.
     fn drain(&mut self, place: u32, now: Time) {
         let splice = self.splice_of(place);
         loop {
@@ -305,7 +353,9 @@ impl Forwarder {
                 timestamps: drain.tsval.map(|ecr| Timestamps { val: waiting.recent.recent(), ecr }),
                 ..HeadRepr::default()
             };
-            let Some(tuple) = self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original)) else {
+            let Some(tuple) =
+                self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original))
+            else {
                 return;
             };
             // What finds no way is sent again when the timer says so.
@@ -315,26 +365,32 @@ impl Forwarder {
 
     fn finish_waiting(&mut self, place: u32, id: ConnectionId) {
         self.switch().remove(place);
-        if let Some(switched) = self.conntrack.note_mut(id).and_then(|note| note.switched.as_mut()) {
+        if let Some(switched) = self.conntrack.note_mut(id).and_then(|note| note.switched.as_mut())
+        {
             switched.place = None;
         }
         self.conntrack.mark_changed(id);
         self.counters.switch_spliced += 1;
     }
 
-    /// The back end of a connection that ends may have heard of it. A reset counts at the number that it expects (RFC 5961 section 3.2).
+    /// The back end of a connection that ends may have heard of it. A reset counts at the number
+    /// that it expects (RFC 5961 section 3.2).
     pub(super) fn tell_of_end(&mut self, place: u32, now: Time) {
         let Some(waiting) = self.switch().get(place) else { return };
         let start = waiting.receiver.nxt() - waiting.bytes.len() as u32;
         let (id, repr) = match &waiting.step {
-            Step::Connecting { id, .. } => (*id, HeadRepr { seq: start, flags: Flags::RST, ..HeadRepr::default() }),
+            Step::Connecting { id, .. } => {
+                (*id, HeadRepr { seq: start, flags: Flags::RST, ..HeadRepr::default() })
+            }
             Step::Draining { id, drain } => {
                 let (seq, ack, flags) = (drain.sender.una(), drain.ack, Flags::RST | Flags::ACK);
                 (*id, HeadRepr { seq, ack, flags, ..HeadRepr::default() })
             }
             Step::HalfOpen | Step::Looking => return,
         };
-        if let Some(tuple) = self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original)) {
+        if let Some(tuple) =
+            self.conntrack.get(id).map(|connection| connection.outgoing(Direction::Original))
+        {
             self.tell_back_end(&tuple, repr, &[], now);
         }
     }
@@ -342,7 +398,9 @@ impl Forwarder {
     /// A connection that waits is no more; so is the one with its back end.
     pub(super) fn forget_waiting(&mut self, place: u32, now: Time) {
         let Some(waiting) = self.switch().remove(place) else { return };
-        let (Step::Connecting { id, .. } | Step::Draining { id, .. }) = waiting.step else { return };
+        let (Step::Connecting { id, .. } | Step::Draining { id, .. }) = waiting.step else {
+            return;
+        };
         if let Some(note) = self.conntrack.note_mut(id) {
             note.switched = None;
         }
@@ -351,7 +409,8 @@ impl Forwarder {
 
     /// Of a connection that was reset, nothing is kept.
     pub(crate) fn end_drain_of_reset(&mut self, id: ConnectionId) {
-        let is_reset = self.conntrack.get(id).is_some_and(|connection| connection.phase() == Phase::Reset);
+        let is_reset =
+            self.conntrack.get(id).is_some_and(|connection| connection.phase() == Phase::Reset);
         let Some(note) = self.conntrack.note_mut(id).filter(|_| is_reset) else { return };
         let switched = note.switched;
         if let Some(switched) = &mut note.switched {
@@ -362,7 +421,9 @@ impl Forwarder {
 
     /// The connection with the back end was forgotten.
     pub(crate) fn release_waiting(&mut self, switched: Option<Switched>) {
-        if let (Some(place), Some(switch)) = (switched.and_then(|switched| switched.place), &mut self.switch) {
+        if let (Some(place), Some(switch)) =
+            (switched.and_then(|switched| switched.place), &mut self.switch)
+        {
             switch.remove(place);
         }
     }
@@ -396,19 +457,24 @@ impl Forwarder {
         self.switch.as_deref_mut()?.poll_own()
     }
 
-    /// Connections of services by name that wait: for the end of their handshake, for their name, for their back end.
+    /// Connections of services by name that wait: for the end of their handshake, for their name,
+    /// for their back end.
     pub fn waiting_counts(&self) -> [u32; 3] {
         self.switch.as_deref().map_or([0; 3], super::Switch::counts)
     }
 
     /// Connections of services by name that wait.
-    #[allow(clippy::redundant_closure_for_method_calls, reason = "the lifetime is that of the closure's argument")]
+    #[allow(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the lifetime is that of the closure's argument"
+    )]
     pub fn waiting(&self) -> impl Iterator<Item = (Tuple, super::WaitingView)> + '_ {
         self.switch.as_deref().into_iter().flat_map(|switch| switch.views())
     }
 }
 
-/// Payload of a segment to who has answered with these options, at most (RFC 9293 section 3.7.1, RFC 6691).
+/// Payload of a segment to who has answered with these options, at most (RFC 9293 section 3.7.1,
+/// RFC 6691).
 fn segment_bytes(answer: &SynOptions, is_v6: bool, has_timestamps: bool) -> u16 {
     (mss_of(answer, is_v6) - if has_timestamps { TIMESTAMPS_BYTES } else { 0 }).min(OWN_BYTES_MAX)
 }

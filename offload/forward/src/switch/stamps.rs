@@ -1,18 +1,23 @@
-//! Options that a client was promised before its back end was known, and that its back end then does without.
+//! Options that a client was promised before its back end was known, and that its back end then
+//! does without.
 //!
 //! Read first: RFC 7323 sections 2.2, 3.2 and 4.3, RFC 2018 section 2.
 //!
-//! A connection uses timestamps in both directions or in none. Here the client's half has them and the back end's half has not: they are taken out of what the client sends,
-//! and put into what the back end sends, from a clock of our own. So its segments become longer by 12 bytes. If a link does not take them then, it is told of a shorter path MTU.
-//! SACK blocks are taken out of what the client sends. Windows are translated in any case ([`nicache_tcp::splice`]); a shorter size of segments is learned for the clients that come
-//! later (`learned`).
+//! A connection uses timestamps in both directions or in none. Here the client's half has them and
+//! the back end's half has not: they are taken out of what the client sends, and put into what the
+//! back end sends, from a clock of our own. So its segments become longer by 12 bytes. If a link
+//! does not take them then, it is told of a shorter path MTU. SACK blocks are taken out of what the
+//! client sends. Windows are translated in any case ([`nicache_tcp::splice`]); a shorter size of
+//! segments is learned for the clients that come later (`learned`).
 //!
-//! The other way round there is nothing to do: a back end is asked for no more than its client has offered.
+//! The other way round there is nothing to do: a back end is asked for no more than its client has
+//! offered.
 
 use nicache_tcp::timestamps::{Paws, TsClock};
 use nicache_tcp::wire::{CHECKSUM_OFFSET, HEADER_BYTES_MAX, HEADER_BYTES_MIN};
 use nicache_tcp::{
-    AckRewrite, HeadRepr, Rewrite, SackRewrite, SegmentHead, Seq, SynOptions, Time, Timestamps, checksum,
+    AckRewrite, HeadRepr, Rewrite, SackRewrite, SegmentHead, Seq, SynOptions, Time, Timestamps,
+    checksum,
 };
 
 use super::Switched;
@@ -76,7 +81,8 @@ pub(crate) struct Spliced {
     pub(crate) options: Option<Restamp>,
 }
 
-/// A header whose options are written anew: its timestamps, and SACK blocks as it has them then. It becomes no shorter.
+/// A header whose options are written anew: its timestamps, and SACK blocks as it has them then. It
+/// becomes no shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Restamp {
     timestamps: Option<Timestamps>,
@@ -112,14 +118,22 @@ impl Switched {
     }
 
     /// A segment that belongs to the connection, and is passed on changed.
-    pub(crate) fn follow_stamps(&mut self, direction: Direction, packet: &Packet<'_>, change: &Rewrite, now: Time) {
+    pub(crate) fn follow_stamps(
+        &mut self,
+        direction: Direction,
+        packet: &Packet<'_>,
+        change: &Rewrite,
+        now: Time,
+    ) {
         if !self.lacks.timestamps {
             return;
         }
         match (direction, change.ack) {
             (Direction::Original, _) => {
                 let header = &packet.frame[packet.view.transport_at..packet.view.headers_end];
-                if let Ok(SegmentHead { timestamps: Some(stamps), seq, .. }) = nicache_tcp::parse(header) {
+                if let Ok(SegmentHead { timestamps: Some(stamps), seq, .. }) =
+                    nicache_tcp::parse(header)
+                {
                     self.echo.handle_client(stamps, seq, now);
                 }
             }
@@ -130,7 +144,8 @@ impl Switched {
 }
 
 impl Restamp {
-    /// Writes the options of the segment whose headers `head` ends with. False: the packet would be longer than a packet can be.
+    /// Writes the options of the segment whose headers `head` ends with. False: the packet would be
+    /// longer than a packet can be.
     #[must_use]
     pub(crate) fn write(&self, head: &mut Head, view: &View, is_partial: bool) -> bool {
         let at = view.transport_at;
@@ -170,7 +185,9 @@ impl Restamp {
         let is_v4 = view.source.is_ipv4();
         let at = view.network_at + if is_v4 { IPV4_LENGTH } else { IPV6_LENGTH };
         let old = u16::from_be_bytes([head[at], head[at + 1]]);
-        let Some(new) = u16::try_from(more).ok().and_then(|more| old.checked_add(more)) else { return false };
+        let Some(new) = u16::try_from(more).ok().and_then(|more| old.checked_add(more)) else {
+            return false;
+        };
         head[at..at + 2].copy_from_slice(&new.to_be_bytes());
         if is_v4 {
             let at = view.network_at + IPV4_CHECKSUM;
@@ -183,7 +200,9 @@ impl Restamp {
 
 #[cfg(test)]
 mod tests {
-    use nicache_tcp::frame::{Addresses, ETHERNET_BYTES, HEADERS_BYTES_MAX, Packet, Tags, write_headers};
+    use nicache_tcp::frame::{
+        Addresses, ETHERNET_BYTES, HEADERS_BYTES_MAX, Packet, Tags, write_headers,
+    };
     use nicache_tcp::{Flags, SackBlocks};
     use proptest::prelude::*;
 
@@ -205,15 +224,21 @@ mod tests {
             is_partial in any::<bool>(),
             payload in proptest::collection::vec(any::<u8>(), 0..300),
         ) {
-            let address = |last: u8| if is_v6 {
-                std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()).into()
-            } else {
-                std::net::Ipv4Addr::new(10, 0, 0, last).into()
+            let address = |last: u8| {
+                if is_v6 {
+                    std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()).into()
+                } else {
+                    std::net::Ipv4Addr::new(10, 0, 0, last).into()
+                }
             };
             let addresses = Addresses {
                 source_mac: [1; 6],
                 destination_mac: [2; 6],
-                tags: if is_tagged { Tags::from_bytes(&[0x81, 0, 0, 9]).unwrap() } else { Tags::default() },
+                tags: if is_tagged {
+                    Tags::from_bytes(&[0x81, 0, 0, 9]).unwrap()
+                } else {
+                    Tags::default()
+                },
                 source: address(1),
                 destination: address(2),
             };
@@ -221,7 +246,15 @@ mod tests {
             for number in 0..blocks {
                 sack.push(Seq(100 * number), Seq(100 * number + 50));
             }
-            let repr = HeadRepr { src_port: 7, seq: Seq(5), flags: Flags::ACK | Flags::PSH, window: 9, timestamps: before, sack, ..HeadRepr::default() };
+            let repr = HeadRepr {
+                src_port: 7,
+                seq: Seq(5),
+                flags: Flags::ACK | Flags::PSH,
+                window: 9,
+                timestamps: before,
+                sack,
+                ..HeadRepr::default()
+            };
             let mut headers = [0; HEADERS_BYTES_MAX];
             let len = write_headers(&addresses, &repr, payload.len() as u32, 3, &mut headers);
             let mut frame = [&headers[..len], &payload].concat();
@@ -230,9 +263,12 @@ mod tests {
                 let sum = checksum::finish(checksum::sum(&frame[addresses.tcp_at()..]));
                 frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());
             }
-            let view = View::parse(&frame, ETHERNET_BYTES + addresses.tags.len(), frame.len()).unwrap();
+            let view =
+                View::parse(&frame, ETHERNET_BYTES + addresses.tags.len(), frame.len()).unwrap();
             let old = nicache_tcp::parse(&frame[view.transport_at..]).unwrap();
-            let growth = HeadRepr { timestamps: after, sack: old.sack, ..repr }.len().saturating_sub(old.header_len);
+            let growth = HeadRepr { timestamps: after, sack: old.sack, ..repr }
+                .len()
+                .saturating_sub(old.header_len);
             let mut head = Head::new();
             head.try_extend_from_slice(&frame[..view.headers_end]).unwrap();
             let restamp = Restamp { timestamps: after, growth };
@@ -261,7 +297,9 @@ mod tests {
     fn a_packet_that_is_as_long_as_it_can_be_does_not_become_longer() {
         let mut frame = vec![0; 14 + 65_535];
         frame[12..14].copy_from_slice(&[8, 0]);
-        frame[14..34].copy_from_slice(&[0x45, 0, 0xff, 0xff, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame[14..34].copy_from_slice(&[
+            0x45, 0, 0xff, 0xff, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ]);
         frame[46] = 0x50;
         frame[47] = 0x10;
         let view = View::parse(&frame, 14, frame.len()).unwrap();

@@ -35,14 +35,24 @@ pub(crate) fn forwarder() -> Forwarder {
         port,
         tags: Default::default(),
         mac: [2, 0, 0, 0, 1, port],
-        addresses: addresses.into_iter().zip([24, 64]).map(|(text, len)| (address(text), len)).collect(),
+        addresses: addresses
+            .into_iter()
+            .zip([24, 64])
+            .map(|(text, len)| (address(text), len))
+            .collect(),
         mtu: 1500,
         masquerade,
     };
-    let mut config =
-        Config::new(vec![interface(0, ["10.1.0.1", "fd01::1"], vec![]), interface(1, OURS, vec![0, 1])], 5);
+    let mut config = Config::new(
+        vec![interface(0, ["10.1.0.1", "fd01::1"], vec![]), interface(1, OURS, vec![0, 1])],
+        5,
+    );
     config.externals = OURS
-        .map(|text| External { address: address(text), ports: 1024..=2047, filtering: Filtering::default() })
+        .map(|text| External {
+            address: address(text),
+            ports: 1024..=2047,
+            filtering: Filtering::default(),
+        })
         .into();
     config.services = vec![ServiceConfig {
         protocol: Protocol::Tcp,
@@ -57,7 +67,10 @@ pub(crate) fn forwarder() -> Forwarder {
             protocol: Protocol::Tcp,
             address: Endpoint::new(address("10.1.0.100"), port),
             back_ends: [80, 81]
-                .map(|port| BackEnd { endpoint: Endpoint::new(address("192.0.2.2"), port), weight: 1 })
+                .map(|port| BackEnd {
+                    endpoint: Endpoint::new(address("192.0.2.2"), port),
+                    weight: 1,
+                })
                 .into(),
             masquerade: None,
             by_name: Some(ByName { by, names, proxy_protocol: by == By::Sni }),
@@ -73,7 +86,8 @@ pub(crate) fn forwarder() -> Forwarder {
     forwarder
 }
 
-/// Frames, each behind a byte with port and kind of checksum, and two with its length. What comes out is a frame, and outside it has our address.
+/// Frames, each behind a byte with port and kind of checksum, and two with its length. What comes
+/// out is a frame, and outside it has our address.
 pub(crate) fn packets(mut bytes: &[u8]) {
     let mut forwarder = forwarder();
     let mut head = Head::new();
@@ -83,7 +97,11 @@ pub(crate) fn packets(mut bytes: &[u8]) {
         let (frame, rest) = rest.split_at(len);
         bytes = rest;
         now += std::time::Duration::from_millis(u64::from(*how) * 10);
-        let checksum = if how & 2 != 0 { Checksum::Partial { start: 34, offset: 16 } } else { Checksum::Unverified };
+        let checksum = if how & 2 != 0 {
+            Checksum::Partial { start: 34, offset: 16 }
+        } else {
+            Checksum::Unverified
+        };
         let offload = Offload { checksum, gso: None };
         // Of some only the first bytes are at hand.
         let look = if how & 4 != 0 { frame.len().min(255) } else { frame.len() };
@@ -118,7 +136,8 @@ pub(crate) fn packets(mut bytes: &[u8]) {
     }
 }
 
-/// The first bytes of a client, in the way that the first one says. What a beginning of them says is said by all of them, too.
+/// The first bytes of a client, in the way that the first one says. What a beginning of them says
+/// is said by all of them, too.
 pub(crate) fn names(bytes: &[u8]) {
     let Some((how, bytes)) = bytes.split_first() else { return };
     let by = if how & 1 == 0 { By::Sni } else { By::Host };
@@ -128,14 +147,23 @@ pub(crate) fn names(bytes: &[u8]) {
         assert!(!name.as_bytes().iter().any(u8::is_ascii_uppercase));
     }
     let steps = 1 + bytes.len() / 64;
-    let said = (0..bytes.len()).step_by(steps).map(|len| by.look(&bytes[..len])).find(|look| *look != Look::More);
+    let said = (0..bytes.len())
+        .step_by(steps)
+        .map(|len| by.look(&bytes[..len]))
+        .find(|look| *look != Look::More);
     if let Some(said) = said {
         assert_eq!(said, whole);
     }
 }
 
 /// A segment between two ends, with a right checksum.
-fn segment(interface: u8, from: (&str, u16), to: (&str, u16), repr: HeadRepr, payload: &[u8]) -> Vec<u8> {
+fn segment(
+    interface: u8,
+    from: (&str, u16),
+    to: (&str, u16),
+    repr: HeadRepr,
+    payload: &[u8],
+) -> Vec<u8> {
     let addresses = Addresses {
         source_mac: [4, 0, 0, 0, 0, interface],
         destination_mac: [2, 0, 0, 0, 1, interface],
@@ -153,8 +181,8 @@ fn segment(interface: u8, from: (&str, u16), to: (&str, u16), repr: HeadRepr, pa
     frame
 }
 
-/// A client and a back end of a service by name, who say what the bytes say: five for each segment, and its payload. They know the numbers of what was said to them, and keep to them
-/// or not.
+/// A client and a back end of a service by name, who say what the bytes say: five for each segment,
+/// and its payload. They know the numbers of what was said to them, and keep to them or not.
 pub(crate) fn switching(mut bytes: &[u8]) {
     let mut forwarder = forwarder();
     let mut head = Head::new();
@@ -176,7 +204,8 @@ pub(crate) fn switching(mut bytes: &[u8]) {
         let flags = Flags(*flags & 0x1f);
         // Signed distances, most of them none.
         let away = |byte: u8| (i32::from(byte as i8) * if byte & 3 == 0 { 1 } else { 0 }) as u32;
-        let stamps = (*ack & 0x40 != 0).then_some(Timestamps { val: (now.0 >> 20) as u32, ecr: u32::from(*seq) });
+        let stamps = (*ack & 0x40 != 0)
+            .then_some(Timestamps { val: (now.0 >> 20) as u32, ecr: u32::from(*seq) });
         let options = SynOptions {
             mss: Some(u16::from(*ack) * 8),
             window_scale: (*seq & 2 != 0).then_some(*ack & 15),
@@ -198,9 +227,15 @@ pub(crate) fn switching(mut bytes: &[u8]) {
             _ => segment(1, ("192.0.2.2", ports.0), (OURS[0], ports.1), repr, payload),
         };
         if away(*seq) == 0 {
-            ends[side].0 = next + payload.len() as u32 + u32::from(flags.syn()) + u32::from(flags.fin());
+            ends[side].0 =
+                next + payload.len() as u32 + u32::from(flags.syn()) + u32::from(flags.fin());
         }
-        let incoming = Incoming { look: &frame, len: frame.len(), port: side as u8, offload: Offload::default() };
+        let incoming = Incoming {
+            look: &frame,
+            len: frame.len(),
+            port: side as u8,
+            offload: Offload::default(),
+        };
         let moment = Moment { now, random: 3 };
         let mut decision = forwarder.handle(&incoming, &mut head, moment);
         if decision == Decision::Look {
@@ -219,7 +254,8 @@ pub(crate) fn switching(mut bytes: &[u8]) {
                 continue;
             }
             assert!(packet.is_segment_right(&frame), "its checksum is right");
-            let tcp = nicache_tcp::parse(&frame[packet.transport_at..packet.end]).expect("with a header");
+            let tcp =
+                nicache_tcp::parse(&frame[packet.transport_at..packet.end]).expect("with a header");
             let len = (packet.end - packet.transport_at - tcp.header_len) as u32;
             ends[interface].1 = tcp.seq + tcp.segment_len(len);
             if interface == 1 {
@@ -230,7 +266,10 @@ pub(crate) fn switching(mut bytes: &[u8]) {
         for (id, _) in forwarder.connections().iter().collect::<Vec<_>>() {
             let _ = forwarder.save(id);
         }
-        assert!(forwarder.connections().len() <= 64 && forwarder.waiting_counts().iter().sum::<u32>() <= 4096);
+        assert!(
+            forwarder.connections().len() <= 64
+                && forwarder.waiting_counts().iter().sum::<u32>() <= 4096
+        );
     }
     // All that waits comes to an end.
     for _ in 0..400 {
@@ -241,7 +280,8 @@ pub(crate) fn switching(mut bytes: &[u8]) {
     assert_eq!(forwarder.waiting_counts(), [0; 3]);
 }
 
-/// Words that a card writes: received frames, completions, and counts; then the engine either has a name for what is wrong, or goes on.
+/// Words that a card writes: received frames, completions, and counts; then the engine either has a
+/// name for what is wrong, or goes on.
 pub(crate) fn receipts(bytes: &[u8]) {
     let made = Attachment::create().unwrap();
     let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
@@ -250,7 +290,8 @@ pub(crate) fn receipts(bytes: &[u8]) {
     let mut card: CardSide = Attachment::from_files(files).unwrap().card();
     let (mode, rest) = bytes.split_first().unwrap_or((&0, &[]));
     let mode = Mode::ALL[usize::from(*mode) % Mode::ALL.len()];
-    let config = EngineConfig { mode, order: Order::Mru, entries: 8, buffers: BUFFERS, posts: 6, queue: 4 };
+    let config =
+        EngineConfig { mode, order: Order::Mru, entries: 8, buffers: BUFFERS, posts: 6, queue: 4 };
     let mut engine = Engine::new(Bus::new(made.host(), Arc::clone(&window), BUFFERS), config);
     let mut forwarder = forwarder();
     let mut buffers = Vec::new();
@@ -272,7 +313,9 @@ pub(crate) fn receipts(bytes: &[u8]) {
                     entry[0] = entry[0] & !((1 << 40) - 1) | mmaddr;
                     // A length that fits the buffer, and some headers.
                     entry[1] = entry[1] & !0xffff_ffff | (entry[1] & 0x1fff);
-                    let frame = [&[2, 0, 0, 0, 1, 0, 4, 0, 0, 0, 0, 1, 8, 0][..], &words, &[*what; 60]].concat();
+                    let frame =
+                        [&[2, 0, 0, 0, 1, 0, 4, 0, 0, 0, 0, 1, 8, 0][..], &words, &[*what; 60]]
+                            .concat();
                     let _ = window.write(mmaddr, &frame);
                 }
                 if card.received.room().unwrap_or(0) > FRAMES as u64 - 900 {
@@ -285,8 +328,15 @@ pub(crate) fn receipts(bytes: &[u8]) {
                 let _ = card.commands.pop();
             }
         }
-        let _ = (card.received.publish(), card.done.publish(), card.commands.release(), card.free.release());
-        if engine.poll().is_err() || engine.forward(&mut forwarder, 4, Time(step as u64 * 100_000_000), || 3).is_err() {
+        let _ = (
+            card.received.publish(),
+            card.done.publish(),
+            card.commands.release(),
+            card.free.release(),
+        );
+        if engine.poll().is_err()
+            || engine.forward(&mut forwarder, 4, Time(step as u64 * 100_000_000), || 3).is_err()
+        {
             return;
         }
         assert!(engine.queued() <= 4 + 1 && engine.free_buffers() <= BUFFERS as usize);

@@ -35,10 +35,24 @@ pub(crate) struct Recipe {
 
 impl std::fmt::Debug for Recipe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { source, destination, hops, extras, protocol, ports, tcp, payload, is_partial, is_unsummed, .. } =
-            self;
+        let Self {
+            source,
+            destination,
+            hops,
+            extras,
+            protocol,
+            ports,
+            tcp,
+            payload,
+            is_partial,
+            is_unsummed,
+            ..
+        } = self;
         let short = &payload[..payload.len().min(16)];
-        write!(f, "protocol {protocol} {source} {destination} {ports:?} hops {hops} extras {extras} tcp {tcp:?} ")?;
+        write!(
+            f,
+            "protocol {protocol} {source} {destination} {ports:?} hops {hops} extras {extras} tcp {tcp:?} "
+        )?;
         write!(f, "payload {} {short:?} partial {is_partial} unsummed {is_unsummed}", payload.len())
     }
 }
@@ -110,8 +124,11 @@ impl Recipe {
         if self.protocol == UDP && self.is_unsummed {
             return out;
         }
-        let pseudo =
-            if self.protocol == ICMP { Vec::new() } else { pseudo(self.source, self.destination, self.protocol, len) };
+        let pseudo = if self.protocol == ICMP {
+            Vec::new()
+        } else {
+            pseudo(self.source, self.destination, self.protocol, len)
+        };
         let value = if self.is_partial {
             sum(&pseudo)
         } else {
@@ -140,7 +157,9 @@ impl Recipe {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let header = 20 + 4 * self.extras;
                 let (offset, more, id) = fragment.unwrap_or((0, false, 0x1234));
-                let place = (offset / 8) | if more { 0x2000 } else { 0 } | if fragment.is_none() { 0x4000 } else { 0 };
+                let place = (offset / 8)
+                    | if more { 0x2000 } else { 0 }
+                    | if fragment.is_none() { 0x4000 } else { 0 };
                 out.extend([0x40 | (header / 4) as u8, 0]);
                 out.extend(((header + bytes.len()) as u16).to_be_bytes());
                 out.extend((id as u16).to_be_bytes());
@@ -186,7 +205,11 @@ impl Recipe {
             _ => 2,
         };
         let start = (self.frame().len() - self.transport().len()) as u16;
-        let checksum = if self.is_partial { Checksum::Partial { start, offset } } else { Checksum::Unverified };
+        let checksum = if self.is_partial {
+            Checksum::Partial { start, offset }
+        } else {
+            Checksum::Unverified
+        };
         Offload { checksum, gso: None }
     }
 
@@ -196,12 +219,20 @@ impl Recipe {
         let count = transport.len().div_ceil(bytes);
         let pieces = transport.chunks(bytes).enumerate();
         pieces
-            .map(|(number, piece)| self.frame_of(piece, Some(((number * bytes) as u16, number + 1 < count, id))))
+            .map(|(number, piece)| {
+                self.frame_of(piece, Some(((number * bytes) as u16, number + 1 < count, id)))
+            })
             .collect()
     }
 
     /// An ICMP error from somebody about a packet, of which so many bytes are quoted.
-    pub(crate) fn error(from: IpAddr, about: &[u8], quoted: usize, (kind, code): (u8, u8), mtu: u16) -> Self {
+    pub(crate) fn error(
+        from: IpAddr,
+        about: &[u8],
+        quoted: usize,
+        (kind, code): (u8, u8),
+        mtu: u16,
+    ) -> Self {
         let seen = Seen::of(about);
         let quote = &about[seen.network_at..about.len().min(seen.network_at + quoted)];
         let is_v6 = from.is_ipv6();
@@ -209,7 +240,8 @@ impl Recipe {
         message.extend(mtu.to_be_bytes());
         message.extend(quote);
         let protocol = if is_v6 { ICMPV6 } else { ICMP };
-        let pseudo = if is_v6 { pseudo(from, seen.source, protocol, message.len()) } else { Vec::new() };
+        let pseudo =
+            if is_v6 { pseudo(from, seen.source, protocol, message.len()) } else { Vec::new() };
         let value = !sum(&[&pseudo[..], &message[..]].concat());
         message[2..4].copy_from_slice(&value.to_be_bytes());
         Self { payload: message, ..Self::new(protocol, (from, 0), (seen.source, 0)) }
@@ -243,7 +275,10 @@ impl Seen {
         }
         let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
         let ip = &frame[network_at..];
-        let (source, destination, hops, mut protocol, mut transport_at, mut is_fragment) = if ip[0] >> 4 == 4 {
+        let (source, destination, hops, mut protocol, mut transport_at, mut is_fragment) = if ip[0]
+            >> 4
+            == 4
+        {
             let address = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&ip[at..at + 4]).unwrap());
             let header = usize::from(ip[0] & 15) * 4;
             let is_fragment = word(network_at + 6) & 0x3fff != 0;
@@ -258,14 +293,26 @@ impl Seen {
             transport_at += 8;
         }
         let ports = match protocol {
-            TCP | UDP if frame.len() >= transport_at + 4 => (word(transport_at), word(transport_at + 2)),
+            TCP | UDP if frame.len() >= transport_at + 4 => {
+                (word(transport_at), word(transport_at + 2))
+            }
             ICMP | ICMPV6 if frame.len() >= transport_at + 6 => {
                 (word(transport_at + 4), u16::from(matches!(frame[transport_at], 8 | 128)))
             }
             _ => (0, 0),
         };
         let tags = frame[12..network_at - 2].to_vec();
-        Self { network_at, transport_at, source, destination, hops, protocol, ports, is_fragment, tags }
+        Self {
+            network_at,
+            transport_at,
+            source,
+            destination,
+            hops,
+            protocol,
+            ports,
+            is_fragment,
+            tags,
+        }
     }
 
     pub(crate) fn from(&self) -> (IpAddr, u16) {
@@ -278,7 +325,10 @@ pub(crate) fn verify(frame: &[u8], offload: Offload) -> Result<Seen, String> {
     let seen = Seen::of(frame);
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let end = if seen.source.is_ipv4() {
-        if sum(&frame[seen.network_at..seen.network_at + usize::from(frame[seen.network_at] & 15) * 4]) != 0xffff {
+        if sum(
+            &frame[seen.network_at..seen.network_at + usize::from(frame[seen.network_at] & 15) * 4]
+        ) != 0xffff
+        {
             return Err("checksum of the IPv4 header".into());
         }
         seen.network_at + usize::from(word(seen.network_at + 2))
@@ -301,7 +351,11 @@ pub(crate) fn verify(frame: &[u8], offload: Offload) -> Result<Seen, String> {
 }
 
 /// Judges transport bytes, maybe put together from fragments.
-pub(crate) fn verify_transport(seen: &Seen, transport: &[u8], offload: Offload) -> Result<(), String> {
+pub(crate) fn verify_transport(
+    seen: &Seen,
+    transport: &[u8],
+    offload: Offload,
+) -> Result<(), String> {
     let field = match seen.protocol {
         TCP => 16,
         UDP => 6,
@@ -327,7 +381,11 @@ pub(crate) fn verify_transport(seen: &Seen, transport: &[u8], offload: Offload) 
         return Ok(());
     }
     let all = sum(&[&pseudo[..], transport].concat());
-    if all == 0xffff { Ok(()) } else { Err(format!("checksum {value:04x} of protocol {}", seen.protocol)) }
+    if all == 0xffff {
+        Ok(())
+    } else {
+        Err(format!("checksum {value:04x} of protocol {}", seen.protocol))
+    }
 }
 
 /// A frame as it is on a real wire: a partial checksum is complete.

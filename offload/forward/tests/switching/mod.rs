@@ -1,4 +1,5 @@
-//! A back end by the name that a client asks for, segment by segment: every frame that comes out is judged anew, word by word.
+//! A back end by the name that a client asks for, segment by segment: every frame that comes out is
+//! judged anew, word by word.
 
 use std::time::Duration;
 
@@ -27,23 +28,38 @@ const OURS: &str = "10.1.0.100";
 const CLIENT: u32 = u32::MAX - 3;
 const SERVER: u32 = 7000;
 
-/// A service whose first server has `shop.example` and whose second one the rest, if there is a rest.
+/// A service whose first server has `shop.example` and whose second one the rest, if there is a
+/// rest.
 fn service(by: By, is_told: bool, has_rest: bool) -> impl FnOnce(&mut Config) {
     move |config| {
-        let back_end = |number: usize| BackEnd { endpoint: Endpoint::new(address(SERVERS[number]), 443), weight: 1 };
-        let shop = vec![Pattern::new("*.shop.example").unwrap(), Pattern::new("shop.example").unwrap()];
+        let back_end = |number: usize| BackEnd {
+            endpoint: Endpoint::new(address(SERVERS[number]), 443),
+            weight: 1,
+        };
+        let shop =
+            vec![Pattern::new("*.shop.example").unwrap(), Pattern::new("shop.example").unwrap()];
         let other = if has_rest { vec![] } else { vec![Pattern::new("other.example").unwrap()] };
         config.services = vec![ServiceConfig {
             protocol: Protocol::Tcp,
             address: Endpoint::new(address(OURS), 443),
             back_ends: vec![back_end(0), back_end(1)],
             masquerade: Some(0),
-            by_name: Some(ByName { by, names: Names::new(&[shop, other]).unwrap(), proxy_protocol: is_told }),
+            by_name: Some(ByName {
+                by,
+                names: Names::new(&[shop, other]).unwrap(),
+                proxy_protocol: is_told,
+            }),
         }];
     }
 }
 
-fn frame_of(is_inside: bool, from: (&str, u16), to: (&str, u16), repr: HeadRepr, payload: &[u8]) -> Vec<u8> {
+fn frame_of(
+    is_inside: bool,
+    from: (&str, u16),
+    to: (&str, u16),
+    repr: HeadRepr,
+    payload: &[u8],
+) -> Vec<u8> {
     let addresses = Addresses {
         source_mac: [4, 0, 0, 0, u8::from(!is_inside), 0],
         destination_mac: [2, 0, 0, 0, 1, u8::from(!is_inside)],
@@ -76,7 +92,13 @@ fn out(interface: usize, frame: &[u8], offload: Offload) -> Out {
     let packet = Packet::parse(frame).unwrap();
     let tcp = nicache_tcp::parse(&frame[packet.transport_at..packet.end]).unwrap();
     let payload = frame[packet.transport_at + tcp.header_len..packet.end].to_vec();
-    Out { interface, source: seen.from(), destination: (seen.destination, seen.ports.1), tcp, payload }
+    Out {
+        interface,
+        source: seen.from(),
+        destination: (seen.destination, seen.ports.1),
+        tcp,
+        payload,
+    }
 }
 
 struct Switching {
@@ -96,17 +118,26 @@ impl Switching {
         let mut head = Head::new();
         let moment = Moment { now: self.world.now, random: 77 };
         // As of a card: headers first.
-        let incoming =
-            Incoming { look: &frame[..frame.len().min(120)], len: frame.len(), port, offload: Offload::default() };
+        let incoming = Incoming {
+            look: &frame[..frame.len().min(120)],
+            len: frame.len(),
+            port,
+            offload: Offload::default(),
+        };
         let forwarder = &mut self.world.forwarder;
         let mut decision = forwarder.handle(&incoming, &mut head, moment);
         if decision == Decision::Look {
-            decision = forwarder.handle_whole(&Incoming { look: frame, ..incoming }, &mut head, moment);
+            decision =
+                forwarder.handle_whole(&Incoming { look: frame, ..incoming }, &mut head, moment);
         }
         let mut all = Vec::new();
         match decision {
             Decision::Forward(passed) => {
-                all.push(out(passed.interface, &[&head[..], &frame[passed.rest]].concat(), passed.offload));
+                all.push(out(
+                    passed.interface,
+                    &[&head[..], &frame[passed.rest]].concat(),
+                    passed.offload,
+                ));
             }
             Decision::Answer { interface } => all.push(out(interface, &head, Offload::default())),
             Decision::Taken => {}
@@ -154,7 +185,10 @@ impl Switching {
             ..HeadRepr::default()
         };
         let answer = self.client(syn, &[]).unwrap().remove(0);
-        assert!(answer.tcp.flags.syn() && answer.tcp.flags.ack() && answer.tcp.ack == Seq(CLIENT) + 1, "{answer:?}");
+        assert!(
+            answer.tcp.flags.syn() && answer.tcp.flags.ack() && answer.tcp.ack == Seq(CLIENT) + 1,
+            "{answer:?}"
+        );
         assert_eq!(answer.interface, usize::from(INSIDE));
         let ours = answer.tcp.seq + 1;
         let stamps = answer.tcp.timestamps.map(|stamps| Timestamps { val: 501, ecr: stamps.val });
@@ -195,17 +229,25 @@ fn long_hello(name: &str, more: u16) -> Vec<u8> {
         more => [&[0, 21][..], &part(&vec![0; usize::from(more)])].concat(),
     };
     let extensions = [&[0, 0][..], &part(&list), &padding].concat();
-    let body = [&[3, 3][..], &[7; 32], &[0], &part(&[0x13, 1]), &[1, 0], &part(&extensions)].concat();
+    let body =
+        [&[3, 3][..], &[7; 32], &[0], &part(&[0x13, 1]), &[1, 0], &part(&extensions)].concat();
     let message = [&[1, 0][..], &part(&body)].concat();
     [&[22, 3, 1][..], &part(&message)].concat()
 }
 
 fn data(seq: Seq, ack: Seq, window: u16) -> HeadRepr {
-    HeadRepr { seq, ack, flags: ACK, window, timestamps: Some(Timestamps { val: 510, ecr: 9 }), ..HeadRepr::default() }
+    HeadRepr {
+        seq,
+        ack,
+        flags: ACK,
+        window,
+        timestamps: Some(Timestamps { val: 510, ecr: 9 }),
+        ..HeadRepr::default()
+    }
 }
 
-/// From the SYN to the end, by way of another forwarder: every number on either side is what that side expects.
-/// A back end's answer to the SYN of a connection.
+/// From the SYN to the end, by way of another forwarder: every number on either side is what that
+/// side expects. A back end's answer to the SYN of a connection.
 fn syn_ack(syn: &Out, options: SynOptions) -> HeadRepr {
     HeadRepr {
         seq: Seq(SERVER),
@@ -235,16 +277,25 @@ fn a_connection_by_name() {
         assert_eq!((all.len(), all[0].tcp.ack), (2, end), "an acknowledgment, and a SYN");
         let syn = all.pop().unwrap();
         let front = if is_told { 28 } else { 0 };
-        assert_eq!((syn.interface, syn.destination), (usize::from(OUTSIDE), (address(SERVERS[0]), 443)));
+        assert_eq!(
+            (syn.interface, syn.destination),
+            (usize::from(OUTSIDE), (address(SERVERS[0]), 443))
+        );
         assert_eq!((syn.tcp.seq, syn.tcp.flags), (Seq(CLIENT) - front, SYN));
         assert_eq!(syn.tcp.window, u16::try_from(500 << 7).unwrap());
         let asked = syn.tcp.syn_options.unwrap();
         // As long as it may do without timestamps, there is to be room for those that are put in.
-        assert_eq!((asked.mss, asked.window_scale, asked.sack_permitted), (Some(1448), Some(7), true));
+        assert_eq!(
+            (asked.mss, asked.window_scale, asked.sack_permitted),
+            (Some(1448), Some(7), true)
+        );
 
         // The back end scales its windows otherwise, and has another clock.
-        let theirs =
-            SynOptions { window_scale: Some(3), timestamps: Some(Timestamps { val: 90_000, ecr: 510 }), ..linux() };
+        let theirs = SynOptions {
+            window_scale: Some(3),
+            timestamps: Some(Timestamps { val: 90_000, ecr: 510 }),
+            ..linux()
+        };
         let answer = syn_ack(&syn, theirs);
         let sent = switching.server(&syn, answer, &[]).unwrap();
         let bytes: Vec<u8> = sent.iter().flat_map(|segment| segment.payload.clone()).collect();
@@ -268,7 +319,8 @@ fn a_connection_by_name() {
         // They are lost, and come again; the client hears nothing of that.
         let again = switching.wait(Duration::from_secs(2));
         assert!(
-            again.iter().all(|segment| segment.interface == usize::from(OUTSIDE)) && !again.is_empty(),
+            again.iter().all(|segment| segment.interface == usize::from(OUTSIDE))
+                && !again.is_empty(),
             "{again:?}"
         );
         // An acknowledgment of half of them is not one for the client, who was told of all.
@@ -283,7 +335,10 @@ fn a_connection_by_name() {
         assert_eq!((passed.tcp.ack, passed.tcp.seq), (end, ours));
         let shown = u32::from(passed.tcp.window) << 8;
         assert!((32_000 - 256..=32_000).contains(&shown), "{shown}: the window's right edge stays");
-        assert_eq!((switching.counter("switch_spliced"), switching.world.forwarder.waiting_counts()), (1, [0; 3]));
+        assert_eq!(
+            (switching.counter("switch_spliced"), switching.world.forwarder.waiting_counts()),
+            (1, [0; 3])
+        );
 
         // Another forwarder goes on.
         let saved: Saved = switching.world.forwarder.save(id).unwrap();
@@ -291,18 +346,28 @@ fn a_connection_by_name() {
         assert!(next.world.forwarder.restore(&saved, next.world.now));
         let mut before = passed.tcp.timestamps.unwrap().val;
         for switching in [&mut switching, &mut next] {
-            let reply =
-                HeadRepr { timestamps: Some(Timestamps { val: 90_500, ecr: 510 }), ..data(Seq(SERVER) + 1, end, 4000) };
+            let reply = HeadRepr {
+                timestamps: Some(Timestamps { val: 90_500, ecr: 510 }),
+                ..data(Seq(SERVER) + 1, end, 4000)
+            };
             let passed = switching.server(&syn, reply, &[3; 900]).unwrap().remove(0);
-            assert_eq!((passed.source, passed.destination.1), ((address(OURS), 443), switching.port));
+            assert_eq!(
+                (passed.source, passed.destination.1),
+                ((address(OURS), 443), switching.port)
+            );
             assert_eq!((passed.tcp.seq, passed.tcp.ack, passed.payload.len()), (ours, end, 900));
             let stamp = passed.tcp.timestamps.unwrap();
             assert_eq!((stamp.val - before, stamp.ecr), (400, 510));
             before = stamp.val - 400;
-            let back =
-                HeadRepr { timestamps: Some(Timestamps { val: 520, ecr: stamp.val }), ..data(end, ours + 900, 300) };
+            let back = HeadRepr {
+                timestamps: Some(Timestamps { val: 520, ecr: stamp.val }),
+                ..data(end, ours + 900, 300)
+            };
             let passed = switching.client(back, &[5; 1000]).unwrap().remove(0);
-            assert_eq!((passed.tcp.seq, passed.tcp.ack, passed.tcp.window), (end, Seq(SERVER) + 901, 300));
+            assert_eq!(
+                (passed.tcp.seq, passed.tcp.ack, passed.tcp.window),
+                (end, Seq(SERVER) + 901, 300)
+            );
             assert_eq!(passed.tcp.timestamps, Some(Timestamps { val: 520, ecr: 90_500 }));
             assert_eq!(passed.payload, [5; 1000]);
         }
@@ -311,22 +376,31 @@ fn a_connection_by_name() {
         let fin = |seq, ack| HeadRepr { flags: ACK | FIN, ..data(seq, ack, 300) };
         assert!(switching.client(fin(end, ours + 900), &[]).unwrap()[0].tcp.flags.fin());
         assert_eq!(
-            switching.server(&syn, data(Seq(SERVER) + 901, end + 1, 4000), &[1; 50]).unwrap()[0].tcp.seq,
+            switching.server(&syn, data(Seq(SERVER) + 901, end + 1, 4000), &[1; 50]).unwrap()[0]
+                .tcp
+                .seq,
             ours + 900
         );
-        assert!(switching.server(&syn, fin(Seq(SERVER) + 951, end + 1), &[]).unwrap()[0].tcp.flags.fin());
+        assert!(
+            switching.server(&syn, fin(Seq(SERVER) + 951, end + 1), &[]).unwrap()[0]
+                .tcp
+                .flags
+                .fin()
+        );
         switching.client(data(end + 1, ours + 951, 300), &[]).unwrap();
         let phase = switching.world.forwarder.connections().get(id).unwrap().phase();
         assert_eq!(phase, Phase::TimeWait);
     }
 }
 
-/// Each way in which it does not come to a back end: the client is reset, the reason is counted, and nothing is left.
+/// Each way in which it does not come to a back end: the client is reset, the reason is counted,
+/// and nothing is left.
 #[test]
 fn connections_that_are_reset() {
     let first = Seq(CLIENT) + 1;
     let whole = |name: &str| (hello(name), By::Sni);
-    let long = [&[22, 3, 1, 0x40, 0, 1, 0, 0x50, 0][..], &vec![0; LOOK_BYTES_MAX as usize]].concat();
+    let long =
+        [&[22, 3, 1, 0x40, 0, 1, 0, 0x50, 0][..], &vec![0; LOOK_BYTES_MAX as usize]].concat();
     let cases: [(&str, (Vec<u8>, By)); 6] = [
         ("switch_malformed", (b"GET / HTTP/1.1\r\n\r\n".to_vec(), By::Sni)),
         ("switch_malformed", (hello("x"), By::Host)),
@@ -335,7 +409,10 @@ fn connections_that_are_reset() {
         ("switch_too_long", (long, By::Sni)),
         (
             "switch_too_long",
-            ([b"GET / HTTP/1.1\r\nA: ".to_vec(), vec![b'a'; LOOK_BYTES_MAX as usize]].concat(), By::Host),
+            (
+                [b"GET / HTTP/1.1\r\nA: ".to_vec(), vec![b'a'; LOOK_BYTES_MAX as usize]].concat(),
+                By::Host,
+            ),
         ),
     ];
     for (name, (bytes, by)) in cases {
@@ -349,7 +426,11 @@ fn connections_that_are_reset() {
             }
         }
         assert!(last[0].tcp.flags.rst() && last[0].tcp.seq == ours, "{name}: {last:?}");
-        assert_eq!((switching.counter(name), switching.world.forwarder.waiting_counts()), (1, [0; 3]), "{name}");
+        assert_eq!(
+            (switching.counter(name), switching.world.forwarder.waiting_counts()),
+            (1, [0; 3]),
+            "{name}"
+        );
         assert!(switching.world.forwarder.connections().is_empty());
         // And what still comes is answered with a reset.
         let stray = switching.client(data(first, ours, 500), b"x").unwrap().remove(0);
@@ -366,7 +447,11 @@ fn connections_that_are_reset() {
     for is_silent in [false, true] {
         let mut switching = Switching::new(service(By::Sni, false, true));
         let ours = switching.handshake(linux());
-        let syn = switching.client(data(first, ours, 500), &hello("shop.example")).unwrap().pop().unwrap();
+        let syn = switching
+            .client(data(first, ours, 500), &hello("shop.example"))
+            .unwrap()
+            .pop()
+            .unwrap();
         let told = if is_silent {
             let mut told = Vec::new();
             for _ in 0..40 {
@@ -380,17 +465,24 @@ fn connections_that_are_reset() {
             let (client, server): (Vec<_>, Vec<_>) =
                 told.into_iter().partition(|segment| segment.interface == usize::from(INSIDE));
             let last = server.last().unwrap();
-            assert!(last.tcp.flags == RST && last.tcp.seq == syn.tcp.seq + 1, "it may have heard of it: {last:?}");
+            assert!(
+                last.tcp.flags == RST && last.tcp.seq == syn.tcp.seq + 1,
+                "it may have heard of it: {last:?}"
+            );
             client.into_iter().next().unwrap()
         } else {
-            let refusal = HeadRepr { ack: syn.tcp.seq + 1, flags: RST | ACK, ..HeadRepr::default() };
+            let refusal =
+                HeadRepr { ack: syn.tcp.seq + 1, flags: RST | ACK, ..HeadRepr::default() };
             let mut told = switching.server(&syn, refusal, &[]).unwrap();
             assert_eq!(told.len(), 1, "the client alone: {told:?}");
             told.remove(0)
         };
         assert!(told.tcp.flags.rst() && told.interface == usize::from(INSIDE), "{told:?}");
         let name = if is_silent { "switch_silent" } else { "switch_refused" };
-        assert_eq!((switching.counter(name), switching.world.forwarder.connections().len()), (1, 0));
+        assert_eq!(
+            (switching.counter(name), switching.world.forwarder.connections().len()),
+            (1, 0)
+        );
     }
 }
 
@@ -398,8 +490,13 @@ fn connections_that_are_reset() {
 #[test]
 fn a_flood_of_syns() {
     let mut switching = Switching::new(service(By::Host, false, true));
-    let syn =
-        HeadRepr { seq: Seq(CLIENT), flags: SYN, window: 64_000, syn_options: Some(linux()), ..HeadRepr::default() };
+    let syn = HeadRepr {
+        seq: Seq(CLIENT),
+        flags: SYN,
+        window: 64_000,
+        syn_options: Some(linux()),
+        ..HeadRepr::default()
+    };
     for port in 1..=5000 {
         switching.port = port;
         assert!(switching.client(syn, &[]).unwrap()[0].tcp.flags.syn());
@@ -424,11 +521,17 @@ fn a_flood_of_syns() {
     let guess = switching.client(data(Seq(9), Seq(10), 500), b"x").unwrap().remove(0);
     assert!(guess.tcp.flags.rst());
     // Those that nobody completes are forgotten without a word.
-    assert!(switching.wait(Duration::from_secs(11)).iter().all(|segment| segment.interface == usize::from(OUTSIDE)));
+    assert!(
+        switching
+            .wait(Duration::from_secs(11))
+            .iter()
+            .all(|segment| segment.interface == usize::from(OUTSIDE))
+    );
     assert_eq!(switching.world.forwarder.waiting_counts()[0], 0);
 }
 
-/// Whoever sends segments of connections that nobody knows is answered, but not as often as he likes; and who is refused meanwhile is told.
+/// Whoever sends segments of connections that nobody knows is answered, but not as often as he
+/// likes; and who is refused meanwhile is told.
 #[test]
 fn a_flood_of_strays() {
     let mut switching = Switching::new(service(By::Sni, false, false));
@@ -452,7 +555,8 @@ fn a_flood_of_strays() {
     assert_eq!(flood(&mut switching, 5000), 200);
     switching.port = 50_000;
     let ours = switching.handshake(linux());
-    let refused = switching.client(data(first, ours, 500), &hello("nobody.example")).unwrap().remove(0);
+    let refused =
+        switching.client(data(first, ours, 500), &hello("nobody.example")).unwrap().remove(0);
     assert!(refused.tcp.flags.rst(), "{refused:?}");
     // Over ten seconds they are a thousand in each.
     let mut sum = 0u64;
@@ -470,7 +574,8 @@ fn a_flood_of_strays() {
     assert_eq!(flood(&mut switching, 1), 1);
 }
 
-/// Connections that are refused by the thousand are not all told, and their next segments are those of unknown ones.
+/// Connections that are refused by the thousand are not all told, and their next segments are those
+/// of unknown ones.
 #[test]
 fn a_flood_of_refusals() {
     let mut switching = Switching::new(service(By::Sni, false, false));
@@ -486,7 +591,10 @@ fn a_flood_of_refusals() {
     }
     assert_eq!((told, switching.counter("switch_unknown_name")), (200, 1000));
     assert_eq!(switching.world.forwarder.waiting_counts(), [0; 3]);
-    assert!(switching.client(data(first, Seq(7), 500), &hello).unwrap()[0].tcp.flags.rst(), "it comes again");
+    assert!(
+        switching.client(data(first, Seq(7), 500), &hello).unwrap()[0].tcp.flags.rst(),
+        "it comes again"
+    );
     // Those that wait in vain end all at once.
     let mut switching = Switching::new(service(By::Sni, false, false));
     for port in 1..=1000 {
@@ -494,11 +602,15 @@ fn a_flood_of_refusals() {
         switching.handshake(linux());
     }
     assert_eq!(switching.wait(LOOK_TIME + Duration::from_secs(1)).len(), 200);
-    assert_eq!((switching.counter("switch_late"), switching.counter("resets_held_back")), (1000, 800));
+    assert_eq!(
+        (switching.counter("switch_late"), switching.counter("resets_held_back")),
+        (1000, 800)
+    );
 }
 
 proptest! {
-    /// However a client cuts its first bytes, a back end gets them in segments that it takes (RFC 9293 section 3.7.1, RFC 6691), whatever is lost of them.
+    /// However a client cuts its first bytes, a back end gets them in segments that it takes (RFC
+    /// 9293 section 3.7.1, RFC 6691), whatever is lost of them.
     #[test]
     fn first_bytes_in_segments_that_a_back_end_takes(
         more in 0u16..12_000,
@@ -515,7 +627,10 @@ proptest! {
         let ours = switching.handshake(asked);
         let hello = long_hello("shop.example", more);
         let first = Seq(CLIENT) + 1;
-        let stamped = |repr: HeadRepr| HeadRepr { timestamps: repr.timestamps.filter(|_| has_stamps), ..repr };
+        let stamped = |repr: HeadRepr| HeadRepr {
+            timestamps: repr.timestamps.filter(|_| has_stamps),
+            ..repr
+        };
         let mut said = Vec::new();
         for (number, part) in hello.chunks(cut).enumerate() {
             let seq = first + (number * cut) as u32;
@@ -528,7 +643,11 @@ proptest! {
             ack: syn.tcp.seq + 1,
             flags: SYN | ACK,
             window,
-            syn_options: Some(SynOptions { mss, timestamps: has_stamps.then_some(theirs), ..linux() }),
+            syn_options: Some(SynOptions {
+                mss,
+                timestamps: has_stamps.then_some(theirs),
+                ..linux()
+            }),
             ..HeadRepr::default()
         };
         let longest = usize::from(mss.unwrap_or(536)) - if has_stamps { 12 } else { 0 };
@@ -541,7 +660,11 @@ proptest! {
             for out in std::mem::take(&mut sent) {
                 let at = out.tcp.seq.since(first) as usize;
                 prop_assert_eq!(out.interface, usize::from(OUTSIDE));
-                prop_assert!((1..=longest).contains(&out.payload.len()), "{} bytes, {longest} at most", out.payload.len());
+                prop_assert!(
+                    (1..=longest).contains(&out.payload.len()),
+                    "{} bytes, {longest} at most",
+                    out.payload.len()
+                );
                 prop_assert_eq!(&out.payload[..], &hello[at..at + out.payload.len()]);
                 prop_assert_eq!(out.tcp.flags.psh(), at + out.payload.len() == hello.len());
                 prop_assert_eq!(out.tcp.timestamps.is_some(), has_stamps);
@@ -567,20 +690,26 @@ proptest! {
                 sent = switching.wait(Duration::from_millis(100));
             }
         }
-        prop_assert_eq!((switching.counter("switch_spliced"), switching.world.forwarder.waiting_counts()), (1, [0; 3]));
+        prop_assert_eq!(
+            (switching.counter("switch_spliced"), switching.world.forwarder.waiting_counts()),
+            (1, [0; 3])
+        );
     }
 }
 
 /// What an end agrees to.
 fn options() -> impl Strategy<Value = SynOptions> {
     let mss = prop_oneof![Just(None), (536u16..1460).prop_map(Some)];
-    (mss, proptest::option::of(0u8..15), any::<bool>(), any::<bool>()).prop_map(|(mss, window_scale, sack, stamps)| {
-        let timestamps = stamps.then_some(Timestamps { val: 500, ecr: 0 });
-        SynOptions { mss, window_scale, sack_permitted: sack, timestamps, ecn: false }
-    })
+    (mss, proptest::option::of(0u8..15), any::<bool>(), any::<bool>()).prop_map(
+        |(mss, window_scale, sack, stamps)| {
+            let timestamps = stamps.then_some(Timestamps { val: 500, ecr: 0 });
+            SynOptions { mss, window_scale, sack_permitted: sack, timestamps, ecn: false }
+        },
+    )
 }
 
-/// A connection of a client that offers `asked`, up to the back end's answer to the SYN. Returns the SYN and our number.
+/// A connection of a client that offers `asked`, up to the back end's answer to the SYN. Returns
+/// the SYN and our number.
 fn switched(switching: &mut Switching, asked: SynOptions, theirs: SynOptions) -> (Out, Seq) {
     let ours = switching.handshake(asked);
     let stamps = asked.timestamps.map(|_| Timestamps { val: 510, ecr: 9 });
@@ -603,13 +732,17 @@ fn switched(switching: &mut Switching, asked: SynOptions, theirs: SynOptions) ->
 }
 
 proptest! {
-    /// Whatever a client and its back end agree to, each sees what it has agreed to and no more, and all bytes arrive (RFC 7323, RFC 2018).
+    /// Whatever a client and its back end agree to, each sees what it has agreed to and no more,
+    /// and all bytes arrive (RFC 7323, RFC 2018).
     #[test]
     fn ends_that_do_not_agree(
         asked in options(),
         theirs in options(),
         is_taken_over in any::<bool>(),
-        steps in proptest::collection::vec((any::<bool>(), 0usize..1400, 0u64..3000, 1u16.., any::<bool>()), 1..30),
+        steps in proptest::collection::vec(
+            (any::<bool>(), 0usize..1400, 0u64..3000, 1u16.., any::<bool>()),
+            1..30,
+        ),
     ) {
         let mut switching = Switching::new(service(By::Sni, false, true));
         let (syn, ours) = switched(&mut switching, asked, theirs);
@@ -622,7 +755,8 @@ proptest! {
         let card_scale = if asked.window_scale.is_some() { 8 } else { 0 };
         let mut client = Seq(CLIENT) + 1 + hello("shop.example").len() as u32;
         let mut server = Seq(SERVER) + 1;
-        let server_clock = |switching: &Switching| 90_000 + (switching.world.now.0 / 1_000_000) as u32 - 1_000_000;
+        let server_clock =
+            |switching: &Switching| 90_000 + (switching.world.now.0 / 1_000_000) as u32 - 1_000_000;
         let ack = HeadRepr {
             timestamps: server_stamps.then_some(Timestamps { val: 90_000, ecr: 510 }),
             ..data(server, client, 60_000 >> server_scale)
@@ -630,11 +764,15 @@ proptest! {
         let passed = switching.server(&syn, ack, &[]).unwrap().remove(0);
         prop_assert_eq!(passed.tcp.timestamps.is_some(), client_stamps);
         prop_assert_eq!(switching.counter("switch_spliced"), 1);
-        prop_assert_eq!(switching.counter("switch_unstamped"), u64::from(client_stamps && !server_stamps));
+        prop_assert_eq!(
+            switching.counter("switch_unstamped"),
+            u64::from(client_stamps && !server_stamps)
+        );
         let mut last = passed.tcp.timestamps.map_or(0, |stamps| stamps.val);
         let (mut told, mut acked) = (510, Some(client));
         if is_taken_over {
-            let id = ConnectionId(switching.world.forwarder.connections().iter().next().unwrap().0.0);
+            let id =
+                ConnectionId(switching.world.forwarder.connections().iter().next().unwrap().0.0);
             let saved: Saved = switching.world.forwarder.save(id).unwrap();
             let mut next = Switching::new(service(By::Sni, false, true));
             next.world.now = switching.world.now;
@@ -664,14 +802,21 @@ proptest! {
                 if server_stamps || acked.is_none_or(|acked| client == acked) {
                     told = value;
                 }
-                prop_assert_eq!((out.tcp.seq, out.tcp.ack, &out.payload), (client, server, &payload));
+                prop_assert_eq!(
+                    (out.tcp.seq, out.tcp.ack, &out.payload),
+                    (client, server, &payload)
+                );
                 prop_assert_eq!(out.tcp.timestamps.is_some(), server_stamps);
                 if let Some(stamps) = out.tcp.timestamps {
                     prop_assert_eq!(stamps.val, value);
                 }
                 prop_assert_eq!(!out.tcp.sack.is_empty(), !blocks.is_empty() && sack);
-                let (granted, shown) = (u64::from(window) << client_scale, u64::from(out.tcp.window) << seen_scale);
-                prop_assert!(shown <= granted && (granted - shown < 1 << seen_scale || out.tcp.window == u16::MAX));
+                let (granted, shown) =
+                    (u64::from(window) << client_scale, u64::from(out.tcp.window) << seen_scale);
+                prop_assert!(
+                    shown <= granted
+                        && (granted - shown < 1 << seen_scale || out.tcp.window == u16::MAX)
+                );
                 client += len as u32;
             } else {
                 if has_gap && sack {
@@ -680,40 +825,62 @@ proptest! {
                     }
                 }
                 let stamps = Timestamps { val: server_clock(&switching), ecr: told };
-                let repr =
-                    HeadRepr { timestamps: server_stamps.then_some(stamps), sack: blocks, ..data(server, client, window) };
+                let repr = HeadRepr {
+                    timestamps: server_stamps.then_some(stamps),
+                    sack: blocks,
+                    ..data(server, client, window)
+                };
                 let out = switching.server(&syn, repr, &payload).unwrap().remove(0);
                 prop_assert_eq!((out.tcp.ack, &out.payload), (client, &payload));
                 prop_assert_eq!(out.tcp.seq, ours + (server - (SERVER + 1)).0);
                 prop_assert_eq!(out.tcp.timestamps.is_some(), client_stamps);
                 if let Some(stamps) = out.tcp.timestamps {
-                    prop_assert!(stamps.val.wrapping_sub(last) <= 3000 * 30, "{} after {last}", stamps.val);
+                    prop_assert!(
+                        stamps.val.wrapping_sub(last) <= 3000 * 30,
+                        "{} after {last}",
+                        stamps.val
+                    );
                     prop_assert!(stamps.ecr == told, "{stamps:?}, not {told}");
                     last = stamps.val;
                 }
                 let most = if client_stamps { 3 } else { 4 };
-                prop_assert_eq!(out.tcp.sack.as_slice(), &blocks.as_slice()[..blocks.len().min(most)]);
-                let (granted, shown) = (u64::from(window) << server_scale, u64::from(out.tcp.window) << card_scale);
-                prop_assert!(shown <= granted && (granted - shown < 1 << card_scale || out.tcp.window == u16::MAX));
+                prop_assert_eq!(
+                    out.tcp.sack.as_slice(),
+                    &blocks.as_slice()[..blocks.len().min(most)]
+                );
+                let (granted, shown) =
+                    (u64::from(window) << server_scale, u64::from(out.tcp.window) << card_scale);
+                prop_assert!(
+                    shown <= granted
+                        && (granted - shown < 1 << card_scale || out.tcp.window == u16::MAX)
+                );
                 acked = Some(client);
                 server += len as u32;
                 ends = server - SERVER;
             }
         }
         // A reset passes.
-        let reset = switching.server(&syn, HeadRepr { seq: server, flags: RST, ..HeadRepr::default() }, &[]).unwrap();
+        let reset = switching
+            .server(&syn, HeadRepr { seq: server, flags: RST, ..HeadRepr::default() }, &[])
+            .unwrap();
         prop_assert!(reset[0].tcp.flags.rst() && reset[0].tcp.timestamps.is_none());
         prop_assert_eq!(reset[0].tcp.seq, ours + (server - (SERVER + 1)).0);
     }
 }
 
-/// What one back end has said counts for the clients that come later, and a segment that would be too long with timestamps is not sent.
+/// What one back end has said counts for the clients that come later, and a segment that would be
+/// too long with timestamps is not sent.
 #[test]
 fn what_back_ends_have_said() {
     let mut switching = Switching::new(service(By::Sni, false, true));
     let asked_of = |switching: &mut Switching| {
         switching.port += 1;
-        let syn = HeadRepr { seq: Seq(CLIENT), flags: SYN, syn_options: Some(linux()), ..HeadRepr::default() };
+        let syn = HeadRepr {
+            seq: Seq(CLIENT),
+            flags: SYN,
+            syn_options: Some(linux()),
+            ..HeadRepr::default()
+        };
         switching.client(syn, &[]).unwrap().remove(0).tcp.syn_options.unwrap()
     };
     assert_eq!(asked_of(&mut switching).mss, Some(1460));
@@ -728,28 +895,44 @@ fn what_back_ends_have_said() {
     assert_eq!(syn.tcp.syn_options.unwrap().mss, Some(1460));
     let answer = syn_ack(&syn, theirs);
     let sent = switching.server(&syn, answer, &[]).unwrap();
-    assert!(sent.iter().all(|out| out.tcp.timestamps.is_none() && out.interface == usize::from(OUTSIDE)), "{sent:?}");
+    assert!(
+        sent.iter()
+            .all(|out| out.tcp.timestamps.is_none() && out.interface == usize::from(OUTSIDE)),
+        "{sent:?}"
+    );
     let end = Seq(CLIENT) + 1 + hello("shop.example").len() as u32;
     let plain = HeadRepr { timestamps: None, ..data(Seq(SERVER) + 1, end, 4000) };
     switching.server(&syn, plain, &[]).unwrap();
-    // 1500 bytes, which would become 1512: it is told of a path of 1488, and what fits that is passed on.
+    // 1500 bytes, which would become 1512: it is told of a path of 1488, and what fits that is
+    // passed on.
     let frame = |len: usize| {
         let from = syn.destination.0.to_string();
-        frame_of(false, (&from, 443), (&syn.source.0.to_string(), syn.source.1), plain, &vec![7; len])
+        frame_of(
+            false,
+            (&from, 443),
+            (&syn.source.0.to_string(), syn.source.1),
+            plain,
+            &vec![7; len],
+        )
     };
-    let (interface, told, _) = switching.world.handle(&frame(1460), OUTSIDE, Offload::default()).unwrap();
+    let (interface, told, _) =
+        switching.world.handle(&frame(1460), OUTSIDE, Offload::default()).unwrap();
     let seen = verify(&told, Offload::default()).unwrap();
     let message = &told[seen.transport_at..];
     assert_eq!((interface, message[0], message[1]), (usize::from(OUTSIDE), 3, 4));
     assert_eq!(u16::from_be_bytes([message[6], message[7]]), 1488);
-    let (interface, passed, _) = switching.world.handle(&frame(1448), OUTSIDE, Offload::default()).unwrap();
+    let (interface, passed, _) =
+        switching.world.handle(&frame(1448), OUTSIDE, Offload::default()).unwrap();
     assert_eq!((interface, passed.len()), (usize::from(INSIDE), 14 + 1500));
     // A router on the client's side takes 1400: the back end may send 12 less.
     let error = router_error(&passed, 1400);
     let (interface, error, _) = switching.world.handle(&error, INSIDE, Offload::default()).unwrap();
     let seen = verify(&error, Offload::default()).unwrap();
     let at = seen.transport_at + 6;
-    assert_eq!((interface, u16::from_be_bytes([error[at], error[at + 1]])), (usize::from(OUTSIDE), 1388));
+    assert_eq!(
+        (interface, u16::from_be_bytes([error[at], error[at + 1]])),
+        (usize::from(OUTSIDE), 1388)
+    );
     // Later ones are not offered timestamps, nor longer segments than that one takes.
     let offered = asked_of(&mut switching);
     assert_eq!((offered.timestamps, offered.mss), (None, Some(1200)));
@@ -761,7 +944,8 @@ fn router_error(frame: &[u8], mtu: u16) -> Vec<u8> {
     recipe.raw_frame()
 }
 
-/// What has heard of a connection that ends hears of its end, at the number that it expects (RFC 5961 section 3.2).
+/// What has heard of a connection that ends hears of its end, at the number that it expects (RFC
+/// 5961 section 3.2).
 #[test]
 fn ends_of_connections_that_wait() {
     let first = Seq(CLIENT) + 1;
@@ -769,13 +953,21 @@ fn ends_of_connections_that_wait() {
     let mut switching = Switching::new(service(By::Sni, false, true));
     let ours = switching.handshake(linux());
     let end = first + hello("shop.example").len() as u32;
-    let syn = switching.client(data(first, ours, 500), &hello("shop.example")).unwrap().pop().unwrap();
+    let syn =
+        switching.client(data(first, ours, 500), &hello("shop.example")).unwrap().pop().unwrap();
     // First it only sends no more, which is taken later.
-    let fin = switching.client(HeadRepr { flags: ACK | FIN, ..data(end, ours, 500) }, &[]).unwrap().remove(0);
+    let fin = switching
+        .client(HeadRepr { flags: ACK | FIN, ..data(end, ours, 500) }, &[])
+        .unwrap()
+        .remove(0);
     assert_eq!((fin.tcp.ack, fin.tcp.flags), (end, ACK));
-    let told = switching.client(HeadRepr { seq: end, flags: RST, ..HeadRepr::default() }, &[]).unwrap();
+    let told =
+        switching.client(HeadRepr { seq: end, flags: RST, ..HeadRepr::default() }, &[]).unwrap();
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((told[0].interface, told[0].tcp.flags, told[0].tcp.seq), (usize::from(OUTSIDE), RST, syn.tcp.seq + 1));
+    assert_eq!(
+        (told[0].interface, told[0].tcp.flags, told[0].tcp.seq),
+        (usize::from(OUTSIDE), RST, syn.tcp.seq + 1)
+    );
     assert_eq!(
         (switching.world.forwarder.connections().len(), switching.world.forwarder.waiting_counts()),
         (0, [0; 3])
@@ -791,7 +983,9 @@ fn ends_of_connections_that_wait() {
     switching.client(data(end, ours + 5, 500), &[]).unwrap();
     let mut told = Vec::new();
     for _ in 0..400 {
-        told.extend(switching.wait(Duration::from_secs(1)).into_iter().filter(|out| out.tcp.flags.rst()));
+        told.extend(
+            switching.wait(Duration::from_secs(1)).into_iter().filter(|out| out.tcp.flags.rst()),
+        );
     }
     assert_eq!(told.len(), 2, "{told:?}");
     assert_eq!((told[0].interface, told[0].tcp.seq), (usize::from(INSIDE), ours + 5));
@@ -808,16 +1002,24 @@ fn ends_of_connections_that_wait() {
     assert!(switching.wait(Duration::from_secs(5)).is_empty(), "nothing is sent again");
 }
 
-/// A back end that answers a SYN from an old connection is told that this is over (RFC 9293 section 3.10.7.3), and its answer to a SYN is for nobody but us.
+/// A back end that answers a SYN from an old connection is told that this is over (RFC 9293 section
+/// 3.10.7.3), and its answer to a SYN is for nobody but us.
 #[test]
 fn a_back_end_with_an_old_connection() {
     let mut switching = Switching::new(service(By::Sni, false, true));
     let ours = switching.handshake(linux());
-    let syn = switching.client(data(Seq(CLIENT) + 1, ours, 500), &hello("shop.example")).unwrap().pop().unwrap();
+    let syn = switching
+        .client(data(Seq(CLIENT) + 1, ours, 500), &hello("shop.example"))
+        .unwrap()
+        .pop()
+        .unwrap();
     let challenge = HeadRepr { timestamps: None, ..data(Seq(99_000), Seq(33_000), 500) };
     let told = switching.server(&syn, challenge, &[]).unwrap();
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((told[0].interface, told[0].tcp.flags, told[0].tcp.seq), (usize::from(OUTSIDE), RST, Seq(33_000)));
+    assert_eq!(
+        (told[0].interface, told[0].tcp.flags, told[0].tcp.seq),
+        (usize::from(OUTSIDE), RST, Seq(33_000))
+    );
     assert_eq!((told[0].source, told[0].destination), (syn.source, syn.destination));
     let again = switching.wait(Duration::from_secs(2)).remove(0);
     assert_eq!((again.tcp.flags, again.tcp.seq), (SYN, syn.tcp.seq));
@@ -837,13 +1039,17 @@ fn a_back_end_with_an_old_connection() {
     assert!(!switching.wait(Duration::from_secs(2)).is_empty());
 }
 
-/// A client's segment that was late does not turn back the clock that its back end sees: what comes behind would be taken for an old one (RFC 7323 section 5).
+/// A client's segment that was late does not turn back the clock that its back end sees: what comes
+/// behind would be taken for an old one (RFC 7323 section 5).
 #[test]
 fn a_late_segment_does_not_turn_back_the_clock() {
     let mut switching = Switching::new(service(By::Sni, false, true));
     let ours = switching.handshake(linux());
     let hello = hello("shop.example");
-    let at = |seq, val| HeadRepr { timestamps: Some(Timestamps { val, ecr: 9 }), ..data(seq, ours, 500) };
+    let at = |seq, val| HeadRepr {
+        timestamps: Some(Timestamps { val, ecr: 9 }),
+        ..data(seq, ours, 500)
+    };
     let first = Seq(CLIENT) + 1;
     switching.client(at(first, 600), &hello[..20]).unwrap();
     switching.client(at(first, 550), &hello[..10]).unwrap();

@@ -38,22 +38,37 @@ impl World {
             port,
             tags: if port == OUTSIDE { Tags::from_bytes(&TAG).unwrap() } else { Tags::default() },
             mac: [2, 0, 0, 0, 1, port],
-            addresses: addresses.into_iter().zip([24, 64]).map(|(text, len)| (address(text), len)).collect(),
+            addresses: addresses
+                .into_iter()
+                .zip([24, 64])
+                .map(|(text, len)| (address(text), len))
+                .collect(),
             mtu: 1500,
             masquerade,
         };
         let mut config = Config::new(
-            vec![interface(INSIDE, ["10.1.0.1", "fd01::1"], vec![]), interface(OUTSIDE, EXTERNALS, vec![0, 1])],
+            vec![
+                interface(INSIDE, ["10.1.0.1", "fd01::1"], vec![]),
+                interface(OUTSIDE, EXTERNALS, vec![0, 1]),
+            ],
             5,
         );
         config.externals = EXTERNALS
-            .map(|text| External { address: address(text), ports: 1024..=65_535, filtering: Filtering::default() })
+            .map(|text| External {
+                address: address(text),
+                ports: 1024..=65_535,
+                filtering: Filtering::default(),
+            })
             .into();
         adjust(&mut config);
         let mut forwarder = Forwarder::new(config, Time::ZERO).unwrap();
         for (port, hosts) in [(INSIDE, CLIENTS), (OUTSIDE, SERVERS)] {
             for (number, host) in hosts.into_iter().enumerate() {
-                forwarder.set_neighbour(usize::from(port), address(host), [4, 0, 0, 0, port, number as u8]);
+                forwarder.set_neighbour(
+                    usize::from(port),
+                    address(host),
+                    [4, 0, 0, 0, port, number as u8],
+                );
             }
         }
         Self { forwarder, now: Time::ZERO, random: fastrand::Rng::with_seed(1) }
@@ -69,7 +84,9 @@ impl World {
         let moment = Moment { now: self.now, random: self.random.u32(..) };
         let incoming = Incoming { look: frame, len: frame.len(), port, offload };
         match self.forwarder.handle(&incoming, &mut head, moment) {
-            Decision::Forward(out) => Ok((out.interface, [&head[..], &frame[out.rest]].concat(), out.offload)),
+            Decision::Forward(out) => {
+                Ok((out.interface, [&head[..], &frame[out.rest]].concat(), out.offload))
+            }
             Decision::Cut { whole, .. } => {
                 Ok((whole.interface, [&head[..], &frame[whole.rest]].concat(), whole.offload))
             }
@@ -82,7 +99,8 @@ impl World {
 
     /// A packet from inside that leaves outside.
     pub(crate) fn leaves(&mut self, recipe: &Recipe) -> Vec<u8> {
-        let (interface, frame, offload) = self.handle(&recipe.frame(), INSIDE, recipe.offload()).unwrap();
+        let (interface, frame, offload) =
+            self.handle(&recipe.frame(), INSIDE, recipe.offload()).unwrap();
         let seen = verify(&frame, offload).unwrap();
         assert_eq!((interface, &seen.tags[..]), (usize::from(OUTSIDE), &TAG[..]));
         assert!(EXTERNALS.map(address).contains(&seen.source), "{seen:?}");

@@ -5,8 +5,10 @@
 //! reader.rs  blocks of a file ─▶ pages
 //! ```
 //!
-//! The rule is the card's (docs/coherence.md): the clock of the revision table is advanced, the path is walked behind barriers, its directories and the file are
-//! marked, and what was found holds as long as none of them has a stamp from then on. So a file's revision changes no later than the call that changed it returns.
+//! The rule is the card's (docs/coherence.md): the clock of the revision table is advanced, the
+//! path is walked behind barriers, its directories and the file are marked, and what was found
+//! holds as long as none of them has a stamp from then on. So a file's revision changes no later
+//! than the call that changed it returns.
 
 mod reader;
 mod site;

@@ -1,7 +1,8 @@
 //! Blocks of files are read into pages.
 //!
-//! A page has the bytes of its file's revision and of no other one: after the reading, the changes that are under way are waited for, and if one was witnessed since the
-//! file was looked at, the pages are nobody's.
+//! A page has the bytes of its file's revision and of no other one: after the reading, the changes
+//! that are under way are waited for, and if one was witnessed since the file was looked at, the
+//! pages are nobody's.
 
 use std::os::fd::AsFd;
 
@@ -38,8 +39,9 @@ pub enum Gone {
     Used,
 }
 
-/// Finds or reads the blocks that have bytes `from..to` of a file, and appends their pages, each pinned, to `into`. What had to go or is out of date is told to `gone`:
-/// directories must forget it (invariant I8). With an error nothing is appended.
+/// Finds or reads the blocks that have bytes `from..to` of a file, and appends their pages, each
+/// pinned, to `into`. What had to go or is out of date is told to `gone`: directories must forget
+/// it (invariant I8). With an error nothing is appended.
 ///
 /// # Errors
 /// See [`LoadError`].
@@ -56,7 +58,10 @@ pub fn load(
     let mut read = Vec::new();
     let loaded = (|| {
         for index in from / BLOCK_BYTES..to.div_ceil(BLOCK_BYTES) {
-            let block = Block { file: file.number, index: u32::try_from(index).map_err(|_| LoadError::Io)? };
+            let block = Block {
+                file: file.number,
+                index: u32::try_from(index).map_err(|_| LoadError::Io)?,
+            };
             match pages.find(block, file.revision) {
                 Lookup::Here(page) => {
                     pages.pin(page);
@@ -98,7 +103,8 @@ pub fn load(
     loaded
 }
 
-/// Reads bytes `from..to` of a file as they are at the moment, into pages that are nobody's but the caller's.
+/// Reads bytes `from..to` of a file as they are at the moment, into pages that are nobody's but the
+/// caller's.
 ///
 /// # Errors
 /// See [`LoadError`]; [`LoadError::Changed`]: there are not so many.

@@ -1,10 +1,10 @@
 //! The document root.
 //!
-//! What a path leads to must lie below the root, whatever links there are on the way. What everybody may read is served, nothing else: the server runs with rights
-//! of its own.
+//! What a path leads to must lie below the root, whatever links there are on the way. What
+//! everybody may read is served, nothing else: the server runs with rights of its own.
 //!
-//! What was found is remembered with the epoch at which it was right. As long as no watched source has changed, that is one load; after a change, a look at the stamps of
-//! what led there.
+//! What was found is remembered with the epoch at which it was right. As long as no watched source
+//! has changed, that is one load; after a change, a look at the stamps of what led there.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,8 @@ const TRIES: usize = 3;
 /// Bits of a directory that others need to look things up in it.
 const SEARCHABLE: u16 = 0o111;
 
-/// How old a change must be so that another one has another time, whatever the granularity of the file system's times.
+/// How old a change must be so that another one has another time, whatever the granularity of the
+/// file system's times.
 const SETTLED_NS: i128 = 1_000_000_000;
 
 /// A file as it was at a revision.
@@ -40,9 +41,11 @@ pub struct OpenFile {
     pub changed_ns: i128,
     /// Its inode number.
     pub ino: u64,
-    /// Whether its bytes may be kept: every change of it is witnessed, and nobody had it open for writing.
+    /// Whether its bytes may be kept: every change of it is witnessed, and nobody had it open for
+    /// writing.
     pub is_kept: bool,
-    /// Stores to a mapping may leave its times alone, but no stamp is raised without a change ([`has_only_times`](nicache_watch::Node::has_only_times)).
+    /// Stores to a mapping may leave its times alone, but no stamp is raised without a change
+    /// ([`has_only_times`](nicache_watch::Node::has_only_times)).
     only_times: bool,
     identity: Identity,
     /// The clock before it was looked at.
@@ -52,18 +55,20 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Whether a change after it was looked at must have given it other times than it has. Nobody had it open for writing or mapped, so that any change
-    /// sets them.
+    /// Whether a change after it was looked at must have given it other times than it has. Nobody
+    /// had it open for writing or mapped, so that any change sets them.
     fn is_told_by_times(&self) -> bool {
         self.looked_ns - self.changed_ns >= SETTLED_NS
     }
 
-    /// Whether it still seems to be what was looked at, by its times and its witness. For one that is not kept, so that a
-    /// change of it need not be seen.
+    /// Whether it still seems to be what was looked at, by its times and its witness. For one that
+    /// is not kept, so that a change of it need not be seen.
     pub fn seems_unchanged(&self, table: Option<&RevisionTable>) -> bool {
-        let is_witnessed = self.since != Stamp(0) && table.is_some_and(|table| self.has_changed(table));
+        let is_witnessed =
+            self.since != Stamp(0) && table.is_some_and(|table| self.has_changed(table));
         let looked = (self.bytes, self.changed_ns);
-        let is_same = |stat: rustix::fs::Stat| (stat.st_size as u64, last_change_ns(&stat)) == looked;
+        let is_same =
+            |stat: rustix::fs::Stat| (stat.st_size as u64, last_change_ns(&stat)) == looked;
         !is_witnessed && rustix::fs::fstat(&self.fd).is_ok_and(is_same)
     }
 
@@ -134,7 +139,8 @@ pub struct Site {
     counters: SiteCounters,
 }
 
-/// A file by the name that the kernel has for it. The number stays when the file has changed, so that blocks of its former revision are known as such.
+/// A file by the name that the kernel has for it. The number stays when the file has changed, so
+/// that blocks of its former revision are known as such.
 #[derive(Debug)]
 struct Numbered {
     number: FileNumber,
@@ -162,7 +168,8 @@ struct Look {
 }
 
 impl Site {
-    /// Of a folder, whose path may lead through links. Without a `table` nothing is remembered and no file kept.
+    /// Of a folder, whose path may lead through links. Without a `table` nothing is remembered and
+    /// no file kept.
     pub fn new(
         root: Vec<u8>,
         index: Vec<String>,
@@ -192,13 +199,15 @@ impl Site {
         self.table.as_ref()
     }
 
-    /// Files of which a change was witnessed since they were looked at. Each is told as long as it is not looked at again.
+    /// Files of which a change was witnessed since they were looked at. Each is told as long as it
+    /// is not looked at again.
     pub fn changed_files(&self) -> Vec<Arc<OpenFile>> {
         let Some(table) = &self.table else { return Vec::new() };
         self.files().filter(|file| file.has_changed(table)).collect()
     }
 
-    /// Looks at a file again that has changed in place. `None`: it cannot be kept at the moment, as somebody still has it open for writing.
+    /// Looks at a file again that has changed in place. `None`: it cannot be kept at the moment, as
+    /// somebody still has it open for writing.
     pub fn look_again(&mut self, file: &OpenFile) -> Option<Arc<OpenFile>> {
         let table = self.table.clone()?;
         let since = table.advance_clock();
@@ -213,7 +222,10 @@ impl Site {
             return None;
         }
         let kept = Some(Arc::clone(&again));
-        self.files.insert(file.identity, Numbered { number: again.number, file: Arc::downgrade(&again), again: kept });
+        self.files.insert(
+            file.identity,
+            Numbered { number: again.number, file: Arc::downgrade(&again), again: kept },
+        );
         Some(again)
     }
 
@@ -256,7 +268,8 @@ impl Site {
         for _ in 0..TRIES {
             self.counters.looked_up += 1;
             let since = table.advance_clock();
-            // What cannot be read for a reason that says nothing about the path is not there for anybody.
+            // What cannot be read for a reason that says nothing about the path is not there for
+            // anybody.
             let Ok(look) = self.look(path, since) else { return Found::Missing };
             found = since_before(look.found, before.as_ref());
             let epoch = table.epoch();
@@ -293,7 +306,8 @@ impl Site {
         found
     }
 
-    /// Makes room: an eighth of the paths, whichever come first, and the files that nobody needs then.
+    /// Makes room: an eighth of the paths, whichever come first, and the files that nobody needs
+    /// then.
     fn forget_some(&mut self) {
         let some: Vec<Box<[u8]>> = self.paths.keys().take(PATHS_MAX / 8).cloned().collect();
         some.iter().for_each(|path| drop(self.paths.remove(path)));
@@ -306,15 +320,18 @@ impl Site {
     fn look(&mut self, path: &[u8], since: Stamp) -> Result<Look, RefusalReason> {
         let mut resolver = Resolver::new(self.coverage.clone());
         let walk = self.walk(&mut resolver, path)?;
-        let mut look = Look { found: Found::Missing, slots: walk.slots.clone(), is_watched: walk.watched };
+        let mut look =
+            Look { found: Found::Missing, slots: walk.slots.clone(), is_watched: walk.watched };
         look.slots.extend([SourceSlot::EVERYTHING, SourceSlot::MOUNTS]);
         look.found = match &walk.outcome {
             Outcome::Missing => Found::Missing,
             _ if !is_for_all(&walk) => Found::Forbidden,
-            Outcome::Found(node) if node.kind == FileType::Directory => match path.ends_with(b"/") {
-                false => Found::Directory,
-                true => self.look_for_index(&mut resolver, path, node, since, &mut look)?,
-            },
+            Outcome::Found(node) if node.kind == FileType::Directory => {
+                match path.ends_with(b"/") {
+                    false => Found::Directory,
+                    true => self.look_for_index(&mut resolver, path, node, since, &mut look)?,
+                }
+            }
             Outcome::Found(_) if path.ends_with(b"/") => Found::Missing,
             Outcome::Found(node) => self.open(node, since)?,
         };
@@ -322,11 +339,16 @@ impl Site {
     }
 
     /// A file as it is now, behind the barrier. `before` is what was known of it.
-    fn observe(&mut self, sight: Sight, before: Option<&OpenFile>) -> rustix::io::Result<Arc<OpenFile>> {
+    fn observe(
+        &mut self,
+        sight: Sight,
+        before: Option<&OpenFile>,
+    ) -> rustix::io::Result<Arc<OpenFile>> {
         let Sight { fd, identity, number, is_kept, only_times, since } = sight;
         let stat = rustix::fs::fstat(&fd)?;
         let (bytes, changed_ns) = (stat.st_size as u64, last_change_ns(&stat));
-        // A stamp may be raised without a change, as when the file system finds a place for what was written before.
+        // A stamp may be raised without a change, as when the file system finds a place for what
+        // was written before.
         let is_same = |before: &OpenFile| {
             let times = (before.bytes, before.changed_ns) == (bytes, changed_ns);
             is_kept && before.is_kept && !only_times && before.is_told_by_times() && times
@@ -427,7 +449,10 @@ impl Site {
             if self.files.len() >= PATHS_MAX {
                 self.forget_some();
             }
-            self.files.insert(node.identity, Numbered { number, file: Arc::downgrade(&file), again: None });
+            self.files.insert(
+                node.identity,
+                Numbered { number, file: Arc::downgrade(&file), again: None },
+            );
         } else {
             self.counters.not_kept += 1;
         }
@@ -444,7 +469,9 @@ fn now_ns() -> i128 {
 /// A path that leads to the file that it led to before has done so for as long.
 fn since_before(found: Found, before: Option<&Found>) -> Found {
     match (found, before) {
-        (Found::File { file, .. }, Some(Found::File { file: old, since_ns })) if old.identity == file.identity => {
+        (Found::File { file, .. }, Some(Found::File { file: old, since_ns }))
+            if old.identity == file.identity =>
+        {
             Found::File { file, since_ns: *since_ns }
         }
         (found, _) => found,
@@ -455,7 +482,9 @@ fn since_before(found: Found, before: Option<&Found>) -> Found {
 fn unkept(found: Found) -> Found {
     match found {
         Found::File { file, since_ns } => match Arc::try_unwrap(file) {
-            Ok(file) => Found::File { file: Arc::new(OpenFile { is_kept: false, ..file }), since_ns },
+            Ok(file) => {
+                Found::File { file: Arc::new(OpenFile { is_kept: false, ..file }), since_ns }
+            }
             Err(file) => Found::File { file, since_ns },
         },
         other => other,
@@ -467,16 +496,20 @@ fn is_for_all(walk: &Walk) -> bool {
     walk.inside && walk.directories.iter().all(|passage| passage.access.let_all(SEARCHABLE))
 }
 
-/// The later of the two times: one is set at will by programs that keep the times of what they copy.
+/// The later of the two times: one is set at will by programs that keep the times of what they
+/// copy.
 fn last_change_ns(stat: &rustix::fs::Stat) -> i128 {
-    let ns = |seconds: i64, nanoseconds: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    let ns = |seconds: i64, nanoseconds: u64| {
+        i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+    };
     ns(stat.st_mtime, stat.st_mtime_nsec).max(ns(stat.st_ctime, stat.st_ctime_nsec))
 }
 
 /// Names in a directory that are not hidden, folders with a slash, in order.
 fn names(directory: &Node) -> Result<Arc<[String]>, RefusalReason> {
     let listing = directory.list().map_err(|_| RefusalReason::Io)?;
-    let mut names: Vec<String> = listing.into_iter().filter(|name| !name.starts_with('.')).collect();
+    let mut names: Vec<String> =
+        listing.into_iter().filter(|name| !name.starts_with('.')).collect();
     names.sort_unstable();
     Ok(names.into())
 }

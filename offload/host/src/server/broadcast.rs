@@ -24,7 +24,13 @@ impl Service {
             Some(fifo) => self.streams.push(Stream::new(path, fifo, self.streams.len() as u32)),
             None => {
                 let (segments, retiring) = (Vec::new(), Vec::new());
-                self.playlists.push(Playlist { path, file: None, segments, retiring, due: Time::ZERO });
+                self.playlists.push(Playlist {
+                    path,
+                    file: None,
+                    segments,
+                    retiring,
+                    due: Time::ZERO,
+                });
             }
         }
     }
@@ -35,7 +41,18 @@ impl Service {
     }
 
     pub(super) fn read_streams(&mut self) -> usize {
-        let Self { streams, pages, places, window, live, cards, touched, sessions, connections, .. } = self;
+        let Self {
+            streams,
+            pages,
+            places,
+            window,
+            live,
+            cards,
+            touched,
+            sessions,
+            connections,
+            ..
+        } = self;
         let mut done = 0;
         for stream in streams {
             if stream.read(pages, window, live, |block, gone| forget(cards, block, gone)) {
@@ -46,7 +63,9 @@ impl Service {
             for id in stream.viewers_behind() {
                 live.cut += 1;
                 stream.leave(id);
-                if let (Some(session), Some(connection)) = (&mut sessions[id.0 as usize], connections.get(id)) {
+                if let (Some(session), Some(connection)) =
+                    (&mut sessions[id.0 as usize], connections.get(id))
+                {
                     session.output.clear(pages, |pages, buffer| free(pages, places, buffer));
                     connection.abort();
                     touched.push(id);
@@ -65,7 +84,10 @@ impl Service {
             self.playlists[number].due = now + PLAYLIST_EVERY;
             let path = self.playlists[number].path.clone();
             if let Found::File { file, .. } = self.site.find(&path)
-                && self.playlists[number].file.as_ref().is_none_or(|known| known.revision != file.revision)
+                && self.playlists[number]
+                    .file
+                    .as_ref()
+                    .is_none_or(|known| known.revision != file.revision)
                 && file.bytes <= PLAYLIST_BYTES_MAX
             {
                 let mut text = vec![0; file.bytes as usize];
@@ -86,9 +108,10 @@ impl Service {
             }
             let Self { playlists, pages, cards, .. } = self;
             playlists[number].retiring.retain(|file| {
-                let blocks =
-                    (0..file.bytes.div_ceil(BLOCK_BYTES) as u32).map(|index| Block { file: file.number, index });
-                let is_used = |block| pages.page_of(block).is_some_and(|page| pages.is_pinned(page));
+                let blocks = (0..file.bytes.div_ceil(BLOCK_BYTES) as u32)
+                    .map(|index| Block { file: file.number, index });
+                let is_used =
+                    |block| pages.page_of(block).is_some_and(|page| pages.is_pinned(page));
                 if blocks.clone().any(is_used) {
                     return true;
                 }
@@ -99,9 +122,16 @@ impl Service {
     }
 
     /// A stream ends with its connection.
-    pub(super) fn reply_live(&mut self, id: ConnectionId, stream: usize, path: &[u8], manner: Manner) -> Option<()> {
+    pub(super) fn reply_live(
+        &mut self,
+        id: ConnectionId,
+        stream: usize,
+        path: &[u8],
+        manner: Manner,
+    ) -> Option<()> {
         let kind = kind_of(path);
-        let head = Head::new(200, Body::Endless { kind: &kind }, Manner { keep_alive: false, ..manner });
+        let head =
+            Head::new(200, Body::Endless { kind: &kind }, Manner { keep_alive: false, ..manner });
         self.push_head(id, &head).ok()??;
         let session = self.session(id)?;
         session.is_last = true;

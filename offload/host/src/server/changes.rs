@@ -27,7 +27,10 @@ impl Service {
         for file in self.site.changed_files() {
             let blocks = file.bytes.div_ceil(BLOCK_BYTES) as u32;
             let is_known = |cards: &mut Vec<Card>, block| {
-                cards.iter_mut().filter_map(|card| card.driver.as_mut()).any(|driver| driver.directory().knows(block))
+                cards
+                    .iter_mut()
+                    .filter_map(|card| card.driver.as_mut())
+                    .any(|driver| driver.directory().knows(block))
             };
             let known: Vec<Block> = (0..blocks)
                 .map(|index| Block { file: file.number, index })
@@ -35,7 +38,9 @@ impl Service {
                 .collect();
             match self.coherence {
                 Coherence::Lazy => {}
-                Coherence::Eager => known.into_iter().for_each(|block| forget(&mut self.cards, block, Gone::Outdated)),
+                Coherence::Eager => known
+                    .into_iter()
+                    .for_each(|block| forget(&mut self.cards, block, Gone::Outdated)),
                 Coherence::Update if known.is_empty() => {}
                 // One that is still being written is carried over when it is done.
                 Coherence::Update => match self.site.look_again(&file) {
@@ -56,7 +61,8 @@ impl Service {
         for &block in known {
             let range = (block.offset(), (block.offset() + BLOCK_BYTES).min(file.bytes));
             let mut found = Vec::new();
-            // The page of the former revision goes, and what the cards have of it stays, to be replaced.
+            // The page of the former revision goes, and what the cards have of it stays, to be
+            // replaced.
             let gone = |gone_block: Block, gone| {
                 if gone_block != block {
                     forget(cards, gone_block, gone);
@@ -70,7 +76,9 @@ impl Service {
             for (number, card) in cards.iter_mut().enumerate() {
                 let Some(driver) = &mut card.driver else { continue };
                 let is_updated = match (loaded, found.first()) {
-                    (Ok(()), Some(&page)) => driver.update(page, pages).map_err(|error| (number, error.into()))?,
+                    (Ok(()), Some(&page)) => {
+                        driver.update(page, pages).map_err(|error| (number, error.into()))?
+                    }
                     _ => false,
                 };
                 if !is_updated {

@@ -39,7 +39,8 @@ pub enum Route {
     /// The one that it came by.
     #[default]
     Fixed,
-    /// The one that has most blocks of what it asks for first; of what none has, one that follows from the file.
+    /// The one that has most blocks of what it asks for first; of what none has, one that follows
+    /// from the file.
     Affinity,
 }
 
@@ -60,7 +61,8 @@ impl Layout {
     pub fn new(config: &ServiceConfig) -> Self {
         let cards = u64::from(config.cards);
         let places_at = cards * CARD_BYTES;
-        let pages_at = (places_at + u64::from(config.places) * PLACE_BYTES).next_multiple_of(BLOCK_BYTES);
+        let pages_at =
+            (places_at + u64::from(config.places) * PLACE_BYTES).next_multiple_of(BLOCK_BYTES);
         Self { cards, places_at, pages_at, end: pages_at + u64::from(config.pages) * BLOCK_BYTES }
     }
 

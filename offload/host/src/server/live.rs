@@ -1,7 +1,10 @@
-//! Live streams (Kim et al. 2002, section 6.4): a block is inserted into a card's memory once, sent to all viewers from there, and goes when the last of them has it.
+//! Live streams (Kim et al. 2002, section 6.4): a block is inserted into a card's memory once, sent
+//! to all viewers from there, and goes when the last of them has it.
 //!
-//! *A stream* comes through a FIFO. What can be read of it at a time, up to a block, is a block; viewers begin with the next one. A viewer that falls behind by more than
-//! [`WINDOW_BLOCKS`] is cut. *A playlist* names segments that are files; those that it names no more go as soon as nobody is sent them.
+//! *A stream* comes through a FIFO. What can be read of it at a time, up to a block, is a block;
+//! viewers begin with the next one. A viewer that falls behind by more than [`WINDOW_BLOCKS`] is
+//! cut. *A playlist* names segments that are files; those that it names no more go as soon as
+//! nobody is sent them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,7 +35,8 @@ pub(super) const PLAYLIST_BYTES_MAX: u64 = 1 << 20;
 pub struct LiveSource {
     /// The path by which it is asked for; begins with a slash.
     pub path: Vec<u8>,
-    /// The FIFO, opened for reading and writing, so that it stays open without a writer; `None`: a playlist below the document root.
+    /// The FIFO, opened for reading and writing, so that it stays open without a writer; `None`: a
+    /// playlist below the document root.
     pub fifo: Option<OwnedFd>,
 }
 
@@ -155,21 +159,34 @@ impl Stream {
         any
     }
 
-    /// The next block of a viewer, whose pin the buffer has. `Err`: it is too far behind, or no viewer.
-    pub(super) fn next(&mut self, id: ConnectionId, pages: &mut PageCache) -> Result<Option<Mbuf>, Behind> {
+    /// The next block of a viewer, whose pin the buffer has. `Err`: it is too far behind, or no
+    /// viewer.
+    pub(super) fn next(
+        &mut self,
+        id: ConnectionId,
+        pages: &mut PageCache,
+    ) -> Result<Option<Mbuf>, Behind> {
         let index = self.viewers.get_mut(&id).ok_or(Behind)?;
         let at = index.checked_sub(self.first).ok_or(Behind)?;
         let Some(&(page, len)) = self.blocks.get(at as usize) else { return Ok(None) };
         let block = Block { file: self.number, index: *index };
         *index += 1;
         pages.pin(page);
-        Ok(Some(Mbuf::Pages { first: page, block, revision: REVISION, start: 0, len: u32::from(len) }))
+        Ok(Some(Mbuf::Pages {
+            first: page,
+            block,
+            revision: REVISION,
+            start: 0,
+            len: u32::from(len),
+        }))
     }
 
-    /// Lets go of blocks that every viewer has taken, or that are too old, and of the pages of those that every viewer has.
+    /// Lets go of blocks that every viewer has taken, or that are too old, and of the pages of
+    /// those that every viewer has.
     pub(super) fn retire(&mut self, pages: &mut PageCache, mut gone: impl FnMut(Block, Gone)) {
         let wanted = self.viewers.values().min().copied().unwrap_or(self.next_index());
-        while !self.blocks.is_empty() && (self.first < wanted || self.blocks.len() > WINDOW_BLOCKS) {
+        while !self.blocks.is_empty() && (self.first < wanted || self.blocks.len() > WINDOW_BLOCKS)
+        {
             if let Some((page, _)) = self.blocks.pop_front() {
                 pages.unpin(page);
                 self.retiring.push_back((Block { file: self.number, index: self.first }, page));
@@ -201,10 +218,12 @@ impl AsFd for Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Behind;
 
-/// Segments that a playlist (RFC 8216 section 4.1) at a path names, as paths; those on other servers are left out.
+/// Segments that a playlist (RFC 8216 section 4.1) at a path names, as paths; those on other
+/// servers are left out.
 pub fn segments(path: &[u8], playlist: &str) -> Vec<Vec<u8>> {
     let folder = path.iter().rposition(|&byte| byte == b'/').map_or(&b"/"[..], |at| &path[..=at]);
-    let lines = playlist.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines =
+        playlist.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let local = lines.filter(|line| !line.contains("://") && !line.starts_with("//"));
     local
         .map(|line| line.split(['?', '#']).next().unwrap_or_default().as_bytes())
@@ -231,7 +250,8 @@ mod tests {
         let mut pages = PageCache::new(0, 64);
         let mut counters = LiveCounters::default();
         let mut stream = Stream::new(b"/tv".to_vec(), reader, 0);
-        let write = |bytes: &[u8]| assert_eq!(rustix::io::write(&writer, bytes).unwrap(), bytes.len());
+        let write =
+            |bytes: &[u8]| assert_eq!(rustix::io::write(&writer, bytes).unwrap(), bytes.len());
         write(b"nobody sees this");
         assert!(stream.read(&mut pages, &window, &mut counters, |_, _| {}));
         assert_eq!(counters.blocks, 0);
@@ -242,8 +262,14 @@ mod tests {
         write(b"second");
         stream.read(&mut pages, &window, &mut counters, |_, _| {});
         let mut gone = Vec::new();
-        let Ok(Some(Mbuf::Pages { first: one, len: 5, .. })) = stream.next(id(1), &mut pages) else { panic!() };
-        assert!(stream.next(id(1), &mut pages).unwrap().is_some() && stream.next(id(1), &mut pages).unwrap().is_none());
+        let Ok(Some(Mbuf::Pages { first: one, len: 5, .. })) = stream.next(id(1), &mut pages)
+        else {
+            panic!()
+        };
+        assert!(
+            stream.next(id(1), &mut pages).unwrap().is_some()
+                && stream.next(id(1), &mut pages).unwrap().is_none()
+        );
         stream.retire(&mut pages, |block, _| gone.push(block.index));
         assert!(gone.is_empty(), "the other one wants it");
         stream.next(id(2), &mut pages).unwrap().unwrap();
@@ -276,6 +302,9 @@ mod tests {
     #[test]
     fn playlists_name_segments() {
         let text = "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nseg1.ts?x=1\n\n/abs/seg2.ts\nhttp://other/seg3.ts\n//other/seg4.ts\n";
-        assert_eq!(segments(b"/live/list.m3u8", text), [b"/live/seg1.ts".to_vec(), b"/abs/seg2.ts".to_vec()]);
+        assert_eq!(
+            segments(b"/live/list.m3u8", text),
+            [b"/live/seg1.ts".to_vec(), b"/abs/seg2.ts".to_vec()]
+        );
     }
 }

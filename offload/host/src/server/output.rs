@@ -1,7 +1,9 @@
-//! What is to be sent on a connection, in the order of its requests: bytes, and pieces of files (`sendfile`, the one way in which content enters).
+//! What is to be sent on a connection, in the order of its requests: bytes, and pieces of files
+//! (`sendfile`, the one way in which content enters).
 //!
-//! Pages of a piece are found or read when it is begun, so that it is of one revision whatever becomes of the file (invariant I2). Of a piece that is larger than
-//! [`PieceLimits`] the rest follows as the client takes it; if the file has changed by then, the connection is ended.
+//! Pages of a piece are found or read when it is begun, so that it is of one revision whatever
+//! becomes of the file (invariant I2). Of a piece that is larger than [`PieceLimits`] the rest
+//! follows as the client takes it; if the file has changed by then, the connection is ended.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -112,7 +114,8 @@ impl Output {
         self.items.append(&mut other.items);
     }
 
-    /// Adds bytes `from..to` of a file. The bytes that are begun with are there, or nothing is added.
+    /// Adds bytes `from..to` of a file. The bytes that are begun with are there, or nothing is
+    /// added.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -123,11 +126,22 @@ impl Output {
         source: &mut Source<'_>,
         gone: impl FnMut(Block, Gone),
     ) -> Result<(), LoadError> {
-        let mut piece = Piece { file: Arc::clone(file), from, at: from, to, pages: VecDeque::new(), loaded_to: from };
+        let mut piece = Piece {
+            file: Arc::clone(file),
+            from,
+            at: from,
+            to,
+            pages: VecDeque::new(),
+            loaded_to: from,
+        };
         if from == to {
             return Ok(());
         }
-        let first = if to - from <= source.limits.at_once_bytes { to } else { piece.chunk_end(&source.limits) };
+        let first = if to - from <= source.limits.at_once_bytes {
+            to
+        } else {
+            piece.chunk_end(&source.limits)
+        };
         piece.load(first, source, gone)?;
         self.items.push_back(Item::Piece(piece));
         Ok(())
@@ -137,7 +151,11 @@ impl Output {
     ///
     /// # Errors
     /// See [`LoadError`]: the reply cannot be completed.
-    pub(super) fn next(&mut self, source: &mut Source<'_>, gone: impl FnMut(Block, Gone)) -> Result<Next, LoadError> {
+    pub(super) fn next(
+        &mut self,
+        source: &mut Source<'_>,
+        gone: impl FnMut(Block, Gone),
+    ) -> Result<Next, LoadError> {
         match self.items.front_mut() {
             None => Ok(Next::Nothing),
             Some(Item::Live(stream)) => Ok(Next::Live(*stream)),
@@ -160,7 +178,11 @@ impl Output {
     }
 
     /// Nothing of it is sent any longer. Buffers are handed out.
-    pub(super) fn clear(&mut self, pages: &mut PageCache, mut free: impl FnMut(&mut PageCache, Mbuf)) {
+    pub(super) fn clear(
+        &mut self,
+        pages: &mut PageCache,
+        mut free: impl FnMut(&mut PageCache, Mbuf),
+    ) {
         for item in self.items.drain(..) {
             match item {
                 Item::Buffer(buffer) => free(pages, buffer),
@@ -175,14 +197,25 @@ impl Piece {
     /// Where the next chunk ends: with a block, so that none is in two chunks.
     fn chunk_end(&self, limits: &PieceLimits) -> u64 {
         let end = self.loaded_to + limits.chunk_bytes;
-        if self.file.is_kept { (end / BLOCK_BYTES * BLOCK_BYTES).min(self.to) } else { end.min(self.to) }
+        if self.file.is_kept {
+            (end / BLOCK_BYTES * BLOCK_BYTES).min(self.to)
+        } else {
+            end.min(self.to)
+        }
     }
 
-    fn load(&mut self, to: u64, source: &mut Source<'_>, gone: impl FnMut(Block, Gone)) -> Result<(), LoadError> {
+    fn load(
+        &mut self,
+        to: u64,
+        source: &mut Source<'_>,
+        gone: impl FnMut(Block, Gone),
+    ) -> Result<(), LoadError> {
         let mut pages = Vec::new();
         let range = (self.loaded_to, to);
         match (source.table, self.file.is_kept) {
-            (Some(table), true) => load(&self.file, table, range, source.pages, source.window, &mut pages, gone)?,
+            (Some(table), true) => {
+                load(&self.file, table, range, source.pages, source.window, &mut pages, gone)?
+            }
             (table, _) => {
                 load_private(&self.file, range, source.pages, source.window, &mut pages, gone)?;
                 // What follows must be of the same version as what a client has begun to receive.
@@ -217,6 +250,12 @@ impl Piece {
         let start = self.at - block.offset();
         let len = (self.to - self.at).min(bytes - start);
         self.at += len;
-        Mbuf::Pages { first, block, revision: self.file.revision, start: start as u16, len: len as u32 }
+        Mbuf::Pages {
+            first,
+            block,
+            revision: self.file.revision,
+            start: start as u16,
+            len: len as u32,
+        }
     }
 }

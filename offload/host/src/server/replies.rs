@@ -21,7 +21,12 @@ const TRIES: usize = 3;
 
 impl Service {
     /// `None`: there is no room for the head.
-    pub(super) fn reply(&mut self, id: ConnectionId, asked: &Asked<'_>, manner: Manner) -> Option<()> {
+    pub(super) fn reply(
+        &mut self,
+        id: ConnectionId,
+        asked: &Asked<'_>,
+        manner: Manner,
+    ) -> Option<()> {
         if let Some(stream) = self.streams.iter().position(|stream| stream.path() == asked.path) {
             return self.reply_live(id, stream, &asked.path, manner);
         }
@@ -94,7 +99,8 @@ impl Service {
         match wanted {
             Wanted::Nothing => {
                 let page = error_page(416);
-                let mut head = Head::new(416, Body::Bytes { len: page.len() as u64, kind: KIND }, manner);
+                let mut head =
+                    Head::new(416, Body::Bytes { len: page.len() as u64, kind: KIND }, manner);
                 head.content_range = Some(format!("bytes */{}", file.bytes));
                 Ok(self.push_head_and_text(id, &head, &page))
             }
@@ -105,7 +111,8 @@ impl Service {
             }
             Wanted::Parts(parts) => match parts.as_slice() {
                 &[ByteRange { from, to }] => {
-                    let mut head = Head::new(206, Body::Bytes { len: to - from, kind: &kind }, manner);
+                    let mut head =
+                        Head::new(206, Body::Bytes { len: to - from, kind: &kind }, manner);
                     head.validators = Some(&validators);
                     head.content_range = Some(format!("bytes {from}-{}/{}", to - 1, file.bytes));
                     self.push_file(id, &head, file, &[("", (from, to))], "")
@@ -130,21 +137,28 @@ impl Service {
             .iter()
             .map(|ByteRange { from, to }| {
                 let range = format!("bytes {from}-{}/{}", to - 1, file.bytes);
-                format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n")
+                format!(
+                    "\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n"
+                )
             })
             .collect();
         let end = format!("\r\n--{boundary}--\r\n");
         let content: u64 = parts.iter().map(ByteRange::len).sum();
-        let len = content + heads.iter().map(|head| head.len() as u64).sum::<u64>() + end.len() as u64;
+        let len =
+            content + heads.iter().map(|head| head.len() as u64).sum::<u64>() + end.len() as u64;
         let kind = format!("multipart/byteranges; boundary={boundary}");
         let mut head = Head::new(206, Body::Bytes { len, kind: &kind }, manner);
         head.validators = Some(validators);
-        let pieces: Vec<(&str, (u64, u64))> =
-            heads.iter().map(String::as_str).zip(parts.iter().map(|part| (part.from, part.to))).collect();
+        let pieces: Vec<(&str, (u64, u64))> = heads
+            .iter()
+            .map(String::as_str)
+            .zip(parts.iter().map(|part| (part.from, part.to)))
+            .collect();
         self.push_file(id, &head, file, &pieces, &end)
     }
 
-    /// A head, then pieces of a file each with what is in front of it, then what is behind them. Nothing is queued unless all of it is.
+    /// A head, then pieces of a file each with what is in front of it, then what is behind them.
+    /// Nothing is queued unless all of it is.
     fn push_file(
         &mut self,
         id: ConnectionId,
@@ -167,8 +181,11 @@ impl Service {
                     output.push(buffer);
                 }
                 let Self { pages, window, site, cards, limits, .. } = self;
-                let mut source = Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
-                output.sendfile(file, *range, &mut source, |block, gone| forget(cards, block, gone))?;
+                let mut source =
+                    Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
+                output.sendfile(file, *range, &mut source, |block, gone| {
+                    forget(cards, block, gone)
+                })?;
             }
             if !end.is_empty() {
                 let Some(buffer) = self.text_buffer(end) else { return Ok(None) };
@@ -211,7 +228,8 @@ impl Service {
         allow: Option<&str>,
         manner: Manner,
     ) -> Option<()> {
-        let mut head = Head::new(status, Body::Bytes { len: page.len() as u64, kind: KIND }, manner);
+        let mut head =
+            Head::new(status, Body::Bytes { len: page.len() as u64, kind: KIND }, manner);
         head.allow = allow;
         self.push_head_and_text(id, &head, page)
     }
@@ -240,7 +258,11 @@ impl Service {
     }
 
     /// `Err`: it is longer than a place.
-    pub(super) fn push_head(&mut self, id: ConnectionId, head: &Head<'_>) -> Result<Option<()>, ()> {
+    pub(super) fn push_head(
+        &mut self,
+        id: ConnectionId,
+        head: &Head<'_>,
+    ) -> Result<Option<()>, ()> {
         let text = head.write(&self.date());
         if text.len() as u64 > PLACE_BYTES {
             return Err(());

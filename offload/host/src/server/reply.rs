@@ -67,7 +67,12 @@ impl Head<'_> {
         let mut head = String::with_capacity(320);
         let date = String::from_utf8_lossy(date.as_bytes());
         // Writing to a string cannot fail.
-        let _ = write!(head, "HTTP/1.1 {} {}\r\nServer: nicache\r\nDate: {date}\r\n", self.status, reason(self.status));
+        let _ = write!(
+            head,
+            "HTTP/1.1 {} {}\r\nServer: nicache\r\nDate: {date}\r\n",
+            self.status,
+            reason(self.status)
+        );
         if let Body::Bytes { len, kind } = &self.body {
             let _ = write!(head, "Content-Type: {kind}\r\nContent-Length: {len}\r\n");
         }
@@ -76,7 +81,8 @@ impl Head<'_> {
         }
         if let Some(validators) = self.validators {
             if let Some(date) = validators.date() {
-                let _ = write!(head, "Last-Modified: {}\r\n", String::from_utf8_lossy(date.as_bytes()));
+                let _ =
+                    write!(head, "Last-Modified: {}\r\n", String::from_utf8_lossy(date.as_bytes()));
             }
             let _ = write!(head, "ETag: {}\r\nAccept-Ranges: bytes\r\n", validators.tag);
         }
@@ -139,13 +145,17 @@ mod tests {
     #[test]
     fn a_head_is_one_that_parsers_read() {
         let body = Body::Bytes { len: 5, kind: "text/plain" };
-        let mut head = Head::new(206, body, Manner { keep_alive: true, is_old: true, is_head: false });
+        let mut head =
+            Head::new(206, body, Manner { keep_alive: true, is_old: true, is_head: false });
         head.content_range = Some("bytes 0-4/10".into());
         let text = head.write(&HttpDate::from_unix_s(784_111_777));
         let mut headers = [httparse::EMPTY_HEADER; 16];
         let mut reply = httparse::Response::new(&mut headers);
         assert_eq!(reply.parse(text.as_bytes()), Ok(httparse::Status::Complete(text.len())));
-        assert_eq!((reply.code, reply.reason, reply.headers.len()), (Some(206), Some("Partial Content"), 6));
+        assert_eq!(
+            (reply.code, reply.reason, reply.headers.len()),
+            (Some(206), Some("Partial Content"), 6)
+        );
         let none = Head::new(304, Body::None, Manner { keep_alive: true, ..Manner::default() })
             .write(&HttpDate::from_unix_s(0));
         assert!(!none.contains("Content-Length") && !none.contains("Connection"));

@@ -1,7 +1,9 @@
-//! What a request asks for (RFC 9112). Framing is decided by `nicache_http`, which refuses whatever two parsers could read in two ways.
+//! What a request asks for (RFC 9112). Framing is decided by `nicache_http`, which refuses whatever
+//! two parsers could read in two ways.
 
 use nicache_http::{
-    BypassReason, Conditional, Extent, HeaderScratch, KeyConfig, Method, RequestOutcome, parse_request,
+    BypassReason, Conditional, Extent, HeaderScratch, KeyConfig, Method, RequestOutcome,
+    parse_request,
 };
 
 /// Longest content of a request that is skipped; a longer one ends the connection.
@@ -58,9 +60,15 @@ pub fn parse<'b>(bytes: &'b [u8], keys: &KeyConfig) -> Parsed<'b> {
     let mut scratch = HeaderScratch::new();
     let (len, body, method, keep_alive) = match parse_request(bytes, &mut scratch, keys) {
         RequestOutcome::Partial => return Parsed::Partial,
-        RequestOutcome::Complete(request) => (request.head_len, 0, request.method, request.keep_alive),
-        RequestOutcome::Bypass { extent: Extent::Head { len, body, method, keep_alive, expects_continue }, .. } => {
-            // Who is refused before he sends the content need not send it (RFC 9110 section 10.1.1): nobody knows what follows.
+        RequestOutcome::Complete(request) => {
+            (request.head_len, 0, request.method, request.keep_alive)
+        }
+        RequestOutcome::Bypass {
+            extent: Extent::Head { len, body, method, keep_alive, expects_continue },
+            ..
+        } => {
+            // Who is refused before he sends the content need not send it (RFC 9110 section
+            // 10.1.1): nobody knows what follows.
             (len, body, method, keep_alive && !(expects_continue && body > 0))
         }
         RequestOutcome::Bypass { reason, extent: Extent::Unknown, .. } => {
@@ -98,10 +106,16 @@ fn ask<'b>(tokens: &httparse::Request<'_, 'b>, is_head: bool) -> Result<Asked<'b
     let mut asked = Asked { is_head, path: decode(path).ok_or(400u16)?, query, ..Asked::default() };
     for header in tokens.headers.iter() {
         let place = match header.name {
-            name if name.eq_ignore_ascii_case("if-none-match") => &mut asked.conditional.if_none_match,
-            name if name.eq_ignore_ascii_case("if-modified-since") => &mut asked.conditional.if_modified_since,
+            name if name.eq_ignore_ascii_case("if-none-match") => {
+                &mut asked.conditional.if_none_match
+            }
+            name if name.eq_ignore_ascii_case("if-modified-since") => {
+                &mut asked.conditional.if_modified_since
+            }
             name if name.eq_ignore_ascii_case("if-match") => &mut asked.conditional.if_match,
-            name if name.eq_ignore_ascii_case("if-unmodified-since") => &mut asked.conditional.if_unmodified_since,
+            name if name.eq_ignore_ascii_case("if-unmodified-since") => {
+                &mut asked.conditional.if_unmodified_since
+            }
             name if name.eq_ignore_ascii_case("range") => &mut asked.range,
             name if name.eq_ignore_ascii_case("if-range") => &mut asked.if_range,
             _ => continue,
@@ -114,13 +128,16 @@ fn ask<'b>(tokens: &httparse::Request<'_, 'b>, is_head: bool) -> Result<Asked<'b
     Ok(asked)
 }
 
-/// Decodes a path in origin or absolute form (RFC 3986 sections 2.1, 5.2.4). `None`: it is none, or leads above the root.
+/// Decodes a path in origin or absolute form (RFC 3986 sections 2.1, 5.2.4). `None`: it is none, or
+/// leads above the root.
 fn decode(target: &[u8]) -> Option<Vec<u8>> {
     let path = match target {
         [b'/', ..] => target,
         _ => {
             let rest = ["http://", "https://"].iter().find_map(|scheme| {
-                target.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme.as_bytes()))?;
+                target
+                    .get(..scheme.len())
+                    .filter(|start| start.eq_ignore_ascii_case(scheme.as_bytes()))?;
                 target.get(scheme.len()..)
             })?;
             match rest.iter().position(|&byte| byte == b'/') {
@@ -213,7 +230,9 @@ mod tests {
         ] {
             assert_eq!(get(target), Ok(path.into()), "{target}");
         }
-        for target in ["/..", "/a/../..", "/%2e%2e/x", "/..%2fx", "/a%00", "/a%0", "/a%zz", "x", "ftp://x/a"] {
+        for target in
+            ["/..", "/a/../..", "/%2e%2e/x", "/..%2fx", "/a%00", "/a%0", "/a%zz", "x", "ftp://x/a"]
+        {
             assert_eq!(get(target), Err(400), "{target}");
         }
     }
@@ -222,36 +241,47 @@ mod tests {
     fn what_nobody_can_frame_is_lost() {
         assert_eq!(asked("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n"), Err(400));
         assert_eq!(asked("GET / HTTP/1.1\r\n\r\n"), Err(400));
-        let both = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let both =
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
         assert_eq!(asked(both), Err(400));
         let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "y".repeat(70_000));
         assert_eq!(asked(&long), Err(431));
         assert_eq!(asked("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"), Err(405));
         assert_eq!(asked("GET / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n"), Err(400));
-        assert_eq!(asked("GET / HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1\r\nRange: bytes=0-2\r\n\r\n"), Err(400));
+        assert_eq!(
+            asked("GET / HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1\r\nRange: bytes=0-2\r\n\r\n"),
+            Err(400)
+        );
     }
 
     #[test]
     fn fields_are_found() {
         let text = "HEAD /a HTTP/1.1\r\nhost: x\r\nRANGE: bytes=1-2\r\nIf-Range: \"x\"\r\nConnection: close\r\n\r\n";
-        let Parsed::Request { keep_alive, asked: Ok(asked), .. } = parse(text.as_bytes(), &keys()) else { panic!() };
+        let Parsed::Request { keep_alive, asked: Ok(asked), .. } = parse(text.as_bytes(), &keys())
+        else {
+            panic!()
+        };
         assert!(!keep_alive && asked.is_head);
         assert_eq!((asked.range, asked.if_range), (Some(&b"bytes=1-2"[..]), Some(&b"\"x\""[..])));
     }
 
     #[test]
     fn a_reply_to_head_never_has_a_body() {
-        for (text, wanted) in [("HEAD /a", true), ("HEAD /..", true), ("GET /..", false), ("POST /a", false)] {
+        for (text, wanted) in
+            [("HEAD /a", true), ("HEAD /..", true), ("GET /..", false), ("POST /a", false)]
+        {
             let text = format!("{text} HTTP/1.1\r\nHost: x\r\n\r\n");
-            let Parsed::Request { is_head, .. } = parse(text.as_bytes(), &keys()) else { panic!("{text}") };
+            let Parsed::Request { is_head, .. } = parse(text.as_bytes(), &keys()) else {
+                panic!("{text}")
+            };
             assert_eq!(is_head, wanted, "{text}");
         }
     }
 
     /// Pieces that mean something in a target.
     const PIECES: [&str; 20] = [
-        "/", "/", "a", "..", ".", "%2e", "%2E%2e", "%2f", "%5c", "\\", "%00", "%", "%2", "%252e", "?", "#", ";", "//",
-        "http://x", "%ff",
+        "/", "/", "a", "..", ".", "%2e", "%2E%2e", "%2f", "%5c", "\\", "%00", "%", "%2", "%252e",
+        "?", "#", ";", "//", "http://x", "%ff",
     ];
     /// Lines of a head that are right, or nearly.
     const FIELDS: [&str; 18] = [
@@ -277,21 +307,27 @@ mod tests {
 
     fn targets() -> impl Strategy<Value = String> {
         let pieces = proptest::collection::vec(proptest::sample::select(&PIECES), 0..12);
-        (0u8..8, pieces).prop_map(|(first, pieces)| if first > 0 { "/" } else { "" }.to_owned() + &pieces.concat())
+        (0u8..8, pieces).prop_map(|(first, pieces)| {
+            if first > 0 { "/" } else { "" }.to_owned() + &pieces.concat()
+        })
     }
 
     fn heads() -> impl Strategy<Value = String> {
         let one_of = |values: &'static [&'static str]| proptest::sample::select(values);
         let end = || prop_oneof![12 => Just("\r\n"), 1 => one_of(&["\n", "\r", "\r\n\r\n"])];
-        let version = prop_oneof![6 => Just("HTTP/1.1"), 1 => one_of(&["HTTP/1.0", "HTTP/2.0", "http/1.1", ""])];
+        let version = prop_oneof![6 => Just("HTTP/1.1"),
+            1 => one_of(&["HTTP/1.0", "HTTP/2.0", "http/1.1", ""])];
         let start = (one_of(&["GET", "HEAD", "POST", "get", "CONNECT", "G@T"]), targets(), version);
         let host = prop_oneof![8 => Just("Host: x"), 1 => Just("X: y")];
         let lines = proptest::collection::vec((one_of(&FIELDS), end()), 0..4);
         let rest = one_of(&["\r\n", "\r\nGET / HTTP/1.1\r\n", "\n", ""]);
-        (start, end(), host, end(), lines, rest).prop_map(|(start, first, host, second, lines, rest)| {
-            let lines: String = lines.into_iter().map(|(field, end)| format!("{field}{end}")).collect();
-            format!("{} {} {}{first}{host}{second}{lines}{rest}", start.0, start.1, start.2)
-        })
+        (start, end(), host, end(), lines, rest).prop_map(
+            |(start, first, host, second, lines, rest)| {
+                let lines: String =
+                    lines.into_iter().map(|(field, end)| format!("{field}{end}")).collect();
+                format!("{} {} {}{first}{host}{second}{lines}{rest}", start.0, start.1, start.2)
+            },
+        )
     }
 
     proptest! {
@@ -309,8 +345,8 @@ mod tests {
             }
         }
 
-        /// What is a request here is one for httparse, of the same length and method; and it is the same one however much
-        /// of what follows is there.
+        /// What is a request here is one for httparse, of the same length and method; and it is the
+        /// same one however much of what follows is there.
         #[test]
         fn requests_are_what_others_take_them_for(text in heads(), cut: proptest::sample::Index) {
             let bytes = text.as_bytes();
@@ -322,12 +358,21 @@ mod tests {
                     prop_assert_eq!(others, Ok(httparse::Status::Complete(len)));
                     let method = other.method.unwrap_or_default();
                     prop_assert_eq!(is_head, method == "HEAD");
-                    prop_assert_eq!(asked.as_ref().err() == Some(&405), method != "GET" && method != "HEAD");
-                    let is_length = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("content-length");
-                    let number = |value: &[u8]| std::str::from_utf8(value).unwrap().parse::<u64>().unwrap();
+                    prop_assert_eq!(
+                        asked.as_ref().err() == Some(&405),
+                        method != "GET" && method != "HEAD"
+                    );
+                    let is_length = |field: &&httparse::Header<'_>| {
+                        field.name.eq_ignore_ascii_case("content-length")
+                    };
+                    let number =
+                        |value: &[u8]| std::str::from_utf8(value).unwrap().parse::<u64>().unwrap();
                     let lengths = other.headers.iter().filter(is_length);
                     let lengths: Vec<u64> = lengths.map(|field| number(field.value)).collect();
-                    prop_assert!(lengths.iter().all(|length| *length == body) && (body == 0 || !lengths.is_empty()));
+                    prop_assert!(
+                        lengths.iter().all(|length| *length == body)
+                            && (body == 0 || !lengths.is_empty())
+                    );
                     prop_assert_eq!(parse(&bytes[..len], &keys()), parse(bytes, &keys()));
                     prop_assert_eq!(parse(&bytes[..cut.index(len)], &keys()), Parsed::Partial);
                 }

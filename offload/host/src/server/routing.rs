@@ -14,7 +14,10 @@ impl Service {
     pub(super) fn choose_card(&mut self, id: ConnectionId, file: &OpenFile) {
         let count = self.cards.len();
         let Some(session) = self.sessions[id.0 as usize].as_mut() else { return };
-        if std::mem::replace(&mut session.is_routed, true) || self.route == Route::Fixed || count < 2 {
+        if std::mem::replace(&mut session.is_routed, true)
+            || self.route == Route::Fixed
+            || count < 2
+        {
             return;
         }
         let came_by = session.card;
@@ -22,7 +25,9 @@ impl Service {
         let known = |card: &mut Card| match &mut card.driver {
             None => None,
             Some(driver) => {
-                let knows = |index: &u32| driver.directory().knows(Block { file: file.number, index: *index });
+                let knows = |index: &u32| {
+                    driver.directory().knows(Block { file: file.number, index: *index })
+                };
                 Some((0..blocks).filter(knows).count())
             }
         };

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nicache_bus::{
-    Doorbell, HostSide, Peer, Post, Presence, PushError, Received, ReceivedChecksum, RingError, Window, WindowError,
+    Doorbell, HostSide, Peer, Post, Presence, PushError, Received, ReceivedChecksum, RingError,
+    Window, WindowError,
 };
 use nicache_coherence::Epoch;
 use nicache_http::{DateCache, KeyConfig};
@@ -23,7 +24,9 @@ use crate::files::{Gone, Site};
 use crate::mbuf::{Headers, Mbuf, Owner};
 use crate::page_cache::PageCache;
 use crate::places::Places;
-use crate::stack::{ConnectionId, Connections, Ends, Handled, Incoming, StackConfig, parse as parse_frame};
+use crate::stack::{
+    ConnectionId, Connections, Ends, Handled, Incoming, StackConfig, parse as parse_frame,
+};
 
 /// Frames of one card in one turn at most.
 const FRAMES_PER_TURN: usize = 64;
@@ -33,7 +36,8 @@ const RETRY: Duration = Duration::from_millis(5);
 const PERIOD: Duration = Duration::from_secs(30);
 /// A connection on which nothing happens for so long is closed.
 const IDLE: Duration = Duration::from_secs(60);
-/// One that is being sent something is closed so much later: on a bad path, six losses in a row take a minute.
+/// One that is being sent something is closed so much later: on a bad path, six losses in a row
+/// take a minute.
 const LOSSY: Duration = Duration::from_secs(240);
 
 /// Why a card is of no more use until it has a new attachment.
@@ -135,10 +139,24 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service at host memory of [`Layout::bytes`], with cards that are yet to be [attached](Self::attach).
-    pub fn new(config: &ServiceConfig, window: Arc<Window>, ports: &[CardPort], site: Site, now: Time) -> Self {
+    /// A service at host memory of [`Layout::bytes`], with cards that are yet to be
+    /// [attached](Self::attach).
+    pub fn new(
+        config: &ServiceConfig,
+        window: Arc<Window>,
+        ports: &[CardPort],
+        site: Site,
+        now: Time,
+    ) -> Self {
         let layout = Layout::new(config);
-        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, ecn: true, v6: false };
+        let limits = Limits {
+            mss: 1460,
+            window_scale: Some(7),
+            sack: true,
+            timestamps: true,
+            ecn: true,
+            v6: false,
+        };
         let stack = StackConfig {
             limits,
             sender: SenderConfig::default(),
@@ -152,7 +170,13 @@ impl Service {
             site,
             keys: KeyConfig::new(config.secret),
             cards: ports.iter().map(|&port| Card { port, driver: None }).collect(),
-            connections: Connections::new(stack, config.connections, config.ports.clone(), config.secret, now),
+            connections: Connections::new(
+                stack,
+                config.connections,
+                config.ports.clone(),
+                config.secret,
+                now,
+            ),
             sessions: (0..config.connections).map(|_| None).collect(),
             waiting: Vec::new(),
             is_ring_full: false,
@@ -214,7 +238,12 @@ impl Service {
     ///
     /// # Errors
     /// It is broken already.
-    pub fn attach(&mut self, card: usize, mut side: HostSide, directory: Directory) -> Result<(), Broken> {
+    pub fn attach(
+        &mut self,
+        card: usize,
+        mut side: HostSide,
+        directory: Directory,
+    ) -> Result<(), Broken> {
         self.detach(card);
         let frames_at = self.layout.frames_at(card);
         for number in 0..FRAMES {
@@ -229,8 +258,9 @@ impl Service {
             side.card_bell.ring();
         }
         self.cards[card].driver = Some(Driver::new(side, directory, self.layout.headers_at(card)));
-        let is_its =
-            |id: &ConnectionId| self.sessions[id.0 as usize].as_ref().is_some_and(|session| session.card == card);
+        let is_its = |id: &ConnectionId| {
+            self.sessions[id.0 as usize].as_ref().is_some_and(|session| session.card == card)
+        };
         self.touched.extend(self.connections.ids().filter(is_its));
         Ok(())
     }
@@ -242,7 +272,8 @@ impl Service {
         }
     }
 
-    /// One turn; returns how much there was to do. `unix_ns` are nanoseconds since 1970. An error is one card's, which is detached.
+    /// One turn; returns how much there was to do. `unix_ns` are nanoseconds since 1970. An error
+    /// is one card's, which is detached.
     pub fn turn(&mut self, now: Time, unix_ns: i128) -> (usize, Option<(usize, Broken)>) {
         (self.now, self.unix_ns) = (now, unix_ns);
         self.is_ring_full = false;
@@ -328,10 +359,9 @@ impl Service {
             let is_ring_full = self.is_ring_full;
             let side = driver.side();
             side.bell.hear();
-            let asked = side
-                .received
-                .sleep_until_entry()
-                .and_then(|is_empty| Ok(is_empty && (!is_ring_full || side.commands.sleep_until_room()?)));
+            let asked = side.received.sleep_until_entry().and_then(|is_empty| {
+                Ok(is_empty && (!is_ring_full || side.commands.sleep_until_room()?))
+            });
             match asked {
                 Ok(is_quiet) => may_sleep &= is_quiet,
                 Err(error) => {
@@ -368,7 +398,10 @@ impl Service {
 
     /// When the connection is closed if nothing happens until then.
     fn idle_end(&mut self, id: ConnectionId) -> Option<Time> {
-        let owes = self.connections.get(id).is_some_and(|connection| connection.unacknowledged_bytes() > 0);
+        let owes = self
+            .connections
+            .get(id)
+            .is_some_and(|connection| connection.unacknowledged_bytes() > 0);
         self.session(id).map(|session| {
             let idle = if owes { session.idle_due + LOSSY } else { session.idle_due };
             session.head_timer.next_timeout(IDLE).map_or(idle, |head| head.min(idle))
@@ -416,7 +449,13 @@ impl Service {
         Ok(frames)
     }
 
-    fn handle_frame(&mut self, card: usize, frame: &[u8], is_right: bool, now: Time) -> Result<(), Broken> {
+    fn handle_frame(
+        &mut self,
+        card: usize,
+        frame: &[u8],
+        is_right: bool,
+        now: Time,
+    ) -> Result<(), Broken> {
         let CardPort { mac, address, .. } = self.cards[card].port;
         match parse_frame(frame, is_right, mac, address) {
             Incoming::Nothing => self.counters.frames_ignored += 1,
@@ -470,7 +509,8 @@ impl Service {
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let addresses = ends.to_client();
         let len = write_headers(&addresses, head, 0, self.next_ip_id(), &mut bytes);
-        let headers = Headers { bytes: &bytes[..len], transport: addresses.tcp_at() as u8, segment: 0 };
+        let headers =
+            Headers { bytes: &bytes[..len], transport: addresses.tcp_at() as u8, segment: 0 };
         let sent = match &mut self.cards[card].driver {
             Some(driver) => driver.transmit(&headers, &[], &mut self.pages, &self.window),
             None => Ok(()),
@@ -501,7 +541,11 @@ impl Service {
             return Ok(());
         }
         // One that ended in order still has to acknowledge the client's FIN.
-        if self.connections.get(id).is_none_or(|connection| connection.is_over() && !connection.must_wait()) {
+        if self
+            .connections
+            .get(id)
+            .is_none_or(|connection| connection.is_over() && !connection.must_wait())
+        {
             self.end(id, true, now);
             return Ok(());
         }
@@ -518,7 +562,9 @@ impl Service {
         if let Some(session) = self.session(id) {
             session.head_timer.handle_input(session.parsed > 0 && !owes && !session.is_last, now);
         }
-        let (Some(idle_due), Some(session)) = (self.idle_end(id), self.session(id)) else { return Ok(()) };
+        let (Some(idle_due), Some(session)) = (self.idle_end(id), self.session(id)) else {
+            return Ok(());
+        };
         let card = session.card;
         match self.cards[card].driver {
             Some(_) => self.connections.arm(id, Some(idle_due), now),

@@ -19,10 +19,26 @@ use crate::stack::{Connection, ConnectionId, PACKET_PARTS_MAX};
 impl Service {
     /// Hands to TCP what it may have.
     pub(super) fn fill_queue(&mut self, id: ConnectionId) {
-        let Self { connections, sessions, pages, places, window, site, cards, counters, streams, limits, .. } = self;
-        let (Some(connection), Some(session)) = (connections.get(id), &mut sessions[id.0 as usize]) else { return };
+        let Self {
+            connections,
+            sessions,
+            pages,
+            places,
+            window,
+            site,
+            cards,
+            counters,
+            streams,
+            limits,
+            ..
+        } = self;
+        let (Some(connection), Some(session)) = (connections.get(id), &mut sessions[id.0 as usize])
+        else {
+            return;
+        };
         while connection.unacknowledged_bytes() < limits.queue_bytes {
-            let mut source = Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
+            let mut source =
+                Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
             match session.output.next(&mut source, |block, gone| forget(cards, block, gone)) {
                 Ok(Next::Buffer(buffer)) if connection.can_send() => connection.send(buffer),
                 Ok(Next::Buffer(buffer)) => free(pages, places, buffer),
@@ -68,12 +84,15 @@ impl Service {
         let failed = |error: TransmitError| match error {
             TransmitError::Card(error) => (card, Broken::Card(error)),
             TransmitError::Window(error) => (card, Broken::Window(error)),
-            TransmitError::Full | TransmitError::TooLong => unreachable!("there was room, and parts are counted"),
+            TransmitError::Full | TransmitError::TooLong => {
+                unreachable!("there was room, and parts are counted")
+            }
         };
         loop {
             let Self { connections, pages, window, cards, ip_id, .. } = self;
             // Without its card, what is sent is lost; TCP repairs it when the card is back.
-            let (Some(connection), Some(driver)) = (connections.get(id), &mut cards[card].driver) else {
+            let (Some(connection), Some(driver)) = (connections.get(id), &mut cards[card].driver)
+            else {
                 return Ok(());
             };
             if !driver.has_room(pages).map_err(|error| (card, error.into()))? {
@@ -86,8 +105,11 @@ impl Service {
             loop {
                 let mut parts = ArrayVec::<Mbuf, PACKET_PARTS_MAX>::new();
                 let left = outgoing.len - sent;
-                let len =
-                    if left > 0 { connection.queue().gather(outgoing.head.seq + sent, left, &mut parts) } else { 0 };
+                let len = if left > 0 {
+                    connection.queue().gather(outgoing.head.seq + sent, left, &mut parts)
+                } else {
+                    0
+                };
                 let mut head = outgoing.head;
                 head.seq = outgoing.head.seq + sent;
                 let is_end = sent + len >= outgoing.len;
@@ -99,7 +121,8 @@ impl Service {
                     head.flags = head.flags.without(nicache_tcp::Flags::CWR);
                 }
                 *ip_id = ip_id.wrapping_add(1);
-                send(driver, connection, &head, len, outgoing.mss, &parts, *ip_id, pages, window).map_err(failed)?;
+                send(driver, connection, &head, len, outgoing.mss, &parts, *ip_id, pages, window)
+                    .map_err(failed)?;
                 sent += len;
                 if is_end || len == 0 {
                     break;
@@ -134,6 +157,7 @@ fn send(
     let addresses = connection.ends().to_client();
     let header_len = write_headers(&addresses, head, len, ip_id, &mut bytes);
     let segment = if len > u32::from(mss) { mss } else { 0 };
-    let headers = Headers { bytes: &bytes[..header_len], transport: addresses.tcp_at() as u8, segment };
+    let headers =
+        Headers { bytes: &bytes[..header_len], transport: addresses.tcp_at() as u8, segment };
     driver.transmit(&headers, parts, pages, window)
 }

@@ -1,7 +1,8 @@
 //! One connection of a server (RFC 9293), from the client's SYN to the end.
 //!
-//! Segments go in ([`Connection::handle_segment`]), request bytes wait in [`Connection::input`] until they are taken, buffers to send are queued
-//! ([`Connection::send`]), and what is to be sent comes out ([`Connection::poll`]). No I/O, no clock.
+//! Segments go in ([`Connection::handle_segment`]), request bytes wait in [`Connection::input`]
+//! until they are taken, buffers to send are queued ([`Connection::send`]), and what is to be sent
+//! comes out ([`Connection::poll`]). No I/O, no clock.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use nicache_tcp::rst::{self, Verdict};
 use nicache_tcp::splice::window_field;
 use nicache_tcp::timestamps::{Paws, TsClock};
 use nicache_tcp::{
-    AckInfo, Flags, HeadRepr, SegmentHead, Sender, SenderConfig, Seq, SynOptions, Time, TimeoutOutcome, Timestamps,
+    AckInfo, Flags, HeadRepr, SegmentHead, Sender, SenderConfig, Seq, SynOptions, Time,
+    TimeoutOutcome, Timestamps,
 };
 
 use super::queue::SendQueue;
@@ -24,7 +26,8 @@ use crate::mbuf::Mbuf;
 
 /// Request bytes that are taken before somebody reads them.
 pub const REQUEST_WINDOW_BYTES: u32 = 16 << 10;
-/// How long an acknowledgment waits for something to go with (RFC 9293 section 3.8.6.3: less than 500 ms).
+/// How long an acknowledgment waits for something to go with (RFC 9293 section 3.8.6.3: less than
+/// 500 ms).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// Payload of one packet at most, if the card cuts it.
 const SUPER_FRAME_BYTES: u32 = 65_535 - 20 - 60;
@@ -86,8 +89,8 @@ pub struct Reaction {
     pub acked: bool,
     /// The connection is over, and may be forgotten.
     pub over: bool,
-    /// The segment does not fit the connection: the client is told where that stands, at a limited rate
-    /// ([`Connection::challenge`], RFC 5961 section 7).
+    /// The segment does not fit the connection: the client is told where that stands, at a limited
+    /// rate ([`Connection::challenge`], RFC 5961 section 7).
     pub challenge: bool,
 }
 
@@ -131,7 +134,8 @@ pub struct Connection {
     last_ack: Seq,
     fin_queued: bool,
     reset: Option<Seq>,
-    /// A segment in the handshake acknowledged what was never sent: it is told so, and the handshake goes on.
+    /// A segment in the handshake acknowledged what was never sent: it is told so, and the
+    /// handshake goes on.
     refused: Option<Seq>,
     ecn: EcnReceiver,
     challenged: Challenged,
@@ -142,7 +146,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A client's SYN, answered by the next [`poll`](Self::poll). `start` is our initial sequence number, `stamp_offset` that of our clock.
+    /// A client's SYN, answered by the next [`poll`](Self::poll). `start` is our initial sequence
+    /// number, `stamp_offset` that of our clock.
     pub fn accept(
         ends: Ends,
         syn: &SegmentHead,
@@ -154,11 +159,19 @@ impl Connection {
         let clock = TsClock::new(stamp_offset);
         let options = syn.syn_options.unwrap_or_default();
         let agreed = answer(&options, &config.limits, clock.at(now));
-        let stamps = agreed.options.timestamps.map(|theirs| Stamps { clock, client: Paws::new(theirs.ecr, now) });
-        let sender = Sender::new(&config.sender, start + 1, agreed.peer, u32::from(syn.window), now);
+        let stamps = agreed
+            .options
+            .timestamps
+            .map(|theirs| Stamps { clock, client: Paws::new(theirs.ecr, now) });
+        let sender =
+            Sender::new(&config.sender, start + 1, agreed.peer, u32::from(syn.window), now);
         Self {
             ends,
-            phase: Phase::Opening { timer: SynReceived::new(now), options: agreed.options, due: true },
+            phase: Phase::Opening {
+                timer: SynReceived::new(now),
+                options: agreed.options,
+                due: true,
+            },
             close: State::Established,
             start,
             sender,
@@ -166,7 +179,11 @@ impl Connection {
             our_scale: agreed.our_scale,
             client_scale: agreed.peer.window_scale,
             mss: agreed.peer.mss,
-            packet_bytes_max: if config.card_cuts { SUPER_FRAME_BYTES } else { u32::from(agreed.peer.mss) },
+            packet_bytes_max: if config.card_cuts {
+                SUPER_FRAME_BYTES
+            } else {
+                u32::from(agreed.peer.mss)
+            },
             stamps,
             queue: SendQueue::new(start + 1),
             input: Vec::new(),
@@ -195,7 +212,8 @@ impl Connection {
         self.impatience
     }
 
-    /// Answers a segment that does not fit, if `budget` allows it. `random`: a number that clients cannot know.
+    /// Answers a segment that does not fit, if `budget` allows it. `random`: a number that clients
+    /// cannot know.
     pub fn challenge(&mut self, budget: &mut ChallengeBudget, random: u32, now: Time) {
         self.ack_now |= budget.allows(&mut self.challenged, now, random);
     }
@@ -319,7 +337,8 @@ impl Connection {
         if !head.flags.ack() {
             return reaction;
         }
-        // RFC 9293 section 3.10.7.4: of what is not near the window, not even the acknowledgment counts.
+        // RFC 9293 section 3.10.7.4: of what is not near the window, not even the acknowledgment
+        // counts.
         let end = head.seq + head.segment_len(payload.len() as u32);
         // Bytes that come again are acknowledged each time: their sender waits for that.
         let repeated = !payload.is_empty();
@@ -360,13 +379,23 @@ impl Connection {
         reaction
     }
 
-    fn take_acknowledgment(&mut self, head: &SegmentHead, len: u32, now: Time, reaction: &mut Reaction) -> bool {
+    fn take_acknowledgment(
+        &mut self,
+        head: &SegmentHead,
+        len: u32,
+        now: Time,
+        reaction: &mut Reaction,
+    ) -> bool {
         let info = AckInfo {
             seq: head.seq,
             ack: head.ack,
             window: head.window_bytes(self.client_scale),
             sack: head.sack,
-            ts_ecr: self.stamps.as_ref().zip(head.timestamps).map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
+            ts_ecr: self
+                .stamps
+                .as_ref()
+                .zip(head.timestamps)
+                .map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
             carries_data: len > 0 || head.flags.fin(),
             ece: head.flags.contains(Flags::ECE),
         };
@@ -384,7 +413,13 @@ impl Connection {
         true
     }
 
-    fn take_bytes(&mut self, head: &SegmentHead, payload: &[u8], now: Time, reaction: &mut Reaction) {
+    fn take_bytes(
+        &mut self,
+        head: &SegmentHead,
+        payload: &[u8],
+        now: Time,
+        reaction: &mut Reaction,
+    ) {
         if !payload.is_empty() {
             self.ecn.handle_data(head.ecn, head.flags);
         }
@@ -446,7 +481,8 @@ impl Connection {
             if transmit.cwr {
                 flags = flags | Flags::CWR;
             }
-            let mut outgoing = self.outgoing(transmit.seq, flags | self.ecn.flags(), transmit.len, now);
+            let mut outgoing =
+                self.outgoing(transmit.seq, flags | self.ecn.flags(), transmit.len, now);
             outgoing.head.ecn = transmit.ecn;
             return Some(outgoing);
         }
@@ -457,8 +493,10 @@ impl Connection {
     }
 
     fn outgoing(&mut self, seq: Seq, flags: Flags, len: u32, now: Time) -> Outgoing {
-        let timestamps =
-            self.stamps.as_ref().map(|stamps| Timestamps { val: stamps.clock.at(now), ecr: stamps.client.recent() });
+        let timestamps = self
+            .stamps
+            .as_ref()
+            .map(|stamps| Timestamps { val: stamps.clock.at(now), ecr: stamps.client.recent() });
         (self.ack_now, self.ack_due, self.unacknowledged) = (false, None, 0);
         self.last_ack = self.receiver.nxt();
         let head = HeadRepr {
@@ -486,7 +524,9 @@ impl Connection {
 
     /// Time has come to `now`. True: the client is gone, and the connection may be forgotten.
     pub fn handle_timeout(&mut self, now: Time) -> bool {
-        if let Some(impatience) = self.reading.handle_timeout(&self.read, self.sender.window_closed_since(), now) {
+        if let Some(impatience) =
+            self.reading.handle_timeout(&self.read, self.sender.window_closed_since(), now)
+        {
             self.impatience = Some(impatience);
             self.abort();
             return false;
@@ -525,8 +565,20 @@ mod tests {
     const START: Seq = Seq(1000);
 
     fn config() -> StackConfig {
-        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, ecn: true, v6: false };
-        StackConfig { limits, sender: SenderConfig::default(), card_cuts: true, read: ReadRules::default() }
+        let limits = Limits {
+            mss: 1460,
+            window_scale: Some(7),
+            sack: true,
+            timestamps: true,
+            ecn: true,
+            v6: false,
+        };
+        StackConfig {
+            limits,
+            sender: SenderConfig::default(),
+            card_cuts: true,
+            read: ReadRules::default(),
+        }
     }
 
     fn at(ms: u64) -> Time {
@@ -561,7 +613,10 @@ mod tests {
             timestamps: Some(stamps),
             ecn: false,
         };
-        let syn = SegmentHead { syn_options: Some(options), ..head(CLIENT_START, Seq(0), Flags::SYN, at(0)) };
+        let syn = SegmentHead {
+            syn_options: Some(options),
+            ..head(CLIENT_START, Seq(0), Flags::SYN, at(0))
+        };
         Connection::accept(ends, &syn, START, 0, &config(), at(0))
     }
 
@@ -590,7 +645,10 @@ mod tests {
         connection.send(bytes(100, 300));
         connection.send(bytes(4096, 2000));
         let reply = connection.poll(at(2)).unwrap();
-        assert_eq!((reply.head.seq, reply.len, reply.head.ack), (START + 1, 2300, CLIENT_START + 6));
+        assert_eq!(
+            (reply.head.seq, reply.len, reply.head.ack),
+            (START + 1, 2300, CLIENT_START + 6)
+        );
         assert!(reply.head.flags.psh() && connection.poll(at(2)).is_none());
         let ack = head(CLIENT_START + 6, START + 2301, Flags::ACK, at(3));
         assert!(connection.handle_segment(&ack, b"", at(3)).acked);
@@ -622,11 +680,16 @@ mod tests {
             let mut connection = opened();
             if client_first {
                 let fin = head(CLIENT_START + 1, START + 1, Flags::ACK | Flags::FIN, at(2));
-                assert!(connection.handle_segment(&fin, b"", at(2)).readable && connection.is_read_out());
+                assert!(
+                    connection.handle_segment(&fin, b"", at(2)).readable
+                        && connection.is_read_out()
+                );
                 connection.finish();
                 assert!(connection.poll(at(2)).unwrap().head.flags.fin());
                 let last = head(CLIENT_START + 2, START + 2, Flags::ACK, at(3));
-                assert!(connection.handle_segment(&last, b"", at(3)).over && !connection.must_wait());
+                assert!(
+                    connection.handle_segment(&last, b"", at(3)).over && !connection.must_wait()
+                );
             } else {
                 connection.finish();
                 assert!(connection.poll(at(2)).unwrap().head.flags.fin() && !connection.can_send());
@@ -677,7 +740,11 @@ mod tests {
         let mut connection = opened();
         connection.send(bytes(0, 100));
         assert_eq!(connection.poll(at(2)).unwrap().len, 100);
-        for seq in [CLIENT_START + 1 + REQUEST_WINDOW_BYTES + 1, CLIENT_START - 5, CLIENT_START + (1 << 31)] {
+        for seq in [
+            CLIENT_START + 1 + REQUEST_WINDOW_BYTES + 1,
+            CLIENT_START - 5,
+            CLIENT_START + (1 << 31),
+        ] {
             let blind = head(seq, START + 101, Flags::ACK, at(3));
             let reaction = connection.handle_segment(&blind, b"", at(3));
             assert!(!reaction.acked && reaction.challenge, "{seq:?}");
@@ -723,7 +790,11 @@ mod tests {
         connection.handle_segment(&more, b"T", at(50));
         let more = head(CLIENT_START + 4, START + 1, Flags::ACK, at(50));
         connection.handle_segment(&more, b" ", at(50));
-        assert_eq!(connection.poll(at(50)).unwrap().head.ack, CLIENT_START + 5, "every second segment at once");
+        assert_eq!(
+            connection.poll(at(50)).unwrap().head.ack,
+            CLIENT_START + 5,
+            "every second segment at once"
+        );
     }
 
     #[test]
@@ -731,12 +802,19 @@ mod tests {
         let mut connection = opened();
         let mut seq = CLIENT_START + 1;
         for _ in 0..20 {
-            connection.handle_segment(&head(seq, START + 1, Flags::ACK, at(2)), &[b'x'; 1000], at(2));
+            connection.handle_segment(
+                &head(seq, START + 1, Flags::ACK, at(2)),
+                &[b'x'; 1000],
+                at(2),
+            );
             seq += 1000;
         }
         assert_eq!(connection.input().len(), REQUEST_WINDOW_BYTES as usize);
         assert_eq!(connection.poll(at(2)).unwrap().head.window, 0);
         connection.consume(REQUEST_WINDOW_BYTES as usize);
-        assert!(connection.poll(at(3)).unwrap().head.window > 0, "the client is told that there is room");
+        assert!(
+            connection.poll(at(3)).unwrap().head.window > 0,
+            "the client is told that there is room"
+        );
     }
 }

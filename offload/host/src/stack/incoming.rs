@@ -1,6 +1,7 @@
 //! What a received frame is to the host: a segment, a question about its address, or nothing.
 //!
-//! Deliberately absent: IPv6, IP options and fragments, VLAN tags. Such frames are dropped and counted.
+//! Deliberately absent: IPv6, IP options and fragments, VLAN tags. Such frames are dropped and
+//! counted.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -8,8 +9,8 @@ use std::ops::Range;
 use nicache_tcp::SegmentHead;
 use nicache_tcp::frame::{ETHERNET_BYTES, FlowKey, IPV4_BYTES, Packet};
 use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, Icmpv4Message, Icmpv4Packet,
-    IpProtocol, Ipv4Packet,
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
+    Icmpv4Message, Icmpv4Packet, IpProtocol, Ipv4Packet,
 };
 
 use super::connection::Ends;
@@ -41,7 +42,8 @@ pub enum Incoming {
     Nothing,
 }
 
-/// Looks at a frame. `is_right`: the card has verified its checksums. `mac` and `address` are the host's.
+/// Looks at a frame. `is_right`: the card has verified its checksums. `mac` and `address` are the
+/// host's.
 pub fn parse(frame: &[u8], is_right: bool, mac: [u8; 6], address: u32) -> Incoming {
     let Ok(ethernet) = EthernetFrame::new_checked(frame) else { return Incoming::Nothing };
     let to = ethernet.dst_addr();
@@ -56,7 +58,9 @@ pub fn parse(frame: &[u8], is_right: bool, mac: [u8; 6], address: u32) -> Incomi
 }
 
 fn arp(frame: &[u8], mac: [u8; 6], address: u32) -> Incoming {
-    let Ok(packet) = ArpPacket::new_checked(&frame[ETHERNET_BYTES..]) else { return Incoming::Nothing };
+    let Ok(packet) = ArpPacket::new_checked(&frame[ETHERNET_BYTES..]) else {
+        return Incoming::Nothing;
+    };
     let Ok(ArpRepr::EthernetIpv4 {
         operation: ArpOperation::Request,
         source_hardware_addr,
@@ -105,7 +109,13 @@ fn ipv4(frame: &[u8], from_mac: [u8; 6], is_right: bool, mac: [u8; 6], address: 
             }
             head.ecn = packet.ecn(frame);
             let (client, server) = (packet.source, packet.destination);
-            let key = FlowKey { client, server, client_port: head.src_port, server_port: head.dst_port, vlans: 0 };
+            let key = FlowKey {
+                client,
+                server,
+                client_port: head.src_port,
+                server_port: head.dst_port,
+                vlans: 0,
+            };
             let ends = Ends { key, client_mac: from_mac, server_mac: mac };
             Incoming::Tcp { ends, payload: packet.transport_at + head.header_len..packet.end, head }
         }
@@ -115,7 +125,9 @@ fn ipv4(frame: &[u8], from_mac: [u8; 6], is_right: bool, mac: [u8; 6], address: 
 
 /// RFC 792: the same bytes back.
 fn echo(frame: &[u8], from_mac: [u8; 6], mac: [u8; 6]) -> Incoming {
-    let Ok(request) = Icmpv4Packet::new_checked(&frame[IPV4_END..]) else { return Incoming::Nothing };
+    let Ok(request) = Icmpv4Packet::new_checked(&frame[IPV4_END..]) else {
+        return Incoming::Nothing;
+    };
     if request.msg_type() != Icmpv4Message::EchoRequest || frame.len() > ECHO_BYTES_MAX {
         return Incoming::Nothing;
     }
@@ -155,23 +167,46 @@ mod tests {
     #[test]
     fn a_question_about_the_address_is_answered() {
         let question = |address: u32| {
-            let arp = [&[0, 1, 8, 0, 6, 4, 0, 1][..], &PEER, &[10, 77, 0, 1], &[0; 6], &address.to_be_bytes()].concat();
+            let arp = [
+                &[0, 1, 8, 0, 6, 4, 0, 1][..],
+                &PEER,
+                &[10, 77, 0, 1],
+                &[0; 6],
+                &address.to_be_bytes(),
+            ]
+            .concat();
             [ethernet(0x0806, [0xff; 6]), arp].concat()
         };
-        let Incoming::Answer(answer) = parse(&question(ADDRESS), false, MAC, ADDRESS) else { panic!("no answer") };
-        assert_eq!((&answer[..6], &answer[6..12], &answer[22..28]), (&PEER[..], &MAC[..], &MAC[..]));
+        let Incoming::Answer(answer) = parse(&question(ADDRESS), false, MAC, ADDRESS) else {
+            panic!("no answer")
+        };
+        assert_eq!(
+            (&answer[..6], &answer[6..12], &answer[22..28]),
+            (&PEER[..], &MAC[..], &MAC[..])
+        );
         assert_eq!(parse(&question(ADDRESS + 1), false, MAC, ADDRESS), Incoming::Nothing);
     }
 
     #[test]
     fn a_ping_is_answered() {
         let icmp = [8, 0, 0, 0, 0, 7, 0, 1, b'h', b'i'];
-        let ip = [&[0x45, 0, 0, 30, 0, 0, 0, 0, 64, 1, 0, 0][..], &[10, 77, 0, 1], &ADDRESS.to_be_bytes()].concat();
+        let ip = [
+            &[0x45, 0, 0, 30, 0, 0, 0, 0, 64, 1, 0, 0][..],
+            &[10, 77, 0, 1],
+            &ADDRESS.to_be_bytes(),
+        ]
+        .concat();
         let mut frame = [ethernet(0x0800, MAC), ip, icmp.to_vec()].concat();
         Ipv4Packet::new_unchecked(&mut frame[14..]).fill_checksum();
-        assert_eq!(parse(&frame, false, MAC, ADDRESS), Incoming::Corrupt, "its own checksum is wrong");
+        assert_eq!(
+            parse(&frame, false, MAC, ADDRESS),
+            Incoming::Corrupt,
+            "its own checksum is wrong"
+        );
         Icmpv4Packet::new_unchecked(&mut frame[34..]).fill_checksum();
-        let Incoming::Answer(answer) = parse(&frame, false, MAC, ADDRESS) else { panic!("no answer") };
+        let Incoming::Answer(answer) = parse(&frame, false, MAC, ADDRESS) else {
+            panic!("no answer")
+        };
         assert!(Ipv4Packet::new_checked(&answer[14..]).unwrap().verify_checksum());
         assert_eq!((answer[34], &answer[26..30]), (0, &ADDRESS.to_be_bytes()[..]));
         frame[0] ^= 4;
@@ -181,7 +216,11 @@ mod tests {
     proptest! {
         /// Whatever comes, an answer is no longer than the question, but for the shortest.
         #[test]
-        fn any_bytes(mut frame in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..3, is_right: bool) {
+        fn any_bytes(
+            mut frame in proptest::collection::vec(any::<u8>(), 0..200),
+            kind in 0..3,
+            is_right: bool,
+        ) {
             if frame.len() >= 14 {
                 frame[..6].copy_from_slice(&MAC);
                 let kinds = [[8, 0], [8, 6], [frame[12], frame[13]]];
@@ -193,7 +232,9 @@ mod tests {
             }
             match parse(&frame, is_right, MAC, ADDRESS) {
                 Incoming::Answer(answer) => prop_assert!(answer.len() <= frame.len().max(42)),
-                Incoming::Tcp { payload, .. } => prop_assert!(payload.start <= payload.end && payload.end <= frame.len()),
+                Incoming::Tcp { payload, .. } => {
+                    prop_assert!(payload.start <= payload.end && payload.end <= frame.len())
+                }
                 Incoming::Corrupt | Incoming::Nothing => {}
             }
         }

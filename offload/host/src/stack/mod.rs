@@ -1,4 +1,5 @@
-//! TCP on the host, over buffers that refer to bytes: `nicache_tcp`'s machines put together for a server.
+//! TCP on the host, over buffers that refer to bytes: `nicache_tcp`'s machines put together for a
+//! server.
 //!
 //! ```text
 //! queue.rs       what is to be sent, as buffers, by sequence number

@@ -1,4 +1,5 @@
-//! What is to be sent on a connection, as buffers. Nothing is copied for a transmission, nor for a retransmission.
+//! What is to be sent on a connection, as buffers. Nothing is copied for a transmission, nor for a
+//! retransmission.
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,8 @@ use nicache_tcp::Seq;
 
 use crate::mbuf::Mbuf;
 
-/// Most places of one packet's bytes, so that its descriptors and the card's gather list have room for them.
+/// Most places of one packet's bytes, so that its descriptors and the card's gather list have room
+/// for them.
 pub const PACKET_PARTS_MAX: usize = 48;
 
 /// See the module's head.
@@ -38,7 +40,8 @@ impl SendQueue {
         self.bytes
     }
 
-    /// The buffers of `len` bytes from a sequence number on: as many as one packet can have. Returns the bytes that they have.
+    /// The buffers of `len` bytes from a sequence number on: as many as one packet can have.
+    /// Returns the bytes that they have.
     pub fn gather(&self, seq: Seq, len: u32, into: &mut ArrayVec<Mbuf, PACKET_PARTS_MAX>) -> u32 {
         into.clear();
         let (mut skip, mut left) = (seq.since(self.start), len);
@@ -106,7 +109,10 @@ mod tests {
         assert_eq!(queue.gather(start + 35, 100, &mut parts), 5, "there are no more");
         let mut freed = Vec::new();
         queue.release(start + 29, |buffer| freed.push(buffer));
-        assert_eq!((freed.as_slice(), queue.bytes()), ([bytes(0, 10), bytes(1000, 10)].as_slice(), 20));
+        assert_eq!(
+            (freed.as_slice(), queue.bytes()),
+            ([bytes(0, 10), bytes(1000, 10)].as_slice(), 20)
+        );
         assert_eq!(queue.gather(start + 29, 2, &mut parts), 2);
         assert_eq!(parts.as_slice(), [bytes(2009, 1), bytes(3000, 1)]);
         queue.clear(|buffer| freed.push(buffer));

@@ -16,7 +16,8 @@ use crate::mbuf::Mbuf;
 
 /// Connections in TIME-WAIT that are remembered.
 const TIME_WAIT_PLACES: usize = 32_768;
-/// How long a handshake has its place even if others want it: a client that lives has answered by then, or its SYN is lost and comes again.
+/// How long a handshake has its place even if others want it: a client that lives has answered by
+/// then, or its SYN is lost and comes again.
 const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
 /// When to look again at what had no room.
 const SOON: Duration = Duration::from_millis(2);
@@ -84,7 +85,13 @@ impl std::fmt::Debug for WheelOf {
 
 impl Connections {
     /// Room for `capacity` connections to `ports`. `secret`: random bytes that clients cannot know.
-    pub fn new(config: StackConfig, capacity: usize, ports: Vec<u16>, secret: [u8; 16], now: Time) -> Self {
+    pub fn new(
+        config: StackConfig,
+        capacity: usize,
+        ports: Vec<u16>,
+        secret: [u8; 16],
+        now: Time,
+    ) -> Self {
         let seed = u64::from_le_bytes(*secret.first_chunk().unwrap_or(&[0; 8]));
         Self {
             config,
@@ -124,13 +131,21 @@ impl Connections {
 
     fn find(&self, key: &FlowKey) -> Option<ConnectionId> {
         let found = self.index.find(self.seed.hash_one(key), |&index| {
-            self.places[index as usize].as_ref().is_some_and(|connection| connection.ends().key == *key)
+            self.places[index as usize]
+                .as_ref()
+                .is_some_and(|connection| connection.ends().key == *key)
         });
         found.map(|&index| ConnectionId(index))
     }
 
     /// A segment of a client.
-    pub fn handle_segment(&mut self, ends: Ends, head: &SegmentHead, payload: &[u8], now: Time) -> Handled {
+    pub fn handle_segment(
+        &mut self,
+        ends: Ends,
+        head: &SegmentHead,
+        payload: &[u8],
+        now: Time,
+    ) -> Handled {
         if let Some(id) = self.find(&ends.key) {
             let Some(connection) = self.get(id) else { return Handled::Nothing };
             let reaction = connection.handle_segment(head, payload, now);
@@ -156,7 +171,8 @@ impl Connections {
             return self.accept(ends, head, now);
         }
         self.counters.strangers += 1;
-        // RFC 9293 section 3.10.7.2: what neither opens nor acknowledges is dropped where somebody listens.
+        // RFC 9293 section 3.10.7.2: what neither opens nor acknowledges is dropped where somebody
+        // listens.
         if head.flags.rst() || is_service && !head.flags.ack() {
             return Handled::Nothing;
         }
@@ -191,12 +207,16 @@ impl Connections {
         };
         self.half_open.begin(place, now);
         let tuple = ends.key.tuple_bytes();
-        let (start, offset) = (initial(&self.key, &tuple, now), timestamp_offset(&self.key, &tuple));
+        let (start, offset) =
+            (initial(&self.key, &tuple, now), timestamp_offset(&self.key, &tuple));
         let connection = Connection::accept(ends, syn, start, offset, &self.config, now);
         self.places[place as usize] = Some(Box::new(connection));
         let (seed, places) = (&self.seed, &self.places);
-        let hash_of =
-            |&index: &u32| places[index as usize].as_ref().map_or(0, |connection| seed.hash_one(connection.ends().key));
+        let hash_of = |&index: &u32| {
+            places[index as usize]
+                .as_ref()
+                .map_or(0, |connection| seed.hash_one(connection.ends().key))
+        };
         self.index.insert_unique(seed.hash_one(ends.key), place, hash_of);
         self.counters.accepted += 1;
         Handled::Connection { id: ConnectionId(place), is_new: true, reaction: Reaction::default() }
@@ -205,15 +225,22 @@ impl Connections {
     fn challenge(&mut self, id: ConnectionId, now: Time) {
         let second = (now.0 / 1_000_000_000).to_be_bytes();
         let random = siphash24(&self.key.0, &second) as u32;
-        let Some(connection) = self.places.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else { return };
+        let Some(connection) = self.places.get_mut(id.0 as usize).and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
         connection.challenge(&mut self.challenges, random, now);
         self.counters.challenges_refused = self.challenges.refused();
     }
 
-    /// Has the timer of a connection that was just polled fire when it has something to do, or when `other` has come.
-    /// What it could have sent at once waits for room in a ring, and is looked at a little later.
+    /// Has the timer of a connection that was just polled fire when it has something to do, or when
+    /// `other` has come. What it could have sent at once waits for room in a ring, and is looked at
+    /// a little later.
     pub fn arm(&mut self, id: ConnectionId, other: Option<Time>, now: Time) {
-        let due = self.get(id).and_then(|connection| connection.next_timeout()).map(|due| due.max(now + SOON));
+        let due = self
+            .get(id)
+            .and_then(|connection| connection.next_timeout())
+            .map(|due| due.max(now + SOON));
         if let Some(due) = [due, other].into_iter().flatten().min() {
             self.wheel.0.arm(id.0, due);
         }
@@ -224,7 +251,8 @@ impl Connections {
         self.wheel.0.arm(id.0, due);
     }
 
-    /// The next connection whose timer has fired. It is to be [armed](Self::arm) again. Call until `None`.
+    /// The next connection whose timer has fired. It is to be [armed](Self::arm) again. Call until
+    /// `None`.
     pub fn poll_timer(&mut self, now: Time) -> Option<(ConnectionId, bool)> {
         while let Some(index) = self.wheel.0.poll(now) {
             let id = ConnectionId(index);
@@ -244,9 +272,12 @@ impl Connections {
         self.wheel.0.next_due()
     }
 
-    /// Forgets a connection that is over; one that ended in order waits (TIME-WAIT). Its buffers are handed out.
+    /// Forgets a connection that is over; one that ended in order waits (TIME-WAIT). Its buffers
+    /// are handed out.
     pub fn remove(&mut self, id: ConnectionId, free: impl FnMut(Mbuf), now: Time) {
-        let Some(mut connection) = self.places.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        let Some(mut connection) = self.places.get_mut(id.0 as usize).and_then(Option::take) else {
+            return;
+        };
         connection.clear(free);
         let hash = self.seed.hash_one(connection.ends().key);
         if let Ok(entry) = self.index.find_entry(hash, |&index| index == id.0) {
@@ -264,12 +295,26 @@ impl Connections {
 
     /// All connections.
     pub fn ids(&self) -> impl Iterator<Item = ConnectionId> {
-        (0..self.places.len() as u32).filter(|&index| self.places[index as usize].is_some()).map(ConnectionId)
+        (0..self.places.len() as u32)
+            .filter(|&index| self.places[index as usize].is_some())
+            .map(ConnectionId)
     }
 }
 
-fn answer(head: &SegmentHead, seq: nicache_tcp::Seq, ack: nicache_tcp::Seq, flags: Flags) -> HeadRepr {
-    HeadRepr { src_port: head.dst_port, dst_port: head.src_port, seq, ack, flags, ..HeadRepr::default() }
+fn answer(
+    head: &SegmentHead,
+    seq: nicache_tcp::Seq,
+    ack: nicache_tcp::Seq,
+    flags: Flags,
+) -> HeadRepr {
+    HeadRepr {
+        src_port: head.dst_port,
+        dst_port: head.src_port,
+        seq,
+        ack,
+        flags,
+        ..HeadRepr::default()
+    }
 }
 
 #[cfg(test)]
@@ -281,9 +326,20 @@ mod tests {
     use super::*;
 
     fn connections(capacity: usize) -> Connections {
-        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, ecn: true, v6: false };
-        let config =
-            StackConfig { limits, sender: SenderConfig::default(), card_cuts: true, read: ReadRules::default() };
+        let limits = Limits {
+            mss: 1460,
+            window_scale: Some(7),
+            sack: true,
+            timestamps: true,
+            ecn: true,
+            v6: false,
+        };
+        let config = StackConfig {
+            limits,
+            sender: SenderConfig::default(),
+            card_cuts: true,
+            read: ReadRules::default(),
+        };
         Connections::new(config, capacity, vec![80], [7; 16], Time::ZERO)
     }
 
@@ -344,17 +400,29 @@ mod tests {
         for port in 300..310 {
             table.handle_segment(ends(port), &segment(port, 100, 0, Flags::SYN), b"", later);
         }
-        assert_eq!((table.len(), table.counters().half_open_evicted, table.counters().refused), (4, 2, 106));
+        assert_eq!(
+            (table.len(), table.counters().half_open_evicted, table.counters().refused),
+            (4, 2, 106)
+        );
         for port in [1, 2] {
-            let known = table.handle_segment(ends(port), &segment(port, 101, 0, Flags::RST), b"", Time::ZERO);
-            assert!(matches!(known, Handled::Connection { reaction: Reaction { over: true, .. }, .. }));
+            let known = table.handle_segment(
+                ends(port),
+                &segment(port, 101, 0, Flags::RST),
+                b"",
+                Time::ZERO,
+            );
+            assert!(matches!(
+                known,
+                Handled::Connection { reaction: Reaction { over: true, .. }, .. }
+            ));
         }
     }
 
     #[test]
     fn strangers_are_reset() {
         let mut table = connections(2);
-        let Handled::Answer(reset) = table.handle_segment(ends(9), &segment(9, 5, 77, Flags::ACK), b"x", Time::ZERO)
+        let Handled::Answer(reset) =
+            table.handle_segment(ends(9), &segment(9, 5, 77, Flags::ACK), b"x", Time::ZERO)
         else {
             panic!("no answer")
         };
@@ -365,7 +433,8 @@ mod tests {
             panic!("no answer")
         };
         assert_eq!((reset.flags, reset.ack), (Flags::RST | Flags::ACK, Seq(6)));
-        let nothing = table.handle_segment(ends(9), &segment(9, 5, 0, Flags::PSH), b"x", Time::ZERO);
+        let nothing =
+            table.handle_segment(ends(9), &segment(9, 5, 0, Flags::PSH), b"x", Time::ZERO);
         assert!(matches!(nothing, Handled::Nothing));
         let reset = table.handle_segment(ends(9), &segment(9, 5, 0, Flags::RST), b"", Time::ZERO);
         assert!(matches!(reset, Handled::Nothing));
@@ -379,7 +448,10 @@ mod tests {
         let mut rounds = 0;
         loop {
             let due = table.next_due().expect("a timer");
-            let Some((id, is_gone)) = table.poll_timer(due + std::time::Duration::from_millis(4)) else { continue };
+            let Some((id, is_gone)) = table.poll_timer(due + std::time::Duration::from_millis(4))
+            else {
+                continue;
+            };
             if is_gone {
                 table.remove(id, |_| {}, due);
                 break;

@@ -1,4 +1,5 @@
-//! What the fuzz targets and the replay of their corpus have in common: run arbitrary bytes through the public functions and check what must hold for all input.
+//! What the fuzz targets and the replay of their corpus have in common: run arbitrary bytes through
+//! the public functions and check what must hold for all input.
 
 use nicache_host::server::request::{Parsed, parse as parse_request};
 use nicache_host::server::segments;
@@ -15,15 +16,24 @@ pub(crate) fn frame(bytes: &[u8]) {
         match parse_frame(bytes, is_right, MAC, ADDRESS) {
             Incoming::Tcp { ends, payload, head } => {
                 assert!(payload.start <= payload.end && payload.end <= bytes.len());
-                assert_eq!((ends.key.server, ends.server_mac), (std::net::Ipv4Addr::from_bits(ADDRESS).into(), MAC));
-                assert_eq!((ends.key.client_port, ends.key.server_port), (head.src_port, head.dst_port));
+                assert_eq!(
+                    (ends.key.server, ends.server_mac),
+                    (std::net::Ipv4Addr::from_bits(ADDRESS).into(), MAC)
+                );
+                assert_eq!(
+                    (ends.key.client_port, ends.key.server_port),
+                    (head.src_port, head.dst_port)
+                );
             }
             Incoming::Answer(answer) => {
                 assert!(answer.len() <= bytes.len().max(42));
                 assert!(answer[6..12] == MAC && answer[12..14] == bytes[12..14]);
             }
             Incoming::Corrupt => {
-                assert!(!is_right || bytes[23] == 1, "only of a ping are the host's own sums checked then");
+                assert!(
+                    !is_right || bytes[23] == 1,
+                    "only of a ping are the host's own sums checked then"
+                );
             }
             Incoming::Nothing => {}
         }
@@ -45,7 +55,11 @@ pub(crate) fn request(bytes: &[u8]) {
                 Ok(asked) => {
                     assert!(asked.path.starts_with(b"/") && asked.is_head == is_head);
                     let mut names = asked.path.split(|&byte| byte == b'/');
-                    assert!(!names.any(|name| name == b".." || name == b"." || name.contains(&0)), "{:?}", asked.path);
+                    assert!(
+                        !names.any(|name| name == b".." || name == b"." || name.contains(&0)),
+                        "{:?}",
+                        asked.path
+                    );
                     if let Some(range) = asked.range {
                         check_range(range, 1000);
                     }
@@ -62,7 +76,9 @@ fn check_range(value: &[u8], bytes: u64) {
     if let Wanted::Parts(parts) = wanted(value, bytes) {
         assert!(!parts.is_empty() && parts.len() <= RANGES_MAX);
         assert!(parts.iter().all(|part| part.from < part.to && part.to <= bytes));
-        assert!(parts.iter().map(ByteRange::len).map(u128::from).sum::<u128>() <= u128::from(bytes));
+        assert!(
+            parts.iter().map(ByteRange::len).map(u128::from).sum::<u128>() <= u128::from(bytes)
+        );
     }
 }
 

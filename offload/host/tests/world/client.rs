@@ -55,7 +55,8 @@ pub(crate) struct Conversation {
     pub is_over: bool,
     /// When something came last, in nanoseconds.
     heard_ns: u64,
-    /// When it was over the host lacked a part of what was said, and had been silent for as long as it waits for that.
+    /// When it was over the host lacked a part of what was said, and had been silent for as long as
+    /// it waits for that.
     was_unheard: bool,
 }
 
@@ -70,8 +71,8 @@ pub(crate) struct Client {
     ether: Ether,
     conversations: Vec<Conversation>,
     port: u16,
-    /// Whether connections have timestamps. Without them, a sender that repeats much waits ever longer (RFC 6298 section
-    /// 5, Karn's algorithm), and is taken for idle on the worst wires.
+    /// Whether connections have timestamps. Without them, a sender that repeats much waits ever
+    /// longer (RFC 6298 section 5, Karn's algorithm), and is taken for idle on the worst wires.
     pub timestamps: bool,
 }
 
@@ -141,7 +142,10 @@ impl Client {
 
     /// Its port.
     pub(crate) fn port(&self, id: ConversationId) -> u16 {
-        self.sockets.get::<Socket<'_>>(self.conversations[id.0].handle).local_endpoint().map_or(0, |end| end.port)
+        self.sockets
+            .get::<Socket<'_>>(self.conversations[id.0].handle)
+            .local_endpoint()
+            .map_or(0, |end| end.port)
     }
 
     /// Sends these bytes, too.
@@ -197,9 +201,9 @@ impl Client {
     pub(crate) fn take_frames(&mut self) -> Vec<(usize, Vec<u8>)> {
         let wire_of = |frame: &[u8]| match &frame[..6] {
             // A question about an address goes where the answer is.
-            [0xff, ..] => {
-                frame.get(38..42).map_or(0, |address| usize::from(address[3].wrapping_sub(card_address(0)[3])))
-            }
+            [0xff, ..] => frame
+                .get(38..42)
+                .map_or(0, |address| usize::from(address[3].wrapping_sub(card_address(0)[3]))),
             mac => usize::from(mac[5].wrapping_sub(card_mac(0)[5])),
         };
         self.ether.outgoing.drain(..).map(|frame| (wire_of(&frame), frame)).collect()
@@ -237,8 +241,10 @@ impl Client {
         let mut head = httparse::Response::new(&mut fields);
         let httparse::Status::Complete(len) = head.parse(bytes).unwrap() else { return None };
         let status = head.code.unwrap();
-        let length = head.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
-        let length = length.map_or(0, |field| std::str::from_utf8(field.value).unwrap().parse().unwrap());
+        let length =
+            head.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
+        let length =
+            length.map_or(0, |field| std::str::from_utf8(field.value).unwrap().parse().unwrap());
         let body = bytes.get(len..len + length)?.to_vec();
         conversation.parsed += len + length;
         Some(Reply { status, body })

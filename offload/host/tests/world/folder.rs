@@ -1,5 +1,5 @@
-//! Files with all the versions that they have had. Whoever changes one here is its witness, too (docs/coherence.md,
-//! rule 12): the stamp is raised before the call returns that changes it.
+//! Files with all the versions that they have had. Whoever changes one here is its witness, too
+//! (docs/coherence.md, rule 12): the stamp is raised before the call returns that changes it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -32,7 +32,8 @@ pub(crate) enum Change {
 
 impl Change {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::InPlace, Self::Replaced, Self::Resized, Self::Truncated];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::InPlace, Self::Replaced, Self::Resized, Self::Truncated];
 }
 
 /// A writer that is not done.
@@ -52,7 +53,9 @@ impl Writer {
 
 /// Bytes of a version of a file: different in each block and in each version.
 pub(crate) fn content(name: &str, version: usize, len: usize) -> Vec<u8> {
-    let seed = name.bytes().fold(version as u64 + 1, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let seed = name
+        .bytes()
+        .fold(version as u64 + 1, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = vec![0; len];
     random.fill(&mut bytes);
@@ -62,7 +65,8 @@ pub(crate) fn content(name: &str, version: usize, len: usize) -> Vec<u8> {
 impl Folder {
     /// Without a file, on a file system that is watched.
     pub(crate) fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("nicache-test-").tempdir_in("/var/tmp").unwrap();
+        let folder =
+            tempfile::Builder::new().prefix("nicache-test-").tempdir_in("/var/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         Self { folder, table: RevisionTable::on_heap(), versions: BTreeMap::new() }
     }
@@ -126,11 +130,21 @@ impl Folder {
         match change {
             Change::InPlace => {
                 self.witness(&[&path]);
-                OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&bytes, 0).unwrap();
+                OpenOptions::new()
+                    .write(true)
+                    .open(&path)
+                    .unwrap()
+                    .write_all_at(&bytes, 0)
+                    .unwrap();
             }
             Change::Truncated => {
                 self.witness(&[&path]);
-                OpenOptions::new().write(true).open(&path).unwrap().set_len(bytes.len() as u64).unwrap();
+                OpenOptions::new()
+                    .write(true)
+                    .open(&path)
+                    .unwrap()
+                    .set_len(bytes.len() as u64)
+                    .unwrap();
             }
             Change::Replaced | Change::Resized => {
                 let other = self.path(&format!("{name}.new"));

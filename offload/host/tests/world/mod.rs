@@ -5,9 +5,9 @@
 //! folder.rs   files with all versions that they have had, and their witness
 //! ```
 //!
-//! Everything happens in one thread and follows from [`Settings::seed`]. When nothing moves, the clock goes to the next
-//! time at which something is due. Nothing left that could be due, a clock that runs too far, and much work at one moment
-//! without a frame are failures.
+//! Everything happens in one thread and follows from [`Settings::seed`]. When nothing moves, the
+//! clock goes to the next time at which something is due. Nothing left that could be due, a clock
+//! that runs too far, and much work at one moment without a frame are failures.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -26,8 +26,8 @@ use nicache_host::server::{Broken, CardPort, Layout, Route, Service, ServiceConf
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
 use nicache_policy::{Fifo, Lfu, Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{
-    Burst, Capabilities, FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, Offload, Port, memory_wire,
-    send_with_fallback,
+    Burst, Capabilities, FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, Offload, Port,
+    memory_wire, send_with_fallback,
 };
 use nicache_tcp::Time;
 use nicache_watch::Coverage;
@@ -141,7 +141,8 @@ impl World {
     /// With all cards attached, and no file.
     pub(crate) fn new(settings: Settings) -> Self {
         let folder = Folder::new();
-        let watched = Some((Arc::clone(folder.table()), Coverage { ext4: true, ..Coverage::default() }));
+        let watched =
+            Some((Arc::clone(folder.table()), Coverage { ext4: true, ..Coverage::default() }));
         Self::with_site(settings, folder, watched)
     }
 
@@ -150,7 +151,11 @@ impl World {
         Self::with_site(settings, Folder::new(), None)
     }
 
-    fn with_site(settings: Settings, folder: Folder, watched: Option<(Arc<RevisionTable>, Coverage)>) -> Self {
+    fn with_site(
+        settings: Settings,
+        folder: Folder,
+        watched: Option<(Arc<RevisionTable>, Coverage)>,
+    ) -> Self {
         let config = ServiceConfig {
             ports: vec![80],
             connections: settings.connections,
@@ -171,13 +176,15 @@ impl World {
                 peer_mac: CLIENT_MAC,
             })
             .collect();
-        let window = Arc::new(Window::create("test", Layout::new(&config).bytes() as usize).unwrap());
+        let window =
+            Arc::new(Window::create("test", Layout::new(&config).bytes() as usize).unwrap());
         let now = Time(START.as_nanos() as u64);
         let site = Site::new(folder.root(), vec!["index.html".into()], true, watched);
         let service = Service::new(&config, Arc::clone(&window), &ports, site, now);
         let clock = ManualClock::new(now.0);
         let mut random = fastrand::Rng::with_seed(settings.seed);
-        let wires = cards.clone().map(|_| Wire::new(&settings, random.u64(..), clock.clone())).collect();
+        let wires =
+            cards.clone().map(|_| Wire::new(&settings, random.u64(..), clock.clone())).collect();
         let client = Client::new(random.u64(..), now.0);
         let mut world = Self {
             service,
@@ -220,7 +227,8 @@ impl World {
         Directory::new(places, policy)
     }
 
-    /// Two ends of a new attachment; with its shared memory, for those who write there what they may not.
+    /// Two ends of a new attachment; with its shared memory, for those who write there what they
+    /// may not.
     pub(crate) fn attachment() -> (HostSide, CardSide, Window) {
         let made = Attachment::create().unwrap();
         let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
@@ -233,12 +241,15 @@ impl World {
         let (host, side, _) = Self::attachment();
         self.attach_host(card, host);
         let wire = &mut self.wires[card];
-        let mut port = wire.card.take().map(Firmware::into_port).or_else(|| wire.port.take()).unwrap();
+        let mut port =
+            wire.card.take().map(Firmware::into_port).or_else(|| wire.port.take()).unwrap();
         // What came while there was no card is lost.
         while port.receive(&mut self.burst).unwrap() > 0 {}
         let seen = Arc::new(Window::map(self.window.file().try_clone_to_owned().unwrap()).unwrap());
-        wire.card =
-            Some(Firmware::new(port, side, seen, self.settings.cache_blocks * BLOCK_BYTES as u32, None).unwrap());
+        wire.card = Some(
+            Firmware::new(port, side, seen, self.settings.cache_blocks * BLOCK_BYTES as u32, None)
+                .unwrap(),
+        );
     }
 
     /// The host's half of it: the card is somebody else's.
@@ -264,7 +275,8 @@ impl World {
         let _ = self.wires[card].end.get_mut().send(&[IoSlice::new(frame)], Offload::default());
     }
 
-    /// One turn of everybody, in which a card may be lazy unless the turn is `forced`. True: something moved.
+    /// One turn of everybody, in which a card may be lazy unless the turn is `forced`. True:
+    /// something moved.
     pub(crate) fn turn(&mut self, forced: bool) -> bool {
         self.turns += 1;
         let mut frames = 0;
@@ -291,7 +303,11 @@ impl World {
             }
         }
         self.quiet_turns = if frames > 0 || is_busy { 0 } else { self.quiet_turns + 1 };
-        assert!(self.quiet_turns < QUIET_TURNS_MAX, "busy without anything moving at {:?}", self.age());
+        assert!(
+            self.quiet_turns < QUIET_TURNS_MAX,
+            "busy without anything moving at {:?}",
+            self.age()
+        );
         frames > 0 || moved || done > 0 || is_busy
     }
 
@@ -299,14 +315,19 @@ impl World {
     ///
     /// # Panics
     /// When that takes longer than `limit`, of the clock here, or when it can never be.
-    pub(crate) fn run_until(&mut self, limit: Duration, mut is_done: impl FnMut(&mut Self) -> bool) {
+    pub(crate) fn run_until(
+        &mut self,
+        limit: Duration,
+        mut is_done: impl FnMut(&mut Self) -> bool,
+    ) {
         let end = self.now() + limit;
         while !is_done(self) {
             if self.turn(false) || self.turn(true) {
                 continue;
             }
-            let due =
-                self.next_due_ns().unwrap_or_else(|| panic!("nothing will ever happen: {}", self.client.describe()));
+            let due = self
+                .next_due_ns()
+                .unwrap_or_else(|| panic!("nothing will ever happen: {}", self.client.describe()));
             assert!(due <= end.0, "{limit:?} were not enough: {}", self.client.describe());
             self.set_now(due.max(self.now_ns + 1000));
         }
@@ -360,7 +381,11 @@ impl World {
             for (block, revision) in known {
                 let pages = self.service.pages();
                 let page = pages.page_of(block).and_then(|page| pages.page(page));
-                assert_eq!(page.map(|page| page.revision), Some(revision), "card {card} has {block:?}");
+                assert_eq!(
+                    page.map(|page| page.revision),
+                    Some(revision),
+                    "card {card} has {block:?}"
+                );
             }
         }
     }
@@ -371,7 +396,11 @@ impl World {
         self.run_until(Duration::from_secs(400), |world| world.service.connections().is_empty());
         self.settle();
         assert_eq!(self.service.pages().pinned(), 0, "pages are pinned");
-        assert_eq!(self.service.places().free_places(), self.settings.places as usize, "places are taken");
+        assert_eq!(
+            self.service.places().free_places(),
+            self.settings.places as usize,
+            "places are taken"
+        );
         self.check_inclusion();
     }
 }
@@ -379,7 +408,12 @@ impl World {
 impl Wire {
     fn new(settings: &Settings, seed: u64, clock: ManualClock) -> Self {
         let (card, client) = memory_wire(WIRE_FRAMES, settings.capabilities, Capabilities::PLAIN);
-        let rates = FaultConfig { seed, receive: settings.rates, send: settings.rates, queue_frames: HELD_FRAMES };
+        let rates = FaultConfig {
+            seed,
+            receive: settings.rates,
+            send: settings.rates,
+            queue_frames: HELD_FRAMES,
+        };
         let cut = memory_wire(64, Capabilities::PLAIN, Capabilities::PLAIN);
         let end = Faulty::new(client, &rates, clock);
         Self { card: None, port: Some(card), end, cut, segments: Burst::new(64) }
@@ -395,7 +429,8 @@ impl Wire {
         let frames = self.end.receive(burst).unwrap();
         for frame in burst.iter() {
             // What contradicts itself is dropped, as a real wire has no such frames.
-            let _ = send_with_fallback(&mut self.cut.0, &[IoSlice::new(frame.data())], frame.offload());
+            let _ =
+                send_with_fallback(&mut self.cut.0, &[IoSlice::new(frame.data())], frame.offload());
             while self.cut.1.receive(&mut self.segments).unwrap() > 0 {
                 self.segments.iter().for_each(|segment| client.take_frame(segment.data()));
             }

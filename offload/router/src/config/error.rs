@@ -32,7 +32,8 @@ impl ConfigError {
         let start = span.start.min(source.len());
         let before = &source.as_bytes()[..start];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        let text = source.lines().nth(line - 1).unwrap_or_default().trim().chars().take(120).collect();
+        let text =
+            source.lines().nth(line - 1).unwrap_or_default().trim().chars().take(120).collect();
         Self { line, text, message: message.into() }
     }
 }

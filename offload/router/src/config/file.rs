@@ -8,7 +8,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::ConfigError;
-use super::values::{Address, Kept, Linked, Named, PortKind, Ports, ProxyVersion, Socket, Span, Transport, Word};
+use super::values::{
+    Address, Kept, Linked, Named, PortKind, Ports, ProxyVersion, Socket, Span, Transport, Word,
+};
 
 /// Bytes of a file at most: it is handed to a process in one message.
 pub const FILE_BYTES_MAX: usize = 96 * 1024;
@@ -22,8 +24,9 @@ pub fn parse(source: &str) -> Result<File, ConfigError> {
         let message = format!("the file is longer than {FILE_BYTES_MAX} bytes");
         return Err(ConfigError::at(source, 0..0, message));
     }
-    toml::from_str(source)
-        .map_err(|error: toml::de::Error| ConfigError::at(source, error.span().unwrap_or(0..0), error.message()))
+    toml::from_str(source).map_err(|error: toml::de::Error| {
+        ConfigError::at(source, error.span().unwrap_or(0..0), error.message())
+    })
 }
 
 /// A whole file.
@@ -165,7 +168,8 @@ pub struct BackEndText {
     pub address: Spanned<Word<Socket>>,
     /// How much it gets, beside the others; 1 if it is not said, 0: nothing.
     pub weight: Option<u16>,
-    /// Names that it has, for a service with [`ServiceText::by`]; none: those that no other one has.
+    /// Names that it has, for a service with [`ServiceText::by`]; none: those that no other one
+    /// has.
     #[serde(default)]
     pub names: Vec<Spanned<Word<Named>>>,
 }

@@ -23,7 +23,8 @@ use toml::Spanned;
 
 use super::error::ConfigError;
 use super::file::{
-    ActionText, ByText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText, ServiceText, parse,
+    ActionText, ByText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText,
+    ServiceText, parse,
 };
 use super::taps::{TapPlan, beside, tap_of};
 use super::values::{Address, Kept, Named, PortKind, Ports, Socket, Transport, Word};
@@ -40,7 +41,8 @@ const CONNECTIONS: u32 = 65_536;
 const CONNECTIONS_MAX: u32 = 4 << 20;
 /// Ports of a card: two fewer than the files that it can wait for ([`nicache_port::WAIT_FDS_MAX`]).
 const PORTS_MAX: usize = nicache_port::WAIT_FDS_MAX - 2;
-/// Ports that masquerading gives out: those below are for programs that this machine's users know by their numbers.
+/// Ports that masquerading gives out: those below are for programs that this machine's users know
+/// by their numbers.
 const MASQUERADE_PORTS: RangeInclusive<u16> = 1024..=65_535;
 /// The least that IPv6 takes (RFC 8200 section 5) is more than that of IPv4 (RFC 791).
 const MTU_MIN: u32 = 576;
@@ -143,7 +145,8 @@ struct Maker<'a> {
 }
 
 impl Plan {
-    /// From a file's text, the machine's links, and a number that nobody else knows. A TAP may be among the links, or still to be made.
+    /// From a file's text, the machine's links, and a number that nobody else knows. A TAP may be
+    /// among the links, or still to be made.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -167,7 +170,10 @@ impl Plan {
         let mut maker = Maker { source, links, plan };
         maker.sizes(&file)?;
         if file.interfaces.is_empty() {
-            return Err(maker.error(0..0, "no interface: write [[interface]] and name = \"eth0\" for each one"));
+            return Err(maker.error(
+                0..0,
+                "no interface: write [[interface]] and name = \"eth0\" for each one",
+            ));
         }
         file.interfaces.iter().try_for_each(|interface| maker.interface(interface, &file))?;
         file.routes.iter().try_for_each(|route| maker.route(route))?;
@@ -200,7 +206,10 @@ impl Maker<'_> {
         if let Some(connections) = &file.connections {
             let count = *connections.get_ref();
             if !(64..=CONNECTIONS_MAX).contains(&count) {
-                return Err(self.error(connections.span(), format!("connections are from 64 to {CONNECTIONS_MAX}")));
+                return Err(self.error(
+                    connections.span(),
+                    format!("connections are from 64 to {CONNECTIONS_MAX}"),
+                ));
             }
             self.plan.config.limits = Limits { connections: count, opening: count / 4 };
         }
@@ -213,7 +222,8 @@ impl Maker<'_> {
         let tap = tap_of(self.source, text, file)?;
         let found = self.links.iter().find(|link| link.name == *name).cloned();
         let Some(link) = found.or_else(|| tap.as_ref().map(|tap| tap.to_be_made(name))) else {
-            let known: Vec<&str> = self.links.iter().map(|link| &*link.name).filter(|name| *name != "lo").collect();
+            let known: Vec<&str> =
+                self.links.iter().map(|link| &*link.name).filter(|name| *name != "lo").collect();
             let message = format!(
                 "this machine has no interface `{name}`; it has {} (nicache makes one only with port = \"tap\")",
                 known.join(", ")
@@ -222,7 +232,9 @@ impl Maker<'_> {
         };
         let link = &link;
         if !link.is_ethernet {
-            let message = format!("`{name}` is not an Ethernet interface: the forwarder needs one with a MAC address");
+            let message = format!(
+                "`{name}` is not an Ethernet interface: the forwarder needs one with a MAC address"
+            );
             return Err(self.error(text.name.span(), message));
         }
         let (tags, label) = match &text.vlan {
@@ -237,19 +249,29 @@ impl Maker<'_> {
             }
         };
         if self.plan.interfaces.iter().any(|other| other.name == label) {
-            return Err(self.error(text.name.span(), format!("`{label}` is there twice: one [[interface]] is enough")));
+            return Err(self.error(
+                text.name.span(),
+                format!("`{label}` is there twice: one [[interface]] is enough"),
+            ));
         }
         let has_own_addresses = text.addresses.is_empty();
         // Those of a TAP's kernel side are another station's.
-        let addresses: Vec<(IpAddr, u8)> = if has_own_addresses && text.vlan.is_none() && tap.is_none() {
+        let addresses: Vec<(IpAddr, u8)> = if has_own_addresses
+            && text.vlan.is_none()
+            && tap.is_none()
+        {
             // Those of a link alone lead nowhere, and this machine goes on to answer for them.
             link.addresses.iter().copied().filter(|(address, _)| !is_link_local(*address)).collect()
         } else {
-            text.addresses.iter().map(|address| (address.get_ref().0.0, address.get_ref().0.1)).collect()
+            text.addresses
+                .iter()
+                .map(|address| (address.get_ref().0.0, address.get_ref().0.1))
+                .collect()
         };
         if addresses.is_empty() {
             let or = if tap.is_some() { "" } else { ", or give it one with `ip address add`" };
-            let message = format!("`{label}` has no address: write addresses = [\"10.1.0.1/24\"]{or}");
+            let message =
+                format!("`{label}` has no address: write addresses = [\"10.1.0.1/24\"]{or}");
             return Err(self.error(span, message));
         }
         let kind = text.port.as_ref().map_or(PortKind::default(), |port| port.get_ref().0);
@@ -266,7 +288,10 @@ impl Maker<'_> {
                 port
             }
             None if self.plan.links.len() == PORTS_MAX => {
-                return Err(self.error(span, format!("more than {PORTS_MAX} interfaces: VLANs of one count once")));
+                return Err(self.error(
+                    span,
+                    format!("more than {PORTS_MAX} interfaces: VLANs of one count once"),
+                ));
             }
             None => {
                 let (name, index) = (name.clone(), link.index);
@@ -301,34 +326,48 @@ impl Maker<'_> {
         let Some(mtu) = &text.mtu else { return Ok(link.mtu) };
         let bytes = *mtu.get_ref();
         if bytes < MTU_MIN || bytes > link.mtu {
-            let message = format!("an mtu is from {MTU_MIN} to that of the interface, which is {}", link.mtu);
+            let message =
+                format!("an mtu is from {MTU_MIN} to that of the interface, which is {}", link.mtu);
             return Err(self.error(mtu.span(), message));
         }
         Ok(bytes)
     }
 
-    fn masquerade(&mut self, text: &InterfaceText, addresses: &[(IpAddr, u8)]) -> Result<Vec<usize>, ConfigError> {
+    fn masquerade(
+        &mut self,
+        text: &InterfaceText,
+        addresses: &[(IpAddr, u8)],
+    ) -> Result<Vec<usize>, ConfigError> {
         let Some(masquerade) = &text.masquerade else { return Ok(Vec::new()) };
         let chosen: Vec<IpAddr> = match masquerade.get_ref() {
             Masquerade::Switch(false) => return Ok(Vec::new()),
             // Addresses of a link alone are of no use beyond it.
-            Masquerade::Switch(true) => {
-                addresses.iter().map(|(address, _)| *address).filter(|address| !is_link_local(*address)).collect()
+            Masquerade::Switch(true) => addresses
+                .iter()
+                .map(|(address, _)| *address)
+                .filter(|address| !is_link_local(*address))
+                .collect(),
+            Masquerade::Addresses(list) => {
+                list.iter().map(|Word(Address(address))| *address).collect()
             }
-            Masquerade::Addresses(list) => list.iter().map(|Word(Address(address))| *address).collect(),
         };
         if chosen.is_empty() {
-            return Err(self.error(masquerade.span(), "there is no address to masquerade with: list some"));
+            return Err(
+                self.error(masquerade.span(), "there is no address to masquerade with: list some")
+            );
         }
-        let ports = text.ports.as_ref().map_or(MASQUERADE_PORTS, |ports| ports.get_ref().0.0.clone());
+        let ports =
+            text.ports.as_ref().map_or(MASQUERADE_PORTS, |ports| ports.get_ref().0.0.clone());
         if ports.contains(OWN_PORTS.start()) || ports.contains(OWN_PORTS.end()) {
             let at = text.ports.as_ref().map_or(masquerade.span(), Spanned::span);
             let (first, last) = (OWN_PORTS.start(), OWN_PORTS.end());
-            return Err(
-                self.error(at, format!("ports {first} to {last} are those of the health checks: leave them out"))
-            );
+            return Err(self.error(
+                at,
+                format!("ports {first} to {last} are those of the health checks: leave them out"),
+            ));
         }
-        let overlaps = |kept: &Kept| kept.ports.start() <= ports.end() && ports.start() <= kept.ports.end();
+        let overlaps =
+            |kept: &Kept| kept.ports.start() <= ports.end() && ports.start() <= kept.ports.end();
         if let Some(Word(kept)) = text.keep.iter().find(|Word(kept)| overlaps(kept)) {
             let message = format!(
                 "this gives out ports {}-{}, and keep leaves {}-{} of them to this machine: write ports = \"...\" beside it with others",
@@ -339,12 +378,24 @@ impl Maker<'_> {
             );
             return Err(self.error(masquerade.span(), message));
         }
-        let filtering = if text.open_mappings { Filtering::EndpointIndependent } else { Filtering::AddressAndPort };
-        Ok(chosen.into_iter().map(|address| self.external(address, ports.clone(), filtering)).collect())
+        let filtering = if text.open_mappings {
+            Filtering::EndpointIndependent
+        } else {
+            Filtering::AddressAndPort
+        };
+        Ok(chosen
+            .into_iter()
+            .map(|address| self.external(address, ports.clone(), filtering))
+            .collect())
     }
 
     /// The number of an external address, which is new if need be.
-    fn external(&mut self, address: IpAddr, ports: RangeInclusive<u16>, filtering: Filtering) -> usize {
+    fn external(
+        &mut self,
+        address: IpAddr,
+        ports: RangeInclusive<u16>,
+        filtering: Filtering,
+    ) -> usize {
         let externals = &mut self.plan.config.externals;
         externals.iter().position(|external| external.address == address).unwrap_or_else(|| {
             externals.push(External { address, ports, filtering });
@@ -353,10 +404,15 @@ impl Maker<'_> {
     }
 
     fn interface_named(&self, name: &Spanned<String>) -> Result<usize, ConfigError> {
-        let found = self.plan.interfaces.iter().position(|interface| interface.name == *name.get_ref());
+        let found =
+            self.plan.interfaces.iter().position(|interface| interface.name == *name.get_ref());
         found.ok_or_else(|| {
-            let known: Vec<&str> = self.plan.interfaces.iter().map(|interface| &*interface.name).collect();
-            self.error(name.span(), format!("the file has no such interface; it has {}", known.join(", ")))
+            let known: Vec<&str> =
+                self.plan.interfaces.iter().map(|interface| &*interface.name).collect();
+            self.error(
+                name.span(),
+                format!("the file has no such interface; it has {}", known.join(", ")),
+            )
         })
     }
 
@@ -366,7 +422,9 @@ impl Maker<'_> {
         let gateway = text.via.as_ref().map(|via| via.get_ref().0.0);
         if gateway.is_some_and(|gateway| gateway.is_ipv4() != to.address().is_ipv4()) {
             let via = text.via.as_ref().map_or(span, Spanned::span);
-            return Err(self.error(via, "the router has another version of IP than the destination"));
+            return Err(
+                self.error(via, "the router has another version of IP than the destination")
+            );
         }
         let interface = match (&text.interface, gateway) {
             (Some(name), _) => self.interface_named(name)?,
@@ -374,7 +432,9 @@ impl Maker<'_> {
                 let on_link = |interface: &Interface| {
                     let prefixes = interface.addresses.iter();
                     prefixes
-                        .filter_map(|(address, len)| nicache_forward::prefix::Prefix::new(*address, *len))
+                        .filter_map(|(address, len)| {
+                            nicache_forward::prefix::Prefix::new(*address, *len)
+                        })
                         .any(|prefix| prefix.contains(gateway))
                 };
                 self.plan.config.interfaces.iter().position(on_link).ok_or_else(|| {
@@ -384,7 +444,9 @@ impl Maker<'_> {
                     )
                 })?
             }
-            (None, None) => return Err(self.error(span, "write via = \"ROUTER\" or interface = \"NAME\"")),
+            (None, None) => {
+                return Err(self.error(span, "write via = \"ROUTER\" or interface = \"NAME\""));
+            }
         };
         self.plan.config.routes.push(Route { to, interface, gateway });
         Ok(())
@@ -397,7 +459,11 @@ impl Maker<'_> {
         }
     }
 
-    fn same_version(&self, a: SocketAddr, b: &Spanned<Word<Socket>>) -> Result<SocketAddr, ConfigError> {
+    fn same_version(
+        &self,
+        a: SocketAddr,
+        b: &Spanned<Word<Socket>>,
+    ) -> Result<SocketAddr, ConfigError> {
         let other = b.get_ref().0.0;
         if other.is_ipv4() == a.is_ipv4() {
             return Ok(other);
@@ -414,7 +480,9 @@ impl Maker<'_> {
             other.protocol == protocol && (other.external == external || other.internal == internal)
         };
         if self.plan.config.forwarded.iter().any(is_taken) {
-            return Err(self.error(text.from.span(), "one of its ends is that of another [[port-forward]]"));
+            return Err(
+                self.error(text.from.span(), "one of its ends is that of another [[port-forward]]")
+            );
         }
         self.external(external.address, MASQUERADE_PORTS, Filtering::AddressAndPort);
         self.plan.config.forwarded.push(Forwarded { protocol, external, internal });
@@ -425,19 +493,26 @@ impl Maker<'_> {
         let (span, text) = (text.span(), text.get_ref());
         let protocol = self.connected(&text.protocol)?;
         let address = text.address.get_ref().0.0;
-        let is_taken = |other: &ServiceConfig| (other.protocol, other.address) == (protocol, Endpoint::from(address));
+        let is_taken = |other: &ServiceConfig| {
+            (other.protocol, other.address) == (protocol, Endpoint::from(address))
+        };
         if self.plan.config.services.iter().any(is_taken) {
             return Err(self.error(text.address.span(), "another [[service]] has the same address"));
         }
         if text.back_ends.is_empty() || text.back_ends.len() > BACK_ENDS_MAX {
-            return Err(self.error(span, format!("a service has 1 to {BACK_ENDS_MAX} [[service.back-end]]")));
+            return Err(self
+                .error(span, format!("a service has 1 to {BACK_ENDS_MAX} [[service.back-end]]")));
         }
         let masquerade = match &text.masquerade {
             None => None,
             Some(ours) if ours.get_ref().0.0.is_ipv4() != address.is_ipv4() => {
-                return Err(self.error(ours.span(), "this has another version of IP than the service"));
+                return Err(
+                    self.error(ours.span(), "this has another version of IP than the service")
+                );
             }
-            Some(ours) => Some(self.external(ours.get_ref().0.0, MASQUERADE_PORTS, Filtering::AddressAndPort)),
+            Some(ours) => {
+                Some(self.external(ours.get_ref().0.0, MASQUERADE_PORTS, Filtering::AddressAndPort))
+            }
         };
         let number = self.plan.config.services.len() as u16;
         let mut back_ends = Vec::new();
@@ -445,11 +520,13 @@ impl Maker<'_> {
             let back_end = back_end.get_ref();
             let target = self.same_version(address, &back_end.address)?;
             if back_ends.iter().any(|other: &BackEnd| other.endpoint == target.into()) {
-                return Err(
-                    self.error(back_end.address.span(), "this back end is there twice: give it a weight instead")
-                );
+                return Err(self.error(
+                    back_end.address.span(),
+                    "this back end is there twice: give it a weight instead",
+                ));
             }
-            back_ends.push(BackEnd { endpoint: target.into(), weight: back_end.weight.unwrap_or(1) });
+            back_ends
+                .push(BackEnd { endpoint: target.into(), weight: back_end.weight.unwrap_or(1) });
             if let Some(check) = &text.check {
                 let chosen = Chosen { service: number, back_end: place as u16 };
                 let check = self.check(check, chosen, target, protocol)?;
@@ -457,23 +534,39 @@ impl Maker<'_> {
             }
         }
         let by_name = self.by_name(text, protocol)?;
-        let written = |named: &Spanned<Word<Named>>| self.source[named.span()].trim_matches(['"', '\'']).to_owned();
-        let names = text.back_ends.iter().map(|back_end| back_end.get_ref().names.iter().map(written).collect());
+        let written = |named: &Spanned<Word<Named>>| {
+            self.source[named.span()].trim_matches(['"', '\'']).to_owned()
+        };
+        let names = text
+            .back_ends
+            .iter()
+            .map(|back_end| back_end.get_ref().names.iter().map(written).collect());
         let names = names.collect();
         self.plan.names.push(names);
-        self.plan.services.push(text.name.clone().unwrap_or_else(|| format!("{protocol}/{address}")));
+        self.plan
+            .services
+            .push(text.name.clone().unwrap_or_else(|| format!("{protocol}/{address}")));
         let address = address.into();
-        self.plan.config.services.push(ServiceConfig { protocol, address, back_ends, masquerade, by_name });
+        self.plan.config.services.push(ServiceConfig {
+            protocol,
+            address,
+            back_ends,
+            masquerade,
+            by_name,
+        });
         Ok(())
     }
 
     /// How a back end of a service is chosen by name, if it is.
-    fn by_name(&self, text: &ServiceText, protocol: Protocol) -> Result<Option<ByName>, ConfigError> {
+    fn by_name(
+        &self,
+        text: &ServiceText,
+        protocol: Protocol,
+    ) -> Result<Option<ByName>, ConfigError> {
         let Some(by) = &text.by else {
             let named = text.back_ends.iter().find_map(|back_end| back_end.get_ref().names.first());
             if let Some(named) = named {
-                let message =
-                    "names are for a service with by = \"sni\" or by = \"host\": write one of them beside its address";
+                let message = "names are for a service with by = \"sni\" or by = \"host\": write one of them beside its address";
                 return Err(self.error(named.span(), message));
             }
             return match &text.proxy_protocol {
@@ -516,7 +609,10 @@ impl Maker<'_> {
     ) -> Result<Check, ConfigError> {
         let (span, text) = (text.span(), text.get_ref());
         if protocol == Protocol::Udp && text.port.is_none() {
-            return Err(self.error(span, "a service of UDP is checked at a TCP port: write port = ... into the check"));
+            return Err(self.error(
+                span,
+                "a service of UDP is checked at a TCP port: write port = ... into the check",
+            ));
         }
         let mut target = back_end;
         target.set_port(text.port.unwrap_or(back_end.port()));
@@ -524,17 +620,23 @@ impl Maker<'_> {
         let host = text.host.clone().unwrap_or_else(|| target.ip().to_string());
         let is_plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_graphic());
         if !path.starts_with('/') || !is_plain(&path) || !is_plain(&host) {
-            return Err(self.error(span, "a path begins with /, and path and host have no spaces or line ends"));
+            return Err(self.error(
+                span,
+                "a path begins with /, and path and host have no spaces or line ends",
+            ));
         }
         let way = match text.kind {
-            CheckKind::Tcp if text.path.is_some() || text.status.is_some() || text.host.is_some() => {
+            CheckKind::Tcp
+                if text.path.is_some() || text.status.is_some() || text.host.is_some() =>
+            {
                 return Err(self.error(span, "path, host and status are for kind = \"http\""));
             }
             CheckKind::Tcp => CheckWay::Tcp,
             CheckKind::Http => CheckWay::Http { path, host, status: text.status },
         };
-        let time =
-            |word: Option<Word<super::values::Span>>, ms| word.map_or(Duration::from_millis(ms), |Word(span)| span.0);
+        let time = |word: Option<Word<super::values::Span>>, ms| {
+            word.map_or(Duration::from_millis(ms), |Word(span)| span.0)
+        };
         let (rise, fall) = (text.rise.unwrap_or(2), text.fall.unwrap_or(3));
         if rise == 0 || fall == 0 {
             return Err(self.error(span, "rise and fall are 1 at least"));
@@ -545,13 +647,22 @@ impl Maker<'_> {
 
     fn group(&mut self, text: &GroupText) -> Result<(), ConfigError> {
         let address = text.address.get_ref().0.0;
-        let targets = text.to.iter().map(|target| self.same_version(address, target).map(Endpoint::from));
+        let targets =
+            text.to.iter().map(|target| self.same_version(address, target).map(Endpoint::from));
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
-        let source = text.source.as_ref().map(|source| self.same_version(address, source)).transpose()?;
+        let source =
+            text.source.as_ref().map(|source| self.same_version(address, source)).transpose()?;
         if targets.is_empty() {
-            return Err(self.error(text.address.span(), "a [[fan-out]] has at least one address in to = [...]"));
+            return Err(self.error(
+                text.address.span(),
+                "a [[fan-out]] has at least one address in to = [...]",
+            ));
         }
-        self.plan.config.groups.push(Group { address: address.into(), targets, source: source.map(Endpoint::from) });
+        self.plan.config.groups.push(Group {
+            address: address.into(),
+            targets,
+            source: source.map(Endpoint::from),
+        });
         Ok(())
     }
 
@@ -566,11 +677,13 @@ impl Maker<'_> {
                 Action::Limit { bytes_per_s: rate.0, burst_bytes: burst }
             }
             (ActionText::Limit, _) => {
-                return Err(self.error(span, "a limit has a rate in bytes per second: write rate = \"10M\""));
+                return Err(self
+                    .error(span, "a limit has a rate in bytes per second: write rate = \"10M\""));
             }
             _ => return Err(self.error(text.action.span(), "a rate is for action = \"limit\"")),
         };
-        let interface = text.interface.as_ref().map(|name| self.interface_named(name)).transpose()?;
+        let interface =
+            text.interface.as_ref().map(|name| self.interface_named(name)).transpose()?;
         self.plan.config.rules.push(Rule {
             interface,
             protocol: text.protocol.map(|Word(Transport(protocol))| protocol),

@@ -1,4 +1,5 @@
-//! TAPs that nicache makes: this machine is a station at the other end of each, and the forwarder is one beside it.
+//! TAPs that nicache makes: this machine is a station at the other end of each, and the forwarder
+//! is one beside it.
 
 use std::net::IpAddr;
 
@@ -40,10 +41,16 @@ pub(super) fn beside(mut mac: [u8; 6]) -> [u8; 6] {
 }
 
 /// The TAP that an `[[interface]]` is on. `None`: it is on another kind of port.
-pub(super) fn tap_of(source: &str, text: &InterfaceText, file: &File) -> Result<Option<TapPlan>, ConfigError> {
+pub(super) fn tap_of(
+    source: &str,
+    text: &InterfaceText,
+    file: &File,
+) -> Result<Option<TapPlan>, ConfigError> {
     let error = |span, message: String| Err(ConfigError::at(source, span, message));
     let name = text.name.get_ref();
-    let is_tap = |text: &InterfaceText| text.port.as_ref().is_some_and(|port| port.get_ref().0 == PortKind::Tap);
+    let is_tap = |text: &InterfaceText| {
+        text.port.as_ref().is_some_and(|port| port.get_ref().0 == PortKind::Tap)
+    };
     if !is_tap(text) {
         return match text.machine_addresses.first() {
             None => Ok(None),
@@ -54,8 +61,12 @@ pub(super) fn tap_of(source: &str, text: &InterfaceText, file: &File) -> Result<
         };
     }
     let is_odd = |c: char| c.is_whitespace() || matches!(c, '/' | ':' | '%' | '\0');
-    if !(1..=NAME_BYTES_MAX).contains(&name.len()) || name.contains(is_odd) || matches!(&**name, "." | "..") {
-        let message = format!("a TAP's name has 1 to {NAME_BYTES_MAX} bytes, without blanks, /, : and %");
+    if !(1..=NAME_BYTES_MAX).contains(&name.len())
+        || name.contains(is_odd)
+        || matches!(&**name, "." | "..")
+    {
+        let message =
+            format!("a TAP's name has 1 to {NAME_BYTES_MAX} bytes, without blanks, /, : and %");
         return error(text.name.span(), message);
     }
     if let (Some(_), Some(address)) = (&text.vlan, text.machine_addresses.first()) {
@@ -63,15 +74,20 @@ pub(super) fn tap_of(source: &str, text: &InterfaceText, file: &File) -> Result<
         return error(address.span(), message.to_owned());
     }
     if !text.keep.is_empty() {
-        let message =
-            "keep is for links that this machine shares: it has its own end of a TAP, and all that comes there";
+        let message = "keep is for links that this machine shares: it has its own end of a TAP, and all that comes there";
         return error(text.name.span(), message.to_owned());
     }
-    let on_it = || file.interfaces.iter().map(Spanned::get_ref).filter(|other| other.name.get_ref() == name);
+    let on_it = || {
+        file.interfaces.iter().map(Spanned::get_ref).filter(|other| other.name.get_ref() == name)
+    };
     let ours = || on_it().flat_map(|other| &other.addresses).map(|address| address.get_ref().0.0);
-    if let Some(address) = text.machine_addresses.iter().find(|address| ours().any(|our| our == address.get_ref().0.0))
+    if let Some(address) =
+        text.machine_addresses.iter().find(|address| ours().any(|our| our == address.get_ref().0.0))
     {
-        return error(address.span(), "the forwarder has this address: give this machine another one".to_owned());
+        return error(
+            address.span(),
+            "the forwarder has this address: give this machine another one".to_owned(),
+        );
     }
     let mut mtu = 0;
     for other in on_it() {

@@ -95,7 +95,10 @@ fn errors_name_line_and_key() {
     for (old, new, line, message) in cases {
         assert!(WHOLE.contains(old), "{old}");
         let error = Plan::make(&WHOLE.replacen(old, new, 1), &links(), 1).unwrap_err();
-        assert!(error.line == line && error.message.contains(message) && !error.text.is_empty(), "{new}: {error}");
+        assert!(
+            error.line == line && error.message.contains(message) && !error.text.is_empty(),
+            "{new}: {error}"
+        );
     }
     let error = Plan::make("", &links(), 1).unwrap_err();
     assert!(error.to_string().contains("[[interface]]"), "{error}");
@@ -124,14 +127,26 @@ port = "xdp"
 #[test]
 fn a_tap_to_be_made() {
     let plan = Plan::make(TAP, &links(), 1).unwrap();
-    let tap =
-        TapPlan { mtu: 4000, addresses: vec![("10.8.0.2".parse().unwrap(), 24), ("fd08::2".parse().unwrap(), 64)] };
+    let tap = TapPlan {
+        mtu: 4000,
+        addresses: vec![("10.8.0.2".parse().unwrap(), 24), ("fd08::2".parse().unwrap(), 64)],
+    };
     let made = |name: &str, index, port, tap| Linking { name: name.into(), index, port, tap };
-    assert_eq!(plan.links, [made("guests", 0, PortKind::Tap, Some(tap)), made("eth0", 2, PortKind::Xdp, None)]);
+    assert_eq!(
+        plan.links,
+        [made("guests", 0, PortKind::Tap, Some(tap)), made("eth0", 2, PortKind::Xdp, None)]
+    );
     assert_eq!((plan.config.interfaces[0].mtu, plan.config.interfaces[1].mtu), (4000, 4000));
-    // Once it is there: beside the kernel's own address, and with none of those that the kernel has.
+    // Once it is there: beside the kernel's own address, and with none of those that the kernel
+    // has.
     let mut with_it = links();
-    with_it.push(Link { name: "guests".into(), index: 9, mac: [6, 0, 0, 0, 0, 8], mtu: 4000, ..with_it[0].clone() });
+    with_it.push(Link {
+        name: "guests".into(),
+        index: 9,
+        mac: [6, 0, 0, 0, 0, 8],
+        mtu: 4000,
+        ..with_it[0].clone()
+    });
     let plan = Plan::make(TAP, &with_it, 1).unwrap();
     assert_eq!((plan.links[0].index, plan.config.interfaces[0].mac), (9, [6, 0, 0, 0, 0, 9]));
     assert_eq!(plan.config.interfaces[0].addresses, [("10.8.0.1".parse().unwrap(), 24)]);
@@ -188,11 +203,19 @@ fn a_service_by_name() {
     ] {
         assert!(BY_NAME.contains(old), "{old}");
         let error = Plan::make(&BY_NAME.replacen(old, new, 1), &links(), 1).unwrap_err();
-        assert!(error.line == line && error.message.contains(message) && !error.text.is_empty(), "{new}: {error}");
+        assert!(
+            error.line == line && error.message.contains(message) && !error.text.is_empty(),
+            "{new}: {error}"
+        );
     }
-    let lonely = BY_NAME.replace("by = \"sni\"\n", "").replace("names = [\"shop.example\", \"*.shop.example\"]", "");
+    let lonely = BY_NAME
+        .replace("by = \"sni\"\n", "")
+        .replace("names = [\"shop.example\", \"*.shop.example\"]", "");
     let error = Plan::make(&lonely, &links(), 1).unwrap_err();
-    assert!(error.line == 9 && error.message.contains("see their clients' own addresses"), "{error}");
+    assert!(
+        error.line == 9 && error.message.contains("see their clients' own addresses"),
+        "{error}"
+    );
 }
 
 #[test]

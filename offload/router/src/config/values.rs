@@ -46,7 +46,9 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Address).map_err(|_| format!("`{text}` is not an address such as 192.0.2.1 or 2001:db8::1"))
+        text.parse()
+            .map(Address)
+            .map_err(|_| format!("`{text}` is not an address such as 192.0.2.1 or 2001:db8::1"))
     }
 }
 
@@ -59,7 +61,11 @@ impl FromStr for Socket {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = text.parse().ok().filter(|socket: &SocketAddr| socket.port() != 0);
-        let odd = || format!("`{text}` is not an address with a port, such as 192.0.2.1:80 or [2001:db8::1]:80");
+        let odd = || {
+            format!(
+                "`{text}` is not an address with a port, such as 192.0.2.1:80 or [2001:db8::1]:80"
+            )
+        };
         parsed.map(Socket).ok_or_else(odd)
     }
 }
@@ -109,7 +115,9 @@ impl FromStr for ProxyVersion {
         if text == "v2" {
             Ok(Self)
         } else {
-            Err(format!("`{text}` is not a version of the PROXY protocol that is spoken here: write v2"))
+            Err(format!(
+                "`{text}` is not a version of the PROXY protocol that is spoken here: write v2"
+            ))
         }
     }
 }
@@ -174,7 +182,11 @@ impl FromStr for Kept {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let odd = || format!("`{text}` does not say which port stays with this machine: write tcp/22 or udp/500-4500");
+        let odd = || {
+            format!(
+                "`{text}` does not say which port stays with this machine: write tcp/22 or udp/500-4500"
+            )
+        };
         let (protocol, ports) = text.split_once('/').ok_or_else(odd)?;
         let Transport(protocol) = protocol.parse().map_err(|_| odd())?;
         if protocol == Protocol::Query {
@@ -193,7 +205,8 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-        let read = |(unit, ms): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(ms);
+        let read =
+            |(unit, ms): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(ms);
         let ms = units.into_iter().find_map(read).filter(|ms| (1..=86_400_000).contains(ms));
         let odd = || format!("`{text}` is not a time from 1ms to 24h, such as 500ms, 2s or 5m");
         ms.map(|ms| Self(Duration::from_millis(ms))).ok_or_else(odd)

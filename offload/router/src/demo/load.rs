@@ -37,11 +37,16 @@ pub struct Load {
 
 impl Load {
     /// One client in each namespace, each at so many bytes per second.
-    pub fn start<'a>(clients: impl IntoIterator<Item = &'a Namespace>, service: SocketAddr, bytes_per_s: u64) -> Self {
+    pub fn start<'a>(
+        clients: impl IntoIterator<Item = &'a Namespace>,
+        service: SocketAddr,
+        bytes_per_s: u64,
+    ) -> Self {
         let (stop, loaded) = (Arc::new(AtomicBool::new(false)), Arc::new(Loaded::default()));
         let expected: Arc<[u8]> = (0..FILE_BYTES).map(file_byte).collect();
         let start = |client: &Namespace| {
-            let (stop, loaded, expected) = (Arc::clone(&stop), Arc::clone(&loaded), Arc::clone(&expected));
+            let (stop, loaded, expected) =
+                (Arc::clone(&stop), Arc::clone(&loaded), Arc::clone(&expected));
             client.run(move || {
                 std::thread::spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
@@ -101,7 +106,9 @@ fn download(
         let mut part = &bytes[..count];
         if body_at.is_none() {
             head.extend_from_slice(part);
-            let Some(end) = head.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+            let Some(end) = head.windows(4).position(|window| window == b"\r\n\r\n") else {
+                continue;
+            };
             body_at = Some(end + 4);
             // What of this read is body.
             part = &part[(end + 4 + count).saturating_sub(head.len())..];

@@ -60,7 +60,11 @@ impl Namespace {
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = channel();
         let job = Box::new(move || drop(done.send(job())));
-        self.jobs.as_ref().expect("it is there until the end").send(job).expect("the thread lives as long");
+        self.jobs
+            .as_ref()
+            .expect("it is there until the end")
+            .send(job)
+            .expect("the thread lives as long");
         result.recv().expect("a job does not panic")
     }
 
@@ -73,7 +77,8 @@ impl Namespace {
         self.run(move || ip(&arguments))
     }
 
-    /// Gives this namespace an interface `name`, up, whose other end is `end` in the namespace `middle`, up, with no address.
+    /// Gives this namespace an interface `name`, up, whose other end is `end` in the namespace
+    /// `middle`, up, with no address.
     ///
     /// # Errors
     /// What the system says.
@@ -98,9 +103,12 @@ impl Drop for Namespace {
 /// # Errors
 /// What it says.
 pub(super) fn ip(arguments: &str) -> io::Result<()> {
-    let output = Command::new("ip").args(arguments.split_whitespace()).stdin(Stdio::null()).output();
+    let output =
+        Command::new("ip").args(arguments.split_whitespace()).stdin(Stdio::null()).output();
     let output = output.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other("the program ip is not installed (package iproute2)"),
+        io::ErrorKind::NotFound => {
+            io::Error::other("the program ip is not installed (package iproute2)")
+        }
         _ => error,
     })?;
     if output.status.success() {

@@ -17,7 +17,8 @@ const NAMES: [&str; SERVERS as usize] = ["a", "b", "c"];
 pub const FILE_BYTES: usize = 4 << 20;
 const _: () = assert!(ETHERNET_HEADER_BYTES == 14);
 
-/// The byte of the file at a place: every place of a megabyte has another neighbourhood, so that a part in a wrong place is found.
+/// The byte of the file at a place: every place of a megabyte has another neighbourhood, so that a
+/// part in a wrong place is found.
 pub fn file_byte(at: usize) -> u8 {
     let word = (at as u64 / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (word >> (at % 8 * 8)) as u8 ^ (word >> 56) as u8
@@ -45,16 +46,28 @@ impl Stage {
     pub fn build(interface: &str, net: u8) -> io::Result<Self> {
         let middle = Namespace::create()?;
         let folder = tempfile::Builder::new().prefix("nicache-forward-").tempdir()?;
-        std::fs::write(folder.path().join("file"), (0..FILE_BYTES).map(file_byte).collect::<Vec<u8>>())?;
+        std::fs::write(
+            folder.path().join("file"),
+            (0..FILE_BYTES).map(file_byte).collect::<Vec<u8>>(),
+        )?;
         // nginx reads it as another user.
-        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        std::fs::set_permissions(
+            folder.path(),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )?;
         ip(&format!("link add {interface} type veth peer name machine netns {}", middle.tid()))?;
         ip(&format!("link set {interface} addrgenmode none up"))?;
         ip(&format!("address add 10.{net}.0.1/30 dev {interface}"))?;
         middle.ip("link set machine addrgenmode none up")?;
         middle.ip(&format!("address add 10.{net}.0.2/30 dev machine"))?;
-        let mut stage =
-            Self { servers: Vec::new(), middle, clients: Vec::new(), _servers: Vec::new(), _folder: folder, net };
+        let mut stage = Self {
+            servers: Vec::new(),
+            middle,
+            clients: Vec::new(),
+            _servers: Vec::new(),
+            _folder: folder,
+            net,
+        };
         for number in 1..=CLIENTS {
             let client = stage.link(&format!("client{number}"), number)?;
             // A client that reads slowly is not sent a whole file at once.
@@ -71,7 +84,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// A namespace with a link to the middle, 10.net.`third`.0/24: the forwarder has .1, the namespace .2.
+    /// A namespace with a link to the middle, 10.net.`third`.0/24: the forwarder has .1, the
+    /// namespace .2.
     fn link(&self, end: &str, third: u8) -> io::Result<Namespace> {
         let (net, other) = (self.net, Namespace::create()?);
         other.veth("eth0", &self.middle, end)?;
@@ -99,7 +113,11 @@ impl Stage {
             self.service()
         ));
         for number in 1..=SERVERS {
-            text.push_str(&format!("  [[service.back-end]]\n  address = \"10.{}.{}.2:80\"\n", self.net, 10 + number));
+            text.push_str(&format!(
+                "  [[service.back-end]]\n  address = \"10.{}.{}.2:80\"\n",
+                self.net,
+                10 + number
+            ));
         }
         text
     }
@@ -115,7 +133,12 @@ impl Drop for Stage {
 }
 
 /// One process, which ends with the thread that has started it, whatever becomes of this process.
-fn start_nginx(namespace: &Namespace, folder: &Path, name: &str, listen: &str) -> io::Result<Child> {
+fn start_nginx(
+    namespace: &Namespace,
+    folder: &Path,
+    name: &str,
+    listen: &str,
+) -> io::Result<Child> {
     let own = folder.join(name);
     std::fs::create_dir(&own)?;
     let (at, root) = (own.display(), folder.display());
@@ -136,7 +159,9 @@ fn start_nginx(namespace: &Namespace, folder: &Path, name: &str, listen: &str) -
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "nginx", "-c"]).arg(path).arg("-e").arg(log);
         command.stdin(Stdio::null()).spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => io::Error::other("the program setpriv is not installed (package util-linux)"),
+            io::ErrorKind::NotFound => {
+                io::Error::other("the program setpriv is not installed (package util-linux)")
+            }
             _ => error,
         })
     })

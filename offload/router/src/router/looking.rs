@@ -15,7 +15,8 @@ use nicache_tcp::Time;
 
 use super::Router;
 use crate::report::{
-    BackEndReport, CacheReport, FLOWS_MAX, FlowReport, InterfaceReport, Report, ServiceReport, WhyReport,
+    BackEndReport, CacheReport, FLOWS_MAX, FlowReport, InterfaceReport, Report, ServiceReport,
+    WhyReport,
 };
 
 const PHASES: [(Phase, &str); 7] = [
@@ -51,7 +52,9 @@ impl Router {
         put("routes", forwarder.routes().iter().count() as u64);
         put("neighbours", forwarder.neighbours().len() as u64);
         let waiting = forwarder.waiting_counts();
-        for (name, count) in ["switch_half_open", "switch_looking", "switch_opening"].into_iter().zip(waiting) {
+        for (name, count) in
+            ["switch_half_open", "switch_looking", "switch_opening"].into_iter().zip(waiting)
+        {
             put(name, count.into());
         }
         let fast = forwarder.fast_counters();
@@ -83,7 +86,8 @@ impl Router {
                 victim: queued[1],
                 priority: queued[2],
                 pending: entries - queued.iter().sum::<u64>(),
-                hit_rate: done.card_bytes as f64 / (done.card_bytes + done.memory_bytes).max(1) as f64,
+                hit_rate: done.card_bytes as f64
+                    / (done.card_bytes + done.memory_bytes).max(1) as f64,
             };
             debug_assert!(entries == 0 || pcache.queue(EntryId(0)).is_some() || cache.pending > 0);
         }
@@ -96,7 +100,9 @@ impl Router {
             bus: BusClass::ALL.map(|class| (class.label().to_owned(), bus.of(class))).into(),
             cache,
             connections: PHASES
-                .map(|(phase, label)| (label.to_owned(), u64::from(forwarder.connections().count(phase))))
+                .map(|(phase, label)| {
+                    (label.to_owned(), u64::from(forwarder.connections().count(phase)))
+                })
                 .into(),
             rates: self.rates,
             interfaces: self.interfaces(),
@@ -106,11 +112,20 @@ impl Router {
     }
 
     fn interfaces(&self) -> Vec<InterfaceReport> {
-        let report = |(interface, named): (&nicache_forward::interface::Interface, &crate::config::Interfaced)| {
-            let external = |number: &usize| self.forwarder.nat().external(*number).map(|it| it.address.to_string());
+        let report = |(interface, named): (
+            &nicache_forward::interface::Interface,
+            &crate::config::Interfaced,
+        )| {
+            let external = |number: &usize| {
+                self.forwarder.nat().external(*number).map(|it| it.address.to_string())
+            };
             InterfaceReport {
                 name: named.name.clone(),
-                addresses: interface.addresses.iter().map(|(address, len)| format!("{address}/{len}")).collect(),
+                addresses: interface
+                    .addresses
+                    .iter()
+                    .map(|(address, len)| format!("{address}/{len}"))
+                    .collect(),
                 mtu: interface.mtu,
                 masquerade: interface.masquerade.iter().filter_map(external).collect(),
             }
@@ -131,7 +146,11 @@ impl Router {
                 address: services.endpoint(chosen).to_string(),
                 weight: services.config(service).back_ends[place].weight,
                 health: health.to_owned(),
-                reason: self.reasons.get(&(chosen.service, chosen.back_end)).cloned().unwrap_or_default(),
+                reason: self
+                    .reasons
+                    .get(&(chosen.service, chosen.back_end))
+                    .cloned()
+                    .unwrap_or_default(),
                 connections: services.connections(chosen),
                 names: self.plan.names_of(service, place),
             }
@@ -142,7 +161,9 @@ impl Router {
                 name: name.clone(),
                 address: format!("{} {}", config.protocol, config.address),
                 by: config.by_name.as_ref().map(|by_name| by_name.by.to_string()),
-                back_ends: (0..config.back_ends.len()).map(|place| back_end(number, place)).collect(),
+                back_ends: (0..config.back_ends.len())
+                    .map(|place| back_end(number, place))
+                    .collect(),
             }
         };
         self.plan.services.iter().enumerate().map(report).collect()
@@ -159,7 +180,9 @@ impl Router {
             bytes: note.bytes,
             age_ms: ms(note.begun),
             idle_ms: ms(connection.touched()),
-            back_end: note.back_end().map(|chosen| self.forwarder.services().endpoint(chosen).to_string()),
+            back_end: note
+                .back_end()
+                .map(|chosen| self.forwarder.services().endpoint(chosen).to_string()),
             rule: note.rule().map(|rule| u32::from(rule) + 1),
             is_fast: self.forwarder.is_fast(note),
             is_by_name: note.is_switched(),
@@ -167,11 +190,17 @@ impl Router {
     }
 
     /// Those connections that have moved most, and how many there are.
-    fn flows(&self, now: Time, wanted: impl Fn(&Connection<Note>) -> bool) -> (Vec<FlowReport>, u64) {
+    fn flows(
+        &self,
+        now: Time,
+        wanted: impl Fn(&Connection<Note>) -> bool,
+    ) -> (Vec<FlowReport>, u64) {
         // The least of those that are kept is in front.
         let mut most = std::collections::BinaryHeap::new();
         let mut count = 0;
-        for (id, connection) in self.forwarder.connections().iter().filter(|(_, connection)| wanted(connection)) {
+        for (id, connection) in
+            self.forwarder.connections().iter().filter(|(_, connection)| wanted(connection))
+        {
             count += 1;
             let bytes: u64 = connection.note.bytes.iter().sum();
             most.push(std::cmp::Reverse((bytes, id.0)));
@@ -180,7 +209,8 @@ impl Router {
             }
         }
         let ids = most.into_sorted_vec().into_iter().map(|std::cmp::Reverse((_, id))| id);
-        let connection = |id| self.forwarder.connections().get(nicache_forward::conntrack::ConnectionId(id));
+        let connection =
+            |id| self.forwarder.connections().get(nicache_forward::conntrack::ConnectionId(id));
         (ids.filter_map(connection).map(|connection| self.flow(connection, now)).collect(), count)
     }
 
@@ -188,9 +218,14 @@ impl Router {
     pub fn why(&mut self, asked: SocketAddr, now: Time) -> WhyReport {
         self.forwarder.catch_up_all();
         let address = asked.ip();
-        let is_it = |end: Endpoint| end.address == address && (asked.port() == 0 || end.port == asked.port());
+        let is_it = |end: Endpoint| {
+            end.address == address && (asked.port() == 0 || end.port == asked.port())
+        };
         let (flows, count) = self.flows(now, |connection| {
-            let ends = [connection.incoming(Direction::Original), connection.outgoing(Direction::Original)];
+            let ends = [
+                connection.incoming(Direction::Original),
+                connection.outgoing(Direction::Original),
+            ];
             ends.iter().any(|tuple| is_it(tuple.source) || is_it(tuple.destination))
         });
         let mut says = Vec::new();
@@ -213,7 +248,8 @@ impl Router {
             let back_end = |place: usize| is_it(config.back_ends[place].endpoint);
             Some(if is_it(config.address) {
                 let up =
-                    report.back_ends.iter().filter(|back_end| back_end.health == "up" && back_end.weight > 0).count();
+                    report.back_ends.iter()
+                        .filter(|back_end| back_end.health == "up" && back_end.weight > 0).count();
                 let all = report.back_ends.len();
                 let advice = if up == 0 { ": new connections are refused until one is up" } else { "" };
                 let by = match report.by.as_deref() {
@@ -227,7 +263,8 @@ impl Router {
                 )
             } else {
                 let place = (0..report.back_ends.len()).find(|place| back_end(*place))?;
-                let BackEndReport { health, reason, connections, names, .. } = &report.back_ends[place];
+                let BackEndReport { health, reason, connections, names, .. } =
+                    &report.back_ends[place];
                 let reason = if reason.is_empty() { "it is not checked" } else { reason };
                 let names = match (names.as_slice(), &report.by) {
                     (_, None) => String::new(),
@@ -245,7 +282,10 @@ impl Router {
     }
 
     fn say_waiting(&self, says: &mut Vec<String>, is_it: impl Fn(Endpoint) -> bool) {
-        let all = self.forwarder.waiting().filter(|(tuple, _)| is_it(tuple.source) || is_it(tuple.destination));
+        let all = self
+            .forwarder
+            .waiting()
+            .filter(|(tuple, _)| is_it(tuple.source) || is_it(tuple.destination));
         for (tuple, waiting) in all.take(FLOWS_MAX) {
             says.push(format!(
                 "The connection {tuple} of the service {} waits for {}; {} bytes have come.",
@@ -260,10 +300,14 @@ impl Router {
         let nat = self.forwarder.nat();
         for protocol in [Protocol::Tcp, Protocol::Udp] {
             if let Some(mapping) = nat.find_external(protocol, end).and_then(|id| nat.get(id)) {
-                says.push(format!("From outside, {protocol} to it leads to {} inside.", mapping.internal));
+                says.push(format!(
+                    "From outside, {protocol} to it leads to {} inside.",
+                    mapping.internal
+                ));
             }
             let mut numbers = (0..).map_while(|number| nat.external(number).map(|_| number));
-            let found = numbers.find_map(|through| nat.get(nat.find_internal(protocol, end, through)?));
+            let found =
+                numbers.find_map(|through| nat.get(nat.find_internal(protocol, end, through)?));
             if let Some(mapping) = found {
                 says.push(format!("Outside it is seen as {protocol} {}.", mapping.external));
             }
@@ -289,8 +333,12 @@ impl Router {
             None => "on the link itself".to_owned(),
         };
         let mac = match self.forwarder.neighbours().find(route.interface, next) {
-            Some([a, b, c, d, e, f]) => format!("{next} is {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"),
-            None => format!("{next} has not told its MAC address: frames wait a second for it, and are dropped then"),
+            Some([a, b, c, d, e, f]) => {
+                format!("{next} is {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+            }
+            None => format!(
+                "{next} has not told its MAC address: frames wait a second for it, and are dropped then"
+            ),
         };
         says.push(format!("The route {} leads there by {name}, {way}; {mac}.", route.to));
     }

@@ -54,7 +54,8 @@ by = "sni"
 address = "192.0.2.2:443"
 "#;
 
-/// Records of connections, each behind its length: what another forwarder has left. What is taken over can be kept again, and means the same.
+/// Records of connections, each behind its length: what another forwarder has left. What is taken
+/// over can be kept again, and means the same.
 pub(crate) fn snapshot(mut bytes: &[u8]) {
     let plan = Plan::make(FILE, &links(), 1).unwrap();
     let mut forwarder = Forwarder::new(plan.config, Time::ZERO).unwrap();
@@ -70,8 +71,9 @@ pub(crate) fn snapshot(mut bytes: &[u8]) {
         while let Some(id) = forwarder.poll_changed() {
             kept.extend(forwarder.save(id));
         }
-        let is_answered =
-            |kept: &nicache_forward::saved::Saved| (kept.original, kept.splice) == (saved.original, saved.splice);
+        let is_answered = |kept: &nicache_forward::saved::Saved| {
+            (kept.original, kept.splice) == (saved.original, saved.splice)
+        };
         assert!(kept.is_empty() || kept.iter().all(is_answered), "{kept:?}");
     }
     assert!(forwarder.connections().len() <= 64);

@@ -19,7 +19,8 @@ pub(super) const CONNECTIONS_MAX: usize = 64;
 const BUFFER_BYTES: usize = 16 * 1024;
 /// How long a request's head may take, the pause before it included.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long sent bytes may remain without acknowledgment, a client's closed window included (RFC 5482).
+/// How long sent bytes may remain without acknowledgment, a client's closed window included (RFC
+/// 5482).
 const UNREAD_TIMEOUT_MS: u32 = 20_000;
 /// How long a connection may last. Pages that follow events connect again.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -38,7 +39,8 @@ pub(super) async fn accept(listener: TcpListener, routes: Arc<Routes>) {
             Ok((stream, _)) => {
                 let routes = Arc::clone(&routes);
                 tokio::spawn(async move {
-                    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, routes)).await;
+                    let _ =
+                        tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, routes)).await;
                     drop(place);
                 });
             }

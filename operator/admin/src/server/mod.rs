@@ -9,8 +9,8 @@
 //! events.rs   samples as they come (Server-Sent Events, WHATWG HTML section 9.2)
 //! ```
 //!
-//! However many connect, card and supervisor do not notice: connections, their heads, their times and their unread bytes are bounded, and
-//! only the sampler asks the card.
+//! However many connect, card and supervisor do not notice: connections, their heads, their times
+//! and their unread bytes are bounded, and only the sampler asks the card.
 
 mod events;
 mod http;
@@ -77,7 +77,14 @@ impl AdminServer {
             Ok((listener.local_addr()?, listener))
         });
         let (address, listener) = bound.map_err(|error| AdminError::Bind { address, error })?;
-        Ok(Self { address, listener: Some(listener), reach, stop: None, thread: None, sampler: None })
+        Ok(Self {
+            address,
+            listener: Some(listener),
+            reach,
+            stop: None,
+            thread: None,
+            sampler: None,
+        })
     }
 
     /// Where it listens; with the port that the system chose if 0 was asked for.
@@ -93,7 +100,10 @@ impl AdminServer {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let sampler = Sampler::start(Arc::clone(&source)).map_err(AdminError::Start)?;
         let routes = Arc::new(routes::Routes::new(source, sampler.latest(), self.reach));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AdminError::Start)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(AdminError::Start)?;
         let (stop, stopped) = oneshot::channel();
         let body = move || {
             runtime.block_on(async {
@@ -104,7 +114,10 @@ impl AdminServer {
             });
             runtime.shutdown_timeout(Duration::from_millis(100));
         };
-        let thread = std::thread::Builder::new().name("admin".into()).spawn(body).map_err(AdminError::Start)?;
+        let thread = std::thread::Builder::new()
+            .name("admin".into())
+            .spawn(body)
+            .map_err(AdminError::Start)?;
         (self.stop, self.thread, self.sampler) = (Some(stop), Some(thread), Some(sampler));
         Ok(())
     }

@@ -5,6 +5,7 @@
 pub enum Reach {
     /// Programs of this machine.
     Machine,
-    /// Everybody who reaches the address: the operator has said so, knowing that nothing is asked of them.
+    /// Everybody who reaches the address: the operator has said so, knowing that nothing is asked
+    /// of them.
     Anyone,
 }

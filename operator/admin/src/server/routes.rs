@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 
@@ -33,24 +35,38 @@ pub(super) struct Routes {
 impl Routes {
     /// For that source.
     pub(super) fn new(source: Arc<dyn Source>, latest: Arc<Latest>, reach: Reach) -> Self {
-        Self { source, latest, reach, page: page(), followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)) }
+        Self {
+            source,
+            latest,
+            reach,
+            page: page(),
+            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+        }
     }
 
     /// The reply to a request; a body that it may have is not read.
     pub(super) fn reply<B>(&self, request: &Request<B>) -> Response<Content> {
-        let header = |name| request.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let header =
+            |name| request.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         if self.reach == Reach::Machine && !header(HOST).is_some_and(is_of_machine) {
-            // Else a page of another site, whose name leads to this machine, could read what is here.
-            return reply(StatusCode::MISDIRECTED_REQUEST, TEXT, "ask for this by its IP address, or as localhost\n");
+            // Else a page of another site, whose name leads to this machine, could read what is
+            // here.
+            return reply(
+                StatusCode::MISDIRECTED_REQUEST,
+                TEXT,
+                "ask for this by its IP address, or as localhost\n",
+            );
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut refusal = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "there is nothing to change here\n");
+            let mut refusal =
+                reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "there is nothing to change here\n");
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refusal;
         }
         match request.uri().path() {
             "/" => {
-                let mut reply = reply(StatusCode::OK, "text/html; charset=utf-8", self.page.html.clone());
+                let mut reply =
+                    reply(StatusCode::OK, "text/html; charset=utf-8", self.page.html.clone());
                 if let Ok(policy) = HeaderValue::from_str(&self.page.policy) {
                     reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
                 }
@@ -58,19 +74,28 @@ impl Routes {
             }
             "/metrics" => {
                 match self.source.own_metrics() {
-                    Some(Ok(text)) => return reply(StatusCode::OK, Format::Prometheus.content_type(), text),
-                    Some(Err(error)) => return reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
+                    Some(Ok(text)) => {
+                        return reply(StatusCode::OK, Format::Prometheus.content_type(), text);
+                    }
+                    Some(Err(error)) => {
+                        return reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n"));
+                    }
                     None => {}
                 }
                 let format = Format::wanted(header(ACCEPT));
                 let sample = self.latest.moment().sample.ok();
-                let text = render(sample.as_deref(), |counter| self.source.describe(counter), format);
+                let text =
+                    render(sample.as_deref(), |counter| self.source.describe(counter), format);
                 reply(StatusCode::OK, format.content_type(), text)
             }
             "/api/status" => {
                 self.latest.ask_for_hottest();
                 match self.latest.moment().sample {
-                    Ok(sample) => reply(StatusCode::OK, JSON, serde_json::to_string(&*sample).unwrap_or_default()),
+                    Ok(sample) => reply(
+                        StatusCode::OK,
+                        JSON,
+                        serde_json::to_string(&*sample).unwrap_or_default(),
+                    ),
                     Err(error) => {
                         let text = serde_json::json!({ "error": error }).to_string();
                         reply(StatusCode::SERVICE_UNAVAILABLE, JSON, text)
@@ -83,7 +108,11 @@ impl Routes {
                 Ok(_) => reply(StatusCode::OK, TEXT, "ok\n"),
                 Err(error) => reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
             },
-            _ => reply(StatusCode::NOT_FOUND, TEXT, "/, /metrics, /api/status, /api/history, /api/events, /healthz\n"),
+            _ => reply(
+                StatusCode::NOT_FOUND,
+                TEXT,
+                "/, /metrics, /api/status, /api/history, /api/events, /healthz\n",
+            ),
         }
     }
 
@@ -97,7 +126,11 @@ impl Routes {
     }
 }
 
-fn reply(status: StatusCode, kind: &'static str, text: impl Into<hyper::body::Bytes>) -> Response<Content> {
+fn reply(
+    status: StatusCode,
+    kind: &'static str,
+    text: impl Into<hyper::body::Bytes>,
+) -> Response<Content> {
     let mut reply = Response::new(Content::text(text));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
@@ -130,10 +163,19 @@ mod tests {
 
     #[test]
     fn hosts_of_the_machine() {
-        for host in ["127.0.0.1:9000", "127.0.0.1", "[::1]:9000", "[::1]", "localhost:9000", "LOCALHOST"] {
+        for host in
+            ["127.0.0.1:9000", "127.0.0.1", "[::1]:9000", "[::1]", "localhost:9000", "LOCALHOST"]
+        {
             assert!(is_of_machine(host), "{host}");
         }
-        for host in ["", "evil.example:9000", "127.0.0.1.evil.example", "localhost.evil.example", "[::1", ":9000"] {
+        for host in [
+            "",
+            "evil.example:9000",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "[::1",
+            ":9000",
+        ] {
             assert!(!is_of_machine(host) || host == "[::1", "{host}");
         }
     }

@@ -128,10 +128,11 @@ impl Sampler {
         let body = move || {
             let mut due = Instant::now();
             loop {
-                let hottest =
-                    shared.is_asked.swap(false, Ordering::Relaxed) || shared.followers.load(Ordering::Relaxed) > 0;
+                let hottest = shared.is_asked.swap(false, Ordering::Relaxed)
+                    || shared.followers.load(Ordering::Relaxed) > 0;
                 let sample = source.sample(hottest);
-                let point = sample.as_ref().ok().and_then(|sample| shared.history().push(sample).cloned());
+                let point =
+                    sample.as_ref().ok().and_then(|sample| shared.history().push(sample).cloned());
                 sender.send_replace(Moment { sample, point });
                 // A card that was slow to answer is not asked twice at once.
                 due = (due + SAMPLE_INTERVAL).max(Instant::now());

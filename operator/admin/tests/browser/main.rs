@@ -28,7 +28,9 @@ fn watching(server: &AdminServer, width: u32, theme: &str) -> Browser {
 }
 
 fn await_points(browser: &mut Browser) {
-    within(SOON, "a drawn curve", || browser.value("document.querySelectorAll('#requests path.s0').length") == 1);
+    within(SOON, "a drawn curve", || {
+        browser.value("document.querySelectorAll('#requests path.s0').length") == 1
+    });
 }
 
 /// [text, contrast] of what has too little against what is behind it (WCAG 2.2, 1.4.3 and 1.4.11).
@@ -71,9 +73,14 @@ const POOR_CONTRASTS: &str = r#"(() => {
 fn it_fits_every_width_and_can_be_read_in_both_themes() {
     let (_numbers, server) = serve(busy());
     let mut browser = watching(&server, 1280, "light");
-    for (width, theme) in
-        [(1600, "light"), (1280, "dark"), (768, "light"), (360, "light"), (360, "dark"), (320, "light")]
-    {
+    for (width, theme) in [
+        (1600, "light"),
+        (1280, "dark"),
+        (768, "light"),
+        (360, "light"),
+        (360, "dark"),
+        (320, "light"),
+    ] {
         browser.look(width, 900, theme);
         std::thread::sleep(Duration::from_millis(300));
         let widest = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
@@ -89,8 +96,13 @@ fn it_fits_every_width_and_can_be_read_in_both_themes() {
         assert_eq!(outside, json!([]), "{width} {theme}");
         if let Some(folder) = std::env::var_os("NICACHE_PICTURES") {
             use base64::Engine as _;
-            let picture = base64::engine::general_purpose::STANDARD.decode(browser.picture(true)).unwrap();
-            std::fs::write(std::path::Path::new(&folder).join(format!("admin-{width}-{theme}.png")), picture).unwrap();
+            let picture =
+                base64::engine::general_purpose::STANDARD.decode(browser.picture(true)).unwrap();
+            std::fs::write(
+                std::path::Path::new(&folder).join(format!("admin-{width}-{theme}.png")),
+                picture,
+            )
+            .unwrap();
         }
     }
     assert_eq!(browser.complaints(), Vec::<String>::new());
@@ -104,8 +116,11 @@ fn what_clients_choose_is_text() {
     sample.not_caching = Some(HOSTILE.into());
     let (_numbers, server) = serve(sample);
     let mut browser = watching(&server, 1280, "light");
-    let row = "[...document.querySelectorAll('#hot tbody th')].map((it) => it.childNodes[1].textContent)";
-    within(SOON, "the hottest objects", || browser.value(row).as_array().is_some_and(|rows| rows.len() == 6));
+    let row =
+        "[...document.querySelectorAll('#hot tbody th')].map((it) => it.childNodes[1].textContent)";
+    within(SOON, "the hottest objects", || {
+        browser.value(row).as_array().is_some_and(|rows| rows.len() == 6)
+    });
     assert_eq!(browser.value(row)[3], HOSTILE);
     assert_eq!(browser.text("document.title"), "<b>shop</b> – nicache");
     assert_eq!(browser.text("document.getElementById('serves').textContent"), HOSTILE);
@@ -133,7 +148,8 @@ fn figures_are_those_of_the_samples() {
     assert_eq!(browser.text(&tile("Card memory")), "462\u{202f}MB");
     assert_eq!(browser.value("document.querySelectorAll('#cards tbody tr').length"), 2);
     within(SOON, "reasons by their rate", || {
-        let first = browser.value("document.querySelector('#why tbody th')?.firstChild.textContent ?? ''");
+        let first =
+            browser.value("document.querySelector('#why tbody th')?.firstChild.textContent ?? ''");
         first == "cookie"
     });
     // Classes are stacked: each begins where the one below ends.
@@ -157,7 +173,11 @@ fn states_are_told() {
         |sample| sample.not_caching = Some("the watcher's lease has expired".into()),
         "lease has expired",
     );
-    set(&mut browser, |sample| sample.watcher.unavailable = Some("no eBPF".into()), "nothing is watched");
+    set(
+        &mut browser,
+        |sample| sample.watcher.unavailable = Some("no eBPF".into()),
+        "nothing is watched",
+    );
     // It is read out when it changes, and only then.
     browser.value(
         "new MutationObserver((all) => { window.changes = (window.changes ?? 0) + all.length; }) \
@@ -180,7 +200,9 @@ fn a_lost_connection_is_told_and_found_again() {
     within(SOON, "a connection", || browser.text(banner).is_empty());
     await_points(&mut browser);
     *numbers.sample.lock().unwrap() = Err("the card does not answer".into());
-    within(SOON, "a card that does not answer", || browser.text(banner).contains("does not answer"));
+    within(SOON, "a card that does not answer", || {
+        browser.text(banner).contains("does not answer")
+    });
     *numbers.sample.lock().unwrap() = Ok(busy());
     within(SOON, "a card that does", || browser.text(banner).is_empty());
     drop(server);
@@ -209,7 +231,10 @@ fn keys_read_curves_and_pause() {
     assert_eq!(browser.value("document.querySelectorAll('#requests .cursor').length"), 0);
     // What stands still does so for good.
     browser.point("#pause", true);
-    assert_eq!(browser.text("document.getElementById('pause').getAttribute('aria-pressed')"), "true");
+    assert_eq!(
+        browser.text("document.getElementById('pause').getAttribute('aria-pressed')"),
+        "true"
+    );
     let tiles = "document.getElementById('tiles').textContent";
     let before = browser.text(tiles);
     std::thread::sleep(Duration::from_millis(2500));

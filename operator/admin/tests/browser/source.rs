@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nicache_admin::{
-    AdminServer, CardSample, Crossing, Description, Direction, HotObject, Reach, Sample, Source, WatcherSample,
+    AdminServer, CardSample, Crossing, Description, Direction, HotObject, Reach, Sample, Source,
+    WatcherSample,
 };
 
 /// A script in a target, as a client may send it.
@@ -23,7 +24,8 @@ impl Source for Numbers {
         let mut sample = self.sample.lock().unwrap();
         if let Ok(sample) = sample.as_mut() {
             sample.uptime_ms = self.started.elapsed().as_millis() as u64;
-            sample.unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+            sample.unix_ms =
+                SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
             grow(sample);
         }
         let shown = sample.clone()?;
@@ -50,7 +52,9 @@ fn grow(sample: &mut Sample) {
             add(&mut crossing.bytes, rate);
         }
     }
-    for (rate, value) in [500.0, 120.0, 3.0, 0.0, 20.0].into_iter().zip(sample.counters.values_mut()) {
+    for (rate, value) in
+        [500.0, 120.0, 3.0, 0.0, 20.0].into_iter().zip(sample.counters.values_mut())
+    {
         add(value, rate);
     }
 }
@@ -58,7 +62,11 @@ fn grow(sample: &mut Sample) {
 /// A nicache with two busy queues.
 pub(crate) fn busy() -> Sample {
     let classes = ["content", "network_headers", "application_headers", "overhead", "other"];
-    let bus = classes.map(|class| Crossing { class: class.into(), direction: Direction::ToHost, bytes: 1000 });
+    let bus = classes.map(|class| Crossing {
+        class: class.into(),
+        direction: Direction::ToHost,
+        bytes: 1000,
+    });
     let card = |id: &str| CardSample {
         id: id.into(),
         entries: 48_123,
@@ -83,8 +91,13 @@ pub(crate) fn busy() -> Sample {
         body_bytes: 7000 * (number as u64 * number as u64 + 1),
         is_dynamic: number == 2,
     });
-    let counters =
-        ["bypass_cookie", "bypass_method", "fill_aborted_too_large", "fill_not_shared_private", "fill_refused_wrote"];
+    let counters = [
+        "bypass_cookie",
+        "bypass_method",
+        "fill_aborted_too_large",
+        "fill_not_shared_private",
+        "fill_refused_wrote",
+    ];
     Sample {
         name: "shop".into(),
         version: "0.1.0".into(),

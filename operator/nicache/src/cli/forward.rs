@@ -55,7 +55,8 @@ pub(crate) struct ForwardArgs {
     #[command(subcommand)]
     pub command: Option<ForwardCommand>,
 
-    /// Make namespaces with three clients and three nginx back ends, forward between them, and show what happens; Ctrl-C leaves nothing
+    /// Make namespaces with three clients and three nginx back ends, forward between them, and show
+    /// what happens; Ctrl-C leaves nothing
     #[arg(long, conflicts_with = "config", required_unless_present = "config")]
     pub demo: bool,
 
@@ -63,9 +64,10 @@ pub(crate) struct ForwardArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// How payload gets from a receive to a send: by main memory (copy), by main memory and it stays on the card, too (pcache), it stays on the card
-    /// alone (direct: what does not fit is dropped; spill: it is fetched before), or direct until the card fills, then pcache (adaptive)
-    /// [default: that of the file, or adaptive; with --demo all of them in turn]
+    /// How payload gets from a receive to a send: by main memory (copy), by main memory and it
+    /// stays on the card, too (pcache), it stays on the card alone (direct: what does not fit is
+    /// dropped; spill: it is fetched before), or direct until the card fills, then pcache
+    /// (adaptive) [default: that of the file, or adaptive; with --demo all of them in turn]
     #[arg(long, value_name = "MODE", value_parser = clap::builder::ValueParser::new(mode))]
     pub mode: Option<Mode>,
 
@@ -73,8 +75,9 @@ pub(crate) struct ForwardArgs {
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
 
-    /// Forward packets of established connections in the kernel, by a program at the interfaces, and leave the rest to the card (auto), or leave all to the card (off)
-    /// [default: auto; with --demo off, because its figures are the card's]
+    /// Forward packets of established connections in the kernel, by a program at the interfaces,
+    /// and leave the rest to the card (auto), or leave all to the card (off) [default: auto; with
+    /// --demo off, because its figures are the card's]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub fast_path: Option<FastPathArg>,
 
@@ -83,19 +86,26 @@ pub(crate) struct ForwardArgs {
     pub rate: Size,
 
     /// With --demo: seconds for each mode
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600), requires = "demo")]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=3600),
+        requires = "demo",
+    )]
     pub seconds: u32,
 
     /// With --demo: end when each mode has had its turn
     #[arg(long, requires = "demo")]
     pub once: bool,
 
-    /// Show figures at this address of this machine: metrics for Prometheus at /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. Nobody is asked
-    /// for a password [default: nowhere]
+    /// Show figures at this address of this machine: metrics for Prometheus at /metrics, JSON at
+    /// /api/status. Without ADDR it is 127.0.0.1. Nobody is asked for a password [default: nowhere]
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub admin: Option<AdminAddress>,
 
-    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the forwarder is run
+    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the
+    /// forwarder is run
     #[arg(long, requires = "admin")]
     pub admin_anyone: bool,
 
@@ -117,7 +127,8 @@ pub(crate) struct ForwardArgs {
 pub(crate) enum ForwardCommand {
     /// Say whether a file is right for this machine, and what it comes to; nothing is changed
     Check(ForwardCheckArgs),
-    /// Say what a running forwarder knows of an address: its connections, translation, back end, route, and what becomes of its packets
+    /// Say what a running forwarder knows of an address: its connections, translation, back end,
+    /// route, and what becomes of its packets
     Why(ForwardWhyArgs),
     /// Give a back end no new connections, and end what is left after a time
     Drain(ForwardDrainArgs),
@@ -136,7 +147,10 @@ pub(crate) struct ForwardCheckArgs {
 /// Arguments of `forward why`.
 #[derive(Debug, Args)]
 pub(crate) struct ForwardWhyArgs {
-    #[allow(rustdoc::broken_intra_doc_links, reason = "shown as help, where brackets belong to an address")]
+    #[allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "shown as help, where brackets belong to an address"
+    )]
     /// An address, or one with a port: 10.0.0.7, 10.0.0.7:4711, [2001:db8::1]:443
     #[arg(value_name = "ADDR[:PORT]", value_parser = clap::builder::ValueParser::new(address))]
     pub address: SocketAddr,
@@ -176,6 +190,8 @@ fn mode(text: &str) -> Result<Mode, String> {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     let alone = || text.parse().ok().map(|address| SocketAddr::new(address, 0));
-    let odd = || format!("`{text}` is not an address: write 10.0.0.7, 10.0.0.7:4711 or [2001:db8::1]:443");
+    let odd = || {
+        format!("`{text}` is not an address: write 10.0.0.7, 10.0.0.7:4711 or [2001:db8::1]:443")
+    };
     text.parse().ok().or_else(alone).ok_or_else(odd)
 }

@@ -20,12 +20,13 @@ use nicache_port::{Divertible, PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, 
 use nicache_tcp::isn::IsnKey;
 
 use crate::control::{
-    ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, Counters, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
+    ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, Counters, FromCard, Question,
+    RECORD_FIELD_BYTES_MAX, ToCard,
 };
 use crate::engine::{
-    AnyPort, FirstPlace, Hottest, KernelL0, L0_SHARDS_MAX, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort,
-    Shards, SharedLedger, Sign, Verdicts, Waker, WatcherLink, Yielding, card_sample, merge, monotonic, older_cards,
-    report, wait_for,
+    AnyPort, FirstPlace, Hottest, KernelL0, L0_SHARDS_MAX, Life, Ports, RECHECK_PORTS, Rechecker,
+    Shard, ShardPort, Shards, SharedLedger, Sign, Verdicts, Waker, WatcherLink, Yielding,
+    card_sample, merge, monotonic, older_cards, report, wait_for,
 };
 use crate::logs;
 use crate::options::HandshakeKind;
@@ -58,7 +59,8 @@ pub(super) fn execute() -> Result<ExitCode> {
     let l0 = if setup.l0 { level0(&setup, first.as_ref(), &witness, secret) } else { Vec::new() };
     let channel = Arc::new(CardChannel::new(socket));
     if let Some(probe) = probe {
-        let failure = probe.send(&mut pairs, u64::from_ne_bytes(std::array::from_fn(|at| secret[at + 8])) | 1);
+        let failure = probe
+            .send(&mut pairs, u64::from_ne_bytes(std::array::from_fn(|at| secret[at + 8])) | 1);
         let failure = failure.err().map(|error| format!("{error:#}"));
         let has_failed = failure.is_some();
         channel.send(&FromCard::Probed { l0: !l0.is_empty(), failure })?;
@@ -78,7 +80,9 @@ pub(super) fn execute() -> Result<ExitCode> {
     let wakers = (0..pairs.len()).map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
     let verdicts = Verdicts::start(wakers.clone())?;
     let links: Vec<Link> = match watcher {
-        Some(watcher) => verdicts.connect(watcher).into_iter().map(|link| Box::new(link) as Link).collect(),
+        Some(watcher) => {
+            verdicts.connect(watcher).into_iter().map(|link| Box::new(link) as Link).collect()
+        }
         None => wakers.iter().map(|_| Box::new(NoWatcher) as Link).collect(),
     };
     let mut prepared = prepare_shards(&setup, pairs, steering, links, &wakers, &table, secret)?;
@@ -112,7 +116,9 @@ pub(super) fn execute() -> Result<ExitCode> {
     let life = heartbeat.map(|heartbeat| Life::start(heartbeat, signs)).transpose()?;
     if setup.access_log {
         let (shards, channel) = (Arc::clone(&shards), Arc::clone(&channel));
-        std::thread::Builder::new().name("access".into()).spawn(move || send_access_records(&shards, &channel))?;
+        std::thread::Builder::new()
+            .name("access".into())
+            .spawn(move || send_access_records(&shards, &channel))?;
     }
     let shards_with_keys = Arc::clone(&shards);
     std::thread::Builder::new().name("keys".into()).spawn(move || renew_keys(&shards_with_keys))?;
@@ -161,7 +167,8 @@ fn wants_probe(ports: &PortsSetup) -> bool {
 
 /// Tells the supervisor that the ports cannot be used as they are.
 fn unfit(socket: OwnedFd, error: &anyhow::Error) -> Result<ExitCode> {
-    CardChannel::new(socket).send(&FromCard::Probed { l0: false, failure: Some(format!("{error:#}")) })?;
+    CardChannel::new(socket)
+        .send(&FromCard::Probed { l0: false, failure: Some(format!("{error:#}")) })?;
     Ok(ExitCode::FAILURE)
 }
 
@@ -171,7 +178,11 @@ fn revision_table(witness: &[OwnedFd]) -> Result<Arc<RevisionTable>> {
 }
 
 /// Has all shards store and serve what this witness and its watcher vouch for, and nothing else.
-fn begin_watched(shards: &[Shard<ShardPort, ShardPort>], witness: &[OwnedFd], links: Vec<WatcherLink>) -> Result<()> {
+fn begin_watched(
+    shards: &[Shard<ShardPort, ShardPort>],
+    witness: &[OwnedFd],
+    links: Vec<WatcherLink>,
+) -> Result<()> {
     let table = revision_table(witness)?;
     for (shard, link) in shards.iter().zip(links) {
         let table = Arc::clone(&table);
@@ -194,7 +205,11 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn start(mut self, ledger: &Arc<Window>, sign: Option<Sign>) -> Result<Shard<ShardPort, ShardPort>> {
+    fn start(
+        mut self,
+        ledger: &Arc<Window>,
+        sign: Option<Sign>,
+    ) -> Result<Shard<ShardPort, ShardPort>> {
         if sign.is_some() {
             self.card.drain_ports()?;
         }
@@ -205,7 +220,15 @@ impl Prepared {
             tracing::error!("the card can no longer forward frames: {error}");
             std::process::exit(1);
         };
-        Shard::start(self.number, self.card, self.steering, self.rechecker, sign, self.waker, failed)
+        Shard::start(
+            self.number,
+            self.card,
+            self.steering,
+            self.rechecker,
+            sign,
+            self.waker,
+            failed,
+        )
     }
 }
 
@@ -219,24 +242,34 @@ fn prepare_shards(
     secret: [u8; 16],
 ) -> Result<Vec<Prepared>> {
     let queues = pairs.len();
-    let memory_bytes = usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
+    let memory_bytes =
+        usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
     let rechecker = match setup.rechecker {
         Some(addresses) => {
             let own_ports = Arc::new(OwnPorts::new(*RECHECK_PORTS.start()));
-            let client = Rechecker::start(addresses, &own_ports).context("starting the card's own client")?;
+            let client = Rechecker::start(addresses, &own_ports)
+                .context("starting the card's own client")?;
             let as_proxy = Some(AsProxy { address: addresses.proxy.into(), ports: own_ports });
-            let own = nicache_card::Rechecker { address: addresses.own.into(), ports: RECHECK_PORTS, as_proxy };
+            let own = nicache_card::Rechecker {
+                address: addresses.own.into(),
+                ports: RECHECK_PORTS,
+                as_proxy,
+            };
             Some((client, own))
         }
         None => None,
     };
     let mut shards = Vec::new();
-    for (number, (((wire, host), steering), link)) in pairs.into_iter().zip(steering).zip(links).enumerate() {
+    for (number, (((wire, host), steering), link)) in
+        pairs.into_iter().zip(steering).zip(links).enumerate()
+    {
         let mut config = card_config(setup, memory_bytes, secret)?;
         config.rechecker = rechecker.as_ref().map(|(_, own)| own.clone());
-        let memory = CardMemory::new(memory_bytes, HugePages::Try)
-            .with_context(|| format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory"))?;
-        tracing::info!(shard = number, bytes = memory_bytes, pages = ?memory.pages(), "card memory is ready");
+        let memory = CardMemory::new(memory_bytes, HugePages::Try).with_context(|| {
+            format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory")
+        })?;
+        tracing::info!(shard = number, bytes = memory_bytes, pages = ?memory.pages(),
+            "card memory is ready");
         let seed = u64::from(std::process::id()) << 16 | number as u64;
         let policy = new_policy(setup.policy, memory_bytes as u64, config.entries as u32, seed);
         let store = Store::new(memory, policy, Arc::clone(table), config.entries);
@@ -256,7 +289,10 @@ fn steering(tap: Option<&str>, queues: usize) -> Vec<Option<ReceiveSteering>> {
         let opened = ReceiveSteering::open(tap?, number);
         opened
             .inspect_err(|error| {
-                tracing::debug!(shard = number, "received frames cannot be steered to the card's CPU: {error}");
+                tracing::debug!(
+                    shard = number,
+                    "received frames cannot be steered to the card's CPU: {error}"
+                );
             })
             .ok()
     };
@@ -264,7 +300,12 @@ fn steering(tap: Option<&str>, queues: usize) -> Vec<Option<ReceiveSteering>> {
 }
 
 /// What answers before each shard; none, with the reason in the log, if that cannot be.
-fn level0(setup: &CardSetup, place: Option<&FirstPlace>, witness: &[OwnedFd], secret: [u8; 16]) -> Vec<KernelL0> {
+fn level0(
+    setup: &CardSetup,
+    place: Option<&FirstPlace>,
+    witness: &[OwnedFd],
+    secret: [u8; 16],
+) -> Vec<KernelL0> {
     let missing = match (place, witness) {
         (None, _) => "there is no XDP on the wire's interface",
         (_, []) => "the kernel is not the witness",
@@ -296,7 +337,8 @@ fn wire_port(setup: &CardSetup, wire: AnyPort, number: usize) -> Result<AnyPort>
     if number > 0 {
         // One file per queue: a capture file has one writer.
         let path = path.with_extension(format!("{number}.pcap"));
-        let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let file =
+            File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         return Ok(Box::new(Pcap::new(wire, file, RealtimeClock, PCAP_SNAPLEN_DEFAULT)?));
     }
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -336,7 +378,8 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
         ages: setup.rechecks.bounds(),
         ..PathSettings::default()
     };
-    let paths = setup.paths.iter().map(|path| path.settings(setup.rechecks)).collect::<Result<_>>()?;
+    let paths =
+        setup.paths.iter().map(|path| path.settings(setup.rechecks)).collect::<Result<_>>()?;
     config.paths = Paths::new(default, paths);
     Ok(config)
 }
@@ -351,7 +394,12 @@ fn secret() -> Result<[u8; 16]> {
     Ok(bytes)
 }
 
-fn answer(question: Question, shards: &Shards, watched: bool, hottest: &mut Hottest) -> Result<Answer> {
+fn answer(
+    question: Question,
+    shards: &Shards,
+    watched: bool,
+    hottest: &mut Hottest,
+) -> Result<Answer> {
     match question {
         Question::Alive => {
             // Whoever asks knows how long to wait.
@@ -359,7 +407,8 @@ fn answer(question: Question, shards: &Shards, watched: bool, hottest: &mut Hott
             Ok(Answer::Alive)
         }
         Question::Counters => {
-            let reports = shards.iter().map(|shard| shard.ask(settled_report)).collect::<Result<Vec<_>>>()?;
+            let reports =
+                shards.iter().map(|shard| shard.ask(settled_report)).collect::<Result<Vec<_>>>()?;
             let mut counters = merge(reports);
             counters.not_caching = unwatched(watched).or(counters.not_caching);
             Ok(Answer::Counters(counters))
@@ -414,9 +463,9 @@ fn renew_keys(shards: &Shards) {
     loop {
         std::thread::sleep(KEY_INTERVAL);
         let Ok(key) = secret() else { continue };
-        let renewed = shards
-            .iter()
-            .try_for_each(|shard| shard.ask_patiently(move |card| card.renew_cookie_key(IsnKey(key), monotonic())));
+        let renewed = shards.iter().try_for_each(|shard| {
+            shard.ask_patiently(move |card| card.renew_cookie_key(IsnKey(key), monotonic()))
+        });
         if renewed.is_err() {
             return;
         }

@@ -47,7 +47,8 @@ struct ProgramCheck {
     refused: Option<String>,
 }
 
-/// The programs of the witness that the kernel calls at its functions, which it may refuse together.
+/// The programs of the witness that the kernel calls at its functions, which it may refuse
+/// together.
 const AT_FUNCTIONS: &str = "witnesses at functions";
 
 /// Says what this machine's kernel has, or what a configuration file would do.
@@ -61,9 +62,15 @@ pub(super) fn execute(arguments: &CheckArgs) -> Result<ExitCode> {
     } else {
         print!("{}", render(&check));
     }
-    let works = check.features.iter().any(|feature| feature.feature == Feature::Watching.label() && feature.available);
+    let works = check
+        .features
+        .iter()
+        .any(|feature| feature.feature == Feature::Watching.label() && feature.available);
     // Without those at functions everything works in another way.
-    let is_refused = check.programs.iter().any(|program| program.refused.is_some() && program.program != AT_FUNCTIONS);
+    let is_refused = check
+        .programs
+        .iter()
+        .any(|program| program.refused.is_some() && program.program != AT_FUNCTIONS);
     Ok(if works && !is_refused { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -87,12 +94,18 @@ fn check() -> Result<Check> {
         findings = machine.findings(ASSUMPTIONS);
     }
     for program in watcher.iter().flat_map(KernelWatcher::programs) {
-        check.programs.push(ProgramCheck { program: program.name.clone(), verified: program.verified, refused: None });
+        check.programs.push(ProgramCheck {
+            program: program.name.clone(),
+            verified: program.verified,
+            refused: None,
+        });
     }
     if watcher.as_ref().is_some_and(|watcher| watcher.functions_refused().is_none()) {
         match KernelWatcher::verify_without_functions() {
             Ok(programs) => {
-                let is_new = |check: &Check, name: &str| !check.programs.iter().any(|known| known.program == name);
+                let is_new = |check: &Check, name: &str| {
+                    !check.programs.iter().any(|known| known.program == name)
+                };
                 for program in programs.into_iter().flatten() {
                     if is_new(&check, &program.name) {
                         check.programs.push(ProgramCheck {
@@ -103,31 +116,41 @@ fn check() -> Result<Check> {
                     }
                 }
             }
-            Err(error) => check.programs.push(refused("witness without functions", format!("{error}"))),
+            Err(error) => {
+                check.programs.push(refused("witness without functions", format!("{error}")))
+            }
         }
     }
-    let mut verify = |feature, name: &str, verify: &dyn Fn(BorrowedFd<'_>) -> Result<u32, String>| {
-        let Some(watcher) = watcher.as_ref().filter(|_| findings.has(feature)) else { return };
-        check.programs.push(match verify(watcher.control_fd()) {
-            Ok(verified) => ProgramCheck { program: name.to_owned(), verified, refused: None },
-            Err(why) => refused(name, why),
-        });
-    };
+    let mut verify =
+        |feature, name: &str, verify: &dyn Fn(BorrowedFd<'_>) -> Result<u32, String>| {
+            let Some(watcher) = watcher.as_ref().filter(|_| findings.has(feature)) else { return };
+            check.programs.push(match verify(watcher.control_fd()) {
+                Ok(verified) => ProgramCheck { program: name.to_owned(), verified, refused: None },
+                Err(why) => refused(name, why),
+            });
+        };
     verify(Feature::Xdp, "steering", &|_| verify_steering().map_err(|error| error.to_string()));
     verify(Feature::Xdp, "sieve", &|_| verify_sieve().map_err(|error| error.to_string()));
-    verify(Feature::L0AtTap, "l0_at_tap", &|control| verify_l0_at_tap(control).map_err(|error| error.to_string()));
+    verify(Feature::L0AtTap, "l0_at_tap", &|control| {
+        verify_l0_at_tap(control).map_err(|error| error.to_string())
+    });
     verify(Feature::L0AtDriver, "l0_at_driver", &|control| {
         verify_l0_at_driver(control).map_err(|error| error.to_string())
     });
     if findings.has(Feature::FastPath) {
         check.programs.push(match Programs::load(1) {
-            Ok(programs) => {
-                ProgramCheck { program: "fast_path".to_owned(), verified: programs.verified(), refused: None }
-            }
+            Ok(programs) => ProgramCheck {
+                program: "fast_path".to_owned(),
+                verified: programs.verified(),
+                refused: None,
+            },
             Err(error) => refused("fast_path", error.to_string()),
         });
     }
-    check.features = Feature::ALL.iter().map(|feature| feature_check(*feature, &findings, &check.programs)).collect();
+    check.features = Feature::ALL
+        .iter()
+        .map(|feature| feature_check(*feature, &findings, &check.programs))
+        .collect();
     Ok(check)
 }
 
@@ -137,16 +160,20 @@ fn refused(program: &str, why: String) -> ProgramCheck {
 
 fn feature_check(feature: Feature, findings: &Findings, programs: &[ProgramCheck]) -> FeatureCheck {
     let needs: &[&str] = match feature {
-        Feature::Watching | Feature::Ext4 | Feature::ChangeTimes | Feature::Btrfs | Feature::Xfs | Feature::Dynamic => {
-            &["witness"]
-        }
+        Feature::Watching
+        | Feature::Ext4
+        | Feature::ChangeTimes
+        | Feature::Btrfs
+        | Feature::Xfs
+        | Feature::Dynamic => &["witness"],
         Feature::L0AtTap => &["witness", "l0_at_tap"],
         Feature::L0AtDriver => &["witness", "steering", "l0_at_driver"],
         Feature::Xdp => &["steering"],
         Feature::FastPath => &["fast_path"],
     };
     let mut why_not: Vec<String> = findings.lacks_of(feature).map(ToString::to_string).collect();
-    if !findings.has(Feature::Watching) && !matches!(feature, Feature::Watching | Feature::FastPath) {
+    if !findings.has(Feature::Watching) && !matches!(feature, Feature::Watching | Feature::FastPath)
+    {
         why_not.push(format!("it needs {}", Feature::Watching.title()));
     }
     if !findings.has(Feature::ChangeTimes) && matches!(feature, Feature::Btrfs | Feature::Xfs) {
@@ -161,12 +188,19 @@ fn feature_check(feature: Feature, findings: &Findings, programs: &[ProgramCheck
         assumption.feature == feature && !std::ptr::eq(way, &raw const assumption.ways[0])
     };
     let taken = findings.taken.iter().filter(|taken| is_other(&(taken.0, taken.1)));
-    let tell = |(assumption, way): (&nicache_kernel::Assumption, &nicache_kernel::Way)| match way.tests {
-        [] => format!("{}: not seen, and what depends on it is not kept", assumption.name),
-        _ => format!("{} by {way}", assumption.name),
-    };
+    let tell =
+        |(assumption, way): (&nicache_kernel::Assumption, &nicache_kernel::Way)| match way.tests {
+            [] => format!("{}: not seen, and what depends on it is not kept", assumption.name),
+            _ => format!("{} by {way}", assumption.name),
+        };
     let instead = taken.map(|taken| tell((taken.0, taken.1))).collect();
-    FeatureCheck { feature: feature.label(), title: feature.title(), available: why_not.is_empty(), why_not, instead }
+    FeatureCheck {
+        feature: feature.label(),
+        title: feature.title(),
+        available: why_not.is_empty(),
+        why_not,
+        instead,
+    }
 }
 
 fn first_line(text: &str) -> &str {

@@ -1,7 +1,9 @@
-//! `nicache companion`, the parent of a program that runs beside the server: starts it, hands signals on, collects its orphans.
+//! `nicache companion`, the parent of a program that runs beside the server: starts it, hands
+//! signals on, collects its orphans.
 //!
-//! One for each `--with`. Because the program's orphans come here, the server's parent can tell them from the server's, and a program that puts itself
-//! in the background is still asked to end, and missed when it does.
+//! One for each `--with`. Because the program's orphans come here, the server's parent can tell
+//! them from the server's, and a program that puts itself in the background is still asked to end,
+//! and missed when it does.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -15,15 +17,18 @@ use rustix::process::{Signal, set_child_subreaper};
 use crate::cli::CompanionArgs;
 use crate::following::{self, Collected, Recipient, Signals, collect, is_to_end, own_children};
 
-/// Runs the program to its end. Standard input is a socket on which one byte says that it has been started.
+/// Runs the program to its end. Standard input is a socket on which one byte says that it has been
+/// started.
 pub(super) fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
     rustix::thread::set_name(c"nicache-with")?;
     set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::catch()?;
     let argv = &arguments.command;
-    let variable = |set: &String| set.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let variable =
+        |set: &String| set.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     let environment: Vec<(String, String)> = arguments.set.iter().filter_map(variable).collect();
-    let program = following::start(argv, &environment).with_context(|| format!("cannot start `{}`", argv[0]))?;
+    let program = following::start(argv, &environment)
+        .with_context(|| format!("cannot start `{}`", argv[0]))?;
     let mut recipient = Recipient::new(&program);
     let left = || own_children().unwrap_or_default();
     UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?).write_all(b".")?;
@@ -49,8 +54,9 @@ pub(super) fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
     }
 }
 
-/// What a program is told when nicache gets a signal: that it shall end, that it shall reload (SIGHUP), that it shall reopen its log (SIGUSR1). PHP-FPM has
-/// signals of its own for that; others get SIGHUP if they know it, because it would end them otherwise.
+/// What a program is told when nicache gets a signal: that it shall end, that it shall reload
+/// (SIGHUP), that it shall reopen its log (SIGUSR1). PHP-FPM has signals of its own for that;
+/// others get SIGHUP if they know it, because it would end them otherwise.
 fn signal_for(program: &str, signal: Signal, is_known: impl Fn(Signal) -> bool) -> Option<Signal> {
     let name = program.rsplit('/').next().unwrap_or_default();
     let is_php = is_php_fpm(name);

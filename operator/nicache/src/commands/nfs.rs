@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nicache_admin::{AdminServer, Source};
 use nicache_gateway::{
-    CopyMode, Demo, ExportLine, Gateway, GatewayConfig, KeptKey, UnitCredentials, key_path, load_or_make_key,
-    read_credentials,
+    CopyMode, Demo, ExportLine, Gateway, GatewayConfig, KeptKey, UnitCredentials, key_path,
+    load_or_make_key, read_credentials,
 };
 use nicache_initiator::{IscsiLun, IscsiOptions, Lun, ReservationOptions, discover};
 use nicache_ncache::CacheOptions;
@@ -35,7 +35,8 @@ use crate::supervisor::notify;
 use crate::supervisor::signals::Signals;
 use serving::Serving;
 
-const DEMO_EXPORT: &str = "/demo 127.0.0.0/8(rw,no_root_squash,insecure) ::1(rw,no_root_squash,insecure)";
+const DEMO_EXPORT: &str =
+    "/demo 127.0.0.0/8(rw,no_root_squash,insecure) ::1(rw,no_root_squash,insecure)";
 const DEMO_TEXT: &[u8] =
     b"This file is on a unit of an iSCSI target. It came here by NFS, and its bytes were not copied between layers.\n";
 /// How often the live line is drawn on a terminal, and trouble is looked for.
@@ -54,7 +55,10 @@ pub(super) fn execute(options: &NfsOptions) -> Result<ExitCode> {
     stay_in_memory();
     let signals = Signals::catch()?;
     let name = Name::reserve(options.name.as_deref(), "nfs")?;
-    let admin = options.admin.map(|address| AdminServer::bind(address.0, reach(options.admin_anyone))).transpose()?;
+    let admin = options
+        .admin
+        .map(|address| AdminServer::bind(address.0, reach(options.admin_anyone)))
+        .transpose()?;
     let (demo, unit) = if options.demo {
         open_demo(options).map(|(demo, unit)| (Some(demo), unit))?
     } else {
@@ -65,17 +69,26 @@ pub(super) fn execute(options: &NfsOptions) -> Result<ExitCode> {
     if options.demo {
         put_demo_text(&gateway)?;
     }
-    let serving = Arc::new(Serving::new(gateway, name.name.clone(), admin.as_ref().map(AdminServer::address)));
+    let serving = Arc::new(Serving::new(
+        gateway,
+        name.name.clone(),
+        admin.as_ref().map(AdminServer::address),
+    ));
     let ended = serve(options, &name, admin, &signals, &serving);
     logs::clear_live_line();
     notify::tell("STOPPING=1");
     let closed = serving.close();
     drop((demo, kept));
     if options.json {
-        logs::print(&serde_json::json!({ "event": "ended", "failed": ended.is_err() || closed.is_err() }).to_string());
+        logs::print(
+            &serde_json::json!({ "event": "ended", "failed": ended.is_err() || closed.is_err() })
+                .to_string(),
+        );
     }
     ended?;
-    closed.context("not everything was written: see above; clients send again what no COMMIT has acknowledged")?;
+    closed.context(
+        "not everything was written: see above; clients send again what no COMMIT has acknowledged",
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -87,28 +100,39 @@ pub(super) fn own_mount() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// When memory is short, the kernel writes pages to the device that this process answers: it must not have to be read from a disk first.
+/// When memory is short, the kernel writes pages to the device that this process answers: it must
+/// not have to be read from a disk first.
 fn stay_in_memory() {
     // Without this capability there is a limit, and reaching it would be worse.
-    let may_lock =
-        rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    let may_lock = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     if may_lock && let Err(error) = mlockall(flags) {
-        tracing::warn!("this process may be swapped out, which is slow when memory is short: {error}");
+        tracing::warn!(
+            "this process may be swapped out, which is slow when memory is short: {error}"
+        );
     }
 }
 
 fn check(options: &NfsOptions) -> Result<()> {
     if options.copy == CopyMode::Baseline && !options.demo && !options.measurement {
-        bail!("--copy baseline sends zeroes instead of what files contain: it is for --demo and for measurements only");
+        bail!(
+            "--copy baseline sends zeroes instead of what files contain: it is for --demo and for measurements only"
+        );
     }
     let missing = if options.demo { Demo::missing() } else { nicache_device::missing() };
     match missing {
         None => Ok(()),
-        Some("root") => bail!("nicache nfs needs root, for its device and its mount: try `sudo nicache nfs ...`"),
-        Some("/dev/fuse") => bail!("there is no /dev/fuse: run `modprobe fuse`, or give the container that device"),
+        Some("root") => bail!(
+            "nicache nfs needs root, for its device and its mount: try `sudo nicache nfs ...`"
+        ),
+        Some("/dev/fuse") => {
+            bail!("there is no /dev/fuse: run `modprobe fuse`, or give the container that device")
+        }
         Some("/dev/loop-control") => {
-            bail!("there is no /dev/loop-control: run `modprobe loop`, or give the container that device")
+            bail!(
+                "there is no /dev/loop-control: run `modprobe loop`, or give the container that device"
+            )
         }
         Some("tgtd" | "tgtadm") => bail!("--demo needs tgtd: run `apt install tgt`"),
         Some(program) => bail!("--demo needs the program {program}: install it"),
@@ -129,14 +153,18 @@ fn open_unit(options: &NfsOptions) -> Result<Unit> {
     }
     let kept = load_or_make_key(&key_path(&options.state, &url))?;
     let lun = IscsiLun::open(&url, &iscsi_options(options, &kept)).with_context(|| {
-        format!("cannot use the unit; `nicache nfs --discover {}` lists what is there", url.portals.join(","))
+        format!(
+            "cannot use the unit; `nicache nfs --discover {}` lists what is there",
+            url.portals.join(",")
+        )
     })?;
     Ok((Arc::new(lun), kept))
 }
 
 fn open_demo(options: &NfsOptions) -> Result<(Demo, Unit)> {
-    let demo = Demo::start(&options.demo_folder, options.demo_size.0 / 4096 * 4096)
-        .with_context(|| format!("cannot start a target over a file in {}", options.demo_folder.display()))?;
+    let demo = Demo::start(&options.demo_folder, options.demo_size.0 / 4096 * 4096).with_context(
+        || format!("cannot start a target over a file in {}", options.demo_folder.display()),
+    )?;
     // Whatever happens to this process, nothing is left.
     let secrets = tempfile::tempdir_in(&options.demo_folder)?;
     let kept = load_or_make_key(&secrets.path().join("key"))?;
@@ -159,7 +187,12 @@ fn iscsi_options(options: &NfsOptions, kept: &KeptKey) -> IscsiOptions {
     let (patience, take_over) = (options.patience.into(), options.take_over);
     let reservation = ReservationOptions { identity: kept.identity, take_over };
     let reservation = Some(reservation).filter(|_| !options.no_reservation);
-    IscsiOptions { initiator: options.initiator.clone(), patience, reservation, ..IscsiOptions::default() }
+    IscsiOptions {
+        initiator: options.initiator.clone(),
+        patience,
+        reservation,
+        ..IscsiOptions::default()
+    }
 }
 
 fn config(options: &NfsOptions, lun: Arc<dyn Lun>, kept: &KeptKey) -> GatewayConfig {
@@ -175,11 +208,14 @@ fn config(options: &NfsOptions, lun: Arc<dyn Lun>, kept: &KeptKey) -> GatewayCon
         }
     }
     exports.iter_mut().for_each(|export| export.is_sync |= options.sync);
-    let portmap = options.portmap.then(|| listen.first().map(|address| SocketAddr::new(address.ip(), PORTMAP_PORT)));
+    let portmap = options
+        .portmap
+        .then(|| listen.first().map(|address| SocketAddr::new(address.ip(), PORTMAP_PORT)));
     let portmap = portmap.flatten();
     listen.extend(portmap);
     let bytes_max = usize::try_from(options.memory.0).unwrap_or(usize::MAX);
-    let dirty_bytes_max = options.dirty.map_or(bytes_max / 4, |size| usize::try_from(size.0).unwrap_or(usize::MAX));
+    let dirty_bytes_max =
+        options.dirty.map_or(bytes_max / 4, |size| usize::try_from(size.0).unwrap_or(usize::MAX));
     let mut supervisor = Command::new("/proc/self/exe");
     supervisor.arg("mount-owner").stdout(Stdio::null());
     GatewayConfig {
@@ -202,7 +238,9 @@ fn config(options: &NfsOptions, lun: Arc<dyn Lun>, kept: &KeptKey) -> GatewayCon
 fn put_demo_text(gateway: &Gateway) -> Result<()> {
     let address = gateway.addresses().first().copied().context("the gateway listens nowhere")?;
     let mut caller = Caller::connect(address, User::default(), Duration::from_secs(60))?;
-    let root = caller.mount("/demo").context("--demo's own export is /demo; with --export, it has to be among them")?;
+    let root = caller
+        .mount("/demo")
+        .context("--demo's own export is /demo; with --export, it has to be among them")?;
     let file = caller.create(&root, "README.txt")?;
     let written = caller.write(&file, 0, DEMO_TEXT, 2)?;
     if written.status != 0 {
@@ -258,11 +296,16 @@ fn serve(
 fn announce(options: &NfsOptions, serving: &Serving) -> Result<()> {
     notify::tell("READY=1");
     let figures = serving.figures()?;
-    let addresses: Vec<SocketAddr> = figures.addresses.iter().filter_map(|address| address.parse().ok()).collect();
-    let web: Vec<String> =
-        figures.web.iter().flat_map(|web| web.addresses.iter().map(|at| format!("http://{at}/"))).collect();
+    let addresses: Vec<SocketAddr> =
+        figures.addresses.iter().filter_map(|address| address.parse().ok()).collect();
+    let web: Vec<String> = figures
+        .web
+        .iter()
+        .flat_map(|web| web.addresses.iter().map(|at| format!("http://{at}/")))
+        .collect();
     let nfs = addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-    let mount = addresses.get(1).filter(|address| address.port() != PORTMAP_PORT).copied().unwrap_or(nfs);
+    let mount =
+        addresses.get(1).filter(|address| address.port() != PORTMAP_PORT).copied().unwrap_or(nfs);
     let (port, mount_port) = (nfs.port(), mount.port());
     let host = if nfs.ip().is_unspecified() { "SERVER".to_owned() } else { nfs.ip().to_string() };
     let mounts: Vec<String> = figures
@@ -275,7 +318,8 @@ fn announce(options: &NfsOptions, serving: &Serving) -> Result<()> {
         .collect();
     if options.json {
         let line = serde_json::json!({
-            "event": "serving", "name": figures.name, "pid": figures.pid, "unit": figures.unit, "exports": figures.exports,
+            "event": "serving", "name": figures.name, "pid": figures.pid, "unit": figures.unit,
+            "exports": figures.exports,
             "addresses": figures.addresses, "admin": figures.admin, "mount": mounts, "http": web,
         });
         logs::print(&line.to_string());
@@ -285,10 +329,17 @@ fn announce(options: &NfsOptions, serving: &Serving) -> Result<()> {
     logs::print(&format!("{} serves {} as {}", figures.name, figures.unit, served.join(", ")));
     mounts.iter().for_each(|line| logs::print(&format!("  {line}")));
     if let Some(export) = figures.exports.first() {
-        logs::print(&format!("  nfs-ls 'nfs://{host}{export}?nfsport={port}&mountport={mount_port}'"));
+        logs::print(&format!(
+            "  nfs-ls 'nfs://{host}{export}?nfsport={port}&mountport={mount_port}'"
+        ));
     }
-    if !figures.exports.is_empty() && !options.demo && !options.export.iter().any(ExportLine::is_for_others) {
-        logs::print("only this machine is let in: name clients, such as --export '/data 10.0.0.0/8(rw)'");
+    if !figures.exports.is_empty()
+        && !options.demo
+        && !options.export.iter().any(ExportLine::is_for_others)
+    {
+        logs::print(
+            "only this machine is let in: name clients, such as --export '/data 10.0.0.0/8(rw)'",
+        );
     }
     if let Some(admin) = &figures.admin {
         logs::print(&format!("its figures are at http://{admin}/"));
@@ -298,10 +349,13 @@ fn announce(options: &NfsOptions, serving: &Serving) -> Result<()> {
 
 fn list_targets(options: &NfsOptions, portals: &str) -> Result<ExitCode> {
     let credentials = credentials(options)?;
-    let found = discover(portals, credentials.own.as_ref(), &options.initiator, Duration::from_secs(10))?;
+    let found =
+        discover(portals, credentials.own.as_ref(), &options.initiator, Duration::from_secs(10))?;
     if options.json {
-        let targets: Vec<_> =
-            found.iter().map(|one| serde_json::json!({ "target": one.name, "portals": one.portals })).collect();
+        let targets: Vec<_> = found
+            .iter()
+            .map(|one| serde_json::json!({ "target": one.name, "portals": one.portals }))
+            .collect();
         logs::print(&serde_json::json!({ "targets": targets }).to_string());
     } else if found.is_empty() {
         logs::print(&format!(

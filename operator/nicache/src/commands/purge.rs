@@ -47,7 +47,8 @@ fn other_hosts(name: Option<&str>, page: PageName) -> Result<Option<String>> {
         return Ok(None);
     }
     let question = Question::Page { page: PageName { host: None, ..page }, requests: Vec::new() };
-    let Response::Card { answer: Answer::Page(report) } = ask(name, &Request::Card { question })? else {
+    let Response::Card { answer: Answer::Page(report) } = ask(name, &Request::Card { question })?
+    else {
         return Err(unexpected());
     };
     let mut hosts: Vec<String> = report.entries.into_iter().map(|entry| entry.host).collect();

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nicache_relay::{Door, DoorCounters, Hub, Key, Proxy, Publisher, Step, Structures, now_ns, serve};
+use nicache_relay::{
+    Door, DoorCounters, Hub, Key, Proxy, Publisher, Step, Structures, now_ns, serve,
+};
 
 use crate::cli::RelayArgs;
 use crate::logs;
@@ -33,8 +35,10 @@ pub(super) fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
     let clients = listen(arguments.listen, "--listen")?;
     let cards = arguments.cards.map(|address| listen(address, "--cards")).transpose()?;
     let mut run = [0; 8];
-    rustix::rand::getrandom(&mut run, rustix::rand::GetRandomFlags::empty()).context("random numbers")?;
-    let publisher = Publisher::new(u64::from_ne_bytes(run), arguments.lease.0 * 1_000_000, now_ns());
+    rustix::rand::getrandom(&mut run, rustix::rand::GetRandomFlags::empty())
+        .context("random numbers")?;
+    let publisher =
+        Publisher::new(u64::from_ne_bytes(run), arguments.lease.0 * 1_000_000, now_ns());
     let hub = Arc::new(Hub::new(publisher));
     let structures = Arc::new(Structures::new(arguments.protocol.into(), client(arguments)?));
     hub.hold(FORMER);
@@ -46,9 +50,11 @@ pub(super) fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
         serve(bus.0.clone(), Arc::clone(&hub), Arc::clone(&structures), &key)?;
     }
     if let Some(cards) = cards {
-        Door { hub: Arc::clone(&hub), structures, key, counters: Arc::clone(&counters) }.open(cards)?;
+        Door { hub: Arc::clone(&hub), structures, key, counters: Arc::clone(&counters) }
+            .open(cards)?;
     }
-    let proxy = Arc::new(Proxy::new(Arc::clone(&hub), arguments.protocol.into(), arguments.database));
+    let proxy =
+        Arc::new(Proxy::new(Arc::clone(&hub), arguments.protocol.into(), arguments.database));
     Arc::clone(&proxy).open(clients)?;
     tracing::info!(listen = %arguments.listen, database = %arguments.database, "relaying");
     loop {
@@ -72,7 +78,8 @@ pub(super) fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
     }
 }
 
-/// Waits until the database is done with what a former run of the relay had handed on. Until then everything counts as being changed.
+/// Waits until the database is done with what a former run of the relay had handed on. Until then
+/// everything counts as being changed.
 fn wait_for_former(structures: &Structures, hub: &Hub) {
     let start = Instant::now();
     let mut said = false;
@@ -84,7 +91,9 @@ fn wait_for_former(structures: &Structures, hub: &Hub) {
             Ok(false) => {}
             Err(error) => {
                 if !std::mem::replace(&mut said, true) {
-                    tracing::warn!("no page of the database is kept before --client can ask it: {error}");
+                    tracing::warn!(
+                        "no page of the database is kept before --client can ask it: {error}"
+                    );
                 }
             }
         }
@@ -105,7 +114,9 @@ fn client(arguments: &RelayArgs) -> Result<Vec<String>> {
     }
     let (host, port) = (arguments.database.ip().to_string(), arguments.database.port().to_string());
     let words = match arguments.protocol {
-        Protocol::Mysql => vec!["mariadb", "--no-defaults", "--user=root", "--host", &host, "--port", &port],
+        Protocol::Mysql => {
+            vec!["mariadb", "--no-defaults", "--user=root", "--host", &host, "--port", &port]
+        }
         Protocol::Postgres => vec!["psql", "--username=postgres", "--host", &host, "--port", &port],
     };
     Ok(words.into_iter().map(str::to_owned).collect())

@@ -1,7 +1,9 @@
-//! `nicache server`, the parent of the server: starts the programs beside the server and the server, hands signals on, collects orphans.
+//! `nicache server`, the parent of the server: starts the programs beside the server and the
+//! server, hands signals on, collects orphans.
 //!
-//! When it ends, the supervisor kills whatever is left. It ends when the server does, or when a program beside it fails. After the server's end the
-//! programs beside it are asked to end, too, in the reverse order of their start.
+//! When it ends, the supervisor kills whatever is left. It ends when the server does, or when a
+//! program beside it fails. After the server's end the programs beside it are asked to end, too, in
+//! the reverse order of their start.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,8 +23,11 @@ pub(super) fn execute() -> Result<ExitCode> {
     let (setup, _, supervisor) = child_start::<ServerSetup>(c"nicache-server")?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::catch()?;
-    let companions =
-        setup.with.into_iter().map(|argv| Companion::start(argv, &setup.environment)).collect::<Result<Vec<_>>>()?;
+    let companions = setup
+        .with
+        .into_iter()
+        .map(|argv| Companion::start(argv, &setup.environment))
+        .collect::<Result<Vec<_>>>()?;
     let server = following::start(&setup.argv, &setup.environment)
         .with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
     let recipient = Recipient::new(&server);
@@ -47,7 +52,8 @@ impl Companion {
         // For the program alone, and not for its parent.
         command.args(environment.iter().map(|(name, value)| format!("--set={name}={value}")));
         command.arg("--").args(&argv).stdin(Stdio::from(OwnedFd::from(theirs)));
-        let process = command.spawn().with_context(|| format!("cannot start a process for `{}`", argv[0]))?;
+        let process =
+            command.spawn().with_context(|| format!("cannot start a process for `{}`", argv[0]))?;
         // Its end of the socket is closed with it, so this does not wait for ever.
         drop(command);
         let _ = ours.read(&mut [0]);
@@ -81,7 +87,11 @@ impl Parent {
                 };
                 let now = Instant::now();
                 if now >= *deadline.get_or_insert(now + GRACE) {
-                    let _ = send_message(self.supervisor.as_fd(), &LastWord::CompanionStays(last.argv.clone()), &[]);
+                    let _ = send_message(
+                        self.supervisor.as_fd(),
+                        &LastWord::CompanionStays(last.argv.clone()),
+                        &[],
+                    );
                     return Ok(self.failed.unwrap_or(0));
                 }
                 if asked.replace(last.parent) != Some(last.parent) {
@@ -89,7 +99,8 @@ impl Parent {
                 }
             }
             // The supervisor sends nothing after the setup: readable means that it is gone.
-            let limit = deadline.map(|deadline: Instant| deadline.saturating_duration_since(Instant::now()));
+            let limit = deadline
+                .map(|deadline: Instant| deadline.saturating_duration_since(Instant::now()));
             if signals.wait(Some(&self.supervisor), limit)? {
                 return Ok(1);
             }
@@ -114,11 +125,17 @@ impl Parent {
                 if status != 0 && !self.stopping {
                     return Ok(Some(status));
                 }
-            } else if let Some(index) = self.companions.iter().position(|companion| companion.parent == pid) {
+            } else if let Some(index) =
+                self.companions.iter().position(|companion| companion.parent == pid)
+            {
                 let companion = self.companions.remove(index);
                 if status != 0 && !self.stopping {
                     let failure = CompanionFailure { argv: companion.argv, status };
-                    let _ = send_message(self.supervisor.as_fd(), &LastWord::CompanionFailed(failure), &[]);
+                    let _ = send_message(
+                        self.supervisor.as_fd(),
+                        &LastWord::CompanionFailed(failure),
+                        &[],
+                    );
                     return Ok(Some(status));
                 }
             }
@@ -127,11 +144,13 @@ impl Parent {
     }
 
     fn server_is_gone(&self) -> Result<bool> {
-        Ok(self.recipient.is_in_background() && (self.failed.is_some() || orphans(&self.companions)?.is_empty()))
+        Ok(self.recipient.is_in_background()
+            && (self.failed.is_some() || orphans(&self.companions)?.is_empty()))
     }
 }
 
-/// What the server left in the background: all other children are parents of companions, which keep theirs.
+/// What the server left in the background: all other children are parents of companions, which keep
+/// theirs.
 fn orphans(companions: &[Companion]) -> Result<Vec<Pid>> {
     let mut children = own_children()?;
     children.retain(|pid| companions.iter().all(|companion| companion.parent != *pid));

@@ -43,7 +43,8 @@ fn reasons(text: &mut String, title: &str, counters: &Counters, prefixes: &[&str
     let _ = writeln!(text, "\n{title}");
     for (name, value) in counted {
         let words = words::of(name);
-        let because = words.map_or_else(|| name.replace('_', " "), |words| words.because.to_owned());
+        let because =
+            words.map_or_else(|| name.replace('_', " "), |words| words.because.to_owned());
         let _ = writeln!(text, "  {:>14}  {because} ({name})", numbers::grouped(value));
         if let Some(advice) = words.and_then(|words| words.advice) {
             let _ = writeln!(text, "  {:>14}  {advice}", "");
@@ -72,14 +73,20 @@ fn render(status: &Status) -> String {
     }
     line("shared", list(status.shared.iter().map(ToString::to_string).collect()));
     line("requests", live::render(counters));
-    let (used, all) = (numbers::bytes(counters.memory_used_bytes), numbers::bytes(counters.memory_bytes));
+    let (used, all) =
+        (numbers::bytes(counters.memory_used_bytes), numbers::bytes(counters.memory_bytes));
     line("memory", format!("{used} of {all} in {} entries", numbers::grouped(counters.entries)));
-    let (to, from) = (numbers::bytes(counters.bus_to_host_bytes), numbers::bytes(counters.bus_from_host_bytes));
+    let (to, from) =
+        (numbers::bytes(counters.bus_to_host_bytes), numbers::bytes(counters.bus_from_host_bytes));
     line("bus", format!("{to} to the host, {from} from it"));
     for database in &status.databases {
-        let is_kept =
-            if database.in_step { "pages are kept" } else { "pages are not kept: nothing is heard of its relay" };
-        let (events, changes) = (numbers::grouped(database.events), numbers::grouped(database.changes));
+        let is_kept = if database.in_step {
+            "pages are kept"
+        } else {
+            "pages are not kept: nothing is heard of its relay"
+        };
+        let (events, changes) =
+            (numbers::grouped(database.events), numbers::grouped(database.changes));
         let voided = numbers::grouped(database.voided);
         let told = format!("{events} events, {changes} changes, voided {voided} times");
         line("database", format!("{}: {is_kept}; {told}", database.database));
@@ -100,7 +107,8 @@ fn render(status: &Status) -> String {
     reasons(&mut text, "Why requests went to the server", counters, &["bypass_"]);
     let not_kept = ["fill_refused_", "fill_not_shared_", "fill_aborted_"];
     reasons(&mut text, "Why replies were not kept", counters, &not_kept);
-    let is_reason = |name: &str| ["bypass_"].iter().chain(&not_kept).any(|prefix| name.starts_with(prefix));
+    let is_reason =
+        |name: &str| ["bypass_"].iter().chain(&not_kept).any(|prefix| name.starts_with(prefix));
     let others = counters.more.iter().filter(|(name, value)| **value > 0 && !is_reason(name));
     let _ = writeln!(text, "\nCounters since the card's start");
     for (name, value) in others {
@@ -124,7 +132,10 @@ mod tests {
         let mut text = String::new();
         reasons(&mut text, "Why", &counters, &["bypass_", "fill_"]);
         assert_eq!(text.matches("1 234").count(), counters.more.len() - 1, "{text}");
-        assert!(text.contains("it carries a cookie, so the page may be for one client (bypass_cookie)"), "{text}");
+        assert!(
+            text.contains("it carries a cookie, so the page may be for one client (bypass_cookie)"),
+            "{text}"
+        );
         assert!(text.contains("for those of analytics, --ignore-cookie @analytics"), "{text}");
         assert_eq!(meaning("hits_dynamic").as_deref(), Some("Hits of dynamic replies."));
     }

@@ -14,9 +14,8 @@ const LIMIT: Duration = Duration::from_secs(130);
 /// Has another card take over.
 pub(super) fn execute(arguments: &UpgradeArgs) -> Result<ExitCode> {
     let program = match &arguments.program {
-        Some(program) => {
-            std::fs::canonicalize(program).with_context(|| format!("cannot find {}", program.display()))?
-        }
+        Some(program) => std::fs::canonicalize(program)
+            .with_context(|| format!("cannot find {}", program.display()))?,
         None => std::env::current_exe().context("cannot find this program's own file")?,
     };
     match ask_within(arguments.target.name.as_deref(), &Request::Upgrade { program }, LIMIT)? {

@@ -11,16 +11,19 @@ use anyhow::{Context, Result, anyhow};
 use nicache_coherence::{RecordNumber, RevisionTable};
 use nicache_relay::{Key, Subscriber, follow, follow_bus};
 use nicache_watch::{
-    DataFolders, Dependents, Explanation, KernelWatcher, MemberName, Operator, PreloadMemory, Registrar,
-    RemoteCounters, RemoteDatabase, SessionFiles, run_watcher,
+    DataFolders, Dependents, Explanation, KernelWatcher, MemberName, Operator, PreloadMemory,
+    Registrar, RemoteCounters, RemoteDatabase, SessionFiles, run_watcher,
 };
 
-use crate::inquiry::{DatabaseReport, FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
+use crate::inquiry::{
+    DatabaseReport, FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text,
+};
 use crate::logs;
 use crate::options;
 use crate::privileges;
 use crate::setup::{
-    MESSAGE_BYTES_MAX, WATCHER_NICENESS, WatchReport, WatchSetup, child_start, go_first, receive_message, send_message,
+    MESSAGE_BYTES_MAX, WATCHER_NICENESS, WatchReport, WatchSetup, child_start, go_first,
+    receive_message, send_message,
 };
 
 /// How often it is logged what relays have told.
@@ -31,7 +34,8 @@ pub(super) fn execute() -> Result<ExitCode> {
     let (setup, _, supervisor) = child_start::<WatchSetup>(c"nicache-watch")?;
     logs::start(setup.log_format);
     go_first(WATCHER_NICENESS);
-    let server_netns = u32::try_from(setup.server_netns).context("the number of the server's network namespace")?;
+    let server_netns = u32::try_from(setup.server_netns)
+        .context("the number of the server's network namespace")?;
     let started = match &setup.preload {
         None => start_kernel(&setup, server_netns).map_err(|error| {
             let error = anyhow!(
@@ -40,7 +44,8 @@ pub(super) fn execute() -> Result<ExitCode> {
             );
             error.to_string()
         }),
-        Some(folder) => start_preload(&setup, server_netns, folder).map_err(|error| format!("{error:#}")),
+        Some(folder) => start_preload(&setup, server_netns, folder)
+            .map_err(|error| format!("{error:#}")),
     };
     let Started { mut registrar, table, witness, lacks } = match started {
         Ok(started) => started,
@@ -59,13 +64,16 @@ pub(super) fn execute() -> Result<ExitCode> {
     registrar.follow_remotes(remotes.clone());
     if !remotes.is_empty() {
         let remotes = remotes.clone();
-        std::thread::Builder::new().name("relay-report".into()).spawn(move || self::report(&remotes))?;
+        std::thread::Builder::new()
+            .name("relay-report".into())
+            .spawn(move || self::report(&remotes))?;
     }
     registrar.handle_time();
     let report = WatchReport { files: witness.len(), unavailable: None, lacks };
     send_message(&supervisor, &report, &witness.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
     let mut operator = Supervisor { socket: supervisor, remotes };
-    run_watcher(&mut registrar, Vec::new(), Some(&mut operator)).context("polling the sockets of cards")?;
+    run_watcher(&mut registrar, Vec::new(), Some(&mut operator))
+        .context("polling the sockets of cards")?;
     Ok(ExitCode::FAILURE)
 }
 
@@ -85,7 +93,8 @@ fn start_kernel(setup: &WatchSetup, server_netns: u32) -> Result<Started> {
     for lack in &lacks {
         tracing::warn!("less is kept on this kernel: {lack} (`nicache check` says more)");
     }
-    let files = [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
+    let files =
+        [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
     let files = files.map(|file| file.try_clone_to_owned()).collect::<Result<_, _>>()?;
     let table = Arc::new(watcher.table().context("mapping the revision table")?);
     table.set_service_ports(&setup.http_ports);
@@ -101,10 +110,15 @@ fn start_kernel(setup: &WatchSetup, server_netns: u32) -> Result<Started> {
 }
 
 fn start_preload(setup: &WatchSetup, server_netns: u32, folder: &Path) -> Result<Started> {
-    let memory = PreloadMemory::create(folder, server_netns).context("making the memory for --watch preload")?;
+    let memory = PreloadMemory::create(folder, server_netns)
+        .context("making the memory for --watch preload")?;
     let table = Arc::new(memory.table().context("mapping the revision table")?);
     table.set_service_ports(&setup.http_ports);
-    let files = memory.table_fds().map(|file| file.try_clone_to_owned()).into_iter().collect::<Result<_, _>>()?;
+    let files = memory
+        .table_fds()
+        .map(|file| file.try_clone_to_owned())
+        .into_iter()
+        .collect::<Result<_, _>>()?;
     let registrar = Registrar::new(Arc::clone(&table), Box::new(memory.witness()?));
     Ok(Started { registrar, table, witness: files, lacks: Vec::new() })
 }
@@ -122,8 +136,12 @@ impl Operator for Supervisor {
 
     fn answer(&mut self, registrar: &mut Registrar) -> io::Result<Option<OwnedFd>> {
         let question = receive_message(&self.socket).map_err(io::Error::other)?;
-        let Some((question, files)) = question else { return Err(io::ErrorKind::UnexpectedEof.into()) };
-        let Some(mut answer) = answer(question, registrar, &self.remotes) else { return Ok(files.into_iter().next()) };
+        let Some((question, files)) = question else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        let Some(mut answer) = answer(question, registrar, &self.remotes) else {
+            return Ok(files.into_iter().next());
+        };
         // Paths may be of any length.
         while let FromWatch::Explained { sources: Some(sources) } = &mut answer
             && serde_json::to_vec(sources).is_ok_and(|bytes| bytes.len() > MESSAGE_BYTES_MAX - 1024)
@@ -137,7 +155,11 @@ impl Operator for Supervisor {
 }
 
 /// `None`: there is nothing to say, but a card to serve.
-fn answer(question: ToWatch, registrar: &mut Registrar, remotes: &[Arc<RemoteDatabase>]) -> Option<FromWatch> {
+fn answer(
+    question: ToWatch,
+    registrar: &mut Registrar,
+    remotes: &[Arc<RemoteDatabase>],
+) -> Option<FromWatch> {
     Some(match question {
         ToWatch::ServeCard { server_is_older } => {
             if server_is_older {
@@ -145,21 +167,31 @@ fn answer(question: ToWatch, registrar: &mut Registrar, remotes: &[Arc<RemoteDat
             }
             return None;
         }
-        ToWatch::Explain { record } => {
-            FromWatch::Explained { sources: registrar.explain(RecordNumber(record)).map(sources_report) }
+        ToWatch::Explain { record } => FromWatch::Explained {
+            sources: registrar.explain(RecordNumber(record)).map(sources_report),
+        },
+        ToWatch::DependsOnPath { path } => {
+            dependents_report(registrar.dependents_of_path(Path::new(&path)))
         }
-        ToWatch::DependsOnPath { path } => dependents_report(registrar.dependents_of_path(Path::new(&path))),
-        ToWatch::DependsOnTable { table } => dependents_report(registrar.dependents_of_table(&table)),
+        ToWatch::DependsOnTable { table } => {
+            dependents_report(registrar.dependents_of_table(&table))
+        }
         ToWatch::Outsiders => FromWatch::Outsiders { processes: registrar.outsiders() },
-        ToWatch::Databases => {
-            FromWatch::Databases { databases: remotes.iter().map(|remote| report_of(remote)).collect() }
-        }
+        ToWatch::Databases => FromWatch::Databases {
+            databases: remotes.iter().map(|remote| report_of(remote)).collect(),
+        },
     })
 }
 
 fn report_of(remote: &RemoteDatabase) -> DatabaseReport {
     let RemoteCounters { events, changes, voided, in_step } = remote.counters();
-    DatabaseReport { database: remote.address().to_string(), in_step: in_step == 1, events, changes, voided }
+    DatabaseReport {
+        database: remote.address().to_string(),
+        in_step: in_step == 1,
+        events,
+        changes,
+        voided,
+    }
 }
 
 fn sources_report(explanation: Explanation) -> SourcesReport {
@@ -171,7 +203,12 @@ fn sources_report(explanation: Explanation) -> SourcesReport {
     SourcesReport {
         paths: paths.collect(),
         paths_count: explanation.paths_count as u64,
-        tables: explanation.tables.iter().take(PATHS_MAX).map(|table| text(table.as_bytes())).collect(),
+        tables: explanation
+            .tables
+            .iter()
+            .take(PATHS_MAX)
+            .map(|table| text(table.as_bytes()))
+            .collect(),
         retained: explanation.retained as u64,
     }
 }
@@ -186,15 +223,20 @@ fn dependents_report(dependents: Dependents) -> FromWatch {
 }
 
 /// Has a thread follow each relay.
-fn follow_remotes(setups: &[options::RemoteDatabase], table: &Arc<RevisionTable>) -> Result<Vec<Arc<RemoteDatabase>>> {
+fn follow_remotes(
+    setups: &[options::RemoteDatabase],
+    table: &Arc<RevisionTable>,
+) -> Result<Vec<Arc<RemoteDatabase>>> {
     let mut remotes = Vec::new();
     for (index, setup) in (0..).zip(setups) {
         let key = Key::read(&setup.key).context("the key of a relay")?;
-        let remote = RemoteDatabase::new(setup.address, setup.protocol.into(), index, Arc::clone(table));
+        let remote =
+            RemoteDatabase::new(setup.address, setup.protocol.into(), index, Arc::clone(table));
         let remote = Arc::new(remote);
         remotes.push(Arc::clone(&remote));
         let mut card = [0; 8];
-        rustix::rand::getrandom(&mut card, rustix::rand::GetRandomFlags::empty()).context("random numbers")?;
+        rustix::rand::getrandom(&mut card, rustix::rand::GetRandomFlags::empty())
+            .context("random numbers")?;
         let card = u64::from_ne_bytes(card);
         let (relay, mut subscriber) = (setup.relay.clone(), Subscriber::new(card));
         let body = move || match &relay {

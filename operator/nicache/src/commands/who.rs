@@ -12,7 +12,9 @@ use crate::numbers::grouped;
 /// Says which pages a change of a file, a directory or a table would purge.
 pub(super) fn execute(arguments: &WhoArgs) -> Result<ExitCode> {
     let source = source(&arguments.source)?;
-    let Response::Who(report) = ask(arguments.target.name.as_deref(), &Request::Who { source: source.clone() })? else {
+    let Response::Who(report) =
+        ask(arguments.target.name.as_deref(), &Request::Who { source: source.clone() })?
+    else {
         return Err(unexpected());
     };
     if arguments.target.json {
@@ -20,7 +22,9 @@ pub(super) fn execute(arguments: &WhoArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if report.every_dynamic {
-        println!("{source} was read by the server, which may keep it in its memory: every dynamic page depends on it");
+        println!(
+            "{source} was read by the server, which may keep it in its memory: every dynamic page depends on it"
+        );
     }
     for entry in &report.entries {
         println!("{:<8} http://{}{}", entry.class, entry.host, entry.target);

@@ -1,7 +1,8 @@
 //! What is used most, of late: an average of hits per second in which the past fades.
 //!
-//! The cards count uses and nothing else ([`nicache_cache::MostUsed`]); whoever asks here pays for the look. One look has the card pause for a
-//! part of its places at a time, so that frames wait for a tenth of a millisecond at most. What a look has no time for is looked at by the next one.
+//! The cards count uses and nothing else ([`nicache_cache::MostUsed`]); whoever asks here pays for
+//! the look. One look has the card pause for a part of its places at a time, so that frames wait
+//! for a tenth of a millisecond at most. What a look has no time for is looked at by the next one.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,7 +25,8 @@ const FADES_IN: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Places that a card looks at without a pause.
 const PART_PLACES: usize = 2048;
-/// One look takes no longer, so that other questions are answered in time: the supervisor takes a card that does not answer for a dead one.
+/// One look takes no longer, so that other questions are answered in time: the supervisor takes a
+/// card that does not answer for a dead one.
 const LOOK_TIME: Duration = Duration::from_millis(80);
 /// Objects that are taken from a part.
 const USED_MAX: usize = 32;
@@ -120,7 +122,8 @@ impl Hottest {
             object.body_bytes = one.body_len;
             object.is_dynamic = one.is_dynamic;
             if object.target.is_empty() {
-                (object.host, object.target) = (inquiry::text(&one.host), inquiry::text(&one.target));
+                (object.host, object.target) =
+                    (inquiry::text(&one.host), inquiry::text(&one.target));
             }
         }
         if self.warm.len() > WARM_MAX {
@@ -133,7 +136,9 @@ impl Hottest {
 
     fn first(&self) -> Vec<HotObject> {
         let mut objects: Vec<&HotObject> = self.warm.values().collect();
-        objects.sort_by(|a, b| b.hits_per_s.total_cmp(&a.hits_per_s).then_with(|| a.target.cmp(&b.target)));
+        objects.sort_by(|a, b| {
+            b.hits_per_s.total_cmp(&a.hits_per_s).then_with(|| a.target.cmp(&b.target))
+        });
         objects.into_iter().take(HOTTEST_MAX).cloned().collect()
     }
 }
@@ -144,7 +149,14 @@ mod tests {
 
     fn used(number: u8, uses: u32) -> Used {
         let target = format!("/{number}").into_bytes().into();
-        Used { key: Key([number; 16]), host: b"a"[..].into(), target, body_len: 1, is_dynamic: false, uses }
+        Used {
+            key: Key([number; 16]),
+            host: b"a"[..].into(),
+            target,
+            body_len: 1,
+            is_dynamic: false,
+            uses,
+        }
     }
 
     fn second(number: u64) -> Time {
@@ -160,7 +172,10 @@ mod tests {
         }
         let first = hottest.first();
         assert_eq!((&*first[0].target, &*first[1].target), ("/1", "/2"));
-        assert!((first[0].hits_per_s - 100.0).abs() < 1.0 && (first[1].hits_per_s - 10.0).abs() < 0.1, "{first:?}");
+        assert!(
+            (first[0].hits_per_s - 100.0).abs() < 1.0 && (first[1].hits_per_s - 10.0).abs() < 0.1,
+            "{first:?}"
+        );
         // One that is used from now on passes the other one by.
         for now in 61..=90 {
             hottest.fade(second(now));

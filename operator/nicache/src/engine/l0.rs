@@ -17,8 +17,14 @@ pub(crate) const L0_SHARDS_MAX: usize = l0::SHARDS_MAX;
 pub(crate) struct KernelL0(l0::L0);
 
 impl KernelL0 {
-    /// At `place`, for each shard of the card; `control` is the control page of the kernel's witness.
-    pub(crate) fn attach(place: &FirstPlace, control: BorrowedFd<'_>, seed: u64, shards: usize) -> Result<Vec<Self>> {
+    /// At `place`, for each shard of the card; `control` is the control page of the kernel's
+    /// witness.
+    pub(crate) fn attach(
+        place: &FirstPlace,
+        control: BorrowedFd<'_>,
+        seed: u64,
+        shards: usize,
+    ) -> Result<Vec<Self>> {
         let all = match place {
             FirstPlace::Tap(name) => l0::L0::attach_egress(name, control, seed, shards)?,
             FirstPlace::Driver { interface, first, rest } => {

@@ -10,8 +10,13 @@ pub(crate) fn ledger_bytes(shards: u16, connections: u32) -> usize {
     usize::from(shards) * connections as usize * RECORD_BYTES
 }
 
-/// The connections that are written down in a ledger for the flows of so many shards, with so many connections each.
-pub(crate) fn orphans(window: &Window, shards: u16, connections: u32) -> impl Iterator<Item = Orphan> + '_ {
+/// The connections that are written down in a ledger for the flows of so many shards, with so many
+/// connections each.
+pub(crate) fn orphans(
+    window: &Window,
+    shards: u16,
+    connections: u32,
+) -> impl Iterator<Item = Orphan> + '_ {
     let places = u64::from(shards) * u64::from(connections);
     (0..places).filter_map(|place| {
         let mut record = [0; RECORD_BYTES];
@@ -39,7 +44,8 @@ impl SharedLedger {
         let mut orphans = Vec::new();
         for place in 0..self.connections {
             let mut record = [0; RECORD_BYTES];
-            if self.window.read(self.at(place), &mut record).is_ok() && record != [0; RECORD_BYTES] {
+            if self.window.read(self.at(place), &mut record).is_ok() && record != [0; RECORD_BYTES]
+            {
                 orphans.extend(Orphan::decode(&record));
                 self.write(place, &[0; RECORD_BYTES]);
             }
@@ -54,7 +60,8 @@ impl SharedLedger {
 
 impl Ledger for SharedLedger {
     fn write(&mut self, place: u32, record: &[u8; RECORD_BYTES]) {
-        // A place outside would be a fault of the card; its connection is not reset then, which is no worse than without a ledger.
+        // A place outside would be a fault of the card; its connection is not reset then, which is
+        // no worse than without a ledger.
         let _ = self.window.write(self.at(place), record);
     }
 }

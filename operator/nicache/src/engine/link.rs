@@ -1,4 +1,5 @@
-//! The card's way to the watcher: one socket for all shards, whose answers a reader thread hands out. A watcher that takes another one's place has another socket.
+//! The card's way to the watcher: one socket for all shards, whose answers a reader thread hands
+//! out. A watcher that takes another one's place has another socket.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::shard::Waker;
 
-/// Where a shard's number stands in the number of a fill; the card's own numbers leave these bits free.
+/// Where a shard's number stands in the number of a fill; the card's own numbers leave these bits
+/// free.
 const SHARD_SHIFT: u32 = 24;
 const SHARD_MASK: u64 = 0xff << SHARD_SHIFT;
 
@@ -44,7 +46,8 @@ impl Verdicts {
         Ok(Self { shards, sockets })
     }
 
-    /// Links for all shards over one socket, whose answers are handed out once the watcher before has hung up. When this one does, no verdict comes any longer.
+    /// Links for all shards over one socket, whose answers are handed out once the watcher before
+    /// has hung up. When this one does, no verdict comes any longer.
     pub(crate) fn connect(&self, socket: OwnedFd) -> Vec<WatcherLink> {
         let socket = Arc::new(socket);
         let link = |shard| {
@@ -109,10 +112,14 @@ fn hand_out(talk: &Talk, wakers: &[Waker]) {
                 }
             }
             Err(error) => {
-                tracing::error!("the watcher sent something odd, nothing of it is stored any longer: {error}");
+                tracing::error!(
+                    "the watcher sent something odd, nothing of it is stored any longer: {error}"
+                );
                 return;
             }
         }
     }
-    tracing::warn!("the watcher is gone: nothing is served from card memory until another one watches");
+    tracing::warn!(
+        "the watcher is gone: nothing is served from card memory until another one watches"
+    );
 }

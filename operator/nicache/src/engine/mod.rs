@@ -1,4 +1,5 @@
-//! What runs in the card process: a card per queue, each on a thread of its own, and the way to each of them.
+//! What runs in the card process: a card per queue, each on a thread of its own, and the way to
+//! each of them.
 
 mod clock;
 mod hottest;

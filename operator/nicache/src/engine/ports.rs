@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use nicache_port::{PacketConfig, PacketSocket, Port, Reception, TapConfig, TapQueue};
 use nicache_xdp::l0::L0;
 use nicache_xdp::{
-    CardPort, Heartbeat, ProbeFiles, ProbeSide, ProbeSockets, Rest, XdpConfig, XdpError, XdpSocket, probe,
+    CardPort, Heartbeat, ProbeFiles, ProbeSide, ProbeSockets, Rest, XdpConfig, XdpError, XdpSocket,
+    probe,
 };
 
 use crate::setup::{PortsSetup, ProbeSetup};
@@ -79,25 +80,42 @@ pub(crate) enum FirstPlace {
 }
 
 impl Ports {
-    /// Takes the TAP queues out of `files`, or opens sockets with what is there instead ([`CardSetup`](crate::setup::CardSetup)).
-    pub(crate) fn open(setup: &PortsSetup, queues: u16, files: &mut impl Iterator<Item = OwnedFd>) -> Result<Self> {
-        let mut next = || files.next().context("a file of the card's ports did not come with the setup");
+    /// Takes the TAP queues out of `files`, or opens sockets with what is there instead
+    /// ([`CardSetup`](crate::setup::CardSetup)).
+    pub(crate) fn open(
+        setup: &PortsSetup,
+        queues: u16,
+        files: &mut impl Iterator<Item = OwnedFd>,
+    ) -> Result<Self> {
+        let mut next =
+            || files.next().context("a file of the card's ports did not come with the setup");
         match setup {
             PortsSetup::Taps => {
                 let config = TapConfig::default();
-                let mut taps = || (0..queues).map(|_| tap(next()?, &config)).collect::<Result<Vec<_>>>();
+                let mut taps =
+                    || (0..queues).map(|_| tap(next()?, &config)).collect::<Result<Vec<_>>>();
                 let (wire, host) = (taps()?, taps()?);
                 let tap = wire.first().map(|queue| queue.interface().to_owned());
                 let boxed = |queue: TapQueue| -> AnyPort { Box::new(queue) };
                 let pairs = wire.into_iter().map(boxed).zip(host.into_iter().map(boxed)).collect();
-                Ok(Self { pairs, heartbeat: None, first: tap.clone().map(FirstPlace::Tap), tap, probe: None })
+                Ok(Self {
+                    pairs,
+                    heartbeat: None,
+                    first: tap.clone().map(FirstPlace::Tap),
+                    tap,
+                    probe: None,
+                })
             }
             PortsSetup::Interfaces { wire, host, port, has_driver, probe } => {
-                let heartbeat = Heartbeat::map(next()?.as_fd()).context("the card's sign of life")?;
+                let heartbeat =
+                    Heartbeat::map(next()?.as_fd()).context("the card's sign of life")?;
                 let host_queue = next()?;
-                // The network card has spread what comes from the wire; the kernel spreads what comes from the host alike.
+                // The network card has spread what comes from the wire; the kernel spreads what
+                // comes from the host alike.
                 let queue = (*port != CardPort::Packet).then(|| host_queue.as_fd());
-                let mut open = |name: &str, port, queue| sockets(name, port, queues, queue, &next()?, &next()?);
+                let mut open = |name: &str, port, queue| {
+                    sockets(name, port, queues, queue, &next()?, &next()?)
+                };
                 let (wire_name, host_name) = (wire.clone(), host.clone());
                 let (wire, wire_kind) = open(wire, *port, None)?;
                 let (host, host_kind) = open(host, CardPort::Packet, queue)?;
@@ -125,7 +143,11 @@ impl Ports {
     }
 }
 
-fn side<'a>(of: &'a (String, ProbeSockets), ports: Vec<&'a mut dyn Port>, rest: Rest) -> ProbeSide<'a> {
+fn side<'a>(
+    of: &'a (String, ProbeSockets),
+    ports: Vec<&'a mut dyn Port>,
+    rest: Rest,
+) -> ProbeSide<'a> {
     ProbeSide { interface: &of.0, ports, sockets: of.1, rest }
 }
 
@@ -134,7 +156,8 @@ pub(crate) fn tap(file: OwnedFd, config: &TapConfig) -> Result<TapQueue> {
     TapQueue::from_owned_fd(file, config).context("a TAP queue from the supervisor")
 }
 
-/// Sockets that receive frames of services only. Others on the interface see to what it receives at all.
+/// Sockets that receive frames of services only. Others on the interface see to what it receives at
+/// all.
 fn sockets(
     name: &str,
     port: CardPort,
@@ -146,7 +169,12 @@ fn sockets(
     match port {
         CardPort::Packet => {
             let filter = Some(filter.as_fd());
-            let config = PacketConfig { reception: Reception::Own, filter, queue, ..PacketConfig::default() };
+            let config = PacketConfig {
+                reception: Reception::Own,
+                filter,
+                queue,
+                ..PacketConfig::default()
+            };
             let sockets = PacketSocket::open(name, usize::from(queues), &config)?;
             let boxed = sockets.into_iter().map(|socket| -> AnyPort { Box::new(socket) }).collect();
             Ok((boxed, ProbeSockets::Packet))

@@ -1,9 +1,11 @@
-//! The card's own client: asks the server again for pages that the card holds, through the wire like anybody else.
+//! The card's own client: asks the server again for pages that the card holds, through the wire
+//! like anybody else.
 //!
-//! It connects from an address of its own, and from ports that nobody else uses there, by which the card knows it. As a client of a proxy on this machine it
-//! asks from the proxy's address, as the server may believe what proxies say by their address ([`OwnPorts`] tells the card which connections are not the
-//! proxy's). Where clients' connections begin with a
-//! header of the PROXY protocol, its own do, too, with an address that nobody has.
+//! It connects from an address of its own, and from ports that nobody else uses there, by which the
+//! card knows it. As a client of a proxy on this machine it asks from the proxy's address, as the
+//! server may believe what proxies say by their address ([`OwnPorts`] tells the card which
+//! connections are not the proxy's). Where clients' connections begin with a header of the PROXY
+//! protocol, its own do, too, with an address that nobody has.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
@@ -16,13 +18,15 @@ use std::time::Duration;
 use nicache_cache::Recheck;
 use nicache_card::OwnPorts;
 use nicache_http::{
-    Follower, HEAD_BYTES_MAX, Method, ProxyVersion, ReplyOutcome, own_address, parse_reply, proxy_header,
+    Follower, HEAD_BYTES_MAX, Method, ProxyVersion, ReplyOutcome, own_address, parse_reply,
+    proxy_header,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 
 use crate::setup::RecheckAddresses;
 
-/// Ports of the card's own client: above those that Linux gives to other clients. [`OwnPorts::COUNT`] of them.
+/// Ports of the card's own client: above those that Linux gives to other clients.
+/// [`OwnPorts::COUNT`] of them.
 pub(crate) const PORTS: RangeInclusive<u16> = 61_000..=61_255;
 
 /// Requests at the server at once. More would take the server's time from its clients.
@@ -40,7 +44,10 @@ pub(crate) struct Rechecker {
 
 impl Rechecker {
     /// Starts the workers, which end with the last clone.
-    pub(crate) fn start(addresses: RecheckAddresses, own_ports: &Arc<OwnPorts>) -> io::Result<Self> {
+    pub(crate) fn start(
+        addresses: RecheckAddresses,
+        own_ports: &Arc<OwnPorts>,
+    ) -> io::Result<Self> {
         let (queue, requests) = sync_channel(WAITING_MAX);
         let requests = Arc::new(Mutex::new(requests));
         for number in 0..WORKERS {
@@ -48,7 +55,9 @@ impl Rechecker {
             let own_ports = Arc::clone(own_ports);
             let worker = Worker { addresses, own_ports, ports, next: 0, connection: None };
             let requests = Arc::clone(&requests);
-            std::thread::Builder::new().name(format!("recheck-{number}")).spawn(move || worker.run(&requests))?;
+            std::thread::Builder::new()
+                .name(format!("recheck-{number}"))
+                .spawn(move || worker.run(&requests))?;
         }
         Ok(Self { queue })
     }
@@ -106,7 +115,8 @@ impl Worker {
         loop {
             let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(request) = request else { return };
-            let was_open = self.connection.as_ref().is_some_and(|open| open.kind == Kind::of(&request));
+            let was_open =
+                self.connection.as_ref().is_some_and(|open| open.kind == Kind::of(&request));
             let mut outcome = self.ask(&request);
             if outcome.is_err() && was_open {
                 // The server may have closed the connection meanwhile.
@@ -149,24 +159,33 @@ impl Worker {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for _ in 0..self.ports.len() {
             self.next = (self.next + 1) % self.ports.len();
-            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            let socket =
+                socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
             sockopt::set_socket_reuseaddr(&socket, true)?;
             let stream = TcpStream::from(socket);
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             stream.set_nodelay(true)?;
             let own_port = self.ports[self.next];
-            let connected = bind(&stream, &SocketAddrV4::new(address, own_port))
-                .and_then(|()| connect(&stream, &SocketAddrV4::new(self.addresses.server, kind.port)));
+            let connected = bind(&stream, &SocketAddrV4::new(address, own_port)).and_then(|()| {
+                connect(&stream, &SocketAddrV4::new(self.addresses.server, kind.port))
+            });
             match connected {
                 Ok(()) => {
                     if kind.is_as_proxy {
                         self.own_ports.note_open(own_port);
                     }
-                    return Ok(Connection { kind, stream, own_port, own_ports: Arc::clone(&self.own_ports) });
+                    return Ok(Connection {
+                        kind,
+                        stream,
+                        own_port,
+                        own_ports: Arc::clone(&self.own_ports),
+                    });
                 }
                 // The port's last connection is not quite over.
-                Err(error @ (rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ADDRNOTAVAIL)) => last = error.into(),
+                Err(error @ (rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ADDRNOTAVAIL)) => {
+                    last = error.into()
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -17,7 +17,10 @@ use crate::words;
 const GAUGES: [Counter; 5] = [
     Counter::gauge("flows_now", "Connections that are followed at the moment."),
     Counter::gauge("half_open_now", "Connections whose handshake is not complete."),
-    Counter::gauge("left_to_host_now", "Connections that clients are done with and the server has yet to close."),
+    Counter::gauge(
+        "left_to_host_now",
+        "Connections that clients are done with and the server has yet to close.",
+    ),
     Counter::gauge("holds_now", "Buffers for requests in use at the moment."),
     Counter::gauge("fills_now", "Replies that are copied into card memory at the moment."),
 ];
@@ -25,7 +28,8 @@ const GAUGES: [Counter; 5] = [
 /// What a counter is. Those that count reasons are described together, and not here.
 pub(crate) fn describe(name: &str) -> Option<Description> {
     let lists = [Counts::COUNTERS, CacheCounts::COUNTERS, &GAUGES];
-    Counter::find(&lists, name).map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
+    Counter::find(&lists, name)
+        .map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
 }
 
 /// What a counter means, of any that `nicache status` shows, as a sentence.
@@ -66,14 +70,21 @@ pub(crate) fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         not_caching: (!card.lease_holds()).then(|| "the watcher's lease has expired".to_owned()),
         ..Counters::default()
     };
-    report.unknown_names = card.strangers().iter().map(|(name, count)| strangers::report(name, *count)).collect();
+    report.unknown_names =
+        card.strangers().iter().map(|(name, count)| strangers::report(name, *count)).collect();
     let mut add = |name: String, value: u64| {
         report.more.insert(name, value);
     };
     for (counter, value) in counts.each().chain(counts.cache.each()) {
         add(counter.name.to_owned(), value);
     }
-    let now = [card.flows(), card.half_open(), card.left_to_host(), card.holds_in_use(), card.fills_in_use()];
+    let now = [
+        card.flows(),
+        card.half_open(),
+        card.left_to_host(),
+        card.holds_in_use(),
+        card.fills_in_use(),
+    ];
     for (counter, value) in GAUGES.iter().zip(now) {
         add(counter.name.to_owned(), value as u64);
     }
@@ -91,10 +102,16 @@ pub(crate) fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         add(format!("fill_refused_{}", reason.label()), counts.cache.fills_refused[reason.index()]);
     }
     for reason in NotShared::ALL {
-        add(format!("fill_not_shared_{}", reason.label()), counts.cache.fills_not_shared[reason.index()]);
+        add(
+            format!("fill_not_shared_{}", reason.label()),
+            counts.cache.fills_not_shared[reason.index()],
+        );
     }
     for reason in FillAbort::ALL {
-        add(format!("fill_aborted_{}", reason.label()), counts.cache.fills_aborted[reason as usize]);
+        add(
+            format!("fill_aborted_{}", reason.label()),
+            counts.cache.fills_aborted[reason as usize],
+        );
     }
     report
 }
@@ -104,7 +121,8 @@ pub(crate) fn card_sample<W: Port, H: Port>(number: usize, card: &Card<W, H>) ->
     let counts = card.counters();
     let memory = card.store().memory();
     let crossings = BusClass::ALL.into_iter().flat_map(|class| {
-        let crossing = |direction, bytes| Crossing { class: class.label().to_owned(), direction, bytes };
+        let crossing =
+            |direction, bytes| Crossing { class: class.label().to_owned(), direction, bytes };
         [
             crossing(Direction::ToHost, counts.bus.to_host(class)),
             crossing(Direction::FromHost, counts.bus.from_host(class)),
@@ -149,8 +167,9 @@ pub(crate) fn merge(reports: impl IntoIterator<Item = Counters>) -> Counters {
         sum.bypass_on |= report.bypass_on;
         sum.not_caching = sum.not_caching.or(report.not_caching);
         for stranger in report.unknown_names {
-            let is_same =
-                |known: &&mut StrangerReport| known.is_cookie == stranger.is_cookie && known.name == stranger.name;
+            let is_same = |known: &&mut StrangerReport| {
+                known.is_cookie == stranger.is_cookie && known.name == stranger.name
+            };
             match sum.unknown_names.iter_mut().find(is_same) {
                 Some(known) => known.requests += stranger.requests,
                 None => sum.unknown_names.push(stranger),
@@ -160,7 +179,9 @@ pub(crate) fn merge(reports: impl IntoIterator<Item = Counters>) -> Counters {
             *sum.more.entry(name).or_default() += value;
         }
     }
-    sum.unknown_names.sort_by(|one, other| other.requests.cmp(&one.requests).then_with(|| one.name.cmp(&other.name)));
+    sum.unknown_names.sort_by(|one, other| {
+        other.requests.cmp(&one.requests).then_with(|| one.name.cmp(&other.name))
+    });
     sum.unknown_names.truncate(UNKNOWN_NAMES_MAX);
     sum
 }

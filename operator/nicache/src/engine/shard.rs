@@ -1,4 +1,5 @@
-//! One card on one thread: polls while there is work, sleeps when there is none, and takes commands in between.
+//! One card on one thread: polls while there is work, sleeps when there is none, and takes commands
+//! in between.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,8 +48,9 @@ pub(crate) struct Shard<W, H> {
 }
 
 impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
-    /// Starts the thread of `card`, which the kernel's work on its frames follows if there is `steering`, and which gives its `sign` of life if that is watched. When a port breaks, `failed` is
-    /// called with the reason.
+    /// Starts the thread of `card`, which the kernel's work on its frames follows if there is
+    /// `steering`, and which gives its `sign` of life if that is watched. When a port breaks,
+    /// `failed` is called with the reason.
     pub(crate) fn start(
         number: usize,
         card: Card<W, H>,
@@ -61,7 +63,9 @@ impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
         let (commands, inbox) = channel();
         let shard = Self { commands, waker: waker.clone() };
         let body = move || {
-            if let Err(error) = run(card, steering, rechecker.as_ref(), sign.as_ref(), &inbox, &waker) {
+            if let Err(error) =
+                run(card, steering, rechecker.as_ref(), sign.as_ref(), &inbox, &waker)
+            {
                 failed(error);
             }
         };
@@ -69,13 +73,20 @@ impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
         Ok(shard)
     }
 
-    /// Runs `work` on the card's thread and waits for its result, at most [`ANSWER_TIMEOUT`](crate::control::ANSWER_TIMEOUT): for whoever has somebody waiting.
-    pub(crate) fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static) -> Result<T> {
+    /// Runs `work` on the card's thread and waits for its result, at most
+    /// [`ANSWER_TIMEOUT`](crate::control::ANSWER_TIMEOUT): for whoever has somebody waiting.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static,
+    ) -> Result<T> {
         let answer = self.begin(work)?;
-        answer.recv_timeout(crate::control::ANSWER_TIMEOUT).context("the card's thread does not answer")
+        answer
+            .recv_timeout(crate::control::ANSWER_TIMEOUT)
+            .context("the card's thread does not answer")
     }
 
-    /// The same, however long it takes: for what has to be done. An error says that the thread has ended.
+    /// The same, however long it takes: for what has to be done. An error says that the thread has
+    /// ended.
     pub(crate) fn ask_patiently<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static,
@@ -163,7 +174,11 @@ fn run<W: Port, H: Port>(
     }
 }
 
-fn sleep<W: Port, H: Port>(card: &Card<W, H>, waker: &Waker, most: Option<Duration>) -> io::Result<()> {
+fn sleep<W: Port, H: Port>(
+    card: &Card<W, H>,
+    waker: &Waker,
+    most: Option<Duration>,
+) -> io::Result<()> {
     let due = card.next_due().map(|due| due.since(monotonic()));
     let timeout = due.into_iter().chain(most).min();
     if timeout == Some(Duration::ZERO) {

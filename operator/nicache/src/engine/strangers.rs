@@ -20,7 +20,10 @@ pub(crate) fn tell<W: Port, H: Port>(card: &mut Card<W, H>) {
         let report = report(&stranger, 1);
         let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() < TOLD_MAX && told.insert(report.to_string()) {
-            tracing::info!("requests go to the server because of the {report}: {}", report.advice());
+            tracing::info!(
+                "requests go to the server because of the {report}: {}",
+                report.advice()
+            );
         }
     }
 }

@@ -25,7 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long connections may go on with the older. Then they are reset.
 const ELDER_TIME: Duration = Duration::from_secs(120);
 
-/// The older of each shard, by two sockets for the wire and for the host, and a file that tells whether it lives.
+/// The older of each shard, by two sockets for the wire and for the host, and a file that tells
+/// whether it lives.
 pub(crate) fn older_cards(files: Vec<OwnedFd>) -> Result<(Vec<OlderCard>, OwnedFd)> {
     let life = files.first().context("the sockets to the older did not come")?.try_clone()?;
     let mut sockets = files.into_iter().map(|file| Box::new(PairSocket::from(file)));
@@ -36,8 +37,8 @@ pub(crate) fn older_cards(files: Vec<OwnedFd>) -> Result<(Vec<OlderCard>, OwnedF
     Ok((older_cards, life))
 }
 
-/// Waits until the older no longer reads its ports: until it says so, or has ended. However long it takes, as each of two who read a port would have
-/// half of each connection.
+/// Waits until the older no longer reads its ports: until it says so, or has ended. However long it
+/// takes, as each of two who read a port would have half of each connection.
 pub(crate) fn wait_for(older: &OwnedFd) {
     while poll(&mut [PollFd::new(older, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
 }
@@ -49,26 +50,39 @@ fn is_open(socket: &OwnedFd) -> bool {
     poll(&mut files, Some(&now)).is_ok() && !files[0].revents().contains(PollFlags::HUP)
 }
 
-/// A thread that ends this process when its connections have ended, once it is told that another card has taken over.
+/// A thread that ends this process when its connections have ended, once it is told that another
+/// card has taken over.
 pub(crate) struct Yielding(Sender<()>);
 
 impl Yielding {
     /// Starts the thread, which waits to be told.
     ///
     /// `older`: who is older still. What is meant for that one comes by here, so it ends first.
-    pub(crate) fn prepare(shards: Arc<Vec<Shard<ShardPort, ShardPort>>>, older: Option<OwnedFd>) -> Result<Self> {
+    pub(crate) fn prepare(
+        shards: Arc<Vec<Shard<ShardPort, ShardPort>>>,
+        older: Option<OwnedFd>,
+    ) -> Result<Self> {
         let (told, tell) = channel();
         let body = move || end_when_done(&shards, older.as_ref(), &tell);
         std::thread::Builder::new().name("yielding".into()).spawn(body)?;
         Ok(Self(told))
     }
 
-    /// The shards receive from the younger card from now on, and the process ends with their connections.
-    pub(crate) fn begin(&self, shards: &[Shard<ShardPort, ShardPort>], files: Vec<OwnedFd>) -> Result<()> {
-        let first = files.first().context("the younger card's sockets did not come")?.try_clone()?;
+    /// The shards receive from the younger card from now on, and the process ends with their
+    /// connections.
+    pub(crate) fn begin(
+        &self,
+        shards: &[Shard<ShardPort, ShardPort>],
+        files: Vec<OwnedFd>,
+    ) -> Result<()> {
+        let first =
+            files.first().context("the younger card's sockets did not come")?.try_clone()?;
         let mut sockets = files.into_iter().map(PairSocket::from);
         for shard in shards {
-            let (wire, host) = sockets.next().zip(sockets.next()).context("the younger card's sockets did not come")?;
+            let (wire, host) = sockets
+                .next()
+                .zip(sockets.next())
+                .context("the younger card's sockets did not come")?;
             shard.ask_patiently(move |card| {
                 card.wire_mut().divert(wire);
                 card.host_mut().divert(host);
@@ -82,14 +96,20 @@ impl Yielding {
     }
 }
 
-fn end_when_done(shards: &[Shard<ShardPort, ShardPort>], older: Option<&OwnedFd>, tell: &Receiver<()>) {
+fn end_when_done(
+    shards: &[Shard<ShardPort, ShardPort>],
+    older: Option<&OwnedFd>,
+    tell: &Receiver<()>,
+) {
     if tell.recv().is_err() {
         return;
     }
     let until = Instant::now() + ELDER_TIME;
     let left = || -> Result<usize> {
-        let flows =
-            shards.iter().map(|shard| shard.ask_patiently(|card| card.sole_flows())).collect::<Result<Vec<_>>>()?;
+        let flows = shards
+            .iter()
+            .map(|shard| shard.ask_patiently(|card| card.sole_flows()))
+            .collect::<Result<Vec<_>>>()?;
         Ok(flows.into_iter().sum())
     };
     loop {

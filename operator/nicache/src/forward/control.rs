@@ -32,8 +32,8 @@ impl ControlServer {
     /// What the system says.
     pub(super) fn bind(path: &Path) -> Result<Self> {
         let _ = std::fs::remove_file(path);
-        let listener =
-            UnixListener::bind(path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        let listener = UnixListener::bind(path)
+            .with_context(|| format!("cannot make the control socket {}", path.display()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         Ok(Self { path: path.to_owned(), listener })
     }
@@ -49,8 +49,10 @@ impl ControlServer {
                 let answered = (|| -> Result<()> {
                     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
                     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-                    let response = read_line(&client).and_then(|request| respond(request, &orders, &sampler));
-                    let response = response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
+                    let response =
+                        read_line(&client).and_then(|request| respond(request, &orders, &sampler));
+                    let response = response
+                        .unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
                     write_line(&mut client, &response)
                 })();
                 if let Err(error) = answered {
@@ -75,7 +77,10 @@ fn respond(request: Request, orders: &Orders, sampler: &Sampler) -> Result<Respo
             let Asked { answer, about } = orders.ask(Question::Report)?;
             match answer {
                 Answer::Report(report) => {
-                    Ok(Response::Forward(Box::new(super::status::ForwardStatus { about, report: *report })))
+                    Ok(Response::Forward(Box::new(super::status::ForwardStatus {
+                        about,
+                        report: *report,
+                    })))
                 }
                 _ => bail!("an unexpected answer"),
             }
@@ -86,7 +91,9 @@ fn respond(request: Request, orders: &Orders, sampler: &Sampler) -> Result<Respo
             _ => bail!("an unexpected answer"),
         },
         Request::Drain { address, within_ms } => drain(orders, address, within_ms),
-        Request::Upgrade { program } => Ok(Response::Upgraded { card_pid: orders.upgrade(program)? }),
+        Request::Upgrade { program } => {
+            Ok(Response::Upgraded { card_pid: orders.upgrade(program)? })
+        }
         _ => bail!(
             "`nicache forward` answers `nicache status`, `top`, `upgrade`, `forward why` and `forward drain` only"
         ),

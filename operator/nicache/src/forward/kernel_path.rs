@@ -1,4 +1,5 @@
-//! The fast path's programs at the interfaces, which the supervisor keeps while card and forwarder come and go.
+//! The fast path's programs at the interfaces, which the supervisor keeps while card and forwarder
+//! come and go.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -20,8 +21,14 @@ pub(super) enum KernelPath {
 }
 
 impl KernelPath {
-    /// As the arguments say. A kernel that has none is not an error: the card forwards everything then.
-    pub(super) fn start(arguments: &ForwardArgs, plan: &Plan, ports: &Ports, place: &Place) -> Self {
+    /// As the arguments say. A kernel that has none is not an error: the card forwards everything
+    /// then.
+    pub(super) fn start(
+        arguments: &ForwardArgs,
+        plan: &Plan,
+        ports: &Ports,
+        place: &Place,
+    ) -> Self {
         let default = if arguments.demo { FastPathArg::Off } else { FastPathArg::Auto };
         if arguments.fast_path.unwrap_or(default) == FastPathArg::Off {
             return Self::Off("off".to_owned());
@@ -72,7 +79,9 @@ impl KernelPath {
     pub(super) fn status(&self, ports: &Ports) -> String {
         match (self, &*ports.slow()) {
             (Self::On(_), []) => "on".to_owned(),
-            (Self::On(_), slow) => format!("on, off at {}: AF_XDP and TAPs go before it", slow.join(", ")),
+            (Self::On(_), slow) => {
+                format!("on, off at {}: AF_XDP and TAPs go before it", slow.join(", "))
+            }
             (Self::Off(why), _) => why.clone(),
         }
     }

@@ -1,4 +1,5 @@
-//! What supervisor and forwarder tell each other: JSON messages with open files attached, on the socket that a child has at its start ([`crate::setup`]).
+//! What supervisor and forwarder tell each other: JSON messages with open files attached, on the
+//! socket that a child has at its start ([`crate::setup`]).
 
 use std::net::SocketAddr;
 
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::LogFormat;
 
-/// Setup of the forwarder. Attached: two files of the kernel's tables, the memory for connections, and with a fast path its program that takes packets.
+/// Setup of the forwarder. Attached: two files of the kernel's tables, the memory for connections,
+/// and with a fast path its program that takes packets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ForwarderSetup {
     /// Form of log lines.

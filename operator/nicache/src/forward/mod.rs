@@ -14,8 +14,9 @@
 //! show.rs       what the demo prints
 //! ```
 //!
-//! The supervisor has everything that must outlive a card or a forwarder: the memory for connections, what health checks found, the guard's rules. Whoever ends is started again with
-//! a new attachment, which the other side is given, too.
+//! The supervisor has everything that must outlive a card or a forwarder: the memory for
+//! connections, what health checks found, the guard's rules. Whoever ends is started again with a
+//! new attachment, which the other side is given, too.
 
 mod control;
 mod kernel_path;
@@ -129,7 +130,8 @@ struct Forwarding<'a> {
     orders: Arc<Orders>,
     asked: HashMap<u64, std::sync::mpsc::Sender<Asked>>,
     questions: u64,
-    /// Back ends that are drained, and when what they have is ended: for a forwarder that is started again.
+    /// Back ends that are drained, and when what they have is ended: for a forwarder that is
+    /// started again.
     drained: BTreeMap<SocketAddr, Instant>,
     restarts: Vec<Instant>,
     restarts_all: u64,
@@ -141,36 +143,61 @@ struct Forwarding<'a> {
 impl<'a> Forwarding<'a> {
     fn start(arguments: &'a ForwardArgs) -> Result<Self> {
         let who = reach(arguments.admin_anyone);
-        let mut admin = arguments.admin.map(|address| AdminServer::bind(address.0, who)).transpose()?;
+        let mut admin =
+            arguments.admin.map(|address| AdminServer::bind(address.0, who)).transpose()?;
         let (instance, setting_up) = Instance::reserve(arguments.name.as_deref(), None)?;
         let (place, config) = find_place(arguments, &instance)?;
         drop::<Lock>(setting_up);
         let secret = secret()?;
-        let named = arguments.config.as_ref().map_or_else(|| "the demo".to_owned(), |path| path.display().to_string());
-        let make = |links: &[Link]| Plan::make(&config, links, secret).map_err(|error| anyhow!("{named}, {error}"));
+        let named = arguments
+            .config
+            .as_ref()
+            .map_or_else(|| "the demo".to_owned(), |path| path.display().to_string());
+        let make = |links: &[Link]| {
+            Plan::make(&config, links, secret).map_err(|error| anyhow!("{named}, {error}"))
+        };
         // Nothing is made for a file that is not right.
         let taps = Ports::make_taps(&make(&tables(&place)?.1)?, &place)?;
         let (kernel, links) = tables(&place)?;
         let mut plan = make(&links)?;
         if let Some(memory) = arguments.memory {
             let fits = (256 << 10..=2 << 30).contains(&memory.0);
-            plan.memory = u32::try_from(memory.0).ok().filter(|_| fits).context("--memory is from 256K to 2G")?;
+            plan.memory = u32::try_from(memory.0)
+                .ok()
+                .filter(|_| fits)
+                .context("--memory is from 256K to 2G")?;
         }
         let mode = arguments.mode.unwrap_or(if arguments.demo { Mode::ALL[0] } else { plan.mode });
-        let keep = Keep::create(plan.config.limits.connections).context("no memory for connections")?;
+        let keep =
+            Keep::create(plan.config.limits.connections).context("no memory for connections")?;
         // Nothing is forwarded before the kernel keeps out of it.
-        let (rules, table) = (guard::rules(&instance.name, &plan), guard::table_name(&instance.name));
+        let (rules, table) =
+            (guard::rules(&instance.name, &plan), guard::table_name(&instance.name));
         let guard = place.run(move || Nft::own(&rules, &format!("netdev {table}")))?;
         let mut ports = Ports::start(&plan, taps, &place)?;
         let kernel_path = KernelPath::start(arguments, &plan, &ports, &place);
         let (fast_path, fast_links) = (kernel_path.handles(), ports.fast());
-        let setup = ForwarderSetup { log_format: arguments.log_format, config, links, secret, fast_path, fast_links };
+        let setup = ForwarderSetup {
+            log_format: arguments.log_format,
+            config,
+            links,
+            secret,
+            fast_path,
+            fast_links,
+        };
         let control = ControlServer::bind(&instance.socket_path())?;
         let program = PathBuf::from(OWN_PROGRAM);
         let forwarder = start_forwarder(&program, &setup, &kernel, &keep, &kernel_path)?;
         let window = window(plan.memory)?;
         let attachment = Attachment::create()?;
-        let card = start_card(&program, arguments, &plan, &place, (&kernel_path, &mut ports), (&window, &attachment))?;
+        let card = start_card(
+            &program,
+            arguments,
+            &plan,
+            &place,
+            (&kernel_path, &mut ports),
+            (&window, &attachment),
+        )?;
         attach(&forwarder, &window, &attachment, mode)?;
         let health = (!plan.checks.is_empty()).then(|| Health::start(&plan, &place)).transpose()?;
         let (orders, started) = (Arc::new(Orders::new()?), Instant::now());
@@ -238,10 +265,19 @@ impl<'a> Forwarding<'a> {
             show.introduce(stage, &self.instance.name);
             return;
         }
-        let names: Vec<&str> = self.plan.interfaces.iter().map(|interface| &*interface.name).collect();
-        logs::print(&format!("{} forwards between {}, mode {}", self.instance.name, names.join(", "), self.mode));
+        let names: Vec<&str> =
+            self.plan.interfaces.iter().map(|interface| &*interface.name).collect();
+        logs::print(&format!(
+            "{} forwards between {}, mode {}",
+            self.instance.name,
+            names.join(", "),
+            self.mode
+        ));
         for (service, name) in self.plan.config.services.iter().zip(&self.plan.services) {
-            let by = service.by_name.as_ref().map_or_else(String::new, |by_name| format!(", by {}", by_name.by));
+            let by = service
+                .by_name
+                .as_ref()
+                .map_or_else(String::new, |by_name| format!(", by {}", by_name.by));
             logs::print(&format!("service {name} at {} {}{by}", service.protocol, service.address));
         }
         if let Some(admin) = &self.admin {
@@ -259,7 +295,9 @@ impl<'a> Forwarding<'a> {
                 }
             }
             if self.guard.has_ended() {
-                bail!("the nft process that keeps the kernel from answering ended: everything else is stopped, too");
+                bail!(
+                    "the nft process that keeps the kernel from answering ended: everything else is stopped, too"
+                );
             }
             if let Some(status) = self.forwarder.try_wait()? {
                 tracing::error!(
@@ -308,7 +346,8 @@ impl<'a> Forwarding<'a> {
             }
         }
         if has_message(self.card.channel.as_fd())
-            && let Some((FromFirmware::Broken, _)) = receive_message::<FromFirmware>(&self.card.channel)?
+            && let Some((FromFirmware::Broken, _)) =
+                receive_message::<FromFirmware>(&self.card.channel)?
         {
             self.reattach()?;
         }
@@ -322,7 +361,9 @@ impl<'a> Forwarding<'a> {
             && self.is_back_end(*address)
         {
             match within_ms {
-                Some(ms) => self.drained.insert(*address, Instant::now() + Duration::from_millis(*ms)),
+                Some(ms) => {
+                    self.drained.insert(*address, Instant::now() + Duration::from_millis(*ms))
+                }
                 None => self.drained.remove(address),
             };
         }
@@ -373,9 +414,14 @@ impl<'a> Forwarding<'a> {
         let children = [&self.card, &self.forwarder];
         let files = children.iter().flat_map(|child| [child.as_fd(), child.channel.as_fd()]);
         let health = self.health.as_ref().map(|health| health.bell.as_fd());
-        let files = files.chain(signals.files()).chain([self.orders.as_fd(), self.guard.as_fd()]).chain(health);
-        let mut files: Vec<PollFd<'_>> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        let limit = self.show.as_ref().map(|show| show.due().saturating_duration_since(Instant::now()));
+        let files = files
+            .chain(signals.files())
+            .chain([self.orders.as_fd(), self.guard.as_fd()])
+            .chain(health);
+        let mut files: Vec<PollFd<'_>> =
+            files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+        let limit =
+            self.show.as_ref().map(|show| show.due().saturating_duration_since(Instant::now()));
         let limit = limit.map(Timespec::try_from).transpose()?;
         match poll(&mut files, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -397,14 +443,18 @@ impl<'a> Forwarding<'a> {
         Ok(())
     }
 
-    /// Another program's forwarder and card take the places of those at work, as they would if these had ended. Should that fail, those of the program before take theirs, and the
-    /// inner result says why.
+    /// Another program's forwarder and card take the places of those at work, as they would if
+    /// these had ended. Should that fail, those of the program before take theirs, and the inner
+    /// result says why.
     fn upgrade(&mut self, program: PathBuf) -> Result<Result<(), String>> {
         let before = std::mem::replace(&mut self.program, program);
         let outcome = self.restart_forwarder().and_then(|()| self.restart_card());
         let Err(error) = outcome else { return Ok(Ok(())) };
         tracing::error!("{} does not take over: {error:#}", self.program.display());
-        let why = format!("{} does not take over, and the program before goes on: {error:#}", self.program.display());
+        let why = format!(
+            "{} does not take over, and the program before goes on: {error:#}",
+            self.program.display()
+        );
         self.program = before;
         self.restart_forwarder()?;
         self.restart_card()?;
@@ -417,15 +467,23 @@ impl<'a> Forwarding<'a> {
         // There is never more than one: both would write connections.
         self.forwarder.signal(Signal::KILL);
         self.forwarder.wait(START)?;
-        self.forwarder = start_forwarder(&self.program, &self.setup, &self.kernel, &self.keep, &self.kernel_path)?;
+        self.forwarder = start_forwarder(
+            &self.program,
+            &self.setup,
+            &self.kernel,
+            &self.keep,
+            &self.kernel_path,
+        )?;
         if let Some(health) = &self.health {
             health.verdicts.values().for_each(|verdict| tell_health(&self.forwarder, verdict));
         }
         for (address, until) in &self.drained {
             let left = until.saturating_duration_since(Instant::now());
-            let question = Question::Drain { address: *address, within_ms: Some(left.as_millis() as u64) };
+            let question =
+                Question::Drain { address: *address, within_ms: Some(left.as_millis() as u64) };
             // Nobody waits for an answer with this number.
-            let _ = send_message(&self.forwarder.channel, &ToForwarder::Ask { id: 0, question }, &[]);
+            let _ =
+                send_message(&self.forwarder.channel, &ToForwarder::Ask { id: 0, question }, &[]);
         }
         if self.card.try_wait()?.is_none() { self.attach() } else { Ok(()) }
     }
@@ -455,10 +513,12 @@ impl<'a> Forwarding<'a> {
         self.attach()
     }
 
-    /// A new attachment between the card and the forwarder that there are. Its window is new, too: the old card may still write to the old one.
+    /// A new attachment between the card and the forwarder that there are. Its window is new, too:
+    /// the old card may still write to the old one.
     fn attach(&mut self) -> Result<()> {
         let (window, attachment) = (window(self.plan.memory)?, Attachment::create()?);
-        let files: Vec<BorrowedFd<'_>> = [window.file()].into_iter().chain(attachment.files()).collect();
+        let files: Vec<BorrowedFd<'_>> =
+            [window.file()].into_iter().chain(attachment.files()).collect();
         // Either may end meanwhile, and is started again with another one.
         let _ = send_message(&self.card.channel, &ToFirmware::Attach, &files)
             .and_then(|()| attach(&self.forwarder, &window, &attachment, self.mode));
@@ -499,7 +559,8 @@ impl Drop for Health {
 
 fn find_place(arguments: &ForwardArgs, instance: &Instance) -> Result<(Place, String)> {
     if let Some(path) = &arguments.config {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         return Ok((Place::Here, text));
     }
     let net = instance.subnet.gateway().octets()[1];
@@ -589,7 +650,8 @@ fn start_card(
 }
 
 fn attach(forwarder: &Child, window: &Window, attachment: &Attachment, mode: Mode) -> Result<()> {
-    let files: Vec<BorrowedFd<'_>> = [window.file()].into_iter().chain(attachment.files()).collect();
+    let files: Vec<BorrowedFd<'_>> =
+        [window.file()].into_iter().chain(attachment.files()).collect();
     send_message(&forwarder.channel, &ToForwarder::Attach { mode: mode.to_string() }, &files)
 }
 

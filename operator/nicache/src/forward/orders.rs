@@ -20,7 +20,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 pub(super) enum Order {
     /// Ask the forwarder.
     Ask(Question, Sender<Asked>),
-    /// Have card and forwarder of another program take over. The answer: the number of the card's process, or why not.
+    /// Have card and forwarder of another program take over. The answer: the number of the card's
+    /// process, or why not.
     Upgrade(PathBuf, Sender<Result<u32, String>>),
 }
 
@@ -74,7 +75,9 @@ impl Orders {
         self.add(Order::Ask(question, reply));
         match answer.recv_timeout(ANSWER_TIMEOUT) {
             Ok(asked) => Ok(asked),
-            Err(_) => bail!("the forwarder process does not answer: it may just be started again; try once more"),
+            Err(_) => bail!(
+                "the forwarder process does not answer: it may just be started again; try once more"
+            ),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! AF_XDP ──▶ packet sockets          TAP
 //! ```
 //!
-//! A link where AF_XDP cannot be attached, or is found dead by probe frames ([`nicache_xdp::probe_link()`]), has a packet socket instead.
+//! A link where AF_XDP cannot be attached, or is found dead by probe frames
+//! ([`nicache_xdp::probe_link()`]), has a packet socket instead.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -81,11 +82,13 @@ enum Way {
 impl Ports {
     /// The TAPs that a plan wants made, up and with their addresses.
     pub(super) fn make_taps(plan: &Plan, place: &Place) -> Result<Vec<TapQueue>> {
-        let wanted: Vec<Linking> = plan.links.iter().filter(|link| link.port == PortKind::Tap).cloned().collect();
+        let wanted: Vec<Linking> =
+            plan.links.iter().filter(|link| link.port == PortKind::Tap).cloned().collect();
         place.run(move || wanted.iter().map(make_tap).collect())
     }
 
-    /// A place on each link of the plan, in their order. `taps`: what [`make_taps`](Self::make_taps) has made.
+    /// A place on each link of the plan, in their order. `taps`: what
+    /// [`make_taps`](Self::make_taps) has made.
     pub(super) fn start(plan: &Plan, taps: Vec<TapQueue>, place: &Place) -> Result<Self> {
         let mut taps = taps.into_iter();
         let port = |link: &Linking| {
@@ -94,7 +97,10 @@ impl Ports {
                 PortKind::Tap => Way::Tap(taps.next().context("a TAP was not made")?),
                 PortKind::Xdp => {
                     let keeps: Vec<KeptPorts> = kept(plan, &link.name)
-                        .map(|kept| KeptPorts { is_udp: kept.protocol == Protocol::Udp, ports: kept.ports })
+                        .map(|kept| KeptPorts {
+                            is_udp: kept.protocol == Protocol::Udp,
+                            ports: kept.ports,
+                        })
                         .collect();
                     let wanted = link.clone();
                     match place.run(move || attach(&wanted, keeps)) {
@@ -108,10 +114,16 @@ impl Ports {
         plan.links.iter().map(port).collect::<Result<_>>().map(Self)
     }
 
-    /// What a card is told of them, and the files for that. `filter`: for packet sockets where the fast path is.
-    pub(super) fn open(&self, place: &Place, filter: Option<OwnedFd>) -> Result<(Vec<PortSetup>, Vec<OwnedFd>)> {
+    /// What a card is told of them, and the files for that. `filter`: for packet sockets where the
+    /// fast path is.
+    pub(super) fn open(
+        &self,
+        place: &Place,
+        filter: Option<OwnedFd>,
+    ) -> Result<(Vec<PortSetup>, Vec<OwnedFd>)> {
         let named = self.0.iter().filter(|port| !matches!(port.way, Way::Tap(_)));
-        let named: Vec<(String, bool)> = named.map(|port| (port.link.name.clone(), port.is_fast)).collect();
+        let named: Vec<(String, bool)> =
+            named.map(|port| (port.link.name.clone(), port.is_fast)).collect();
         let sockets = place.run(move || {
             let open = |(name, is_fast): &(String, bool)| {
                 let filter = filter.as_ref().filter(|_| *is_fast).map(AsFd::as_fd);
@@ -120,7 +132,8 @@ impl Ports {
             };
             named.iter().map(open).collect::<Result<Vec<PacketSocket>, _>>()
         })?;
-        let (mut sockets, mut setups, mut files) = (sockets.into_iter().map(OwnedFd::from), Vec::new(), Vec::new());
+        let (mut sockets, mut setups, mut files) =
+            (sockets.into_iter().map(OwnedFd::from), Vec::new(), Vec::new());
         for port in &self.0 {
             match &port.way {
                 Way::Packet { .. } => {
@@ -190,14 +203,18 @@ impl Ports {
 }
 
 fn instead_of_xdp(link: &str, reason: String) -> Way {
-    tracing::warn!("{reason}: the card uses a packet socket on {link} instead of AF_XDP (as with port = \"packet\")");
+    tracing::warn!(
+        "{reason}: the card uses a packet socket on {link} instead of AF_XDP (as with port = \"packet\")"
+    );
     Way::Packet { instead: Some(reason) }
 }
 
-/// The program at a link, and how many queues get a socket. What comes by others comes by the packet socket.
+/// The program at a link, and how many queues get a socket. What comes by others comes by the
+/// packet socket.
 fn attach(link: &Linking, kept: Vec<KeptPorts>) -> Result<(Sieve, u32)> {
     let name = &link.name;
-    let settings = Settings::of(name).with_context(|| format!("asking for the settings of {name}"))?;
+    let settings =
+        Settings::of(name).with_context(|| format!("asking for the settings of {name}"))?;
     anyhow::ensure!(
         !settings.takes_tags,
         "the driver of {name} takes VLAN tags out of frames, which AF_XDP then does not see: `ethtool -K {name} rxvlan off`"
@@ -215,7 +232,8 @@ fn attach(link: &Linking, kept: Vec<KeptPorts>) -> Result<(Sieve, u32)> {
 }
 
 fn make_tap(link: &Linking) -> Result<TapQueue> {
-    let (name, wanted) = (&link.name, link.tap.as_ref().context("nobody says what a TAP is to be like")?);
+    let (name, wanted) =
+        (&link.name, link.tap.as_ref().context("nobody says what a TAP is to be like")?);
     let queue = tap::open(name, 1)?.pop().context("a TAP has one queue")?;
     let mut netlink = Netlink::open()?;
     let index = netlink.index(name)?.with_context(|| format!("the interface {name} is gone"))?;

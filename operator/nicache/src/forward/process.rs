@@ -32,11 +32,14 @@ pub(crate) fn execute() -> Result<ExitCode> {
     let (Some(asked), Some(news), Some(keep)) = (files.next(), files.next(), files.next()) else {
         anyhow::bail!("the setup came without its files");
     };
-    let plan = Plan::make(&setup.config, &setup.links, setup.secret).context("the configuration")?;
+    let plan =
+        Plan::make(&setup.config, &setup.links, setup.secret).context("the configuration")?;
     let keep = Keep::map(keep).context("the memory for connections")?;
     let fast = |index: &u32| setup.fast_links.contains(index);
-    let interfaces =
-        plan.interfaces.iter().map(|named| Some(named.index).filter(fast).map(|index| (index, named.vlan)));
+    let interfaces = plan
+        .interfaces
+        .iter()
+        .map(|named| Some(named.index).filter(fast).map(|index| (index, named.vlan)));
     let interfaces: Vec<Option<(u32, Option<u16>)>> = interfaces.collect();
     let mut router = Router::new(plan, Kernel::from_files([asked, news]), Some(keep), monotonic())?;
     if let (Some(handles), Some(take)) = (&setup.fast_path, files.next()) {
@@ -81,7 +84,8 @@ impl Process {
             } else {
                 idle.set_contended(pressure.is_contended(now.0));
                 let step = idle.poll(now.0);
-                // All work comes from the card, and one on the same processor can only go on when this one sleeps.
+                // All work comes from the card, and one on the same processor can only go on when
+                // this one sleeps.
                 let step = if self.router.is_beside_card() { IdleStep::Sleep } else { step };
                 match step {
                     IdleStep::Again => {
@@ -121,21 +125,31 @@ impl Process {
             return Ok(());
         }
         self.router.presence().map(Presence::sleep);
-        let files: Vec<BorrowedFd<'_>> = std::iter::once(inbox.socket()).chain(self.router.files()).collect();
+        let files: Vec<BorrowedFd<'_>> =
+            std::iter::once(inbox.socket()).chain(self.router.files()).collect();
         wait(&files, timeout)?;
         self.router.presence().map(Presence::wake);
         Ok(())
     }
 
-    fn handle(&mut self, message: ToForwarder, files: Vec<OwnedFd>, supervisor: BorrowedFd<'_>) -> Result<()> {
+    fn handle(
+        &mut self,
+        message: ToForwarder,
+        files: Vec<OwnedFd>,
+        supervisor: BorrowedFd<'_>,
+    ) -> Result<()> {
         match message {
             ToForwarder::Attach { mode } => {
                 let mut files = files.into_iter();
                 let window = files.next().context("no window came with the attachment")?;
                 let window = Arc::new(Window::map(window).context("the window")?);
-                let files: [OwnedFd; 3] =
-                    files.collect::<Vec<_>>().try_into().ok().context("an attachment has three files")?;
-                let attachment = Attachment::from_files(files).context("an attachment from the supervisor")?;
+                let files: [OwnedFd; 3] = files
+                    .collect::<Vec<_>>()
+                    .try_into()
+                    .ok()
+                    .context("an attachment has three files")?;
+                let attachment =
+                    Attachment::from_files(files).context("an attachment from the supervisor")?;
                 let mode = mode.parse().map_err(anyhow::Error::msg)?;
                 self.router.attach(attachment.host(), window, mode);
             }
@@ -151,11 +165,15 @@ impl Process {
                     Question::Why { asked } => Answer::Why(Box::new(self.router.why(asked, now))),
                     Question::Drain { address, within_ms } => {
                         let within = within_ms.map(Duration::from_millis);
-                        Answer::Drained { back_ends: self.router.drain(address, within, now) as u64 }
+                        Answer::Drained {
+                            back_ends: self.router.drain(address, within, now) as u64,
+                        }
                     }
                 };
                 // A supervisor that does not read asks again.
-                if let Err(error) = send_message(supervisor.as_fd(), &FromForwarder::Answer { id, answer }, &[]) {
+                if let Err(error) =
+                    send_message(supervisor.as_fd(), &FromForwarder::Answer { id, answer }, &[])
+                {
                     tracing::warn!("an answer that was not sent: {error:#}");
                 }
             }

@@ -1,4 +1,5 @@
-//! What viewers show of a `nicache forward`: samples, taken once for all who look at about the same time.
+//! What viewers show of a `nicache forward`: samples, taken once for all who look at about the same
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use nicache_admin::{
-    CardSample, Crossing, Description, Direction, Mode, SAMPLE_INTERVAL, Sample, Source, WatcherSample,
+    CardSample, Crossing, Description, Direction, Mode, SAMPLE_INTERVAL, Sample, Source,
+    WatcherSample,
 };
 use nicache_counters::Counter;
 use nicache_router::report::{COUNTERS, Report};
@@ -45,7 +47,8 @@ impl Sampler {
         {
             return Ok(Arc::clone(sample));
         }
-        let Asked { answer: Answer::Report(report), about } = self.orders.ask(Question::Report)? else {
+        let Asked { answer: Answer::Report(report), about } = self.orders.ask(Question::Report)?
+        else {
             bail!("an unexpected answer");
         };
         let sample = Arc::new(sample(*report, about, moment(self.started)));
@@ -78,7 +81,8 @@ fn describe(counter: &str) -> Option<Description> {
         return Some(Description { help, is_gauge: true });
     }
     let name = counter.strip_prefix("forward_")?;
-    Counter::find(&COUNTERS, name).map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
+    Counter::find(&COUNTERS, name)
+        .map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
 }
 
 fn sample(report: Report, about: About, (uptime_ms, unix_ms): (u64, u64)) -> Sample {
@@ -94,8 +98,14 @@ fn sample(report: Report, about: About, (uptime_ms, unix_ms): (u64, u64)) -> Sam
     }
     for service in &report.services {
         for back_end in &service.back_ends {
-            counters.insert(format!("forward_up_{}", back_end.address), u64::from(back_end.health == "up"));
-            counters.insert(format!("forward_serving_{}", back_end.address), back_end.connections.into());
+            counters.insert(
+                format!("forward_up_{}", back_end.address),
+                u64::from(back_end.health == "up"),
+            );
+            counters.insert(
+                format!("forward_serving_{}", back_end.address),
+                back_end.connections.into(),
+            );
         }
     }
     let cache = &report.cache;
@@ -115,7 +125,8 @@ fn sample(report: Report, about: About, (uptime_ms, unix_ms): (u64, u64)) -> Sam
         misses: memory_bytes,
         sent_bytes: card_bytes,
         // Without a card, payload would cross twice.
-        saved_bytes: (2 * (card_bytes + memory_bytes)).saturating_sub(report.bus.get("content").copied().unwrap_or(0)),
+        saved_bytes: (2 * (card_bytes + memory_bytes))
+            .saturating_sub(report.bus.get("content").copied().unwrap_or(0)),
         entries: cache.entries - cache.unbound,
         memory_used_bytes: (cache.entries - cache.unbound) * ENTRY_BYTES,
         memory_bytes: about.cache_bytes,
@@ -149,10 +160,12 @@ mod tests {
     /// Dashboards know them: what changes here is told in CHANGELOG.md.
     #[test]
     fn counters_are_called_and_described_as_ever() {
-        let lines: Vec<&str> = include_str!("../../tests/snapshots/forward-counters.txt").lines().collect();
+        let lines: Vec<&str> =
+            include_str!("../../tests/snapshots/forward-counters.txt").lines().collect();
         for line in &lines {
             let (name, description) = line.split_once('\t').unwrap();
-            let found = describe(&format!("forward_{name}")).unwrap_or_else(|| panic!("{name} is not there"));
+            let found = describe(&format!("forward_{name}"))
+                .unwrap_or_else(|| panic!("{name} is not there"));
             let kind = if found.is_gauge { "gauge" } else { "counter" };
             assert_eq!(format!("{kind}\t{}", found.help), description, "{name}");
         }

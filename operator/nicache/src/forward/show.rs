@@ -65,7 +65,8 @@ struct Counted {
 impl Show {
     /// Starts the clients.
     pub(super) fn start(stage: &Stage, arguments: &ForwardArgs) -> Result<Self> {
-        let service: SocketAddr = format!("{}:80", stage.service()).parse().context("the service's address")?;
+        let service: SocketAddr =
+            format!("{}:80", stage.service()).parse().context("the service's address")?;
         let rate = arguments.rate.0.max(1024);
         let modes = arguments.mode.map_or_else(|| Mode::ALL.to_vec(), |mode| vec![mode]);
         let (now, length) = (Instant::now(), Duration::from_secs(arguments.seconds.into()));
@@ -95,20 +96,34 @@ impl Show {
             format!(
                 "{name} forwards between this machine, three clients and three nginx servers. Try, from another shell:"
             ),
-            format!("  curl http://{service}/                                   one of three back ends answers"),
+            format!(
+                "  curl http://{service}/                                   one of three back ends answers"
+            ),
             format!("  for i in 1 2 3 4 5 6; do curl -s http://{service}/who; done"),
-            format!("  curl -o /dev/null http://{service}/file                  4 MB through the forwarder"),
+            format!(
+                "  curl -o /dev/null http://{service}/file                  4 MB through the forwarder"
+            ),
             format!(
                 "  sudo nsenter --net=/proc/{pid}/task/{}/ns/net curl http://{service}/    as a client",
                 client.tid()
             ),
             format!("  sudo nicache status --name {name}"),
             format!("  sudo nicache forward why {service}:80 --name {name}"),
-            "Clients download a file over and over, and look at each byte. Ctrl-C ends all of it.".to_owned(),
+            "Clients download a file over and over, and look at each byte. Ctrl-C ends all of it."
+                .to_owned(),
             String::new(),
             format!(
                 "{:<9} {:>7} {:>10} {:>14} {:>8} {:>6} {:>9} {:>6} {:>6} {:>6}",
-                "mode", "Mb/s", "from card", "bus per byte", "spilled", "lost", "CPU s/GB", "files", "failed", "wrong"
+                "mode",
+                "Mb/s",
+                "from card",
+                "bus per byte",
+                "spilled",
+                "lost",
+                "CPU s/GB",
+                "files",
+                "failed",
+                "wrong"
             ),
         ];
         lines.iter().for_each(|line| logs::print(line));
@@ -129,7 +144,8 @@ impl Show {
             self.last = Some(asked);
             let mode = self.modes[self.turn % self.modes.len()].to_string();
             self.has_figures |= self.report().is_some_and(|report| {
-                report.mode == mode && report.counter("card_bytes") + report.counter("memory_bytes") > 0
+                report.mode == mode
+                    && report.counter("card_bytes") + report.counter("memory_bytes") > 0
             });
             self.show_live();
         }
@@ -181,7 +197,9 @@ impl Show {
     }
 
     fn show_live(&self) {
-        let Some(report) = self.report().filter(|_| self.is_terminal && !self.is_json) else { return };
+        let Some(report) = self.report().filter(|_| self.is_terminal && !self.is_json) else {
+            return;
+        };
         let cache = &report.cache;
         logs::show_live_line(&format!(
             "{}: {:.0} Mb/s, {:.0} frames/s, {:.1} % from the card, cache {} unbound {} victim {} priority {} pending, {} queued",
@@ -205,12 +223,16 @@ impl Show {
         let seconds = now.duration_since(self.turn_began).as_secs_f64();
         let rate = bytes as f64 * 8.0 / 1e6 / seconds;
         let cpu = (after.cpu_s - then.cpu_s).max(0.0) / (bytes.max(1) as f64 / 1e9);
-        let (files, failed, wrong) = (after.files - then.files, after.failed - then.failed, after.wrong - then.wrong);
-        let (spilled, lost, per_byte) = (report.counter("spilled"), report.counter("lost"), report.bus_per_byte());
+        let (files, failed, wrong) =
+            (after.files - then.files, after.failed - then.failed, after.wrong - then.wrong);
+        let (spilled, lost, per_byte) =
+            (report.counter("spilled"), report.counter("lost"), report.bus_per_byte());
         if self.is_json {
             let row = serde_json::json!({
-                "event": "mode", "mode": report.mode, "megabits_per_s": rate, "from_card": report.cache.hit_rate,
-                "bus_bytes_per_byte": per_byte, "spilled": spilled, "lost": lost, "cpu_s_per_gb": cpu,
+                "event": "mode", "mode": report.mode, "megabits_per_s": rate,
+                "from_card": report.cache.hit_rate,
+                "bus_bytes_per_byte": per_byte, "spilled": spilled, "lost": lost,
+                "cpu_s_per_gb": cpu,
                 "files": files, "failed": failed, "wrong_bytes": wrong,
             });
             return logs::print(&row.to_string());
@@ -226,8 +248,11 @@ impl Show {
 /// What a process has had of processors so far; 0 if it is gone.
 fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may have spaces: the state is the first field, user and system time the 12th and 13th.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    // Behind the name, which may have spaces: the state is the first field, user and system time
+    // the 12th and 13th.
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks =
+        |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64
 }

@@ -48,9 +48,22 @@ pub struct ForwardStatus {
 
 impl fmt::Display for ForwardStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let About { name, pid, uptime_s, forwarder_pid, card_pid, restarts, cache_bytes, fast_path, ports, admin } =
-            &self.about;
-        writeln!(f, "name         {name} forwards for {uptime_s} s (process {pid}, restarts {restarts})")?;
+        let About {
+            name,
+            pid,
+            uptime_s,
+            forwarder_pid,
+            card_pid,
+            restarts,
+            cache_bytes,
+            fast_path,
+            ports,
+            admin,
+        } = &self.about;
+        writeln!(
+            f,
+            "name         {name} forwards for {uptime_s} s (process {pid}, restarts {restarts})"
+        )?;
         writeln!(
             f,
             "processes    forwarder {forwarder_pid}, card {card_pid} with {} KB for payload",

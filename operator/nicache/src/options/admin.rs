@@ -14,10 +14,13 @@ impl FromStr for AdminAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let alone = text.parse::<u16>().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let alone =
+            text.parse::<u16>().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         let address = alone.or_else(|| text.parse().ok());
         address.map(AdminAddress).ok_or_else(|| {
-            format!("`{text}` is neither a port nor ADDR:PORT; write 9090, 127.0.0.1:9090 or [::1]:9090")
+            format!(
+                "`{text}` is neither a port nor ADDR:PORT; write 9090, 127.0.0.1:9090 or [::1]:9090"
+            )
         })
     }
 }

@@ -14,7 +14,8 @@ macro_rules! serde_as_text {
             }
         }
         impl<'de> Deserialize<'de> for $kind {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$kind, D::Error> {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$kind,
+            D::Error> {
                 let text = String::deserialize(deserializer)?;
                 text.parse().map_err(serde::de::Error::custom)
             }

@@ -123,12 +123,20 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let of = |connections, half_open, syn_ack_retries| {
-            ClientLimits::of(&RunOptions { connections, half_open, syn_ack_retries, ..RunOptions::default() })
+            ClientLimits::of(&RunOptions {
+                connections,
+                half_open,
+                syn_ack_retries,
+                ..RunOptions::default()
+            })
         };
         assert!(of(Some(1 << 20), Some(1 << 19), Some(7)).is_ok());
-        for odd in
-            [of(Some(63), None, None), of(Some(100), Some(51), None), of(None, Some(0), None), of(None, None, Some(8))]
-        {
+        for odd in [
+            of(Some(63), None, None),
+            of(Some(100), Some(51), None),
+            of(None, Some(0), None),
+            of(None, None, Some(8)),
+        ] {
             assert!(odd.is_err());
         }
     }
@@ -144,7 +152,14 @@ mod tests {
         let patience = limits.patience();
         assert_eq!((limits.connections, limits.half_open, patience.syn_ack_retries), (1000, 7, 1));
         let (read, keep) = (patience.read, patience.keep_alive);
-        let times = [patience.idle, patience.head, read.period, read.closed_window, keep.idle, keep.interval];
+        let times = [
+            patience.idle,
+            patience.head,
+            read.period,
+            read.closed_window,
+            keep.idle,
+            keep.interval,
+        ];
         assert_eq!(times.map(|time| time.as_secs()), [1, 2, 4, 5, 6, 7]);
         assert_eq!((read.bytes_per_second, keep.probes), (3, 8));
     }

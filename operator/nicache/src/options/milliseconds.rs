@@ -19,12 +19,13 @@ impl FromStr for Milliseconds {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
-        let parse = |(unit, factor): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor);
+        let parse = |(unit, factor): (&str, u64)| {
+            text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor)
+        };
         let value = if text == "0" { Some(0) } else { units.into_iter().find_map(parse) };
-        value
-            .filter(|&value| value <= 3_600_000)
-            .map(Milliseconds)
-            .ok_or_else(|| format!("`{text}` is not a time of up to an hour; write 0, 500ms, 1s or 2m"))
+        value.filter(|&value| value <= 3_600_000).map(Milliseconds).ok_or_else(|| {
+            format!("`{text}` is not a time of up to an hour; write 0, 500ms, 1s or 2m")
+        })
     }
 }
 

@@ -63,14 +63,16 @@ impl Subnet {
         Ipv4Addr::from(u32::from(self.network) + 1)
     }
 
-    /// The address of the card's own client, on this machine: one of the range that is set aside for measurements between networks (RFC
-    /// 2544), so that no client has it. What a page says to this address and to another client, it says to everybody.
+    /// The address of the card's own client, on this machine: one of the range that is set aside
+    /// for measurements between networks (RFC 2544), so that no client has it. What a page says to
+    /// this address and to another client, it says to everybody.
     pub(crate) fn rechecker(self) -> Ipv4Addr {
         let [_, second, third, fourth] = self.network.octets();
         Ipv4Addr::new(198, 18, second ^ third, fourth | 1)
     }
 
-    /// The same network in IPv6: one of those that anybody may use within a site (RFC 4193), with the IPv4 network's number in it.
+    /// The same network in IPv6: one of those that anybody may use within a site (RFC 4193), with
+    /// the IPv4 network's number in it.
     fn network6(self) -> [u16; 4] {
         let [a, b, c, d] = self.network.octets();
         [0xfd6e, 0x6900 | u16::from(a), u16::from_be_bytes([b, c]), u16::from_be_bytes([d, 0])]
@@ -100,7 +102,11 @@ impl FromStr for Subnet {
     fn from_str(text: &str) -> Result<Self, String> {
         let network: Option<Ipv4Addr> = text.strip_suffix("/30").and_then(|ip| ip.parse().ok());
         match network {
-            Some(network) if u32::from(network) & 3 == 0 && !network.is_loopback() && !network.is_multicast() => {
+            Some(network)
+                if u32::from(network) & 3 == 0
+                    && !network.is_loopback()
+                    && !network.is_multicast() =>
+            {
                 Ok(Self { network })
             }
             _ => Err(format!("`{text}` is not a /30 network; write for example 10.77.0.0/30")),

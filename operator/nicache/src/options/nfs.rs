@@ -31,8 +31,12 @@ After a crash, start it again: what COMMIT has acknowledged is there, and client
 /// Settings of `nicache nfs`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct NfsOptions {
-    #[allow(rustdoc::broken_intra_doc_links, reason = "shown as help, where brackets say what may be left out")]
-    /// The logical unit: iscsi://HOST[:PORT][,HOST[:PORT]...]/IQN/LUN. With several portals, another one is tried when one is away
+    #[allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "shown as help, where brackets say what may be left out"
+    )]
+    /// The logical unit: iscsi://HOST[:PORT][,HOST[:PORT]...]/IQN/LUN. With several portals,
+    /// another one is tried when one is away
     #[arg(value_name = "UNIT", required_unless_present_any = ["demo", "discover"])]
     pub unit: Option<TargetUrl>,
 
@@ -40,12 +44,14 @@ pub(crate) struct NfsOptions {
     #[arg(long, value_name = "EXPORT", required_unless_present_any = ["demo", "discover", "http"])]
     pub export: Vec<ExportLine>,
 
-    /// Serve a folder of the unit by HTTP, too, out of the same cache: 80=/www, 127.0.0.1:8080. Only what everybody may read is; nothing leads out of the
-    /// folder, and links are not followed. Repeatable
+    /// Serve a folder of the unit by HTTP, too, out of the same cache: 80=/www, 127.0.0.1:8080.
+    /// Only what everybody may read is; nothing leads out of the folder, and links are not
+    /// followed. Repeatable
     #[arg(long, value_name = "[ADDR:]PORT[=FOLDER]")]
     pub http: Vec<WebLine>,
 
-    /// Make a sparse file, serve it by a real target (tgtd), export it to this machine as /demo, and show how to mount it. It is gone afterwards
+    /// Make a sparse file, serve it by a real target (tgtd), export it to this machine as /demo,
+    /// and show how to mount it. It is gone afterwards
     #[arg(long, conflicts_with_all = ["unit", "discover", "mkfs", "chap"])]
     pub demo: bool,
 
@@ -57,17 +63,22 @@ pub(crate) struct NfsOptions {
     #[arg(long, value_name = "DIR", default_value = "/var/tmp", requires = "demo")]
     pub demo_folder: PathBuf,
 
-    #[allow(rustdoc::broken_intra_doc_links, reason = "shown as help, where brackets say what may be left out")]
+    #[allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "shown as help, where brackets say what may be left out"
+    )]
     /// List the targets that these portals know, and end: HOST[:PORT][,HOST[:PORT]...]
     #[arg(long, value_name = "PORTALS", conflicts_with_all = ["unit", "mkfs"])]
     pub discover: Option<String>,
 
-    /// Make an ext4 on the unit first. Only if the unit is empty: if its first or last megabyte is not all zeroes, nothing is touched
+    /// Make an ext4 on the unit first. Only if the unit is empty: if its first or last megabyte is
+    /// not all zeroes, nothing is touched
     #[arg(long)]
     pub mkfs: bool,
 
-    /// File with USER:PASSWORD for CHAP, and on a second line the target's USER:PASSWORD if it has to prove itself. Only root may be able to read it
-    /// [default: the environment's NICACHE_CHAP, in the same form]
+    /// File with USER:PASSWORD for CHAP, and on a second line the target's USER:PASSWORD if it has
+    /// to prove itself. Only root may be able to read it [default: the environment's NICACHE_CHAP,
+    /// in the same form]
     #[arg(long, value_name = "FILE")]
     pub chap: Option<PathBuf>,
 
@@ -75,20 +86,24 @@ pub(crate) struct NfsOptions {
     #[arg(long, value_name = "IQN", default_value = "iqn.2026-11.org.nicache:gateway")]
     pub initiator: String,
 
-    /// Take the unit from another machine's gateway that has reserved it. The target then refuses that one. Only if its machine is off, or cut off from
-    /// clients: until it hears of this it may answer them out of its memory
+    /// Take the unit from another machine's gateway that has reserved it. The target then refuses
+    /// that one. Only if its machine is off, or cut off from clients: until it hears of this it may
+    /// answer them out of its memory
     #[arg(long, conflicts_with_all = ["demo", "discover", "no_reservation"])]
     pub take_over: bool,
 
-    /// Reserve nothing: a gateway on another machine is not refused, and two destroy the file system. For targets whose reservations do not work
+    /// Reserve nothing: a gateway on another machine is not refused, and two destroy the file
+    /// system. For targets whose reservations do not work
     #[arg(long)]
     pub no_reservation: bool,
 
-    /// Where NFS and MOUNT are served, both at one TCP port. If given twice, port mappers tell clients the second one for MOUNT
+    /// Where NFS and MOUNT are served, both at one TCP port. If given twice, port mappers tell
+    /// clients the second one for MOUNT
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:2049")]
     pub listen: Vec<SocketAddr>,
 
-    /// Also be the port mapper, at port 111 of --listen's address by TCP and UDP: clients then need no port= and mountport=
+    /// Also be the port mapper, at port 111 of --listen's address by TCP and UDP: clients then need
+    /// no port= and mountport=
     #[arg(long)]
     pub portmap: bool,
 
@@ -96,8 +111,9 @@ pub(crate) struct NfsOptions {
     #[arg(long, conflicts_with = "portmap")]
     pub register: bool,
 
-    /// Make every change of names and attributes durable before it is answered, for all exports. Each costs a journal commit. Without it, a crash of
-    /// this machine may undo the last seconds of them; what COMMIT has acknowledged is durable in either case
+    /// Make every change of names and attributes durable before it is answered, for all exports.
+    /// Each costs a journal commit. Without it, a crash of this machine may undo the last seconds
+    /// of them; what COMMIT has acknowledged is durable in either case
     #[arg(long)]
     pub sync: bool,
 
@@ -109,8 +125,9 @@ pub(crate) struct NfsOptions {
     #[arg(long, value_name = "SIZE")]
     pub dirty: Option<Size>,
 
-    /// Which way payload takes: nicache (by reference), original (by the kernel's page cache, as other servers do), baseline (zeroes instead of
-    /// payload, to measure the rest; only with --demo)
+    /// Which way payload takes: nicache (by reference), original (by the kernel's page cache, as
+    /// other servers do), baseline (zeroes instead of payload, to measure the rest; only with
+    /// --demo)
     #[arg(long, value_name = "WAY", default_value = "nicache")]
     pub copy: CopyMode,
 
@@ -119,23 +136,32 @@ pub(crate) struct NfsOptions {
     pub measurement: bool,
 
     /// Threads that execute requests. One that waits for the unit does nothing else
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=256),
+    )]
     pub workers: u16,
 
-    /// How long requests wait for a target that is away. Then the gateway ends with an error: nobody can say what the target still has
+    /// How long requests wait for a target that is away. Then the gateway ends with an error:
+    /// nobody can say what the target still has
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub patience: Milliseconds,
 
-    /// Folder for the secrets of file handles, one for each unit. Without it clients would have to mount again after each restart
+    /// Folder for the secrets of file handles, one for each unit. Without it clients would have to
+    /// mount again after each restart
     #[arg(long, value_name = "DIR", default_value = "/var/lib/nicache/nfs")]
     pub state: PathBuf,
 
-    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at /metrics, JSON at /api/status.
-    /// Without ADDR it is 127.0.0.1. Nobody is asked for a password [default: nowhere]
+    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at
+    /// /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. Nobody is asked for a password
+    /// [default: nowhere]
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub admin: Option<AdminAddress>,
 
-    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the server is run
+    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the
+    /// server is run
     #[arg(long, requires = "admin")]
     pub admin_anyone: bool,
 

@@ -36,7 +36,8 @@ const NEVER_MASKED: [&str; 15] = [
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct PathOptions {
-    /// The path, `*` standing for anything; path and query if it contains a `?`. The first of all patterns that matches counts.
+    /// The path, `*` standing for anything; path and query if it contains a `?`. The first of all
+    /// patterns that matches counts.
     pub pattern: String,
     /// Only for requests to this host.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +81,8 @@ impl PathOptions {
     /// For the card. `general` is what is said for all paths.
     pub(crate) fn settings(&self, general: Rechecks) -> Result<PathSettings> {
         let own = self.rechecks(general);
-        let masks = Masks::new(&self.masks).with_context(|| format!("path `{}`: masks", self.pattern))?;
+        let masks =
+            Masks::new(&self.masks).with_context(|| format!("path `{}`: masks", self.pattern))?;
         Ok(PathSettings {
             is_excluded: self.cache == Some(false),
             keeps_computed: own.wants_computed(),
@@ -94,7 +96,10 @@ impl PathOptions {
 
     /// How old what nobody can see may be here.
     pub(crate) fn rechecks(&self, general: Rechecks) -> Rechecks {
-        Rechecks { first: self.recheck.unwrap_or(general.first), most: self.recheck_max.unwrap_or(general.most) }
+        Rechecks {
+            first: self.recheck.unwrap_or(general.first),
+            most: self.recheck_max.unwrap_or(general.most),
+        }
     }
 
     fn check(&self, general: Rechecks) -> Result<()> {
@@ -112,7 +117,8 @@ impl PathOptions {
             ("drop-set-cookie", !self.drop_set_cookie.is_empty()),
         ];
         let first = computed.iter().find(|(_, is_set)| *is_set).map(|(key, _)| *key);
-        let other = first.or(self.recheck.map(|_| "recheck")).or(self.recheck_max.map(|_| "recheck-max"));
+        let other =
+            first.or(self.recheck.map(|_| "recheck")).or(self.recheck_max.map(|_| "recheck-max"));
         let other = other.or((!self.ignore_cookie.is_empty()).then_some("ignore-cookie"));
         if let (Some(false), Some(key)) = (self.cache, other) {
             bail!("path `{name}`: `{key}` means nothing beside `cache = false`");
@@ -122,7 +128,9 @@ impl PathOptions {
             bail!("path `{name}`: `recheck-max` ({most}) is less than `recheck` ({})", own.first);
         }
         if let (false, Some(key)) = (own.wants_computed(), first) {
-            bail!("path `{name}`: `{key}` is for dynamic pages, and with `recheck` 0 none of them is kept");
+            bail!(
+                "path `{name}`: `{key}` is for dynamic pages, and with `recheck` 0 none of them is kept"
+            );
         }
         for header in &self.mask_headers {
             if !is_token(header) || header.contains('*') {
@@ -139,9 +147,12 @@ impl PathOptions {
                 bail!("path `{name}`: drop-set-cookie: `{cookie}` is not a name of a cookie");
             }
         }
-        for (key, names) in [("drop-set-cookie", &self.drop_set_cookie), ("ignore-cookie", &self.ignore_cookie)] {
+        for (key, names) in
+            [("drop-set-cookie", &self.drop_set_cookie), ("ignore-cookie", &self.ignore_cookie)]
+        {
             for cookie in names {
-                check_cookie(cookie).map_err(|reason| anyhow::anyhow!("path `{name}`: {key}: {reason}"))?;
+                check_cookie(cookie)
+                    .map_err(|reason| anyhow::anyhow!("path `{name}`: {key}: {reason}"))?;
             }
         }
         Ok(())
@@ -152,12 +163,18 @@ impl PathOptions {
 pub(super) fn check(paths: &[PathOptions], general: Rechecks) -> Result<()> {
     for (number, path) in paths.iter().enumerate() {
         path.check(general)?;
-        if paths[..number].iter().any(|earlier| (&earlier.pattern, &earlier.host) == (&path.pattern, &path.host)) {
+        if paths[..number]
+            .iter()
+            .any(|earlier| (&earlier.pattern, &earlier.host) == (&path.pattern, &path.host))
+        {
             bail!("path `{}` is given twice: the second would never count", path.pattern);
         }
     }
     if paths.len() > PATTERNS_MAX || serde_json::to_vec(paths)?.len() > TEXT_BYTES_MAX {
-        bail!("path: at most {PATTERNS_MAX} of them, with at most {} KiB of text", TEXT_BYTES_MAX / 1024);
+        bail!(
+            "path: at most {PATTERNS_MAX} of them, with at most {} KiB of text",
+            TEXT_BYTES_MAX / 1024
+        );
     }
     Ok(())
 }
@@ -171,8 +188,8 @@ impl FromStr for PathOptions {
         struct Wrapped {
             path: PathOptions,
         }
-        let wrapped: Wrapped =
-            toml::from_str(&format!("path = {{ {text} }}")).map_err(|error| error.message().to_owned())?;
+        let wrapped: Wrapped = toml::from_str(&format!("path = {{ {text} }}"))
+            .map_err(|error| error.message().to_owned())?;
         Ok(wrapped.path)
     }
 }
@@ -185,14 +202,21 @@ impl fmt::Display for PathOptions {
 
 /// A name of a header or a cookie (RFC 9110 section 5.6.2), or such with a `*`.
 pub(super) fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// What is wrong with an entry of a list of cookies.
 pub(super) fn check_cookie(cookie: &str) -> std::result::Result<(), String> {
     if let Some(list) = cookie.strip_prefix('@') {
         let is_known = cookie == nicache_http::ANALYTICS;
-        return if is_known { Ok(()) } else { Err(format!("there is no list `@{list}`; there is `@analytics`")) };
+        return if is_known {
+            Ok(())
+        } else {
+            Err(format!("there is no list `@{list}`; there is `@analytics`"))
+        };
     }
     let stem = cookie.strip_suffix('*').unwrap_or(cookie);
     if is_token(stem) && !stem.contains('*') {
@@ -219,13 +243,19 @@ mod tests {
     #[test]
     fn on_the_command_line_it_is_a_table() {
         let path: PathOptions =
-            r#"pattern = "/a*", recheck = "10s", masks = ['"id":"*"'], share-private = true"#.parse().unwrap();
+            r#"pattern = "/a*", recheck = "10s", masks = ['"id":"*"'], share-private = true"#
+                .parse()
+                .unwrap();
         assert_eq!(
             (path.pattern.as_str(), path.recheck, path.share_private),
             ("/a*", Some(Milliseconds(10_000)), true)
         );
-        let bounds = |text: &str| text.parse::<PathOptions>().unwrap().settings(GENERAL).unwrap().ages;
-        let seconds = |first, most| AgeBounds { first: Duration::from_secs(first), most: Duration::from_secs(most) };
+        let bounds =
+            |text: &str| text.parse::<PathOptions>().unwrap().settings(GENERAL).unwrap().ages;
+        let seconds = |first, most| AgeBounds {
+            first: Duration::from_secs(first),
+            most: Duration::from_secs(most),
+        };
         assert_eq!(path.settings(GENERAL).unwrap().ages, seconds(10, 60));
         assert_eq!(bounds("pattern = '/', recheck = '5m'"), seconds(300, 300));
         assert_eq!(bounds("pattern = '/', recheck-max = '60m'"), seconds(1, 3600));
@@ -251,9 +281,15 @@ mod tests {
             ("pattern = '/', cache = false, recheck = '1s'", "`recheck` means nothing"),
             ("pattern = '/', cache = false, recheck-max = '1s'", "`recheck-max` means nothing"),
             ("pattern = '/', recheck-max = '0'", "is less than `recheck`"),
-            ("pattern = '/', recheck = '2s', recheck-max = '1s'", "`recheck-max` (1s) is less than `recheck` (2s)"),
+            (
+                "pattern = '/', recheck = '2s', recheck-max = '1s'",
+                "`recheck-max` (1s) is less than `recheck` (2s)",
+            ),
             ("pattern = '/', cache = false, masks = ['abcd*']", "`masks` means nothing"),
-            ("pattern = '/', recheck = '0', share-private = true", "`share-private` is for dynamic pages"),
+            (
+                "pattern = '/', recheck = '0', share-private = true",
+                "`share-private` is for dynamic pages",
+            ),
             ("pattern = '/', masks = ['abcd']", "exactly one `*`"),
             ("pattern = '/', masks = ['a*']", "at least 4 bytes"),
             ("pattern = '/', mask-headers = ['Content-Length']", "cannot be masked"),
@@ -265,9 +301,12 @@ mod tests {
             let error = check_one(bad).unwrap_err();
             assert!(error.contains(said), "{bad}: {error}");
         }
-        let twice: Vec<PathOptions> = ["pattern = '/a'"; 2].iter().map(|text| text.parse().unwrap()).collect();
+        let twice: Vec<PathOptions> =
+            ["pattern = '/a'"; 2].iter().map(|text| text.parse().unwrap()).collect();
         assert!(check(&twice, GENERAL).unwrap_err().to_string().contains("given twice"));
         let files_only = Rechecks { first: Milliseconds(0), ..GENERAL };
-        assert!(check(&["pattern = '/a', masks = ['abcd*']".parse().unwrap()], files_only).is_err());
+        assert!(
+            check(&["pattern = '/a', masks = ['abcd*']".parse().unwrap()], files_only).is_err()
+        );
     }
 }

@@ -11,8 +11,8 @@ use nicache_watch::MEMBER_NAME_BYTES_MAX;
 use super::rechecks::{RECHECK_DEFAULT, RECHECK_MAX_DEFAULT, Rechecks};
 use super::run::{CARDS_MAX, MEMORY_BYTES_MIN, QUEUES_MAX, RunOptions};
 use super::{
-    AdminAddress, ClientLimits, HandshakeKind, LogFormat, Milliseconds, Network, PathOptions, PolicyKind, PortKind,
-    Publish, ReloadPhp, RemoteDatabase, Size, Subnet, WatchKind, path, reach,
+    AdminAddress, ClientLimits, HandshakeKind, LogFormat, Milliseconds, Network, PathOptions,
+    PolicyKind, PortKind, Publish, ReloadPhp, RemoteDatabase, Size, Subnet, WatchKind, path, reach,
 };
 
 /// What `run` does, with nothing left open but what only the machine can tell.
@@ -29,7 +29,8 @@ pub(crate) struct RunPlan {
     pub share: Vec<u16>,
     pub remote_databases: Vec<RemoteDatabase>,
     pub subnet: Option<Subnet>,
-    /// The server is a station on the network of an existing interface; `None`: it has a network of its own.
+    /// The server is a station on the network of an existing interface; `None`: it has a network of
+    /// its own.
     pub wire: Option<WireOptions>,
     pub cards: u16,
     pub queues: u16,
@@ -87,11 +88,14 @@ pub(crate) struct AttachPlan {
 }
 
 impl RunOptions {
-    /// Reads the file named by `--config`, lets the flags win, applies defaults and checks every value.
+    /// Reads the file named by `--config`, lets the flags win, applies defaults and checks every
+    /// value.
     pub(crate) fn resolve(self) -> Result<RunPlan> {
         let merged = self.merged()?;
         if merged.host.is_some() || merged.server_pid.is_some() {
-            bail!("host, server-pid: belong to `nicache attach`, which stands in front of a server that runs");
+            bail!(
+                "host, server-pid: belong to `nicache attach`, which stands in front of a server that runs"
+            );
         }
         let wire = merged.wire.clone().map(|interface| WireOptions {
             interface,
@@ -100,17 +104,29 @@ impl RunOptions {
             port: merged.port.unwrap_or(PortKind::Auto),
         });
         match &wire {
-            None if !merged.address.is_empty() || !merged.gateway.is_empty() || merged.port.is_some() => {
-                bail!("address, gateway, port: are for the network of an existing interface, which --wire names");
+            None if !merged.address.is_empty()
+                || !merged.gateway.is_empty()
+                || merged.port.is_some() =>
+            {
+                bail!(
+                    "address, gateway, port: are for the network of an existing interface, which --wire names"
+                );
             }
-            Some(_) if !merged.publish.is_empty() || merged.subnet.is_some() || !merged.share.is_empty() => {
+            Some(_)
+                if !merged.publish.is_empty()
+                    || merged.subnet.is_some()
+                    || !merged.share.is_empty() =>
+            {
                 bail!("publish, subnet, share: a server on --wire has addresses of its own there");
             }
             Some(_) if merged.cards.is_some_and(|cards| cards > 1) => {
                 bail!("cards: a server on --wire has one");
             }
             Some(wire) if wire.addresses.is_empty() => {
-                bail!("address: a server on --wire {} needs an address there: --address 192.0.2.10/24", wire.interface);
+                bail!(
+                    "address: a server on --wire {} needs an address there: --address 192.0.2.10/24",
+                    wire.interface
+                );
             }
             Some(_) | None => {}
         }
@@ -131,12 +147,15 @@ impl RunOptions {
     /// As `resolve`; and what belongs to a server that is started is refused.
     pub(crate) fn resolve_attach(self) -> Result<AttachPlan> {
         let merged = self.merged()?;
-        let (wire, host, server_pid) = (merged.wire.clone(), merged.host.clone(), merged.server_pid);
+        let (wire, host, server_pid) =
+            (merged.wire.clone(), merged.host.clone(), merged.server_pid);
         let port = merged.port.unwrap_or(PortKind::Auto);
         let is_station = !merged.address.is_empty() || !merged.gateway.is_empty();
         let mut plan = merged.checked()?;
         let (Some(wire), Some(host)) = (wire, host) else {
-            bail!("attach needs two interfaces: --wire IFACE toward the clients and --host IFACE toward the server");
+            bail!(
+                "attach needs two interfaces: --wire IFACE toward the clients and --host IFACE toward the server"
+            );
         };
         for (name, is_given) in [
             ("SERVER", !plan.server.is_empty()),
@@ -155,7 +174,8 @@ impl RunOptions {
                 );
             }
         }
-        // What a server that runs already has read before is not known, so what its programs compute is not kept.
+        // What a server that runs already has read before is not known, so what its programs
+        // compute is not kept.
         plan.rechecks.first = Milliseconds(0);
         for path in &mut plan.paths {
             path.recheck = path.recheck.map(|_| Milliseconds(0));
@@ -166,7 +186,8 @@ impl RunOptions {
     fn from_file(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("in the configuration file {}", path.display()))
+        toml::from_str(&text)
+            .with_context(|| format!("in the configuration file {}", path.display()))
     }
 
     pub(super) fn overlaid_with(&self, flags: &Self) -> Result<Self> {
@@ -210,7 +231,11 @@ impl RunOptions {
             vary: self.vary,
             session_files: self.session_files,
             data_folders: self.data_folder,
-            follow_units: self.follow_unit.iter().map(|unit| unit_name(unit)).collect::<Result<_>>()?,
+            follow_units: self
+                .follow_unit
+                .iter()
+                .map(|unit| unit_name(unit))
+                .collect::<Result<_>>()?,
             reload_php: self.reload_php.unwrap_or(ReloadPhp::Idle),
             paths: self.path,
             admin: self.admin,
@@ -233,7 +258,8 @@ impl RunOptions {
             bail!("recheck-max: less than recheck, {}", plan.rechecks.first);
         }
         let all = plan.paths.iter().map(|path| path.rechecks(plan.rechecks)).chain([plan.rechecks]);
-        let longest = all.map(|rechecks| rechecks.first.max(rechecks.most)).max().unwrap_or(RECHECK_DEFAULT);
+        let longest =
+            all.map(|rechecks| rechecks.first.max(rechecks.most)).max().unwrap_or(RECHECK_DEFAULT);
         if plan.watch == WatchKind::Preload && longest > RECHECK_DEFAULT {
             bail!(
                 "recheck, recheck-max: with --watch preload a change by another program shows after this time, so that it may not be above \
@@ -256,16 +282,21 @@ impl RunOptions {
         let mut keys = KeyConfig::new([0; 16]);
         for header in &plan.vary {
             let separated = keys.separate_by(header).ok();
-            keys = separated.with_context(|| format!("vary: `{header}` is not a name of a header, or one too many"))?;
+            keys = separated.with_context(|| {
+                format!("vary: `{header}` is not a name of a header, or one too many")
+            })?;
         }
         for header in &plan.ignore_headers {
             let stem = header.strip_suffix('*').unwrap_or(header);
             if stem.is_empty() || !path::is_token(stem) || stem.contains('*') {
-                bail!("ignore-header: `{header}` is not a header's name, nor the beginning of one with a final `*`");
+                bail!(
+                    "ignore-header: `{header}` is not a header's name, nor the beginning of one with a final `*`"
+                );
             }
         }
         for cookie in plan.ignore_cookies.iter().filter(|cookie| *cookie != "*") {
-            path::check_cookie(cookie).map_err(|reason| anyhow::anyhow!("ignore-cookie: {reason}"))?;
+            path::check_cookie(cookie)
+                .map_err(|reason| anyhow::anyhow!("ignore-cookie: {reason}"))?;
         }
         if let Some(odd) = plan.session_files.iter().find(|file| !is_session_pattern(file)) {
             bail!(
@@ -274,10 +305,16 @@ impl RunOptions {
             );
         }
         if let Some(odd) = plan.data_folders.iter().find(|folder| !is_data_folder(folder)) {
-            bail!("data-folder: `{}` is not the absolute path of a folder, without `..`", odd.display());
+            bail!(
+                "data-folder: `{}` is not the absolute path of a folder, without `..`",
+                odd.display()
+            );
         }
         for (index, remote) in plan.remote_databases.iter().enumerate() {
-            if plan.remote_databases[..index].iter().any(|earlier| earlier.address == remote.address) {
+            if plan.remote_databases[..index]
+                .iter()
+                .any(|earlier| earlier.address == remote.address)
+            {
                 bail!("remote-database: {} is given twice", remote.address);
             }
             nicache_relay::Key::read(&remote.key).context("remote-database: the key")?;
@@ -289,7 +326,11 @@ impl RunOptions {
         }
         if let Some(name) = &plan.name {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-            if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(plain) {
+            if name.is_empty()
+                || name.len() > 64
+                || name.starts_with('.')
+                || !name.chars().all(plain)
+            {
                 bail!("name: up to 64 letters, digits, `.`, `_` and `-`, not beginning with a dot");
             }
         }
@@ -301,8 +342,11 @@ impl RunOptions {
 fn unit_name(name: &str) -> Result<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte);
     let suffixes = [".service", ".scope", ".slice", ".socket", ".mount"];
-    let unit =
-        if suffixes.iter().any(|suffix| name.ends_with(suffix)) { name.to_owned() } else { format!("{name}.service") };
+    let unit = if suffixes.iter().any(|suffix| name.ends_with(suffix)) {
+        name.to_owned()
+    } else {
+        format!("{name}.service")
+    };
     if name.is_empty() || unit.len() > MEMBER_NAME_BYTES_MAX || !unit.bytes().all(is_plain) {
         bail!(
             "follow-unit: `{name}` is not the name of a unit: write it as `systemctl list-units` does, e.g. php8.2-fpm.service"
@@ -315,7 +359,10 @@ fn unit_name(name: &str) -> Result<String> {
 fn is_session_pattern(path: &Path) -> bool {
     let Some(text) = path.to_str() else { return false };
     let stem = text.strip_suffix('*').unwrap_or(text);
-    let is_plain = !stem.contains('*') && !stem.contains("//") && !stem.contains("/./") && !stem.contains("/../");
+    let is_plain = !stem.contains('*')
+        && !stem.contains("//")
+        && !stem.contains("/./")
+        && !stem.contains("/../");
     stem.len() > 1 && stem.starts_with('/') && is_plain
 }
 

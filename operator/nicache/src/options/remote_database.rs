@@ -41,7 +41,8 @@ impl FromStr for BusAddress {
             let is_url = servers.starts_with("nats://") || servers.starts_with("tls://");
             is_url && servers.len() > "nats://".len() && nicache_relay::Bus::is_name(name)
         });
-        let (servers, name) = parsed.ok_or_else(|| format!("`{text}` is not nats://HOST:PORT/NAME"))?;
+        let (servers, name) =
+            parsed.ok_or_else(|| format!("`{text}` is not nats://HOST:PORT/NAME"))?;
         Ok(Self(nicache_relay::Bus { servers: servers.to_owned(), name: name.to_owned() }))
     }
 }
@@ -86,12 +87,16 @@ impl FromStr for RemoteDatabase {
             Some(("postgres" | "postgresql", address)) => (Protocol::Postgres, address),
             _ => return Err(wrong("the database begins with mysql:// or postgres://")),
         };
-        let address = address.trim_end_matches('/').parse().map_err(|_| wrong("no IPv4 address with a port"))?;
+        let address = address
+            .trim_end_matches('/')
+            .parse()
+            .map_err(|_| wrong("no IPv4 address with a port"))?;
         let (mut relay, mut key) = (None, None);
         for part in parts {
             match part.split_once('=') {
                 Some(("relay", value)) => {
-                    let address = value.parse().map_err(|_| wrong("the relay's address has a port"))?;
+                    let address =
+                        value.parse().map_err(|_| wrong("the relay's address has a port"))?;
                     relay = Some(Relay::Direct(address));
                 }
                 Some(("nats", value)) => {

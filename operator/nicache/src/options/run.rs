@@ -1,7 +1,9 @@
-//! The settings of `nicache run`: one struct is the command line, the configuration file and their documentation.
+//! The settings of `nicache run`: one struct is the command line, the configuration file and their
+//! documentation.
 //!
-//! A flag and its key in the file have the same name; a flag beats the file; a list given by flags replaces the file's
-//! list. Doc comments are the help text, so they are written for the user. What comes of them is in `plan.rs`.
+//! A flag and its key in the file have the same name; a flag beats the file; a list given by flags
+//! replaces the file's list. Doc comments are the help text, so they are written for the user. What
+//! comes of them is in `plan.rs`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::span::Span;
 use super::{
-    AdminAddress, HandshakeKind, LogFormat, Milliseconds, Network, PathOptions, PolicyKind, PortKind, Publish,
-    ReloadPhp, RemoteDatabase, Size, Subnet, WatchKind,
+    AdminAddress, HandshakeKind, LogFormat, Milliseconds, Network, PathOptions, PolicyKind,
+    PortKind, Publish, ReloadPhp, RemoteDatabase, Size, Subnet, WatchKind,
 };
 
 /// Least memory a card can work with.
@@ -35,75 +37,96 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 
-    /// Which replies go when the memory is full; `nicache trace advise` weighs them for a log [default: lru]
+    /// Which replies go when the memory is full; `nicache trace advise` weighs them for a log
+    /// [default: lru]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyKind>,
 
-    /// Who answers a client's connection request: the server (pass-through), or the card itself, so that the server
-    /// never hears of a hit at all (card) [default: pass-through]
+    /// Who answers a client's connection request: the server (pass-through), or the card itself, so
+    /// that the server never hears of a hit at all (card) [default: pass-through]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake: Option<HandshakeKind>,
 
-    /// How old what nobody can see (the clock, a counter in a program's memory, a server's own rules) may be in a reply at first: 500ms, 1s, 10s, ... Changes of
-    /// files show at once, whatever this says. 0 caches files alone [default: 1s]
+    /// How old what nobody can see (the clock, a counter in a program's memory, a server's own
+    /// rules) may be in a reply at first: 500ms, 1s, 10s, ... Changes of files show at once,
+    /// whatever this says. 0 caches files alone [default: 1s]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<Milliseconds>,
 
-    /// How old what nobody can see may be in a reply that the server has given for long. It grows from 1s (or --recheck) to a quarter of the time for which
-    /// the answer has been the same, up to this much. A page that came out different although nothing had changed begins anew [default: 1m]
+    /// How old what nobody can see may be in a reply that the server has given for long. It grows
+    /// from 1s (or --recheck) to a quarter of the time for which the answer has been the same, up
+    /// to this much. A page that came out different although nothing had changed begins anew
+    /// [default: 1m]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck_max: Option<Milliseconds>,
 
-    /// Who watches what the server reads and who changes it: the kernel, for whom nicache needs to load eBPF programs, or a library that is
-    /// loaded into the server's programs (preload), which needs no privilege but does not see what other programs change: that shows
-    /// after --recheck, of which preload allows at most 1s, unless they are run by `nicache follow` [default: kernel]
+    /// Who watches what the server reads and who changes it: the kernel, for whom nicache needs to
+    /// load eBPF programs, or a library that is loaded into the server's programs (preload), which
+    /// needs no privilege but does not see what other programs change: that shows after --recheck,
+    /// of which preload allows at most 1s, unless they are run by `nicache follow` [default:
+    /// kernel]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchKind>,
 
-    /// Port on which the server speaks plain HTTP; other ports pass the card untouched. Repeatable [default: 80]
+    /// Port on which the server speaks plain HTTP; other ports pass the card untouched. Repeatable
+    /// [default: 80]
     #[arg(long = "http-port", value_name = "PORT")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub http_port: Vec<u16>,
 
-    #[allow(rustdoc::broken_intra_doc_links, reason = "shown as help, where brackets belong to an address")]
-    /// Offer the server's port at an address of this machine: 0.0.0.0 for all of IPv4, [::] for all of IPv6. SERVERPORT is the first
-    /// --http-port unless given. Switches forwarding on while nicache runs, unless the address is a loopback one. Repeatable
+    #[allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "shown as help, where brackets belong to an address"
+    )]
+    /// Offer the server's port at an address of this machine: 0.0.0.0 for all of IPv4, [::] for all
+    /// of IPv6. SERVERPORT is the first --http-port unless given. Switches forwarding on while
+    /// nicache runs, unless the address is a loopback one. Repeatable
     #[arg(long, value_name = "ADDR:PORT[:SERVERPORT]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<Publish>,
 
-    /// Let the server reach out to other machines through this one (implied by --publish to an address that is not a
-    /// loopback one). Switches IPv4 forwarding on while nicache runs
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    /// Let the server reach out to other machines through this one (implied by --publish to an
+    /// address that is not a loopback one). Switches IPv4 forwarding on while nicache runs
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outgoing: Option<bool>,
 
-    /// Make this machine's 127.0.0.1:PORT reachable as 127.0.0.1:PORT for the server, e.g. 5432 for a database on this
-    /// machine. Repeatable
+    /// Make this machine's 127.0.0.1:PORT reachable as 127.0.0.1:PORT for the server, e.g. 5432 for
+    /// a database on this machine. Repeatable
     #[arg(long, value_name = "PORT")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub share: Vec<u16>,
 
-    /// A database on another machine, watched by the `nicache relay` in front of it: DATABASE is where the server finds that relay,
-    /// mysql://ADDR:PORT or postgres://ADDR:PORT, RELAY the relay's --cards address (or nats=nats://HOST:PORT/NAME in its place), FILE
-    /// the key that both know. Pages that ask it are kept as those of a database on this machine. Switches --outgoing on. Repeatable
+    /// A database on another machine, watched by the `nicache relay` in front of it: DATABASE is
+    /// where the server finds that relay, mysql://ADDR:PORT or postgres://ADDR:PORT, RELAY the
+    /// relay's --cards address (or nats=nats://HOST:PORT/NAME in its place), FILE the key that both
+    /// know. Pages that ask it are kept as those of a database on this machine. Switches --outgoing
+    /// on. Repeatable
     #[arg(long, value_name = "DATABASE,relay=RELAY,key=FILE")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remote_database: Vec<RemoteDatabase>,
 
-    /// Run COMMAND beside the server, in its namespaces, started before it: a database, an application server. COMMAND is
-    /// split into words as a shell does it, quotes included, but no shell runs. If it fails, everything ends; if the server
-    /// ends, it is asked to end, too. Repeatable: started in the order given, stopped in the reverse order
+    /// Run COMMAND beside the server, in its namespaces, started before it: a database, an
+    /// application server. COMMAND is split into words as a shell does it, quotes included, but no
+    /// shell runs. If it fails, everything ends; if the server ends, it is asked to end, too.
+    /// Repeatable: started in the order given, stopped in the reverse order
     #[arg(long = "with", value_name = "COMMAND")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<String>,
 
-    /// The /30 network between this machine (first address) and the server (second) [default: a free 10.N.0.0/30]
+    /// The /30 network between this machine (first address) and the server (second) [default: a
+    /// free 10.N.0.0/30]
     #[arg(long, value_name = "A.B.C.D/30")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet: Option<Subnet>,
@@ -118,13 +141,14 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 
-    /// What the card receives frames by at --wire: AF_XDP sockets, for network cards whose drivers have them; packet sockets, which take super-frames, anywhere else
-    /// [default: auto]
+    /// What the card receives frames by at --wire: AF_XDP sockets, for network cards whose drivers
+    /// have them; packet sockets, which take super-frames, anywhere else [default: auto]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortKind>,
 
-    /// Address of the server on the network of --wire, with the length of its prefix: the server is a station there, beside this machine. Repeatable, IPv4 and IPv6
+    /// Address of the server on the network of --wire, with the length of its prefix: the server is
+    /// a station there, beside this machine. Repeatable, IPv4 and IPv6
     #[arg(long, value_name = "ADDR/LEN")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub address: Vec<Network>,
@@ -134,19 +158,28 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gateway: Vec<IpAddr>,
 
-    /// A process of the server behind --host: what it and all in its network namespace read is watched [default: found by the other end of --host, if
-    /// that is a veth]
+    /// A process of the server behind --host: what it and all in its network namespace read is
+    /// watched [default: found by the other end of --host, if that is a veth]
     #[arg(long, value_name = "PID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_pid: Option<u32>,
 
-    /// Cards, each with an interface, a network and so much --memory of its own; connections to published ports take turns [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CARDS_MAX)))]
+    /// Cards, each with an interface, a network and so much --memory of its own; connections to
+    /// published ports take turns [default: 1]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(CARDS_MAX)),
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cards: Option<u16>,
 
     /// Queues of the card, each with a thread of its own [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(QUEUES_MAX)))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(QUEUES_MAX)),
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u16>,
 
@@ -155,81 +188,104 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcap: Option<PathBuf>,
 
-    /// Append the requests that the card answered to this file, in the combined log format (the server's own log has
-    /// the others)
+    /// Append the requests that the card answered to this file, in the combined log format (the
+    /// server's own log has the others)
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log: Option<PathBuf>,
 
-    /// Answer small hot replies by a program in the kernel, before the card's process hears of them: the least latency and CPU time
-    /// in all (docs/l0.md). By XDP on an existing interface, else at the TAP. Not with --access-log, --pcap, more than 8 --queues, or --watch preload
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    /// Answer small hot replies by a program in the kernel, before the card's process hears of
+    /// them: the least latency and CPU time in all (docs/l0.md). By XDP on an existing interface,
+    /// else at the TAP. Not with --access-log, --pcap, more than 8 --queues, or --watch preload
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub l0: Option<bool>,
 
-    /// Say in the replies that the card gives that it gave them: `Cache-Status: nicache; hit` (RFC 9211). Replies of the server pass as they
-    /// are, without it
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    /// Say in the replies that the card gives that it gave them: `Cache-Status: nicache; hit` (RFC
+    /// 9211). Replies of the server pass as they are, without it
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_status: Option<bool>,
 
-    /// Cookie that no reply depends on, exact or as `prefix*`, or `@analytics`: those of a list that scripts of analytics set for themselves
-    /// (docs/tls.md), e.g. `--ignore-cookie @analytics --ignore-cookie theme`. A request with any other cookie goes to the server. A wrong entry here can
-    /// show one user's page to another. Repeatable
+    /// Cookie that no reply depends on, exact or as `prefix*`, or `@analytics`: those of a list
+    /// that scripts of analytics set for themselves (docs/tls.md), e.g. `--ignore-cookie @analytics
+    /// --ignore-cookie theme`. A request with any other cookie goes to the server. A wrong entry
+    /// here can show one user's page to another. Repeatable
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignore_cookie: Vec<String>,
 
-    /// Request header that no reply depends on, exact or as `prefix*`, e.g. `--ignore-header 'X-Probe-*'`. A request with an unknown header goes to the
-    /// server; `nicache status` names those that come. Repeatable
+    /// Request header that no reply depends on, exact or as `prefix*`, e.g. `--ignore-header
+    /// 'X-Probe-*'`. A request with an unknown header goes to the server; `nicache status` names
+    /// those that come. Repeatable
     #[arg(long, value_name = "HEADER")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignore_header: Vec<String>,
 
-    /// Request header whose value decides the reply even if the server does not say so in Vary, e.g. `--vary X-Country`: replies are kept apart
-    /// by its value, and it is known. Repeatable
+    /// Request header whose value decides the reply even if the server does not say so in Vary,
+    /// e.g. `--vary X-Country`: replies are kept apart by its value, and it is known. Repeatable
     #[arg(long, value_name = "HEADER")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<String>,
 
-    /// Files in which the server keeps what belongs to one visitor's session, exact or as `/folder/prefix*`, e.g.
-    /// `/var/lib/php/sessions/sess_*`: to write them changes nothing for others. Repeatable
+    /// Files in which the server keeps what belongs to one visitor's session, exact or as
+    /// `/folder/prefix*`, e.g. `/var/lib/php/sessions/sess_*`: to write them changes nothing for
+    /// others. Repeatable
     #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub session_files: Vec<PathBuf>,
 
-    /// A folder of data that the server's programs read anew for each request that needs it and never keep in memory, e.g. a wiki's articles: a
-    /// change in it concerns only the pages made from it. Not for scripts, templates or settings. Repeatable
+    /// A folder of data that the server's programs read anew for each request that needs it and
+    /// never keep in memory, e.g. a wiki's articles: a change in it concerns only the pages made
+    /// from it. Not for scripts, templates or settings. Repeatable
     #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data_folder: Vec<PathBuf>,
 
-    /// A unit of systemd whose programs answer for the server, e.g. gunicorn: what they make is kept, too. PHP-FPM is found without this. A unit that
-    /// runs already is followed from its next start on. Repeatable
+    /// A unit of systemd whose programs answer for the server, e.g. gunicorn: what they make is
+    /// kept, too. PHP-FPM is found without this. A unit that runs already is followed from its next
+    /// start on. Repeatable
     #[arg(long, value_name = "UNIT")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub follow_unit: Vec<String>,
 
-    /// Whether a PHP-FPM that was started before nicache is reloaded, so that its pages can be kept [default: idle]
+    /// Whether a PHP-FPM that was started before nicache is reloaded, so that its pages can be kept
+    /// [default: idle]
     #[arg(long, value_name = "WHEN")]
     pub reload_php: Option<ReloadPhp>,
 
-    /// Connections that each queue follows at most; each takes some 5 KiB. What is above passes to the server untouched [default: 16384]
+    /// Connections that each queue follows at most; each takes some 5 KiB. What is above passes to
+    /// the server untouched [default: 16384]
     #[arg(long, value_name = "N", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
 
-    /// Of these: connections whose handshake is not complete. From half of it on, --handshake card answers with SYN cookies, which take no memory [default: a quarter of --connections]
+    /// Of these: connections whose handshake is not complete. From half of it on, --handshake card
+    /// answers with SYN cookies, which take no memory [default: a quarter of --connections]
     #[arg(long, value_name = "N", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_open: Option<u32>,
 
-    /// Times that the card repeats its answer to a SYN, after 1s, 2s, 4s, ... (--handshake card) [default: 5]
+    /// Times that the card repeats its answer to a SYN, after 1s, 2s, 4s, ... (--handshake card)
+    /// [default: 5]
     #[arg(long, value_name = "N", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syn_ack_retries: Option<u8>,
 
-    /// How long a client that the card alone has served may say nothing before the card closes its connection [default: 75s]
+    /// How long a client that the card alone has served may say nothing before the card closes its
+    /// connection [default: 75s]
     #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_time: Option<Span>,
@@ -239,8 +295,9 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_time: Option<Span>,
 
-    /// Bytes of a reply from card memory that a client must take in a second, in the mean of --read-period. Two periods below it end the
-    /// connection. 0: as slowly as it likes [default: 100]
+    /// Bytes of a reply from card memory that a client must take in a second, in the mean of
+    /// --read-period. Two periods below it end the connection. 0: as slowly as it likes [default:
+    /// 100]
     #[arg(long, value_name = "BYTES", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_rate: Option<u32>,
@@ -250,12 +307,14 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_period: Option<Span>,
 
-    /// How long a client may keep its window closed while the card has something for it [default: 2m]
+    /// How long a client may keep its window closed while the card has something for it [default:
+    /// 2m]
     #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_window: Option<Span>,
 
-    /// How long a connection that the card and the server share may be silent before the client is asked whether it still lives [default: 2h]
+    /// How long a connection that the card and the server share may be silent before the client is
+    /// asked whether it still lives [default: 2h]
     #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<Span>,
@@ -270,32 +329,47 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive_probes: Option<u8>,
 
-    /// Settings for some paths, as a table of TOML without its braces; in the configuration file they are `[[path]]` tables, see
-    /// docs/dynamic.md. The first pattern that matches counts. Repeatable.
-    /// Example: --path 'pattern = "/feed/*", recheck = "10s"' --path 'pattern = "/admin*", cache = false'
+    /// Settings for some paths, as a table of TOML without its braces; in the configuration file
+    /// they are `[[path]]` tables, see docs/dynamic.md. The first pattern that matches counts.
+    /// Repeatable. Example: --path 'pattern = "/feed/*", recheck = "10s"' --path 'pattern =
+    /// "/admin*", cache = false'
     #[arg(long, value_name = "TABLE")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<PathOptions>,
 
-    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at /metrics, JSON at /api/status.
-    /// Without ADDR it is 127.0.0.1. Nobody is asked for a password [default: nowhere]
+    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at
+    /// /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. Nobody is asked for a password
+    /// [default: nowhere]
     #[arg(long, value_name = "[ADDR:]PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin: Option<AdminAddress>,
 
-    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees which pages are asked for, and how the server is
-    /// run
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees which pages
+    /// are asked for, and how the server is run
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_anyone: Option<bool>,
 
-    /// Name of this nicache for `status`, `purge` and `bypass` [default: that of its interface, nic0, nic1, ...]
+    /// Name of this nicache for `status`, `purge` and `bypass` [default: that of its interface,
+    /// nic0, nic1, ...]
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
     /// Tell on standard output, as JSON lines, when the server is ready and how it ended
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<bool>,
 
@@ -323,7 +397,8 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../nicache.example.toml"));
+    const EXAMPLE: &str =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../nicache.example.toml"));
 
     fn flags(args: &[&str]) -> RunOptions {
         let line = ["nicache", "run"].iter().chain(args);
@@ -333,7 +408,8 @@ mod tests {
         }
     }
 
-    /// The example file with every setting uncommented: `# key = value` lines have exactly one space after the `#`.
+    /// The example file with every setting uncommented: `# key = value` lines have exactly one
+    /// space after the `#`.
     fn example_uncommented() -> String {
         let is_setting = |rest: &str| rest.contains(" = ") || rest.starts_with("[[");
         let setting = |line: &&str| line.strip_prefix("# ").is_some_and(is_setting);
@@ -345,15 +421,21 @@ mod tests {
         let plan = flags(&[]).resolve().unwrap();
         assert_eq!(plan.memory_bytes, 64 << 20);
         assert_eq!(plan.http_ports, [80]);
-        assert_eq!((plan.queues, plan.policy, plan.handshake), (1, PolicyKind::LRU, HandshakeKind::PassThrough));
+        assert_eq!(
+            (plan.queues, plan.policy, plan.handshake),
+            (1, PolicyKind::LRU, HandshakeKind::PassThrough)
+        );
         assert!(!plan.outgoing && !plan.json && plan.server.is_empty());
     }
 
     #[test]
     fn flags_beat_the_file() {
         let file: RunOptions =
-            toml::from_str("memory = '1G'\nqueues = 4\nhttp-port = [8080, 81]\njson = true").unwrap();
-        let merged = file.overlaid_with(&flags(&["--memory", "2M", "--http-port", "82", "--json=false"])).unwrap();
+            toml::from_str("memory = '1G'\nqueues = 4\nhttp-port = [8080, 81]\njson = true")
+                .unwrap();
+        let merged = file
+            .overlaid_with(&flags(&["--memory", "2M", "--http-port", "82", "--json=false"]))
+            .unwrap();
         let plan = merged.checked().unwrap();
         assert_eq!((plan.memory_bytes, plan.queues, plan.json), (2 << 20, 4, false));
         assert_eq!(plan.http_ports, [82]);
@@ -376,7 +458,8 @@ mod tests {
         let run = command.find_subcommand("run").unwrap();
         // What is hidden is for `attach`.
         let shown = run.get_arguments().filter(|arg| !arg.is_hide_set());
-        let mut wanted: Vec<String> = shown.filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
+        let mut wanted: Vec<String> =
+            shown.filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
         wanted.retain(|name| name != "config" && name != "help");
         wanted.push("server".to_owned());
         wanted.sort();

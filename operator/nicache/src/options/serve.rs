@@ -12,37 +12,47 @@ use super::{AdminAddress, LogFormat, PolicyKind, Publish, Size, Subnet};
 /// Settings of `nicache serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeOptions {
-    /// The folder whose files are served. Only what everybody may read is; neither `..` nor a link leads out of it
+    /// The folder whose files are served. Only what everybody may read is; neither `..` nor a link
+    /// leads out of it
     #[arg(value_name = "DIR")]
     pub root: PathBuf,
 
-    /// Memory of each card for blocks of files: 4M, 16M, 1G, ...; 0: none is cached there, and all content crosses the bus
+    /// Memory of each card for blocks of files: 4M, 16M, 1G, ...; 0: none is cached there, and all
+    /// content crosses the bus
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     pub memory: Size,
 
     /// Cards, each with an interface, a network and a cache of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=16),
+    )]
     pub cards: u16,
 
     /// Which block goes when a card's memory is full
     #[arg(long, value_enum, default_value = "lru")]
     pub policy: PolicyKind,
 
-    /// When a card's block of a file that has changed goes: when it is looked for, at once, or replaced by what it has become
+    /// When a card's block of a file that has changed goes: when it is looked for, at once, or
+    /// replaced by what it has become
     #[arg(long, value_enum, default_value = "lazy")]
     pub coherence: CoherenceKind,
 
-    /// By which card a client of several is served: the one that it came by, or the one that has most of what it asks for first
+    /// By which card a client of several is served: the one that it came by, or the one that has
+    /// most of what it asks for first
     #[arg(long, value_enum, default_value = "fixed")]
     pub route: RouteKind,
 
-    /// A bus that is slower than this machine's, shared by all cards: pci-64-33, pci-64-66, pcie-gen4-x8, or Mbit/s with words, e.g.
-    /// 2000,burst=128,overhead=56 (bytes) [default: as fast as this machine copies]
+    /// A bus that is slower than this machine's, shared by all cards: pci-64-33, pci-64-66,
+    /// pcie-gen4-x8, or Mbit/s with words, e.g. 2000,burst=128,overhead=56 (bytes) [default: as
+    /// fast as this machine copies]
     #[arg(long, value_name = "MODEL")]
     pub bus: Option<BusModel>,
 
-    /// Who cuts content into segments: the card, so that one header crosses the bus for up to 64 KB, or the host, as with cards that
-    /// cannot (those of the paper)
+    /// Who cuts content into segments: the card, so that one header crosses the bus for up to 64
+    /// KB, or the host, as with cards that cannot (those of the paper)
     #[arg(long, value_enum, default_value = "card")]
     pub segmentation: SegmentationKind,
 
@@ -54,7 +64,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PORT", default_value = "80")]
     pub port: Vec<u16>,
 
-    /// Also serve at an address of this machine: 0.0.0.0:80, 127.0.0.1:8080=80. With several cards, all of it goes to the first. Repeatable
+    /// Also serve at an address of this machine: 0.0.0.0:80, 127.0.0.1:8080=80. With several cards,
+    /// all of it goes to the first. Repeatable
     #[arg(long, value_name = "ADDR:PORT[=PORT]")]
     pub publish: Vec<Publish>,
 
@@ -66,25 +77,33 @@ pub(crate) struct ServeOptions {
     #[arg(long)]
     pub list: bool,
 
-    /// Serve something live: a FIFO, whose bytes go to all viewers of /NAME (by default that of the FIFO) as they come, or a playlist of
-    /// the folder (FILE.m3u8), whose segments leave the card's memory when it no longer names them. Repeatable
+    /// Serve something live: a FIFO, whose bytes go to all viewers of /NAME (by default that of the
+    /// FIFO) as they come, or a playlist of the folder (FILE.m3u8), whose segments leave the card's
+    /// memory when it no longer names them. Repeatable
     #[arg(long, value_name = "[/NAME=]FILE")]
     pub live: Vec<LiveOption>,
 
     /// Connections at most
-    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16_384,
+        value_parser = clap::value_parser!(u32).range(1..=1_048_576),
+    )]
     pub connections: u32,
 
     /// Network between this machine and the first card [default: a free one of 10.0.0.0/8]
     #[arg(long, value_name = "A.B.C.D/30")]
     pub subnet: Option<Subnet>,
 
-    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at /metrics, JSON at /api/status.
-    /// Without ADDR it is 127.0.0.1. Nobody is asked for a password [default: nowhere]
+    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at
+    /// /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. Nobody is asked for a password
+    /// [default: nowhere]
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub admin: Option<AdminAddress>,
 
-    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the server is run
+    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the
+    /// server is run
     #[arg(long, requires = "admin")]
     pub admin_anyone: bool,
 
@@ -104,7 +123,8 @@ pub(crate) struct ServeOptions {
 /// Something that is served live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LiveOption {
-    /// The path by which it is asked for; `None`: the name of the file, or where it is in the folder.
+    /// The path by which it is asked for; `None`: the name of the file, or where it is in the
+    /// folder.
     pub path: Option<String>,
     /// The FIFO or the playlist.
     pub file: PathBuf,
@@ -115,8 +135,14 @@ impl FromStr for LiveOption {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (path, file) = match text.split_once('=') {
-            Some((path, file)) if path.starts_with('/') && !path.ends_with('/') => (Some(path.to_owned()), file),
-            Some(_) => return Err(format!("`{text}`: write /NAME=FILE, where /NAME is what viewers ask for")),
+            Some((path, file)) if path.starts_with('/') && !path.ends_with('/') => {
+                (Some(path.to_owned()), file)
+            }
+            Some(_) => {
+                return Err(format!(
+                    "`{text}`: write /NAME=FILE, where /NAME is what viewers ask for"
+                ));
+            }
             None => (None, text),
         };
         if file.is_empty() {

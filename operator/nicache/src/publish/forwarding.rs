@@ -1,11 +1,13 @@
 //! Forwarding of IPv4 or IPv6, switched on while some nicache needs it.
 //!
-//! The setting belongs to the whole network namespace and several nicaches may need it, so the last one puts back what the first one found. They find
-//! each other by a file in the run folder on which each holds a shared lock. A nicache that is killed leaves the file behind; the next one
+//! The setting belongs to the whole network namespace and several nicaches may need it, so the last
+//! one puts back what the first one found. They find each other by a file in the run folder on
+//! which each holds a shared lock. A nicache that is killed leaves the file behind; the next one
 //! takes the value from it.
 //!
-//! A machine that forwards IPv6 takes no more routes from routers, and drops those that it has, unless `accept_ra` is 2 (ip-sysctl). So what is 1 is set to 2
-//! first: the machine keeps its own way out.
+//! A machine that forwards IPv6 takes no more routes from routers, and drops those that it has,
+//! unless `accept_ra` is 2 (ip-sysctl). So what is 1 is set to 2 first: the machine keeps its own
+//! way out.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -47,11 +49,15 @@ impl IpVersion {
     fn wanted(self) -> Vec<(String, &'static str)> {
         let mut wanted = Vec::new();
         if self == Self::V6 {
-            let interfaces = std::fs::read_dir("/proc/sys/net/ipv6/conf").into_iter().flatten().flatten();
+            let interfaces =
+                std::fs::read_dir("/proc/sys/net/ipv6/conf").into_iter().flatten().flatten();
             let names = interfaces.map(|entry| entry.file_name().to_string_lossy().into_owned());
-            let accepts =
-                |name: &String| value_of(&format!("net/ipv6/conf/{name}/accept_ra")).is_ok_and(|value| value == "1");
-            wanted.extend(names.filter(accepts).map(|name| (format!("net/ipv6/conf/{name}/accept_ra"), "2")));
+            let accepts = |name: &String| {
+                value_of(&format!("net/ipv6/conf/{name}/accept_ra")).is_ok_and(|value| value == "1")
+            };
+            wanted.extend(
+                names.filter(accepts).map(|name| (format!("net/ipv6/conf/{name}/accept_ra"), "2")),
+            );
         }
         wanted.push((self.setting().to_owned(), "1"));
         wanted
@@ -86,7 +92,8 @@ impl Forwarding {
             for (setting, _) in &wanted {
                 before += &format!("{setting} {}\n", value_of(setting)?);
             }
-            // Written down before it is done: who is killed meanwhile has it put back by the next one.
+            // Written down before it is done: who is killed meanwhile has it put back by the next
+            // one.
             file.set_len(0)?;
             file.rewind()?;
             file.write_all(before.as_bytes())?;
@@ -94,7 +101,9 @@ impl Forwarding {
                 set_sysctl(setting, value).context("clients on other machines need forwarding")?;
             }
             let setting = version.setting().replace('/', ".");
-            tracing::info!("switched on {setting}; it goes off again with the last nicache that needs it");
+            tracing::info!(
+                "switched on {setting}; it goes off again with the last nicache that needs it"
+            );
         }
         Ok(Self { version, file })
     }
@@ -118,7 +127,8 @@ impl Forwarding {
     }
 }
 
-/// Removes the files of other network namespaces that nobody holds, since a namespace made later may get the same number.
+/// Removes the files of other network namespaces that nobody holds, since a namespace made later
+/// may get the same number.
 fn remove_leftovers(own: &Path, prefix: &str) {
     for entry in std::fs::read_dir(run_folder()).into_iter().flatten().flatten() {
         let path = entry.path();

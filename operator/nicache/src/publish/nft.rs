@@ -35,12 +35,16 @@ impl Nft {
         let name = table_name(scene.interface);
         // A kernel without translation of IPv6 is asked for it only where it is needed.
         if scene.mappings.iter().any(|mapping| mapping.address.is_ipv6()) {
-            return Self::own(&format!("{}; {}", rules(scene), rules6(scene)), &format!("ip6 {name}"));
+            return Self::own(
+                &format!("{}; {}", rules(scene), rules6(scene)),
+                &format!("ip6 {name}"),
+            );
         }
         Self::own(&rules(scene), &format!("ip {name}"))
     }
 
-    /// The same with the rules of a table, in one line, and the table's family and name. It is the table of the calling thread's network namespace.
+    /// The same with the rules of a table, in one line, and the table's family and name. It is the
+    /// table of the calling thread's network namespace.
     pub(crate) fn own(rules: &str, table: &str) -> Result<Self> {
         let spawned = Command::new("nft")
             .arg("-i")
@@ -86,16 +90,24 @@ impl Nft {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout) if !patience.is_over() => continue,
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!("nft has not said for {} s whether the rules are in force", STILL.as_secs())
+                    bail!(
+                        "nft has not said for {} s whether the rules are in force",
+                        STILL.as_secs()
+                    )
                 }
-                Err(RecvTimeoutError::Disconnected) => bail!("nft ended before it said whether the rules are in force"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("nft ended before it said whether the rules are in force")
+                }
             };
             // What it is given it may say again, all in one line.
             if line.starts_with(&format!("table {table} {{")) && !line.contains("type ") {
                 return Ok(());
             }
             if line.contains("Error") || line.contains("not permitted") {
-                bail!("nft refused the rules ({}): this needs CAP_NET_ADMIN and a kernel with nf_tables", line.trim());
+                bail!(
+                    "nft refused the rules ({}): this needs CAP_NET_ADMIN and a kernel with nf_tables",
+                    line.trim()
+                );
             }
         }
     }
@@ -142,8 +154,11 @@ fn rules(scene: &Scene<'_>) -> String {
     if *outgoing {
         let _ = write!(source, "oifname != \"{interface}\" ip saddr {server} masquerade; ");
     }
-    // route_localnet lets replies for 127.0.0.1 in from the server; nothing that the server begins may use that.
-    let guard = format!("iifname \"{interface}\" ip daddr 127.0.0.0/8 ct state != {{ established, related }} drop; ");
+    // route_localnet lets replies for 127.0.0.1 in from the server; nothing that the server begins
+    // may use that.
+    let guard = format!(
+        "iifname \"{interface}\" ip daddr 127.0.0.0/8 ct state != {{ established, related }} drop; "
+    );
     table("ip", scene, &source, &chain("guard", "filter hook input priority 0", &guard))
 }
 
@@ -209,11 +224,17 @@ mod tests {
         };
         let text = rules(&scene);
         assert!(text.starts_with("table ip nicache_nic0 { flags owner;"), "{text}");
-        assert_eq!(text.matches("ip daddr 127.0.0.1 tcp dport 8080 dnat to 10.77.0.2:80").count(), 2);
+        assert_eq!(
+            text.matches("ip daddr 127.0.0.1 tcp dport 8080 dnat to 10.77.0.2:80").count(),
+            2
+        );
         assert!(!text.contains("oifname !=") && !text.contains('\n'));
         let all = [Mapping { address: "0.0.0.0:80".parse().unwrap(), server_port: 80 }];
         let text = rules(&Scene { mappings: &all, outgoing: true, ..scene });
-        assert!(text.contains("fib daddr type local tcp dport 80") && text.contains("oifname != \"nic0\""));
+        assert!(
+            text.contains("fib daddr type local tcp dport 80")
+                && text.contains("oifname != \"nic0\"")
+        );
     }
     #[test]
     fn rules_for_ipv6() {
@@ -228,10 +249,20 @@ mod tests {
             one_of: 1,
         };
         let text = rules6(&scene);
-        assert!(text.starts_with("table ip6 nicache_nic0 { flags owner;") && !text.contains('\n'), "{text}");
+        assert!(
+            text.starts_with("table ip6 nicache_nic0 { flags owner;") && !text.contains('\n'),
+            "{text}"
+        );
         let server = scene.subnet.server6();
-        assert_eq!(text.matches(&format!("ip6 daddr 2001:db8::1 tcp dport 8080 dnat to [{server}]:80")).count(), 2);
-        assert!(text.contains("fib daddr type local tcp dport 81") && !text.contains("dport 82"), "{text}");
+        assert_eq!(
+            text.matches(&format!("ip6 daddr 2001:db8::1 tcp dport 8080 dnat to [{server}]:80"))
+                .count(),
+            2
+        );
+        assert!(
+            text.contains("fib daddr type local tcp dport 81") && !text.contains("dport 82"),
+            "{text}"
+        );
         assert!(!rules(&scene).contains("dport 81"));
     }
 }

@@ -16,7 +16,11 @@ pub(crate) struct Mapping {
 impl Mapping {
     /// The server's port on the network between this machine and it.
     pub(super) fn server(&self, subnet: Subnet) -> SocketAddr {
-        let ip = if self.address.is_ipv4() { IpAddr::V4(subnet.server()) } else { IpAddr::V6(subnet.server6()) };
+        let ip = if self.address.is_ipv4() {
+            IpAddr::V4(subnet.server())
+        } else {
+            IpAddr::V6(subnet.server6())
+        };
         SocketAddr::new(ip, self.server_port)
     }
 }
@@ -34,6 +38,7 @@ pub(crate) struct Scene<'a> {
     pub outgoing: bool,
     /// Number of the card: its rules come after those of lower numbers.
     pub card: usize,
-    /// Of so many connections to a published port that its rules see, one is this card's; the others are for cards that come later.
+    /// Of so many connections to a published port that its rules see, one is this card's; the
+    /// others are for cards that come later.
     pub one_of: usize,
 }

@@ -9,7 +9,8 @@ pub(super) fn set_sysctl(name: &str, value: &str) -> Result<()> {
         Ok(()) => Ok(()),
         Err(error) => {
             // A container may show the settings read-only; one that is right already is fine.
-            let current = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+            let current =
+                std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
             if current.trim() != value {
                 bail!("cannot set {path} to {value}: {error}");
             }

@@ -1,4 +1,5 @@
-//! A relay's gate: a connection passes before it reaches the target, and whoever must know that nothing is under way closes it.
+//! A relay's gate: a connection passes before it reaches the target, and whoever must know that
+//! nothing is under way closes it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,7 +26,8 @@ impl Gate {
         Inside(self)
     }
 
-    /// Closes the gate, and waits for so long until nobody is inside. It is open again when this is dropped, or if somebody stays.
+    /// Closes the gate, and waits for so long until nobody is inside. It is open again when this is
+    /// dropped, or if somebody stays.
     pub(crate) fn close_when_empty(&self, within: Duration) -> Option<Closed<'_>> {
         let mut state = self.state();
         state.closed = true;
@@ -74,7 +76,8 @@ mod tests {
         // It is open again.
         drop(gate.pass());
         drop(inside);
-        let (closed, passed) = (gate.close_when_empty(Duration::ZERO).unwrap(), AtomicBool::new(false));
+        let (closed, passed) =
+            (gate.close_when_empty(Duration::ZERO).unwrap(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let _inside = gate.pass();

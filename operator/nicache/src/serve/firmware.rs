@@ -46,8 +46,14 @@ pub(crate) fn execute() -> Result<ExitCode> {
     let mut attached: Vec<OwnedFd> = files.collect();
     loop {
         let (window, attachment) = attachment(attached)?;
-        let mut firmware = Firmware::with_ports(ports, attachment.card(), window, setup.cache_bytes, meter.clone())
-            .context("no memory for the card's cache: try a smaller --memory")?;
+        let mut firmware = Firmware::with_ports(
+            ports,
+            attachment.card(),
+            window,
+            setup.cache_bytes,
+            meter.clone(),
+        )
+        .context("no memory for the card's cache: try a smaller --memory")?;
         send_message(inbox.socket(), &FromFirmware::Ready, &[])?;
         attached = match work(&mut firmware, &mut inbox) {
             Ok(Some(files)) => files,
@@ -70,12 +76,16 @@ fn attachment(files: Vec<OwnedFd>) -> Result<(Arc<Window>, Attachment)> {
     let mut files = files.into_iter();
     let window = files.next().context("no host memory came with the attachment")?;
     let window = Arc::new(Window::map(window).context("host memory")?);
-    let files: [OwnedFd; 3] = files.collect::<Vec<_>>().try_into().ok().context("an attachment has three files")?;
+    let files: [OwnedFd; 3] =
+        files.collect::<Vec<_>>().try_into().ok().context("an attachment has three files")?;
     Ok((window, Attachment::from_files(files).context("an attachment from the supervisor")?))
 }
 
 /// Until there is another attachment, or the supervisor is gone.
-fn work(firmware: &mut Firmware<AnyPort>, inbox: &mut Inbox) -> Result<Option<Vec<OwnedFd>>, Broken> {
+fn work(
+    firmware: &mut Firmware<AnyPort>,
+    inbox: &mut Inbox,
+) -> Result<Option<Vec<OwnedFd>>, Broken> {
     let mut idle = Idle::new(IdlePolicy::default());
     let mut pressure = CpuPressure::of_machine();
     let mut turns = 0u32;
@@ -99,7 +109,8 @@ fn work(firmware: &mut Firmware<AnyPort>, inbox: &mut Inbox) -> Result<Option<Ve
                 idle.set_contended(pressure.is_contended(now.0));
                 let step = idle.poll(now.0);
                 // A host on the same processor can only go on when this one sleeps.
-                let step = if firmware.presence().pause() == Peer::Here { IdleStep::Sleep } else { step };
+                let step =
+                    if firmware.presence().pause() == Peer::Here { IdleStep::Sleep } else { step };
                 match step {
                     IdleStep::Again => {
                         std::hint::spin_loop();
@@ -112,7 +123,8 @@ fn work(firmware: &mut Firmware<AnyPort>, inbox: &mut Inbox) -> Result<Option<Ve
                     IdleStep::Sleep if firmware.prepare_sleep()? => {
                         let wires = if firmware.is_starved() { &[] } else { firmware.ports() };
                         let files = [firmware.bell().as_fd(), inbox.socket()].into_iter();
-                        let files: Vec<_> = files.chain(wires.iter().filter_map(Port::wait_fd)).collect();
+                        let files: Vec<_> =
+                            files.chain(wires.iter().filter_map(Port::wait_fd)).collect();
                         firmware.presence().sleep();
                         wait(&files, None)?;
                         firmware.presence().wake();

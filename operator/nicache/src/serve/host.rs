@@ -59,7 +59,11 @@ pub(crate) fn execute() -> Result<ExitCode> {
     let window = Arc::new(Window::map(window).context("host memory")?);
     let mut live = Vec::new();
     for LivePath { path, is_fifo } in &setup.live {
-        let fifo = if *is_fifo { Some(files.next().context("no FIFO came with the setup")?) } else { None };
+        let fifo = if *is_fifo {
+            Some(files.next().context("no FIFO came with the setup")?)
+        } else {
+            None
+        };
         live.push(LiveSource { path: path.clone().into_bytes(), fifo });
     }
     let witness: Vec<OwnedFd> = files.collect();
@@ -71,7 +75,11 @@ pub(crate) fn execute() -> Result<ExitCode> {
         _ => None,
     };
     let site = Site::new(setup.root.clone(), setup.index.clone(), setup.lists, watched);
-    let port = |card: &CardAddress| CardPort { mac: card.mac, address: card.address.into(), peer_mac: card.peer_mac };
+    let port = |card: &CardAddress| CardPort {
+        mac: card.mac,
+        address: card.address.into(),
+        peer_mac: card.peer_mac,
+    };
     let ports: Vec<CardPort> = setup.cards.iter().map(port).collect();
     let config = service_config(&setup, secret()?);
     let mut service = Service::new(&config, window, &ports, site, monotonic());
@@ -119,7 +127,8 @@ impl Host {
             } else {
                 idle.set_contended(pressure.is_contended(now.0));
                 let step = idle.poll(now.0);
-                // All work comes from cards, and one on the same processor can only go on when this one sleeps.
+                // All work comes from cards, and one on the same processor can only go on when this
+                // one sleeps.
                 let step = if self.service.is_beside_card() { IdleStep::Sleep } else { step };
                 match step {
                     IdleStep::Again => {
@@ -167,11 +176,17 @@ impl Host {
         Ok(())
     }
 
-    fn handle(&mut self, message: ToHost, files: Vec<OwnedFd>, supervisor: BorrowedFd<'_>) -> Result<()> {
+    fn handle(
+        &mut self,
+        message: ToHost,
+        files: Vec<OwnedFd>,
+        supervisor: BorrowedFd<'_>,
+    ) -> Result<()> {
         match message {
             ToHost::Attach { card } => {
                 let files = files.try_into().ok().context("an attachment has three files")?;
-                let attachment = Attachment::from_files(files).context("an attachment from the supervisor")?;
+                let attachment =
+                    Attachment::from_files(files).context("an attachment from the supervisor")?;
                 let directory = self.directory();
                 let card = usize::from(card);
                 if let Err(error) = self.service.attach(card, attachment.host(), directory) {
@@ -180,7 +195,9 @@ impl Host {
                 }
             }
             ToHost::Detach { card } => self.service.detach(usize::from(card)),
-            ToHost::Report => send_message(supervisor, &FromHost::Report(Box::new(self.report())), &[])?,
+            ToHost::Report => {
+                send_message(supervisor, &FromHost::Report(Box::new(self.report())), &[])?
+            }
         }
         Ok(())
     }
@@ -188,7 +205,10 @@ impl Host {
     fn directory(&self) -> Directory {
         let places = Directory::places_of(u64::from(self.setup.cache_bytes));
         let bytes = u64::from(places) * BLOCK_BYTES;
-        Directory::new(places, new_policy(self.setup.policy, bytes, places, u64::from(std::process::id())))
+        Directory::new(
+            places,
+            new_policy(self.setup.policy, bytes, places, u64::from(std::process::id())),
+        )
     }
 
     fn report(&mut self) -> HostReport {
@@ -196,7 +216,8 @@ impl Host {
         let live = *self.service.live();
         let site = *self.service.site().counters();
         let stack = *self.service.connections().counters();
-        let mut counters = named(service.each().chain(live.each()).chain(site.each()).chain(stack.each()));
+        let mut counters =
+            named(service.each().chain(live.each()).chain(site.each()).chain(stack.each()));
         counters.insert("connections".to_owned(), self.service.connections().len() as u64);
         counters.insert("pages".to_owned(), self.service.pages().len() as u64);
         let cards = (0..self.setup.cards.len()).map(|card| self.card_report(card)).collect();
@@ -211,7 +232,10 @@ impl Host {
         let blocks = driver.directory().len() as u64;
         let mut counters = named(sent.each().chain(directory.each()));
         counters.insert("blocks".to_owned(), blocks);
-        let bus = BusClass::ALL.into_iter().map(|class| (class.label().to_owned(), crossed.of(class))).collect();
+        let bus = BusClass::ALL
+            .into_iter()
+            .map(|class| (class.label().to_owned(), crossed.of(class)))
+            .collect();
         CardReport { attached: true, bus, transfers: crossed.transfers, counters }
     }
 }

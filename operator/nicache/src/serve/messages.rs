@@ -1,5 +1,5 @@
-//! What supervisor, card and host of `nicache serve` tell each other: JSON messages with open files attached, on the socket that a child has at its start
-//! ([`crate::setup`]).
+//! What supervisor, card and host of `nicache serve` tell each other: JSON messages with open files
+//! attached, on the socket that a child has at its start ([`crate::setup`]).
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::{CoherenceKind, LogFormat, PolicyKind, RouteKind, SegmentationKind};
 
-/// Setup of a card. Attached: the files of its ports in order; with `bus`, the bus's clock; then what [`ToFirmware::Attach`] has.
+/// Setup of a card. Attached: the files of its ports in order; with `bus`, the bus's clock; then
+/// what [`ToFirmware::Attach`] has.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct FirmwareSetup {
     /// Form of log lines.
@@ -35,13 +36,14 @@ pub(crate) struct FirmwareSetup {
 pub(crate) enum PortSetup {
     /// Attached: a TAP queue.
     Tap {
-        /// The kernel may hand over frames that are longer than the link takes, for the host to cut.
+        /// The kernel may hand over frames that are longer than the link takes, for the host to
+        /// cut.
         super_frames: bool,
     },
     /// Attached: a packet socket.
     Packet,
-    /// AF_XDP sockets on all queues. Attached: the map of sockets, a packet socket for what goes to the kernel, and with `probe` the program at the
-    /// interface ([`nicache_xdp::Sieve`]).
+    /// AF_XDP sockets on all queues. Attached: the map of sockets, a packet socket for what goes to
+    /// the kernel, and with `probe` the program at the interface ([`nicache_xdp::Sieve`]).
     Xdp {
         /// The interface, in the card's network namespace.
         interface: String,
@@ -97,8 +99,9 @@ pub(crate) struct LivePath {
     pub is_fifo: bool,
 }
 
-/// Setup of the host. Attached: host memory; the FIFOs of `live` in order; with `witness_files`, these: control page, revision words, and links, which only
-/// need to stay open. Cards are attached afterwards.
+/// Setup of the host. Attached: host memory; the FIFOs of `live` in order; with `witness_files`,
+/// these: control page, revision words, and links, which only need to stay open. Cards are attached
+/// afterwards.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct HostSetup {
     /// Form of log lines.
@@ -231,7 +234,8 @@ fn lists() -> [&'static [Counter]; 5] {
 
 /// What a counter of a host is.
 pub(crate) fn describe(name: &str) -> Option<Description> {
-    Counter::find(&lists(), name).map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
+    Counter::find(&lists(), name)
+        .map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
 }
 
 #[cfg(test)]
@@ -241,7 +245,8 @@ mod tests {
     /// Dashboards know them: what changes here is told in CHANGELOG.md.
     #[test]
     fn counters_are_called_and_described_as_ever() {
-        let lines: Vec<&str> = include_str!("../../tests/snapshots/serve-counters.txt").lines().collect();
+        let lines: Vec<&str> =
+            include_str!("../../tests/snapshots/serve-counters.txt").lines().collect();
         for line in &lines {
             let (name, description) = line.split_once('\t').unwrap();
             let found = describe(name).unwrap_or_else(|| panic!("{name} is not there"));

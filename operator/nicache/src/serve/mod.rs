@@ -12,8 +12,9 @@
 //! status.rs     the control socket
 //! ```
 //!
-//! Card and host share what the supervisor has made for them and nothing else: host memory, and an attachment for each card. Whoever ends is started again with a new
-//! attachment, which the other side is given, too. A host that ends takes its connections with it; a card that ends does not.
+//! Card and host share what the supervisor has made for them and nothing else: host memory, and an
+//! attachment for each card. Whoever ends is started again with a new attachment, which the other
+//! side is given, too. A host that ends takes its connections with it; a card that ends does not.
 
 pub(crate) mod channel;
 pub(crate) mod firmware;
@@ -55,8 +56,8 @@ use crate::supervisor::requirements::check_privilege;
 use crate::supervisor::signals::Signals;
 use crate::supervisor::{notify, tap};
 use messages::{
-    CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, PortSetup, ToFirmware, ToHost,
-    WatchedFileSystems,
+    CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, PortSetup,
+    ToFirmware, ToHost, WatchedFileSystems,
 };
 use report::ServeStatus;
 use sampler::Sampler;
@@ -65,7 +66,8 @@ use status::StatusServer;
 
 /// How long a child may take to start.
 const START: Duration = Duration::from_secs(60);
-/// Frames that may wait for a card: what comes while card and host are not given a processor. A SYN that is dropped costs a second.
+/// Frames that may wait for a card: what comes while card and host are not given a processor. A SYN
+/// that is dropped costs a second.
 const QUEUE_FRAMES: u32 = 4096;
 /// A child that ends more often than this many times in [`RESTARTS_IN`] is not started again.
 const RESTARTS_MAX: usize = 20;
@@ -79,7 +81,10 @@ pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     let root = std::path::absolute(&options.root)?;
     match std::fs::metadata(&root) {
         Ok(found) if found.is_dir() => {}
-        Ok(_) => bail!("{} is not a folder: name the folder whose files are to be served", root.display()),
+        Ok(_) => bail!(
+            "{} is not a folder: name the folder whose files are to be served",
+            root.display()
+        ),
         Err(error) => bail!("{}: {error}", root.display()),
     }
     let signals = Signals::catch()?;
@@ -123,8 +128,10 @@ struct Serving<'a> {
 
 impl<'a> Serving<'a> {
     fn start(options: &'a ServeOptions, root: Vec<u8>) -> Result<Self> {
-        let cache_bytes = u32::try_from(options.memory.0).context("--memory: a card has less than 4G for blocks")?;
-        let pages = u32::try_from(options.page_cache.0 / BLOCK_BYTES).context("--page-cache is too large")?;
+        let cache_bytes = u32::try_from(options.memory.0)
+            .context("--memory: a card has less than 4G for blocks")?;
+        let pages = u32::try_from(options.page_cache.0 / BLOCK_BYTES)
+            .context("--page-cache is too large")?;
         if pages < 256 {
             bail!("--page-cache: at least 1M is needed");
         }
@@ -173,8 +180,12 @@ impl<'a> Serving<'a> {
         let first = &taps[0].0;
         let shared = Arc::new(Shared::default());
         let status = StatusServer::bind(&first.socket_path())?;
-        let published =
-            publish::start(&options.publish, &options.port, false, &[(first.interface.as_str(), first.subnet)])?;
+        let published = publish::start(
+            &options.publish,
+            &options.port,
+            false,
+            &[(first.interface.as_str(), first.subnet)],
+        )?;
         let host = start_host(&host_setup, &window, &fifos, &witness)?;
         let mut serving = Serving {
             options,
@@ -243,7 +254,8 @@ impl<'a> Serving<'a> {
         notify::tell("READY=1");
         let urls = self.urls();
         if self.options.json {
-            let status = serde_json::json!({ "event": "ready", "status": self.shared.get(self.started) });
+            let status =
+                serde_json::json!({ "event": "ready", "status": self.shared.get(self.started) });
             logs::print(&status.to_string());
             return;
         }
@@ -270,7 +282,8 @@ impl<'a> Serving<'a> {
         };
         let clock = self.meter.as_ref().map(Meter::file);
         let attached = [self.window.file()].into_iter().chain(attachment.files());
-        let files: Vec<BorrowedFd<'_>> = [tap.as_fd()].into_iter().chain(clock).chain(attached).collect();
+        let files: Vec<BorrowedFd<'_>> =
+            [tap.as_fd()].into_iter().chain(clock).chain(attached).collect();
         send_message(&child.channel, &setup, &files)?;
         match first_word(&mut child, START)?.0 {
             FromFirmware::Ready => Ok(child),
@@ -280,7 +293,11 @@ impl<'a> Serving<'a> {
     }
 
     fn tell_host(&self, number: usize, attachment: &Attachment) -> Result<()> {
-        send_message(&self.host.channel, &ToHost::Attach { card: number as u16 }, &attachment.files())
+        send_message(
+            &self.host.channel,
+            &ToHost::Attach { card: number as u16 },
+            &attachment.files(),
+        )
     }
 
     /// Waits for the end, and starts again what ends before it.
@@ -300,7 +317,11 @@ impl<'a> Serving<'a> {
             }
             for number in 0..self.cards.len() {
                 if let Some(status) = self.cards[number].child.try_wait()? {
-                    tracing::error!(card = number, "the card process {}: it is started again", describe(status));
+                    tracing::error!(
+                        card = number,
+                        "the card process {}: it is started again",
+                        describe(status)
+                    );
                     self.count_restart()?;
                     self.restart_card(number)?;
                 } else if self.has_message(self.cards[number].child.channel.as_fd())? {
@@ -344,7 +365,8 @@ impl<'a> Serving<'a> {
         let children = self.cards.iter().map(|card| &card.child).chain([&self.host]);
         let files = children.flat_map(|child| [child.as_fd(), child.channel.as_fd()]);
         let files = files.chain(signals.files()).chain([self.shared.as_fd()]);
-        let mut files: Vec<PollFd<'_>> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+        let mut files: Vec<PollFd<'_>> =
+            files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
         match poll(&mut files, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -357,7 +379,10 @@ impl<'a> Serving<'a> {
         self.restarts.push(now);
         self.shared.count_restart();
         if self.restarts.len() > RESTARTS_MAX {
-            bail!("card and host ended {RESTARTS_MAX} times in {} s: see their messages above", RESTARTS_IN.as_secs());
+            bail!(
+                "card and host ended {RESTARTS_MAX} times in {} s: see their messages above",
+                RESTARTS_IN.as_secs()
+            );
         }
         Ok(())
     }
@@ -395,7 +420,8 @@ impl<'a> Serving<'a> {
     /// A new attachment between a card and the host that there are.
     fn attach(&mut self, number: usize) -> Result<()> {
         let attachment = Attachment::create()?;
-        let files: Vec<BorrowedFd<'_>> = [self.window.file()].into_iter().chain(attachment.files()).collect();
+        let files: Vec<BorrowedFd<'_>> =
+            [self.window.file()].into_iter().chain(attachment.files()).collect();
         // One that ends meanwhile is started again with another one.
         let told = send_message(&self.cards[number].child.channel, &ToFirmware::Attach, &files)
             .and_then(|()| self.tell_host(number, &attachment));
@@ -407,7 +433,8 @@ impl<'a> Serving<'a> {
 /// Loads the kernel's witness: control page, revision words, links; and which file systems it sees.
 fn watch() -> Result<(Vec<OwnedFd>, WatchedFileSystems)> {
     let watcher = KernelWatcher::load(0)?;
-    let files = [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
+    let files =
+        [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
     let files = files.map(|file| file.try_clone_to_owned()).collect::<Result<Vec<_>, _>>()?;
     Ok((files, WatchedFileSystems::of(watcher.coverage())))
 }
@@ -427,29 +454,40 @@ fn why_unkept(root: &[u8], watched: WatchedFileSystems) -> Option<String> {
 
 /// A card's interface with its network.
 fn open_card(options: &ServeOptions, number: u16) -> Result<(Instance, CardAddress, TapQueue)> {
-    let (name, subnet) = if number == 0 { (options.name.as_deref(), options.subnet) } else { (None, None) };
+    let (name, subnet) =
+        if number == 0 { (options.name.as_deref(), options.subnet) } else { (None, None) };
     let (instance, setting_up) = Instance::reserve(name, subnet)?;
-    let tap = tap::open_wire(&instance.interface, 1, instance.subnet)?.pop().context("a TAP without a queue")?;
+    let tap = tap::open_wire(&instance.interface, 1, instance.subnet)?
+        .pop()
+        .context("a TAP without a queue")?;
     drop(setting_up);
     let name = &instance.interface;
     let mut netlink = Netlink::open()?;
     let index = netlink.index(name)?.with_context(|| format!("the interface {name} is gone"))?;
     let peer_mac = mac(instance.subnet.gateway());
-    netlink.set_mac(index, peer_mac).with_context(|| format!("cannot give {name} a MAC address"))?;
-    netlink.set_queue(index, QUEUE_FRAMES).with_context(|| format!("cannot set the queue of {name}"))?;
+    netlink
+        .set_mac(index, peer_mac)
+        .with_context(|| format!("cannot give {name} a MAC address"))?;
+    netlink
+        .set_queue(index, QUEUE_FRAMES)
+        .with_context(|| format!("cannot set the queue of {name}"))?;
     let address = instance.subnet.server();
     let address = CardAddress { mac: mac(address), address, peer_mac };
     if options.route == RouteKind::Affinity {
-        // Packets of one card's address come in by another card's interface. A container may not let a network have its way.
+        // Packets of one card's address come in by another card's interface. A container may not
+        // let a network have its way.
         let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
         if let Err(error) = std::fs::write(&path, "2") {
-            tracing::warn!("{path}: {error}; if it is 1, clients are not reached by another card than they came by");
+            tracing::warn!(
+                "{path}: {error}; if it is 1, clients are not reached by another card than they came by"
+            );
         }
     }
     Ok((instance, address, tap))
 }
 
-/// A MAC address of local administration (IEEE 802, bit 1 of the first byte), which follows from the address.
+/// A MAC address of local administration (IEEE 802, bit 1 of the first byte), which follows from
+/// the address.
 fn mac(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();
     [0x02, 0x6e, a, b, c, d]
@@ -458,7 +496,8 @@ fn mac(address: Ipv4Addr) -> [u8; 6] {
 fn host_memory(setup: &HostSetup) -> Result<Window> {
     let layout = Layout::new(&host::service_config(setup, [0; 16]));
     let bytes = usize::try_from(layout.bytes()).context("--page-cache is too large")?;
-    Window::create("nicache-host", bytes).context("cannot make host memory: try a smaller --page-cache")
+    Window::create("nicache-host", bytes)
+        .context("cannot make host memory: try a smaller --page-cache")
 }
 
 /// FIFOs are opened for writing, too, so that they stay open between two writers.
@@ -469,26 +508,43 @@ fn open_live(options: &[LiveOption], root: &[u8]) -> Result<(Vec<LivePath>, Vec<
         let is_playlist = file.extension().is_some_and(|extension| extension == "m3u8");
         let file = std::path::absolute(file)?;
         if is_playlist {
-            let below = file.as_os_str().as_bytes().strip_prefix(root).filter(|rest| rest.starts_with(b"/"));
-            let below =
-                below.with_context(|| format!("--live {shown}: a playlist lies in the folder that is served"))?;
+            let below = file
+                .as_os_str()
+                .as_bytes()
+                .strip_prefix(root)
+                .filter(|rest| rest.starts_with(b"/"));
+            let below = below.with_context(|| {
+                format!("--live {shown}: a playlist lies in the folder that is served")
+            })?;
             let path = path.clone().unwrap_or_else(|| String::from_utf8_lossy(below).into_owned());
             paths.push(LivePath { path, is_fifo: false });
             continue;
         }
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fifo = rustix::fs::open(&file, flags, Mode::empty()).with_context(|| format!("--live {shown}"))?;
+        let fifo = rustix::fs::open(&file, flags, Mode::empty())
+            .with_context(|| format!("--live {shown}"))?;
         if FileType::from_raw_mode(rustix::fs::fstat(&fifo)?.st_mode) != FileType::Fifo {
-            bail!("--live {shown}: neither a FIFO (make one with `mkfifo {shown}`) nor a playlist (FILE.m3u8)");
+            bail!(
+                "--live {shown}: neither a FIFO (make one with `mkfifo {shown}`) nor a playlist (FILE.m3u8)"
+            );
         }
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        paths.push(LivePath { path: path.clone().unwrap_or_else(|| format!("/{name}")), is_fifo: true });
+        let name =
+            file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        paths.push(LivePath {
+            path: path.clone().unwrap_or_else(|| format!("/{name}")),
+            is_fifo: true,
+        });
         fifos.push(fifo);
     }
     Ok((paths, fifos))
 }
 
-fn start_host(setup: &HostSetup, window: &Window, fifos: &[OwnedFd], witness: &[OwnedFd]) -> Result<Child> {
+fn start_host(
+    setup: &HostSetup,
+    window: &Window,
+    fifos: &[OwnedFd],
+    witness: &[OwnedFd],
+) -> Result<Child> {
     let mut host = Child::start(Role::Host)?;
     let others = fifos.iter().chain(witness).map(AsFd::as_fd);
     let files: Vec<BorrowedFd<'_>> = [window.file()].into_iter().chain(others).collect();

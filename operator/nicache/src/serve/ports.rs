@@ -10,7 +10,8 @@ use nicache_xdp::{LinkPort, ProbeSide, ProbeSockets, Rest, XdpError, XdpSocket, 
 use super::messages::PortSetup;
 use crate::engine::{AnyPort, tap, xdp_sockets};
 
-/// The kernel frees the queues of a card that was killed only after it has told that it has ended: for so long, one that is taken is tried again.
+/// The kernel frees the queues of a card that was killed only after it has told that it has ended:
+/// for so long, one that is taken is tried again.
 const TAKEN: Duration = Duration::from_secs(10);
 /// Between two tries.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -24,17 +25,25 @@ pub(super) struct Unfit {
 }
 
 /// Opens them, with their files.
-pub(super) fn open(setups: &[PortSetup], files: &mut impl Iterator<Item = OwnedFd>) -> Result<Vec<AnyPort>, Unfit> {
+pub(super) fn open(
+    setups: &[PortSetup],
+    files: &mut impl Iterator<Item = OwnedFd>,
+) -> Result<Vec<AnyPort>, Unfit> {
     let numbered = setups.iter().enumerate();
-    numbered.map(|(port, setup)| open_one(setup, files).map_err(|error| Unfit { port, error })).collect()
+    numbered
+        .map(|(port, setup)| open_one(setup, files).map_err(|error| Unfit { port, error }))
+        .collect()
 }
 
 fn open_one(setup: &PortSetup, files: &mut impl Iterator<Item = OwnedFd>) -> Result<AnyPort> {
-    let mut next = || files.next().context("a file of the card's ports did not come with the setup");
-    let packet = |file| PacketSocket::from_owned_fd(file).context("a packet socket from the supervisor");
+    let mut next =
+        || files.next().context("a file of the card's ports did not come with the setup");
+    let packet =
+        |file| PacketSocket::from_owned_fd(file).context("a packet socket from the supervisor");
     Ok(match setup {
         PortSetup::Tap { super_frames } => {
-            let config = TapConfig { tso: *super_frames, uso: *super_frames, ..TapConfig::default() };
+            let config =
+                TapConfig { tso: *super_frames, uso: *super_frames, ..TapConfig::default() };
             Box::new(tap(next()?, &config)?)
         }
         PortSetup::Packet => Box::new(packet(next()?)?),
@@ -50,7 +59,11 @@ fn open_one(setup: &PortSetup, files: &mut impl Iterator<Item = OwnedFd>) -> Res
     })
 }
 
-fn sockets(interface: &str, queues: u32, map: BorrowedFd<'_>) -> Result<(Vec<XdpSocket>, ProbeSockets)> {
+fn sockets(
+    interface: &str,
+    queues: u32,
+    map: BorrowedFd<'_>,
+) -> Result<(Vec<XdpSocket>, ProbeSockets)> {
     let began = Instant::now();
     loop {
         match xdp_sockets(interface, queues, map) {
@@ -61,7 +74,12 @@ fn sockets(interface: &str, queues: u32, map: BorrowedFd<'_>) -> Result<(Vec<Xdp
     }
 }
 
-fn send_probe(interface: &str, program: BorrowedFd<'_>, sockets: &mut [XdpSocket], kind: ProbeSockets) -> Result<()> {
+fn send_probe(
+    interface: &str,
+    program: BorrowedFd<'_>,
+    sockets: &mut [XdpSocket],
+    kind: ProbeSockets,
+) -> Result<()> {
     let ports = sockets.iter_mut().map(|socket| socket as &mut dyn Port).collect();
     let mut side = ProbeSide { interface, ports, sockets: kind, rest: Rest::Pass };
     let mut key = [0; 8];

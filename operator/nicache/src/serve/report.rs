@@ -48,7 +48,11 @@ pub struct ServeStatus {
 impl fmt::Display for ServeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |name: &str| self.report.counters.get(name).copied().unwrap_or(0);
-        writeln!(f, "{} serves {} for {} s (process {})", self.name, self.root, self.uptime_s, self.pid)?;
+        writeln!(
+            f,
+            "{} serves {} for {} s (process {})",
+            self.name, self.root, self.uptime_s, self.pid
+        )?;
         if let Some(reason) = &self.not_keeping {
             writeln!(f, "  NOTHING IS KEPT: {reason}")?;
         }
@@ -64,7 +68,11 @@ impl fmt::Display for ServeStatus {
         )?;
         for (number, url) in self.urls.iter().enumerate() {
             let pid = self.card_pids.get(number).copied().unwrap_or(0);
-            writeln!(f, "  card {number} at {url} (process {pid}, {} KB of memory)", self.cache_bytes / 1024)?;
+            writeln!(
+                f,
+                "  card {number} at {url} (process {pid}, {} KB of memory)",
+                self.cache_bytes / 1024
+            )?;
             let Some(card) = self.report.cards.get(number) else { continue };
             let of = |name: &str| card.counters.get(name).copied().unwrap_or(0);
             let sent = (of("cached_bytes") + of("copied_bytes")).max(1) as f64;
@@ -79,7 +87,8 @@ impl fmt::Display for ServeStatus {
                 of("blocks_invalidated"),
                 100.0 * (1.0 - crossed / sent)
             )?;
-            let classes: Vec<String> = card.bus.iter().map(|(class, bytes)| format!("{bytes} {class}")).collect();
+            let classes: Vec<String> =
+                card.bus.iter().map(|(class, bytes)| format!("{bytes} {class}")).collect();
             writeln!(f, "    bus bytes: {}; {} transfers", classes.join(", "), card.transfers)?;
         }
         Ok(())

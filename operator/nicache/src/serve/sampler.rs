@@ -1,11 +1,13 @@
-//! What viewers of a `nicache serve` are shown: samples, taken once for all who look at about the same time.
+//! What viewers of a `nicache serve` are shown: samples, taken once for all who look at about the
+//! same time.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nicache_admin::{
-    CardSample, Crossing, Description, Direction, Mode, SAMPLE_INTERVAL, Sample, Source, WatcherSample,
+    CardSample, Crossing, Description, Direction, Mode, SAMPLE_INTERVAL, Sample, Source,
+    WatcherSample,
 };
 use nicache_host::BLOCK_BYTES;
 
@@ -76,7 +78,9 @@ fn sample(status: ServeStatus, (uptime_ms, unix_ms): (u64, u64)) -> Sample {
         databases: Vec::new(),
         connections: status.report.counters.get("connections").copied().unwrap_or(0),
         restarts: status.restarts,
-        cards: cards.map(|(card, interface)| card_sample(card, interface, status.cache_bytes)).collect(),
+        cards: cards
+            .map(|(card, interface)| card_sample(card, interface, status.cache_bytes))
+            .collect(),
         counters: status.report.counters,
         hottest: None,
     }
@@ -115,8 +119,9 @@ mod tests {
 
     #[test]
     fn blocks_are_what_is_looked_for() {
-        let named =
-            |counters: &[(&str, u64)]| counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let named = |counters: &[(&str, u64)]| {
+            counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+        };
         let counters = named(&[
             ("block_hits", 70),
             ("block_misses", 30),
@@ -125,14 +130,27 @@ mod tests {
             ("cached_bytes", 300_000),
             ("copied_bytes", 50_000),
         ]);
-        let card =
-            CardReport { attached: true, bus: named(&[("content", 90_000), ("overhead", 7)]), transfers: 1, counters };
-        let report = HostReport { counters: named(&[("requests", 12), ("connections", 3)]), cards: vec![card] };
+        let card = CardReport {
+            attached: true,
+            bus: named(&[("content", 90_000), ("overhead", 7)]),
+            transfers: 1,
+            counters,
+        };
+        let report = HostReport {
+            counters: named(&[("requests", 12), ("connections", 3)]),
+            cards: vec![card],
+        };
         let interfaces = vec!["nic0".to_owned()];
-        let sample = sample(ServeStatus { report, interfaces, cache_bytes: 1 << 20, ..ServeStatus::default() }, (5, 6));
+        let sample = sample(
+            ServeStatus { report, interfaces, cache_bytes: 1 << 20, ..ServeStatus::default() },
+            (5, 6),
+        );
         let card = &sample.cards[0];
         assert_eq!((card.id.as_str(), card.hits, card.misses, card.bypasses), ("nic0", 70, 20, 10));
         assert_eq!((card.saved_bytes, card.memory_used_bytes), (260_000, 65_536));
-        assert_eq!((sample.requests(), sample.connections, sample.total().bus_by_class().len()), (12, 3, 2));
+        assert_eq!(
+            (sample.requests(), sample.connections, sample.total().bus_by_class().len()),
+            (12, 3, 2)
+        );
     }
 }

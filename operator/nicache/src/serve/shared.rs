@@ -93,7 +93,8 @@ impl Shared {
             }
             // Looked at often, as the answer is not counted under the lock.
             let slice = left.min(Duration::from_millis(20));
-            status = self.answered.wait_timeout(status, slice).expect("no holder of this lock panics").0;
+            status =
+                self.answered.wait_timeout(status, slice).expect("no holder of this lock panics").0;
         }
         drop(status);
         Ok(self.get(started))

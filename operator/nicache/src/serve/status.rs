@@ -1,4 +1,5 @@
-//! The control socket of `nicache serve` and `nicache nfs`, which answers `nicache status` and `top`.
+//! The control socket of `nicache serve` and `nicache nfs`, which answers `nicache status` and
+//! `top`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -28,8 +29,8 @@ impl StatusServer {
     /// What the system says.
     pub(crate) fn bind(path: &Path) -> Result<Self> {
         let _ = std::fs::remove_file(path);
-        let listener =
-            UnixListener::bind(path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        let listener = UnixListener::bind(path)
+            .with_context(|| format!("cannot make the control socket {}", path.display()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         Ok(Self { path: path.to_owned(), listener })
     }
@@ -38,10 +39,17 @@ impl StatusServer {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn serve(&self, shared: Arc<Shared>, started: Instant, sampler: Arc<Sampler>) -> Result<()> {
+    pub(crate) fn serve(
+        &self,
+        shared: Arc<Shared>,
+        started: Instant,
+        sampler: Arc<Sampler>,
+    ) -> Result<()> {
         self.answer(move |request| match request {
             Request::Status => shared.ask(started).map(|status| Response::Serve(Box::new(status))),
-            Request::Sample => sampler.take().map(|sample| Response::Sample(Box::new((*sample).clone()))),
+            Request::Sample => {
+                sampler.take().map(|sample| Response::Sample(Box::new((*sample).clone())))
+            }
             _ => bail!("`nicache serve` answers `nicache status` and `nicache top` only"),
         })
     }
@@ -50,7 +58,10 @@ impl StatusServer {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn answer(&self, answer: impl Fn(Request) -> Result<Response> + Send + 'static) -> Result<()> {
+    pub(crate) fn answer(
+        &self,
+        answer: impl Fn(Request) -> Result<Response> + Send + 'static,
+    ) -> Result<()> {
         let listener = self.listener.try_clone()?;
         let body = move || {
             for mut client in listener.incoming().flatten() {
@@ -58,7 +69,8 @@ impl StatusServer {
                     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
                     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
                     let response = read_line(&client).and_then(&answer);
-                    let response = response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
+                    let response = response
+                        .unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
                     write_line(&mut client, &response)
                 })();
                 if let Err(error) = answered {

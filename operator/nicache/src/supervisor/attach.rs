@@ -1,7 +1,9 @@
-//! What `nicache attach` does: a card between two interfaces that are there, in front of a server that runs.
+//! What `nicache attach` does: a card between two interfaces that are there, in front of a server
+//! that runs.
 //!
-//! Programs at both interfaces leave the service's frames to the card and let all others go from one to the other ([`nicache_xdp::Steering`]). They do so with all frames
-//! while no card shows that it lives, whatever becomes of the processes here; and they end with them.
+//! Programs at both interfaces leave the service's frames to the card and let all others go from
+//! one to the other ([`nicache_xdp::Steering`]). They do so with all frames while no card shows
+//! that it lives, whatever becomes of the processes here; and they end with them.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -69,7 +71,8 @@ impl<'a> Attached<'a> {
         let started = Instant::now();
         let run = &plan.run;
         let access_log = run.access_log.as_deref().map(AccessLog::open).transpose()?.map(Arc::new);
-        let mut admin = run.admin.map(|address| AdminServer::bind(address.0, run.admin_reach)).transpose()?;
+        let mut admin =
+            run.admin.map(|address| AdminServer::bind(address.0, run.admin_reach)).transpose()?;
         let (instance, setting_up) = Instance::reserve(run.name.as_deref(), None)?;
         drop(setting_up);
         let control = ControlServer::bind(&instance.socket_path())?;
@@ -77,16 +80,26 @@ impl<'a> Attached<'a> {
 
         let watch_link = Arc::new(WatchLink::new(Watching::default()));
         let mut watch = match server_netns(plan)? {
-            Some(netns) => WatchUnit::start(watch_setup(plan, netns), Arc::clone(&watch_link), true)?,
-            None => WatchUnit::nobody(watch_setup(plan, 0), UNKNOWN_SERVER.to_owned(), Arc::clone(&watch_link)),
+            Some(netns) => {
+                WatchUnit::start(watch_setup(plan, netns), Arc::clone(&watch_link), true)?
+            }
+            None => WatchUnit::nobody(
+                watch_setup(plan, 0),
+                UNKNOWN_SERVER.to_owned(),
+                Arc::clone(&watch_link),
+            ),
         };
         watch.wait()?;
         let card_link = Arc::new(CardLink::new(access_log.clone()));
         let mut setup = card_setup(run, watch.witness().len());
-        setup.mtu = Netlink::open()?.mtu(&plan.wire).with_context(|| format!("asking for the MTU of {}", plan.wire))?;
+        setup.mtu = Netlink::open()?
+            .mtu(&plan.wire)
+            .with_context(|| format!("asking for the MTU of {}", plan.wire))?;
         setup.ports = standing.setup(true);
-        let files =
-            CardFiles { ports: CardPorts::Interfaces(Box::new(standing)), witness: Arc::clone(watch.witness()) };
+        let files = CardFiles {
+            ports: CardPorts::Interfaces(Box::new(standing)),
+            witness: Arc::clone(watch.witness()),
+        };
         let card = CardUnit::start(setup, files, Arc::clone(&card_link), &watch)?;
 
         let cards = Arc::new(Cards::new(vec![card_link]));
@@ -95,7 +108,8 @@ impl<'a> Attached<'a> {
         let sampler = Arc::new(Sampler::new(status.clone(), "kernel", started, links.0, links.1));
         let links = (Arc::clone(&cards), watch_link);
         let (orders, desk) = orders()?;
-        let control = control.serve(status.clone(), started, links.0, links.1, Arc::clone(&sampler), desk)?;
+        let control =
+            control.serve(status.clone(), started, links.0, links.1, Arc::clone(&sampler), desk)?;
         if let Some(admin) = &mut admin {
             admin.serve(sampler)?;
         }
@@ -117,11 +131,23 @@ impl<'a> Attached<'a> {
     fn announce(&mut self) -> Result<()> {
         notify::tell("READY=1");
         if self.plan.run.json {
-            logs::print(&serde_json::json!({ "event": "ready", "status": self.status }).to_string());
+            logs::print(
+                &serde_json::json!({ "event": "ready", "status": self.status }).to_string(),
+            );
         } else {
-            let ports = self.plan.run.http_ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let ports = self
+                .plan
+                .run
+                .http_ports
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ");
             let less = self.watch.watching().reservation();
-            logs::print(&format!("port {ports} between {} and {} is the card's{less}", self.plan.wire, self.plan.host));
+            logs::print(&format!(
+                "port {ports} between {} and {} is the card's{less}",
+                self.plan.wire, self.plan.host
+            ));
             if let Some(admin) = self.status.admin {
                 logs::print(&format!("its figures are at http://{admin}/"));
             }
@@ -154,8 +180,13 @@ impl<'a> Attached<'a> {
     }
 
     fn wait(&self, signals: &Signals) -> Result<()> {
-        let files = signals.files().chain(self.watch.file()).chain(self.card.files()).chain([self.orders.as_fd()]);
-        let mut files: Vec<PollFd<'_>> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+        let files = signals
+            .files()
+            .chain(self.watch.file())
+            .chain(self.card.files())
+            .chain([self.orders.as_fd()]);
+        let mut files: Vec<PollFd<'_>> =
+            files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
         let due = self.card.due().into_iter().chain(self.watch.due()).min();
         let due = due.map(|due| due.saturating_duration_since(Instant::now()));
         match poll(&mut files, due.map(Timespec::try_from).transpose()?.as_ref()) {
@@ -193,10 +224,14 @@ fn stand(plan: &AttachPlan) -> Result<Standing> {
 fn server_netns(plan: &AttachPlan) -> Result<Option<u64>> {
     if let Some(pid) = plan.server_pid {
         let namespace = std::fs::metadata(format!("/proc/{pid}/ns/net"));
-        return Ok(Some(namespace.with_context(|| format!("--server-pid: there is no process {pid}"))?.ino()));
+        return Ok(Some(
+            namespace.with_context(|| format!("--server-pid: there is no process {pid}"))?.ino(),
+        ));
     }
     let mut netlink = Netlink::open()?;
-    let Some(wanted) = netlink.peer_namespace(&plan.host).context("looking for the other end of --host")? else {
+    let Some(wanted) =
+        netlink.peer_namespace(&plan.host).context("looking for the other end of --host")?
+    else {
         return Ok(None);
     };
     for entry in std::fs::read_dir("/proc")?.flatten() {

@@ -1,5 +1,6 @@
-//! The supervisor's side of the conversation with a card: questions from any thread, answers and access records by one reader thread. A card may
-//! end and another take its place; whoever asks meanwhile hears so.
+//! The supervisor's side of the conversation with a card: questions from any thread, answers and
+//! access records by one reader thread. A card may end and another take its place; whoever asks
+//! meanwhile hears so.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -43,7 +44,8 @@ impl CardLink {
         }
     }
 
-    /// Takes over the socket of a card that has said [`FromCard::Ready`], in place of an earlier one.
+    /// Takes over the socket of a card that has said [`FromCard::Ready`], in place of an earlier
+    /// one.
     pub(crate) fn connect(&self, socket: OwnedFd, pid: u32) -> Result<()> {
         let (socket, waiting) = (Arc::new(socket), Waiting::default());
         let reader = (Arc::clone(&socket), Arc::clone(&waiting), self.access_log.clone());
@@ -98,7 +100,9 @@ impl CardLink {
         lock().insert(id, sender);
         let mut wait = || {
             // Of questions that are not taken out, there is room for so many.
-            while let Err(error) = send_message(&*socket, &ToCard::Ask { id, question: question.clone() }, &[]) {
+            while let Err(error) =
+                send_message(&*socket, &ToCard::Ask { id, question: question.clone() }, &[])
+            {
                 if error.downcast_ref() != Some(&rustix::io::Errno::AGAIN) || !is_patient() {
                     return Err(error);
                 }

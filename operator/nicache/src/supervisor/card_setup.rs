@@ -4,7 +4,8 @@ use super::tap;
 use crate::options::RunPlan;
 use crate::setup::{CardSetup, PortsSetup};
 
-/// Most connections that end with a card: those of all its queues, and those that an older one still has.
+/// Most connections that end with a card: those of all its queues, and those that an older one
+/// still has.
 pub(super) fn connections_lost_max(plan: &RunPlan) -> u32 {
     plan.clients.connections.saturating_mul(2 * u32::from(plan.queues))
 }

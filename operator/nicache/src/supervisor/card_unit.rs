@@ -1,4 +1,5 @@
-//! A card as the supervisor has it: its process, all that another process needs to take its place, and who passes frames meanwhile.
+//! A card as the supervisor has it: its process, all that another process needs to take its place,
+//! and who passes frames meanwhile.
 //!
 //! ```text
 //!           Ready, Begin                 ends or is killed
@@ -6,7 +7,8 @@
 //!     frames pass           the card has the frames             frames pass
 //! ```
 //!
-//! A card that ends is started again, at once the first time, then less and less often. Its memory is empty then; connections that it had changed are lost, others go on.
+//! A card that ends is started again, at once the first time, then less and less often. Its memory
+//! is empty then; connections that it had changed are lost, others go on.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -44,7 +46,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long the card may take to flush its files.
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// What a card's process is given beside its setup. It is kept open here, so that interfaces and witness outlive a card.
+/// What a card's process is given beside its setup. It is kept open here, so that interfaces and
+/// witness outlive a card.
 #[derive(Debug)]
 pub(super) struct CardFiles {
     /// Between what it stands.
@@ -73,10 +76,12 @@ impl CardPorts {
         Ok(match self {
             Self::Taps { wire, host } => wire.iter().chain(host).map(AsFd::as_fd).collect(),
             Self::Interfaces(standing) => {
-                let SteeringFiles { heartbeat, wire, host, host_queue, first, probe } = standing.steering()?.files();
+                let SteeringFiles { heartbeat, wire, host, host_queue, first, probe } =
+                    standing.steering()?.files();
                 let ProbeFiles { key, filter, inject, drivers: [driver, _] } = probe;
                 let wants_probe = matches!(setup, PortsSetup::Interfaces { probe: Some(_), .. });
-                let probe = [key, filter].into_iter().chain(inject).chain(driver).filter(|_| wants_probe);
+                let probe =
+                    [key, filter].into_iter().chain(inject).chain(driver).filter(|_| wants_probe);
                 let files = [
                     heartbeat,
                     host_queue,
@@ -92,7 +97,8 @@ impl CardPorts {
         })
     }
 
-    /// Has frames pass without a card, but not those of connections that are `lost`, from now on until what is returned is dropped.
+    /// Has frames pass without a card, but not those of connections that are `lost`, from now on
+    /// until what is returned is dropped.
     fn pass(&self, lost: HashSet<FlowKey>) -> Result<Passing> {
         match self {
             Self::Taps { wire, host } => {
@@ -100,7 +106,8 @@ impl CardPorts {
                     let file = queue.as_fd().try_clone_to_owned()?;
                     TapQueue::from_owned_fd(file, &TapConfig::default()).context("a TAP queue")
                 };
-                let pairs = wire.iter().zip(host).map(|(wire, host)| Ok((again(wire)?, again(host)?)));
+                let pairs =
+                    wire.iter().zip(host).map(|(wire, host)| Ok((again(wire)?, again(host)?)));
                 Passing::start(pairs.collect::<Result<_>>()?, lost)
             }
             Self::Interfaces(standing) => {
@@ -122,7 +129,9 @@ impl CardPorts {
     fn begin_term(&self) -> Result<()> {
         match self {
             Self::Taps { .. } => Ok(()),
-            Self::Interfaces(standing) => standing.steering()?.begin_term().context("telling the kernel of a new card"),
+            Self::Interfaces(standing) => {
+                standing.steering()?.begin_term().context("telling the kernel of a new card")
+            }
         }
     }
 }
@@ -140,7 +149,8 @@ pub(super) struct CardUnit {
     /// What the card says of its connections, for the next one.
     ledger: Window,
     state: State,
-    /// The card that is to take the place of the one at work, who wants it, and what it has of its own.
+    /// The card that is to take the place of the one at work, who wants it, and what it has of its
+    /// own.
     successor: Option<Successor>,
     /// Cards that have been replaced and serve their last connections.
     older_cards: Vec<OlderCard>,
@@ -182,14 +192,18 @@ struct Bond {
 }
 
 impl CardUnit {
-    /// Starts a card and waits until it serves. On interfaces that are there it first finds out whether its way there works, and takes another one if it does not.
+    /// Starts a card and waits until it serves. On interfaces that are there it first finds out
+    /// whether its way there works, and takes another one if it does not.
     pub(super) fn start(
         mut setup: CardSetup,
         mut files: CardFiles,
         link: Arc<CardLink>,
         watch: &WatchUnit,
     ) -> Result<Self> {
-        let ledger = Window::create("nicache-ledger", ledger_bytes(setup.queues, setup.clients.connections))?;
+        let ledger = Window::create(
+            "nicache-ledger",
+            ledger_bytes(setup.queues, setup.clients.connections),
+        )?;
         let program = PathBuf::from(OWN_PROGRAM);
         let mut is_proven = false;
         let (mut card, mut bond) = loop {
@@ -250,7 +264,9 @@ impl CardUnit {
             State::Waiting { .. } => None,
         };
         let successor = self.successor.as_ref().map(|successor| successor.card.channel.as_fd());
-        card.into_iter().chain(successor).chain(self.older_cards.iter().map(|older| older.card.as_fd()))
+        card.into_iter()
+            .chain(successor)
+            .chain(self.older_cards.iter().map(|older| older.card.as_fd()))
     }
 
     /// When [`handle`](CardUnit::handle) wants to be called at the latest.
@@ -262,11 +278,13 @@ impl CardUnit {
             State::Waiting { until, .. } => Some(*until),
         };
         let successor = self.successor.as_ref().map(|_| soon(LOOK_EVERY));
-        let is_bond_due = matches!(self.state, State::Serving { .. }) && !self.bond.is_complete(&self.files.witness);
+        let is_bond_due = matches!(self.state, State::Serving { .. })
+            && !self.bond.is_complete(&self.files.witness);
         state.into_iter().chain(successor).chain(is_bond_due.then(|| soon(AGAIN))).min()
     }
 
-    /// Brings card and watcher together, as far as both are there: to be called whenever one of them may have come.
+    /// Brings card and watcher together, as far as both are there: to be called whenever one of
+    /// them may have come.
     pub(super) fn join(&mut self, watch: &WatchUnit) {
         if !Arc::ptr_eq(&self.files.witness, watch.witness()) {
             self.files.witness = Arc::clone(watch.witness());
@@ -287,15 +305,18 @@ impl CardUnit {
         }
     }
 
-    /// Has a card of `program` take the place of the one at work, whose connections stay with it until they end. Who asked hears when the other one serves, or why it does not; then
-    /// nothing has changed.
+    /// Has a card of `program` take the place of the one at work, whose connections stay with it
+    /// until they end. Who asked hears when the other one serves, or why it does not; then nothing
+    /// has changed.
     pub(super) fn upgrade(&mut self, program: &Path, reply: mpsc::Sender<Result<u32>>) {
         let spawn = || -> Result<(Child, Bond, Window)> {
             if self.successor.is_some() || !matches!(self.state, State::Serving { .. }) {
                 bail!("a card is being started already: try again");
             }
-            let ledger =
-                Window::create("nicache-ledger", ledger_bytes(self.setup.queues, self.setup.clients.connections))?;
+            let ledger = Window::create(
+                "nicache-ledger",
+                ledger_bytes(self.setup.queues, self.setup.clients.connections),
+            )?;
             let setup = CardSetup { pcap: None, ..self.setup.clone() };
             let (card, bond) = spawn(program, &setup, &self.files, &ledger)?;
             Ok((card, bond, ledger))
@@ -338,7 +359,8 @@ impl CardUnit {
                 match spawn(&self.program, &self.setup, &self.files, &self.ledger) {
                     Ok((card, bond)) => {
                         let patience = Patience::with(card.pid(), START);
-                        (self.bond, self.state) = (bond, State::Starting { card, patience, passing });
+                        (self.bond, self.state) =
+                            (bond, State::Starting { card, patience, passing });
                         Ok(())
                     }
                     Err(error) => self.fail(&format!("{error:#}"), now),
@@ -356,11 +378,15 @@ impl CardUnit {
             _ if successor.patience.is_over() => None,
             _ => return,
         };
-        let Some(Successor { card, bond, ledger, reply, .. }) = self.successor.take() else { return };
+        let Some(Successor { card, bond, ledger, reply, .. }) = self.successor.take() else {
+            return;
+        };
         let program = card.program.clone();
         let result = match said {
             Some(Ok(Some((FromCard::Ready, _)))) => self.succeed(card, bond, ledger),
-            Some(_) => Err(anyhow!("the new card ended at its start; its own message is in the log")),
+            Some(_) => {
+                Err(anyhow!("the new card ended at its start; its own message is in the log"))
+            }
             None => Err(anyhow!("the new card stood still at its start")),
         };
         match &result {
@@ -393,9 +419,10 @@ impl CardUnit {
 
     /// Has the card flush its files and end; nobody takes its place.
     pub(super) fn stop(&mut self) {
-        if let State::Serving { card, watchdog, .. } =
-            std::mem::replace(&mut self.state, State::Waiting { until: Instant::now() + PAUSE_MAX, passing: None })
-        {
+        if let State::Serving { card, watchdog, .. } = std::mem::replace(
+            &mut self.state,
+            State::Waiting { until: Instant::now() + PAUSE_MAX, passing: None },
+        ) {
             drop(watchdog);
             let mut card = card;
             self.link.tell(&ToCard::Stop);
@@ -407,7 +434,8 @@ impl CardUnit {
     /// The new card has all that it needs: nobody else passes frames from now on.
     fn serve(&mut self) -> Result<()> {
         let waiting = State::Waiting { until: Instant::now(), passing: None };
-        let State::Starting { card, passing, .. } = std::mem::replace(&mut self.state, waiting) else {
+        let State::Starting { card, passing, .. } = std::mem::replace(&mut self.state, waiting)
+        else {
             return Ok(());
         };
         self.files.ports.begin_term()?;
@@ -421,12 +449,17 @@ impl CardUnit {
         Ok(())
     }
 
-    /// Has frames pass, but not those of connections that only the card at work could go on with, or an older one, which hears of no frames
-    /// without it, or one that was `lost` before.
+    /// Has frames pass, but not those of connections that only the card at work could go on with,
+    /// or an older one, which hears of no frames without it, or one that was `lost` before.
     fn pass(&mut self, mut lost: HashSet<FlowKey>) -> Result<Passing> {
         let (shards, connections) = (self.setup.queues, self.setup.clients.connections);
-        let ledgers = [&self.ledger].into_iter().chain(self.older_cards.iter().map(|older| &older.ledger));
-        lost.extend(ledgers.flat_map(|ledger| orphans(ledger, shards, connections)).map(|orphan| orphan.key()));
+        let ledgers =
+            [&self.ledger].into_iter().chain(self.older_cards.iter().map(|older| &older.ledger));
+        lost.extend(
+            ledgers
+                .flat_map(|ledger| orphans(ledger, shards, connections))
+                .map(|orphan| orphan.key()),
+        );
         self.lost.clone_from(&lost);
         self.files.ports.pass(lost)
     }
@@ -440,24 +473,38 @@ impl CardUnit {
         self.link.disconnect();
         // A capture file has one writer, and has ended with it.
         self.setup.pcap = None;
-        let old = std::mem::replace(&mut self.state, State::Waiting { until: now + pause, passing: None });
+        let old = std::mem::replace(
+            &mut self.state,
+            State::Waiting { until: now + pause, passing: None },
+        );
         let passing = match old {
-            State::Starting { passing: Some(passing), .. } | State::Waiting { passing: Some(passing), .. } => passing,
-            State::Serving { since, .. } if now.duration_since(since) > STEADY => self.pass(HashSet::new())?,
+            State::Starting { passing: Some(passing), .. }
+            | State::Waiting { passing: Some(passing), .. } => passing,
+            State::Serving { since, .. } if now.duration_since(since) > STEADY => {
+                self.pass(HashSet::new())?
+            }
             // This card may not have come to reset what the one before it had left behind.
             _ => {
                 let before = std::mem::take(&mut self.lost);
                 self.pass(before)?
             }
         };
-        tracing::error!("{what}; requests pass to the server, and a card is started again in {} s", pause.as_secs());
+        tracing::error!(
+            "{what}; requests pass to the server, and a card is started again in {} s",
+            pause.as_secs()
+        );
         self.state = State::Waiting { until: now + pause, passing: Some(passing) };
         Ok(())
     }
 }
 
-/// Has cards of `program` take the place of all; who asked hears of the last one, or of what has failed.
-pub(super) fn upgrade_all(cards: &mut [CardUnit], program: &Path, reply: mpsc::Sender<Result<u32>>) -> Result<()> {
+/// Has cards of `program` take the place of all; who asked hears of the last one, or of what has
+/// failed.
+pub(super) fn upgrade_all(
+    cards: &mut [CardUnit],
+    program: &Path,
+    reply: mpsc::Sender<Result<u32>>,
+) -> Result<()> {
     let (sender, results) = mpsc::channel();
     cards.iter_mut().for_each(|card| card.upgrade(program, sender.clone()));
     drop(sender);
@@ -507,7 +554,8 @@ impl Bond {
             return false;
         }
         let Ok((bond, card_side)) = Self::with(witness) else { return false };
-        let files: Vec<BorrowedFd<'_>> = card_side.iter().chain(witness.iter()).map(AsFd::as_fd).collect();
+        let files: Vec<BorrowedFd<'_>> =
+            card_side.iter().chain(witness.iter()).map(AsFd::as_fd).collect();
         let is_told = send_message(&card.channel, &ToCard::Watched, &files).is_ok();
         if is_told {
             *self = bond;
@@ -515,19 +563,26 @@ impl Bond {
         is_told
     }
 
-    /// A bond with the watcher whose witness this is, if there is one, and the card's end of their socket.
+    /// A bond with the watcher whose witness this is, if there is one, and the card's end of their
+    /// socket.
     fn with(witness: &Arc<Vec<OwnedFd>>) -> Result<(Self, Option<OwnedFd>)> {
         let witness = Arc::clone(witness);
         if witness.is_empty() {
             return Ok((Self { witness, socket: None }, None));
         }
-        let (card, watcher) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (card, watcher) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self { witness, socket: Some(watcher) }, Some(card)))
     }
 }
 
 /// Starts a card's process and gives it what it needs.
-fn spawn(program: &Path, setup: &CardSetup, files: &CardFiles, ledger: &Window) -> Result<(Child, Bond)> {
+fn spawn(
+    program: &Path,
+    setup: &CardSetup,
+    files: &CardFiles,
+    ledger: &Window,
+) -> Result<(Child, Bond)> {
     let (bond, card_side) = Bond::with(&files.witness)?;
     let card = Child::start_program(program, Role::Card)?;
     let own = files.ports.files(&setup.ports)?.into_iter().chain([ledger.file()]);

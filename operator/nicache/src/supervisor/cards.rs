@@ -48,14 +48,19 @@ impl Cards {
         }
     }
 
-    /// Asks all and puts their answers together. A question that only looks is answered by those that are there; one that does something fails if not all have done it.
+    /// Asks all and puts their answers together. A question that only looks is answered by those
+    /// that are there; one that does something fails if not all have done it.
     pub(crate) fn ask(&self, question: Question) -> Result<Answer> {
-        let only_looks =
-            !matches!(question, Question::PurgeAll | Question::PurgeTarget { .. } | Question::Bypass { .. });
+        let only_looks = !matches!(
+            question,
+            Question::PurgeAll | Question::PurgeTarget { .. } | Question::Bypass { .. }
+        );
         let answers = self.0.iter().map(|link| link.ask(question.clone()));
         let mut answers: Vec<(usize, Result<Answer>)> = answers.enumerate().collect();
-        let is_answered =
-            |answer: &Result<Answer>| matches!(answer, Ok(answer) if !matches!(answer, Answer::Refused { .. }));
+        let is_answered = |answer: &Result<Answer>| {
+            matches!(answer,
+            Ok(answer) if !matches!(answer, Answer::Refused { .. }))
+        };
         if only_looks && answers.iter().any(|(_, answer)| is_answered(answer)) {
             answers.retain(|(_, answer)| is_answered(answer));
         }
@@ -90,11 +95,17 @@ fn joined(one: Answer, other: Answer) -> Result<Answer> {
         (Answer::Alive, Answer::Alive) => Answer::Alive,
         (Answer::Counters(one), Answer::Counters(other)) => Answer::Counters(merge([one, other])),
         (Answer::Cards { cards, counters }, Answer::Cards { cards: more, counters: others }) => {
-            Answer::Cards { cards: [cards, more].concat(), counters: Box::new(merge([*counters, *others])) }
+            Answer::Cards {
+                cards: [cards, more].concat(),
+                counters: Box::new(merge([*counters, *others])),
+            }
         }
         (Answer::Hottest { mut objects }, Answer::Hottest { objects: more }) => {
             for object in more {
-                match objects.iter_mut().find(|known| known.host == object.host && known.target == object.target) {
+                match objects
+                    .iter_mut()
+                    .find(|known| known.host == object.host && known.target == object.target)
+                {
                     Some(known) => known.hits_per_s += object.hits_per_s,
                     None => objects.push(object),
                 }
@@ -103,14 +114,17 @@ fn joined(one: Answer, other: Answer) -> Result<Answer> {
             objects.truncate(HOTTEST_MAX);
             Answer::Hottest { objects }
         }
-        (Answer::Purged { entries }, Answer::Purged { entries: more }) => Answer::Purged { entries: entries + more },
+        (Answer::Purged { entries }, Answer::Purged { entries: more }) => {
+            Answer::Purged { entries: entries + more }
+        }
         (Answer::Page(page), Answer::Page(other)) => {
             let (mut page, other) = (*page, *other);
             page.entries.extend(other.entries);
             page.entries.truncate(ENTRIES_MAX);
             page.entries_count += other.entries_count;
             if other.last_ms.is_some_and(|ago| page.last_ms.is_none_or(|before| ago < before)) {
-                (page.last, page.last_ms, page.last_request) = (other.last, other.last_ms, other.last_request);
+                (page.last, page.last_ms, page.last_request) =
+                    (other.last, other.last_ms, other.last_request);
             }
             if other.bypass_ms.is_some_and(|ago| page.bypass_ms.is_none_or(|before| ago < before)) {
                 (page.bypass, page.bypass_ms) = (other.bypass, other.bypass_ms);
@@ -125,13 +139,18 @@ fn joined(one: Answer, other: Answer) -> Result<Answer> {
             }
             Answer::Page(Box::new(page))
         }
-        (Answer::Entries { mut entries, count }, Answer::Entries { entries: more, count: others }) => {
+        (
+            Answer::Entries { mut entries, count },
+            Answer::Entries { entries: more, count: others },
+        ) => {
             entries.extend(more);
             entries.truncate(ENTRIES_MAX);
             Answer::Entries { entries, count: count + others }
         }
         (Answer::Bypass { on }, Answer::Bypass { .. }) => Answer::Bypass { on },
-        (Answer::Refused { reason }, _) | (_, Answer::Refused { reason }) => Answer::Refused { reason },
+        (Answer::Refused { reason }, _) | (_, Answer::Refused { reason }) => {
+            Answer::Refused { reason }
+        }
         _ => return Err(misfit("a card")),
     })
 }
@@ -144,11 +163,16 @@ mod tests {
 
     #[test]
     fn answers_are_put_together() {
-        let hot = |target: &str, hits_per_s| HotObject { target: target.into(), hits_per_s, ..HotObject::default() };
+        let hot = |target: &str, hits_per_s| HotObject {
+            target: target.into(),
+            hits_per_s,
+            ..HotObject::default()
+        };
         let one = Answer::Hottest { objects: vec![hot("/a", 3.0), hot("/b", 2.0)] };
         let other = Answer::Hottest { objects: vec![hot("/b", 2.0), hot("/c", 1.0)] };
         let Answer::Hottest { objects } = joined(one, other).unwrap() else { panic!() };
-        let told: Vec<_> = objects.iter().map(|object| (object.target.as_str(), object.hits_per_s)).collect();
+        let told: Vec<_> =
+            objects.iter().map(|object| (object.target.as_str(), object.hits_per_s)).collect();
         assert_eq!(told, [("/b", 4.0), ("/a", 3.0), ("/c", 1.0)]);
         let counters = |hits| Answer::Counters(Counters { hits, ..Counters::default() });
         let Answer::Counters(sum) = joined(counters(2), counters(3)).unwrap() else { panic!() };

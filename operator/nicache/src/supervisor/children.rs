@@ -1,7 +1,8 @@
 //! The child processes: how they are started, watched and ended.
 //!
-//! Every child is this same program with a hidden command, in a process group of its own (so that Ctrl-C reaches the supervisor only), asks the
-//! kernel to be killed when the thread that started it dies, and hears from [`crate::setup`] what to do.
+//! Every child is this same program with a hidden command, in a process group of its own (so that
+//! Ctrl-C reaches the supervisor only), asks the kernel to be killed when the thread that started
+//! it dies, and hears from [`crate::setup`] what to do.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +14,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 
 use crate::setup::receive_message;
 use crate::vitals::{LOOK_EVERY, Patience};
@@ -95,13 +98,14 @@ impl Child {
 
     /// The same with another nicache than this one.
     pub(crate) fn start_program(program: &Path, role: Role) -> Result<Self> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new(program);
         command.arg0(role.name()).arg(role.command()).stdin(Stdio::from(theirs)).process_group(0);
         let process = command.spawn().with_context(|| format!("cannot start {}", role.title()))?;
         let pid = Pid::from_child(&process);
-        let pidfd =
-            pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a child process (Linux 5.4 is needed)")?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())
+            .context("cannot watch a child process (Linux 5.4 is needed)")?;
         Ok(Self { role, program: program.to_owned(), channel: ours, process, pidfd })
     }
 
@@ -137,7 +141,8 @@ impl AsFd for Child {
 impl Drop for Child {
     fn drop(&mut self) {
         let _ = self.process.kill();
-        // The kernel takes a tenth of a second for each program that it detaches from a function, and does so while the watcher ends.
+        // The kernel takes a tenth of a second for each program that it detaches from a function,
+        // and does so while the watcher ends.
         if self.role == Role::Watch
             && let Ok(false) = wait_readable(self.pidfd.as_fd(), DETACHING)
             && let Ok(pidfd) = self.pidfd.try_clone()
@@ -156,7 +161,8 @@ impl Drop for Child {
 pub(crate) fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + limit;
     loop {
-        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).map_err(io::Error::other)?;
+        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()))
+            .map_err(io::Error::other)?;
         match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&left)) {
             Ok(count) => return Ok(count > 0),
             Err(rustix::io::Errno::INTR) => {}

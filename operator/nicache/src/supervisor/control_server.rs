@@ -14,7 +14,9 @@ use super::orders::OrderDesk;
 use super::sampler::Sampler;
 use super::watch_link::{WatchLink, Watching};
 use crate::asking::AskedRequest;
-use crate::control::{ANSWER_TIMEOUT, Answer, Question, Request, Response, Status, misfit, read_line, write_line};
+use crate::control::{
+    ANSWER_TIMEOUT, Answer, Question, Request, Response, Status, misfit, read_line, write_line,
+};
 use crate::inquiry::{FromWatch, ToWatch, WhoReport, WhyReport};
 use crate::page::PageName;
 
@@ -28,16 +30,18 @@ pub(super) struct ControlServer {
 }
 
 impl ControlServer {
-    /// Binds the path, replacing what a killed nicache left there: the caller holds the lock on the name, so nobody lives behind it.
+    /// Binds the path, replacing what a killed nicache left there: the caller holds the lock on the
+    /// name, so nobody lives behind it.
     pub(super) fn bind(path: &Path) -> Result<Self> {
         let _ = std::fs::remove_file(path);
-        let listener =
-            UnixListener::bind(path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        let listener = UnixListener::bind(path)
+            .with_context(|| format!("cannot make the control socket {}", path.display()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         Ok(Self { path: path.to_owned(), listener })
     }
 
-    /// Serves from a thread until the process ends, one client at a time. `status`: what does not change.
+    /// Serves from a thread until the process ends, one client at a time. `status`: what does not
+    /// change.
     pub(super) fn serve(
         self,
         status: Status,
@@ -50,7 +54,8 @@ impl ControlServer {
         let listener = self.listener.try_clone()?;
         let body = move || {
             for client in listener.incoming().flatten() {
-                if let Err(error) = answer(client, &status, started, &card, &watch, &sampler, &desk) {
+                if let Err(error) = answer(client, &status, started, &card, &watch, &sampler, &desk)
+                {
                     tracing::debug!("control socket: {error:#}");
                 }
             }
@@ -77,8 +82,10 @@ fn answer(
 ) -> Result<()> {
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    let response = read_line(&client).and_then(|request| respond(request, status, started, card, watch, sampler, desk));
-    let response = response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
+    let response = read_line(&client)
+        .and_then(|request| respond(request, status, started, card, watch, sampler, desk));
+    let response =
+        response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
     write_line(&mut client, &response)
 }
 
@@ -97,7 +104,8 @@ fn respond(
             let (uptime_s, databases) = (started.elapsed().as_secs(), databases(status, watch));
             let (card_pids, card_restarts) = (card.pids(), card.restarts());
             let card_pid = card_pids.first().copied().unwrap_or(0);
-            let Watching { pid: watch_pid, unavailable: watch_unavailable, lacks: watch_lacks } = watch.watching();
+            let Watching { pid: watch_pid, unavailable: watch_unavailable, lacks: watch_lacks } =
+                watch.watching();
             Response::Status(Box::new(Status {
                 uptime_s,
                 card_pid,
@@ -115,7 +123,9 @@ fn respond(
         Request::Sample => Response::Sample(Box::new((*sampler.take(true)?).clone())),
         Request::Upgrade { program } => Response::Upgraded { card_pid: desk.upgrade(program)? },
         Request::Card { question } => Response::Card { answer: card.ask(question)? },
-        Request::Why { page, requests, .. } => Response::Why(Box::new(why(page, &requests, status, card, watch)?)),
+        Request::Why { page, requests, .. } => {
+            Response::Why(Box::new(why(page, &requests, status, card, watch)?))
+        }
         Request::Who { source } => match watch.watching().unavailable {
             Some(reason) => bail!("nothing is watched, and so nothing is cached: {reason}"),
             None => Response::Who(Box::new(who(source, card, watch)?)),
@@ -133,11 +143,12 @@ fn why(
     card: &Cards,
     watch: &WatchLink,
 ) -> Result<WhyReport> {
-    let ask_page = |page: PageName| match card.ask(Question::Page { page, requests: requests.to_vec() })? {
-        Answer::Page(page) => Ok(*page),
-        Answer::Refused { reason } => bail!("{reason}"),
-        _ => Err(misfit("the card")),
-    };
+    let ask_page =
+        |page: PageName| match card.ask(Question::Page { page, requests: requests.to_vec() })? {
+            Answer::Page(page) => Ok(*page),
+            Answer::Refused { reason } => bail!("{reason}"),
+            _ => Err(misfit("the card")),
+        };
     let mut page = ask_page(name.clone())?;
     if name.host.is_none() && page.entries.is_empty() {
         let own = status.url.trim_start_matches("http://").trim_end_matches('/');
@@ -150,7 +161,12 @@ fn why(
             _ => return Err(misfit("the watcher")),
         }
     }
-    Ok(WhyReport { page, sources, unwatched: watch.watching().unavailable, lacks: watch.watching().lacks })
+    Ok(WhyReport {
+        page,
+        sources,
+        unwatched: watch.watching().unavailable,
+        lacks: watch.watching().lacks,
+    })
 }
 
 fn who(source: String, card: &Cards, watch: &WatchLink) -> Result<WhoReport> {
@@ -158,11 +174,15 @@ fn who(source: String, card: &Cards, watch: &WatchLink) -> Result<WhoReport> {
         true => ToWatch::DependsOnPath { path: source },
         false => ToWatch::DependsOnTable { table: source },
     };
-    let FromWatch::Dependents { records, every_dynamic, .. } = watch.ask(&question, ANSWER_TIMEOUT)? else {
+    let FromWatch::Dependents { records, every_dynamic, .. } =
+        watch.ask(&question, ANSWER_TIMEOUT)?
+    else {
         return Err(misfit("the watcher"));
     };
     match card.ask(Question::EntriesOf { records, every_dynamic })? {
-        Answer::Entries { entries, count } => Ok(WhoReport { entries, entries_count: count, every_dynamic }),
+        Answer::Entries { entries, count } => {
+            Ok(WhoReport { entries, entries_count: count, every_dynamic })
+        }
         Answer::Refused { reason } => bail!("{reason}"),
         _ => Err(misfit("the card")),
     }

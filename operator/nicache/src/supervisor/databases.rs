@@ -9,7 +9,8 @@ use crate::inquiry::{DatabaseReport, FromWatch, ToWatch};
 /// How long to wait for what only the watcher knows.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Each database with a relay. A watcher that stands still keeps none in step; whatever else there is to know is known without it.
+/// Each database with a relay. A watcher that stands still keeps none in step; whatever else there
+/// is to know is known without it.
 pub(super) fn databases(status: &Status, watch: &WatchLink) -> Vec<DatabaseReport> {
     if status.databases.is_empty() {
         return Vec::new();

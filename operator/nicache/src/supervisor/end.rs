@@ -41,7 +41,9 @@ impl Running<'_> {
         loop {
             self.wait(signals)?;
             if let Some(status) = self.server.try_wait()? {
-                return Ok(self.companion_failure()?.map_or(End::Died(status), End::CompanionFailed));
+                return Ok(self
+                    .companion_failure()?
+                    .map_or(End::Died(status), End::CompanionFailed));
             }
             self.watch.handle(Instant::now())?;
             self.card_units.iter_mut().try_for_each(|card| card.handle(Instant::now()))?;
@@ -92,7 +94,12 @@ impl Running<'_> {
         fds.extend(processes.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
         let files = self.card_units.iter().flat_map(CardUnit::files).chain([self.orders.as_fd()]);
         fds.extend(files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
-        fds.extend(self.published.nfts.iter().map(|nft| PollFd::from_borrowed_fd(nft.as_fd(), PollFlags::IN)));
+        fds.extend(
+            self.published
+                .nfts
+                .iter()
+                .map(|nft| PollFd::from_borrowed_fd(nft.as_fd(), PollFlags::IN)),
+        );
         let look = if self.readiness.is_ready() { None } else { Some(LOOK_EVERY) };
         let due = self
             .card_units
@@ -145,7 +152,10 @@ impl Running<'_> {
                 true
             }
             End::Died(status) => {
-                tracing::error!("the server {}: everything else is stopped, too", describe(*status));
+                tracing::error!(
+                    "the server {}: everything else is stopped, too",
+                    describe(*status)
+                );
                 true
             }
             End::CompanionFailed(failure) => {
@@ -165,7 +175,8 @@ impl Running<'_> {
                 true
             }
         };
-        // With the server or the rules gone, nobody reaches the server any more, so there is nothing to wait for.
+        // With the server or the rules gone, nobody reaches the server any more, so there is
+        // nothing to wait for.
         if matches!(end, End::Asked) {
             self.stop_server(signals);
             self.card_units.iter_mut().for_each(CardUnit::stop);
@@ -206,7 +217,8 @@ fn name(signal: Signal) -> &'static str {
     }
 }
 
-/// nginx ends gracefully on SIGQUIT, on which others would dump core or threads; for them SIGTERM means the same.
+/// nginx ends gracefully on SIGQUIT, on which others would dump core or threads; for them SIGTERM
+/// means the same.
 fn stop_signal(argv: &[String]) -> Signal {
     let program = argv[0].rsplit('/').next().unwrap_or_default();
     if program == "nginx" { Signal::QUIT } else { Signal::TERM }

@@ -1,11 +1,14 @@
 //! That nothing of the server outlives nicache, however that ends.
 //!
-//! The server's processes have the numbers that everybody else on the machine sees, so that `nginx -s reload`, log rotation and the hooks of certificates
-//! find them by the server's own PID file. (In a PID namespace of its own the kernel would kill them with its first process, but the file would
-//! name other processes of the machine.) What is to be killed is known by the server's network namespace, which nobody else has.
+//! The server's processes have the numbers that everybody else on the machine sees, so that `nginx
+//! -s reload`, log rotation and the hooks of certificates find them by the server's own PID file.
+//! (In a PID namespace of its own the kernel would kill them with its first process, but the file
+//! would name other processes of the machine.) What is to be killed is known by the server's
+//! network namespace, which nobody else has.
 //!
-//! The supervisor does it at its end. If it is killed, the *guard* does, a process that waits for nothing else. It does not have nicache's
-//! name, for whoever kills everything of that name means the server, too, and somebody has to be left to do it.
+//! The supervisor does it at its end. If it is killed, the *guard* does, a process that waits for
+//! nothing else. It does not have nicache's name, for whoever kills everything of that name means
+//! the server, too, and somebody has to be left to do it.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! A word for the operator when nothing is kept for a while: what most requests and replies were refused for, and what there is to do.
+//! A word for the operator when nothing is kept for a while: what most requests and replies were
+//! refused for, and what there is to do.
 //!
 //! State machine: counters and the time are arguments.
 
@@ -54,10 +55,9 @@ impl Hints {
         };
         let hint = format!("nothing was kept in {minutes}, mostly because {because}. {advice}");
         // From here on, what is new counts.
-        let is_new = self
-            .told
-            .as_ref()
-            .is_none_or(|(at, told)| now.saturating_duration_since(*at) >= AGAIN_AFTER || stem(told) != stem(&because));
+        let is_new = self.told.as_ref().is_none_or(|(at, told)| {
+            now.saturating_duration_since(*at) >= AGAIN_AFTER || stem(told) != stem(&because)
+        });
         self.since = Some((now, counters.clone()));
         self.current = Some(hint.clone());
         is_new.then(|| {
@@ -80,18 +80,26 @@ fn sum(counters: &Counters, names: &[&str]) -> u64 {
 fn main_reason(counters: &Counters, before: &Counters) -> (String, String) {
     let look = "`nicache why URL` says it of a page.";
     if counters.bypass_on {
-        return ("caching is switched off by command".into(), "Switch it on again: nicache bypass off".into());
+        return (
+            "caching is switched off by command".into(),
+            "Switch it on again: nicache bypass off".into(),
+        );
     }
     if let Some(reason) = &counters.not_caching {
         return (reason.clone(), "`nicache status` and `nicache check` say more.".into());
     }
     let grown = counters.since(before);
     let of = |name: &str| grown.get(name).copied().unwrap_or(0);
-    let reasons = grown.iter().filter(|(name, _)| name.starts_with("bypass_") || name.starts_with("fill_"));
-    let mut reasons: Vec<(u64, &str)> = reasons.map(|(name, count)| (*count, name.as_str())).collect();
-    reasons.extend(["misses_excluded", "misses_differing", "misses_not_worth"].map(|name| (of(name), name)));
+    let reasons =
+        grown.iter().filter(|(name, _)| name.starts_with("bypass_") || name.starts_with("fill_"));
+    let mut reasons: Vec<(u64, &str)> =
+        reasons.map(|(name, count)| (*count, name.as_str())).collect();
+    reasons.extend(
+        ["misses_excluded", "misses_differing", "misses_not_worth"].map(|name| (of(name), name)),
+    );
     // What is left of the replies: each the first of two that have to agree.
-    let judged: u64 = grown.iter().filter(|(name, _)| name.starts_with("fill_")).map(|(_, count)| count).sum();
+    let judged: u64 =
+        grown.iter().filter(|(name, _)| name.starts_with("fill_")).map(|(_, count)| count).sum();
     let differed = of("executions_differed");
     reasons.push((differed, "differed"));
     reasons.push((of("fills").saturating_sub(judged + differed), "first"));
@@ -100,9 +108,10 @@ fn main_reason(counters: &Counters, before: &Counters) -> (String, String) {
     };
     let (because, advice) = match name {
         "misses_excluded" => ("the settings for their paths exclude the pages".to_owned(), None),
-        "misses_differing" => {
-            ("pages differ from one reply to the next although nothing has changed".to_owned(), words::of("differed"))
-        }
+        "misses_differing" => (
+            "pages differ from one reply to the next although nothing has changed".to_owned(),
+            words::of("differed"),
+        ),
         "misses_not_worth" => ("pages change before they are asked for again".to_owned(), None),
         name => match words::of(name) {
             Some(words) => (words.because.to_owned(), Some(words)),
@@ -134,17 +143,28 @@ mod tests {
         let (mut hints, start) = (Hints::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(hints.handle(&counters(0, &[]), at(0)), None);
-        let bad = counters(50, &[("fills", 50), ("fill_refused_wrote", 30), ("fill_not_shared_private", 20)]);
+        let bad = counters(
+            50,
+            &[("fills", 50), ("fill_refused_wrote", 30), ("fill_not_shared_private", 20)],
+        );
         assert_eq!(hints.handle(&bad, at(299)), None);
         let told = hints.handle(&bad, at(300)).unwrap();
         assert!(
-            told.starts_with("nothing was kept in five minutes, mostly because the server changed a file"),
+            told.starts_with(
+                "nothing was kept in five minutes, mostly because the server changed a file"
+            ),
             "{told}"
         );
-        assert!(told.contains("(30 times)") && told.contains("session files") && !told.contains('_'), "{told}");
+        assert!(
+            told.contains("(30 times)") && told.contains("session files") && !told.contains('_'),
+            "{told}"
+        );
         assert_eq!(hints.current(), Some(&*told));
         // The same again is not told, nor is a quiet time.
-        let more = counters(100, &[("fills", 100), ("fill_refused_wrote", 60), ("fill_not_shared_private", 20)]);
+        let more = counters(
+            100,
+            &[("fills", 100), ("fill_refused_wrote", 60), ("fill_not_shared_private", 20)],
+        );
         assert_eq!(hints.handle(&more, at(600)), None);
         assert_eq!(hints.handle(&more, at(1200)), None);
         assert!(hints.current().is_some());
@@ -157,7 +177,8 @@ mod tests {
         let (mut hints, start) = (Hints::default(), Instant::now());
         hints.handle(&counters(0, &[]), start);
         let stranger = StrangerReport { is_cookie: true, name: "theme".into(), requests: 40 };
-        let bad = Counters { unknown_names: vec![stranger], ..counters(40, &[("bypass_cookie", 40)]) };
+        let bad =
+            Counters { unknown_names: vec![stranger], ..counters(40, &[("bypass_cookie", 40)]) };
         let told = hints.handle(&bad, start + AFTER).unwrap();
         assert!(told.contains("The cookie theme: write --ignore-cookie theme"), "{told}");
         let mut first = Hints::default();

@@ -1,6 +1,8 @@
-//! Which nicache this is: its number (interface `nicN`), its name, its /30 network, each of them its own while it lives.
+//! Which nicache this is: its number (interface `nicN`), its name, its /30 network, each of them
+//! its own while it lives.
 //!
-//! Numbers and names are reserved by locked files in the run folder; a lock dies with its process, so nothing stale can block.
+//! Numbers and names are reserved by locked files in the run folder; a lock dies with its process,
+//! so nothing stale can block.
 
 use std::fs::{File, OpenOptions};
 use std::net::Ipv4Addr;
@@ -33,13 +35,15 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Reserves a free number, the name and the network. `setting_up` is held until the interface has its address, so that two
-    /// that start together do not choose the same network.
+    /// Reserves a free number, the name and the network. `setting_up` is held until the interface
+    /// has its address, so that two that start together do not choose the same network.
     pub(crate) fn reserve(name: Option<&str>, subnet: Option<Subnet>) -> Result<(Self, Lock)> {
         let folder = run_folder();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
-        builder.create(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        builder
+            .create(&folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let setting_up = Lock::wait(folder.join("setup.lock"))?;
         remove_leftovers(&folder);
         preload_files::remove_leftovers(|name| !folder.join(format!("{name}.lock")).exists());
@@ -48,7 +52,9 @@ impl Instance {
             None => None,
             Some(name) => match Lock::try_take(folder.join(format!("{name}.lock")))? {
                 Some(lock) => Some(lock),
-                None => bail!("a nicache named `{name}` is running already: choose another --name, or none"),
+                None => bail!(
+                    "a nicache named `{name}` is running already: choose another --name, or none"
+                ),
             },
         };
         for number in 0..INSTANCES_MAX {
@@ -59,14 +65,16 @@ impl Instance {
             if let Some(lock) = Lock::try_take(folder.join(format!("{interface}.lock")))? {
                 let subnet = choose_subnet(subnet, number)?;
                 let name = name.map_or_else(|| interface.clone(), str::to_owned);
-                let instance = Self { name, interface, subnet, _number_lock: lock, _name_lock: name_lock };
+                let instance =
+                    Self { name, interface, subnet, _number_lock: lock, _name_lock: name_lock };
                 return Ok((instance, setting_up));
             }
         }
         bail!("{INSTANCES_MAX} nicaches run on this machine already")
     }
 
-    /// Reserves one more number and network for a further card. The caller holds what [`reserve`](Instance::reserve) has given.
+    /// Reserves one more number and network for a further card. The caller holds what
+    /// [`reserve`](Instance::reserve) has given.
     pub(crate) fn reserve_another() -> Result<Self> {
         let (folder, netlink) = (run_folder(), Netlink::open()?);
         for number in 0..INSTANCES_MAX {
@@ -75,7 +83,13 @@ impl Instance {
                 && let Some(lock) = Lock::try_take(folder.join(format!("{interface}.lock")))?
             {
                 let subnet = choose_subnet(None, number)?;
-                return Ok(Self { name: interface.clone(), interface, subnet, _number_lock: lock, _name_lock: None });
+                return Ok(Self {
+                    name: interface.clone(),
+                    interface,
+                    subnet,
+                    _number_lock: lock,
+                    _name_lock: None,
+                });
             }
         }
         bail!("{INSTANCES_MAX} nicaches run on this machine already")
@@ -101,7 +115,9 @@ impl Name {
         let folder = run_folder();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
-        builder.create(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        builder
+            .create(&folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let _setting_up = Lock::wait(folder.join("setup.lock"))?;
         remove_leftovers(&folder);
         let names: Vec<String> = match name {
@@ -117,7 +133,9 @@ impl Name {
             }
         }
         match name {
-            Some(name) => bail!("a nicache named `{name}` is running already: choose another --name, or none"),
+            Some(name) => {
+                bail!("a nicache named `{name}` is running already: choose another --name, or none")
+            }
             None => bail!("{INSTANCES_MAX} nicaches run on this machine already"),
         }
     }
@@ -149,14 +167,16 @@ impl Lock {
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o600);
-            let file = options.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+            let file =
+                options.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
             match rustix::fs::flock(&file, how) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             }
-            // The one that held it may have removed it meanwhile; then the lock is on a file that nobody else can find.
+            // The one that held it may have removed it meanwhile; then the lock is on a file that
+            // nobody else can find.
             if same_file(&file, &path) {
                 return Ok(Some(Self { path, _file: file }));
             }
@@ -189,7 +209,8 @@ fn same_file(file: &File, path: &Path) -> bool {
 }
 
 fn choose_subnet(wanted: Option<Subnet>, number: u8) -> Result<Subnet> {
-    let table = std::fs::read_to_string("/proc/thread-self/net/route").context("cannot read the routing table")?;
+    let table = std::fs::read_to_string("/proc/thread-self/net/route")
+        .context("cannot read the routing table")?;
     let taken = routes(&table);
     if let Some(subnet) = wanted {
         if let Some(route) = taken.iter().find(|route| route.overlaps(subnet)) {
@@ -202,8 +223,10 @@ fn choose_subnet(wanted: Option<Subnet>, number: u8) -> Result<Subnet> {
         }
         return Ok(subnet);
     }
-    let candidates = (0..=u8::MAX).map(|offset| Subnet::ten(FIRST_NETWORK.wrapping_add(number).wrapping_add(offset)));
-    let free = candidates.into_iter().find(|subnet| !taken.iter().any(|route| route.overlaps(*subnet)));
+    let candidates = (0..=u8::MAX)
+        .map(|offset| Subnet::ten(FIRST_NETWORK.wrapping_add(number).wrapping_add(offset)));
+    let free =
+        candidates.into_iter().find(|subnet| !taken.iter().any(|route| route.overlaps(*subnet)));
     free.context("all of 10.0.0.0/8 is in use on this machine: choose a free network with --subnet A.B.C.D/30")
 }
 
@@ -222,11 +245,14 @@ impl Route {
     }
 }
 
-/// Routes of `/proc/net/route` but the default route. Addresses there are hexadecimal in network byte order read as a native integer.
+/// Routes of `/proc/net/route` but the default route. Addresses there are hexadecimal in network
+/// byte order read as a native integer.
 fn routes(table: &str) -> Vec<Route> {
     let parse = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let address = |text: &str| u32::from_str_radix(text, 16).ok().map(|value| Ipv4Addr::from(value.to_ne_bytes()));
+        let address = |text: &str| {
+            u32::from_str_radix(text, 16).ok().map(|value| Ipv4Addr::from(value.to_ne_bytes()))
+        };
         let mask = address(fields.get(7)?)?;
         let prefix = u32::from(mask).leading_ones();
         let network = address(fields.get(1)?)?;
@@ -239,7 +265,8 @@ fn routes(table: &str) -> Vec<Route> {
 mod tests {
     use super::*;
 
-    const TABLE: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+    const TABLE: &str =
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
 eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
 eth0\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
 nic0\t00004D0A\t00000000\t0001\t0\t0\t0\tFCFFFFFF\t0\t0\t0
@@ -250,7 +277,10 @@ nic0\t00004D0A\t00000000\t0001\t0\t0\t0\tFCFFFFFF\t0\t0\t0
     fn overlaps_are_found() {
         let routes = routes(TABLE);
         assert_eq!(routes.len(), 2);
-        assert_eq!(routes[1], Route { network: Ipv4Addr::new(10, 77, 0, 0), prefix: 30, interface: "nic0".into() });
+        assert_eq!(
+            routes[1],
+            Route { network: Ipv4Addr::new(10, 77, 0, 0), prefix: 30, interface: "nic0".into() }
+        );
         let hit = |text: &str| routes.iter().any(|route| route.overlaps(text.parse().unwrap()));
         assert!(hit("10.77.0.0/30") && hit("192.168.0.128/30"));
         assert!(!hit("10.78.0.0/30") && !hit("10.77.0.4/30") && !hit("192.168.1.0/30"));

@@ -1,4 +1,5 @@
-//! Who listens where, read from the kernel's socket tables: no connection is made, so the server sees nothing.
+//! Who listens where, read from the kernel's socket tables: no connection is made, so the server
+//! sees nothing.
 
 use std::net::Ipv4Addr;
 
@@ -15,13 +16,19 @@ pub(super) enum Listening {
 
 /// Looks for a listener on `port` that `server` reaches.
 pub(super) fn look(port: u16, server: Ipv4Addr) -> Listening {
-    let table = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    let table = |name: &str| {
+        std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
+    };
     let (v4, v6) = (table("tcp"), table("tcp6"));
     let (v4, v6) = (addresses_on(&v4, port), addresses_on(&v6, port));
     let any = |all: &[&str], wanted: &str| all.contains(&wanted);
     let own = format!("{:08X}", u32::from_ne_bytes(server.octets()));
     let v6_any = "0".repeat(32);
-    if any(&v4, "00000000") || any(&v4, &own) || any(&v6, &v6_any) || v6.iter().any(|address| address.ends_with(&own)) {
+    if any(&v4, "00000000")
+        || any(&v4, &own)
+        || any(&v6, &v6_any)
+        || v6.iter().any(|address| address.ends_with(&own))
+    {
         Listening::Yes
     } else if v4.is_empty() && v6.is_empty() {
         Listening::No
@@ -32,19 +39,27 @@ pub(super) fn look(port: u16, server: Ipv4Addr) -> Listening {
 
 /// The addresses (hexadecimal) of those that listen on `port`.
 fn addresses_on(table: &str, port: u16) -> Vec<&str> {
-    listeners(table).filter(|listener| listener.port == port).map(|listener| listener.address).collect()
+    listeners(table)
+        .filter(|listener| listener.port == port)
+        .map(|listener| listener.address)
+        .collect()
 }
 
 /// The TCP ports at which a process listens.
 pub(super) fn ports_of(process: u32) -> Vec<u16> {
-    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-    let links = descriptors
-        .filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok()?.into_os_string().into_string().ok());
-    let sockets: Vec<String> =
-        links.filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
-    let table = |name| std::fs::read_to_string(format!("/proc/{process}/net/{name}")).unwrap_or_default();
+    let descriptors =
+        std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let links = descriptors.filter_map(|descriptor| {
+        std::fs::read_link(descriptor.path()).ok()?.into_os_string().into_string().ok()
+    });
+    let sockets: Vec<String> = links
+        .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let table =
+        |name| std::fs::read_to_string(format!("/proc/{process}/net/{name}")).unwrap_or_default();
     let tables = table("tcp") + &table("tcp6");
-    let own = listeners(&tables).filter(|listener| sockets.iter().any(|socket| socket == listener.inode));
+    let own =
+        listeners(&tables).filter(|listener| sockets.iter().any(|socket| socket == listener.inode));
     own.map(|listener| listener.port).collect()
 }
 
@@ -81,7 +96,10 @@ mod tests {
         assert_eq!(addresses_on(table, 80), ["00000000"]);
         assert_eq!(addresses_on(table, 8080), ["0100007F"]);
         assert!(addresses_on(table, 81).is_empty());
-        assert_eq!(listeners(table).map(|listener| listener.inode).collect::<Vec<_>>(), ["71", "72"]);
+        assert_eq!(
+            listeners(table).map(|listener| listener.inode).collect::<Vec<_>>(),
+            ["71", "72"]
+        );
         assert!(addresses_on("garbage\n\n: :\n", 80).is_empty());
     }
 

@@ -1,7 +1,8 @@
 //! The server's network namespace, unnamed, held by one thread.
 //!
-//! The thread lives as long as the [`Namespace`]: what must happen inside (creating the host TAP, listening for `--share`,
-//! starting the server) is handed to it as a job. By its number every process of the server is known ([`guard`](super::guard)).
+//! The thread lives as long as the [`Namespace`]: what must happen inside (creating the host TAP,
+//! listening for `--share`, starting the server) is handed to it as a job. By its number every
+//! process of the server is known ([`guard`](super::guard)).
 
 use std::fs::File;
 use std::io;
@@ -17,7 +18,8 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 pub(crate) struct Namespace {
     jobs: mpsc::Sender<Job>,
-    /// Opened before a watcher is there, which takes everything that happens inside for the server's doing.
+    /// Opened before a watcher is there, which takes everything that happens inside for the
+    /// server's doing.
     file: File,
     inode: u64,
 }
@@ -66,7 +68,8 @@ impl Namespace {
 #[allow(unsafe_code)]
 fn unshare() -> io::Result<()> {
     use rustix::thread::{UnshareFlags, unshare_unsafe};
-    // SAFETY: only CLONE_FILES makes unshare(2) unsafe (file descriptors of other threads would go stale); it is not asked for.
+    // SAFETY: only CLONE_FILES makes unshare(2) unsafe (file descriptors of other threads would go
+    // stale); it is not asked for.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
     Ok(())
 }

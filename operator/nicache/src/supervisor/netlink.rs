@@ -1,7 +1,8 @@
 //! The few `rtnetlink(7)` requests that an interface needs: name, MTU, up, address, default route.
 //!
-//! Messages are `nlmsghdr`, a fixed family header, then attributes (length, type, value, each padded to 4 bytes), in native byte order.
-//! A socket works on the network namespace of the thread that opened it.
+//! Messages are `nlmsghdr`, a fixed family header, then attributes (length, type, value, each
+//! padded to 4 bytes), in native byte order. A socket works on the network namespace of the thread
+//! that opened it.
 
 use std::io;
 use std::net::IpAddr;
@@ -68,8 +69,12 @@ pub(crate) struct Netlink {
 impl Netlink {
     /// Opens one in the calling thread's network namespace.
     pub(crate) fn open() -> io::Result<Self> {
-        let socket =
-            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, NETLINK_ROUTE)?;
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            NETLINK_ROUTE,
+        )?;
         rustix::net::connect(&socket, &SocketAddrNetlink::new(0, 0))?;
         Ok(Self { socket, sequence: 0 })
     }
@@ -89,7 +94,12 @@ impl Netlink {
     }
 
     /// Makes a pair of interfaces: `name` here, `peer` in another namespace.
-    pub(crate) fn add_veth(&mut self, name: &str, peer: &str, namespace: &impl AsFd) -> io::Result<()> {
+    pub(crate) fn add_veth(
+        &mut self,
+        name: &str,
+        peer: &str,
+        namespace: &impl AsFd,
+    ) -> io::Result<()> {
         let text = |name: &str| [name.as_bytes(), &[0]].concat();
         let mut there = Message::part();
         there.put(&[0; IFINFO_BYTES]).attribute(IFLA_IFNAME, &text(peer));
@@ -98,7 +108,10 @@ impl Netlink {
         data.attribute(VETH_INFO_PEER, &there.bytes);
         info.attribute(IFLA_INFO_KIND, b"veth").attribute(IFLA_INFO_DATA, &data.bytes);
         let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
-        message.put(&[0; IFINFO_BYTES]).attribute(IFLA_IFNAME, &text(name)).attribute(IFLA_LINKINFO, &info.bytes);
+        message
+            .put(&[0; IFINFO_BYTES])
+            .attribute(IFLA_IFNAME, &text(name))
+            .attribute(IFLA_LINKINFO, &info.bytes);
         self.request(message)
     }
 
@@ -122,7 +135,11 @@ impl Netlink {
     pub(crate) fn up(&mut self, index: u32, mtu: Option<u32>) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWLINK, 0);
         // ifinfomsg: family, padding, type (u16), index (i32), flags, change mask.
-        message.put(&[0; 4]).put(&index.to_ne_bytes()).put(&IFF_UP.to_ne_bytes()).put(&IFF_UP.to_ne_bytes());
+        message
+            .put(&[0; 4])
+            .put(&index.to_ne_bytes())
+            .put(&IFF_UP.to_ne_bytes())
+            .put(&IFF_UP.to_ne_bytes());
         if let Some(mtu) = mtu {
             message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
         }
@@ -130,7 +147,12 @@ impl Netlink {
     }
 
     /// Gives an interface an address.
-    pub(crate) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    pub(crate) fn add_address(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        prefix: u8,
+    ) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
         // ifaddrmsg: family, prefix length, flags, scope (0: universe), index.
         let flags = if address.is_ipv6() { IFA_F_NODAD } else { 0 };
@@ -140,11 +162,20 @@ impl Netlink {
         self.request(message)
     }
 
-    /// Sets the default route of the gateway's version of IP, in a table of its own if that is given.
-    pub(crate) fn add_default_route(&mut self, index: u32, gateway: IpAddr, table: Option<u32>) -> io::Result<()> {
+    /// Sets the default route of the gateway's version of IP, in a table of its own if that is
+    /// given.
+    pub(crate) fn add_default_route(
+        &mut self,
+        index: u32,
+        gateway: IpAddr,
+        table: Option<u32>,
+    ) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL);
-        // rtmsg: family, destination and source prefix lengths, tos, table, protocol, scope, type, flags (u32).
-        message.put(&[family(gateway), 0, 0, 0, RT_TABLE_MAIN, RTPROT_BOOT, 0, RTN_UNICAST]).put(&[0; 4]);
+        // rtmsg: family, destination and source prefix lengths, tos, table, protocol, scope, type,
+        // flags (u32).
+        message
+            .put(&[family(gateway), 0, 0, 0, RT_TABLE_MAIN, RTPROT_BOOT, 0, RTN_UNICAST])
+            .put(&[0; 4]);
         message.attribute(RTA_GATEWAY, &octets(gateway)).attribute(RTA_OIF, &index.to_ne_bytes());
         if let Some(table) = table {
             message.attribute(RTA_TABLE, &table.to_ne_bytes());
@@ -156,16 +187,19 @@ impl Netlink {
     pub(crate) fn add_source_rule(&mut self, source: IpAddr, table: u32) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL);
         let bits = if source.is_ipv4() { 32 } else { 128 };
-        // fib_rule_hdr: family, destination and source prefix lengths, tos, table, two reserved, action, flags (u32).
+        // fib_rule_hdr: family, destination and source prefix lengths, tos, table, two reserved,
+        // action, flags (u32).
         message.put(&[family(source), 0, bits, 0, 0, 0, 0, FR_ACT_TO_TBL]).put(&[0; 4]);
         message.attribute(FRA_SRC, &octets(source)).attribute(FRA_TABLE, &table.to_ne_bytes());
         self.request(message)
     }
 
-    /// The number that this namespace gives to the one in which the other end of a veth is; `None` if that is here, or there is none.
+    /// The number that this namespace gives to the one in which the other end of a veth is; `None`
+    /// if that is here, or there is none.
     pub(crate) fn peer_namespace(&mut self, name: &str) -> io::Result<Option<i32>> {
-        let index =
-            self.index(name)?.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {name}")))?;
+        let index = self.index(name)?.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("no interface {name}"))
+        })?;
         let mut message = Message::new(RTM_GETLINK, 0);
         message.put(&[0; 4]).put(&index.to_ne_bytes()).put(&[0; 8]);
         let answer = self.ask(message)?;
@@ -173,13 +207,18 @@ impl Netlink {
     }
 
     /// The number that this namespace gives to another one; `None` if it has none.
-    pub(crate) fn namespace_number(&mut self, namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    pub(crate) fn namespace_number(
+        &mut self,
+        namespace: BorrowedFd<'_>,
+    ) -> io::Result<Option<i32>> {
         let mut message = Message::new(RTM_GETNSID, 0);
         // rtgenmsg: family, padded.
         message.put(&[0; 4]);
         message.attribute(NETNSA_FD, &namespace.as_raw_fd().to_ne_bytes());
         let answer = self.ask(message)?;
-        Ok(attribute(&answer, RTGEN_BYTES, NETNSA_NSID).map(i32::from_ne_bytes).filter(|&number| number >= 0))
+        Ok(attribute(&answer, RTGEN_BYTES, NETNSA_NSID)
+            .map(i32::from_ne_bytes)
+            .filter(|&number| number >= 0))
     }
 
     /// Sends a question and returns what comes before the acknowledgement.
@@ -236,7 +275,8 @@ fn attribute(message: &[u8], header: usize, wanted: u16) -> Option<[u8; 4]> {
     }
 }
 
-/// The error number (0 or negative) if `bytes` begins with the acknowledgement of request `sequence`.
+/// The error number (0 or negative) if `bytes` begins with the acknowledgement of request
+/// `sequence`.
 fn acknowledgement(bytes: &[u8], sequence: u32) -> Option<i32> {
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
     let answered = u32::from_ne_bytes(bytes.get(8..12)?.try_into().ok()?);

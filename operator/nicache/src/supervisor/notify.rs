@@ -34,8 +34,11 @@ mod tests {
         let path = folder.path().join("notify");
         let name = format!("nicache-notify-{}", std::process::id());
         let with_file = UnixDatagram::bind(&path).unwrap();
-        let without = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        for (listener, address) in [(with_file, path.into_os_string()), (without, format!("@{name}").into())] {
+        let without =
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        for (listener, address) in
+            [(with_file, path.into_os_string()), (without, format!("@{name}").into())]
+        {
             send(&address, "READY=1").unwrap();
             let mut buffer = [0; 32];
             assert_eq!(listener.recv(&mut buffer).unwrap(), 7);

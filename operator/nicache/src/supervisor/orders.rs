@@ -1,4 +1,5 @@
-//! What others ask the supervisor's own thread to do: children must be started by it, because they end with the thread that starts them.
+//! What others ask the supervisor's own thread to do: children must be started by it, because they
+//! end with the thread that starts them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -63,7 +64,10 @@ impl OrderDesk {
     /// Has the card replaced; the process of the new one.
     pub(super) fn upgrade(&self, program: PathBuf) -> Result<u32> {
         let (reply, answer) = mpsc::channel();
-        self.outbox.send(Order::Upgrade { program, reply }).ok().context("the supervisor is ending")?;
+        self.outbox
+            .send(Order::Upgrade { program, reply })
+            .ok()
+            .context("the supervisor is ending")?;
         let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
         answer.recv_timeout(UPGRADE).context("the supervisor does not answer")?
     }

@@ -1,9 +1,12 @@
-//! PHP-FPM that was started before nicache, as a service of the machine: it is told to begin anew, so that what it keeps in its memory is known.
+//! PHP-FPM that was started before nicache, as a service of the machine: it is told to begin anew,
+//! so that what it keeps in its memory is known.
 //!
-//! The watcher tells of the processes that the server has asked ([`ToWatch::Outsiders`]). PHP-FPM reloads at SIGUSR2: its first process replaces itself, and
-//! its sockets stay, but a request that one of its processes is at may be cut off. So that none is, the server is stopped for a few milliseconds at a moment at which all of PHP-FPM's
-//! processes wait for a connection; what clients send meanwhile waits in sockets. Before the server is stopped, the relays to PHP-FPM's ports let nobody
-//! through and are empty: what is in them would come to PHP-FPM afterwards.
+//! The watcher tells of the processes that the server has asked ([`ToWatch::Outsiders`]). PHP-FPM
+//! reloads at SIGUSR2: its first process replaces itself, and its sockets stay, but a request that
+//! one of its processes is at may be cut off. So that none is, the server is stopped for a few
+//! milliseconds at a moment at which all of PHP-FPM's processes wait for a connection; what clients
+//! send meanwhile waits in sockets. Before the server is stopped, the relays to PHP-FPM's ports let
+//! nobody through and are empty: what is in them would come to PHP-FPM afterwards.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -17,7 +20,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use super::listening::ports_of;
 use super::watch_link::WatchLink;
 use crate::inquiry::{FromWatch, ToWatch};
-use crate::processes::{begun, children_of, command_of, is_stopped, parent_of, pid, processes, processes_in};
+use crate::processes::{
+    begun, children_of, command_of, is_stopped, parent_of, pid, processes, processes_in,
+};
 use crate::share::Share;
 
 /// Between two questions to the watcher, and between two looks whether all wait.
@@ -30,8 +35,9 @@ const KEPT_WITHIN: Duration = Duration::from_secs(5);
 /// How long the relays may take to become empty, and the server's processes to stop.
 const EMPTY_WITHIN: Duration = Duration::from_millis(20);
 const STOPPED_WITHIN: Duration = Duration::from_millis(50);
-/// How long the processes that were there may take to end, and the server waits for that: one that has not ended would take a request, and then end. It is
-/// a few milliseconds where the machine is not overloaded.
+/// How long the processes that were there may take to end, and the server waits for that: one that
+/// has not ended would take a request, and then end. It is a few milliseconds where the machine is
+/// not overloaded.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 /// Numbers of accept(2) and accept4(2) on x86-64.
 const ACCEPTS: [&str; 2] = ["43", "288"];
@@ -41,8 +47,9 @@ const HEADER_BYTES: &str = "0x8";
 
 /// Tells those that the watcher names, from a thread of its own.
 ///
-/// `server_netns` is the inode number of the server's network namespace, `units` those whose programs are followed, `shares` what the server reaches of this
-/// machine. Without `reload` it is only said what to do.
+/// `server_netns` is the inode number of the server's network namespace, `units` those whose
+/// programs are followed, `shares` what the server reaches of this machine. Without `reload` it is
+/// only said what to do.
 ///
 /// # Errors
 /// No thread can be started.
@@ -63,7 +70,9 @@ pub(super) fn start(
         let mut named: Vec<u32> = earlier.into_iter().map(|(process, _)| process).collect();
         loop {
             std::thread::sleep(ASK_EVERY);
-            let Ok(FromWatch::Outsiders { processes }) = link.ask(&ToWatch::Outsiders, Duration::from_secs(2)) else {
+            let Ok(FromWatch::Outsiders { processes }) =
+                link.ask(&ToWatch::Outsiders, Duration::from_secs(2))
+            else {
                 continue;
             };
             // Whoever is followed by its unit is so once the watcher knows the name.
@@ -168,7 +177,8 @@ fn reload_if_idle(master: u32, server_netns: u64, shares: &[Share]) -> Result<bo
     let process: OwnedFd = pidfd_open(pid(master)?, PidfdFlags::empty())?;
     let ports = ports_of(master);
     let relays = shares.iter().filter(|share| ports.contains(&share.port));
-    let closed: Option<Vec<_>> = relays.map(|share| share.gate.close_when_empty(EMPTY_WITHIN)).collect();
+    let closed: Option<Vec<_>> =
+        relays.map(|share| share.gate.close_when_empty(EMPTY_WITHIN)).collect();
     let Some(_closed) = closed else { return Ok(false) };
     let stopped = Stopped::new(server_netns);
     if !stopped.wait(server_netns, STOPPED_WITHIN) {
@@ -195,7 +205,8 @@ impl Stopped {
         Self(inside.filter(|&process| kill_process(process, Signal::STOP).is_ok()).collect())
     }
 
-    /// Do all in the network stand still, within that time? Until then they may be about to connect.
+    /// Do all in the network stand still, within that time? Until then they may be about to
+    /// connect.
     fn wait(&self, netns: u64, within: Duration) -> bool {
         let until = Instant::now() + within;
         self.0.iter().all(|process| {
@@ -210,9 +221,12 @@ impl Stopped {
         }) && self.are_all(netns)
     }
 
-    /// Is there no other process in the network, that one of these has started before it stood still?
+    /// Is there no other process in the network, that one of these has started before it stood
+    /// still?
     fn are_all(&self, netns: u64) -> bool {
-        processes_in(netns).filter_map(|process| pid(process).ok()).all(|process| self.0.contains(&process))
+        processes_in(netns)
+            .filter_map(|process| pid(process).ok())
+            .all(|process| self.0.contains(&process))
     }
 }
 
@@ -233,7 +247,8 @@ fn is_idle(master: u32) -> bool {
     children_of(master).iter().all(waits)
 }
 
-/// Does one of them wait for what comes next on a connection that it has? It may be the next request, or more of this one: that looks the same.
+/// Does one of them wait for what comes next on a connection that it has? It may be the next
+/// request, or more of this one: that looks the same.
 fn keeps_connections(master: u32) -> bool {
     children_of(master).iter().any(|child| {
         let call = std::fs::read_to_string(format!("/proc/{child}/syscall")).unwrap_or_default();
@@ -258,7 +273,11 @@ fn is_of_php_fpm(process: u32) -> bool {
 fn unit_of(process: u32) -> Option<String> {
     let path = group_of(process)?;
     let mut parts = path.rsplit('/');
-    parts.clone().find(|part| part.ends_with(".service")).or_else(|| parts.next()).map(str::to_owned)
+    parts
+        .clone()
+        .find(|part| part.ends_with(".service"))
+        .or_else(|| parts.next())
+        .map(str::to_owned)
 }
 
 /// The path of a process's control group (version 2).
@@ -267,7 +286,8 @@ fn group_of(process: u32) -> Option<String> {
     groups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
 }
 
-/// The processes of these units, and of which they are. A unit may divide its programs among groups below its own.
+/// The processes of these units, and of which they are. A unit may divide its programs among groups
+/// below its own.
 fn members_of(units: &[String]) -> Vec<(u32, String)> {
     let unit = |process| {
         let path = group_of(process)?;

@@ -1,7 +1,9 @@
 //! Plain connectivity while there is no card: frames pass between its two interfaces as they are.
 //!
-//! Not those of connections that are lost with the card ([`SharedLedger`](crate::engine::SharedLedger)): to a client whose numbers the card had moved, the
-//! server's next bytes would be others, in the place of those that it lacks. The next card resets them.
+//! Not those of connections that are lost with the card
+//! ([`SharedLedger`](crate::engine::SharedLedger)): to a client whose numbers the card had moved,
+//! the server's next bytes would be others, in the place of those that it lacks. The next card
+//! resets them.
 
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
@@ -22,7 +24,8 @@ const BURST_FRAMES: usize = 16;
 /// Longest sleep.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Somebody passes frames: a thread here, or programs in the kernel. Dropping it ends the thread; afterwards nobody reads the ports.
+/// Somebody passes frames: a thread here, or programs in the kernel. Dropping it ends the thread;
+/// afterwards nobody reads the ports.
 #[derive(Debug)]
 pub(super) struct Passing {
     _thread: Option<PassingThread>,
@@ -41,8 +44,12 @@ impl Passing {
         Self { _thread: None }
     }
 
-    /// Passes frames between the ports of each pair, that toward the clients first, from now on; but not those of connections that are `lost`.
-    pub(super) fn start<P: Port + Send + 'static>(pairs: Vec<(P, P)>, lost: HashSet<FlowKey>) -> Result<Self> {
+    /// Passes frames between the ports of each pair, that toward the clients first, from now on;
+    /// but not those of connections that are `lost`.
+    pub(super) fn start<P: Port + Send + 'static>(
+        pairs: Vec<(P, P)>,
+        lost: HashSet<FlowKey>,
+    ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (stopped, rung) = (Arc::clone(&stop), Arc::clone(&bell));
@@ -51,7 +58,10 @@ impl Passing {
                 tracing::error!("frames do not pass while there is no card: {error}");
             }
         };
-        let thread = std::thread::Builder::new().name("passing".into()).spawn(body).context("cannot start a thread")?;
+        let thread = std::thread::Builder::new()
+            .name("passing".into())
+            .spawn(body)
+            .context("cannot start a thread")?;
         Ok(Self { _thread: Some(PassingThread { stop, bell, thread: Some(thread) }) })
     }
 }
@@ -80,7 +90,8 @@ fn pass<P: Port>(
             passed += pass_burst(other, one, &mut burst, |frame| is_lost(frame, false, &mut lost))?;
         }
         if passed == 0 {
-            let ports = pairs.iter().flat_map(|(one, other)| [one.wait_fd(), other.wait_fd()]).flatten();
+            let ports =
+                pairs.iter().flat_map(|(one, other)| [one.wait_fd(), other.wait_fd()]).flatten();
             let files: Vec<_> = ports.chain([bell.as_fd()]).collect();
             wait(&files, Some(PAUSE))?;
         }
@@ -97,7 +108,8 @@ fn is_lost(frame: &[u8], from_client: bool, lost: &mut HashSet<FlowKey>) -> bool
         return false;
     }
     let Some(packet) = Packet::parse(frame) else { return false };
-    let &[from_0, from_1, to_0, to_1, _, _, _, _, _, _, _, _, _, flags, ..] = &frame[packet.transport_at..packet.end]
+    let &[from_0, from_1, to_0, to_1, _, _, _, _, _, _, _, _, _, flags, ..] =
+        &frame[packet.transport_at..packet.end]
     else {
         return false;
     };
@@ -166,12 +178,18 @@ mod tests {
 
     /// A TCP segment over IPv4, from port 40000 of 10.0.0.1 to port 80 of 10.0.0.2 or back.
     fn segment(from_client: bool, flags: u8) -> Vec<u8> {
-        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
+        let mut frame = vec![
+            2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0,
+        ];
         let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
         let (client_port, server_port) = (40_000u16.to_be_bytes(), 80u16.to_be_bytes());
         match from_client {
-            true => frame.extend([client, server].concat().into_iter().chain(client_port).chain(server_port)),
-            false => frame.extend([server, client].concat().into_iter().chain(server_port).chain(client_port)),
+            true => frame.extend(
+                [client, server].concat().into_iter().chain(client_port).chain(server_port),
+            ),
+            false => frame.extend(
+                [server, client].concat().into_iter().chain(server_port).chain(client_port),
+            ),
         }
         frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
         frame
@@ -190,7 +208,10 @@ mod tests {
         let mut lost = HashSet::from([key]);
         for from_client in [true, false] {
             assert!(is_lost(&segment(from_client, DATA), from_client, &mut lost));
-            assert!(!is_lost(&segment(from_client, DATA), !from_client, &mut lost), "another connection");
+            assert!(
+                !is_lost(&segment(from_client, DATA), !from_client, &mut lost),
+                "another connection"
+            );
         }
         assert!(!is_lost(&segment(true, DATA)[..20], true, &mut lost));
         // Begun anew.

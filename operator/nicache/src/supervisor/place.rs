@@ -1,7 +1,10 @@
 //! Where the server of `nicache run` is, and the interfaces that the card stands between.
 //!
-//! Without `--wire` it is a network of its own behind a TAP, or several of them with a card each, which `--publish` opens to others. With `--wire` it is a station on the network of an existing interface, beside this machine itself: it has a MAC
-//! address and IP addresses of its own there, and answers for these itself (ARP, neighbor discovery). Programs at the interface take its frames out.
+//! Without `--wire` it is a network of its own behind a TAP, or several of them with a card each,
+//! which `--publish` opens to others. With `--wire` it is a station on the network of an existing
+//! interface, beside this machine itself: it has a MAC address and IP addresses of its own there,
+//! and answers for these itself (ARP, neighbor discovery). Programs at the interface take its
+//! frames out.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -36,14 +39,19 @@ pub(super) struct Place {
 
 impl Place {
     /// Makes it.
-    pub(super) fn make(plan: &RunPlan, instances: &[Instance], namespace: &Namespace) -> Result<Self> {
+    pub(super) fn make(
+        plan: &RunPlan,
+        instances: &[Instance],
+        namespace: &Namespace,
+    ) -> Result<Self> {
         match &plan.wire {
             None => Self::own_networks(plan, instances, namespace),
             Some(wire) => Self::station(plan, wire, &instances[0], namespace),
         }
     }
 
-    /// A network for each card. The server's replies leave by the card that their addresses are behind.
+    /// A network for each card. The server's replies leave by the card that their addresses are
+    /// behind.
     fn own_networks(plan: &RunPlan, instances: &[Instance], namespace: &Namespace) -> Result<Self> {
         let (mut cards, mut rechecker) = (Vec::new(), Vec::new());
         for (number, instance) in (0..).zip(instances) {
@@ -59,7 +67,8 @@ impl Place {
             }));
         }
         let first = &instances[0];
-        let interfaces = instances.iter().map(|instance| instance.interface.as_str()).collect::<Vec<_>>();
+        let interfaces =
+            instances.iter().map(|instance| instance.interface.as_str()).collect::<Vec<_>>();
         Ok(Self {
             cards,
             rechecker,
@@ -70,13 +79,18 @@ impl Place {
         })
     }
 
-    fn station(plan: &RunPlan, wire: &WireOptions, instance: &Instance, namespace: &Namespace) -> Result<Self> {
+    fn station(
+        plan: &RunPlan,
+        wire: &WireOptions,
+        instance: &Instance,
+        namespace: &Namespace,
+    ) -> Result<Self> {
         let mut netlink = Netlink::open()?;
         let mac = own_mac()?;
         let inside = namespace.run(|| std::fs::File::open("/proc/thread-self/ns/net"))?;
-        netlink
-            .add_veth(&instance.interface, tap::HOST_NAME, &inside)
-            .with_context(|| format!("cannot make the interfaces {} and {}", instance.interface, tap::HOST_NAME))?;
+        netlink.add_veth(&instance.interface, tap::HOST_NAME, &inside).with_context(|| {
+            format!("cannot make the interfaces {} and {}", instance.interface, tap::HOST_NAME)
+        })?;
         let index = netlink.index(&instance.interface)?.context("the new interface is gone")?;
         let mtu = netlink
             .mtu(&wire.interface)
@@ -96,8 +110,12 @@ impl Place {
         })
         .with_context(|| format!("cannot put the server on {}", wire.interface))?;
         let ports = standing.setup(true);
-        let v4 = |address: &Network| if let IpAddr::V4(address) = address.address { Some(address) } else { None };
-        let v6 = |address: &Network| if let IpAddr::V6(address) = address.address { Some(address) } else { None };
+        let v4 = |address: &Network| {
+            if let IpAddr::V4(address) = address.address { Some(address) } else { None }
+        };
+        let v6 = |address: &Network| {
+            if let IpAddr::V6(address) = address.address { Some(address) } else { None }
+        };
         let gateway = wire.gateways.iter().find_map(|gateway| match gateway {
             IpAddr::V4(gateway) => Some(*gateway),
             IpAddr::V6(_) => None,
@@ -119,7 +137,8 @@ impl Place {
 /// The server's interface, in its network namespace.
 fn configure(wire: &WireOptions, mac: [u8; 6], mtu: u32) -> Result<()> {
     let mut netlink = Netlink::open()?;
-    let loopback = netlink.index("lo")?.context("the server's network namespace has no loopback")?;
+    let loopback =
+        netlink.index("lo")?.context("the server's network namespace has no loopback")?;
     netlink.up(loopback, None).context("cannot bring up the server's loopback")?;
     let index = netlink.index(tap::HOST_NAME)?.context("the server's interface is gone")?;
     netlink.set_mac(index, mac).context("cannot give the server a MAC address")?;
@@ -130,9 +149,9 @@ fn configure(wire: &WireOptions, mac: [u8; 6], mtu: u32) -> Result<()> {
     }
     netlink.up(index, Some(mtu)).context("cannot bring up the server's interface")?;
     for gateway in &wire.gateways {
-        netlink
-            .add_default_route(index, *gateway, None)
-            .with_context(|| format!("--gateway {gateway}: is it in the network of an --address?"))?;
+        netlink.add_default_route(index, *gateway, None).with_context(|| {
+            format!("--gateway {gateway}: is it in the network of an --address?")
+        })?;
     }
     Ok(())
 }
@@ -140,7 +159,8 @@ fn configure(wire: &WireOptions, mac: [u8; 6], mtu: u32) -> Result<()> {
 /// A MAC address of local administration that nobody else has (IEEE 802, bit 1 of the first byte).
 fn own_mac() -> Result<[u8; 6]> {
     let mut mac = [0; 6];
-    rustix::rand::getrandom(&mut mac, rustix::rand::GetRandomFlags::empty()).context("random numbers")?;
+    rustix::rand::getrandom(&mut mac, rustix::rand::GetRandomFlags::empty())
+        .context("random numbers")?;
     mac[0] = mac[0] & 0xfc | 2;
     Ok(mac)
 }

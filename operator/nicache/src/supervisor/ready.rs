@@ -1,6 +1,8 @@
-//! When the server is ready, judged by its listening sockets and by an answer of its kernel through the card, and what to say if it takes long.
+//! When the server is ready, judged by its listening sockets and by an answer of its kernel through
+//! the card, and what to say if it takes long.
 //!
-//! A listening socket alone says nothing of the way there: a card that has just been started may not take frames yet. The server's programs hear of neither.
+//! A listening socket alone says nothing of the way there: a card that has just been started may
+//! not take frames yet. The server's programs hear of neither.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,11 +14,13 @@ use super::namespace::Namespace;
 /// How often to look.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(25);
 const REMIND_AFTER: Duration = Duration::from_secs(10);
-/// How long the way to a server that listens may take to be there, before it is announced all the same.
+/// How long the way to a server that listens may take to be there, before it is announced all the
+/// same.
 const WAY_MAX: Duration = Duration::from_secs(10);
 /// How often the way is tried.
 const TRY_EVERY: Duration = Duration::from_millis(200);
-/// The discard protocol (RFC 863): nobody is there, so the server's kernel says that the port is unreachable; and who is there does nothing.
+/// The discard protocol (RFC 863): nobody is there, so the server's kernel says that the port is
+/// unreachable; and who is there does nothing.
 const DISCARD: u16 = 9;
 
 /// Follows a server from its start until it listens.
@@ -60,7 +64,9 @@ impl Way {
             };
             if self.tried.is_none_or(|tried| now.saturating_duration_since(tried) >= TRY_EVERY) {
                 self.tried = Some(now);
-                self.is_there |= socket.send(&[]).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+                self.is_there |= socket
+                    .send(&[])
+                    .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
             }
         }
         self.is_there
@@ -68,8 +74,13 @@ impl Way {
 }
 
 impl Readiness {
-    /// For a server started just now. `ways`: those of its addresses that are reached from here, each through a card.
-    pub(super) fn new(ports: Vec<u16>, server: Ipv4Addr, ways: impl IntoIterator<Item = Ipv4Addr>) -> Self {
+    /// For a server started just now. `ways`: those of its addresses that are reached from here,
+    /// each through a card.
+    pub(super) fn new(
+        ports: Vec<u16>,
+        server: Ipv4Addr,
+        ways: impl IntoIterator<Item = Ipv4Addr>,
+    ) -> Self {
         let ways = ways.into_iter().map(Way::to).collect();
         let since = Instant::now();
         Self { ports, server, since, ready: false, reminded: false, ways, listens_since: None }
@@ -83,7 +94,8 @@ impl Readiness {
     /// Looks again. True: it listens and is reached, for the first time.
     pub(super) fn became_ready(&mut self, namespace: &Namespace) -> bool {
         let (ports, server) = (self.ports.clone(), self.server);
-        let states = namespace.run(move || ports.into_iter().map(|port| look(port, server)).collect::<Vec<_>>());
+        let states = namespace
+            .run(move || ports.into_iter().map(|port| look(port, server)).collect::<Vec<_>>());
         let listens = states.contains(&Listening::Yes);
         self.ready = listens && self.is_reached(Instant::now());
         if !listens && !self.reminded && self.since.elapsed() > REMIND_AFTER {

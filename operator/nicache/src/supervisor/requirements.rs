@@ -16,7 +16,8 @@ pub(crate) fn check_privilege(command: &str) -> Result<()> {
     Ok(())
 }
 
-/// Looks a program up as the shell would, so that a typing error is found before anything is built up.
+/// Looks a program up as the shell would, so that a typing error is found before anything is built
+/// up.
 pub(crate) fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if program.contains('/') {
@@ -40,5 +41,6 @@ pub(super) fn check_program(program: &str, demo: bool) -> Result<()> {
 }
 
 fn is_program(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(path)
+        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }

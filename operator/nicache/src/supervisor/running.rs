@@ -74,13 +74,15 @@ impl<'a> Running<'a> {
             std::fs::File::create(pcap)
                 .with_context(|| format!("cannot create the capture file {}", pcap.display()))?;
         }
-        let admin = plan.admin.map(|address| AdminServer::bind(address.0, plan.admin_reach)).transpose()?;
+        let admin =
+            plan.admin.map(|address| AdminServer::bind(address.0, plan.admin_reach)).transpose()?;
         let (instance, setting_up) = Instance::reserve(plan.name.as_deref(), plan.subnet)?;
         let control = ControlServer::bind(&instance.socket_path())?;
         let namespace = Namespace::create()?;
         let mut instances = vec![instance];
         while instances.len() < usize::from(plan.cards) {
-            // One more network and interface; the lock that is held keeps others from choosing the same.
+            // One more network and interface; the lock that is held keeps others from choosing the
+            // same.
             instances.push(Instance::reserve_another()?);
         }
         let place = Place::make(plan, &instances, &namespace)?;
@@ -120,8 +122,10 @@ impl<'a> Running<'a> {
         }
         let cards = Arc::new(Cards::new(links));
 
-        let networks: Vec<_> =
-            instances.iter().map(|instance| (instance.interface.as_str(), instance.subnet)).collect();
+        let networks: Vec<_> = instances
+            .iter()
+            .map(|instance| (instance.interface.as_str(), instance.subnet))
+            .collect();
         let published = publish::start(&plan.publish, &plan.http_ports, plan.outgoing, &networks)?;
         let shares = share::start(&plan.share, &namespace)?;
         // It may have become ready meanwhile.
@@ -129,7 +133,8 @@ impl<'a> Running<'a> {
         watch.note_server_start();
         let guard = Guard::start(&namespace)?;
         let server = {
-            let environment = preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Server));
+            let environment =
+                preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Server));
             start_server(&namespace, &argv, &plan.with, environment)?
         };
         // A station of its own on a network is not reached from this machine by way of its card.
@@ -193,7 +198,10 @@ impl<'a> Running<'a> {
             watch_unavailable: self.watch_link.watching().unavailable,
             watch_lacks: self.watch_link.watching().lacks,
             hint: None,
-            writer_environment: self.preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Writer)),
+            writer_environment: self
+                .preload
+                .as_ref()
+                .map_or_else(Vec::new, |files| files.environment(Part::Writer)),
             databases: self
                 .plan
                 .remote_databases
@@ -238,7 +246,8 @@ impl<'a> Running<'a> {
         }
         if self.plan.watch == WatchKind::Kernel {
             let (link, units) = (Arc::clone(&self.watch_link), self.plan.follow_units.clone());
-            let (shares, reload) = (std::mem::take(&mut self.shares), self.plan.reload_php == ReloadPhp::Idle);
+            let (shares, reload) =
+                (std::mem::take(&mut self.shares), self.plan.reload_php == ReloadPhp::Idle);
             outsiders::start(link, self.namespace.inode(), units, shares, reload)?;
         }
         Ok(())
@@ -251,7 +260,11 @@ impl<'a> Running<'a> {
             logs::print(&status.to_string());
         } else {
             let less = self.watch_link.watching().reservation();
-            logs::print(&format!("{} is served through the card {}{less}", self.url(), self.interface));
+            logs::print(&format!(
+                "{} is served through the card {}{less}",
+                self.url(),
+                self.interface
+            ));
             for publish in &self.plan.publish {
                 logs::print(&format!("published at {}", publish.address));
             }
@@ -275,7 +288,8 @@ fn start_server(
     with: &[Vec<String>],
     environment: Vec<(String, String)>,
 ) -> Result<Child> {
-    // The namespace's thread is the parent: it lives as long as the supervisor, and its children are in the network namespace.
+    // The namespace's thread is the parent: it lives as long as the supervisor, and its children
+    // are in the network namespace.
     let server = namespace.run(|| Child::start(Role::Server))?;
     let setup = ServerSetup { argv: argv.to_vec(), with: with.to_vec(), environment };
     send_message(&server.channel, &setup, &[])?;

@@ -1,10 +1,13 @@
-//! What viewers of a `nicache run` are shown: samples, taken once for all who look at about the same time.
+//! What viewers of a `nicache run` are shown: samples, taken once for all who look at about the
+//! same time.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use nicache_admin::{DatabaseSample, Description, Mode, SAMPLE_INTERVAL, Sample, Source, WatcherSample};
+use nicache_admin::{
+    DatabaseSample, Description, Mode, SAMPLE_INTERVAL, Sample, Source, WatcherSample,
+};
 
 use super::cards::Cards;
 use super::databases::databases;
@@ -12,7 +15,8 @@ use super::watch_link::WatchLink;
 use crate::control::{Answer, Question, Status, misfit};
 use crate::engine;
 
-/// A sample that is not older is told again, so that however many look, the card is asked a few times a second.
+/// A sample that is not older is told again, so that however many look, the card is asked a few
+/// times a second.
 const FRESH: Duration = SAMPLE_INTERVAL.checked_div(2).expect("2 is not 0");
 
 /// Takes samples of a card in front of a server.
@@ -77,7 +81,8 @@ impl Sampler {
             voided: report.voided,
         };
         let status = &self.status;
-        let words = std::iter::once(&status.server).chain(&status.with).map(|words| words.join(" "));
+        let words =
+            std::iter::once(&status.server).chain(&status.with).map(|words| words.join(" "));
         let (uptime_ms, unix_ms) = moment(self.started);
         Ok(Sample {
             name: status.name.clone(),
@@ -91,7 +96,10 @@ impl Sampler {
             published: status.published.clone(),
             bypass_on: counters.bypass_on,
             not_caching: counters.not_caching,
-            watcher: WatcherSample { kind: self.watch_kind.to_owned(), unavailable: self.watch.watching().unavailable },
+            watcher: WatcherSample {
+                kind: self.watch_kind.to_owned(),
+                unavailable: self.watch.watching().unavailable,
+            },
             databases: databases(status, &self.watch).into_iter().map(of_database).collect(),
             connections: cards.iter().map(|card| card.flows).sum(),
             restarts: self.card.restarts(),
@@ -119,5 +127,8 @@ impl Source for Sampler {
 /// Milliseconds since a start, and UNIX time in milliseconds.
 pub(crate) fn moment(started: Instant) -> (u64, u64) {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    (millis(started.elapsed()), millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+    (
+        millis(started.elapsed()),
+        millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
+    )
 }

@@ -4,8 +4,8 @@
 //! AF_XDP, L0 ──▶ packet sockets, L0 ──▶ packet sockets
 //! ```
 //!
-//! What cannot be attached, or is found dead by probe frames ([`nicache_xdp::probe()`]), is detached as a whole before the next way is tried. Packet sockets alone
-//! work on every Ethernet.
+//! What cannot be attached, or is found dead by probe frames ([`nicache_xdp::probe()`]), is
+//! detached as a whole before the next way is tried. Packet sockets alone work on every Ethernet.
 
 use anyhow::{Context, Result};
 use nicache_xdp::{CardPort, Rest, Service, Side, Steering, SteeringConfig, SteeringError};
@@ -55,13 +55,20 @@ impl Standing {
         self.steering.as_ref().context("no programs are at the interfaces")
     }
 
-    /// What a card is told; with `probe` it is to send probe frames first, and gets the files for that.
+    /// What a card is told; with `probe` it is to send probe frames first, and gets the files for
+    /// that.
     pub(super) fn setup(&self, probe: bool) -> PortsSetup {
         let StandingPlan { wire, host, wire_rest, port, .. } = &self.plan;
         let has_driver = self.steering.as_ref().is_some_and(|steering| steering.has_driver()[0]);
         let station = if let Rest::Station(address) = *wire_rest { Some(address) } else { None };
         let probe = probe.then_some(ProbeSetup { station });
-        PortsSetup::Interfaces { wire: wire.clone(), host: host.clone(), port: *port, has_driver, probe }
+        PortsSetup::Interfaces {
+            wire: wire.clone(),
+            host: host.clone(),
+            port: *port,
+            has_driver,
+            probe,
+        }
     }
 
     /// Whether L0 is to be had.
@@ -77,7 +84,8 @@ impl Standing {
         }
     }
 
-    /// The card cannot work as it is, for this reason. Another way is tried; false: there is none left, and nothing has changed.
+    /// The card cannot work as it is, for this reason. Another way is tried; false: there is none
+    /// left, and nothing has changed.
     pub(super) fn step_down(&mut self, reason: &str) -> Result<bool> {
         let StandingPlan { wire, port, l0, .. } = &mut self.plan;
         match port {
@@ -125,11 +133,16 @@ fn attach(plan: &mut StandingPlan) -> Result<Steering> {
             }
             Err(error @ (SteeringError::NoXdp { .. } | SteeringError::Busy(_))) => {
                 let l0 = if plan.l0 { ", and answers all hits itself (no --l0)" } else { "" };
-                tracing::warn!("{error}: the card uses packet sockets on {} (as with --port packet){l0}", plan.wire);
+                tracing::warn!(
+                    "{error}: the card uses packet sockets on {} (as with --port packet){l0}",
+                    plan.wire
+                );
                 (plan.port, plan.l0) = (CardPort::Packet, false);
             }
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot stand between {} and {}", plan.wire, plan.host));
+                return Err(error).with_context(|| {
+                    format!("cannot stand between {} and {}", plan.wire, plan.host)
+                });
             }
         }
     }

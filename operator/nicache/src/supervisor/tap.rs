@@ -17,7 +17,8 @@ const HOST_PREFIX: &str = "eth";
 /// Routing table of the first card but one, less 1.
 const FIRST_TABLE: u32 = 1000;
 
-/// Creates the wire TAP in the calling thread's network namespace and gives it the gateway's address.
+/// Creates the wire TAP in the calling thread's network namespace and gives it the gateway's
+/// address.
 pub(crate) fn open_wire(name: &str, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue>> {
     let taps = open(name, queues)?;
     let mut netlink = Netlink::open()?;
@@ -36,13 +37,15 @@ pub(crate) fn add_rechecker(name: &str, subnet: Subnet) -> Result<()> {
         .with_context(|| format!("cannot give {name} the address {}", subnet.rechecker()))
 }
 
-/// Creates a host TAP in the calling thread's network namespace: the server's address, and loopback up. The default route is that of the first one; what is sent from another one's
-/// address takes its own.
+/// Creates a host TAP in the calling thread's network namespace: the server's address, and loopback
+/// up. The default route is that of the first one; what is sent from another one's address takes
+/// its own.
 pub(crate) fn open_host(number: u32, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue>> {
     let name = format!("{HOST_PREFIX}{number}");
     let taps = open(&name, queues)?;
     let mut netlink = Netlink::open()?;
-    let loopback = netlink.index("lo")?.context("the server's network namespace has no loopback")?;
+    let loopback =
+        netlink.index("lo")?.context("the server's network namespace has no loopback")?;
     netlink.up(loopback, None).context("cannot bring up the server's loopback")?;
     let index = bring_up(&mut netlink, &name, subnet.server().into())?;
     let route = |source: IpAddr, gateway: IpAddr, netlink: &mut Netlink| match number {

@@ -50,7 +50,10 @@ struct Link {
 impl WatchLink {
     /// A link to no watcher yet.
     pub(crate) fn new(watching: Watching) -> Self {
-        Self { link: Mutex::new(Link { socket: None, is_late: false }), watching: Mutex::new(watching) }
+        Self {
+            link: Mutex::new(Link { socket: None, is_late: false }),
+            watching: Mutex::new(watching),
+        }
     }
 
     /// Takes over the socket of a watcher that has sent its report.
@@ -68,8 +71,8 @@ impl WatchLink {
         self.watching.lock().expect("no holder of this lock panics").clone()
     }
 
-    /// Asks and waits for the answer, at most `limit`. While an earlier answer is overdue nothing else is asked, so that questions to a
-    /// watcher that stands still do not pile up.
+    /// Asks and waits for the answer, at most `limit`. While an earlier answer is overdue nothing
+    /// else is asked, so that questions to a watcher that stands still do not pile up.
     ///
     /// # Errors
     /// The watcher does not answer in time, has gone, or is not there yet.
@@ -119,14 +122,16 @@ mod tests {
     const LONG: Duration = Duration::from_secs(10);
 
     fn reply(watcher: &OwnedFd, records_count: u64) {
-        let answer = FromWatch::Dependents { records: Vec::new(), records_count, every_dynamic: false };
+        let answer =
+            FromWatch::Dependents { records: Vec::new(), records_count, every_dynamic: false };
         send_message(watcher, &answer, &[]).unwrap();
     }
 
     #[test]
     fn a_late_answer_is_not_taken_for_that_to_the_next_question() {
         let (ours, watcher) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
         let link = WatchLink::new(Watching::default());
         assert!(link.ask(&ToWatch::Databases, SHORT).is_err(), "there is no watcher yet");
         link.connect(ours);

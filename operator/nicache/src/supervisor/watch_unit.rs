@@ -8,11 +8,15 @@
 //!    Waiting ◀─────────────┘
 //! ```
 //!
-//! Nobody but a cache needs a watcher. So a server is not kept waiting for one for long, and none is ended for want of one: requests pass, and cards are told when it watches. How long it may take
-//! is not limited: what takes its programs a moment on most machines takes a minute on some.
+//! Nobody but a cache needs a watcher. So a server is not kept waiting for one for long, and none
+//! is ended for want of one: requests pass, and cards are told when it watches. How long it may
+//! take is not limited: what takes its programs a moment on most machines takes a minute on some.
 //!
-//! One that has watched takes what it knew of the cards' entries with it at its end. The next one has a witness of its own, and cards begin anew with it. What the server has read before is not known to it: it vouches for files, not for computed pages. With `--watch preload` it
-//! could not even do that, because the library in the server's programs goes on in the memory of the first one.
+//! One that has watched takes what it knew of the cards' entries with it at its end. The next one
+//! has a witness of its own, and cards begin anew with it. What the server has read before is not
+//! known to it: it vouches for files, not for computed pages. With `--watch preload` it could not
+//! even do that, because the library in the server's programs goes on in the memory of the first
+//! one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -26,7 +30,8 @@ use crate::inquiry::ToWatch;
 use crate::setup::{WatchReport, WatchSetup, receive_message, send_message};
 use crate::vitals::{LOOK_EVERY, Patience};
 
-/// A server is started without a watcher that has taken so long although it works, or has stood still for so long.
+/// A server is started without a watcher that has taken so long although it works, or has stood
+/// still for so long.
 const WAIT: Duration = Duration::from_secs(20);
 const STILL: Duration = Duration::from_secs(3);
 /// Longest pause before a watcher is started again; the first is as long as [`PAUSE`].
@@ -48,7 +53,8 @@ pub(super) struct WatchUnit {
     failed: Option<String>,
     /// See [`WatchReport::lacks`].
     lacks: Vec<String>,
-    /// Files of the last watcher's kernel witness; empty before there is one. They keep it alive even if the watcher is killed.
+    /// Files of the last watcher's kernel witness; empty before there is one. They keep it alive
+    /// even if the watcher is killed.
     witness: Arc<Vec<OwnedFd>>,
     /// The server was started before this witness was there.
     server_is_older: bool,
@@ -57,7 +63,8 @@ pub(super) struct WatchUnit {
 
 impl Drop for WatchUnit {
     fn drop(&mut self) {
-        // Whoever closes the last file of a program detaches it, which takes its time: let that be the watcher, which nobody waits for.
+        // Whoever closes the last file of a program detaches it, which takes its time: let that be
+        // the watcher, which nobody waits for.
         self.witness = Arc::default();
     }
 }
@@ -71,8 +78,13 @@ enum State {
 }
 
 impl WatchUnit {
-    /// Starts a watcher, without waiting for it. The link tells who watches from now on. `server_is_started`: the server runs already.
-    pub(super) fn start(setup: WatchSetup, link: Arc<WatchLink>, server_is_started: bool) -> Result<Self> {
+    /// Starts a watcher, without waiting for it. The link tells who watches from now on.
+    /// `server_is_started`: the server runs already.
+    pub(super) fn start(
+        setup: WatchSetup,
+        link: Arc<WatchLink>,
+        server_is_started: bool,
+    ) -> Result<Self> {
         let child = spawn(&setup)?;
         let state = State::Starting { child, since: Instant::now() };
         let unit = Self {
@@ -124,17 +136,20 @@ impl WatchUnit {
         self.handle(Instant::now())
     }
 
-    /// The server is about to be started: whoever begins to watch later has not seen what it read first.
+    /// The server is about to be started: whoever begins to watch later has not seen what it read
+    /// first.
     pub(super) fn note_server_start(&mut self) {
         self.server_is_started = true;
     }
 
-    /// Files of the last watcher's kernel witness; none before there is one. In the order of [`WatchReport::files`].
+    /// Files of the last watcher's kernel witness; none before there is one. In the order of
+    /// [`WatchReport::files`].
     pub(super) fn witness(&self) -> &Arc<Vec<OwnedFd>> {
         &self.witness
     }
 
-    /// Has the watcher serve a card, of whose socket this is the watcher's end. False: not yet, try again.
+    /// Has the watcher serve a card, of whose socket this is the watcher's end. False: not yet, try
+    /// again.
     pub(super) fn serve_card(&self, socket: BorrowedFd<'_>) -> bool {
         let message = ToWatch::ServeCard { server_is_older: self.server_is_older };
         matches!(self.state, State::Watching { .. }) && self.link.tell(&message, &[socket]).is_ok()
@@ -186,7 +201,10 @@ impl WatchUnit {
 
     /// The first that a watcher says.
     fn hear(&mut self, now: Instant) {
-        let State::Starting { child, since } = std::mem::replace(&mut self.state, State::Over) else { return };
+        let State::Starting { child, since } = std::mem::replace(&mut self.state, State::Over)
+        else {
+            return;
+        };
         match first_report(child, &self.link) {
             Ok((child, lacks, files)) => {
                 let is_another = !self.witness.is_empty();
@@ -272,14 +290,19 @@ impl WatchUnit {
         let starting = || "not watched yet: the watcher is being started".to_owned();
         let (pid, unavailable) = match &self.state {
             State::Watching { child, .. } => (child.pid(), None),
-            State::Starting { child, .. } => (child.pid(), Some(self.failed.clone().unwrap_or_else(starting))),
-            State::Waiting { .. } | State::Over => (0, Some(self.failed.clone().unwrap_or_else(starting))),
+            State::Starting { child, .. } => {
+                (child.pid(), Some(self.failed.clone().unwrap_or_else(starting)))
+            }
+            State::Waiting { .. } | State::Over => {
+                (0, Some(self.failed.clone().unwrap_or_else(starting)))
+            }
         };
         self.link.set_watching(Watching { pid, unavailable, lacks: self.lacks.clone() });
     }
 }
 
-/// Closes the files of a witness that is no longer used, once cards have closed theirs: whoever closes the last file of a program waits until the kernel has detached it, and there are dozens.
+/// Closes the files of a witness that is no longer used, once cards have closed theirs: whoever
+/// closes the last file of a program waits until the kernel has detached it, and there are dozens.
 fn retire(witness: Arc<Vec<OwnedFd>>) {
     if witness.is_empty() {
         return;
@@ -298,12 +321,16 @@ fn spawn(setup: &WatchSetup) -> Result<Child> {
     Ok(child)
 }
 
-/// The report of a watcher that has said something, or has ended. An error says why it does not watch; then its process is gone.
+/// The report of a watcher that has said something, or has ended. An error says why it does not
+/// watch; then its process is gone.
 fn first_report(mut child: Child, link: &WatchLink) -> Result<(Child, Vec<String>, Vec<OwnedFd>)> {
     let Some((report, files)) = receive_message::<WatchReport>(&child.channel)? else {
         // Its socket is closed a moment before it has ended.
         let status = child.wait(Duration::from_secs(1))?;
-        bail!("the watcher {} at its start", status.map_or_else(|| "closed its socket".into(), describe));
+        bail!(
+            "the watcher {} at its start",
+            status.map_or_else(|| "closed its socket".into(), describe)
+        );
     };
     if let Some(reason) = report.unavailable {
         bail!("{reason}");

@@ -1,5 +1,6 @@
-//! Notices a card that lives and does nothing: it is asked all the time, and killed if it does not answer although it could ([`vitals`](crate::vitals)). What is done about a dead
-//! card is another's business ([`card_unit`](super::card_unit)).
+//! Notices a card that lives and does nothing: it is asked all the time, and killed if it does not
+//! answer although it could ([`vitals`](crate::vitals)). What is done about a dead card is
+//! another's business ([`card_unit`](super::card_unit)).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, mpsc};
@@ -17,7 +18,8 @@ use crate::vitals::{LOOK_EVERY, Patience};
 const EVERY: Duration = Duration::from_millis(100);
 /// How long a card may stand still.
 const LIMIT: Duration = Duration::from_millis(630);
-/// How long one may that has never answered yet: it waits for the one before it to let go of the frames.
+/// How long one may that has never answered yet: it waits for the one before it to let go of the
+/// frames.
 const LIMIT_AT_FIRST: Duration = Duration::from_secs(10);
 /// One that has not answered for so long, and does not stand still, is worth a line.
 const TELL_AFTER: Duration = Duration::from_secs(5);
@@ -62,7 +64,8 @@ fn is_alive(link: &CardLink, process: u32, limit: Duration) -> bool {
     let mut patience = None;
     let mut is_told = false;
     let answer = link.ask_while(Question::Alive, LOOK_EVERY, || {
-        let is_over = patience.get_or_insert_with(|| Patience::with(process, limit - LOOK_EVERY)).is_over();
+        let is_over =
+            patience.get_or_insert_with(|| Patience::with(process, limit - LOOK_EVERY)).is_over();
         if !is_over && !is_told && asked.elapsed() > TELL_AFTER {
             is_told = true;
             tracing::warn!(

@@ -10,7 +10,8 @@ use ratatui::widgets::{Block, Borders, Row, Table, TableState};
 use super::model::{List, Model, bytes_per_s};
 use super::text::{bytes, percent, rate, shown};
 
-/// From this width on, objects and reasons stand side by side; below, only the list that keys move in is there.
+/// From this width on, objects and reasons stand side by side; below, only the list that keys move
+/// in is there.
 const SIDE_BY_SIDE: u16 = 76;
 /// Columns that the cards have room for in a narrow list.
 const CARDS_NARROW: u16 = 70;
@@ -23,9 +24,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let wanted = model.cards().len() as u16 + 2;
     let cards_height = wanted.min(area.height / 3);
     let cards_height = if cards_height >= 3 { cards_height } else { 0 };
-    let [above, cards] = Layout::vertical([Constraint::Fill(1), Constraint::Length(cards_height)]).areas(area);
+    let [above, cards] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(cards_height)]).areas(area);
     let [objects, reasons] =
-        Layout::horizontal([Constraint::Percentage(58), Constraint::Percentage(42)]).spacing(1).areas(above);
+        Layout::horizontal([Constraint::Percentage(58), Constraint::Percentage(42)])
+            .spacing(1)
+            .areas(above);
     draw_one(frame, objects, model, List::Objects);
     draw_one(frame, reasons, model, List::Reasons);
     if cards_height > 0 {
@@ -58,7 +62,11 @@ fn objects(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         let size = bytes(object.body_bytes as f64);
         let mut cells = vec![Text::from(name), right(rate(object.hits_per_s))];
         if is_wide {
-            cells.extend([right(format!("{}/s", bytes(bytes_per_s(object)))), right(size), Text::from(kind)]);
+            cells.extend([
+                right(format!("{}/s", bytes(bytes_per_s(object)))),
+                right(size),
+                Text::from(kind),
+            ]);
         }
         Row::new(cells)
     });
@@ -72,7 +80,14 @@ fn objects(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         Some(Mode::Serve | Mode::Forward) => " Objects (told by `nicache run` only) ".to_owned(),
         _ => format!(" Hottest objects, by {} ", model.order.label()),
     };
-    table(frame, area, model, List::Objects, title, Table::new(rows, widths).header(Row::new(heads)));
+    table(
+        frame,
+        area,
+        model,
+        List::Objects,
+        title,
+        Table::new(rows, widths).header(Row::new(heads)),
+    );
 }
 
 fn reasons(frame: &mut Frame<'_>, area: Rect, model: &Model) {
@@ -99,7 +114,8 @@ fn cards(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let rows = cards.iter().map(|(card, change)| {
         let hits = change.as_ref().map_or_else(|| "–".to_owned(), |change| rate(change.hits_per_s));
         let share = percent(change.as_ref().and_then(|change| change.hit_rate));
-        let memory = format!("{}/{}", bytes(card.memory_used_bytes as f64), bytes(card.memory_bytes as f64));
+        let memory =
+            format!("{}/{}", bytes(card.memory_used_bytes as f64), bytes(card.memory_bytes as f64));
         let mut cells = vec![Text::from(shown(&card.id)), right(hits), right(share), right(memory)];
         if is_wide {
             let numbers = [card.entries, card.flows, card.evictions, card.drops];
@@ -107,20 +123,48 @@ fn cards(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         }
         Row::new(cells)
     });
-    let mut widths = vec![Constraint::Fill(1), Constraint::Length(7), Constraint::Length(8), Constraint::Length(17)];
-    let mut heads = vec![Text::from("card"), right("hits/s".into()), right("hit rate".into()), right("memory".into())];
+    let mut widths = vec![
+        Constraint::Fill(1),
+        Constraint::Length(7),
+        Constraint::Length(8),
+        Constraint::Length(17),
+    ];
+    let mut heads = vec![
+        Text::from("card"),
+        right("hits/s".into()),
+        right("hit rate".into()),
+        right("memory".into()),
+    ];
     if is_wide {
         widths.extend([8, 7, 8, 7].map(Constraint::Length));
         heads.extend(["entries", "conns", "evicted", "dropped"].map(|head| right(head.into())));
     }
-    table(frame, area, model, List::Cards, " Cards ".to_owned(), Table::new(rows, widths).header(Row::new(heads)));
+    table(
+        frame,
+        area,
+        model,
+        List::Cards,
+        " Cards ".to_owned(),
+        Table::new(rows, widths).header(Row::new(heads)),
+    );
 }
 
-fn table(frame: &mut Frame<'_>, area: Rect, model: &Model, list: List, title: String, table: Table<'_>) {
+fn table(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    model: &Model,
+    list: List,
+    title: String,
+    table: Table<'_>,
+) {
     let is_chosen = model.list == list;
-    let title_style =
-        if is_chosen { Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED) } else { Style::new() };
-    let block = Block::new().borders(Borders::TOP).border_style(Style::new().add_modifier(Modifier::DIM));
+    let title_style = if is_chosen {
+        Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED)
+    } else {
+        Style::new()
+    };
+    let block =
+        Block::new().borders(Borders::TOP).border_style(Style::new().add_modifier(Modifier::DIM));
     let block = block.title_style(title_style.remove_modifier(Modifier::DIM)).title(title);
     let mut state = TableState::new().with_selected(is_chosen.then(|| model.selected(list)));
     let chosen = Style::new().add_modifier(Modifier::REVERSED);

@@ -143,7 +143,8 @@ impl Model {
         if self.is_paused {
             return;
         }
-        let is_later = |before: &Sample| before.pid == sample.pid && before.uptime_ms < sample.uptime_ms;
+        let is_later =
+            |before: &Sample| before.pid == sample.pid && before.uptime_ms < sample.uptime_ms;
         match self.now.take() {
             Some(before) if before.pid == sample.pid && before.uptime_ms == sample.uptime_ms => {
                 // Another viewer's, told again.
@@ -205,7 +206,8 @@ impl Model {
 
     /// The hottest objects, as they are sorted.
     pub(super) fn objects(&self) -> Vec<&HotObject> {
-        let mut objects: Vec<&HotObject> = self.now.iter().flat_map(|sample| sample.hottest.iter().flatten()).collect();
+        let mut objects: Vec<&HotObject> =
+            self.now.iter().flat_map(|sample| sample.hottest.iter().flatten()).collect();
         match self.order {
             Order::Rate => objects.sort_by(|a, b| b.hits_per_s.total_cmp(&a.hits_per_s)),
             Order::Bytes => objects.sort_by(|a, b| bytes_per_s(b).total_cmp(&bytes_per_s(a))),
@@ -221,7 +223,8 @@ impl Model {
         let mut reasons = Vec::new();
         for (prefix, kind) in REASONS {
             for (name, count) in now.by_reason(prefix).filter(|(_, count)| *count > 0) {
-                let before = self.then.as_ref().map(|then| then.counter(&format!("{prefix}{name}")));
+                let before =
+                    self.then.as_ref().map(|then| then.counter(&format!("{prefix}{name}")));
                 let seconds = self.change.as_ref().map_or(0.0, |change| change.seconds);
                 let per_s = per_second(before.unwrap_or(count), count, seconds);
                 let because = words::of(&format!("{prefix}{name}")).map(|words| words.because);
@@ -276,10 +279,18 @@ mod tests {
             pid: 1,
             uptime_ms,
             cards: vec![CardSample { id: "0".into(), hits, ..CardSample::default() }],
-            counters: [("bypass_cookie", hits / 10), ("fill_refused_wrote", 4), ("bypass_lease", 0)]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
-            hottest: Some(vec![object("/c", 5.0, 10), object("/a", 9.0, 1), object("/b", 1.0, 1000)]),
+            counters: [
+                ("bypass_cookie", hits / 10),
+                ("fill_refused_wrote", 4),
+                ("bypass_lease", 0),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+            hottest: Some(vec![
+                object("/c", 5.0, 10),
+                object("/a", 9.0, 1),
+                object("/b", 1.0, 1000),
+            ]),
             ..Sample::default()
         }
     }
@@ -306,7 +317,10 @@ mod tests {
         let reasons = model.reasons();
         assert_eq!(reasons.len(), 2);
         assert_eq!((&*reasons[0].name, reasons[0].per_s, reasons[0].count), ("cookie", 20.0, 30));
-        assert_eq!((&*reasons[1].name, reasons[1].kind, reasons[1].per_s), ("wrote", "not kept: watcher", 0.0));
+        assert_eq!(
+            (&*reasons[1].name, reasons[1].kind, reasons[1].per_s),
+            ("wrote", "not kept: watcher", 0.0)
+        );
     }
 
     #[test]
@@ -314,7 +328,9 @@ mod tests {
         let mut model = Model::default();
         model.handle_key(Key::Down);
         model.handle_sample(Ok(sample(1000, 100)));
-        let names = |model: &Model| model.objects().iter().map(|object| object.target.clone()).collect::<Vec<_>>();
+        let names = |model: &Model| {
+            model.objects().iter().map(|object| object.target.clone()).collect::<Vec<_>>()
+        };
         assert_eq!(names(&model), ["/a", "/c", "/b"]);
         for (order, expected) in [
             (Order::Bytes, ["/b", "/c", "/a"]),

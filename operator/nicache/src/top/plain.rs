@@ -19,7 +19,12 @@ const LINES_MAX: usize = 10;
 ///
 /// # Errors
 /// No nicache answers (any more).
-pub(super) fn run(name: Option<&str>, interval: Duration, once: bool, json: bool) -> Result<ExitCode> {
+pub(super) fn run(
+    name: Option<&str>,
+    interval: Duration,
+    once: bool,
+    json: bool,
+) -> Result<ExitCode> {
     let samples = source::start(name, interval)?;
     let mut model = Model::default();
     for sample in samples {
@@ -63,19 +68,39 @@ fn summary(model: &Model, change: &Change) -> String {
     let [hits, misses, bypasses] = rates;
     line(
         "per second",
-        format!("{} requests: {hits} hits, {misses} misses, {bypasses} bypasses", rate(change.requests_per_s)),
+        format!(
+            "{} requests: {hits} hits, {misses} misses, {bypasses} bypasses",
+            rate(change.requests_per_s)
+        ),
     );
     line("hit rate", percent(change.hit_rate));
     line("from card", format!("{}/s", bytes(change.sent_bytes_per_s)));
     let classes = change.bus_bytes_per_s.iter();
-    let classes = classes.map(|(class, value)| format!("{} {}/s", shown(&class.replace('_', " ")), bytes(*value)));
+    let classes = classes
+        .map(|(class, value)| format!("{} {}/s", shown(&class.replace('_', " ")), bytes(*value)));
     line("bus", classes.collect::<Vec<_>>().join(", "));
     let total = sample.total();
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
     let memory = [total.memory_used_bytes, total.memory_bytes].map(|value| bytes(value as f64));
-    line("memory", format!("{} of {} in {} entries", memory[0], memory[1], crate::numbers::grouped(total.entries)));
+    line(
+        "memory",
+        format!(
+            "{} of {} in {} entries",
+            memory[0],
+            memory[1],
+            crate::numbers::grouped(total.entries)
+        ),
+    );
     for object in model.objects().into_iter().take(LINES_MAX) {
-        line("object", format!("{:>8}/s {}{}", rate(object.hits_per_s), shown(&object.host), shown(&object.target)));
+        line(
+            "object",
+            format!(
+                "{:>8}/s {}{}",
+                rate(object.hits_per_s),
+                shown(&object.host),
+                shown(&object.target)
+            ),
+        );
     }
     for reason in model.reasons().into_iter().take(LINES_MAX) {
         line(

@@ -26,7 +26,8 @@ pub(super) fn run(name: Option<&str>, interval: Duration) -> Result<ExitCode> {
     }
     let samples = source::start(name, interval)?;
     let screen = Screen::open()?;
-    let mut terminal = ratatui::Terminal::new(ratatui::backend::CrosstermBackend::new(std::io::stdout()))?;
+    let mut terminal =
+        ratatui::Terminal::new(ratatui::backend::CrosstermBackend::new(std::io::stdout()))?;
     let mut model = Model::default();
     let mut is_old = true;
     while !model.has_ended() && !ended.load(Ordering::Relaxed) {

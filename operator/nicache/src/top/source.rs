@@ -1,4 +1,5 @@
-//! Samples from the control socket, by a thread of its own, so that keys are answered while a card is slow.
+//! Samples from the control socket, by a thread of its own, so that keys are answered while a card
+//! is slow.
 
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -20,7 +21,10 @@ pub(super) fn take(name: Option<&str>) -> Result<Sample> {
 }
 
 /// A sample, or why there is none, every `interval` until nobody listens. The first comes at once.
-pub(super) fn start(name: Option<&str>, interval: Duration) -> Result<Receiver<Result<Box<Sample>, String>>> {
+pub(super) fn start(
+    name: Option<&str>,
+    interval: Duration,
+) -> Result<Receiver<Result<Box<Sample>, String>>> {
     // One that is not looked at is not followed by others.
     let (sender, samples) = mpsc::sync_channel(1);
     let name = name.map(str::to_owned);

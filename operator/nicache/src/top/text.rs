@@ -46,13 +46,18 @@ pub(crate) fn span(time: Duration) -> String {
     if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
-/// A text that clients or files chose, so that a terminal shows it and obeys nothing in it: control characters, and those that turn the
-/// direction of writing or are not seen, are written as their numbers.
+/// A text that clients or files chose, so that a terminal shows it and obeys nothing in it: control
+/// characters, and those that turn the direction of writing or are not seen, are written as their
+/// numbers.
 pub(crate) fn shown(text: &str) -> String {
     let is_odd = |c: char| {
         c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+            || matches!(c,
+                '\u{ad}' | '\u{61c}' | '\u{180e}'
+                | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c,
+                '\u{2060}'..='\u{206f}' | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
     };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -67,8 +72,14 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!([0.0, 0.31, 12.4, 4321.0, 101_400.0].map(rate), ["0", "0.3", "12", "4 321", "101 k"]);
-        assert_eq!([0.0, 999.0, 12_345.0, 101e6, 999.6].map(bytes), ["0 B", "999 B", "12.3 kB", "101 MB", "1.0 kB"]);
+        assert_eq!(
+            [0.0, 0.31, 12.4, 4321.0, 101_400.0].map(rate),
+            ["0", "0.3", "12", "4 321", "101 k"]
+        );
+        assert_eq!(
+            [0.0, 999.0, 12_345.0, 101e6, 999.6].map(bytes),
+            ["0 B", "999 B", "12.3 kB", "101 MB", "1.0 kB"]
+        );
         assert_eq!((percent(Some(0.9284)), percent(None)), ("92.8 %".into(), "–".into()));
         let spans = [0, 59, 185, 90_000].map(|seconds| span(Duration::from_secs(seconds)));
         assert_eq!(spans, ["0 s", "59 s", "3 min 5 s", "1 d 1 h"]);

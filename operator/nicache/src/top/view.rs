@@ -56,7 +56,14 @@ fn draw_sample(frame: &mut Frame<'_>, area: Rect, model: &Model, sample: &Sample
     let height = area.height;
     // From this height on, each is there.
     let lines = |least: u16, wanted: u16| if height >= least { wanted } else { 0 };
-    let parts = [1, lines(2, 1), lines(3, height.saturating_sub(2).min(4)), lines(9, 1), lines(10, 1), lines(8, 1)];
+    let parts = [
+        1,
+        lines(2, 1),
+        lines(3, height.saturating_sub(2).min(4)),
+        lines(9, 1),
+        lines(10, 1),
+        lines(8, 1),
+    ];
     let used: u16 = parts.iter().sum();
     let rest = height.saturating_sub(used);
     let lists_height = if rest >= LIST_LINES_MIN { rest } else { 0 };
@@ -78,7 +85,10 @@ fn draw_sample(frame: &mut Frame<'_>, area: Rect, model: &Model, sample: &Sample
 fn title_line<'a>(model: &Model, sample: &Sample) -> Line<'a> {
     let mut line = Line::from(Span::styled(format!("nicache {}", shown(&sample.name)), BOLD));
     if model.is_paused {
-        line.push_span(Span::styled("  PAUSED", Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD)));
+        line.push_span(Span::styled(
+            "  PAUSED",
+            Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+        ));
     }
     let urls = sample.urls.join(" ");
     let up = span(Duration::from_millis(sample.uptime_ms));
@@ -107,7 +117,10 @@ fn state_line<'a>(model: &Model, sample: &Sample) -> Line<'a> {
     for database in &sample.databases {
         let (text, style) = match database.in_step {
             true => (format!("  {} in step", shown(&database.database)), Style::new()),
-            false => (format!("  {} OUT OF STEP", shown(&database.database)), Style::new().fg(Color::Red)),
+            false => (
+                format!("  {} OUT OF STEP", shown(&database.database)),
+                Style::new().fg(Color::Red),
+            ),
         };
         line.push_span(Span::styled(text, style));
     }
@@ -132,7 +145,13 @@ fn draw_rates(frame: &mut Frame<'_>, area: Rect, model: &Model, sample: &Sample)
         Mode::Forward => ("packets", "from the card"),
     };
     let rows: [(&str, String, Color, OfChange, Option<u64>); 4] = [
-        (looked, number(of(|change| change.requests_per_s), rate), Color::Cyan, |change| change.requests_per_s, None),
+        (
+            looked,
+            number(of(|change| change.requests_per_s), rate),
+            Color::Cyan,
+            |change| change.requests_per_s,
+            None,
+        ),
         (
             found,
             percent(change.and_then(|change| change.hit_rate)),
@@ -152,11 +171,13 @@ fn draw_rates(frame: &mut Frame<'_>, area: Rect, model: &Model, sample: &Sample)
     for (row, (name, value, color, of, max)) in (0..area.height).zip(rows) {
         let line = Rect { y: area.y + row, height: 1, ..area };
         let [label, figure, curve] =
-            Layout::horizontal([Constraint::Max(13), Constraint::Max(13), Constraint::Fill(1)]).areas(line);
+            Layout::horizontal([Constraint::Max(13), Constraint::Max(13), Constraint::Fill(1)])
+                .areas(line);
         frame.render_widget(Paragraph::new(name), label);
         frame.render_widget(Paragraph::new(value).style(BOLD).right_aligned(), figure);
         let past = past(model, curve.width.saturating_sub(1), of);
-        let curve = Rect { x: curve.x + curve.width.min(1), width: curve.width.saturating_sub(1), ..curve };
+        let curve =
+            Rect { x: curve.x + curve.width.min(1), width: curve.width.saturating_sub(1), ..curve };
         let mut line = Sparkline::default().data(&past).style(Style::new().fg(color));
         if let Some(max) = max {
             line = line.max(max);
@@ -172,7 +193,8 @@ fn bus_total(change: &Change) -> f64 {
 /// The newest values that fit, the last at the right end.
 fn past(model: &Model, width: u16, of: OfChange) -> Vec<u64> {
     let width = usize::from(width).min(PAST_MAX);
-    let values: Vec<u64> = model.past.iter().rev().take(width).map(|change| of(change).round() as u64).collect();
+    let values: Vec<u64> =
+        model.past.iter().rev().take(width).map(|change| of(change).round() as u64).collect();
     let missing = width - values.len();
     std::iter::repeat_n(0, missing).chain(values.into_iter().rev()).collect()
 }
@@ -224,7 +246,9 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
 
 #[cfg(test)]
 mod tests {
-    use nicache_admin::{CardSample, Crossing, DatabaseSample, Direction, HotObject, WatcherSample};
+    use nicache_admin::{
+        CardSample, Crossing, DatabaseSample, Direction, HotObject, WatcherSample,
+    };
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -257,8 +281,11 @@ mod tests {
             body_bytes: 7300,
             is_dynamic: target.contains('?'),
         };
-        let counters =
-            [("bypass_cookie", 100 * second), ("fill_refused_wrote", 3), ("fill_aborted_too_large", 2 * second)];
+        let counters = [
+            ("bypass_cookie", 100 * second),
+            ("fill_refused_wrote", 3),
+            ("fill_aborted_too_large", 2 * second),
+        ];
         Sample {
             name: "shop".into(),
             pid: 9,
@@ -356,9 +383,12 @@ mod tests {
         };
         assert!(told(|_| {}).contains("caching  watched by kernel"));
         assert!(told(|sample| sample.bypass_on = true).contains("BYPASS ON"));
-        assert!(told(|sample| sample.not_caching = Some("lease".into())).contains("not caching: lease"));
+        assert!(
+            told(|sample| sample.not_caching = Some("lease".into())).contains("not caching: lease")
+        );
         let with_database = told(|sample| {
-            sample.databases = vec![DatabaseSample { database: "db:3306".into(), ..DatabaseSample::default() }];
+            sample.databases =
+                vec![DatabaseSample { database: "db:3306".into(), ..DatabaseSample::default() }];
         });
         assert!(with_database.contains("db:3306 OUT OF STEP"));
         let mut lost = model();

@@ -1,6 +1,8 @@
-//! A private network namespace per test, `nicache run` inside it, and a look at what is left afterwards.
+//! A private network namespace per test, `nicache run` inside it, and a look at what is left
+//! afterwards.
 //!
-//! The calling thread of a test moves into a namespace of its own, so tests run at once without seeing each other. They need root.
+//! The calling thread of a test moves into a namespace of its own, so tests run at once without
+//! seeing each other. They need root.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod options;
@@ -19,13 +21,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The program. Tests of `nicache-lab` have it beside that, where `cargo build -p nicache` (or a build of all) puts it.
-pub(crate) const NICACHE: &str = match (option_env!("CARGO_BIN_EXE_nicache"), option_env!("CARGO_BIN_EXE_nicache-lab"))
-{
-    (Some(own), _) => own,
-    (None, Some(lab)) => lab.split_at(lab.len() - "-lab".len()).0,
-    (None, None) => panic!("a test of nicache or of nicache-lab"),
-};
+/// The program. Tests of `nicache-lab` have it beside that, where `cargo build -p nicache` (or a
+/// build of all) puts it.
+pub(crate) const NICACHE: &str =
+    match (option_env!("CARGO_BIN_EXE_nicache"), option_env!("CARGO_BIN_EXE_nicache-lab")) {
+        (Some(own), _) => own,
+        (None, Some(lab)) => lab.split_at(lab.len() - "-lab".len()).0,
+        (None, None) => panic!("a test of nicache or of nicache-lab"),
+    };
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// What takes moments takes no longer on a machine that is busy: only what hangs does.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -35,7 +38,8 @@ pub(crate) fn ip(arguments: &str) {
     nicache_namespaces::ip(arguments);
 }
 
-/// An nginx configuration: port 80 and port 8081 serve `site`, and every reply names the client as the server sees it.
+/// An nginx configuration: port 80 and port 8081 serve `site`, and every reply names the client as
+/// the server sees it.
 pub(crate) struct Site {
     pub folder: TempDir,
 }
@@ -45,10 +49,16 @@ impl Site {
         Self::with("", "listen 8081; root @ROOT@/site; add_header X-Client $remote_addr always;")
     }
 
-    /// With directives for the `http` block and for the server on port 80. `@ROOT@` stands for the test's folder.
+    /// With directives for the `http` block and for the server on port 80. `@ROOT@` stands for the
+    /// test's folder.
     pub(crate) fn with(http: &str, server: &str) -> Self {
-        let folder = tempfile::Builder::new().prefix("nicache-test-").tempdir_in("/var/tmp").unwrap();
-        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let folder =
+            tempfile::Builder::new().prefix("nicache-test-").tempdir_in("/var/tmp").unwrap();
+        std::fs::set_permissions(
+            folder.path(),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
         let root = folder.path().display();
         std::fs::create_dir(folder.path().join("site")).unwrap();
         std::fs::write(folder.path().join("site/page.html"), "hello from nginx\n").unwrap();
@@ -72,7 +82,9 @@ impl Site {
     pub(crate) fn command(&self) -> Vec<String> {
         let folder = self.folder.path().to_str().unwrap().to_owned();
         let configuration = format!("{folder}/nginx.conf");
-        ["nginx", "-p", &folder, "-c", &configuration, "-g", "daemon off;"].map(str::to_owned).to_vec()
+        ["nginx", "-p", &folder, "-c", &configuration, "-g", "daemon off;"]
+            .map(str::to_owned)
+            .to_vec()
     }
 }
 
@@ -91,7 +103,11 @@ impl Nicache {
     }
 
     /// Starts it and waits until it is ready; panics with its log if it fails.
-    pub(crate) fn start_with(arguments: &[&str], server: &[String], adjust: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn start_with(
+        arguments: &[&str],
+        server: &[String],
+        adjust: impl FnOnce(&mut Command),
+    ) -> Self {
         let mut command = Command::new(NICACHE);
         command.args(["run", "--json"]).args(arguments);
         if !server.is_empty() {
@@ -109,15 +125,22 @@ impl Nicache {
     }
 
     fn launch(mut command: Command) -> Self {
-        let mut process =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nicache");
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("nicache");
         let (lines, log) = mpsc::channel();
         let stderr = BufReader::new(process.stderr.take().unwrap());
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line))));
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)))
+        });
         let (first, ready) = mpsc::channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());
         // The server's own output comes between.
-        let events = stdout.lines().map_while(Result::ok).filter(|line| line.starts_with("{\"event\""));
+        let events =
+            stdout.lines().map_while(Result::ok).filter(|line| line.starts_with("{\"event\""));
         std::thread::spawn(move || events.for_each(|line| drop(first.send(line))));
         let mut nicache = Self { process, status: Value::Null, log, seen: Vec::new() };
         match ready.recv_timeout(START_TIMEOUT) {
@@ -203,7 +226,9 @@ pub(crate) fn kill(pid: u64, signal: Signal) {
 /// Whether a process runs; one that is dead but not yet collected by its new parent does not.
 pub(crate) fn is_running(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Somebody watches who is not this one.
@@ -236,13 +261,16 @@ pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// Waits for the end of all `processes`, of the interface and of the translation table in the thread's namespace.
+/// Waits for the end of all `processes`, of the interface and of the translation table in the
+/// thread's namespace.
 pub(crate) fn assert_all_gone(processes: &BTreeSet<u64>) {
     let left = || -> Vec<String> {
         let mut left: Vec<String> =
             processes.iter().filter(|pid| is_running(**pid)).map(|pid| describe(*pid)).collect();
         let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
-        left.extend(devices.lines().filter(|line| line.trim_start().starts_with("nic")).map(str::to_owned));
+        left.extend(
+            devices.lines().filter(|line| line.trim_start().starts_with("nic")).map(str::to_owned),
+        );
         let tables = output("nft", &["list", "tables"]);
         left.extend(tables.lines().map(str::to_owned));
         left
@@ -258,7 +286,10 @@ fn describe(pid: u64) -> String {
 
 /// Standard output of a program that must succeed.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {} {error}", output.status);
     String::from_utf8(output.stdout).unwrap()
@@ -304,7 +335,11 @@ pub(crate) fn assert_fails(arguments: &[&str], phrases: &[&str]) {
     assert_fails_with(arguments, phrases, |_| {});
 }
 
-pub(crate) fn assert_fails_with(arguments: &[&str], phrases: &[&str], adjust: impl FnOnce(&mut Command)) {
+pub(crate) fn assert_fails_with(
+    arguments: &[&str],
+    phrases: &[&str],
+    adjust: impl FnOnce(&mut Command),
+) {
     let mut command = Command::new(NICACHE);
     command.arg("run").args(arguments).stdin(Stdio::null());
     adjust(&mut command);

@@ -32,7 +32,8 @@ pub(crate) fn report_of(replay: Child) -> Value {
     let output = replay.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|_| panic!("no report: {} {error}{text}", output.status))
+    serde_json::from_str(&text)
+        .unwrap_or_else(|_| panic!("no report: {} {error}{text}", output.status))
 }
 
 /// A number in a report.

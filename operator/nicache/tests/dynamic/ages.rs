@@ -1,4 +1,5 @@
-//! T where nothing shows that an answer has become wrong: a server's own rules, its clock, and what few visitors gain and cost.
+//! T where nothing shows that an answer has become wrong: a server's own rules, its clock, and what
+//! few visitors gain and cost.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -28,7 +29,9 @@ fn unix_s() -> u64 {
 
 /// nginx' own form of a digest: base64 for URLs, without padding.
 fn secure_link(expires: u64, uri: &str) -> String {
-    let script = format!("echo rtrim(strtr(base64_encode(md5('{expires}{uri} secret', true)), '+/', '-_'), '=');");
+    let script = format!(
+        "echo rtrim(strtr(base64_encode(md5('{expires}{uri} secret', true)), '+/', '-_'), '=');"
+    );
     let output = std::process::Command::new("php").args(["-r", &script]).output().unwrap();
     format!("{uri}?md5={}&expires={expires}", String::from_utf8(output.stdout).unwrap())
 }
@@ -51,7 +54,10 @@ fn earned_ms(stage: &Stage, url: &str) -> Option<u64> {
 
 #[test]
 fn rules_of_the_server_that_nobody_sees() {
-    let mut stage = Stage::start(&Setup { nginx: NGINX, options: &["--share", "8999"], ..Setup::default() }, |_| {});
+    let mut stage = Stage::start(
+        &Setup { nginx: NGINX, options: &["--share", "8999"], ..Setup::default() },
+        |_| {},
+    );
     stage.write("data/film.txt", &"a film. ".repeat(100));
     stage.write("site/maintenance.html", "maintenance");
     let mut cases = Cases::default();

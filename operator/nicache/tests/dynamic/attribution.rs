@@ -1,4 +1,5 @@
-//! Requests at the same time: what one of them reads is not a reason to void the page of another, if it is certain whose it is.
+//! Requests at the same time: what one of them reads is not a reason to void the page of another,
+//! if it is certain whose it is.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,7 +9,8 @@ use nicache_applications::Client;
 use crate::check::Cases;
 use crate::stage::{Database, Setup, Stage};
 
-/// Changes that a page must survive, of at most so many. Another program's work on the machine can spoil one.
+/// Changes that a page must survive, of at most so many. Another program's work on the machine can
+/// spoil one.
 const SURVIVED: usize = 3;
 const ROUNDS_MAX: usize = 24;
 
@@ -43,8 +45,16 @@ fn while_asked_for<T>(stage: &Stage, other: &str, job: impl FnOnce() -> T) -> T 
     })
 }
 
-/// Does the page survive a change, if it was made anew while the other one was asked for? It is made of the file `own`.
-fn survives(stage: &Stage, page: &str, own: &str, other: &str, round: usize, change: impl FnOnce()) -> bool {
+/// Does the page survive a change, if it was made anew while the other one was asked for? It is
+/// made of the file `own`.
+fn survives(
+    stage: &Stage,
+    page: &str,
+    own: &str,
+    other: &str,
+    round: usize,
+    change: impl FnOnce(),
+) -> bool {
     stage.write(&format!("data/{own}"), &"x".repeat(round + 30));
     while_asked_for(stage, other, || stage.warm(page));
     std::thread::sleep(Duration::from_millis(200));
@@ -54,15 +64,25 @@ fn survives(stage: &Stage, page: &str, own: &str, other: &str, round: usize, cha
     let after = stage.counters();
     let is_hit = after["hits_dynamic"] == before["hits_dynamic"] + 1;
     if !is_hit {
-        let changed = after.iter().filter(|(name, count)| before[*name] != **count && !name.starts_with("bus_"));
-        let changed: Vec<_> = changed.map(|(name, count)| format!("{name} {} to {count}", before[name])).collect();
+        let changed = after
+            .iter()
+            .filter(|(name, count)| before[*name] != **count && !name.starts_with("bus_"));
+        let changed: Vec<_> =
+            changed.map(|(name, count)| format!("{name} {} to {count}", before[name])).collect();
         println!("  not a hit in round {round}: {}", changed.join(", "));
     }
     is_hit
 }
 
-/// The page survives changes. Where processes wait for the CPU, more of what others do is counted as the page's own, so not all of them.
-fn assert_survives(stage: &Stage, page: &str, own: &str, other: &str, mut change: impl FnMut(usize)) {
+/// The page survives changes. Where processes wait for the CPU, more of what others do is counted
+/// as the page's own, so not all of them.
+fn assert_survives(
+    stage: &Stage,
+    page: &str,
+    own: &str,
+    other: &str,
+    mut change: impl FnMut(usize),
+) {
     let mut survived = 0;
     for round in 0..ROUNDS_MAX {
         survived += usize::from(survives(stage, page, own, other, round, || change(round)));
@@ -74,7 +94,8 @@ fn assert_survives(stage: &Stage, page: &str, own: &str, other: &str, mut change
     panic!("{page} survived {survived} of {ROUNDS_MAX} changes of what {other} is made of");
 }
 
-/// Neither a change of the other page's row nor of its file voids the page; changes of its own do, at once.
+/// Neither a change of the other page's row nor of its file voids the page; changes of its own do,
+/// at once.
 fn separates(stage: &Stage, one: &str, two: &str) {
     let (page_one, page_two) = (format!("/{one}.php"), format!("/{two}.php"));
     assert_survives(stage, &page_one, one, &page_two, |round| {
@@ -85,7 +106,9 @@ fn separates(stage: &Stage, one: &str, two: &str) {
     });
     for (page, table) in [(&page_one, one), (&page_two, two)] {
         while_asked_for(stage, if table == one { &page_two } else { &page_one }, || {
-            stage.change(page, "new", || drop(stage.sql(&format!("UPDATE {table} SET text = 'new'"))));
+            stage.change(page, "new", || {
+                drop(stage.sql(&format!("UPDATE {table} SET text = 'new'")))
+            });
             stage.change(page, "77 ", || stage.write(&format!("data/{table}"), &"x".repeat(77)));
         });
     }
@@ -143,7 +166,8 @@ fn slow_pages_at_the_same_time() {
     });
     cases.run("a page that asks for another one", || {
         let two = page(&stage, "asked");
-        stage.script("asks.php", &format!("<?php echo file_get_contents('http://127.0.0.1{two}');"));
+        stage
+            .script("asks.php", &format!("<?php echo file_get_contents('http://127.0.0.1{two}');"));
         page(&stage, "beside");
         while_asked_for(&stage, "/beside.php", || {
             stage.change("/asks.php", "new", || drop(stage.sql("UPDATE asked SET text = 'new'")));
@@ -152,7 +176,10 @@ fn slow_pages_at_the_same_time() {
     });
     cases.run("a page that starts a program", || {
         stage.write("data/child", "v0");
-        stage.script("child.php", "<?php usleep(50000); echo shell_exec('cat @FOLDER@/data/child');");
+        stage.script(
+            "child.php",
+            "<?php usleep(50000); echo shell_exec('cat @FOLDER@/data/child');",
+        );
         let one = page(&stage, "beside_child");
         while_asked_for(&stage, "/child.php", || {
             for round in 1..10 {
@@ -164,7 +191,8 @@ fn slow_pages_at_the_same_time() {
         });
     });
     cases.run("a page that works on after its end", || {
-        let text = "<?php $n = (int) $_GET['n']; echo 'done'; fastcgi_finish_request(); usleep(80000);
+        let text =
+            "<?php $n = (int) $_GET['n']; echo 'done'; fastcgi_finish_request(); usleep(80000);
             file_put_contents('@FOLDER@/data/late', \"late $n\");
             $db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
             $db->query(\"UPDATE late SET text = 'late $n'\");";
@@ -176,7 +204,10 @@ fn slow_pages_at_the_same_time() {
         stage.script("shows.php", shows);
         for round in 0..8 {
             stage.warm("/shows.php");
-            stage.client().request("GET", &format!("/late.php?n={round}"), &[("X-Direct", "1")], b"").unwrap();
+            stage
+                .client()
+                .request("GET", &format!("/late.php?n={round}"), &[("X-Direct", "1")], b"")
+                .unwrap();
             let new = format!("late {round}");
             while stage.sql("SELECT text FROM late").trim() != new {
                 std::thread::sleep(Duration::from_millis(5));
@@ -204,7 +235,12 @@ fn slow_pages_at_the_same_time() {
 
 #[test]
 fn one_worker_for_all() {
-    let setup = Setup { database: Database::MariaDb, workers: 1, options: &["--recheck", "20s"], ..Setup::default() };
+    let setup = Setup {
+        database: Database::MariaDb,
+        workers: 1,
+        options: &["--recheck", "20s"],
+        ..Setup::default()
+    };
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
     cases.run("requests that wait for the same worker", || {

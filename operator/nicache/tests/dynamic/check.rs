@@ -1,4 +1,5 @@
-//! What a test does with a page: sees that it is kept, changes what it depends on, sees the change at once.
+//! What a test does with a page: sees that it is kept, changes what it depends on, sees the change
+//! at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -9,7 +10,8 @@ use serde_json::Value;
 use crate::common;
 use crate::stage::Stage;
 
-/// Longer than the minute for which a changed file that nobody reads again keeps everything from being kept.
+/// Longer than the minute for which a changed file that nobody reads again keeps everything from
+/// being kept.
 const PATIENCE: Duration = Duration::from_secs(75);
 /// Requests after a change, by so many connections, in so long.
 const CONNECTIONS: usize = 4;
@@ -30,7 +32,11 @@ impl Cases {
         }
         let begun = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(case));
-        println!("{} {name} {:.1} s", if outcome.is_ok() { "ok" } else { "FAILED" }, begun.elapsed().as_secs_f64());
+        println!(
+            "{} {name} {:.1} s",
+            if outcome.is_ok() { "ok" } else { "FAILED" },
+            begun.elapsed().as_secs_f64()
+        );
         if outcome.is_err() {
             self.failed.push(name.to_owned());
         }
@@ -61,7 +67,8 @@ impl Stage {
             let counters = status["counters"].as_object().unwrap();
             let is_telling = |name: &str| !name.starts_with("bus_") && !name.starts_with("flow");
             let is_counted = |count: &Value| count.as_u64().is_some_and(|count| count > 0);
-            let told = counters.iter().filter(|(name, count)| is_telling(name) && is_counted(count));
+            let told =
+                counters.iter().filter(|(name, count)| is_telling(name) && is_counted(count));
             let told: Vec<String> = told.map(|(name, count)| format!("{name} {count}")).collect();
             panic!("{path} is never kept, it shows `{}`: {told:?}", self.get(path))
         })
@@ -114,7 +121,8 @@ impl Stage {
         assert!((0..ATTEMPTS).any(|_| is_quiet()), "{path}: questions make it suspect");
     }
 
-    /// The very next reply and all that follow for a while show `new`, and the card takes part again.
+    /// The very next reply and all that follow for a while show `new`, and the card takes part
+    /// again.
     pub(crate) fn expect(&self, path: &str, new: &str) {
         self.expect_all(path, |reply| reply.contains(new), new);
     }
@@ -132,7 +140,11 @@ impl Stage {
                     let mut client = Client::new(address);
                     for _ in 0..REQUESTS / CONNECTIONS {
                         let reply = client.get(path).unwrap().text();
-                        assert!(right(&reply), "{path}: not `{what}`, but `{reply}` {:?} after", begun.elapsed());
+                        assert!(
+                            right(&reply),
+                            "{path}: not `{what}`, but `{reply}` {:?} after",
+                            begun.elapsed()
+                        );
                         std::thread::sleep(WATCHED * CONNECTIONS as u32 / REQUESTS as u32);
                     }
                 });
@@ -141,7 +153,8 @@ impl Stage {
         println!("  {path}: {} hits afterwards", self.counter("hits_dynamic") - before);
     }
 
-    /// Makes a change of a page that may be kept or not, and sees that it shows `new` at once. Was it kept?
+    /// Makes a change of a page that may be kept or not, and sees that it shows `new` at once. Was
+    /// it kept?
     pub(crate) fn change_of_any(&self, path: &str, new: &str, change: impl FnOnce()) -> bool {
         const LONG_ENOUGH: Duration = Duration::from_millis(1500);
         let is_kept = self.try_warm(path, LONG_ENOUGH).is_some();

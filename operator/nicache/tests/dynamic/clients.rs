@@ -1,4 +1,5 @@
-//! Clients whom the server tells apart without saying so: by where they come from, by language, by kind of program, by how they spell its name.
+//! Clients whom the server tells apart without saying so: by where they come from, by language, by
+//! kind of program, by how they spell its name.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use nicache_applications::{Client, Reply};
 use nicache_coherence::Rule;
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
+};
 
 use crate::check::Cases;
 use crate::common::{self, Nicache, private_network, within};
@@ -35,7 +38,8 @@ fn ask(client: &mut Client, url: &str, fields: Fields) -> Reply {
     client.request("GET", url, fields, &[]).unwrap()
 }
 
-/// Asks until the card answers these, and says whether it did. Every reply has what `is_right` wants.
+/// Asks until the card answers these, and says whether it did. Every reply has what `is_right`
+/// wants.
 fn is_kept(stage: &Stage, url: &str, fields: Fields, is_right: impl Fn(&Reply) -> bool) -> bool {
     let mut client = stage.client();
     let deadline = Instant::now() + Duration::from_secs(6);
@@ -97,7 +101,11 @@ fn clients_who_differ() {
         stage.write("data/de/hello.txt", "hallo");
         let german: Fields = &[("Accept-Language", "de-DE,de;q=0.9,en;q=0.5")];
         let english: Fields = &[("Accept-Language", "en-US,en;q=0.9")];
-        each_its_own(&stage, "/spoken/hello.txt", &[(&[], "hello"), (german, "hallo"), (english, "hello")]);
+        each_its_own(
+            &stage,
+            "/spoken/hello.txt",
+            &[(&[], "hello"), (german, "hallo"), (english, "hello")],
+        );
     });
     cases.run("pages by language, browser and origin", || {
         let answer = |by: &str| format!("<?php echo {by} ?? '' ? 'special' : 'general';");
@@ -107,8 +115,16 @@ fn clients_who_differ() {
                 "preg_match('/^de/', $_SERVER['HTTP_ACCEPT_LANGUAGE'] ?? '')",
                 &[("Accept-Language", "de")],
             ),
-            ("phone.php", "preg_match('/Mobile/', $_SERVER['HTTP_USER_AGENT'] ?? '')", &[("User-Agent", PHONE)]),
-            ("hint.php", "preg_match('/1/', $_SERVER['HTTP_SEC_CH_UA_MOBILE'] ?? '')", &[("Sec-CH-UA-Mobile", "?1")]),
+            (
+                "phone.php",
+                "preg_match('/Mobile/', $_SERVER['HTTP_USER_AGENT'] ?? '')",
+                &[("User-Agent", PHONE)],
+            ),
+            (
+                "hint.php",
+                "preg_match('/1/', $_SERVER['HTTP_SEC_CH_UA_MOBILE'] ?? '')",
+                &[("Sec-CH-UA-Mobile", "?1")],
+            ),
             (
                 "site.php",
                 "preg_match('/cross/', $_SERVER['HTTP_SEC_FETCH_SITE'] ?? '')",
@@ -122,24 +138,40 @@ fn clients_who_differ() {
         ] as [(&str, &str, Fields); 5]
         {
             stage.script(page, &answer(by));
-            let browser: Fields =
-                &[("User-Agent", BROWSER), ("Accept-Language", "en"), ("Referer", "http://shop.example/")];
-            each_its_own(&stage, &format!("/{page}"), &[(&[], "general"), (special, "special"), (browser, "general")]);
+            let browser: Fields = &[
+                ("User-Agent", BROWSER),
+                ("Accept-Language", "en"),
+                ("Referer", "http://shop.example/"),
+            ];
+            each_its_own(
+                &stage,
+                &format!("/{page}"),
+                &[(&[], "general"), (special, "special"), (browser, "general")],
+            );
         }
     });
     cases.end(&mut stage);
 }
 
-/// One who writes the name in his own way does not write it for others. PHP's own server hands it to the script as it is; nginx writes it small.
+/// One who writes the name in his own way does not write it for others. PHP's own server hands it
+/// to the script as it is; nginx writes it small.
 #[test]
 fn the_spelling_of_the_servers_name() {
     private_network();
-    let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
-    std::fs::write(folder.path().join("links.php"), "<?php echo 'http://', $_SERVER['HTTP_HOST'], '/';").unwrap();
-    let words = ["php", "-S", "0.0.0.0:80", "-t", folder.path().to_str().unwrap()].map(str::to_owned);
+    let folder =
+        tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
+    std::fs::write(
+        folder.path().join("links.php"),
+        "<?php echo 'http://', $_SERVER['HTTP_HOST'], '/';",
+    )
+    .unwrap();
+    let words =
+        ["php", "-S", "0.0.0.0:80", "-t", folder.path().to_str().unwrap()].map(str::to_owned);
     let nicache = Nicache::start(&[], &words);
     let address = std::net::SocketAddr::from((nicache.server(), 80));
-    assert!(within(Duration::from_secs(10), || Client::new(address).get("/links.php").ok()).is_some());
+    assert!(
+        within(Duration::from_secs(10), || Client::new(address).get("/links.php").ok()).is_some()
+    );
     let ask = |host: &str| Client::new(address).naming(host).get("/links.php").unwrap().text();
     let hits = || common::status(nicache.name())["counters"]["hits_dynamic"].as_u64().unwrap();
     for first in ["SHOP.example", "shop.example:80", "shop.example."] {
@@ -159,12 +191,16 @@ fn without_classes() {
     assert!(hotlinkers(&start(Some(Rule::Classes))) > 0, "nobody notices that the rule is off");
 }
 
-/// Who asks whether the connection still lives while a page takes its time is not cut off, whoever answers the handshake.
+/// Who asks whether the connection still lives while a page takes its time is not cut off, whoever
+/// answers the handshake.
 #[test]
 fn probes_while_a_page_takes_its_time() {
     for handshake in ["pass-through", "card"] {
-        let options: &'static [&'static str] =
-            if handshake == "card" { &["--handshake", "card"] } else { &["--handshake", "pass-through"] };
+        let options: &'static [&'static str] = if handshake == "card" {
+            &["--handshake", "card"]
+        } else {
+            &["--handshake", "pass-through"]
+        };
         let stage = Stage::start(&Setup { options, ..Setup::default() }, |_| {});
         stage.script("slow.php", "<?php sleep(5); echo 'slow';");
         let mut stream = TcpStream::connect(stage.address()).unwrap();
@@ -173,7 +209,9 @@ fn probes_while_a_page_takes_its_time() {
         set_tcp_keepidle(&stream, Duration::from_secs(1)).unwrap();
         set_tcp_keepintvl(&stream, Duration::from_secs(1)).unwrap();
         set_tcp_keepcnt(&stream, 2).unwrap();
-        stream.write_all(b"GET /slow.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+            .write_all(b"GET /slow.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap_or_else(|error| panic!("{handshake}: {error}"));
         assert!(reply.contains("slow"), "{handshake}: {reply}");

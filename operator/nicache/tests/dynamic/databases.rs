@@ -28,16 +28,21 @@ fn stage() -> Stage {
     Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {})
 }
 
-/// Neither what is asked nor that the asker goes makes a page suspect, although Debian's MariaDB has functions from its beginning.
+/// Neither what is asked nor that the asker goes makes a page suspect, although Debian's MariaDB
+/// has functions from its beginning.
 #[test]
 fn questions_make_nothing_suspect() {
     let stage = stage();
     let url = table(&stage, "asked", "");
     stage.sql("CREATE SEQUENCE counted");
-    stage.expect_quiet(&url, || drop(stage.sql("SELECT text FROM asked; SHOW TABLES; SELECT COUNT(*) FROM asked")));
+    stage.expect_quiet(&url, || {
+        drop(stage.sql("SELECT text FROM asked; SHOW TABLES; SELECT COUNT(*) FROM asked"))
+    });
     let url = page(&stage, "counted", "SELECT next_not_cached_value FROM counted");
     stage.change(&url, "5001", || drop(stage.sql("SELECT SetVal(counted, 5000)")));
-    stage.change(&url, "6001", || drop(stage.sql("SELECT NEXT VALUE FOR counted; SELECT SETVAL(counted, 6000)")));
+    stage.change(&url, "6001", || {
+        drop(stage.sql("SELECT NEXT VALUE FOR counted; SELECT SETVAL(counted, 6000)"))
+    });
 }
 
 #[test]
@@ -92,7 +97,8 @@ pub(crate) fn changes_of_rows_of(mut stage: Stage) {
             shell.send(&format!("UPDATE silent SET text = 'round {round}' WHERE id = 1;"));
             let text = format!("round {round}");
             stage.wait_until(|| stage.direct(&url).contains(&text));
-            // It is done, so the page is kept again although the client does not say that it is content.
+            // It is done, so the page is kept again although the client does not say that it is
+            // content.
             stage.expect(&url, &text);
         }
         stage.warm(&url);
@@ -141,7 +147,8 @@ pub(crate) fn changes_of_rows_of(mut stage: Stage) {
             let address = stage.address();
             stage.sql(&format!("UPDATE slowly SET text = 'u{round}'"));
             let reader =
-                std::thread::spawn(move || nicache_applications::Client::new(address).get("/slow_reader.php").unwrap());
+                std::thread::spawn(move || nicache_applications::Client::new(address)
+                    .get("/slow_reader.php").unwrap());
             std::thread::sleep(Duration::from_millis(100));
             stage.sql(&format!("UPDATE slowly SET text = 'v{round}'"));
             println!("  {}", reader.join().unwrap().text());
@@ -152,7 +159,9 @@ pub(crate) fn changes_of_rows_of(mut stage: Stage) {
         let url = table(&stage, "locked", "");
         stage.warm(&url);
         let mut shell = stage.mariadb_shell();
-        shell.run("LOCK TABLES locked WRITE; UPDATE locked SET text = 'new' WHERE id = 1; UNLOCK TABLES;");
+        shell.run(
+            "LOCK TABLES locked WRITE; UPDATE locked SET text = 'new' WHERE id = 1; UNLOCK TABLES;",
+        );
         stage.expect(&url, "new");
     });
     cases.run("other engines", || {
@@ -190,7 +199,8 @@ pub(crate) fn changes_of_rows_of(mut stage: Stage) {
         for (name, script) in scripts {
             stage.script(&format!("set_{name}.php"), &format!("<?php {script} echo 'set';"));
             let new = format!("by-{name}");
-            stage.change(&url, &new, || assert_eq!(stage.get(&format!("/set_{name}.php?v={new}")), "set"));
+            stage.change(&url, &new,
+                || assert_eq!(stage.get(&format!("/set_{name}.php?v={new}")), "set"));
         }
     });
     cases.run("a page that asks by prepared statements", || {
@@ -270,7 +280,10 @@ pub(crate) fn changes_by_other_things_of(mut stage: Stage) {
     cases.run("LOAD DATA and many connections", || {
         let url = table(&stage, "loaded", "");
         stage.write("data/rows", "1\tnew\n");
-        let sql = format!("LOAD DATA LOCAL INFILE '{}' REPLACE INTO TABLE loaded", stage.path("data/rows").display());
+        let sql = format!(
+            "LOAD DATA LOCAL INFILE '{}' REPLACE INTO TABLE loaded",
+            stage.path("data/rows").display()
+        );
         stage.change(&url, "new", || drop(stage.sql_with(&["--local-infile=1"], &sql)));
     });
     cases.end(&mut stage);
@@ -302,17 +315,22 @@ fn begun_before() {
         });
     });
     cases.run("a client that was idle", || {
-        stage.change(&second, "new", || drop(idle.run("UPDATE early SET text = 'new' WHERE id = 2;")));
+        stage.change(&second, "new", || {
+            drop(idle.run("UPDATE early SET text = 'new' WHERE id = 2;"))
+        });
     });
     cases.run("the same again", || {
-        stage.change(&second, "newer", || drop(idle.run("UPDATE early SET text = 'newer' WHERE id = 2;")));
+        stage.change(&second, "newer", || {
+            drop(idle.run("UPDATE early SET text = 'newer' WHERE id = 2;"))
+        });
     });
     cases.end(&mut stage);
 }
 
 #[test]
 fn encrypted_clients() {
-    let mut stage = Stage::start(&Setup { database: Database::MariaDb, tls: true, ..Setup::default() }, |_| {});
+    let mut stage =
+        Stage::start(&Setup { database: Database::MariaDb, tls: true, ..Setup::default() }, |_| {});
     let mut cases = Cases::default();
     cases.run("a client on TLS", || {
         let url = table(&stage, "secret", "");
@@ -351,9 +369,18 @@ CREATE FUNCTION writes(t VARCHAR(100)) RETURNS INT BEGIN UPDATE called SET text 
         stage.sql("CREATE SEQUENCE numbers");
         let url = page(&stage, "numbers", "SELECT next_not_cached_value FROM numbers");
         let old = stage.warm(&url);
-        let next: u64 =
-            stage.sql("SELECT NEXTVAL(numbers); SELECT SETVAL(numbers, 5000)").lines().next().unwrap().parse().unwrap();
-        stage.expect_all(&url, |reply| reply != old && reply.contains("5001"), &format!("5001, not {next}"));
+        let next: u64 = stage
+            .sql("SELECT NEXTVAL(numbers); SELECT SETVAL(numbers, 5000)")
+            .lines()
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        stage.expect_all(
+            &url,
+            |reply| reply != old && reply.contains("5001"),
+            &format!("5001, not {next}"),
+        );
     });
     cases.end(&mut stage);
 }
@@ -361,7 +388,8 @@ CREATE FUNCTION writes(t VARCHAR(100)) RETURNS INT BEGIN UPDATE called SET text 
 /// What changes without any client is never late.
 #[test]
 fn what_the_database_changes_by_itself() {
-    let setup = Setup { options: &["--recheck", "5s"], database: Database::MariaDb, ..Setup::default() };
+    let setup =
+        Setup { options: &["--recheck", "5s"], database: Database::MariaDb, ..Setup::default() };
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
     cases.run("settings, rights and comments", || {
@@ -401,7 +429,8 @@ fn what_the_database_changes_by_itself() {
             let late = new_since.map(|since: Instant| since.elapsed());
             let shown = client.get(&url).unwrap().text();
             let slack = Duration::from_millis(300);
-            assert!(shown.contains("new") || late.is_none_or(|late| late < slack), "old for {late:?}");
+            assert!(shown.contains("new") || late.is_none_or(|late| late < slack),
+                "old for {late:?}");
         }
         assert!(new_since.is_some(), "the event did not happen");
     });
@@ -410,7 +439,9 @@ fn what_the_database_changes_by_itself() {
         let url = page(&stage, "ticks", "SELECT n FROM ticks");
         stage.sql("CREATE EVENT often ON SCHEDULE EVERY 1 SECOND DO UPDATE ticks SET n = n + 1");
         let (mut client, begun, mut before) = (stage.client(), Instant::now(), 0);
-        let number = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap();
+        let number = |text: &str| {
+            text.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap()
+        };
         while begun.elapsed() < Duration::from_secs(4) {
             before = number(&stage.sql("SELECT n FROM ticks")).max(before);
             let shown = client.get(&url).unwrap().text();
@@ -433,19 +464,37 @@ struct Primary {
 impl Primary {
     /// In the network namespace of the stage's server.
     fn start(stage: &Stage) -> Self {
-        let folder = tempfile::Builder::new().prefix("nicache-primary-").tempdir_in("/var/lib").unwrap();
+        let folder =
+            tempfile::Builder::new().prefix("nicache-primary-").tempdir_in("/var/lib").unwrap();
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder.path(), everybody).unwrap();
         let data = format!("--datadir={}", folder.path().join("db").display());
         let made = Command::new("mariadb-install-db")
-            .args(["--no-defaults", "--skip-test-db", "--user=www-data", "--skip-innodb-use-native-aio", &data])
+            .args([
+                "--no-defaults",
+                "--skip-test-db",
+                "--user=www-data",
+                "--skip-innodb-use-native-aio",
+                &data,
+            ])
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", stage.nicache.pid("server_pid")));
-        command.args(["mariadbd", "--no-defaults", "--user=www-data", "--skip-innodb-use-native-aio", &data]);
-        command.args(["--bind-address=127.0.0.1", "--port=3399", "--server-id=1", "--log-bin=changes"]);
+        command.args([
+            "mariadbd",
+            "--no-defaults",
+            "--user=www-data",
+            "--skip-innodb-use-native-aio",
+            &data,
+        ]);
+        command.args([
+            "--bind-address=127.0.0.1",
+            "--port=3399",
+            "--server-id=1",
+            "--log-bin=changes",
+        ]);
         command.arg("--innodb-buffer-pool-size=16M").arg("--open-files-limit=512");
         command.arg(format!("--socket={}", folder.path().join("sock").display()));
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -457,7 +506,15 @@ impl Primary {
     fn try_sql(&self, text: &str) -> Option<String> {
         let socket = format!("--socket={}", self.folder.path().join("sock").display());
         let said = Command::new("mariadb")
-            .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root", &socket, "--execute", text])
+            .args([
+                "--no-defaults",
+                "--batch",
+                "--skip-column-names",
+                "--user=root",
+                &socket,
+                "--execute",
+                text,
+            ])
             .output()
             .unwrap();
         said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned())
@@ -477,7 +534,9 @@ impl Drop for Primary {
 
 /// Rows of a page that are never older than what the database said before it was asked for.
 fn is_never_late(stage: &Stage, url: &str, query: &str, time: Duration) -> u64 {
-    let number = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap();
+    let number = |text: &str| {
+        text.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap()
+    };
     let (mut client, begun, mut before) = (stage.client(), Instant::now(), 0);
     while begun.elapsed() < time {
         before = number(&stage.sql(query)).max(before);
@@ -491,7 +550,8 @@ fn is_never_late(stage: &Stage, url: &str, query: &str, time: Duration) -> u64 {
 /// What a replica applies, and what is in another server's tables, is never late.
 #[test]
 fn what_another_server_changes() {
-    let setup = Setup { options: &["--recheck", "5s"], database: Database::MariaDb, ..Setup::default() };
+    let setup =
+        Setup { options: &["--recheck", "5s"], database: Database::MariaDb, ..Setup::default() };
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
     cases.run("a replica", || {
@@ -501,7 +561,8 @@ fn what_another_server_changes() {
         primary.sql("CREATE USER applier@'%' IDENTIFIED BY 'secret'; GRANT REPLICATION SLAVE ON *.* TO applier@'%'");
         primary.sql("CREATE DATABASE IF NOT EXISTS site; CREATE TABLE site.mirrored (n INT); INSERT INTO site.mirrored VALUES (0)");
         stage.sql("SET GLOBAL server_id = 2; CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = 3399, MASTER_USER = 'applier', MASTER_PASSWORD = 'secret'; START SLAVE");
-        stage.wait_until(|| stage.try_sql("SELECT n FROM mirrored").is_ok_and(|said| said.starts_with('0')));
+        stage.wait_until(|| stage.try_sql("SELECT n FROM mirrored")
+            .is_ok_and(|said| said.starts_with('0')));
         let url = page(&stage, "mirrored", "SELECT n FROM mirrored");
         let stop = AtomicBool::new(false);
         let last = std::thread::scope(|scope| {

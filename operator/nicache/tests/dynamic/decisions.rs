@@ -51,7 +51,12 @@ fn follows(stage: &Stage, name: &str, url: &str) {
         let mut client = stage.client();
         while taken.elapsed() < Duration::from_millis(500) {
             let status = status_of(&mut client, url);
-            assert_eq!(status, 403, "{url}: round {round}, {:?} after it was taken back", taken.elapsed());
+            assert_eq!(
+                status,
+                403,
+                "{url}: round {round}, {:?} after it was taken back",
+                taken.elapsed()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
         permit(stage, name, true);
@@ -72,7 +77,8 @@ fn files_that_something_else_decides_about() {
     let mut cases = Cases::default();
     cases.run("a row, and nginx sends the file", || {
         let then = "header('X-Accel-Redirect: /protected/report.txt');";
-        let text = format!("<?php {CONNECT} if ($allowed('accel')) {then} else http_response_code(403);");
+        let text =
+            format!("<?php {CONNECT} if ($allowed('accel')) {then} else http_response_code(403);");
         stage.script("accel.php", &text);
         follows(&stage, "accel", "/accel.php");
     });
@@ -86,12 +92,16 @@ fn files_that_something_else_decides_about() {
         follows(&stage, "readfile", "/readfile.php");
     });
     cases.run("a guard", || {
-        stage.script("guard.php", &format!("<?php {CONNECT} http_response_code($allowed('guard') ? 204 : 403);"));
+        stage.script(
+            "guard.php",
+            &format!("<?php {CONNECT} http_response_code($allowed('guard') ? 204 : 403);"),
+        );
         follows(&stage, "guard", "/guarded/report.txt");
     });
     cases.run("a script that is asked when there is no file", || {
         let then = "header('X-Accel-Redirect: /protected/report.txt');";
-        let text = format!("<?php {CONNECT} if ($allowed('first')) {then} else http_response_code(403);");
+        let text =
+            format!("<?php {CONNECT} if ($allowed('first')) {then} else http_response_code(403);");
         stage.script("first.php", &text);
         follows(&stage, "first", "/asks-first/report.txt");
     });
@@ -112,7 +122,8 @@ fn files_that_something_else_decides_about() {
     cases.end(&mut stage);
 }
 
-/// What clients of another port get is not a question that the server asks, and nothing that decides for others.
+/// What clients of another port get is not a question that the server asks, and nothing that
+/// decides for others.
 #[test]
 fn clients_of_another_service() {
     let setup = Setup { nginx: "listen 8081; listen [::]:8081;", ..Setup::default() };

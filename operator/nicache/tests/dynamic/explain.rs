@@ -1,4 +1,5 @@
-//! `nicache why` and `nicache who`: what a page depends on, why it is not kept, and what depends on a source.
+//! `nicache why` and `nicache who`: what a page depends on, why it is not kept, and what depends on
+//! a source.
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,7 +12,11 @@ use crate::common::{NICACHE, within};
 use crate::stage::{Database, Setup, Stage};
 
 fn nicache(stage: &Stage, arguments: &[&str]) -> String {
-    let output = Command::new(NICACHE).args(arguments).args(["--name", stage.nicache.name()]).output().unwrap();
+    let output = Command::new(NICACHE)
+        .args(arguments)
+        .args(["--name", stage.nicache.name()])
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -21,7 +26,12 @@ fn json(stage: &Stage, arguments: &[&str]) -> Value {
 }
 
 fn targets(report: &Value) -> Vec<&str> {
-    report["entries"].as_array().unwrap().iter().map(|entry| entry["target"].as_str().unwrap()).collect()
+    report["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["target"].as_str().unwrap())
+        .collect()
 }
 
 /// Computed pages, and a file.
@@ -36,7 +46,8 @@ fn warm(stage: &Stage, pages: &[&str]) {
 
 #[test]
 fn pages_and_sources() {
-    let mut stage = Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
+    let mut stage =
+        Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
     let mut cases = Cases::default();
     stage.sql(
         "CREATE TABLE shown (id INT PRIMARY KEY, text VARCHAR(20)); INSERT INTO shown VALUES (1, 'one'), (2, 'two')",
@@ -44,7 +55,10 @@ fn pages_and_sources() {
     let sql = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');";
     let row = "echo $db->query('SELECT text FROM shown WHERE id = ' . (int) $_GET['id'])->fetch_row()[0];";
     stage.script("row.php", &format!("<?php {sql} {row}"));
-    stage.script("plain.php", "<?php echo is_file('@FOLDER@/data/missing') ? 'there' : 'not there';");
+    stage.script(
+        "plain.php",
+        "<?php echo is_file('@FOLDER@/data/missing') ? 'there' : 'not there';",
+    );
     stage.write("site/static.html", "static");
     cases.run("what a page depends on", || {
         warm(&stage, &["/row.php?id=1", "/row.php?id=2", "/plain.php"]);
@@ -54,18 +68,30 @@ fn pages_and_sources() {
         assert_eq!(entry["class"], "dynamic");
         assert!(entry["left_ms"].as_u64().is_some_and(|left| left <= 1000), "{entry}");
         let sources = &report["sources"][0];
-        assert_eq!(sources["tables"].as_array().unwrap(), &["site.shown where id = 1"], "{sources:#}");
-        let paths: Vec<&str> =
-            sources["paths"].as_array().unwrap().iter().map(|path| path["path"].as_str().unwrap()).collect();
+        assert_eq!(
+            sources["tables"].as_array().unwrap(),
+            &["site.shown where id = 1"],
+            "{sources:#}"
+        );
+        let paths: Vec<&str> = sources["paths"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|path| path["path"].as_str().unwrap())
+            .collect();
         assert!(paths.iter().any(|path| path.ends_with("/site/row.php")), "{paths:?}");
         assert!(sources["retained"].as_u64() > Some(0));
 
         let report = json(&stage, &["why", "/plain.php"]);
         let paths = report["sources"][0]["paths"].as_array().unwrap();
-        let missing = paths.iter().find(|path| path["path"].as_str().unwrap().ends_with("/data/missing"));
+        let missing =
+            paths.iter().find(|path| path["path"].as_str().unwrap().ends_with("/data/missing"));
         assert_eq!(missing.unwrap()["used"], "missing", "{report:#}");
         let text = nicache(&stage, &["why", "/static.html"]);
-        assert!(text.contains("static, 6 bytes of body: ") && text.contains("(T, as earned: "), "{text}");
+        assert!(
+            text.contains("static, 6 bytes of body: ") && text.contains("(T, as earned: "),
+            "{text}"
+        );
     });
     cases.run("why it is not there", || {
         stage.script("private.php", "<?php header('Cache-Control: private'); echo 1;");
@@ -87,10 +113,16 @@ fn pages_and_sources() {
             assert!(within(Duration::from_secs(10), is_right).is_some(), "{page}: {}", last());
         }
         let text = nicache(&stage, &["why", "/writes.php"]);
-        assert!(text.contains("not in card memory") && text.contains("changed a file or a row"), "{text}");
+        assert!(
+            text.contains("not in card memory") && text.contains("changed a file or a row"),
+            "{text}"
+        );
         (0..20).for_each(|_| drop(stage.get("/clock.php")));
         let report = json(&stage, &["why", "/clock.php"]);
-        assert!(targets(&report["page"]).is_empty() && report["page"]["last"].is_string(), "{report:#}");
+        assert!(
+            targets(&report["page"]).is_empty() && report["page"]["last"].is_string(),
+            "{report:#}"
+        );
         let text = nicache(&stage, &["why", "/never-asked.php"]);
         assert!(text.contains("ask for it twice"), "{text}");
     });
@@ -98,10 +130,18 @@ fn pages_and_sources() {
         let address = stage.nicache.server();
         let visit = |number: u32, more: &[(&str, &str)]| {
             let from = format!("198.51.100.{}", number % 250 + 1);
-            let own = [("User-Agent", "curl/8.5.0"), ("Accept", "*/*"), ("X-Forwarded-For", from.as_str())];
+            let own = [
+                ("User-Agent", "curl/8.5.0"),
+                ("Accept", "*/*"),
+                ("X-Forwarded-For", from.as_str()),
+            ];
             let says = [("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", "shop.example")];
             let headers = [&own[..], &says, more].concat();
-            stage.client().naming("shop.example").request("GET", "/plain.php", &headers, &[]).unwrap()
+            stage
+                .client()
+                .naming("shop.example")
+                .request("GET", "/plain.php", &headers, &[])
+                .unwrap()
         };
         // A proxy that ends TLS is in front.
         let url = "https://shop.example/plain.php";
@@ -114,7 +154,8 @@ fn pages_and_sources() {
             assert_eq!(curl["title"], "curl's", "{report:#}");
             (curl["meets"] == "hit").then_some(report)
         };
-        let report = within(Duration::from_secs(20), curl_meets).expect("behind a proxy, nothing is kept");
+        let report =
+            within(Duration::from_secs(20), curl_meets).expect("behind a proxy, nothing is kept");
         let request = report["page"]["entries"][0]["request"].to_string();
         assert!(request.contains("X-Forwarded-Proto: https"), "{report:#}");
         let text = nicache(&stage, &["why", url]);
@@ -124,11 +165,18 @@ fn pages_and_sources() {
         let own = format!("http://{address}/plain.php");
         let ask = |more: &[&str]| nicache(&stage, &[&["why", &own], more].concat());
         assert!(
-            ask(&["-H", "Cookie: sid=1"]).contains("because it carries a cookie, so the page may be for one client")
+            ask(&["-H", "Cookie: sid=1"])
+                .contains("because it carries a cookie, so the page may be for one client")
         );
-        assert!(ask(&["-H", "Upgrade: websocket"]).contains("because it asks for another protocol"));
+        assert!(
+            ask(&["-H", "Upgrade: websocket"]).contains("because it asks for another protocol")
+        );
         // A kind of client that the page was never given to, or that has never come.
-        assert!(ask(&["-H", "Accept: text/odd"]).contains("this request goes to the server"), "{}", ask(&[]));
+        assert!(
+            ask(&["-H", "Accept: text/odd"]).contains("this request goes to the server"),
+            "{}",
+            ask(&[])
+        );
         for odd in [&["--http10"][..], &["-H", "Connection: close"]] {
             assert!(
                 ask(odd).contains("this request goes to the server: no reply to it is kept"),
@@ -139,10 +187,16 @@ fn pages_and_sources() {
         // What went to the server, and why.
         visit(1, &[("Authorization", "Basic eDp5")]);
         let text = nicache(&stage, &["why", url]);
-        assert!(text.contains("a client's request went to the server, because it carries a user name"), "{text}");
+        assert!(
+            text.contains("a client's request went to the server, because it carries a user name"),
+            "{text}"
+        );
         let purge = |what: &str| json(&stage, &["purge", what])["purged"].as_u64().unwrap();
         assert_eq!(purge("https://other.example/*"), 0);
-        assert!(nicache(&stage, &["purge", "https://other.example/plain.php"]).contains("it is kept for"));
+        assert!(
+            nicache(&stage, &["purge", "https://other.example/plain.php"])
+                .contains("it is kept for")
+        );
         assert!(purge("https://shop.example/pl*") > 0);
         assert_eq!(purge(url), 0);
         assert!(
@@ -160,7 +214,10 @@ fn pages_and_sources() {
         assert!(targets(&who("site.other")).is_empty());
         let folder = stage.folder.display();
         let of_file = who(&format!("{folder}/site/static.html"));
-        assert_eq!((targets(&of_file), &of_file["every_dynamic"]), (vec!["/static.html"], &Value::Bool(false)));
+        assert_eq!(
+            (targets(&of_file), &of_file["every_dynamic"]),
+            (vec!["/static.html"], &Value::Bool(false))
+        );
         let of_missing = who(&format!("{folder}/data/missing"));
         assert_eq!(targets(&of_missing), ["/plain.php"], "{of_missing:#}");
         let of_script = who(&format!("{folder}/site/plain.php"));
@@ -170,9 +227,13 @@ fn pages_and_sources() {
     cases.run("a reload of the server and of the programs beside it", || {
         warm(&stage, &["/row.php?id=1"]);
         stage.nicache.signal(Signal::HUP);
-        // Less than the minute for which a file that nobody reads again keeps everything from being kept.
+        // Less than the minute for which a file that nobody reads again keeps everything from being
+        // kept.
         std::thread::sleep(Duration::from_millis(300));
-        assert!(stage.try_warm("/row.php?id=1", Duration::from_secs(40)).is_some(), "nothing is kept after a reload");
+        assert!(
+            stage.try_warm("/row.php?id=1", Duration::from_secs(40)).is_some(),
+            "nothing is kept after a reload"
+        );
     });
     cases.end(&mut stage);
 }

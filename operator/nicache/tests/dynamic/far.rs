@@ -48,31 +48,41 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    /// From a thread in the web machine's namespace. With `on_bus`, what the relay says goes over NATS.
+    /// From a thread in the web machine's namespace. With `on_bus`, what the relay says goes over
+    /// NATS.
     pub(crate) fn start(kind: Kind, on_bus: bool) -> Self {
         let keys = tempfile::tempdir().unwrap();
         let key = keys.path().join("key");
         std::fs::write(&key, "5a".repeat(32)).unwrap();
-        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
         let mut holder = Command::new("unshare");
-        let holder = holder.args(["--net", "sleep", "infinity"]).stdin(Stdio::null()).spawn().unwrap();
+        let holder =
+            holder.args(["--net", "sleep", "infinity"]).stdin(Stdio::null()).spawn().unwrap();
         let pid = holder.id();
         let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
         let is_apart = || {
             let other = std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
-            (other != own && std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim() == "sleep").then_some(())
+            (other != own
+                && std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim() == "sleep")
+                .then_some(())
         };
         assert!(within(Duration::from_secs(10), is_apart).is_some());
         ip(&format!("link add near type veth peer name far netns {pid}"));
         ip(&format!("address add {NEAR}/24 dev near"));
         ip("link set near up");
-        let application = if kind == Kind::MariaDb { Application::PhpPage } else { Application::Flask };
+        let application =
+            if kind == Kind::MariaDb { Application::PhpPage } else { Application::Flask };
         let site = application.prepare_with(&Settings::default()).unwrap();
         let folder = site.folder().to_owned();
         let (database, relay, nats, site) = (None, None, None, Some(site));
-        let mut far = Self { kind, holder, database, relay, nats, on_bus, site, folder, key, _keys: keys };
-        for arguments in ["link set lo up", &format!("address add {FAR}/24 dev far"), "link set far up"] {
-            let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split_ascii_whitespace()).collect();
+        let mut far =
+            Self { kind, holder, database, relay, nats, on_bus, site, folder, key, _keys: keys };
+        for arguments in
+            ["link set lo up", &format!("address add {FAR}/24 dev far"), "link set far up"]
+        {
+            let words: Vec<&str> =
+                ["ip"].into_iter().chain(arguments.split_ascii_whitespace()).collect();
             assert!(far.inside(&words).status().unwrap().success(), "{arguments}");
         }
         far.start_database();
@@ -86,19 +96,30 @@ impl Far {
     /// A command on the other machine.
     pub(crate) fn inside(&self, words: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).args(words).stdin(Stdio::null());
+        command
+            .arg(format!("--net=/proc/{}/ns/net", self.holder.id()))
+            .args(words)
+            .stdin(Stdio::null());
         command
     }
 
     /// The value of `--remote-database` with this way to what the relay says.
     pub(crate) fn option(&self, way: &str) -> String {
-        format!("{}://{FAR}:{},{way},key={}", self.kind.protocol(), self.kind.port(), self.key.display())
+        format!(
+            "{}://{FAR}:{},{way},key={}",
+            self.kind.protocol(),
+            self.kind.port(),
+            self.key.display()
+        )
     }
 
     fn start_database(&mut self) {
         let site = self.site.as_ref().unwrap();
         let mut words = site.with()[0].clone();
-        let program = words.iter().position(|word| word.ends_with("mariadbd") || word.ends_with("/postgres")).unwrap();
+        let program = words
+            .iter()
+            .position(|word| word.ends_with("mariadbd") || word.ends_with("/postgres"))
+            .unwrap();
         let found = if words[program].starts_with('/') {
             PathBuf::from(&words[program])
         } else {
@@ -114,12 +135,14 @@ impl Far {
                 words.extend(["--bind-address=127.0.0.1".to_owned(), "--port=3306".to_owned()]);
             }
             Kind::Postgres => {
-                // It looks for its files beside the program that it is, so that is a copy there, for the time of the test.
+                // It looks for its files beside the program that it is, so that is a copy there,
+                // for the time of the test.
                 let name = format!("elsewhere{}", self.holder.id());
                 let other = found.with_file_name(&name);
                 std::fs::copy(found, &other).unwrap();
                 words[program] = other.display().to_string();
-                let listen = words.iter().position(|word| word.starts_with("listen_addresses=")).unwrap();
+                let listen =
+                    words.iter().position(|word| word.starts_with("listen_addresses=")).unwrap();
                 words[listen] = "listen_addresses=127.0.0.1".to_owned();
             }
         }
@@ -128,7 +151,10 @@ impl Far {
         let is_there = || self.direct("SELECT 1").ok();
         assert!(within(Duration::from_secs(60), is_there).is_some(), "the database is not there");
         if self.kind == Kind::MariaDb {
-            self.direct("CREATE USER 'site'@'%' IDENTIFIED BY 'site'; GRANT ALL ON site.* TO 'site'@'%'").unwrap();
+            self.direct(
+                "CREATE USER 'site'@'%' IDENTIFIED BY 'site'; GRANT ALL ON site.* TO 'site'@'%'",
+            )
+            .unwrap();
         }
     }
 
@@ -139,11 +165,15 @@ impl Far {
         let run = self.folder.join("run");
         let client = match self.kind {
             Kind::MariaDb => {
-                format!("mariadb --no-defaults --user=root --socket={}", run.join("mariadb.sock").display())
+                format!(
+                    "mariadb --no-defaults --user=root --socket={}",
+                    run.join("mariadb.sock").display()
+                )
             }
             Kind::Postgres => format!("psql --username=postgres --host={}", run.display()),
         };
-        let mut words = vec![NICACHE, "relay", "--protocol", self.kind.protocol(), "--listen", &listen];
+        let mut words =
+            vec![NICACHE, "relay", "--protocol", self.kind.protocol(), "--listen", &listen];
         words.extend(["--database", &database, "--key", &key, "--client", &client]);
         let bus = format!("nats://{FAR}:4222/shop");
         words.extend(if self.on_bus { ["--nats", &bus] } else { ["--cards", &cards] });
@@ -160,7 +190,8 @@ impl Far {
 
     pub(crate) fn start_nats(&mut self) {
         let store = self.folder.join("nats").display().to_string();
-        let words = ["nats-server", "-a", FAR, "-p", "4222", "-js", "-sd", &store, "-l", "/dev/null"];
+        let words =
+            ["nats-server", "-a", FAR, "-p", "4222", "-js", "-sd", &store, "-l", "/dev/null"];
         self.nats = Some(self.inside(&words).spawn().unwrap());
         let is_there = || std::net::TcpStream::connect(format!("{FAR}:4222")).ok();
         assert!(within(Duration::from_secs(20), is_there).is_some(), "the bus is not there");
@@ -199,8 +230,18 @@ impl Far {
         let run = self.folder.join("run").display().to_string();
         let socket = format!("--socket={run}/mariadb.sock");
         let words = match self.kind {
-            Kind::MariaDb => vec!["mariadb", "--no-defaults", "--user=root", &socket, "--batch", "--execute", sql],
-            Kind::Postgres => vec!["psql", "-X", "-q", "-U", "postgres", "-h", &run, "-d", "site", "-c", sql],
+            Kind::MariaDb => vec![
+                "mariadb",
+                "--no-defaults",
+                "--user=root",
+                &socket,
+                "--batch",
+                "--execute",
+                sql,
+            ],
+            Kind::Postgres => {
+                vec!["psql", "-X", "-q", "-U", "postgres", "-h", &run, "-d", "site", "-c", sql]
+            }
         };
         finish(&mut self.inside(&words))
     }
@@ -237,7 +278,8 @@ impl Far {
         ip(if whole { "link set near up" } else { "link set near down" });
     }
 
-    /// What is said between the relay and the card gets lost on the way (or does no more); statements go on.
+    /// What is said between the relay and the card gets lost on the way (or does no more);
+    /// statements go on.
     pub(crate) fn cut_events(&self, cut: bool) {
         if cut {
             let port = self.events_port();
@@ -270,7 +312,14 @@ pub(crate) fn mariadb() -> Command {
 /// The same of PostgreSQL.
 pub(crate) fn psql() -> Command {
     let mut command = Command::new("psql");
-    command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1"]);
+    command.args([
+        "--no-psqlrc",
+        "--quiet",
+        "--tuples-only",
+        "--no-align",
+        "-v",
+        "ON_ERROR_STOP=1",
+    ]);
     command.args(["--username=postgres", "--dbname=site", "--host", FAR]);
     command.env("PGSSLMODE", "disable").env("PGCONNECT_TIMEOUT", "5");
     command
@@ -300,7 +349,8 @@ impl Drop for Far {
         let _ = self.holder.wait();
         within(Duration::from_secs(5), || (!all.iter().any(|pid| is_running(*pid))).then_some(()));
         if self.kind == Kind::Postgres {
-            let copy = Path::new("/usr/lib/postgresql/15/bin").join(format!("elsewhere{}", self.holder.id()));
+            let copy = Path::new("/usr/lib/postgresql/15/bin")
+                .join(format!("elsewhere{}", self.holder.id()));
             let _ = std::fs::remove_file(copy);
         }
         self.site.take();

@@ -45,20 +45,30 @@ pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
     cases.run("include in place", || {
         stage.write("include/place.php", "<?php return 'old';");
         stage.script("include.php", "<?php echo 'It says ', include '@FOLDER@/include/place.php';");
-        stage.change("/include.php", "new", || stage.write("include/place.php", "<?php return 'new';"));
-        stage.change("/include.php", "newer", || stage.replace("include/place.php", "<?php return 'newer';"));
+        stage.change("/include.php", "new", || {
+            stage.write("include/place.php", "<?php return 'new';")
+        });
+        stage.change("/include.php", "newer", || {
+            stage.replace("include/place.php", "<?php return 'newer';")
+        });
     });
     cases.run("the script itself", || {
         stage.script("itself.php", "<?php echo 'old';");
         stage.change("/itself.php", "new", || stage.script("itself.php", "<?php echo 'new';"));
     });
     cases.run("a file that appears and goes", || {
-        stage.script("exists.php", "<?php echo file_exists('@FOLDER@/data/appears') ? 'yes' : 'no';");
+        stage.script(
+            "exists.php",
+            "<?php echo file_exists('@FOLDER@/data/appears') ? 'yes' : 'no';",
+        );
         stage.change("/exists.php", "yes", || stage.write("data/appears", ""));
         stage.change("/exists.php", "no", || stage.remove("data/appears"));
     });
     cases.run("a folder on the way appears", || {
-        stage.script("way.php", "<?php echo @file_get_contents('@FOLDER@/data/a/b/c') ?: 'nothing';");
+        stage.script(
+            "way.php",
+            "<?php echo @file_get_contents('@FOLDER@/data/a/b/c') ?: 'nothing';",
+        );
         stage.change("/way.php", "deep", || {
             stage.make_folder("data/x/b");
             stage.write("data/x/b/c", "deep");
@@ -89,9 +99,16 @@ pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
         stage.write("data/attributes", "");
         let script = "<?php clearstatcache(); printf('%o', fileperms('@FOLDER@/data/attributes'));";
         stage.script("attributes.php", script);
-        stage.change("/attributes.php", "600", || stage.shell(&format!("chmod 600 {data}/attributes")));
-        stage.script("time.php", "<?php clearstatcache(); echo filemtime('@FOLDER@/data/attributes');");
-        stage.change("/time.php", "1000000000", || stage.shell(&format!("touch -d @1000000000 {data}/attributes")));
+        stage.change("/attributes.php", "600", || {
+            stage.shell(&format!("chmod 600 {data}/attributes"))
+        });
+        stage.script(
+            "time.php",
+            "<?php clearstatcache(); echo filemtime('@FOLDER@/data/attributes');",
+        );
+        stage.change("/time.php", "1000000000", || {
+            stage.shell(&format!("touch -d @1000000000 {data}/attributes"))
+        });
     });
     cases.run("attributes of a folder", || {
         stage.make_folder("data/dated");
@@ -113,7 +130,8 @@ pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
         let script =
             format!("mkdir -p {data}/../tmp/m; mount --bind {data} {data}/../tmp/m; echo new >{data}/../tmp/m/bound");
         stage.change(&url, "new", || {
-            let status = stage.command("unshare").args(["--mount", "sh", "-ec", &script]).status().unwrap();
+            let status =
+                stage.command("unshare").args(["--mount", "sh", "-ec", &script]).status().unwrap();
             assert!(status.success());
         });
     });
@@ -136,7 +154,9 @@ pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
     cases.run("a reflink or copy over it", || {
         let url = page(&stage, "copied");
         stage.write("data/source", "new");
-        stage.change(&url, "new", || stage.shell(&format!("cp --reflink=auto {data}/source {data}/copied")));
+        stage.change(&url, "new", || {
+            stage.shell(&format!("cp --reflink=auto {data}/source {data}/copied"))
+        });
     });
     cases.run("a sparse hole and a direct write", || {
         let url = page(&stage, "punched");
@@ -159,7 +179,8 @@ pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
             let versions = format!("v{round} v{round}");
             std::thread::scope(|scope| {
                 stage.write("data/left", &format!("u{round}"));
-                let reader = scope.spawn(move || Client::new(address).get("/torn.php").unwrap().text());
+                let reader =
+                    scope.spawn(move || Client::new(address).get("/torn.php").unwrap().text());
                 std::thread::sleep(Duration::from_millis(150));
                 stage.write("data/left", &format!("v{round}"));
                 stage.write("data/right", &format!("v{round}"));
@@ -192,11 +213,20 @@ fn what_stays_open(stage: &Stage, cases: &mut Cases) {
     cases.run("stores through a mapping", || {
         let url = page(stage, "mapped");
         stage.warm(&url);
-        let file = OpenOptions::new().read(true).write(true).open(stage.path("data/mapped")).unwrap();
+        let file =
+            OpenOptions::new().read(true).write(true).open(stage.path("data/mapped")).unwrap();
         use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
         // SAFETY: a new mapping, which nothing else in this process knows of.
-        let at =
-            unsafe { mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0) };
+        let at = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                4096,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        };
         let at = at.unwrap().cast::<u8>();
         drop(file);
         for letters in [b"aaa", b"bbb", b"ccc"] {
@@ -226,7 +256,9 @@ fn what_stays_open(stage: &Stage, cases: &mut Cases) {
         let mut ring = IoUring::new(8).unwrap();
         let file = OpenOptions::new().write(true).open(stage.path("data/ring")).unwrap();
         let put = |ring: &mut IoUring, file: &File, text: &'static str| {
-            let write = opcode::Write::new(types::Fd(file.as_raw_fd()), text.as_ptr(), text.len() as u32).build();
+            let write =
+                opcode::Write::new(types::Fd(file.as_raw_fd()), text.as_ptr(), text.len() as u32)
+                    .build();
             // SAFETY: the text is static, and the descriptor lives until the completion has come.
             unsafe { ring.submission().push(&write) }.unwrap();
             ring.submit_and_wait(1).unwrap();
@@ -276,8 +308,9 @@ pub(crate) fn where_links_lead_of(setup: Setup) {
     });
     cases.run("a symbolic link to a folder is switched", || {
         deploy(&stage);
-        stage
-            .change("/app.php", "new", || stage.shell(&format!("ln -s two {data}/l3; mv -T {data}/l3 {data}/current")));
+        stage.change("/app.php", "new", || {
+            stage.shell(&format!("ln -s two {data}/l3; mv -T {data}/l3 {data}/current"))
+        });
     });
     cases.end(&mut stage);
 }
@@ -293,8 +326,8 @@ fn deploy(stage: &Stage) {
     stage.script("app.php", "<?php include '@FOLDER@/data/current/app.php';");
 }
 
-/// The server itself lags behind here. Once it shows the new page, no entry may bring the old one back; and the card may be behind the server
-/// by no more than T.
+/// The server itself lags behind here. Once it shows the new page, no entry may bring the old one
+/// back; and the card may be behind the server by no more than T.
 #[test]
 fn where_php_itself_is_late() {
     where_php_itself_is_late_of(Setup::default());
@@ -324,8 +357,15 @@ pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
             }
             let asked = edited.elapsed();
             let is_new = client.get(url).unwrap().text().contains("new");
-            assert!(is_new || !together || new_at.is_none(), "{url}: old at {asked:?} although new at {new_at:?}");
-            assert!(is_new || asked < limit, "{url}: old {asked:?} after the edit; PHP says {}", stage.direct(url));
+            assert!(
+                is_new || !together || new_at.is_none(),
+                "{url}: old at {asked:?} although new at {new_at:?}"
+            );
+            assert!(
+                is_new || asked < limit,
+                "{url}: old {asked:?} after the edit; PHP says {}",
+                stage.direct(url)
+            );
             if is_new {
                 new_at.get_or_insert(asked);
             }
@@ -333,7 +373,8 @@ pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
         }
         println!("  {url}: new after {:?}", new_at.unwrap());
     };
-    let follow = |url: &str, limit: Duration, together: bool| follow_beside(None, url, limit, together);
+    let follow =
+        |url: &str, limit: Duration, together: bool| follow_beside(None, url, limit, together);
     cases.run("an include just after it was looked at", || {
         stage.write("include/late.php", "<?php return 'old';");
         stage.script("late.php", "<?php echo include '@FOLDER@/include/late.php';");
@@ -344,7 +385,11 @@ pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
         std::thread::sleep(Duration::from_millis(100));
         stage.write("include/late.php", "<?php return 'new';");
         // Everything else goes, so that the page is filled again while PHP is late.
-        assert!(crate::common::command(&["purge", "--all", "--name", stage.nicache.name()]).status.success());
+        assert!(
+            crate::common::command(&["purge", "--all", "--name", stage.nicache.name()])
+                .status
+                .success()
+        );
         follow("/late.php", REVALIDATE + crate::stage::T + SLACK, true);
     });
     cases.run("the page itself just after it was looked at", || {
@@ -354,7 +399,11 @@ pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
         stage.direct("/itself.php");
         std::thread::sleep(Duration::from_millis(100));
         stage.script("itself.php", "<?php echo 'new';");
-        assert!(crate::common::command(&["purge", "--all", "--name", stage.nicache.name()]).status.success());
+        assert!(
+            crate::common::command(&["purge", "--all", "--name", stage.nicache.name()])
+                .status
+                .success()
+        );
         follow("/itself.php", REVALIDATE + crate::stage::T + SLACK, true);
     });
     cases.run("an include whose time another page asks for, while PHP goes on with what it has compiled", || {
@@ -367,12 +416,16 @@ pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
         stage.direct("/asked.php");
         std::thread::sleep(Duration::from_millis(100));
         stage.write("include/asked.php", "<?php return 'new';");
-        follow_beside(Some("/asks.php"), "/asked.php", REVALIDATE + Duration::from_millis(200), true);
+        follow_beside(Some("/asks.php"), "/asked.php", REVALIDATE + Duration::from_millis(200),
+            true);
     });
     cases.run("an include that another page loaded, on any worker", || {
         stage.write("include/shared.php", "<?php return 'old';");
         for name in ["one", "two", "three"] {
-            stage.script(&format!("{name}.php"), "<?php echo include '@FOLDER@/include/shared.php';");
+            stage.script(
+                &format!("{name}.php"),
+                "<?php echo include '@FOLDER@/include/shared.php';",
+            );
         }
         stage.warm("/one.php");
         // The first execution of these finds the include in memory.
@@ -433,7 +486,9 @@ pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
         assert!(stage.try_warm("/app.php", Duration::from_secs(10)).is_some());
         crate::machine::reload_php(&stage);
         let fresh = || {
-            (stage.client().request("GET", "/app.php", &[("X-Direct", "1")], b"").ok()?.text() == "new").then_some(())
+            (stage.client().request("GET", "/app.php", &[("X-Direct", "1")], b"").ok()?.text()
+                == "new")
+                .then_some(())
         };
         assert!(crate::common::within(Duration::from_secs(10), fresh).is_some());
         stage.expect("/app.php", "new");
@@ -481,28 +536,37 @@ fn while_the_old_text_is_compiled(stage: &Stage, number: u32, long: &str) -> Try
         let is_new = stage.direct(&path) == "new";
         let shown = client.get(&path).unwrap().text();
         brought_back += usize::from(!is_new);
-        assert!(!is_new || shown == "new", "{shown} {:?} after PHP had compiled the old text", ended.elapsed());
+        assert!(
+            !is_new || shown == "new",
+            "{shown} {:?} after PHP had compiled the old text",
+            ended.elapsed()
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     stage.warm(&path);
     Try { brought_back: if was_quick { 0 } else { brought_back }, was_quick, compiling }
 }
 
-/// One process is still compiling the old text when another one has read the new one, and brings the old one back: PHP does not keep a file that is younger
-/// than `opcache.file_update_protection`, and looks at what it keeps every `opcache.revalidate_freq` seconds.
+/// One process is still compiling the old text when another one has read the new one, and brings
+/// the old one back: PHP does not keep a file that is younger than
+/// `opcache.file_update_protection`, and looks at what it keeps every `opcache.revalidate_freq`
+/// seconds.
 #[test]
 fn an_old_text_that_takes_long_to_compile() {
     let php = &["memory_limit=2G", "opcache.memory_consumption=512"];
     let mut stage = Stage::start(&Setup { revalidate: 2, php, ..Setup::default() }, |_| {});
     let mut cases = Cases::default();
-    let body = |i: u32| format!("function f{i}($a) {{ return $a > {i} ? $a . 'text {i}' : $a * {i}; }}\n");
+    let body =
+        |i: u32| format!("function f{i}($a) {{ return $a > {i} ? $a . 'text {i}' : $a * {i}; }}\n");
     cases.run("an old text that takes long to compile", || {
-        // PHP must still compile when the new text is there, but not for longer than it trusts what it keeps, from the request's beginning.
-        // How long it compiles depends on the machine and on who else is at work there.
+        // PHP must still compile when the new text is there, but not for longer than it trusts what
+        // it keeps, from the request's beginning. How long it compiles depends on the machine and
+        // on who else is at work there.
         let mut functions = 25_000;
         let brought_back = (1..=15).find_map(|number| {
             let long: String = (0..functions).map(body).collect();
-            let Try { brought_back, was_quick, compiling } = while_the_old_text_is_compiled(&stage, number, &long);
+            let Try { brought_back, was_quick, compiling } =
+                while_the_old_text_is_compiled(&stage, number, &long);
             println!(
                 "  {functions} functions in {compiling:?}: the old text was brought back to {brought_back} requests"
             );
@@ -518,7 +582,8 @@ fn an_old_text_that_takes_long_to_compile() {
     cases.end(&mut stage);
 }
 
-/// Whoever overwrites a file makes it empty first, and the server may read it then. Once it is written nobody is shown the page without it.
+/// Whoever overwrites a file makes it empty first, and the server may read it then. Once it is
+/// written nobody is shown the page without it.
 #[test]
 fn what_is_made_empty_first() {
     const READERS: usize = 6;
@@ -544,8 +609,11 @@ fn what_is_made_empty_first() {
                 }
                 let mut shown = Vec::new();
                 for version in 1..=300 {
-                    let text =
-                        if path == "/part.php" { format!("<?php $text = '{version}';") } else { version.to_string() };
+                    let text = if path == "/part.php" {
+                        format!("<?php $text = '{version}';")
+                    } else {
+                        version.to_string()
+                    };
                     stage.write(file, "");
                     std::thread::sleep(Duration::from_micros(version % 30 * 200));
                     stage.write(file, &text);

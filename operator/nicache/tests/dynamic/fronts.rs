@@ -11,8 +11,10 @@ use crate::stage::Stage;
 /// The port where a server waits for headers of the PROXY protocol.
 pub(crate) const PROXY_PORT: u16 = 8082;
 /// In the server's `server` block.
-pub(crate) const NGINX: &str = "listen 8082 proxy_protocol; set_real_ip_from 0.0.0.0/0; real_ip_header proxy_protocol;";
-/// The address from which HAProxy connects: that of another machine, as far as the server can tell. The others connect from the machine's own.
+pub(crate) const NGINX: &str =
+    "listen 8082 proxy_protocol; set_real_ip_from 0.0.0.0/0; real_ip_header proxy_protocol;";
+/// The address from which HAProxy connects: that of another machine, as far as the server can tell.
+/// The others connect from the machine's own.
 pub(crate) const ELSEWHERE: &str = "198.18.255.1";
 
 /// A proxy and where it listens, with TLS.
@@ -196,14 +198,25 @@ impl Fronts {
         let log = fs::File::create(folder.join("log")).unwrap();
         let programs = commands.into_iter().map(|command| {
             let mut program = Command::new(&command[0]);
-            program.args(&command[1..]).stdin(Stdio::null()).env("HOME", &root).env("XDG_DATA_HOME", &root);
-            program.env("XDG_CONFIG_HOME", &root).stdout(log.try_clone().unwrap()).stderr(log.try_clone().unwrap());
+            program
+                .args(&command[1..])
+                .stdin(Stdio::null())
+                .env("HOME", &root)
+                .env("XDG_DATA_HOME", &root);
+            program
+                .env("XDG_CONFIG_HOME", &root)
+                .stdout(log.try_clone().unwrap())
+                .stderr(log.try_clone().unwrap());
             program.spawn().unwrap_or_else(|error| panic!("{}: {error}", command[0]))
         });
         let fronts = Self { programs: programs.collect(), folder };
         for front in Front::ALL {
             let is_there = || std::net::TcpStream::connect(("127.0.0.1", front as u16)).ok();
-            assert!(within(Duration::from_secs(20), is_there).is_some(), "{front:?}: {}", fronts.log());
+            assert!(
+                within(Duration::from_secs(20), is_there).is_some(),
+                "{front:?}: {}",
+                fronts.log()
+            );
         }
         fronts
     }
@@ -231,12 +244,24 @@ impl Drop for Fronts {
 fn make_certificate(folder: &Path) {
     let (key, certificate) = (folder.join("tls.key"), folder.join("tls.pem"));
     let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout"]);
+    openssl.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+        "-days",
+        "2",
+        "-keyout",
+    ]);
     let output = openssl.arg(&key).arg("-out").arg(&certificate).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let both = [fs::read(&certificate).unwrap(), fs::read(&key).unwrap()].concat();
     fs::write(folder.join("both.pem"), both).unwrap();
     for name in ["tls.key", "tls.pem", "both.pem"] {
-        fs::set_permissions(folder.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        fs::set_permissions(folder.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! A machine that lives: what other programs mount, start and end, and what has nothing to do with the pages.
+//! A machine that lives: what other programs mount, start and end, and what has nothing to do with
+//! the pages.
 
 use std::process::Command;
 
@@ -6,13 +7,15 @@ use crate::check::Cases;
 use crate::machine::process;
 use crate::stage::{Setup, Stage};
 
-/// Every page may be a minute old as far as nobody can see, so that nothing but what happens here ends one.
+/// Every page may be a minute old as far as nobody can see, so that nothing but what happens here
+/// ends one.
 pub(crate) const LONG: &[&str] = &["--path=pattern = '*', recheck = '1m'"];
 
 /// Runs a shell script in the mount namespace of the server.
 fn in_mounts_of_server(stage: &Stage, script: &str) {
     let pid = process(stage, "nginx: master").to_string();
-    let output = Command::new("nsenter").args(["-t", &pid, "-m", "sh", "-ec", script]).output().unwrap();
+    let output =
+        Command::new("nsenter").args(["-t", &pid, "-m", "sh", "-ec", script]).output().unwrap();
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -46,13 +49,16 @@ fn mounts() {
     }
     stage.write("other/data/text", "second");
     stage.write("other/include/part.php", "<?php echo 'other part ';");
-    let [elsewhere, other, folder] = ["elsewhere", "other", ""].map(|name| stage.path(name).display().to_string());
+    let [elsewhere, other, folder] =
+        ["elsewhere", "other", ""].map(|name| stage.path(name).display().to_string());
     let folder = folder.trim_end_matches('/');
     let elsewhere = [
         ("a namespace of its own", "unshare -m true".to_owned()),
         (
             "a sandbox",
-            format!("unshare -m sh -ec 'mount -t tmpfs none {elsewhere}; mount -o remount,bind,ro {elsewhere}'"),
+            format!(
+                "unshare -m sh -ec 'mount -t tmpfs none {elsewhere}; mount -o remount,bind,ro {elsewhere}'"
+            ),
         ),
         (
             "a root of its own",
@@ -75,27 +81,31 @@ fn mounts() {
             });
         }
     }
-    let covered = |name: &str, warm: &str, there: &str, gone: &str, cover: String, uncover: String| {
-        stage.warm_by(warm, if warm.ends_with("html") { "hits" } else { "hits_dynamic" });
-        in_mounts_of_server(&stage, &cover);
-        let (seen, directly) = (stage.get(warm), stage.direct(warm));
-        assert_eq!((&*seen, &*directly), (there, there), "{name}: covered");
-        stage.warm_by(warm, if warm.ends_with("html") { "hits" } else { "hits_dynamic" });
-        in_mounts_of_server(&stage, &uncover);
-        assert_eq!(stage.get(warm), gone, "{name}: uncovered");
-    };
+    let covered =
+        |name: &str, warm: &str, there: &str, gone: &str, cover: String, uncover: String| {
+            stage.warm_by(warm, if warm.ends_with("html") { "hits" } else { "hits_dynamic" });
+            in_mounts_of_server(&stage, &cover);
+            let (seen, directly) = (stage.get(warm), stage.direct(warm));
+            assert_eq!((&*seen, &*directly), (there, there), "{name}: covered");
+            stage.warm_by(warm, if warm.ends_with("html") { "hits" } else { "hits_dynamic" });
+            in_mounts_of_server(&stage, &uncover);
+            assert_eq!(stage.get(warm), gone, "{name}: uncovered");
+        };
     cases.run("over a folder that a page reads", || {
-        let (cover, uncover) = (format!("mount --bind {other}/data {folder}/data"), format!("umount {folder}/data"));
+        let (cover, uncover) =
+            (format!("mount --bind {other}/data {folder}/data"), format!("umount {folder}/data"));
         covered("data", "/kept.php", "part second", "part first", cover, uncover);
     });
     cases.run("over a file that a page reads", || {
         let text = format!("{folder}/data/text");
-        let (cover, uncover) = (format!("mount --bind {other}/data/text {text}"), format!("umount {text}"));
+        let (cover, uncover) =
+            (format!("mount --bind {other}/data/text {text}"), format!("umount {text}"));
         covered("text", "/kept.php", "part second", "part first", cover, uncover);
     });
     cases.run("over the site", || {
         std::fs::write(stage.path("other/file.html"), "another file").unwrap();
-        let (cover, uncover) = (format!("mount --bind {other} {folder}/site"), format!("umount -l {folder}/site"));
+        let (cover, uncover) =
+            (format!("mount --bind {other} {folder}/site"), format!("umount -l {folder}/site"));
         covered("site", "/file.html", "another file", "a file", cover, uncover);
     });
     cases.run("moved over a folder that a page reads", || {
@@ -107,10 +117,14 @@ fn mounts() {
     });
     cases.run("links that a mount no longer follows", || {
         std::fs::write(stage.path("other/page.html"), "a page").unwrap();
-        std::os::unix::fs::symlink(stage.path("other/page.html"), stage.path("site/link.html")).unwrap();
+        std::os::unix::fs::symlink(stage.path("other/page.html"), stage.path("site/link.html"))
+            .unwrap();
         assert_eq!(stage.warm_by("/link.html", "hits"), "a page");
         let site = format!("{folder}/site");
-        in_mounts_of_server(&stage, &format!("mount --bind {site} {site}; mount -o remount,bind,nosymfollow {site}"));
+        in_mounts_of_server(
+            &stage,
+            &format!("mount --bind {site} {site}; mount -o remount,bind,nosymfollow {site}"),
+        );
         let seen = stage.get("/link.html");
         assert!(seen.contains("40") && seen == stage.direct("/link.html"), "{seen}");
         in_mounts_of_server(&stage, &format!("umount -l {site}"));

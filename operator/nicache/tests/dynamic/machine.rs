@@ -18,12 +18,15 @@ pub(crate) fn reload_php(stage: &Stage) {
 
 /// The first process of the site whose command line begins with `name`.
 pub(crate) fn process(stage: &Stage, name: &str) -> u64 {
-    let is_it =
-        |pid: &&u64| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name));
+    let is_it = |pid: &&u64| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.starts_with(name))
+    };
     *stage.nicache.processes().iter().find(is_it).unwrap_or_else(|| panic!("no process {name}"))
 }
 
-/// Readers and a writer of one page; every reply must show a version that was current at some time from its request to its end.
+/// Readers and a writer of one page; every reply must show a version that was current at some time
+/// from its request to its end.
 pub(crate) fn under_load(
     stage: &Stage,
     url: &str,
@@ -40,10 +43,12 @@ pub(crate) fn under_load(
             scope.spawn(|| {
                 let mut client = Client::new(address);
                 while !stop.load(Ordering::Relaxed) {
-                    // Versions whose writing had ended before the request; a reply may show no older one.
+                    // Versions whose writing had ended before the request; a reply may show no
+                    // older one.
                     let least = ended.lock().unwrap().len() - 1;
                     let asked = Instant::now();
-                    let Some(reply) = client.get(url).ok().filter(|reply| reply.status == 200) else {
+                    let Some(reply) =
+                        client.get(url).ok().filter(|reply| reply.status == 200) else {
                         failed.fetch_add(1, Ordering::Relaxed);
                         std::thread::sleep(Duration::from_millis(20));
                         continue;
@@ -61,7 +66,8 @@ pub(crate) fn under_load(
                     let most = began.lock().unwrap().len() - 1;
                     if version < least {
                         stop.store(true, Ordering::Relaxed);
-                        let since = asked.saturating_duration_since(ended.lock().unwrap()[version + 1]);
+                        let since =
+                            asked.saturating_duration_since(ended.lock().unwrap()[version + 1]);
                         panic!("{url}: version {version} although {least} was there, {since:?} after its end");
                     }
                     assert!(version <= most, "{url}: version {version} of {most}");
@@ -115,34 +121,46 @@ fn writers_and_readers() {
             // In place, a reader may meet the empty file; so it is never empty here.
             stage.replace("data/version", &version.to_string());
         };
-        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(4), write, |_| {});
+        let (replies, failed) =
+            under_load(&stage, "/file.php", Duration::from_secs(4), write, |_| {});
         println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
         assert!(failed == 0 && stage.counter("hits_dynamic") > before);
     });
     cases.run("an include", || {
         stage.write("include/version.php", "<?php return 0;");
-        stage.script("include.php", "<?php echo 'version ', include '@FOLDER@/include/version.php';");
+        stage.script(
+            "include.php",
+            "<?php echo 'version ', include '@FOLDER@/include/version.php';",
+        );
         stage.warm("/include.php");
         let before = stage.counter("hits_dynamic");
-        let write = |version: usize| stage.replace("include/version.php", &format!("<?php return {version};"));
-        let (replies, failed) = under_load(&stage, "/include.php", Duration::from_secs(4), write, |_| {});
+        let write = |version: usize| {
+            stage.replace("include/version.php", &format!("<?php return {version};"))
+        };
+        let (replies, failed) =
+            under_load(&stage, "/include.php", Duration::from_secs(4), write, |_| {});
         println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
         assert!(failed == 0 && stage.counter("hits_dynamic") > before);
     });
-    for (name, before_it, after_it) in [("a table", "", ""), ("a table, in transactions", "BEGIN;", "COMMIT;")] {
+    for (name, before_it, after_it) in
+        [("a table", "", ""), ("a table, in transactions", "BEGIN;", "COMMIT;")]
+    {
         cases.run(name, || {
             stage.sql("UPDATE versions SET version = 0");
             stage.warm("/table.php");
             let before = stage.counter("hits_dynamic");
             let mut shell = stage.mariadb_shell();
             let write = |version: usize| {
-                shell.run(&format!("{before_it} UPDATE versions SET version = {version} WHERE id = 1;"));
+                shell.run(&format!(
+                    "{before_it} UPDATE versions SET version = {version} WHERE id = 1;"
+                ));
                 if !after_it.is_empty() {
                     std::thread::sleep(Duration::from_millis(20));
                     shell.run(after_it);
                 }
             };
-            let (replies, failed) = under_load(&stage, "/table.php", Duration::from_secs(4), write, |_| {});
+            let (replies, failed) =
+                under_load(&stage, "/table.php", Duration::from_secs(4), write, |_| {});
             println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
             assert!(failed == 0 && stage.counter("hits_dynamic") > before);
         });
@@ -160,15 +178,16 @@ fn what_happens_to_programs() {
         stage.warm("/file.php");
         let watcher = stage.nicache.pid("watch_pid");
         let mut state = 0;
-        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_millis(7500), write_file, |at| {
-            if state == 0 && at > Duration::from_millis(500) {
-                kill(watcher, Signal::STOP);
-                state = 1;
-            } else if state == 1 && at > Duration::from_millis(5500) {
-                kill(watcher, Signal::CONT);
-                state = 2;
-            }
-        });
+        let (replies, failed) =
+            under_load(&stage, "/file.php", Duration::from_millis(7500), write_file, |at| {
+                if state == 0 && at > Duration::from_millis(500) {
+                    kill(watcher, Signal::STOP);
+                    state = 1;
+                } else if state == 1 && at > Duration::from_millis(5500) {
+                    kill(watcher, Signal::CONT);
+                    state = 2;
+                }
+            });
         if state == 1 {
             kill(watcher, Signal::CONT);
         }
@@ -182,8 +201,10 @@ fn what_happens_to_programs() {
         let address = stage.address();
         // The server's own processes ask for files as quickly as they can.
         stage.script("flood.php", "<?php $end = microtime(true) + 3; while (microtime(true) < $end) { clearstatcache(); @stat('/nowhere/' . rand()); } echo 'done';");
-        let flood = std::thread::spawn(move || Client::new(address).get("/flood.php").map(|reply| reply.text()));
-        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(4), write_file, |_| {});
+        let flood = std::thread::spawn(move || Client::new(address).get("/flood.php")
+            .map(|reply| reply.text()));
+        let (replies, failed) =
+            under_load(&stage, "/file.php", Duration::from_secs(4), write_file, |_| {});
         assert_eq!(flood.join().unwrap().unwrap(), "done");
         println!("  {replies} replies");
         assert_eq!(failed, 0);
@@ -194,12 +215,17 @@ fn what_happens_to_programs() {
         write_file(0);
         stage.warm("/file.php");
         let mut done = 0;
-        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(5), write_file, |at| {
-            if done < 2 && at > Duration::from_millis(1000 + 1500 * done) {
-                done += 1;
-                if done == 1 { reload_php(&stage) } else { kill(process(&stage, "nginx: master"), Signal::HUP) }
-            }
-        });
+        let (replies, failed) =
+            under_load(&stage, "/file.php", Duration::from_secs(5), write_file, |at| {
+                if done < 2 && at > Duration::from_millis(1000 + 1500 * done) {
+                    done += 1;
+                    if done == 1 {
+                        reload_php(&stage)
+                    } else {
+                        kill(process(&stage, "nginx: master"), Signal::HUP)
+                    }
+                }
+            });
         println!("  {replies} replies, {failed} failed");
         assert!(replies > failed && done == 2);
         stage.warm("/file.php");
@@ -207,10 +233,13 @@ fn what_happens_to_programs() {
     cases.end(&mut stage);
 }
 
-/// A database that is killed and comes back.
-/// Runs something while the ring is full and nobody reads it, but not for so long that the lease ends.
+/// A database that is killed and comes back. Runs something while the ring is full and nobody reads
+/// it, but not for so long that the lease ends.
 fn in_a_full_ring(stage: &Stage, what: impl FnOnce()) {
-    stage.script("fill.php", "<?php for ($n = 0; $n < 80000; $n++) @stat('/nowhere/' . $n); echo 'full';");
+    stage.script(
+        "fill.php",
+        "<?php for ($n = 0; $n < 80000; $n++) @stat('/nowhere/' . $n); echo 'full';",
+    );
     assert_eq!(stage.get("/fill.php"), "full");
     let watcher = stage.nicache.pid("watch_pid");
     kill(watcher, Signal::STOP);
@@ -295,15 +324,21 @@ fn what_finds_no_room_in_the_ring() {
         stage.write("include/compiled.php", "<?php return 'old';");
         stage.script("compiled.php", "<?php echo include '@FOLDER@/include/compiled.php';");
         in_a_full_ring(&stage, || assert_eq!(stage.get("/compiled.php"), "old"));
-        stage.change("/compiled.php", "new", || stage.replace("include/compiled.php", "<?php return 'new';"));
+        stage.change("/compiled.php", "new", || {
+            stage.replace("include/compiled.php", "<?php return 'new';")
+        });
     });
     cases.end(&mut stage);
 }
 
 #[test]
 fn a_database_that_dies() {
-    // It is not a program of the run, whose end would end everything, but of the server: a shell that starts it again and again.
-    let mut stage = Stage::start(&Setup { database: Database::MariaDb, respawn: true, ..Setup::default() }, |_| {});
+    // It is not a program of the run, whose end would end everything, but of the server: a shell
+    // that starts it again and again.
+    let mut stage = Stage::start(
+        &Setup { database: Database::MariaDb, respawn: true, ..Setup::default() },
+        |_| {},
+    );
     versioned(&stage);
     let mut cases = Cases::default();
     cases.run("killed under load", || {
@@ -315,16 +350,19 @@ fn a_database_that_dies() {
             assert!(written.is_some());
         };
         let mut killed = false;
-        let (replies, failed) = under_load(&stage, "/table.php", Duration::from_secs(8), write, |at| {
-            if !killed && at > Duration::from_secs(2) {
-                killed = true;
-                kill(running(&stage, "mariadbd"), Signal::KILL);
-            }
-        });
+        let (replies, failed) =
+            under_load(&stage, "/table.php", Duration::from_secs(8), write, |at| {
+                if !killed && at > Duration::from_secs(2) {
+                    killed = true;
+                    kill(running(&stage, "mariadbd"), Signal::KILL);
+                }
+            });
         println!("  {replies} replies, {failed} failed");
         assert!(killed && replies > 100);
         stage.warm("/table.php");
-        stage.change("/table.php", "version 77", || drop(stage.sql("UPDATE versions SET version = 77")));
+        stage.change("/table.php", "version 77", || {
+            drop(stage.sql("UPDATE versions SET version = 77"))
+        });
     });
     cases.run("a table in memory is empty after that", || {
         stage.sql("CREATE TABLE memory (id INT) ENGINE=MEMORY; INSERT INTO memory VALUES (1)");
@@ -364,7 +402,9 @@ pub(crate) fn the_watcher_is_killed_of(stage: Stage) {
 
 /// The process of the site that runs this program.
 fn running(stage: &Stage, program: &str) -> u64 {
-    let is_it =
-        |pid: &&u64| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == program);
+    let is_it = |pid: &&u64| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|name| name.trim() == program)
+    };
     *stage.nicache.processes().iter().find(is_it).unwrap_or_else(|| panic!("no process {program}"))
 }

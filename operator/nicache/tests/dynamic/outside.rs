@@ -1,4 +1,5 @@
-//! Programs that answer for the server and are not started by nicache: PHP-FPM as a service of the machine, and units of systemd.
+//! Programs that answer for the server and are not started by nicache: PHP-FPM as a service of the
+//! machine, and units of systemd.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +33,10 @@ fn expect_again(stage: &Stage, path: &str, text: &str) {
         let reply = Client::new(stage.address()).get(path).unwrap();
         if reply.status != 502 && reply.text() != text {
             let hits = stage.counter("hits_dynamic") - hits;
-            panic!("not `{text}` but {reply:?}, {hits} hits; the server itself: {:?}", stage.direct(path));
+            panic!(
+                "not `{text}` but {reply:?}, {hits} hits; the server itself: {:?}",
+                stage.direct(path)
+            );
         }
         (reply.status == 200).then_some(())
     };
@@ -40,13 +44,20 @@ fn expect_again(stage: &Stage, path: &str, text: &str) {
     stage.expect(path, text);
 }
 
-/// Readers of a page get it whenever they ask, while PHP-FPM is at a request, is reloaded after that, and the page is kept.
-fn read_while_it_is_reloaded(stage: &mut Stage, path: &'static str, text: &'static str, held: JoinHandle<()>) {
+/// Readers of a page get it whenever they ask, while PHP-FPM is at a request, is reloaded after
+/// that, and the page is kept.
+fn read_while_it_is_reloaded(
+    stage: &mut Stage,
+    path: &'static str,
+    text: &'static str,
+    held: JoinHandle<()>,
+) {
     let stop = Arc::new(AtomicBool::new(false));
     let replies = Arc::new(AtomicU64::new(0));
     let readers: Vec<_> = (0..3)
         .map(|_| {
-            let (stop, replies, mut client) = (Arc::clone(&stop), Arc::clone(&replies), stage.client());
+            let (stop, replies, mut client) =
+                (Arc::clone(&stop), Arc::clone(&replies), stage.client());
             std::thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let reply = client.get(path).expect("a reply");
@@ -67,8 +78,12 @@ fn read_while_it_is_reloaded(stage: &mut Stage, path: &'static str, text: &'stat
     assert_eq!(reloads(stage), 1);
 }
 
-/// Asks PHP-FPM by its socket, once that is there, for a page that takes as long as `data/hold` is there (FastCGI 1.0, sections 5 and 6).
-fn hold<S: Read + Write>(folder: &Path, connect: impl Fn() -> Option<S> + Send + 'static) -> JoinHandle<()> {
+/// Asks PHP-FPM by its socket, once that is there, for a page that takes as long as `data/hold` is
+/// there (FastCGI 1.0, sections 5 and 6).
+fn hold<S: Read + Write>(
+    folder: &Path,
+    connect: impl Fn() -> Option<S> + Send + 'static,
+) -> JoinHandle<()> {
     std::fs::write(folder.join("data/hold"), "").unwrap();
     let script = format!(
         "<?php while (file_exists('{}/data/hold')) {{ clearstatcache(); usleep(5000); }} echo 'held';",
@@ -85,13 +100,23 @@ fn hold<S: Read + Write>(folder: &Path, connect: impl Fn() -> Option<S> + Send +
             let [high, low] = u16::try_from(content.len()).unwrap().to_be_bytes();
             [&[1, kind, 0, 1, high, low, 0, 0][..], content].concat()
         };
-        let params = [pair("SCRIPT_FILENAME", script.to_str().unwrap()), pair("REQUEST_METHOD", "GET")].concat();
-        let request =
-            [record(1, &[0, 1, 0, 0, 0, 0, 0, 0]), record(4, &params), record(4, &[]), record(5, &[])].concat();
+        let params =
+            [pair("SCRIPT_FILENAME", script.to_str().unwrap()), pair("REQUEST_METHOD", "GET")]
+                .concat();
+        let request = [
+            record(1, &[0, 1, 0, 0, 0, 0, 0, 0]),
+            record(4, &params),
+            record(4, &[]),
+            record(5, &[]),
+        ]
+        .concat();
         stream.write_all(&request).unwrap();
         let mut reply = Vec::new();
         stream.read_to_end(&mut reply).unwrap();
-        assert!(String::from_utf8_lossy(&reply).contains("held"), "a request that it was at was cut off");
+        assert!(
+            String::from_utf8_lossy(&reply).contains("held"),
+            "a request that it was at was cut off"
+        );
     })
 }
 
@@ -102,8 +127,13 @@ const EARLY: &str = "<?php include '../include/early.php';
 /// PHP-FPM runs before nicache does, in the machine's network, and talks to a database there.
 #[test]
 fn php_of_the_machine() {
-    let setup =
-        Setup { database: Database::MariaDb, outside: true, php_outside: true, options: LONG, ..Setup::default() };
+    let setup = Setup {
+        database: Database::MariaDb,
+        outside: true,
+        php_outside: true,
+        options: LONG,
+        ..Setup::default()
+    };
     // Two pages that its processes know before anybody watches them.
     let mut held = None;
     let mut stage = Stage::start(&setup, |folder| {
@@ -113,7 +143,9 @@ fn php_of_the_machine() {
         std::fs::write(folder.join("include/early.php"), "<?php $text = 'first';").unwrap();
     });
     let mut cases = Cases::default();
-    stage.sql("CREATE TABLE t (id INT PRIMARY KEY, text VARCHAR(100)); INSERT INTO t VALUES (1, 'old')");
+    stage.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, text VARCHAR(100)); INSERT INTO t VALUES (1, 'old')",
+    );
     stage.script(
         "row.php",
         "<?php $db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@);
@@ -127,10 +159,16 @@ fn php_of_the_machine() {
         read_while_it_is_reloaded(&mut stage, "/early.php", "first", held.take().unwrap());
     });
     cases.run("what its script includes", || {
-        stage.change("/early.php", "second", || stage.replace("include/early.php", "<?php $text = 'second';"));
+        stage.change("/early.php", "second", || {
+            stage.replace("include/early.php", "<?php $text = 'second';")
+        });
     });
-    cases.run("a file", || stage.change("/file.php", "second", || stage.write("data/text", "second")));
-    cases.run("a row", || stage.change("/row.php", "new", || drop(stage.sql("UPDATE t SET text = 'new'"))));
+    cases.run("a file", || {
+        stage.change("/file.php", "second", || stage.write("data/text", "second"))
+    });
+    cases.run("a row", || {
+        stage.change("/row.php", "new", || drop(stage.sql("UPDATE t SET text = 'new'")))
+    });
     cases.run("another site's database begins on the machine", || {
         stage.warm("/row.php");
         let before = stage.counter("purges_by_source");
@@ -142,8 +180,12 @@ fn php_of_the_machine() {
         // What other tests do to the machine at the same moment may purge it.
         assert!(purged <= 3, "{purged} times");
     });
-    cases.run("others stay", || stays(&stage, "/file.php", "hits_dynamic", || drop(stage.direct("/away.php"))));
-    for (number, way) in ["reloaded by its operator", "started again by the machine"].into_iter().enumerate() {
+    cases.run("others stay", || {
+        stays(&stage, "/file.php", "hits_dynamic", || drop(stage.direct("/away.php")))
+    });
+    for (number, way) in
+        ["reloaded by its operator", "started again by the machine"].into_iter().enumerate()
+    {
         cases.run(way, || {
             let text = format!("text {number}");
             stage.warm("/early.php");
@@ -174,7 +216,8 @@ fn it_is_reloaded_by_others_only() {
         for _ in 0..5 {
             assert_eq!(stage.get("/file.php"), "first");
         }
-        let is_said = || stage.nicache.log_text().contains(&format!("kill -USR2 {pid}")).then_some(());
+        let is_said =
+            || stage.nicache.log_text().contains(&format!("kill -USR2 {pid}")).then_some(());
         assert!(within(Duration::from_secs(30), is_said).is_some());
         for _ in 0..5 {
             assert_eq!(stage.get("/file.php"), "first");
@@ -191,7 +234,8 @@ fn it_is_reloaded_by_others_only() {
 
 const SHARED: &[&str] = &["--share=9000", LONG[0]];
 /// A location that asks PHP-FPM in another way than by its socket.
-const BY_TCP: &str = "location ~ ^/.*[.]php$ { fastcgi_pass 127.0.0.1:9000; include /etc/nginx/fastcgi_params;
+const BY_TCP: &str =
+    "location ~ ^/.*[.]php$ { fastcgi_pass 127.0.0.1:9000; include /etc/nginx/fastcgi_params;
     fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }
     location /other { proxy_pass http://127.0.0.1:9000; }";
 const KEPT: &str =
@@ -209,8 +253,9 @@ fn php_of_the_machine_by_tcp() {
         ..Setup::default()
     };
     let mut held = None;
-    let mut stage =
-        Stage::start(&setup, |folder| held = Some(hold(folder, || TcpStream::connect("127.0.0.1:9000").ok())));
+    let mut stage = Stage::start(&setup, |folder| {
+        held = Some(hold(folder, || TcpStream::connect("127.0.0.1:9000").ok()))
+    });
     let mut cases = Cases::default();
     stage.write("data/text", "first");
     stage.write("include/part.php", "<?php $text = 'part';");
@@ -224,7 +269,9 @@ fn php_of_the_machine_by_tcp() {
         stage.change("/file.php", "second", || stage.write("data/text", "second"));
     });
     cases.run("what its script includes", || {
-        stage.change("/part.php", "other", || stage.replace("include/part.php", "<?php $text = 'other';"));
+        stage.change("/part.php", "other", || {
+            stage.replace("include/part.php", "<?php $text = 'other';")
+        });
     });
     cases.run("started again by the machine", || {
         stage.warm("/part.php");
@@ -241,10 +288,13 @@ fn php_of_the_machine_by_tcp() {
         let script = script.replace("sys.argv[1], Handler", "('127.0.0.1', 9000), Handler");
         stage.write("data/app.py", &script);
         let paths = ["data/app.py", "run/none", "data/text"].map(|name| stage.path(name));
-        let mut stranger = Command::new("python3").args(&paths).stdin(Stdio::null()).spawn().unwrap();
+        let mut stranger =
+            Command::new("python3").args(&paths).stdin(Stdio::null()).spawn().unwrap();
         let text = "of a stranger";
         stage.write("data/text", text);
-        stage.wait_until(|| Client::new(stage.address()).get("/other").is_ok_and(|reply| reply.text() == text));
+        stage.wait_until(|| {
+            Client::new(stage.address()).get("/other").is_ok_and(|reply| reply.text() == text)
+        });
         let counts = || (stage.counter("hits_dynamic"), stage.counter("fills_stored"));
         let kept = counts();
         for _ in 0..6 {
@@ -271,7 +321,8 @@ fn php_of_the_machine_with_connections_that_are_kept() {
         let is_said = || {
             assert_eq!(stage.get("/file.php"), "first");
             let log = stage.nicache.log_text();
-            (log.contains("fastcgi_keep_conn") && log.contains(&format!("kill -USR2 {pid}"))).then_some(())
+            (log.contains("fastcgi_keep_conn") && log.contains(&format!("kill -USR2 {pid}")))
+                .then_some(())
         };
         assert!(within(Duration::from_secs(60), is_said).is_some());
         assert_eq!((stage.counter("hits_dynamic"), reloads(&mut stage)), (0, 0));
@@ -293,7 +344,13 @@ const RESTARTS: u64 = 5;
 /// Versions of files and rows while PHP-FPM outside is started again and again.
 #[test]
 fn oracle_of_php_outside() {
-    let setup = Setup { database: Database::MariaDb, outside: true, php_outside: true, workers: 4, ..Setup::default() };
+    let setup = Setup {
+        database: Database::MariaDb,
+        outside: true,
+        php_outside: true,
+        workers: 4,
+        ..Setup::default()
+    };
     let mut stage = Stage::start(&setup, |_| {});
     stage.script("first.php", "<?php echo 'text';");
     stage.script("never.php", "<?php echo getmypid();");
@@ -301,7 +358,8 @@ fn oracle_of_php_outside() {
     let mut plan = files_and_rows(&stage);
     plan.duration = Some(Duration::from_secs(60));
     plan.statuses = vec![502, 503, 504];
-    // PHP-FPM itself says nothing, with status 200, to some requests that its processes are at when they are told to end.
+    // PHP-FPM itself says nothing, with status 200, to some requests that its processes are at when
+    // they are told to end.
     plan.pages.iter_mut().for_each(|page| page.steady = false);
     let asked_at_once = plan.readers.connections as u64;
     let stop = plan.stop.clone();
@@ -313,7 +371,8 @@ fn oracle_of_php_outside() {
                 std::thread::sleep(Duration::from_millis(1200));
                 stage.restart_php();
             }
-            // In the end each page is looked at once more, and has to be there: by then the last one answers, no process of those before.
+            // In the end each page is looked at once more, and has to be there: by then the last
+            // one answers, no process of those before.
             let last = u64::from(stage.php.as_ref().unwrap().0.id());
             stage.wait_until(|| {
                 let reply = Client::new(stage.address()).get("/never.php").unwrap();
@@ -345,8 +404,10 @@ impl Unit {
     fn new(name: &str) -> Self {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let mut groups = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let root =
-            groups.find(|words| words[2] == "cgroup2").expect("control groups of version 2 are mounted")[1].to_owned();
+        let root = groups
+            .find(|words| words[2] == "cgroup2")
+            .expect("control groups of version 2 are mounted")[1]
+            .to_owned();
         let folder = Path::new(&root).join(name);
         std::fs::create_dir(&folder).unwrap();
         Self { folder, below: "", process: None }
@@ -379,7 +440,9 @@ impl Drop for Unit {
     fn drop(&mut self) {
         self.stop();
         for folder in [self.folder.join(self.below), self.folder.clone()] {
-            within(Duration::from_secs(5), || (!folder.exists() || std::fs::remove_dir(&folder).is_ok()).then_some(()));
+            within(Duration::from_secs(5), || {
+                (!folder.exists() || std::fs::remove_dir(&folder).is_ok()).then_some(())
+            });
         }
     }
 }
@@ -417,16 +480,22 @@ fn a_unit_of_the_machine() {
     let mut stage = Stage::start(&Setup { options, nginx, ..Setup::default() }, |folder| {
         std::fs::write(folder.join("data/text"), "first").unwrap();
         std::fs::write(folder.join("data/app.py"), APPLICATION).unwrap();
-        let paths = ["data/app.py", "run/app.sock", "data/text"].map(|name| folder.join(name).display().to_string());
+        let paths = ["data/app.py", "run/app.sock", "data/text"]
+            .map(|name| folder.join(name).display().to_string());
         words = [vec!["python3".to_owned()], paths.to_vec()].concat();
         unit.start(&words.iter().map(String::as_str).collect::<Vec<_>>());
         // It has become the program before anybody watches.
-        assert!(within(Duration::from_secs(30), || folder.join("run/app.sock").exists().then_some(())).is_some());
+        assert!(
+            within(Duration::from_secs(30), || folder.join("run/app.sock").exists().then_some(()))
+                .is_some()
+        );
     });
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut cases = Cases::default();
     cases.run("what ran before is not known", || {
-        stage.wait_until(|| Client::new(stage.address()).get("/app").is_ok_and(|reply| reply.text() == "first"));
+        stage.wait_until(|| {
+            Client::new(stage.address()).get("/app").is_ok_and(|reply| reply.text() == "first")
+        });
         let before = stage.counter("hits_dynamic");
         for _ in 0..5 {
             assert_eq!(stage.get("/app"), "first");
@@ -436,7 +505,9 @@ fn a_unit_of_the_machine() {
     });
     cases.run("started again it is followed", || {
         unit.start(&words);
-        stage.wait_until(|| Client::new(stage.address()).get("/app").is_ok_and(|reply| reply.text() == "first"));
+        stage.wait_until(|| {
+            Client::new(stage.address()).get("/app").is_ok_and(|reply| reply.text() == "first")
+        });
         stage.warm("/app");
         stage.change("/app", "second", || stage.write("data/text", "second"));
     });

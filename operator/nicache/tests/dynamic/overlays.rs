@@ -1,4 +1,5 @@
-//! Pages of programs whose files are on an overlay, as in a container: every change comes into its upper layer, and a file of a lower one becomes another.
+//! Pages of programs whose files are on an overlay, as in a container: every change comes into its
+//! upper layer, and a file of a lower one becomes another.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -14,15 +15,18 @@ use crate::stage::{Setup, Stage};
 
 const READS: &str = "<?php echo 'It says ', file_get_contents('@FOLDER@/data/@NAME@'), '!';";
 
-/// What the server opens right after it was written may be changed with no other time to show for it.
+/// What the server opens right after it was written may be changed with no other time to show for
+/// it.
 fn let_files_rest(_: &Path) {
     std::thread::sleep(Duration::from_millis(200));
 }
 
 #[test]
 fn what_a_script_reads() {
-    let mut stage =
-        what_a_script_reads_of(Stage::start(&Setup { overlay: Some(Vec::new()), ..Setup::default() }, let_files_rest));
+    let mut stage = what_a_script_reads_of(Stage::start(
+        &Setup { overlay: Some(Vec::new()), ..Setup::default() },
+        let_files_rest,
+    ));
     let cases = Cases::default();
     cases.end(&mut stage);
 }
@@ -39,7 +43,10 @@ const LOWER: &[(&str, &str)] = &[
     ("include/place.php", "<?php return 'old';"),
     ("include/replaced.php", "<?php return 'old';"),
     ("site/include-place.php", "<?php echo 'It says ', include '@FOLDER@/include/place.php';"),
-    ("site/include-replaced.php", "<?php echo 'It says ', include '@FOLDER@/include/replaced.php';"),
+    (
+        "site/include-replaced.php",
+        "<?php echo 'It says ', include '@FOLDER@/include/replaced.php';",
+    ),
     ("site/place.php", "<?php echo 'It says ', file_get_contents('@FOLDER@/data/place'), '!';"),
     ("site/itself.php", "<?php echo 'old';"),
     ("site/exists.php", "<?php echo file_exists('@FOLDER@/data/removed') ? 'yes' : 'no';"),
@@ -73,7 +80,9 @@ fn copied_up(revalidate: u32) {
         stage.change("/place.php", "newer", || stage.write("data/place", "newer"));
     });
     cases.run("appended to", || {
-        stage.change(&page("appended"), "oldnew", || stage.shell(&format!("printf new >>{data}/appended")));
+        stage.change(&page("appended"), "oldnew", || {
+            stage.shell(&format!("printf new >>{data}/appended"))
+        });
     });
     cases.run("replaced", || {
         stage.change(&page("replaced"), "new", || stage.replace("data/replaced", "new"));
@@ -90,7 +99,8 @@ fn copied_up(revalidate: u32) {
         let store = "import mmap, sys\nwith open(sys.argv[1], 'r+b') as f:\n    m = mmap.mmap(f.fileno(), 0)\n";
         let script = format!("{store}m[0:3] = b'new'\nm.close()\n");
         stage.change(&url, "new", || {
-            let status = stage.command("python3").args(["-c", &script, &format!("{data}/mapped")]).status().unwrap();
+            let status = stage.command("python3")
+                .args(["-c", &script, &format!("{data}/mapped")]).status().unwrap();
             assert!(status.success());
         });
     });
@@ -100,7 +110,9 @@ fn copied_up(revalidate: u32) {
     });
     if revalidate == 0 {
         cases.run("what is compiled", || {
-            stage.change("/include-place.php", "new", || stage.write("include/place.php", "<?php return 'new';"));
+            stage.change("/include-place.php", "new", || {
+                stage.write("include/place.php", "<?php return 'new';")
+            });
             stage.change("/include-replaced.php", "new", || {
                 stage.replace("include/replaced.php", "<?php return 'new';");
             });
@@ -112,16 +124,22 @@ fn copied_up(revalidate: u32) {
 
 const ROUNDS: usize = 120;
 
-/// The server opens the lower file in the very moment that somebody has it copied and writes to the copy.
+/// The server opens the lower file in the very moment that somebody has it copied and writes to the
+/// copy.
 #[test]
 fn what_is_copied_up_while_the_server_opens_it() {
-    let mut lower =
-        vec![("site/race.php".to_owned(), "<?php echo include \"@FOLDER@/include/$_GET[n].php\";".to_owned())];
-    lower.extend((0..ROUNDS).map(|round| (format!("include/{round}.php"), "<?php return 'old';".to_owned())));
+    let mut lower = vec![(
+        "site/race.php".to_owned(),
+        "<?php echo include \"@FOLDER@/include/$_GET[n].php\";".to_owned(),
+    )];
+    lower.extend(
+        (0..ROUNDS).map(|round| (format!("include/{round}.php"), "<?php return 'old';".to_owned())),
+    );
     let stage = Stage::start(&Setup { overlay: Some(lower), ..Setup::default() }, |_| {});
     let address = stage.address();
     for round in 0..ROUNDS {
-        let (url, is_new, is_over) = (format!("/race.php?n={round}"), AtomicBool::new(false), AtomicBool::new(false));
+        let (url, is_new, is_over) =
+            (format!("/race.php?n={round}"), AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
@@ -129,13 +147,19 @@ fn what_is_copied_up_while_the_server_opens_it() {
                     while !is_over.load(SeqCst) {
                         let was_new = is_new.load(SeqCst);
                         let reply = client.get(&url).unwrap().text();
-                        assert!(reply == "new" || reply == "old" && !was_new, "{url}: `{reply}` after the change");
+                        assert!(
+                            reply == "new" || reply == "old" && !was_new,
+                            "{url}: `{reply}` after the change"
+                        );
                     }
                 });
             }
             // From before the first opening to after the first hits.
             std::thread::sleep(Duration::from_micros(200 * (round as u64 % 60)));
-            let file = OpenOptions::new().write(true).open(stage.path(&format!("include/{round}.php"))).unwrap();
+            let file = OpenOptions::new()
+                .write(true)
+                .open(stage.path(&format!("include/{round}.php")))
+                .unwrap();
             file.write_all_at(b"new", 14).unwrap();
             drop(file);
             is_new.store(true, SeqCst);

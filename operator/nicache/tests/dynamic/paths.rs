@@ -1,4 +1,5 @@
-//! Settings for some paths: what may differ, what is shared although the server does not say so, and what is not kept.
+//! Settings for some paths: what may differ, what is shared although the server does not say so,
+//! and what is not kept.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -86,7 +87,8 @@ fn what_differs_by_masked_tokens_is_kept() {
     cases.end(&mut stage);
 }
 
-/// The number of an execution and how long it took are in no reply of the card's: replies that differ in these alone are the same.
+/// The number of an execution and how long it took are in no reply of the card's: replies that
+/// differ in these alone are the same.
 #[test]
 fn fields_of_an_execution_do_not_count() {
     const OF_EXECUTION: &str = "<?php header('X-Request-Id: ' . bin2hex(random_bytes(8))); header('X-Runtime: ' . lcg_value());
@@ -96,7 +98,8 @@ fn fields_of_an_execution_do_not_count() {
     let lines = |stage: &Stage| {
         let request = "GET /numbered.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         let reply = common::exchange(stage.address(), request).to_lowercase();
-        ["x-request-id:", "x-runtime:", "server-timing:", "x-kept: yes"].map(|line| reply.contains(line))
+        ["x-request-id:", "x-runtime:", "server-timing:", "x-kept: yes"]
+            .map(|line| reply.contains(line))
     };
     stage.write("data/text", "first");
     stage.script("numbered.php", OF_EXECUTION);
@@ -105,8 +108,13 @@ fn fields_of_an_execution_do_not_count() {
         assert!(is_kept(&stage, "/numbered.php", PATIENCE));
         let hits = stage.counter("hits_dynamic");
         let seen: Vec<_> = (0..50).map(|_| lines(&stage)).collect();
-        assert!(stage.counter("hits_dynamic") > hits && seen.contains(&[false, false, false, true]));
-        assert!(seen.iter().all(|seen| seen[0] == seen[1] && seen[1] == seen[2] && seen[3]), "{seen:?}");
+        assert!(
+            stage.counter("hits_dynamic") > hits && seen.contains(&[false, false, false, true])
+        );
+        assert!(
+            seen.iter().all(|seen| seen[0] == seen[1] && seen[1] == seen[2] && seen[3]),
+            "{seen:?}"
+        );
     });
     cases.run("an edit shows at once", || {
         for number in 0..5 {
@@ -124,11 +132,19 @@ fn what_the_operator_shares() {
     let mut cases = Cases::default();
     cases.run("private", || {
         for name in ["private", "other"] {
-            stage.script(&format!("{name}.php"), "<?php header('Cache-Control: private, max-age=0'); echo 'for all';");
+            stage.script(
+                &format!("{name}.php"),
+                "<?php header('Cache-Control: private, max-age=0'); echo 'for all';",
+            );
         }
-        stage.script("privately.php", "<?php header('Cache-Control: no-store, private'); echo 'for one';");
+        stage.script(
+            "privately.php",
+            "<?php header('Cache-Control: no-store, private'); echo 'for one';",
+        );
         assert!(is_kept(&stage, "/private.php", PATIENCE));
-        for path in ["/other.php", "/privately.php", "/%2e/private.php", "/private.php/../other.php"] {
+        for path in
+            ["/other.php", "/privately.php", "/%2e/private.php", "/private.php/../other.php"]
+        {
             assert!(!is_kept_if_any(&stage, path), "{path}");
         }
     });
@@ -205,7 +221,9 @@ fn what_is_kept_for_how_long() {
         stage.write("data/text", "first");
         assert!(is_kept(&stage, "/slow.php", PATIENCE));
         let (mut client, begun) = (stage.client(), Instant::now());
-        let counters = || ["hits_dynamic", "recheck_requests", "purges_by_source"].map(|name| stage.counter(name));
+        let counters = || {
+            ["hits_dynamic", "recheck_requests", "purges_by_source"].map(|name| stage.counter(name))
+        };
         let (before, mut requests) = (counters(), 0);
         while begun.elapsed() < 3 * T {
             client.get("/slow.php").unwrap();
@@ -214,7 +232,8 @@ fn what_is_kept_for_how_long() {
         let after = counters();
         let [hits, asked, purged] = [0, 1, 2].map(|at| after[at] - before[at]);
         println!("  {requests} requests, {hits} hits, {asked} asked again, {purged} purged");
-        // T would cost three. What the database does by itself may cost one, and so may what voids everything: other tests' mounts.
+        // T would cost three. What the database does by itself may cost one, and so may what voids
+        // everything: other tests' mounts.
         assert!(hits > requests * 9 / 10 && asked <= 1 + 2 * purged);
         stage.write("data/text", "second");
         assert_eq!(client.get("/slow.php").unwrap().text(), "for all second");
@@ -247,7 +266,10 @@ fn what_changes_more_often_than_it_is_used_is_left_alone() {
             assert_eq!(client.get("/worth.php").unwrap().text(), number.to_string());
             // Time for the card's own request, by which it becomes an entry again.
             std::thread::sleep(Duration::from_millis(60));
-            assert!(begun.elapsed() < Duration::from_secs(30), "{number} changes, never left alone");
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "{number} changes, never left alone"
+            );
         }
         assert!(stage.counter("put_aside") > 0);
         assert!(is_kept(&stage, "/worth.php", PATIENCE));
@@ -255,14 +277,18 @@ fn what_changes_more_often_than_it_is_used_is_left_alone() {
     cases.end(&mut stage);
 }
 
-/// Without the setting, a changed file that nobody asks for keeps all pages from being kept for a minute, as PHP might have it in memory.
+/// Without the setting, a changed file that nobody asks for keeps all pages from being kept for a
+/// minute, as PHP might have it in memory.
 #[test]
 fn data_concerns_only_the_pages_that_read_it() {
     let options = &["--data-folder=@FOLDER@/data"];
     let mut stage = Stage::start(&Setup { options, ..Setup::default() }, |_| {});
     let mut cases = Cases::default();
     for name in ["one", "other"] {
-        stage.script(&format!("{name}.php"), &format!("<?php echo file_get_contents('@FOLDER@/data/{name}');"));
+        stage.script(
+            &format!("{name}.php"),
+            &format!("<?php echo file_get_contents('@FOLDER@/data/{name}');"),
+        );
         stage.write(&format!("data/{name}"), "0");
     }
     cases.run("the others go on", || {

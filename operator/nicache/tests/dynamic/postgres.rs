@@ -108,7 +108,8 @@ pub(crate) fn changes_of(mut stage: Stage) {
         let url = table(&stage, "base");
         stage.psql("CREATE MATERIALIZED VIEW kept AS SELECT text FROM base WHERE id = 1");
         stage.psql("CREATE VIEW seen AS SELECT text FROM base WHERE id = 1");
-        let (kept, seen) = (page(&stage, "kept", "SELECT text FROM kept"), page(&stage, "seen", "SELECT text FROM seen"));
+        let (kept, seen) = (page(&stage, "kept", "SELECT text FROM kept"),
+            page(&stage, "seen", "SELECT text FROM seen"));
         stage.change(&seen, "new", || drop(stage.psql("UPDATE base SET text = 'new' WHERE id = 1")));
         stage.change(&kept, "new", || drop(stage.psql("REFRESH MATERIALIZED VIEW kept")));
         stage.psql("CREATE TABLE source (text TEXT)");
@@ -166,7 +167,8 @@ pub(crate) fn functions_that_write_of(mut stage: Stage) {
 /// What is not a row of a table that somebody has made: each is a source, or the page is not kept.
 #[test]
 fn what_the_database_says_of_itself() {
-    let setup = Setup { options: &["--recheck", "5s"], database: Database::Postgres, ..Setup::default() };
+    let setup =
+        Setup { options: &["--recheck", "5s"], database: Database::Postgres, ..Setup::default() };
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
     cases.run("comments, rights and settings", || {
@@ -191,7 +193,12 @@ fn what_the_database_says_of_itself() {
                 "ALTER DATABASE site SET lock_timeout = 71",
                 "71ms",
             ),
-            ("role", "SELECT rolname FROM pg_roles WHERE rolname LIKE 'late%'", "CREATE ROLE latecomer", "latecomer"),
+            (
+                "role",
+                "SELECT rolname FROM pg_roles WHERE rolname LIKE 'late%'",
+                "CREATE ROLE latecomer",
+                "latecomer",
+            ),
         ] {
             let url = page(&stage, name, ask);
             let is_kept = stage.change_of_any(&url, new, || drop(stage.psql(change)));
@@ -211,7 +218,8 @@ fn what_the_database_says_of_itself() {
             let text = std::fs::read_to_string(&auto).unwrap().replace("72", "73");
             std::fs::write(&auto, text).unwrap();
             let pid = std::fs::read_to_string(stage.path("db/postmaster.pid")).unwrap();
-            let leader = outer_pid(&stage.nicache.processes(), pid.lines().next().unwrap()).unwrap();
+            let leader =
+                outer_pid(&stage.nicache.processes(), pid.lines().next().unwrap()).unwrap();
             kill(leader, Signal::HUP);
             stage.wait_until(|| stage.psql("SHOW geqo_threshold").contains("73"));
         });

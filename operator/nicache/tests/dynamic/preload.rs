@@ -1,5 +1,5 @@
-//! The witness without privileges (`--watch preload`): what the server's own programs and those of `nicache follow` change shows at once,
-//! what others change after T at most.
+//! The witness without privileges (`--watch preload`): what the server's own programs and those of
+//! `nicache follow` change shows at once, what others change after T at most.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -145,8 +145,12 @@ fn what_followed_programs_change() {
     });
     cases.run("a program that writes as a stream and as it ends", || {
         let url = page(&stage, "stream");
-        stage.change(&url, "new", || stage.shell(&format!("awk 'BEGIN {{ printf \"new\" >\"{data}/stream\" }}'")));
-        stage.change(&url, "end", || stage.shell(&format!("awk 'BEGIN {{ printf \"end\" }}' >{data}/stream")));
+        stage.change(&url, "new", || {
+            stage.shell(&format!("awk 'BEGIN {{ printf \"new\" >\"{data}/stream\" }}'"))
+        });
+        stage.change(&url, "end", || {
+            stage.shell(&format!("awk 'BEGIN {{ printf \"end\" }}' >{data}/stream"))
+        });
     });
     cases.run("stores through a mapping", || {
         let url = page(&stage, "mapped");
@@ -169,19 +173,31 @@ fn what_followed_programs_change() {
     cases.run("a page of the server writes", || {
         let url = page(&stage, "own");
         stage.shell(&format!("chmod 666 {data}/own"));
-        stage.script("write.php", "<?php file_put_contents('@FOLDER@/data/own', 'new'); echo 'written';");
+        stage.script(
+            "write.php",
+            "<?php file_put_contents('@FOLDER@/data/own', 'new'); echo 'written';",
+        );
         stage.change(&url, "new", || assert_eq!(stage.get("/write.php"), "written"));
     });
     cases.run("the server's own writer, by a program that it starts", || {
         let url = page(&stage, "started");
         stage.shell(&format!("chmod 666 {data}/started"));
-        stage.script("start.php", "<?php shell_exec('sh -c \"printf new >@FOLDER@/data/started\"'); echo 'written';");
+        stage.script(
+            "start.php",
+            "<?php shell_exec('sh -c \"printf new >@FOLDER@/data/started\"'); echo 'written';",
+        );
         stage.change(&url, "new", || assert_eq!(stage.get("/start.php"), "written"));
     });
     cases.run("a file of the server itself is dynamic, too", || {
         stage.shell(&format!("printf 'hello old' >{data}/../site/plain.html"));
-        stage.change("/plain.html", "new", || stage.shell(&format!("printf 'hello new' >{data}/../site/plain.html")));
-        assert_eq!(stage.counter("hits"), stage.counter("hits_dynamic"), "a hit that is not dynamic");
+        stage.change("/plain.html", "new", || {
+            stage.shell(&format!("printf 'hello new' >{data}/../site/plain.html"))
+        });
+        assert_eq!(
+            stage.counter("hits"),
+            stage.counter("hits_dynamic"),
+            "a hit that is not dynamic"
+        );
     });
     cases.end(&mut stage);
 }
@@ -212,7 +228,9 @@ fn what_strangers_change() {
             }
         });
     };
-    late("in place", &|stage, version| std::fs::write(stage.path("data/late"), format!("version {version}")).unwrap());
+    late("in place", &|stage, version| {
+        std::fs::write(stage.path("data/late"), format!("version {version}")).unwrap()
+    });
     late("renamed over", &|stage, version| {
         std::fs::write(stage.path("data/new"), format!("version {version}")).unwrap();
         std::fs::rename(stage.path("data/new"), stage.path("data/late")).unwrap();
@@ -237,8 +255,9 @@ fn what_cannot_be_followed_is_not_kept() {
         let source = "#include <stdio.h>\nint main(void) { puts(\"static\"); }";
         let program = stage.path("data/static").display().to_string();
         stage.write("data/static.c", source);
-        let built =
-            std::process::Command::new("cc").args(["-static", "-o", &program, &format!("{program}.c")]).status();
+        let built = std::process::Command::new("cc")
+            .args(["-static", "-o", &program, &format!("{program}.c")])
+            .status();
         assert!(built.unwrap().success());
         stage.script("static.php", "<?php echo shell_exec('@FOLDER@/data/static');");
         assert_eq!(stage.get("/static.php"), "static\n");
@@ -249,8 +268,9 @@ fn what_cannot_be_followed_is_not_kept() {
         let script = "<?php proc_open(['@FOLDER@/data/wait'], [], $pipes); echo 'started';";
         let program = stage.path("data/wait").display().to_string();
         stage.write("data/wait.c", "#include <unistd.h>\nint main(void) { sleep(5); }");
-        let built =
-            std::process::Command::new("cc").args(["-static", "-o", &program, &format!("{program}.c")]).status();
+        let built = std::process::Command::new("cc")
+            .args(["-static", "-o", &program, &format!("{program}.c")])
+            .status();
         assert!(built.unwrap().success());
         stage.script("wait.php", &format!("{script} fastcgi_finish_request();"));
         let address = stage.address();
@@ -294,29 +314,44 @@ fn databases_without_a_relay_make_pages_that_are_not_kept() {
 /// As docs/dynamic.md has it: the database is a service of the machine, and so is its relay.
 #[test]
 fn a_relay_on_the_same_machine() {
-    const OPTIONS: &[&str] =
-        &["--share=3307", "--remote-database=mysql://127.0.0.1:3307,relay=127.0.0.1:7400,key=@FOLDER@/run/relay.key"];
+    const OPTIONS: &[&str] = &[
+        "--share=3307",
+        "--remote-database=mysql://127.0.0.1:3307,relay=127.0.0.1:7400,key=@FOLDER@/run/relay.key",
+    ];
     let mut relay = None;
     let setup = Setup { database: Database::MariaDb, outside: true, options: OPTIONS, ..setup() };
     let mut stage = Stage::start(&setup, |folder| {
         let key = folder.join("run/relay.key");
         std::fs::write(&key, "5a".repeat(32)).unwrap();
-        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        let client =
-            format!("mariadb --no-defaults --user=root --socket={}", folder.join("run/mariadb.sock").display());
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        let client = format!(
+            "mariadb --no-defaults --user=root --socket={}",
+            folder.join("run/mariadb.sock").display()
+        );
         let mut command = Command::new(common::NICACHE);
-        command.args(["relay", "--protocol=mysql", "--listen=127.0.0.1:3307", "--database=127.0.0.1:3306"]);
-        command.args(["--cards=127.0.0.1:7400", "--client", &client, "--key"]).arg(key).env("NICACHE_LOG", "warn");
+        command.args([
+            "relay",
+            "--protocol=mysql",
+            "--listen=127.0.0.1:3307",
+            "--database=127.0.0.1:3306",
+        ]);
+        command
+            .args(["--cards=127.0.0.1:7400", "--client", &client, "--key"])
+            .arg(key)
+            .env("NICACHE_LOG", "warn");
         relay = Some(Guard(command.spawn().unwrap()));
         let is_there = || std::net::TcpStream::connect("127.0.0.1:7400").ok();
         assert!(within(Duration::from_secs(20), is_there).is_some(), "the relay is not there");
     });
     let mut cases = Cases::default();
     let sql = |text: &str| {
-        let arguments = ["--no-defaults", "--skip-ssl", "--protocol=tcp", "--host=127.0.0.1", "--port=3307"];
+        let arguments =
+            ["--no-defaults", "--skip-ssl", "--protocol=tcp", "--host=127.0.0.1", "--port=3307"];
         common::output(
             "mariadb",
-            &[&arguments[..], &["--user=site", "--password=site", "site", "--execute", text]].concat(),
+            &[&arguments[..], &["--user=site", "--password=site", "site", "--execute", text]]
+                .concat(),
         )
     };
     cases.run("an update", || {
@@ -352,12 +387,15 @@ fn what_happens_to_programs() {
     stage.write("data/version", "0");
     stage.script("file.php", "<?php echo 'version ', file_get_contents('@FOLDER@/data/version');");
     let data = stage.path("data").display().to_string();
-    let write = |version: usize| stage.shell(&format!("printf {version} >{data}/v; mv {data}/v {data}/version"));
+    let write = |version: usize| {
+        stage.shell(&format!("printf {version} >{data}/v; mv {data}/v {data}/version"))
+    };
     cases.run("readers and a writer", || {
         write(0);
         stage.warm("/file.php");
         let before = stage.counter("hits_dynamic");
-        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(4), write, |_| {});
+        let (replies, failed) =
+            under_load(&stage, "/file.php", Duration::from_secs(4), write, |_| {});
         println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
         assert!(failed == 0 && stage.counter("hits_dynamic") > before);
     });
@@ -366,15 +404,16 @@ fn what_happens_to_programs() {
         stage.warm("/file.php");
         let watcher = stage.nicache.pid("watch_pid");
         let mut state = 0;
-        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_millis(7500), write, |at| {
-            if state == 0 && at > Duration::from_millis(500) {
-                kill(watcher, Signal::STOP);
-                state = 1;
-            } else if state == 1 && at > Duration::from_millis(5500) {
-                kill(watcher, Signal::CONT);
-                state = 2;
-            }
-        });
+        let (replies, failed) =
+            under_load(&stage, "/file.php", Duration::from_millis(7500), write, |at| {
+                if state == 0 && at > Duration::from_millis(500) {
+                    kill(watcher, Signal::STOP);
+                    state = 1;
+                } else if state == 1 && at > Duration::from_millis(5500) {
+                    kill(watcher, Signal::CONT);
+                    state = 2;
+                }
+            });
         if state == 1 {
             kill(watcher, Signal::CONT);
         }
@@ -387,8 +426,10 @@ fn what_happens_to_programs() {
         stage.warm("/file.php");
         let address = stage.address();
         stage.script("flood.php", "<?php $end = microtime(true) + 3; while (microtime(true) < $end) { clearstatcache(); @stat('/nowhere/' . rand()); } echo 'done';");
-        let flood = std::thread::spawn(move || Client::new(address).get("/flood.php").map(|reply| reply.text()));
-        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(4), write, |_| {});
+        let flood = std::thread::spawn(move || Client::new(address).get("/flood.php")
+            .map(|reply| reply.text()));
+        let (replies, failed) =
+            under_load(&stage, "/file.php", Duration::from_secs(4), write, |_| {});
         assert_eq!(flood.join().unwrap().unwrap(), "done");
         println!("  {replies} replies");
         assert_eq!(failed, 0);
@@ -399,12 +440,19 @@ fn what_happens_to_programs() {
         write(0);
         stage.warm("/file.php");
         let mut killed = 0;
-        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(5), write, |at| {
-            if killed < 4 && at > Duration::from_millis(500 + 800 * killed) {
-                killed += 1;
-                kill(process(&stage, if killed % 2 == 0 { "php-fpm: pool" } else { "nginx: worker" }), Signal::KILL);
-            }
-        });
+        let (replies, failed) =
+            under_load(&stage, "/file.php", Duration::from_secs(5), write, |at| {
+                if killed < 4 && at > Duration::from_millis(500 + 800 * killed) {
+                    killed += 1;
+                    kill(
+                        process(
+                            &stage,
+                            if killed % 2 == 0 { "php-fpm: pool" } else { "nginx: worker" },
+                        ),
+                        Signal::KILL,
+                    );
+                }
+            });
         println!("  {replies} replies, {failed} failed");
         assert!(killed == 4 && replies > failed);
         stage.warm("/file.php");
@@ -424,15 +472,27 @@ fn the_watcher_is_killed() {
 fn nothing_is_left_behind() {
     let left = |name: &str| {
         let places = ["/dev/shm/nicache", "/run/nicache", "/var/lib/nicache"];
-        let all = places.iter().flat_map(|place| std::fs::read_dir(place).into_iter().flatten().flatten());
-        all.filter(|entry| entry.file_name().to_str().is_some_and(|file| file.starts_with(&format!("{name}.")))).count()
+        let all = places
+            .iter()
+            .flat_map(|place| std::fs::read_dir(place).into_iter().flatten().flatten());
+        all.filter(|entry| {
+            entry.file_name().to_str().is_some_and(|file| file.starts_with(&format!("{name}.")))
+        })
+        .count()
     };
     let mut stage = start();
     let name = stage.nicache.name().to_owned();
     assert!(left(&name) >= 3);
     stage.nicache.signal(Signal::TERM);
     assert!(stage.nicache.wait(SOON).is_some());
-    assert!(within(Duration::from_secs(3), || (left(&name) == 0).then_some(())).is_some(), "{} left", left(&name));
+    assert!(
+        within(Duration::from_secs(3), || (left(&name) == 0).then_some(())).is_some(),
+        "{} left",
+        left(&name)
+    );
     drop(stage);
-    common::assert_fails(&["--watch", "preload", "--recheck", "10s"], &["--watch preload", "--watch kernel"]);
+    common::assert_fails(
+        &["--watch", "preload", "--recheck", "10s"],
+        &["--watch preload", "--watch kernel"],
+    );
 }

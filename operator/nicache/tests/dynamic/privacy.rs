@@ -59,7 +59,10 @@ pub(crate) fn visitors_of(setup: &Setup) {
         stage.script("cookie.php", "<?php echo 'for ', $_COOKIE['name'] ?? 'nobody';");
         stage.warm("/cookie.php");
         for name in ["ann", "bob", "ann", "bob"] {
-            assert_eq!(fetch(&stage, None, &[&format!("Cookie: name={name}")], "/cookie.php"), format!("for {name}"));
+            assert_eq!(
+                fetch(&stage, None, &[&format!("Cookie: name={name}")], "/cookie.php"),
+                format!("for {name}")
+            );
             assert_eq!(fetch(&stage, Some(VISITORS[0]), &[], "/cookie.php"), "for nobody");
         }
     });
@@ -67,7 +70,8 @@ pub(crate) fn visitors_of(setup: &Setup) {
         stage.script("user.php", "<?php echo 'for ', $_SERVER['PHP_AUTH_USER'] ?? 'nobody';");
         stage.warm("/user.php");
         for (user, header) in
-            [("ann", "Authorization: Basic YW5uOng="), ("bob", "Authorization: Basic Ym9iOng=")].repeat(3)
+            [("ann", "Authorization: Basic YW5uOng="), ("bob", "Authorization: Basic Ym9iOng=")]
+                .repeat(3)
         {
             assert_eq!(fetch(&stage, None, &[header], "/user.php"), format!("for {user}"));
             assert_eq!(fetch(&stage, Some(VISITORS[1]), &[], "/user.php"), "for nobody");
@@ -78,19 +82,30 @@ pub(crate) fn visitors_of(setup: &Setup) {
         stage.warm("/form.php");
         let mut client = stage.client();
         for value in ["1", "2", "1", "2"] {
-            assert_eq!(client.post_form("/form.php", &[("a", value)]).unwrap().text(), format!("POST {value}"));
+            assert_eq!(
+                client.post_form("/form.php", &[("a", value)]).unwrap().text(),
+                format!("POST {value}")
+            );
             assert_eq!(client.get("/form.php").unwrap().text(), "GET ");
         }
     });
     cases.run("other headers", || {
-        stage.script("header.php", "<?php echo $_SERVER['HTTP_X_THEME'] ?? 'none', ' ', $_SERVER['HTTP_HOST'];");
+        stage.script(
+            "header.php",
+            "<?php echo $_SERVER['HTTP_X_THEME'] ?? 'none', ' ', $_SERVER['HTTP_HOST'];",
+        );
         stage.warm("/header.php");
         for theme in ["dark", "light"] {
-            assert!(fetch(&stage, None, &[&format!("X-Theme: {theme}")], "/header.php").starts_with(theme));
+            assert!(
+                fetch(&stage, None, &[&format!("X-Theme: {theme}")], "/header.php")
+                    .starts_with(theme)
+            );
             assert!(fetch(&stage, None, &[], "/header.php").starts_with("none"));
         }
         for host in ["a.example", "b.example"].repeat(4) {
-            assert!(fetch(&stage, None, &[&format!("Host: {host}")], "/header.php").ends_with(host));
+            assert!(
+                fetch(&stage, None, &[&format!("Host: {host}")], "/header.php").ends_with(host)
+            );
         }
         stage.script("query.php", "<?php echo $_GET['q'] ?? '';");
         stage.warm("/query.php?q=1");
@@ -101,7 +116,10 @@ pub(crate) fn visitors_of(setup: &Setup) {
         stage.script("address.php", "<?php echo 'you are ', $_SERVER['REMOTE_ADDR'];");
         for round in 0..60 {
             let visitor = VISITORS[round % 3];
-            assert_eq!(fetch(&stage, Some(visitor), &[], "/address.php"), format!("you are {visitor}"));
+            assert_eq!(
+                fetch(&stage, Some(visitor), &[], "/address.php"),
+                format!("you are {visitor}")
+            );
         }
     });
     cases.run("what the server says that it depends on", || {
@@ -123,10 +141,12 @@ pub(crate) fn visitors_of(setup: &Setup) {
             assert!(seen.insert(page.clone()), "somebody else's session: {page}");
         }
         // Two of them go on with theirs.
-        let ids: Vec<String> = seen.iter().take(2).map(|page| page.split(' ').next().unwrap().to_owned()).collect();
+        let ids: Vec<String> =
+            seen.iter().take(2).map(|page| page.split(' ').next().unwrap().to_owned()).collect();
         for count in 2..6 {
             for id in &ids {
-                let page = fetch(&stage, Some(VISITORS[0]), &[&format!("Cookie: PHPSESSID={id}")], "/session.php");
+                let page = fetch(&stage, Some(VISITORS[0]), &[&format!("Cookie: PHPSESSID={id}")],
+                    "/session.php");
                 assert_eq!(page, format!("{id} {count}"));
             }
         }
@@ -152,8 +172,8 @@ fn a_session_beside_other_pages() {
     cases.end(&mut stage);
 }
 
-/// The card asks from the machine's own address, as a client on the machine does. Then the two agree about a page that is different for
-/// everybody else.
+/// The card asks from the machine's own address, as a client on the machine does. Then the two
+/// agree about a page that is different for everybody else.
 #[test]
 fn a_client_on_the_machine_itself() {
     let mut stage = stage();
@@ -164,13 +184,17 @@ fn a_client_on_the_machine_itself() {
         stage.try_warm("/address.php", std::time::Duration::from_secs(2));
         for round in 0..40 {
             let visitor = VISITORS[round % 3];
-            assert_eq!(fetch(&stage, Some(visitor), &[], "/address.php"), format!("you are {visitor}"));
+            assert_eq!(
+                fetch(&stage, Some(visitor), &[], "/address.php"),
+                format!("you are {visitor}")
+            );
         }
     });
     cases.end(&mut stage);
 }
 
-/// Most visitors get one page and some another, by a header that the server does not name in `Vary`.
+/// Most visitors get one page and some another, by a header that the server does not name in
+/// `Vary`.
 #[test]
 fn headers_that_the_server_does_not_name() {
     headers_that_the_server_does_not_name_of(&Setup::default());
@@ -181,15 +205,27 @@ pub(crate) fn headers_that_the_server_does_not_name_of(setup: &Setup) {
     let mut stage = stage_with(setup);
     let mut cases = Cases::default();
     let cases_of = [
-        ("agent", "preg_match('/Mobile/', $_SERVER['HTTP_USER_AGENT'] ?? '')", "User-Agent: Mobile"),
-        ("language", "str_starts_with($_SERVER['HTTP_ACCEPT_LANGUAGE'] ?? '', 'de')", "Accept-Language: de"),
+        (
+            "agent",
+            "preg_match('/Mobile/', $_SERVER['HTTP_USER_AGENT'] ?? '')",
+            "User-Agent: Mobile",
+        ),
+        (
+            "language",
+            "str_starts_with($_SERVER['HTTP_ACCEPT_LANGUAGE'] ?? '', 'de')",
+            "Accept-Language: de",
+        ),
         ("referer", "($_SERVER['HTTP_REFERER'] ?? '') != ''", "Referer: http://a.example/"),
     ];
     for (name, condition, header) in cases_of {
         cases.run(name, || {
-            stage.script(&format!("{name}.php"), &format!("<?php echo {condition} ? 'special' : 'usual';"));
+            stage.script(
+                &format!("{name}.php"),
+                &format!("<?php echo {condition} ? 'special' : 'usual';"),
+            );
             let url = format!("/{name}.php");
-            // The card asks as another kind of client, and does not keep what is not the same for it.
+            // The card asks as another kind of client, and does not keep what is not the same for
+            // it.
             stage.try_warm(&url, std::time::Duration::from_secs(2));
             for _ in 0..20 {
                 assert_eq!(fetch(&stage, Some(VISITORS[1]), &[], &url), "usual");

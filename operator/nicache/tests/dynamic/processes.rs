@@ -1,4 +1,5 @@
-//! Processes of the server that come and go: as the load is, they mean nothing; with new scripts, they void what the others made.
+//! Processes of the server that come and go: as the load is, they mean nothing; with new scripts,
+//! they void what the others made.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -13,7 +14,8 @@ use crate::rules::{carry_out, outer_pid, way};
 use crate::stage::{Setup, Stage};
 use rustix::process::Signal;
 
-/// Debian's own way of managing processes, with few requests for each so that they change all the time.
+/// Debian's own way of managing processes, with few requests for each so that they change all the
+/// time.
 const POOL: &str = "pm = dynamic
 pm.start_servers = 1
 pm.min_spare_servers = 1
@@ -24,7 +26,8 @@ pm.max_requests = 3";
 fn ask_directly(stage: &Stage, path: &str, at_once: usize) -> HashSet<String> {
     let address = stage.address();
     std::thread::scope(|scope| {
-        let ask = || Client::new(address).request("GET", path, &[("X-Direct", "1")], b"").unwrap().text();
+        let ask =
+            || Client::new(address).request("GET", path, &[("X-Direct", "1")], b"").unwrap().text();
         let asking: Vec<_> = (0..at_once).map(|_| scope.spawn(ask)).collect();
         asking.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
@@ -33,7 +36,8 @@ fn ask_directly(stage: &Stage, path: &str, at_once: usize) -> HashSet<String> {
 #[test]
 fn a_pool_that_grows_and_shrinks() {
     let options = &["--path=pattern = '/kept*', recheck = '1m'"];
-    let mut stage = Stage::start(&Setup { pool: POOL, workers: 8, options, ..Setup::default() }, |_| {});
+    let mut stage =
+        Stage::start(&Setup { pool: POOL, workers: 8, options, ..Setup::default() }, |_| {});
     let mut cases = Cases::default();
     stage.script("kept.php", "<?php echo file_get_contents('@FOLDER@/data/text');");
     stage.script("away.php", "<?php usleep(20000); echo getmypid();");
@@ -46,7 +50,8 @@ fn a_pool_that_grows_and_shrinks() {
         stage.warm("/kept.php");
         let (before, mut processes) = (stage.counters(), HashSet::new());
         let hits = |now: &BTreeMap<String, u64>| now["hits_dynamic"] - before["hits_dynamic"];
-        // If each process voided the page, hardly one request in ten would be a hit. A busy machine needs more requests than a quiet one.
+        // If each process voided the page, hardly one request in ten would be a hit. A busy machine
+        // needs more requests than a quiet one.
         for round in 0..120 {
             processes.extend(ask_directly(&stage, "/away.php", 1 + round % 6));
             assert_eq!(stage.get("/kept.php"), "first");
@@ -78,32 +83,38 @@ fn a_pool_that_grows_and_shrinks() {
 /// `--recheck` where nobody says another.
 const T_AT_FIRST: Duration = Duration::from_secs(1);
 
-/// What PHP-FPM had sent until it was killed is not kept, and what a page says because a program that it runs was killed lasts no longer than T.
+/// What PHP-FPM had sent until it was killed is not kept, and what a page says because a program
+/// that it runs was killed lasts no longer than T.
 #[test]
 fn executions_that_are_interrupted() {
-    let mut stage = Stage::start(&Setup { workers: 2, php: &["display_errors=1"], ..Setup::default() }, |_| {});
+    let mut stage =
+        Stage::start(&Setup { workers: 2, php: &["display_errors=1"], ..Setup::default() }, |_| {});
     let mut cases = Cases::default();
     stage.script("first.php", "<?php echo 'text';");
     stage.warm("/first.php");
     let (master, address) = (process(&stage, "php-fpm: master"), stage.address());
     // A reply each time that it was interrupted, until there are six.
-    let interrupted = |url: &str, processes: &(dyn Fn() -> Vec<u64> + Sync), is_cut: &dyn Fn(&str) -> bool| {
-        let cut = (0..60).filter(|_| {
-            std::thread::scope(|scope| {
-                // A connection's end without a whole reply is an error.
-                let asked = scope
-                    .spawn(|| Client::new(address).get(url).map_or_else(|_| "cut".to_owned(), |reply| reply.text()));
-                // The card may ask once more for itself meanwhile.
-                while !asked.is_finished() {
-                    std::thread::sleep(Duration::from_millis(120));
-                    processes().into_iter().for_each(|pid| kill(pid, Signal::KILL));
-                }
-                let text = asked.join().unwrap();
-                is_cut(&text)
-            })
-        });
-        assert_eq!(cut.take(6).count(), 6, "interrupted replies of {url}");
-    };
+    let interrupted =
+        |url: &str, processes: &(dyn Fn() -> Vec<u64> + Sync), is_cut: &dyn Fn(&str) -> bool| {
+            let cut = (0..60).filter(|_| {
+                std::thread::scope(|scope| {
+                    // A connection's end without a whole reply is an error.
+                    let asked = scope.spawn(|| {
+                        Client::new(address)
+                            .get(url)
+                            .map_or_else(|_| "cut".to_owned(), |reply| reply.text())
+                    });
+                    // The card may ask once more for itself meanwhile.
+                    while !asked.is_finished() {
+                        std::thread::sleep(Duration::from_millis(120));
+                        processes().into_iter().for_each(|pid| kill(pid, Signal::KILL));
+                    }
+                    let text = asked.join().unwrap();
+                    is_cut(&text)
+                })
+            });
+            assert_eq!(cut.take(6).count(), 6, "interrupted replies of {url}");
+        };
     let is_whole = |stage: &Stage, url: &str| {
         let ends = |text: String| text.ends_with(", end").then_some(());
         let whole = || Client::new(address).get(url).ok().and_then(|reply| ends(reply.text()));
@@ -111,15 +122,22 @@ fn executions_that_are_interrupted() {
         assert!(stage.warm(url).ends_with(", end"));
     };
     cases.run("PHP-FPM's process is killed", || {
-        stage.script("killed.php", "<?php echo str_repeat('x', 9000); flush(); usleep(250000); echo ', end';");
+        stage.script(
+            "killed.php",
+            "<?php echo str_repeat('x', 9000); flush(); usleep(250000); echo ', end';",
+        );
         let processes = || family(master).into_iter().filter(|pid| *pid != master).collect();
         interrupted("/killed.php", &processes, &|text| text == "cut");
         is_whole(&stage, "/killed.php");
     });
     cases.run("a program that the page runs is killed", || {
-        stage.script("runs.php", "<?php echo shell_exec('echo -n beginning; sleep 0.25; echo -n \", end\"');");
-        let is_shell =
-            |pid: &u64| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sh\n");
+        stage.script(
+            "runs.php",
+            "<?php echo shell_exec('echo -n beginning; sleep 0.25; echo -n \", end\"');",
+        );
+        let is_shell = |pid: &u64| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sh\n")
+        };
         let processes = || family(master).into_iter().filter(is_shell).collect();
         interrupted("/runs.php", &processes, &|text| text == "beginning");
         is_whole(&stage, "/runs.php");
@@ -127,7 +145,8 @@ fn executions_that_are_interrupted() {
     cases.end(&mut stage);
 }
 
-/// A server with a pool of processes whose parent looks at nothing: each loads the script by itself when it is born, and keeps it.
+/// A server with a pool of processes whose parent looks at nothing: each loads the script by itself
+/// when it is born, and keeps it.
 const PREFORK: &str = r#"
 import email.utils, os, signal, socket, sys, time
 listener = socket.socket()
@@ -177,8 +196,10 @@ while True:
 #[test]
 fn others_that_have_loaded_a_new_script() {
     private_network();
-    let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
-    let [program, script, pid] = ["server.py", "script", "pid"].map(|name| folder.path().join(name));
+    let folder =
+        tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
+    let [program, script, pid] =
+        ["server.py", "script", "pid"].map(|name| folder.path().join(name));
     std::fs::write(&program, PREFORK).unwrap();
     std::fs::write(&script, "release=1.").unwrap();
     let words = ["/usr/bin/python3".into(), program, script.clone(), pid.clone()];
@@ -192,7 +213,8 @@ fn others_that_have_loaded_a_new_script() {
         std::fs::write(&script, format!("release={version}."))?;
         // Time enough for pages that are made as before.
         std::thread::sleep(Duration::from_millis(200));
-        let old: Vec<u64> = common::family(master).into_iter().filter(|pid| *pid != master).collect();
+        let old: Vec<u64> =
+            common::family(master).into_iter().filter(|pid| *pid != master).collect();
         kill(master, Signal::HUP);
         let all_gone = || (!old.iter().any(|pid| is_running(*pid))).then_some(());
         within(Duration::from_secs(10), all_gone).ok_or("the old processes are there")?;

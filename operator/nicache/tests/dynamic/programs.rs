@@ -1,4 +1,5 @@
-//! Programs that a server runs for a request: by its scripts, and as CGI. What they look at belongs to the page; that they start and end means nothing.
+//! Programs that a server runs for a request: by its scripts, and as CGI. What they look at belongs
+//! to the page; that they start and end means nothing.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -32,7 +33,12 @@ const CGI: &[&str] = &[
 fn of_scripts() {
     let nginx = "location /cgi/ { fastcgi_pass unix:@FOLDER@/run/cgi.sock; include /etc/nginx/fastcgi_params;
         fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_param DOCUMENT_ROOT $document_root; }";
-    let setup = Setup { options: CGI, nginx, php: &["sendmail_path=@FOLDER@/include/mail.sh"], ..Setup::default() };
+    let setup = Setup {
+        options: CGI,
+        nginx,
+        php: &["sendmail_path=@FOLDER@/include/mail.sh"],
+        ..Setup::default()
+    };
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
     let folder = stage.folder.display().to_string();
@@ -40,8 +46,14 @@ fn of_scripts() {
     stage.write("data/shown", "first");
     stage.write("site/file.html", "a file");
     stage.script("kept.php", "<?php echo file_get_contents('@FOLDER@/data/text');");
-    write_program(&stage.path("include/tool.sh"), &format!("#!/bin/sh\ncd {folder}\ncat data/shown | tr a-z A-Z\n"));
-    write_program(&stage.path("include/mail.sh"), &format!("#!/bin/sh\ncat >>{folder}/data/mails\n"));
+    write_program(
+        &stage.path("include/tool.sh"),
+        &format!("#!/bin/sh\ncd {folder}\ncat data/shown | tr a-z A-Z\n"),
+    );
+    write_program(
+        &stage.path("include/mail.sh"),
+        &format!("#!/bin/sh\ncat >>{folder}/data/mails\n"),
+    );
     stage.script("run.php", "<?php passthru('@FOLDER@/include/tool.sh');");
     stage.script("away.php", "<?php echo exec('@FOLDER@/include/tool.sh'), getmypid();");
     stage.script("changes.php", "<?php exec('echo more >>@FOLDER@/data/more'); echo 'changed';");
@@ -49,7 +61,9 @@ fn of_scripts() {
     stage.make_folder("site/cgi");
     write_program(
         &stage.path("site/cgi/page.sh"),
-        &format!("#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec cat {folder}/data/shown\n"),
+        &format!(
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec cat {folder}/data/shown\n"
+        ),
     );
     let perl = "#!/usr/bin/perl\nuse strict; use POSIX;\nopen(my $file, '<', '@FOLDER@/data/shown') or die;\n\
         print \"Content-Type: text/plain\\r\\n\\r\\n\", \"perl \", <$file>;\n";
@@ -61,15 +75,20 @@ fn of_scripts() {
                 stays(&stage, page, counter, || drop(stage.direct(other)));
             });
         }
-        cases.run(&format!("{page} stays while somebody else runs programs in its network"), || {
-            let pid = process(&stage, "nginx: master").to_string();
-            let enter = || {
-                let script = "/bin/true; /bin/echo $(ls /) >/dev/null";
-                let status = Command::new("nsenter").args(["-t", &pid, "-n", "sh", "-c", script]).status();
-                assert!(status.unwrap().success());
-            };
-            stays(&stage, page, counter, enter);
-        });
+        cases.run(
+            &format!("{page} stays while somebody else runs programs in its network"),
+            || {
+                let pid = process(&stage, "nginx: master").to_string();
+                let enter = || {
+                    let script = "/bin/true; /bin/echo $(ls /) >/dev/null";
+                    let status = Command::new("nsenter")
+                        .args(["-t", &pid, "-n", "sh", "-c", script])
+                        .status();
+                    assert!(status.unwrap().success());
+                };
+                stays(&stage, page, counter, enter);
+            },
+        );
     }
     for (page, new) in run {
         cases.run(&format!("{page}: what its program reads"), || {
@@ -122,7 +141,8 @@ struct Server {
 impl Server {
     fn start(configuration: &str, words: &[&str]) -> Self {
         private_network();
-        let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
+        let folder =
+            tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let root = folder.path().display().to_string();
         for name in ["site", "cgi", "run"] {
@@ -130,7 +150,9 @@ impl Server {
         }
         std::fs::write(folder.path().join("site/file.html"), "a file").unwrap();
         std::fs::write(folder.path().join("text"), "first").unwrap();
-        let page = format!("#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec cat {root}/text\n");
+        let page = format!(
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec cat {root}/text\n"
+        );
         write_program(&folder.path().join("cgi/page.sh"), &page);
         write_program(
             &folder.path().join("cgi/away.sh"),
@@ -138,9 +160,12 @@ impl Server {
         );
         let file = folder.path().join("server.conf");
         std::fs::write(&file, configuration.replace("@FOLDER@", &root)).unwrap();
-        let words: Vec<String> = words.iter().map(|word| word.replace("@FILE@", file.to_str().unwrap())).collect();
+        let words: Vec<String> =
+            words.iter().map(|word| word.replace("@FILE@", file.to_str().unwrap())).collect();
         let mut server = Self { nicache: Nicache::start(LONG, &words), folder };
-        let is_ready = || Client::new(server.address()).get("/file.html").ok().filter(|reply| reply.status == 200);
+        let is_ready = || {
+            Client::new(server.address()).get("/file.html").ok().filter(|reply| reply.status == 200)
+        };
         let is_there = within(Duration::from_secs(15), is_ready).is_some();
         assert!(is_there, "{}", server.nicache.log_text());
         server
@@ -187,7 +212,10 @@ impl Server {
         assert_eq!(self.get("/cgi/page.sh"), "second");
         self.warm("/cgi/page.sh", "hits_dynamic");
         let program = self.folder.path().join("cgi/page.sh");
-        write_program(&program, "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nanother'\n");
+        write_program(
+            &program,
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nanother'\n",
+        );
         assert_eq!(self.get("/cgi/page.sh"), "another");
     }
 }
@@ -208,7 +236,8 @@ fn of_lighttpd() {
 
 fn apache(model: &str, cgi: &str) -> String {
     let modules = ["authz_core", "alias", "dir", "mime", &format!("mpm_{model}"), cgi];
-    let load = |name: &&str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let load =
+        |name: &&str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
     let modules: String = modules.iter().map(load).collect();
     format!(
         "{modules}

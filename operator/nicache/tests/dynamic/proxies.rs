@@ -81,7 +81,8 @@ struct Visitors {
 }
 
 impl Visitors {
-    /// So many visits by TLS, one after the other, each by another client at another address; of those in `kinds` in turn.
+    /// So many visits by TLS, one after the other, each by another client at another address; of
+    /// those in `kinds` in turn.
     fn come(
         &mut self,
         front: Front,
@@ -92,38 +93,60 @@ impl Visitors {
         count: usize,
     ) -> Vec<Visit> {
         let mut curl = Command::new("curl");
-        let own: Vec<Vec<String>> =
-            (0..count).map(|at| self.arguments(front, host, path, kinds[at % kinds.len()], more)).collect();
+        let own: Vec<Vec<String>> = (0..count)
+            .map(|at| self.arguments(front, host, path, kinds[at % kinds.len()], more))
+            .collect();
         for (at, arguments) in own.iter().enumerate() {
             curl.args((at > 0).then_some("--next")).args(arguments);
         }
         let output = curl.output().unwrap();
-        assert!(output.status.success(), "{front:?} {path}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{front:?} {path}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let text = String::from_utf8(output.stdout).unwrap();
         let first = self.number + 1 - count as u32;
         let visits: Vec<Visit> = (first..)
             .zip(text.split_terminator('\x1e'))
             .map(|(number, visit)| {
                 let (body, status) = visit.split_once('\x1d').unwrap();
-                Visit { from: address(number), body: body.to_owned(), is_hit: status.contains("nicache; ") }
+                Visit {
+                    from: address(number),
+                    body: body.to_owned(),
+                    is_hit: status.contains("nicache; "),
+                }
             })
             .collect();
         assert_eq!(visits.len(), count);
         visits
     }
 
-    fn arguments(&mut self, front: Front, host: &str, path: &str, kind: usize, more: &[&str]) -> Vec<String> {
+    fn arguments(
+        &mut self,
+        front: Front,
+        host: &str,
+        path: &str,
+        kind: usize,
+        more: &[&str],
+    ) -> Vec<String> {
         self.number += 1;
         let number = self.number;
         let address = address(number);
         let mixed = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let (trace, ray) = (format!("{mixed:016x}{:016x}", mixed.rotate_left(32)), format!("{:016x}", mixed / 3));
+        let (trace, ray) =
+            (format!("{mixed:016x}{:016x}", mixed.rotate_left(32)), format!("{:016x}", mixed / 3));
         let mut arguments: Vec<String> =
-            ["-sSk", "-m", "20", "-w", "\x1d%header{cache-status}\x1e", "--interface"].map(str::to_owned).into();
+            ["-sSk", "-m", "20", "-w", "\x1d%header{cache-status}\x1e", "--interface"]
+                .map(str::to_owned)
+                .into();
         arguments.push(address.clone());
         arguments.extend(["-H".to_owned(), format!("Host: {host}")]);
         for field in CLIENTS[kind].iter().chain(more) {
-            let field = field.replace("@TRACE@", &trace).replace("@RAY@", &ray).replace("@CLIENT@", &address);
+            let field = field
+                .replace("@TRACE@", &trace)
+                .replace("@RAY@", &ray)
+                .replace("@CLIENT@", &address);
             arguments.extend(["-H".to_owned(), field]);
         }
         if !CLIENTS[kind].iter().any(|field| field.starts_with("Accept:")) {
@@ -164,7 +187,10 @@ fn start() -> (Stage, Fronts) {
 fn write_pages(stage: &Stage) {
     stage.script("all.php", "<?php echo 'for all';");
     stage.script("links.php", "<?php echo ($_SERVER['HTTP_X_FORWARDED_PROTO'] ?? 'http'), '://', ($_SERVER['HTTP_X_FORWARDED_HOST'] ?? $_SERVER['HTTP_HOST']);");
-    stage.script("mine.php", "<?php echo $_SERVER['HTTP_X_FORWARDED_FOR'] ?? $_SERVER['REMOTE_ADDR'];");
+    stage.script(
+        "mine.php",
+        "<?php echo $_SERVER['HTTP_X_FORWARDED_FOR'] ?? $_SERVER['REMOTE_ADDR'];",
+    );
     stage.script(
         "number.php",
         "<?php echo $_SERVER['HTTP_X_REQUEST_ID'] ?? '', ' ', substr($_SERVER['HTTP_TRACEPARENT'] ?? '', 3, 32);",
@@ -179,7 +205,11 @@ fn become_hits(visitors: &mut Visitors, front: Front, path: &str, expected: &str
     let mut seen = Vec::new();
     let is_kept = within(Duration::from_secs(30), || {
         let visits = visitors.come(front, &host, path, &kinds, &[], 2 * CLIENTS.len());
-        assert!(visits.iter().all(|visit| visit.body == expected), "{front:?}: {:?}", visits[0].body);
+        assert!(
+            visits.iter().all(|visit| visit.body == expected),
+            "{front:?}: {:?}",
+            visits[0].body
+        );
         seen = visits.iter().map(|visit| visit.is_hit).collect();
         let hits = visits.iter().filter(|visit| visit.is_hit).count();
         (hits >= 2 * CLIENTS.len() - 2).then_some(())
@@ -194,7 +224,8 @@ fn behind_proxies() {
     let mut cases = Cases::default();
     for front in Front::ALL {
         cases.run(&format!("hits through {front:?}"), || {
-            let bypasses = ["unknown_header", "cookie", "connection_option"].map(|reason| format!("bypass_{reason}"));
+            let bypasses = ["unknown_header", "cookie", "connection_option"]
+                .map(|reason| format!("bypass_{reason}"));
             let before = bypasses.clone().map(|name| stage.counter(&name));
             become_hits(&mut visitors, front, "/all.php", "for all");
             assert_eq!(bypasses.map(|name| stage.counter(&name)), before);
@@ -209,8 +240,14 @@ fn behind_proxies() {
             assert_eq!(plain, format!("http://{host}"));
         }
         // A client who makes the field up changes nothing for others.
-        let forged =
-            visitors.come(Front::HitchV2, "nginx.example", "/links.php", &[4], &["X-Forwarded-Proto: gopher"], 6);
+        let forged = visitors.come(
+            Front::HitchV2,
+            "nginx.example",
+            "/links.php",
+            &[4],
+            &["X-Forwarded-Proto: gopher"],
+            6,
+        );
         assert!(forged.iter().all(|visit| visit.body.starts_with("gopher:")));
         become_hits(&mut visitors, Front::Nginx, "/links.php", "https://nginx.example");
     });
@@ -223,9 +260,13 @@ fn behind_proxies() {
         }
     });
     cases.run("what is a request's own", || {
-        for (front, kind) in
-            [(Front::Haproxy, 0), (Front::Nginx, 0), (Front::Caddy, 3), (Front::HaproxyV2, 3), (Front::Nginx, 3)]
-        {
+        for (front, kind) in [
+            (Front::Haproxy, 0),
+            (Front::Nginx, 0),
+            (Front::Caddy, 3),
+            (Front::HaproxyV2, 3),
+            (Front::Nginx, 3),
+        ] {
             let visits = visitors.come(front, "own.example", "/number.php", &[kind], &[], 12);
             let mut bodies: Vec<&str> = visits.iter().map(|visit| &*visit.body).collect();
             bodies.sort_unstable();
@@ -256,7 +297,10 @@ fn behind_proxies() {
             let host = format!("{front:?}.example").to_lowercase();
             stage.script("all.php", &format!("<?php echo 'edition {number}';"));
             let visits = visitors.come(front, &host, "/all.php", &[0, 2, 4], &[], 6);
-            assert!(visits.iter().all(|visit| visit.body == format!("edition {number}")), "{front:?}");
+            assert!(
+                visits.iter().all(|visit| visit.body == format!("edition {number}")),
+                "{front:?}"
+            );
         }
     });
     cases.run("a connection without the header, and one with it where none is understood", || {
@@ -274,7 +318,8 @@ fn behind_proxies() {
         // Checks of a proxy's own: nothing, or the header alone.
         for check in ["PROXY UNKNOWN\r\n", "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0", ""] {
             use std::io::Write;
-            let mut connection = std::net::TcpStream::connect((stage.nicache.server(), PROXY_PORT)).unwrap();
+            let mut connection =
+                std::net::TcpStream::connect((stage.nicache.server(), PROXY_PORT)).unwrap();
             connection.write_all(check.as_bytes()).unwrap();
         }
         let last = format!("edition {}", Front::ALL.len() - 1);
@@ -308,9 +353,15 @@ fn behind_proxies() {
         );
         assert!(odd.iter().all(|visit| !visit.is_hit));
         let said = common::output(common::NICACHE, &["status", "--name", stage.nicache.name()]);
-        assert!(said.contains("header x-odd in 2 requests") && said.contains("cookie sid in 2 requests"), "{said}");
-        let why =
-            common::output(common::NICACHE, &["why", "--name", stage.nicache.name(), "http://nginx.example/all.php"]);
+        assert!(
+            said.contains("header x-odd in 2 requests")
+                && said.contains("cookie sid in 2 requests"),
+            "{said}"
+        );
+        let why = common::output(
+            common::NICACHE,
+            &["why", "--name", stage.nicache.name(), "http://nginx.example/all.php"],
+        );
         assert!(why.contains("--ignore-cookie sid") || why.contains("--vary x-odd"), "{why}");
         let status = common::status(stage.nicache.name());
         assert!(status["counters"]["unknown_names"].as_array().unwrap().len() >= 2, "{status:#}");
@@ -332,7 +383,8 @@ fn fetch(stage: &Stage, from: &str, path: &str, fields: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// How many of those get another one's page who come when others have made something up: an identifier of a request, and fields of a proxy.
+/// How many of those get another one's page who come when others have made something up: an
+/// identifier of a request, and fields of a proxy.
 fn wronged(without: Option<Rule>) -> [usize; 2] {
     let stage = Stage::start(&Setup { nginx: NGINX, without, ..Setup::default() }, |_| {});
     write_pages(&stage);
@@ -350,11 +402,21 @@ fn wronged(without: Option<Rule>) -> [usize; 2] {
     let proxied = |number: u32| format!("X-Forwarded-For: 203.0.113.{number}");
     for round in 1..7 {
         // One client who is several, and sends what the proxy does.
-        let forged = fetch(&stage, &address(7), "/trusts.php", &[&proxied(round), "X-Forwarded-Proto: https"]);
+        let forged = fetch(
+            &stage,
+            &address(7),
+            "/trusts.php",
+            &[&proxied(round), "X-Forwarded-Proto: https"],
+        );
         wrong[1] += usize::from(forged != "http");
     }
     for round in 1..5 {
-        let said = fetch(&stage, ELSEWHERE, "/trusts.php", &[&proxied(round + 100), "X-Forwarded-Proto: https"]);
+        let said = fetch(
+            &stage,
+            ELSEWHERE,
+            "/trusts.php",
+            &[&proxied(round + 100), "X-Forwarded-Proto: https"],
+        );
         wrong[1] += usize::from(said != "https");
     }
     wrong

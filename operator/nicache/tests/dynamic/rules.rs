@@ -1,5 +1,5 @@
-//! The oracle of `nicache prove` over everything that a page can depend on: it finds nothing wrong, and it finds each rule that is
-//! turned off.
+//! The oracle of `nicache prove` over everything that a page can depend on: it finds nothing wrong,
+//! and it finds each rule that is turned off.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, symlink};
@@ -82,7 +82,11 @@ impl Scene {
 
     fn add_files(&mut self, stage: &Stage, data: &Path) {
         stage.write("data/file", "00000001");
-        self.page(stage, "file", "echo 'file=', (int) file_get_contents('@FOLDER@/data/file'), '.';");
+        self.page(
+            stage,
+            "file",
+            "echo 'file=', (int) file_get_contents('@FOLDER@/data/file'), '.';",
+        );
         let file = data.join("file");
         self.ways.push(way("file", "write in place", move |version| {
             let file = std::fs::File::options().write(true).open(&file)?;
@@ -97,7 +101,11 @@ impl Scene {
         std::fs::create_dir(data.join("v1")).unwrap();
         stage.write("data/v1/version", "1");
         symlink("v1", data.join("current")).unwrap();
-        self.page(stage, "link", "echo 'link=', file_get_contents('@FOLDER@/data/current/version'), '.';");
+        self.page(
+            stage,
+            "link",
+            "echo 'link=', file_get_contents('@FOLDER@/data/current/version'), '.';",
+        );
         let folder = data.to_owned();
         self.ways.push(way("link", "new target of a link", move |version| {
             let name = format!("v{version}");
@@ -111,7 +119,11 @@ impl Scene {
             std::fs::create_dir(data.join(folder)).unwrap();
             stage.write(&format!("data/{folder}/version"), "1");
         }
-        self.page(stage, "swap", "echo 'swap=', file_get_contents('@FOLDER@/data/live/version'), '.';");
+        self.page(
+            stage,
+            "swap",
+            "echo 'swap=', file_get_contents('@FOLDER@/data/live/version'), '.';",
+        );
         let (live, next) = (data.join("live"), data.join("next"));
         self.ways.push(way("swap", "another directory in its place", move |version| {
             std::fs::write(next.join("version"), version.to_string())?;
@@ -128,12 +140,20 @@ impl Scene {
         }));
 
         stage.write("data/sized", "1");
-        self.page(stage, "sized", "clearstatcache(); echo 'sized=', filesize('@FOLDER@/data/sized'), '.';");
+        self.page(
+            stage,
+            "sized",
+            "clearstatcache(); echo 'sized=', filesize('@FOLDER@/data/sized'), '.';",
+        );
         let file = std::fs::File::options().write(true).open(data.join("sized")).unwrap();
         self.ways.push(way("sized", "truncate", move |version| Ok(file.set_len(version)?)));
 
         stage.write("data/mapped", &format!("{:0DIGITS$}", 1));
-        self.page(stage, "mapped", "echo 'mapped=', (int) file_get_contents('@FOLDER@/data/mapped'), '.';");
+        self.page(
+            stage,
+            "mapped",
+            "echo 'mapped=', (int) file_get_contents('@FOLDER@/data/mapped'), '.';",
+        );
         let mut mapping = Mapping::new(&data.join("mapped"));
         self.ways.push(way("mapped", "store through a mapping", move |version| {
             mapping.store(version);
@@ -189,7 +209,11 @@ impl Scene {
     /// A plan for the subjects of these names; all if there are none.
     fn plan(self, stage: &Stage, names: &[&str]) -> Plan {
         let is_meant = |name: &str| names.is_empty() || names.contains(&name);
-        let pages = self.pages.iter().filter(|(name, _)| is_meant(name)).map(|(_, target)| Page::new(target));
+        let pages = self
+            .pages
+            .iter()
+            .filter(|(name, _)| is_meant(name))
+            .map(|(_, target)| Page::new(target));
         let ways = self.ways.into_iter().filter(|way| is_meant(way.name));
         let subjects = Subject::group(ways.map(|way| Box::new(way) as Box<dyn Editor>));
         let mut plan = Plan::new(stage.address(), pages.collect(), subjects);
@@ -217,9 +241,14 @@ struct Silent {
 impl Silent {
     fn start(stage: &Stage) -> Self {
         let mut command = stage.mariadb();
-        let mut process =
-            command.args(["-v", "-v", "-v"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        let mut process = command
+            .args(["-v", "-v", "-v"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) =
+            (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
         Self { process, input, output }
     }
 
@@ -255,15 +284,22 @@ impl Mapping {
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
-        Self(unsafe { mmap(std::ptr::null_mut(), DIGITS, access, MapFlags::SHARED, file, 0) }.unwrap().cast())
+        Self(
+            unsafe { mmap(std::ptr::null_mut(), DIGITS, access, MapFlags::SHARED, file, 0) }
+                .unwrap()
+                .cast(),
+        )
     }
 
     /// By one store, so that nobody reads a part of it.
     fn store(&mut self, number: u64) {
         let digits = format!("{number:08}");
         let last: [u8; 8] = digits.as_bytes().try_into().unwrap();
-        // SAFETY: the last eight of DIGITS mapped bytes, aligned since the mapping begins at a page.
-        unsafe { self.0.add(DIGITS - last.len()).cast::<u64>().write_volatile(u64::from_ne_bytes(last)) };
+        // SAFETY: the last eight of DIGITS mapped bytes, aligned since the mapping begins at a
+        // page.
+        unsafe {
+            self.0.add(DIGITS - last.len()).cast::<u64>().write_volatile(u64::from_ne_bytes(last))
+        };
     }
 }
 
@@ -290,7 +326,8 @@ fn everything(without: Option<Rule>) -> Stage {
     // PHP would remember where a link led.
     let php = &["realpath_cache_size=0"];
     let nginx = "location /sent/ { internal; alias @FOLDER@/data/sent/; }";
-    let setup = Setup { database: Database::MariaDb, workers: 4, php, nginx, without, ..Setup::default() };
+    let setup =
+        Setup { database: Database::MariaDb, workers: 4, php, nginx, without, ..Setup::default() };
     Stage::start(&setup, |_| {})
 }
 
@@ -334,7 +371,10 @@ fn all_kinds_of_sources_together() {
     let report = carry_out(plan);
     assert_eq!(report.outcome(), Outcome::Proven, "{report}");
     for subject in &report.subjects {
-        assert!(subject.kinds.values().all(|kind| kind.edits > 0 && kind.failed == 0), "{subject:?}");
+        assert!(
+            subject.kinds.values().all(|kind| kind.edits > 0 && kind.failed == 0),
+            "{subject:?}"
+        );
     }
     let hits = stage.counter("hits_dynamic");
     assert!(hits > 200, "{hits} hits");
@@ -405,7 +445,8 @@ fn without_earning() {
     });
 }
 
-/// Two clients, and a page that is for one of them each: no oracle for versions, but a look at who got what.
+/// Two clients, and a page that is for one of them each: no oracle for versions, but a look at who
+/// got what.
 #[test]
 fn without_the_time_since_a_request_waits() {
     is_found(Rule::Shared, &["slow"], |_, plan| plan.edits_per_second = 8.0);
@@ -431,7 +472,8 @@ fn without_agreement() {
 
 /// PHP keeps compiled scripts for [`REVALIDATE`] seconds, all workers alike.
 fn late_php(without: Option<Rule>) -> (Stage, Plan) {
-    let setup = Setup { revalidate: REVALIDATE, nginx: DIRECT, workers: 3, without, ..Setup::default() };
+    let setup =
+        Setup { revalidate: REVALIDATE, nginx: DIRECT, workers: 3, without, ..Setup::default() };
     let stage = Stage::start(&setup, |_| {});
     stage.write("include/version.php", "<?php echo 'included=1.';");
     stage.script("include.php", "<?php include '@FOLDER@/include/version.php';");
@@ -478,20 +520,24 @@ fn without_dirty_files() {
     is_found_late(Rule::Dirty);
 }
 
-/// A deployment: a link leads to the new release, and PHP-FPM, which remembers where it led, is told to start anew.
+/// A deployment: a link leads to the new release, and PHP-FPM, which remembers where it led, is
+/// told to start anew.
 fn deployment(without: Option<Rule>) -> (Stage, Plan) {
     let php = &["realpath_cache_ttl=600", "opcache.revalidate_path=0"];
-    // Without the rule, the wrong reply must outlive the reload, however long a busy machine takes for it.
+    // Without the rule, the wrong reply must outlive the reload, however long a busy machine takes
+    // for it.
     let (options, pause) = match without {
         Some(_) => (living::LONG, Duration::from_secs(1)),
         None => (&[] as &[&str], Duration::from_millis(300)),
     };
     let setup = Setup { nginx: DIRECT, workers: 2, without, php, options, ..Setup::default() };
-    // Without it PHP-FPM itself says nothing, with status 200, to some requests that its processes are at when it begins anew.
+    // Without it PHP-FPM itself says nothing, with status 200, to some requests that its processes
+    // are at when it begins anew.
     let stage = Stage::start(&setup, |folder| {
         let path = folder.join("php.conf");
         let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(path, text.replace("[global]", "[global]\nprocess_control_timeout = 5s")).unwrap();
+        std::fs::write(path, text.replace("[global]", "[global]\nprocess_control_timeout = 5s"))
+            .unwrap();
     });
     let releases = stage.path("data");
     std::fs::create_dir(releases.join("r1")).unwrap();
@@ -504,7 +550,10 @@ fn deployment(without: Option<Rule>) -> (Stage, Plan) {
     let edit = move |version: u64| -> Result<(), EditError> {
         let name = format!("r{version}");
         std::fs::create_dir(releases.join(&name))?;
-        std::fs::write(releases.join(&name).join("version.php"), format!("<?php echo 'release={version}.';"))?;
+        std::fs::write(
+            releases.join(&name).join("version.php"),
+            format!("<?php echo 'release={version}.';"),
+        )?;
         symlink(&name, releases.join("live.new"))?;
         std::fs::rename(releases.join("live.new"), releases.join("live"))?;
         // Time enough for pages that are made as before.

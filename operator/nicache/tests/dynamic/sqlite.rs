@@ -6,7 +6,12 @@ use crate::check::Cases;
 use crate::stage::{Setup, Stage};
 
 fn sqlite(stage: &Stage, name: &str, sql: &str) {
-    let output = stage.command("sqlite3").arg(stage.path(&format!("data/{name}"))).arg(sql).output().unwrap();
+    let output = stage
+        .command("sqlite3")
+        .arg(stage.path(&format!("data/{name}")))
+        .arg(sql)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -58,8 +63,12 @@ fn opened_to_write() {
         create(&stage, "held", "DELETE");
         let url = page(&stage, "held", "SQLITE3_OPEN_READWRITE");
         let mut shell = stage.command("sqlite3");
-        let mut shell =
-            shell.arg(stage.path("data/held")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut shell = shell
+            .arg(stage.path("data/held"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
         let mut output = std::io::BufReader::new(output);
         let mut run = |sql: &str| {
@@ -73,7 +82,9 @@ fn opened_to_write() {
         };
         run("UPDATE t SET text = 'first'");
         for round in 0..4 {
-            stage.change(&url, &format!("v{round}"), || run(&format!("UPDATE t SET text = 'v{round}'")));
+            stage.change(&url, &format!("v{round}"), || {
+                run(&format!("UPDATE t SET text = 'v{round}'"))
+            });
         }
         // From here on it may store to a mapping of it.
         run("PRAGMA mmap_size = 1048576");
@@ -114,7 +125,12 @@ pub(crate) fn changes_of(mut stage: Stage) {
         create(&stage, "slow", "DELETE");
         let url = page(&stage, "slow", "SQLITE3_OPEN_READONLY");
         stage.warm(&url);
-        let mut shell = stage.command("sqlite3").arg(stage.path("data/slow")).stdin(Stdio::piped()).spawn().unwrap();
+        let mut shell = stage
+            .command("sqlite3")
+            .arg(stage.path("data/slow"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut input = shell.stdin.take().unwrap();
         std::io::Write::write_all(&mut input, b"BEGIN; UPDATE t SET text = 'new';\n").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));

@@ -1,4 +1,5 @@
-//! A site of scripts that the test writes, with nginx, PHP-FPM and maybe a database, behind `nicache run`.
+//! A site of scripts that the test writes, with nginx, PHP-FPM and maybe a database, behind
+//! `nicache run`.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -37,7 +38,8 @@ pub(crate) enum Database {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watch {
     Kernel,
-    /// What the test's own process changes is not seen, so that a [`Stage`] changes things by programs that are followed.
+    /// What the test's own process changes is not seen, so that a [`Stage`] changes things by
+    /// programs that are followed.
     Preload,
 }
 
@@ -109,7 +111,8 @@ struct Overlay {
 impl Overlay {
     fn mount(files: &[(String, String)]) -> Self {
         let folder = temporary();
-        let [lower, upper, work, merged] = ["lower", "upper", "work", "merged"].map(|name| folder.path().join(name));
+        let [lower, upper, work, merged] =
+            ["lower", "upper", "work", "merged"].map(|name| folder.path().join(name));
         for path in [&lower, &upper, &work, &merged] {
             std::fs::create_dir(path).unwrap();
         }
@@ -121,10 +124,16 @@ impl Overlay {
             let hour_ago = SystemTime::now() - Duration::from_secs(3600);
             File::options().write(true).open(path).unwrap().set_modified(hour_ago).unwrap();
         }
-        let options = format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            lower.display(),
+            upper.display(),
+            work.display()
+        );
         let options = CString::new(options).unwrap();
         own_mounts();
-        mount("overlay", &merged, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
+        mount("overlay", &merged, "overlay", MountFlags::empty(), Some(options.as_c_str()))
+            .unwrap();
         Self { merged, _folder: folder }
     }
 }
@@ -155,13 +164,15 @@ impl Stage {
     pub(crate) fn start(setup: &Setup, prepare: impl FnOnce(&Path)) -> Self {
         private_network();
         let far = setup.relay.then(|| {
-            let kind = if setup.database == Database::MariaDb { Kind::MariaDb } else { Kind::Postgres };
+            let kind =
+                if setup.database == Database::MariaDb { Kind::MariaDb } else { Kind::Postgres };
             Far::start(kind, false)
         });
         Self::start_here(setup, far, prepare)
     }
 
-    /// The same in the network of the calling thread, with a database elsewhere that is there already.
+    /// The same in the network of the calling thread, with a database elsewhere that is there
+    /// already.
     pub(crate) fn start_here(setup: &Setup, far: Option<Far>, prepare: impl FnOnce(&Path)) -> Self {
         let held = folder_for(setup);
         let folder = match &held {
@@ -177,12 +188,17 @@ impl Stage {
             std::fs::set_permissions(folder.join(name), everybody).unwrap();
         }
         let root = folder.display().to_string();
-        std::fs::write(folder.join("nginx.conf"), NGINX.replace("@SERVER@", setup.nginx).replace("@FOLDER@", &root))
-            .unwrap();
+        std::fs::write(
+            folder.join("nginx.conf"),
+            NGINX.replace("@SERVER@", setup.nginx).replace("@FOLDER@", &root),
+        )
+        .unwrap();
         let workers = setup.workers.to_string();
         std::fs::write(
             folder.join("php.conf"),
-            FPM.replace("@WORKERS@", &workers).replace("@POOL@", setup.pool).replace("@FOLDER@", &root),
+            FPM.replace("@WORKERS@", &workers)
+                .replace("@POOL@", setup.pool)
+                .replace("@FOLDER@", &root),
         )
         .unwrap();
         let mut outside = None;
@@ -190,7 +206,9 @@ impl Stage {
             let mut command = site.with()[0].clone();
             command.retain(|word| word != "--skip-networking");
             command.extend(["--bind-address=127.0.0.1".to_owned(), "--port=3306".to_owned()]);
-            outside = Some(Command::new(&command[0]).args(&command[1..]).stdin(Stdio::null()).spawn().unwrap());
+            outside = Some(
+                Command::new(&command[0]).args(&command[1..]).stdin(Stdio::null()).spawn().unwrap(),
+            );
             let is_there = || run(mariadb(&folder).args(["--execute", "SELECT 1"])).ok();
             assert!(within(Duration::from_secs(30), is_there).is_some());
         }
@@ -206,11 +224,15 @@ impl Stage {
             let mut command = site.with()[0].clone();
             if setup.tls {
                 make_certificate(&folder);
-                command.extend([format!("--ssl-cert={root}/data/tls.pem"), format!("--ssl-key={root}/data/tls.key")]);
+                command.extend([
+                    format!("--ssl-cert={root}/data/tls.pem"),
+                    format!("--ssl-key={root}/data/tls.key"),
+                ]);
             }
             if setup.respawn {
                 let script = "while :; do \"$@\"; sleep 0.2; done";
-                command = [["sh", "-c", script, "sh"].map(str::to_owned).to_vec(), command].concat();
+                command =
+                    [["sh", "-c", script, "sh"].map(str::to_owned).to_vec(), command].concat();
             }
             with.push(shlex::try_join(command.iter().map(String::as_str)).unwrap());
         }
@@ -221,18 +243,21 @@ impl Stage {
         } else {
             with.push(php);
         }
-        let mut options: Vec<&str> = with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
+        let mut options: Vec<&str> =
+            with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
         let relayed = far.as_ref().map(|far| far.option(&format!("relay={FAR}:7400")));
         if let Some(relayed) = &relayed {
             options.extend(["--remote-database", relayed]);
         }
-        let further: Vec<String> = setup.options.iter().map(|option| option.replace("@FOLDER@", &root)).collect();
+        let further: Vec<String> =
+            setup.options.iter().map(|option| option.replace("@FOLDER@", &root)).collect();
         options.extend(further.iter().map(String::as_str));
         if setup.watch == Watch::Preload {
             options.extend(["--watch", "preload"]);
         }
         let configuration = format!("{root}/nginx.conf");
-        let server = ["nginx", "-p", &root, "-e", "stderr", "-c", &configuration].map(str::to_owned);
+        let server =
+            ["nginx", "-p", &root, "-e", "stderr", "-c", &configuration].map(str::to_owned);
         let nicache = Nicache::start_with(&options, &server, |command| {
             if std::env::var_os("NICACHE_LOG").is_none() {
                 command.env("NICACHE_LOG", "info,nicache_watch=debug,nicache_card=debug");
@@ -242,11 +267,16 @@ impl Stage {
             }
         });
         let (hand, followed, php) = (None, Vec::new(), php_outside);
-        let mut stage = Self { nicache, folder, held: Some(held), outside, php, far, hand, followed };
+        let mut stage =
+            Self { nicache, folder, held: Some(held), outside, php, far, hand, followed };
         if setup.watch == Watch::Preload {
-            let said = common::output(common::NICACHE, &["follow", "--print", "--name", stage.nicache.name()]);
+            let said = common::output(
+                common::NICACHE,
+                &["follow", "--print", "--name", stage.nicache.name()],
+            );
             let variables = said.split_ascii_whitespace().filter_map(|word| word.split_once('='));
-            stage.followed = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            stage.followed =
+                variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
             let mut shell = stage.command("sh");
             shell.arg("-e");
             stage.hand = Some(Mutex::new(Shell::new(shell, "echo said")));
@@ -275,11 +305,17 @@ impl Stage {
 
     /// Waits for something that is certain to come.
     pub(crate) fn wait_until(&self, mut is_there: impl FnMut() -> bool) {
-        assert!(within(Duration::from_secs(30), || is_there().then_some(())).is_some(), "it does not come");
+        assert!(
+            within(Duration::from_secs(30), || is_there().then_some(())).is_some(),
+            "it does not come"
+        );
     }
 
     fn wait_for(&self, mut ready: impl FnMut() -> bool) {
-        assert!(within(Duration::from_secs(30), || ready().then_some(())).is_some(), "the database is not there");
+        assert!(
+            within(Duration::from_secs(30), || ready().then_some(())).is_some(),
+            "the database is not there"
+        );
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -305,20 +341,37 @@ impl Stage {
         }
     }
 
-    /// Writes a file below the document root. `@FOLDER@` stands for the site's folder; `@HOST@`, `@SOCKET@`, `@DSN@` and `@PG@` for the
-    /// way to the database, as `mysqli`, PDO and `pg_connect` want it.
+    /// Writes a file below the document root. `@FOLDER@` stands for the site's folder; `@HOST@`,
+    /// `@SOCKET@`, `@DSN@` and `@PG@` for the way to the database, as `mysqli`, PDO and
+    /// `pg_connect` want it.
     pub(crate) fn script(&self, name: &str, text: &str) {
         let run = self.path("run").display().to_string();
         let (host, socket, dsn, pg) = match &self.far {
-            Some(_) => (FAR.to_owned(), "null".to_owned(), format!("host={FAR}"), format!("{FAR} sslmode=disable")),
+            Some(_) => (
+                FAR.to_owned(),
+                "null".to_owned(),
+                format!("host={FAR}"),
+                format!("{FAR} sslmode=disable"),
+            ),
             None => {
                 let socket = format!("{run}/mariadb.sock");
-                ("localhost".to_owned(), format!("'{socket}'"), format!("unix_socket={socket}"), run)
+                (
+                    "localhost".to_owned(),
+                    format!("'{socket}'"),
+                    format!("unix_socket={socket}"),
+                    run,
+                )
             }
         };
-        let text =
-            text.replace("@HOST@", &host).replace("@SOCKET@", &socket).replace("@DSN@", &dsn).replace("@PG@", &pg);
-        self.write(&format!("site/{name}"), &text.replace("@FOLDER@", &self.folder.display().to_string()));
+        let text = text
+            .replace("@HOST@", &host)
+            .replace("@SOCKET@", &socket)
+            .replace("@DSN@", &dsn)
+            .replace("@PG@", &pg);
+        self.write(
+            &format!("site/{name}"),
+            &text.replace("@FOLDER@", &self.folder.display().to_string()),
+        );
     }
 
     /// Puts a new file in the place of another.
@@ -356,7 +409,9 @@ impl Stage {
     /// Runs a shell script whose changes are seen.
     pub(crate) fn shell(&self, script: &str) {
         match &self.hand {
-            Some(hand) => drop(hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner).run(script)),
+            Some(hand) => {
+                drop(hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner).run(script))
+            }
             None => {
                 let status = Command::new("sh").args(["-ec", script]).status().unwrap();
                 assert!(status.success(), "{script}");
@@ -373,17 +428,21 @@ impl Stage {
 
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let status = common::status(self.nicache.name());
-        status["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {status:#}"))
+        status["counters"][name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter {name} in {status:#}"))
     }
 
     /// All counters of the card, by their names in `nicache status --json`.
     pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
         let status = common::status(self.nicache.name());
-        let counters = status["counters"].as_object().unwrap_or_else(|| panic!("no counters in {status:#}"));
+        let counters =
+            status["counters"].as_object().unwrap_or_else(|| panic!("no counters in {status:#}"));
         counters.iter().filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
     }
 
-    /// What the server itself says: a request that the card lets pass, and whose reply it does not keep.
+    /// What the server itself says: a request that the card lets pass, and whose reply it does not
+    /// keep.
     pub(crate) fn direct(&self, path: &str) -> String {
         self.client().request("GET", path, &[("X-Direct", "1")], b"").unwrap().text()
     }
@@ -399,7 +458,8 @@ impl Stage {
 
     /// The same with further options of the client.
     pub(crate) fn sql_with(&self, options: &[&str], text: &str) -> String {
-        run(self.mariadb().args(options).args(["--execute", text])).unwrap_or_else(|error| panic!("{text}: {error}"))
+        run(self.mariadb().args(options).args(["--execute", text]))
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     pub(crate) fn try_sql(&self, text: &str) -> Result<String, String> {
@@ -425,7 +485,14 @@ impl Stage {
             return far::psql();
         }
         let mut command = Command::new("psql");
-        command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1"]);
+        command.args([
+            "--no-psqlrc",
+            "--quiet",
+            "--tuples-only",
+            "--no-align",
+            "-v",
+            "ON_ERROR_STOP=1",
+        ]);
         command.args(["--username=postgres", "--dbname=site", "--host"]).arg(self.path("run"));
         command
     }
@@ -465,11 +532,17 @@ impl Drop for Stage {
 fn start_words(words: &str) -> Child {
     let words = shlex::split(words).unwrap();
     // It ends with the test, also if that is killed.
-    Command::new("setpriv").arg("--pdeathsig=TERM").args(words).stdin(Stdio::null()).spawn().unwrap()
+    Command::new("setpriv")
+        .arg("--pdeathsig=TERM")
+        .args(words)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 fn temporary() -> TempDir {
-    let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
+    let folder =
+        tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).unwrap();
     folder
@@ -495,7 +568,14 @@ fn folder_for(setup: &Setup) -> Folder {
 
 fn mariadb(folder: &Path) -> Command {
     let mut command = Command::new("mariadb");
-    command.args(["--no-defaults", "--batch", "--skip-column-names", "--unbuffered", "--user=root", "--socket"]);
+    command.args([
+        "--no-defaults",
+        "--batch",
+        "--skip-column-names",
+        "--unbuffered",
+        "--user=root",
+        "--socket",
+    ]);
     command.arg(folder.join("run/mariadb.sock")).arg("--database=site");
     command
 }
@@ -503,7 +583,18 @@ fn mariadb(folder: &Path) -> Command {
 fn make_certificate(folder: &Path) {
     let (key, certificate) = (folder.join("data/tls.key"), folder.join("data/tls.pem"));
     let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout"]);
+    openssl.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+        "-days",
+        "2",
+        "-keyout",
+    ]);
     run(openssl.arg(&key).arg("-out").arg(certificate)).unwrap();
     std::fs::set_permissions(key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
 }
@@ -534,7 +625,8 @@ impl Shell {
     /// `echo` is a statement that says `said`.
     pub(crate) fn new(mut command: Command, echo: &'static str) -> Self {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        let (input, output) =
+            (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
         let mut shell = Self { process, input, output, echo };
         shell.run("");
         shell

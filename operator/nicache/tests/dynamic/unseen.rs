@@ -1,5 +1,6 @@
-//! What nobody can see (the clock, chance, memory, other programs) is never older than T, and what is different each time is never shared;
-//! and what requests do to the site is done at least once in T.
+//! What nobody can see (the clock, chance, memory, other programs) is never older than T, and what
+//! is different each time is never shared; and what requests do to the site is done at least once
+//! in T.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -98,7 +99,8 @@ pub(crate) fn clocks_and_chance_of(setup: &Setup) {
             let seen = std::sync::Mutex::new(HashMap::new());
             ask(&stage, &format!("/{name}.php"), Duration::from_millis(1200), |reply, asked| {
                 let by = std::thread::current().id();
-                if let Some((first, who)) = seen.lock().unwrap().insert(reply.to_owned(), (asked, by)) {
+                if let Some((first, who)) =
+                    seen.lock().unwrap().insert(reply.to_owned(), (asked, by)) {
                     panic!("{name}: `{reply}` twice, asked for at {first} by {who:?} and at {asked} by {by:?}");
                 }
             });
@@ -106,7 +108,10 @@ pub(crate) fn clocks_and_chance_of(setup: &Setup) {
         });
     }
     cases.run("memory of PHP", || {
-        stage.script("memory.php", "<?php echo memory_get_usage() > 0 ? 'some' : 'none', ' ', apcu_fetch('set');");
+        stage.script(
+            "memory.php",
+            "<?php echo memory_get_usage() > 0 ? 'some' : 'none', ' ', apcu_fetch('set');",
+        );
         stage.script("set.php", "<?php apcu_store('set', $_GET['v']); echo 'done';");
         for round in 0..3 {
             stage.warm("/memory.php");
@@ -134,7 +139,8 @@ fn another_server() {
 /// The same with another setup.
 pub(crate) fn another_server_of(setup: Setup) {
     let nginx = "location = /other { return 404; } location /backend/ { alias @FOLDER@/backend/; }";
-    // A page that asks for another one takes two of them, and as many pages may be made at once as there are clients.
+    // A page that asks for another one takes two of them, and as many pages may be made at once as
+    // there are clients.
     let mut stage = Stage::start(&Setup { nginx, workers: 8, ..setup }, |folder| {
         std::fs::create_dir(folder.join("backend")).unwrap();
         std::fs::write(folder.join("backend/answer"), "old").unwrap();
@@ -159,11 +165,13 @@ pub(crate) fn another_server_of(setup: Setup) {
         stage.script("teller.php", script);
         let socket = stage.path("run/teller");
         let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .unwrap();
         // Outside of the server's group: nobody sees what it says. When it said each value last.
         let said = &std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            // Its socket ends with it, so that nobody waits for it; and it ends when nobody asks it any longer.
+            // Its socket ends with it, so that nobody waits for it; and it ends when nobody asks it
+            // any longer.
             let _end = Asked(socket);
             let teller = scope.spawn(move || {
                 for (told, stream) in listener.incoming().enumerate().take(40) {
@@ -171,7 +179,8 @@ pub(crate) fn another_server_of(setup: Setup) {
                     let mut said = said.lock().unwrap();
                     said.resize(value + 1, Instant::now());
                     said[value] = Instant::now();
-                    if std::io::Write::write_all(&mut stream.unwrap(), format!("{value}\n").as_bytes()).is_err() {
+                    if std::io::Write::write_all(&mut stream.unwrap(),
+                        format!("{value}\n").as_bytes()).is_err() {
                         return;
                     }
                 }
@@ -180,7 +189,8 @@ pub(crate) fn another_server_of(setup: Setup) {
             while !teller.is_finished() {
                 let asked = Instant::now();
                 // Nothing when the teller has just ended.
-                let Ok(value) = client.get("/teller.php").unwrap().text().trim().parse::<usize>() else { break };
+                let Ok(value) = client.get("/teller.php").unwrap().text().trim()
+                    .parse::<usize>() else { break };
                 let age = asked.saturating_duration_since(said.lock().unwrap()[value]);
                 assert!(age < T + SLACK, "`{value}` was said {age:?} ago");
                 assert!(begun.elapsed() < Duration::from_secs(60));
@@ -206,7 +216,8 @@ impl Drop for Program {
     }
 }
 
-/// What they say is theirs, whatever they are called and wherever they listen: no page with it is kept.
+/// What they say is theirs, whatever they are called and wherever they listen: no page with it is
+/// kept.
 #[test]
 fn programs_that_keep_data() {
     const OPTIONS: &[&str] = &[
@@ -220,7 +231,8 @@ fn programs_that_keep_data() {
         "7778",
     ];
     private_network();
-    let outside = Program::start(&["redis-server", "--port", "7778", "--save", "", "--dir", "/var/tmp"]);
+    let outside =
+        Program::start(&["redis-server", "--port", "7778", "--save", "", "--dir", "/var/tmp"]);
     let setup = Setup { options: OPTIONS, ..Setup::default() };
     let mut stage = Stage::start_here(&setup, None, |folder| {
         let root = folder.display();
@@ -235,7 +247,8 @@ fn programs_that_keep_data() {
     stage.write("include/ask.php", &format!("<?php function ask($where, $what) {{ {ask} }}"));
     // As PHP writes them.
     let redis = (r#""GET v\r\n""#, r#""SET v {$_GET['v']}\r\n""#);
-    let memcached = (r#""get v\r\n""#, r#""set v 0 0 " . strlen($_GET['v']) . "\r\n{$_GET['v']}\r\n""#);
+    let memcached =
+        (r#""get v\r\n""#, r#""set v 0 0 " . strlen($_GET['v']) . "\r\n{$_GET['v']}\r\n""#);
     let programs = [
         ("redis", "tcp://127.0.0.1:7777", redis),
         ("socket", "unix://@FOLDER@/run/redis", redis),
@@ -244,7 +257,9 @@ fn programs_that_keep_data() {
     ];
     for (name, place, (get, set)) in programs {
         cases.run(name, || {
-            let script = |what: &str| format!("<?php require '@FOLDER@/include/ask.php'; echo ask('{place}', {what});");
+            let script = |what: &str| {
+                format!("<?php require '@FOLDER@/include/ask.php'; echo ask('{place}', {what});")
+            };
             stage.script(&format!("{name}.php"), &script(get));
             stage.script(&format!("{name}-set.php"), &script(set));
             let (mut client, before) = (stage.client(), stage.counter("hits"));
@@ -280,13 +295,20 @@ pub(crate) fn what_requests_do_is_done_of(setup: &Setup) {
     stage
         .sql("CREATE TABLE counted (n INT PRIMARY KEY, visits INT); INSERT INTO counted VALUES (1, 0), (2, 0), (3, 0)");
     let sql = "$db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@);";
-    let counted =
-        |n: u32| stage.sql(&format!("SELECT visits FROM counted WHERE n = {n}")).trim().parse::<u64>().unwrap();
+    let counted = |n: u32| {
+        stage
+            .sql(&format!("SELECT visits FROM counted WHERE n = {n}"))
+            .trim()
+            .parse::<u64>()
+            .unwrap()
+    };
     let scripts = [
         (
             "counts",
             1,
-            format!("{sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 1'); echo 'counted';"),
+            format!(
+                "{sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 1'); echo 'counted';"
+            ),
         ),
         (
             "late",

@@ -1,5 +1,6 @@
-//! What the fuzz targets and the replay of their corpus have in common: run arbitrary bytes through what reads an operator's text, and through what a child process is
-//! given, and check what must hold for all input.
+//! What the fuzz targets and the replay of their corpus have in common: run arbitrary bytes through
+//! what reads an operator's text, and through what a child process is given, and check what must
+//! hold for all input.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -11,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::options::run::{CARDS_MAX, MEMORY_BYTES_MIN, QUEUES_MAX, RunOptions};
 use crate::options::{
-    AdminAddress, BusAddress, LiveOption, Milliseconds, Network, PathOptions, Publish, RemoteDatabase, RunPlan, Size,
-    Subnet,
+    AdminAddress, BusAddress, LiveOption, Milliseconds, Network, PathOptions, Publish,
+    RemoteDatabase, RunPlan, Size, Subnet,
 };
 use crate::setup::{CardSetup, CompanionFailure, ServerSetup, WatchReport, WatchSetup};
 
@@ -33,7 +34,11 @@ pub(super) fn configuration(bytes: &[u8]) {
     }
     if let Ok(plan) = options.resolve_attach() {
         check_plan(&plan.run);
-        assert!(plan.run.server.is_empty() && plan.run.cards == 1 && !plan.run.rechecks.wants_computed());
+        assert!(
+            plan.run.server.is_empty()
+                && plan.run.cards == 1
+                && !plan.run.rechecks.wants_computed()
+        );
     }
 }
 
@@ -41,7 +46,9 @@ pub(super) fn configuration(bytes: &[u8]) {
 fn check_plan(plan: &RunPlan) {
     assert!(plan.memory_bytes >= MEMORY_BYTES_MIN);
     assert!((1..=CARDS_MAX).contains(&plan.cards) && (1..=QUEUES_MAX).contains(&plan.queues));
-    assert!(!plan.http_ports.is_empty() && !plan.http_ports.contains(&0) && !plan.share.contains(&0));
+    assert!(
+        !plan.http_ports.is_empty() && !plan.http_ports.contains(&0) && !plan.share.contains(&0)
+    );
     assert!(plan.rechecks.first.0 <= 3_600_000 && plan.rechecks.most.0 <= 3_600_000);
     assert!(plan.with.iter().all(|command| !command.is_empty()));
     assert!(plan.name.as_ref().is_none_or(|name| !name.contains('/') && !name.starts_with('.')));
@@ -50,12 +57,19 @@ fn check_plan(plan: &RunPlan) {
         keys = keys.separate_by(header).expect("a header that was accepted");
     }
     for path in &plan.paths {
-        keys = keys.add_path(path.pattern().expect("a pattern"), &path.ignore_cookie).expect("room for it");
+        keys = keys
+            .add_path(path.pattern().expect("a pattern"), &path.ignore_cookie)
+            .expect("room for it");
         let settings = path.settings(plan.rechecks).expect("settings");
         let first = settings.ages.first.as_millis();
-        assert!(!settings.keeps_computed || first == u128::from(path.rechecks(plan.rechecks).first.0));
+        assert!(
+            !settings.keeps_computed || first == u128::from(path.rechecks(plan.rechecks).first.0)
+        );
     }
-    let publish = plan.publish.iter().all(|publish| publish.address.port() != 0 && publish.server_port != Some(0));
+    let publish = plan
+        .publish
+        .iter()
+        .all(|publish| publish.address.port() != 0 && publish.server_port != Some(0));
     assert!(publish);
 }
 
@@ -76,12 +90,17 @@ pub(super) fn value(bytes: &[u8]) {
         9 => match text.parse::<PathOptions>() {
             Ok(path) => {
                 let text = serde_json::to_string(&path).expect("it can be written");
-                assert_eq!(serde_json::from_str::<PathOptions>(&text).expect("and read again"), path);
+                assert_eq!(
+                    serde_json::from_str::<PathOptions>(&text).expect("and read again"),
+                    path
+                );
             }
             Err(error) => assert!(!error.is_empty()),
         },
         _ => match text.parse::<LiveOption>() {
-            Ok(live) => assert!(live.file.as_os_str() != "" && live.path.is_none_or(|path| path.starts_with('/'))),
+            Ok(live) => assert!(
+                live.file.as_os_str() != "" && live.path.is_none_or(|path| path.starts_with('/'))
+            ),
             Err(error) => assert!(!error.is_empty()),
         },
     }
@@ -107,10 +126,14 @@ fn bus_model(text: &str) {
     let again: BusModel = model.to_string().parse().expect("it can be read again");
     // The unit is another one, so that the last digits of a number may be.
     assert!((again.bytes_per_s / model.bytes_per_s - 1.0).abs() < 1e-12);
-    assert_eq!((again.burst_bytes, again.overhead_bytes), (model.burst_bytes, model.overhead_bytes));
+    assert_eq!(
+        (again.burst_bytes, again.overhead_bytes),
+        (model.burst_bytes, model.overhead_bytes)
+    );
 }
 
-/// What a child process is given at its start, or says: a byte that says which message, and its JSON.
+/// What a child process is given at its start, or says: a byte that says which message, and its
+/// JSON.
 pub(super) fn setup(bytes: &[u8]) {
     let Some((&which, json)) = bytes.split_first() else { return };
     match which % 5 {

@@ -34,7 +34,8 @@ fn what_a_request_names_is_asked_for_again() {
         ("a Location elsewhere", "/made-elsewhere", "Content-Length: 0\r\n", false),
         ("an error", "/nothing-there", "Content-Length: 0\r\n", false),
     ] {
-        // What other tests mount makes everything suspect for a moment: what stays must be seen to stay once.
+        // What other tests mount makes everything suspect for a moment: what stays must be seen to
+        // stay once.
         let stays = || {
             let was_hit = within(SOON, || {
                 stage.same("GET", "/small.txt", "", true);
@@ -70,7 +71,10 @@ fn a_file_that_is_put_is_seen_at_once() {
     let mut connection = stage.connect();
     for round in 0..20 {
         let content = format!("version {round}\n");
-        let put = format!("PUT /put.txt HTTP/1.1\r\nHost: files\r\nContent-Length: {}\r\n\r\n{content}", content.len());
+        let put = format!(
+            "PUT /put.txt HTTP/1.1\r\nHost: files\r\nContent-Length: {}\r\n\r\n{content}",
+            content.len()
+        );
         let status = connection.ask(&put).status();
         assert!(matches!(status, 201 | 204), "{status}");
         for _ in 0..3 {

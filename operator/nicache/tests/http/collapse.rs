@@ -8,7 +8,11 @@ const CLIENTS: usize = 24;
 
 #[test]
 fn a_cold_file_is_asked_for_by_few() {
-    let stage = Stage::nginx(&[], "", "location /slow/ { alias @ROOT@/site/; limit_rate 3m; limit_rate_after 0; }");
+    let stage = Stage::nginx(
+        &[],
+        "",
+        "location /slow/ { alias @ROOT@/site/; limit_rate 3m; limit_rate_after 0; }",
+    );
     for round in 0..3 {
         // 100 ms of the server's.
         let name = format!("cold{round}.bin");
@@ -24,7 +28,8 @@ fn a_cold_file_is_asked_for_by_few() {
                 let (barrier, name, content) = (&barrier, &name, &content);
                 scope.spawn(move || {
                     barrier.wait();
-                    let reply = connection.ask(&format!("GET /slow/{name} HTTP/1.1\r\nHost: files\r\n\r\n"));
+                    let reply = connection
+                        .ask(&format!("GET /slow/{name} HTTP/1.1\r\nHost: files\r\n\r\n"));
                     assert!(reply.body == *content, "{} bytes", reply.body.len());
                 });
             }
@@ -33,9 +38,15 @@ fn a_cold_file_is_asked_for_by_few() {
     let log = std::fs::read_to_string(stage.site.folder.path().join("access.log")).unwrap();
     let asked = log.lines().filter(|line| line.contains("/slow/")).count();
     let (collapsed, answered) = (stage.counter("waits_collapsed"), stage.counter("waits_answered"));
-    println!("{asked} of {} requests at the server, {collapsed} waited, {answered} of these answered", 3 * CLIENTS);
+    println!(
+        "{asked} of {} requests at the server, {collapsed} waited, {answered} of these answered",
+        3 * CLIENTS
+    );
     let status = super::common::status(stage.nicache.name());
-    assert!(collapsed > 0 && answered > 0 && asked < 3 * CLIENTS, "{asked} {collapsed} {answered} {status}");
+    assert!(
+        collapsed > 0 && answered > 0 && asked < 3 * CLIENTS,
+        "{asked} {collapsed} {answered} {status}"
+    );
 }
 
 #[test]
@@ -51,13 +62,19 @@ fn what_is_never_kept_is_asked_for_by_all() {
         std::thread::scope(|scope| {
             for mut connection in connections {
                 scope.spawn(move || {
-                    let reply = connection.ask("GET /private/big.bin HTTP/1.1\r\nHost: files\r\n\r\n");
+                    let reply =
+                        connection.ask("GET /private/big.bin HTTP/1.1\r\nHost: files\r\n\r\n");
                     assert!(reply.body == text(300_000));
                 });
             }
         });
     }
-    println!("{} requests in {:?}, {} waited", 3 * CLIENTS, begun.elapsed(), stage.counter("waits_collapsed"));
+    println!(
+        "{} requests in {:?}, {} waited",
+        3 * CLIENTS,
+        begun.elapsed(),
+        stage.counter("waits_collapsed")
+    );
     assert_eq!(stage.counter("hits"), 0);
     // At most those of the first time, when nobody knew.
     assert!(stage.counter("waits_collapsed") < CLIENTS as u64);

@@ -1,4 +1,5 @@
-//! Preconditions, from an entry where all servers agree, from the server where not; 304 in the server's own words.
+//! Preconditions, from an entry where all servers agree, from the server where not; 304 in the
+//! server's own words.
 
 use super::stage::Stage;
 
@@ -49,7 +50,10 @@ fn all_kinds_of_conditions(stage: &Stage) {
     }
     // HEAD from the entry of a GET, and its 304, too.
     assert_eq!(stage.same("HEAD", "/small.txt", "", true).status(), 200);
-    assert_eq!(stage.same("HEAD", "/small.txt", &format!("If-None-Match: {tag}\r\n"), true).status(), 304);
+    assert_eq!(
+        stage.same("HEAD", "/small.txt", &format!("If-None-Match: {tag}\r\n"), true).status(),
+        304
+    );
 }
 
 #[test]

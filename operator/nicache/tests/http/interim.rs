@@ -1,4 +1,5 @@
-//! Interim replies, trailers, content that waits for the server's word, and other protocols: all pass, and the connection is as good as before.
+//! Interim replies, trailers, content that waits for the server's word, and other protocols: all
+//! pass, and the connection is as good as before.
 
 use super::stage::{Connection, Stage, text};
 
@@ -101,7 +102,9 @@ fn everything_passes_and_hits_go_on() {
 
     // Refused, and the content is never sent: nobody but the server knows what comes next.
     let mut refused = stage.connect();
-    refused.send(b"PUT /no HTTP/1.1\r\nHost: files\r\nContent-Length: 50\r\nExpect: 100-continue\r\n\r\n");
+    refused.send(
+        b"PUT /no HTTP/1.1\r\nHost: files\r\nContent-Length: 50\r\nExpect: 100-continue\r\n\r\n",
+    );
     assert_eq!(refused.reply(false).status(), 413);
 }
 
@@ -111,13 +114,21 @@ fn a_content_that_was_announced_is_never_a_request() {
     let mut connection = stage.connect();
     hit(&stage, &mut connection);
     // The server takes these bytes for content, so that the card must not answer them.
-    connection
-        .send(format!("PUT /take HTTP/1.1\r\nHost: files\r\nContent-Length: {}\r\n\r\n{FILE}", FILE.len()).as_bytes());
+    connection.send(
+        format!(
+            "PUT /take HTTP/1.1\r\nHost: files\r\nContent-Length: {}\r\n\r\n{FILE}",
+            FILE.len()
+        )
+        .as_bytes(),
+    );
     assert_eq!(connection.reply(false).body, format!("took {}", FILE.len()).into_bytes());
     let mut connection = stage.connect();
     connection.send(
-        format!("PUT /no HTTP/1.1\r\nHost: files\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n", FILE.len())
-            .as_bytes(),
+        format!(
+            "PUT /no HTTP/1.1\r\nHost: files\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+            FILE.len()
+        )
+        .as_bytes(),
     );
     assert_eq!(connection.reply(false).status(), 413);
     let before = stage.counter("hits");
@@ -130,7 +141,8 @@ fn a_content_that_was_announced_is_never_a_request() {
 fn other_protocols_pass() {
     let Some(stage) = Stage::node(&[], SCRIPT) else { return };
     let mut connection = stage.connect();
-    connection.send(b"GET /echo HTTP/1.1\r\nHost: files\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+    connection
+        .send(b"GET /echo HTTP/1.1\r\nHost: files\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
     assert_eq!(connection.reply(false).status(), 101);
     // What looks like a request is none here.
     connection.send(FILE.to_lowercase().as_bytes());

@@ -42,7 +42,9 @@ fn all_kinds_of_ranges(stage: &Stage) {
         // More than are served from card memory.
         let many: Vec<String> = (0..17).map(|at| format!("{}-{}", at * 3, at * 3)).collect();
         stage.same("GET", name, &format!("Range: bytes={}\r\n", many.join(",")), false);
-        for fields in ["Range: bytes=0-1\r\nRange: bytes=2-3\r\n", "Range: bytes=0-1\r\nX-Unknown: 1\r\n"] {
+        for fields in
+            ["Range: bytes=0-1\r\nRange: bytes=2-3\r\n", "Range: bytes=0-1\r\nX-Unknown: 1\r\n"]
+        {
             stage.same("GET", name, fields, false);
         }
         // Servers send heads of 206 replies, which RFC 9110 section 14.2 does not know.
@@ -59,7 +61,8 @@ fn all_kinds_of_ranges(stage: &Stage) {
 
 fn if_range(stage: &Stage) {
     let plain = stage.direct("GET", "/small.txt", "");
-    let (tag, date) = (plain.field("etag").unwrap().to_owned(), plain.field("last-modified").unwrap().to_owned());
+    let (tag, date) =
+        (plain.field("etag").unwrap().to_owned(), plain.field("last-modified").unwrap().to_owned());
     for (value, due, status) in [
         (tag.as_str(), true, 206),
         ("\"other\"", true, 200),
@@ -83,10 +86,16 @@ fn if_range(stage: &Stage) {
 
 fn the_bytes_are_right(stage: &Stage) {
     let content = text(300_000);
-    for (first, last) in [(0, 0), (1, 70_000), (4095, 4096), (299_999, 299_999), (8192, 8191 + 65_536)] {
-        let reply = stage.same("GET", "/big.bin", &format!("Range: bytes={first}-{last}\r\n"), true);
+    for (first, last) in
+        [(0, 0), (1, 70_000), (4095, 4096), (299_999, 299_999), (8192, 8191 + 65_536)]
+    {
+        let reply =
+            stage.same("GET", "/big.bin", &format!("Range: bytes={first}-{last}\r\n"), true);
         assert_eq!(reply.body, content[first..=last]);
-        assert_eq!(reply.field("content-range"), Some(format!("bytes {first}-{last}/300000").as_str()));
+        assert_eq!(
+            reply.field("content-range"),
+            Some(format!("bytes {first}-{last}/300000").as_str())
+        );
     }
 }
 
@@ -113,7 +122,10 @@ fn of_nginx() {
     all_kinds_of_ranges(&stage);
     // What the server does not do, the card does not do, either.
     assert_eq!(stage.same("GET", "/one/small.txt", "Range: bytes=0-1\r\n", true).status(), 206);
-    assert_eq!(stage.same("GET", "/one/small.txt", "Range: bytes=0-1,5-6\r\n", false).status(), 200);
+    assert_eq!(
+        stage.same("GET", "/one/small.txt", "Range: bytes=0-1,5-6\r\n", false).status(),
+        200
+    );
     assert_eq!(stage.same("GET", "/none/small.txt", "Range: bytes=0-1\r\n", false).status(), 200);
 }
 

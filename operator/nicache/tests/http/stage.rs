@@ -42,7 +42,9 @@ impl Reply {
 
     /// Without dates of the moment, and with one boundary for all.
     pub(crate) fn plain(mut self) -> Self {
-        if let Some(boundary) = self.field("content-type").and_then(|kind| kind.split("boundary=").nth(1)) {
+        if let Some(boundary) =
+            self.field("content-type").and_then(|kind| kind.split("boundary=").nth(1))
+        {
             let boundary = boundary.to_owned();
             self.head = self.head.replace(&boundary, &"b".repeat(boundary.len()));
             let mut at = 0;
@@ -70,7 +72,9 @@ impl Stage {
     /// nginx with these directives for the `http` block and for its server.
     pub(crate) fn nginx(options: &[&str], http: &str, server: &str) -> Self {
         private_network();
-        let http = format!("types {{ text/html html; text/plain txt; application/octet-stream bin; }} {http}");
+        let http = format!(
+            "types {{ text/html html; text/plain txt; application/octet-stream bin; }} {http}"
+        );
         let site = Site::with(&http, &format!("root @ROOT@/site; {server}"));
         Self::files(&site);
         let nicache = Nicache::start(options, &site.command());
@@ -112,16 +116,24 @@ impl Stage {
         let file = site.folder.path().join("server.js");
         let root = site.folder.path().join("site");
         std::fs::write(&file, script.replace("@ROOT@", root.to_str().unwrap())).unwrap();
-        let nicache = Nicache::start(options, &["node".to_owned(), file.to_str().unwrap().to_owned()]);
+        let nicache =
+            Nicache::start(options, &["node".to_owned(), file.to_str().unwrap().to_owned()]);
         Some(Self { site, nicache })
     }
 
     fn files(site: &Site) {
         let root = site.folder.path().join("site");
-        for (name, len) in [("small.txt", 1000), ("one.txt", 1), ("empty.txt", 0), ("big.bin", 300_000)] {
+        for (name, len) in
+            [("small.txt", 1000), ("one.txt", 1), ("empty.txt", 0), ("big.bin", 300_000)]
+        {
             std::fs::write(root.join(name), text(len)).unwrap();
             let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_577_836_800);
-            std::fs::File::options().write(true).open(root.join(name)).unwrap().set_modified(long_ago).unwrap();
+            std::fs::File::options()
+                .write(true)
+                .open(root.join(name))
+                .unwrap()
+                .set_modified(long_ago)
+                .unwrap();
         }
     }
 
@@ -145,7 +157,9 @@ impl Stage {
     }
 
     pub(crate) fn counter(&self, name: &str) -> u64 {
-        status(self.nicache.name())["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
+        status(self.nicache.name())["counters"][name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter {name}"))
     }
 
     /// What the server itself answers.
@@ -156,7 +170,8 @@ impl Stage {
         reply
     }
 
-    /// Asks through the card until there was a hit, if one is `due`, and otherwise a few times; every reply must be the server's own.
+    /// Asks through the card until there was a hit, if one is `due`, and otherwise a few times;
+    /// every reply must be the server's own.
     pub(crate) fn same(&self, method: &str, path: &str, fields: &str, due: bool) -> Reply {
         let direct = self.direct(method, path, fields);
         let mut hits = 0;
@@ -179,7 +194,11 @@ impl Stage {
             assert!(due || !was_hit, "a hit: {method} {path} {fields}{through:?}");
             hits += usize::from(was_hit);
         }
-        assert!(!due || hits > 0, "no hit: {method} {path} {fields}{}", status(self.nicache.name()));
+        assert!(
+            !due || hits > 0,
+            "no hit: {method} {path} {fields}{}",
+            status(self.nicache.name())
+        );
         direct
     }
 }
@@ -224,7 +243,8 @@ impl Connection {
             loop {
                 let mut line = String::new();
                 self.stream.read_line(&mut line).unwrap();
-                let len = usize::from_str_radix(line.trim().split(';').next().unwrap(), 16).unwrap();
+                let len =
+                    usize::from_str_radix(line.trim().split(';').next().unwrap(), 16).unwrap();
                 if len == 0 {
                     break;
                 }
@@ -255,7 +275,8 @@ impl Connection {
 pub(crate) fn text(len: usize) -> Vec<u8> {
     let mut state = len as u64 | 1;
     let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         b'a' + (state >> 33) as u8 % 26
     };
     std::iter::repeat_with(next).take(len).collect()

@@ -28,7 +28,11 @@ fn replies_of_the_card_say_so_if_asked_to() {
         ("GET", "Range: bytes=0-9,20-29\r\n", 206),
     ] {
         let reply = status(method, fields);
-        assert_eq!((reply.status(), reply.field("cache-status")), (expected, Some("nicache; hit")), "{reply:?}");
+        assert_eq!(
+            (reply.status(), reply.field("cache-status")),
+            (expected, Some("nicache; hit")),
+            "{reply:?}"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Readers and a writer of one page: no reply may be older than a change that had ended before its request.
+//! Readers and a writer of one page: no reply may be older than a change that had ended before its
+//! request.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -11,7 +12,8 @@ use crate::common::Stop;
 
 const READERS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(2);
-/// On a busy machine it goes on until there are more replies and changes than these, so much longer at most.
+/// On a busy machine it goes on until there are more replies and changes than these, so much longer
+/// at most.
 const ENOUGH: (u64, usize) = (200, 20);
 const LONGER: Duration = Duration::from_secs(20);
 
@@ -24,7 +26,8 @@ pub(crate) struct Seen {
     pub changes: usize,
 }
 
-/// `write` sets the version, tries until it is done, and gives up when told to; it returns whether the change is done.
+/// `write` sets the version, tries until it is done, and gives up when told to; it returns whether
+/// the change is done.
 pub(crate) fn under_load(
     address: SocketAddr,
     url: &str,
@@ -44,7 +47,8 @@ pub(crate) fn under_load(
                 while !stop.load(Ordering::Relaxed) {
                     let least = *ended.lock().unwrap().last().unwrap();
                     let asked = Instant::now();
-                    let Some(reply) = client.get(url).ok().filter(|reply| reply.status == 200) else {
+                    let Some(reply) =
+                        client.get(url).ok().filter(|reply| reply.status == 200) else {
                         failed.fetch_add(1, Ordering::Relaxed);
                         std::thread::sleep(Duration::from_millis(20));
                         continue;
@@ -83,7 +87,10 @@ pub(crate) fn under_load(
         });
         let _stop = Stop(&stop);
         let start = Instant::now();
-        let lacks_some = || replies.load(Ordering::Relaxed) <= ENOUGH.0 || ended.lock().unwrap().len() <= ENOUGH.1 + 1;
+        let lacks_some = || {
+            replies.load(Ordering::Relaxed) <= ENOUGH.0
+                || ended.lock().unwrap().len() <= ENOUGH.1 + 1
+        };
         let goes_on = |past: Duration| past < duration || past < duration + LONGER && lacks_some();
         while goes_on(start.elapsed()) && !stop.load(Ordering::Relaxed) {
             meanwhile(start.elapsed());

@@ -1,7 +1,9 @@
-//! Pages of a database on another machine, behind `nicache relay`: never stale, whatever happens to the way between.
+//! Pages of a database on another machine, behind `nicache relay`: never stale, whatever happens to
+//! the way between.
 //!
-//! The other machine is a network namespace at the far end of a cable. Its database has another name than databases have, so that the
-//! witnesses of this kernel do not see what it receives: all that is known of it comes from the relay.
+//! The other machine is a network namespace at the far end of a cable. Its database has another
+//! name than databases have, so that the witnesses of this kernel do not see what it receives: all
+//! that is known of it comes from the relay.
 #![allow(unsafe_code)]
 
 #[path = "../common/mod.rs"]

@@ -18,7 +18,9 @@ fn start() -> Pair {
 /// Makes tables and pages.
 pub(crate) fn prepare(pair: Pair) -> Pair {
     pair.far.sql("CREATE TABLE versions (id INT PRIMARY KEY, version INT); INSERT INTO versions VALUES (1, 0)");
-    pair.far.sql("CREATE TABLE others (id INT PRIMARY KEY, version INT); INSERT INTO others VALUES (1, 0)");
+    pair.far.sql(
+        "CREATE TABLE others (id INT PRIMARY KEY, version INT); INSERT INTO others VALUES (1, 0)",
+    );
     let script =
         "<?php mysqli_report(MYSQLI_REPORT_OFF); $db = mysqli_init(); $db->options(MYSQLI_OPT_CONNECT_TIMEOUT, 2);
         $db->options(MYSQLI_OPT_READ_TIMEOUT, 4);
@@ -35,7 +37,11 @@ pub(crate) fn update(far: &Far, version: usize) -> bool {
 }
 
 /// Runs the load; what is to happen happens at its times. Afterwards everything is as before.
-pub(crate) fn with(pair: &Pair, duration: Duration, mut steps: Vec<(f64, &mut dyn FnMut())>) -> Seen {
+pub(crate) fn with(
+    pair: &Pair,
+    duration: Duration,
+    mut steps: Vec<(f64, &mut dyn FnMut())>,
+) -> Seen {
     pair.far.sql("UPDATE versions SET version = 0");
     pair.stage.warm("/table.php");
     let before = pair.stage.counter("hits_dynamic");
@@ -79,7 +85,10 @@ fn changes(pair: Pair) {
     cases.run("the status tells of it", || {
         let status = crate::common::status(pair.stage.nicache.name());
         let database = &status["databases"][0];
-        assert!(database["in_step"] == true && database["changes"].as_u64() >= Some(3), "{database}");
+        assert!(
+            database["in_step"] == true && database["changes"].as_u64() >= Some(3),
+            "{database}"
+        );
         assert_eq!(database["database"], format!("{FAR}:3306"));
     });
     cases.run("another table does not matter", || {
@@ -90,10 +99,16 @@ fn changes(pair: Pair) {
         assert!(pair.stage.counter("reinstated") > before);
     });
     cases.run("from the other machine itself", || {
-        let mut command =
-            pair.far.inside(&["mariadb", "--no-defaults", "--skip-ssl", "--user=site", "--password=site"]);
+        let mut command = pair.far.inside(&[
+            "mariadb",
+            "--no-defaults",
+            "--skip-ssl",
+            "--user=site",
+            "--password=site",
+        ]);
         command.args(["--host", FAR, "site", "--execute", "UPDATE versions SET version = 8"]);
-        pair.stage.change("/table.php", "version 8", || assert!(command.status().unwrap().success()));
+        pair.stage
+            .change("/table.php", "version 8", || assert!(command.status().unwrap().success()));
     });
     cases.run("a change of the structure that takes long, and then one through a trigger", || {
         pair.far.sql("CREATE TABLE causes (id INT); INSERT INTO causes VALUES (0)");
@@ -110,7 +125,9 @@ fn changes(pair: Pair) {
         let mut shell = pair.far.shell();
         shell.run("BEGIN; UPDATE versions SET version = 40;");
         assert_eq!(pair.stage.warm("/table.php"), "version 31");
-        pair.stage.change("/table.php", "version 41", || drop(shell.run("UPDATE versions SET version = 41; COMMIT;")));
+        pair.stage.change("/table.php", "version 41", || {
+            drop(shell.run("UPDATE versions SET version = 41; COMMIT;"))
+        });
         pair.stage.warm("/table.php");
     });
     cases.run("a question that changes something", || {
@@ -138,7 +155,11 @@ fn the_way_between() {
         let seen = with(
             &pair,
             Duration::from_secs(10),
-            vec![(0.5, &mut || pair.slow.set(30)), (3.0, &mut || pair.slow.set(700)), (8.0, &mut || pair.slow.set(0))],
+            vec![
+                (0.5, &mut || pair.slow.set(30)),
+                (3.0, &mut || pair.slow.set(700)),
+                (8.0, &mut || pair.slow.set(0)),
+            ],
         );
         assert!(seen.replies > 100 && seen.changes > 10, "{seen:?}");
         pair.stage.warm("/table.php");
@@ -147,7 +168,10 @@ fn the_way_between() {
         let seen = with(
             &pair,
             Duration::from_secs(12),
-            vec![(1.0, &mut || pair.far.cut_events(true)), (7.0, &mut || pair.far.cut_events(false))],
+            vec![
+                (1.0, &mut || pair.far.cut_events(true)),
+                (7.0, &mut || pair.far.cut_events(false)),
+            ],
         );
         assert!(seen.replies > 100 && seen.changes > 20, "{seen:?}");
         pair.stage.warm("/table.php");
@@ -165,7 +189,10 @@ fn the_way_between() {
         pair.stage.warm("/plain.php");
         pair.far.cut_events(true);
         std::thread::sleep(Duration::from_secs(4));
-        assert_eq!(crate::common::status(pair.stage.nicache.name())["databases"][0]["in_step"], false);
+        assert_eq!(
+            crate::common::status(pair.stage.nicache.name())["databases"][0]["in_step"],
+            false
+        );
         let kept = pair.stage.try_warm("/plain.php", Duration::from_secs(5));
         pair.far.cut_events(false);
         assert!(kept.is_some());
@@ -184,7 +211,10 @@ fn the_programs() {
         let seen = with(
             &pair,
             Duration::from_secs(12),
-            vec![(1.0, &mut || kill(watcher, Signal::STOP)), (7.0, &mut || kill(watcher, Signal::CONT))],
+            vec![
+                (1.0, &mut || kill(watcher, Signal::STOP)),
+                (7.0, &mut || kill(watcher, Signal::CONT)),
+            ],
         );
         assert!(seen.replies > 100 && seen.changes > 20, "{seen:?}");
         pair.stage.warm("/table.php");
@@ -194,7 +224,10 @@ fn the_programs() {
         let seen = with(
             &pair,
             Duration::from_secs(12),
-            vec![(1.0, &mut || kill(relay, Signal::STOP)), (6.0, &mut || kill(relay, Signal::CONT))],
+            vec![
+                (1.0, &mut || kill(relay, Signal::STOP)),
+                (6.0, &mut || kill(relay, Signal::CONT)),
+            ],
         );
         assert!(seen.replies > 50 && seen.changes > 5, "{seen:?}");
         pair.stage.warm("/table.php");
@@ -210,15 +243,16 @@ fn the_programs() {
             let sql = format!("UPDATE versions SET version = {version} WHERE id = 1");
             far.lock().unwrap().try_sql(&sql).is_ok()
         };
-        let seen = under_load(pair.stage.address(), "/table.php", Duration::from_secs(12), write, |at| {
-            if state == 0 && at > Duration::from_secs(1) {
-                far.lock().unwrap().kill_relay();
-                state = 1;
-            } else if state == 1 && at > Duration::from_secs(4) {
-                far.lock().unwrap().start_relay();
-                state = 2;
-            }
-        });
+        let seen =
+            under_load(pair.stage.address(), "/table.php", Duration::from_secs(12), write, |at| {
+                if state == 0 && at > Duration::from_secs(1) {
+                    far.lock().unwrap().kill_relay();
+                    state = 1;
+                } else if state == 1 && at > Duration::from_secs(4) {
+                    far.lock().unwrap().start_relay();
+                    state = 2;
+                }
+            });
         println!("  {seen:?}, {:?}", begun.elapsed());
         assert!(state == 2 && seen.replies > 50 && seen.changes > 20, "{seen:?}");
         pair.stage.warm("/table.php");
@@ -232,7 +266,13 @@ fn the_programs() {
             std::thread::sleep(Duration::from_millis(1500));
             far.write().unwrap().kill_relay();
             far.write().unwrap().start_relay();
-            let there = || far.read().unwrap().direct("SELECT version FROM site.versions").unwrap().contains("99");
+            let there = || {
+                far.read()
+                    .unwrap()
+                    .direct("SELECT version FROM site.versions")
+                    .unwrap()
+                    .contains("99")
+            };
             let deadline = Instant::now() + Duration::from_secs(20);
             let mut asked = 0;
             while !there() {

@@ -31,7 +31,11 @@ fn over_a_bus() {
         let seen = with(
             &pair,
             Duration::from_secs(10),
-            vec![(0.5, &mut || pair.slow.set(30)), (3.0, &mut || pair.slow.set(700)), (8.0, &mut || pair.slow.set(0))],
+            vec![
+                (0.5, &mut || pair.slow.set(30)),
+                (3.0, &mut || pair.slow.set(700)),
+                (8.0, &mut || pair.slow.set(0)),
+            ],
         );
         assert!(seen.replies > 100 && seen.changes > 10, "{seen:?}");
         pair.stage.warm("/table.php");
@@ -40,7 +44,10 @@ fn over_a_bus() {
         let seen = with(
             &pair,
             Duration::from_secs(12),
-            vec![(1.0, &mut || pair.far.cut_events(true)), (7.0, &mut || pair.far.cut_events(false))],
+            vec![
+                (1.0, &mut || pair.far.cut_events(true)),
+                (7.0, &mut || pair.far.cut_events(false)),
+            ],
         );
         assert!(seen.replies > 100 && seen.changes > 20, "{seen:?}");
         pair.stage.warm("/table.php");
@@ -61,15 +68,16 @@ fn over_a_bus() {
         let mut state = 0;
         let far = Mutex::new(&mut pair.far);
         let write = |version: usize| update(&far.lock().unwrap(), version);
-        let seen = under_load(pair.stage.address(), "/table.php", Duration::from_secs(12), write, |at| {
-            if state == 0 && at > Duration::from_secs(1) {
-                far.lock().unwrap().kill_nats();
-                state = 1;
-            } else if state == 1 && at > Duration::from_secs(5) {
-                far.lock().unwrap().start_nats();
-                state = 2;
-            }
-        });
+        let seen =
+            under_load(pair.stage.address(), "/table.php", Duration::from_secs(12), write, |at| {
+                if state == 0 && at > Duration::from_secs(1) {
+                    far.lock().unwrap().kill_nats();
+                    state = 1;
+                } else if state == 1 && at > Duration::from_secs(5) {
+                    far.lock().unwrap().start_nats();
+                    state = 2;
+                }
+            });
         println!("  {seen:?}");
         assert!(state == 2 && seen.replies > 100 && seen.changes > 20, "{seen:?}");
         pair.stage.warm("/table.php");

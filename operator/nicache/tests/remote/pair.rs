@@ -23,7 +23,11 @@ impl Pair {
         private_network();
         let far = Far::start(kind, on_bus);
         let slow = Slow::start(&format!("{NEAR}:7401"), format!("{FAR}:{}", far.events_port()));
-        let way = if on_bus { format!("nats=nats://{NEAR}:7401/shop") } else { format!("relay={NEAR}:7401") };
+        let way = if on_bus {
+            format!("nats=nats://{NEAR}:7401/shop")
+        } else {
+            format!("relay={NEAR}:7401")
+        };
         let option: &'static str = Box::leak(far.option(&way).into_boxed_str());
         let options: &'static [&'static str] = Box::leak(Box::new(["--remote-database", option]));
         let stage = Stage::start_here(&Setup { options, watch, ..Setup::default() }, None, |_| {});

@@ -18,7 +18,8 @@ fn of_what_is_cached_only_headers_cross() {
     }
     let serving = Serving::start(folder.path(), &[]);
     let mut client = Client::open(serving.address(0));
-    // Once until the file system has found a place for what was just written, then once for the cache.
+    // Once until the file system has found a place for what was just written, then once for the
+    // cache.
     std::thread::sleep(std::time::Duration::from_millis(1200));
     for len in sizes {
         client.get(&format!("/{len}"), "");
@@ -33,11 +34,18 @@ fn of_what_is_cached_only_headers_cross() {
         let after = crossed(&serving, 0);
         let of = |class: &str| (after[class] - before[class]) / REQUESTS;
         assert_eq!(of("content"), 0, "{len} bytes");
-        // A head for each reply; a header for each packet, of which there is at least one for each 64 KB.
+        // A head for each reply; a header for each packet, of which there is at least one for each
+        // 64 KB.
         assert!((150..400).contains(&of("application_headers")), "{len} bytes: {after:?}");
         let packets = len / 60_000 + 1;
-        assert!((66..66 * (packets + 40)).contains(&of("network_headers")), "{len} bytes: {after:?}");
-        assert!(of("network_headers") + of("application_headers") + of("overhead") < len / 20 + 2000, "{len} bytes");
+        assert!(
+            (66..66 * (packets + 40)).contains(&of("network_headers")),
+            "{len} bytes: {after:?}"
+        );
+        assert!(
+            of("network_headers") + of("application_headers") + of("overhead") < len / 20 + 2000,
+            "{len} bytes"
+        );
     }
 }
 
@@ -59,14 +67,17 @@ fn without_card_memory_all_content_crosses() {
 fn a_modelled_bus_takes_its_time() {
     let folder = folder();
     std::fs::write(folder.path().join("a"), bytes(1, 1_000_000)).unwrap();
-    let serving = Serving::start(folder.path(), &["--memory", "0", "--bus", "80,burst=128,overhead=56"]);
+    let serving =
+        Serving::start(folder.path(), &["--memory", "0", "--bus", "80,burst=128,overhead=56"]);
     let mut client = Client::open(serving.address(0));
     let started = std::time::Instant::now();
     assert!(client.get("/a", "").body == bytes(1, 1_000_000));
-    // 10 MB/s, and 1.44 bytes' time for each byte. No upper bound: that would be one of this machine.
+    // 10 MB/s, and 1.44 bytes' time for each byte. No upper bound: that would be one of this
+    // machine.
     assert!(started.elapsed() >= std::time::Duration::from_millis(140), "{:?}", started.elapsed());
     let now = serving.now();
-    let (busy_ns, overhead) = (now["bus_busy_ns"].as_u64().unwrap(), now["bus_overhead_bytes"].as_u64().unwrap());
+    let (busy_ns, overhead) =
+        (now["bus_busy_ns"].as_u64().unwrap(), now["bus_overhead_bytes"].as_u64().unwrap());
     let all: u64 = crossed(&serving, 0).values().sum();
     assert!(all >= 1_000_000 && overhead >= all * 56 / 128, "{all} {overhead}");
     // The clock has every byte that the card has counted, and the overhead.
@@ -87,8 +98,9 @@ fn each_card_has_a_cache_of_its_own() {
         for round in 0..3 {
             for file in 0..20 {
                 for card in 0..2 {
-                    let got =
-                        Client::open(serving.address(card)).get(&format!("/{file}"), "Connection: close\r\n").body;
+                    let got = Client::open(serving.address(card))
+                        .get(&format!("/{file}"), "Connection: close\r\n")
+                        .body;
                     assert!(got == bytes(file, 40_000), "{file} by {card} in round {round}");
                 }
             }
@@ -98,7 +110,9 @@ fn each_card_has_a_cache_of_its_own() {
         assert!((copies * once..copies * once + once / 2).contains(&content), "{route}: {content}");
         let rerouted = serving.counter("connections_rerouted");
         assert_eq!(rerouted > 0, route == "affinity", "{rerouted}");
-        let used = |card: usize| serving.now()["report"]["cards"][card]["counters"]["blocks"].as_u64().unwrap();
+        let used = |card: usize| {
+            serving.now()["report"]["cards"][card]["counters"]["blocks"].as_u64().unwrap()
+        };
         assert!(used(0) > 0 && used(1) > 0, "{} and {}", used(0), used(1));
     }
 }

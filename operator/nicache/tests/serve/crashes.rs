@@ -38,7 +38,8 @@ fn no_wrong_byte_whoever_is_killed_when() {
         for number in 0..CLIENTS {
             let (sizes, stop, right, cut, netns) = (&sizes, &stop, &right, &cut, &netns);
             scope.spawn(move || {
-                rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(netns), None).unwrap();
+                rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(netns), None)
+                    .unwrap();
                 let mut turn = number as usize;
                 while !stop.load(Ordering::Relaxed) {
                     let Ok(mut client) = Client::try_open(addresses[turn % 2]) else {
@@ -51,7 +52,10 @@ fn no_wrong_byte_whoever_is_killed_when() {
                         match client.try_get(&format!("/{file}"), "") {
                             Ok(reply) => {
                                 assert_eq!(reply.status, 200, "{}", reply.head);
-                                assert!(reply.body == bytes(file as u64, sizes[file]), "file {file}");
+                                assert!(
+                                    reply.body == bytes(file as u64, sizes[file]),
+                                    "file {file}"
+                                );
                                 right.fetch_add(1, Ordering::Relaxed);
                             }
                             Err(_) => {

@@ -48,7 +48,10 @@ fn a_reply_is_of_one_version() {
         }
         let reply = client.receive(false).unwrap();
         let first = reply.body[0];
-        assert!(reply.body.iter().all(|byte| *byte == first) && first + 1 == b'0' + version, "version {version}");
+        assert!(
+            reply.body.iter().all(|byte| *byte == first) && first + 1 == b'0' + version,
+            "version {version}"
+        );
     }
 }
 
@@ -69,7 +72,11 @@ fn a_file_that_somebody_writes_is_served_as_it_is() {
     client.get("/log", "");
     let before = serving.counter("files_not_kept");
     client.get("/log", "");
-    assert_eq!(serving.counter("files_not_kept"), before, "nobody writes it any more, so that it is kept");
+    assert_eq!(
+        serving.counter("files_not_kept"),
+        before,
+        "nobody writes it any more, so that it is kept"
+    );
 }
 
 /// Does this kernel show all changes on it?
@@ -80,7 +87,8 @@ fn is_watched(kind: &str) -> bool {
     features.iter().any(|found| found["feature"] == kind && found["available"] == true)
 }
 
-/// A file is kept there, and no reply is older than what was done to it: by calls, and by stores to a mapping, which leave the times on tmpfs alone.
+/// A file is kept there, and no reply is older than what was done to it: by calls, and by stores to
+/// a mapping, which leave the times on tmpfs alone.
 fn files_on(kind: &str) {
     if !is_watched(kind) {
         return println!("skipped: this kernel does not show all changes on {kind}");
@@ -136,7 +144,11 @@ impl Mapping {
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, which nothing else in this process knows of.
-        Self(unsafe { mmap(std::ptr::null_mut(), 4096, access, MapFlags::SHARED, &file, 0) }.unwrap().cast())
+        Self(
+            unsafe { mmap(std::ptr::null_mut(), 4096, access, MapFlags::SHARED, &file, 0) }
+                .unwrap()
+                .cast(),
+        )
     }
 
     fn store(&self, text: &[u8]) {
@@ -178,7 +190,8 @@ fn what_is_not_watched_is_not_kept() {
     let folder = folder();
     let memory = folder.path().join("ramfs");
     std::fs::create_dir(&memory).unwrap();
-    rustix::mount::mount("ramfs", &memory, "ramfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    rustix::mount::mount("ramfs", &memory, "ramfs", rustix::mount::MountFlags::empty(), None)
+        .unwrap();
     std::fs::set_permissions(&memory, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::write(memory.join("a"), bytes(1, 100_000)).unwrap();
     let serving = Serving::start(&memory, &[]);
@@ -206,12 +219,21 @@ fn more_than_all_memory() {
     let mut client = Client::open(serving.address(0));
     for round in 0..3 {
         for file in 0..40 {
-            assert!(client.get(&format!("/{file}"), "").body == bytes(file, 100_000), "{file} in round {round}");
+            assert!(
+                client.get(&format!("/{file}"), "").body == bytes(file, 100_000),
+                "{file} in round {round}"
+            );
         }
     }
-    assert!(client.get("/large", "").body == bytes(99, 12_000_000), "a file that is larger than the page cache");
+    assert!(
+        client.get("/large", "").body == bytes(99, 12_000_000),
+        "a file that is larger than the page cache"
+    );
     let card = &serving.now()["report"]["cards"][0]["counters"];
-    assert!(card["blocks"].as_u64().unwrap() <= 128 && card["blocks_evicted"].as_u64().unwrap() > 1000, "{card}");
+    assert!(
+        card["blocks"].as_u64().unwrap() <= 128 && card["blocks_evicted"].as_u64().unwrap() > 1000,
+        "{card}"
+    );
 }
 
 #[test]

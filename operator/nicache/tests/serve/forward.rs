@@ -11,7 +11,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::{
-    NICACHE, SOON, START_TIMEOUT, assert_all_gone, command, family, ip, kill, private_network, status, within,
+    NICACHE, SOON, START_TIMEOUT, assert_all_gone, command, family, ip, kill, private_network,
+    status, within,
 };
 
 /// What a test waits for at most.
@@ -28,10 +29,13 @@ impl Forwarding {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(NICACHE);
         command.args(["forward", "--json"]).args(arguments);
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("nicache");
+        let mut process =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("nicache");
         let (told, lines) = mpsc::channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());
-        std::thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(|line| drop(told.send(line))));
+        std::thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).for_each(|line| drop(told.send(line)))
+        });
         let mut forwarding = Self { process, ready: Value::Null, lines };
         forwarding.ready = forwarding.line().expect("it is ready");
         assert_eq!(forwarding.ready["event"], "ready");
@@ -78,7 +82,9 @@ impl Drop for Forwarding {
 fn get(address: SocketAddr, path: &str) -> std::io::Result<(TcpStream, Vec<u8>)> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(LIMIT))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())?;
+    stream.write_all(
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes(),
+    )?;
     // Byte by byte, so that the body is left.
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -124,7 +130,8 @@ fn the_demo_shows_each_mode() {
     assert_all_gone(&processes);
 }
 
-/// A slow download of the demo's file, meanwhile so many of card and forwarder are killed, in turn. Returns the client's end.
+/// A slow download of the demo's file, meanwhile so many of card and forwarder are killed, in turn.
+/// Returns the client's end.
 fn download(demo: &Forwarding, service: SocketAddr, kills: usize) -> SocketAddr {
     let (mut stream, head) = get(service, "/file").unwrap();
     assert!(head.starts_with(b"HTTP/1.1 200 "));
@@ -141,9 +148,12 @@ fn download(demo: &Forwarding, service: SocketAddr, kills: usize) -> SocketAddr 
             let is_over = || (demo.status()["restarts"].as_u64()? >= killed as u64).then_some(());
             within(LIMIT, is_over).expect("it is started again");
         }
-        let count = stream.read(&mut part).unwrap_or_else(|error| panic!("after {at} bytes, {killed} killed: {error}"));
+        let count = stream
+            .read(&mut part)
+            .unwrap_or_else(|error| panic!("after {at} bytes, {killed} killed: {error}"));
         assert!(count > 0, "it ended after {at} bytes, {killed} killed");
-        let wrong = part[..count].iter().enumerate().find(|(place, byte)| **byte != file_byte(at + place));
+        let wrong =
+            part[..count].iter().enumerate().find(|(place, byte)| **byte != file_byte(at + place));
         assert!(wrong.is_none(), "another byte at {}", at + wrong.unwrap().0);
         at += count;
     }
@@ -151,7 +161,8 @@ fn download(demo: &Forwarding, service: SocketAddr, kills: usize) -> SocketAddr 
     from
 }
 
-/// With the fast path, a download goes on whoever is killed, and is forwarded in the kernel again afterwards.
+/// With the fast path, a download goes on whoever is killed, and is forwarded in the kernel again
+/// afterwards.
 #[test]
 fn the_fast_path_goes_and_comes_with_its_forwarder() {
     private_network();
@@ -167,7 +178,8 @@ fn the_fast_path_goes_and_comes_with_its_forwarder() {
         "auto",
     ]);
     assert_eq!(demo.ready["status"]["fast_path"], "on");
-    let service: SocketAddr = format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
+    let service: SocketAddr =
+        format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
     std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 16384 65536").unwrap();
     download(&demo, service, 4);
     let upgraded = command(&["upgrade", "--name", &demo.name()]);
@@ -176,24 +188,39 @@ fn the_fast_path_goes_and_comes_with_its_forwarder() {
     let said = String::from_utf8_lossy(&nobody.stderr).into_owned();
     assert!(!nobody.status.success() && said.contains("the program before goes on"), "{said}");
     let counter = |name: &str| demo.status()["report"]["counters"][name].as_u64().unwrap_or(0);
-    // The last forwarder has taken over connections of the demo's clients, and more than half of what it forwarded it has not seen.
+    // The last forwarder has taken over connections of the demo's clients, and more than half of
+    // what it forwarded it has not seen.
     let is_fast = || (counter("fast_packets") > 100).then_some(());
     within(LIMIT, is_fast).expect("the kernel forwards");
     let now = demo.status();
-    assert!(now["report"]["has_fast_path"] == true && now["report"]["counters"]["fast_unsent"] == 0, "{now}");
+    assert!(
+        now["report"]["has_fast_path"] == true && now["report"]["counters"]["fast_unsent"] == 0,
+        "{now}"
+    );
     assert_eq!(now["report"]["counters"]["fast_failed"], 0, "{now}");
     let flows = now["report"]["flows"].as_array().unwrap();
     assert!(flows.iter().any(|flow| flow["is_fast"] == true), "{now}");
     demo.stop();
 }
 
-/// A long download goes on whoever of card and forwarder is killed, and what is asked meanwhile is answered.
+/// A long download goes on whoever of card and forwarder is killed, and what is asked meanwhile is
+/// answered.
 #[test]
 fn a_download_outlives_card_and_forwarder() {
     private_network();
-    let demo =
-        Forwarding::start(&["--demo", "--seconds", "600", "--rate", "64K", "--mode", "adaptive", "--admin", "0"]);
-    let service: SocketAddr = format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
+    let demo = Forwarding::start(&[
+        "--demo",
+        "--seconds",
+        "600",
+        "--rate",
+        "64K",
+        "--mode",
+        "adaptive",
+        "--admin",
+        "0",
+    ]);
+    let service: SocketAddr =
+        format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
     // Or else all of it would wait in the socket before the first one is killed.
     std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 16384 65536").unwrap();
     let from = download(&demo, service, 6);
@@ -210,10 +237,14 @@ fn a_download_outlives_card_and_forwarder() {
     };
     let known = why(&from.to_string());
     assert_eq!(known["count"], 1, "{known}");
-    assert!(known["flows"][0]["original"].as_str().unwrap().contains(&service.to_string()), "{known}");
+    assert!(
+        known["flows"][0]["original"].as_str().unwrap().contains(&service.to_string()),
+        "{known}"
+    );
     let unknown = why("203.0.113.9:1");
     assert!(unknown["says"].to_string().contains("No route leads there"), "{unknown}");
-    let metrics = crate::common::curl(&format!("http://{}/metrics", now["admin"].as_str().unwrap()));
+    let metrics =
+        crate::common::curl(&format!("http://{}/metrics", now["admin"].as_str().unwrap()));
     for series in [
         "nicache_forward_begun_total ",
         "nicache_forward_dropped_total{reason=\"rule\"} 0",
@@ -226,7 +257,9 @@ fn a_download_outlives_card_and_forwarder() {
     // A back end that is drained gets no new connections.
     let address = back_ends[0]["address"].as_str().unwrap().to_owned();
     let names = |count: usize| -> std::collections::BTreeSet<String> {
-        (0..count).map(|_| body(service, "/who").unwrap().split(' ').next().unwrap().to_owned()).collect()
+        (0..count)
+            .map(|_| body(service, "/who").unwrap().split(' ').next().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(names(60).len(), 3);
     assert!(command(&["forward", "drain", &address, "--name", &demo.name()]).status.success());
@@ -292,13 +325,16 @@ fn a_file_between_interfaces() {
     let wrong = command(&["forward", "check", file]);
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(
-        !wrong.status.success() && said.contains("line 10, `vlan = 7000`") && said.contains("from 1 to 4094"),
+        !wrong.status.success()
+            && said.contains("line 10, `vlan = 7000`")
+            && said.contains("from 1 to 4094"),
         "{said}"
     );
     std::fs::write(&path, text).unwrap();
     let forwarding = Forwarding::start(&["--config", file]);
 
-    // From inside to outside, by an address of ours: what is sent is bigger than the link beyond takes.
+    // From inside to outside, by an address of ours: what is sent is bigger than the link beyond
+    // takes.
     let listener = outside.run(|| TcpListener::bind("0.0.0.0:80").unwrap());
     let server = std::thread::spawn(move || {
         let mut seen = Vec::new();
@@ -307,7 +343,10 @@ fn a_file_between_interfaces() {
             stream.set_read_timeout(Some(LIMIT)).unwrap();
             let mut all = Vec::new();
             stream.read_to_end(&mut all).unwrap();
-            assert!(all.len() == 300_000 && all.iter().enumerate().all(|(at, byte)| *byte == file_byte(at)));
+            assert!(
+                all.len() == 300_000
+                    && all.iter().enumerate().all(|(at, byte)| *byte == file_byte(at))
+            );
             stream.write_all(&all).unwrap();
             seen.push(from.ip().to_string());
         }
@@ -356,9 +395,12 @@ fn a_file_between_interfaces() {
 
     // A port that leads inside, and a sender that may not.
     let inner = inside.run(|| TcpListener::bind("10.1.0.2:22").unwrap());
-    let knock = outside.run(|| TcpStream::connect_timeout(&"192.0.2.1:2222".parse().unwrap(), LIMIT).unwrap());
+    let knock = outside
+        .run(|| TcpStream::connect_timeout(&"192.0.2.1:2222".parse().unwrap(), LIMIT).unwrap());
     assert_eq!(inner.accept().unwrap().1.to_string(), knock.local_addr().unwrap().to_string());
-    let dropped = |forwarding: &Forwarding| forwarding.status()["report"]["dropped"]["rule"].as_u64().unwrap();
+    let dropped = |forwarding: &Forwarding| {
+        forwarding.status()["report"]["dropped"]["rule"].as_u64().unwrap()
+    };
     assert_eq!(dropped(&forwarding), 0);
     inside.run(|| {
         let socket = UdpSocket::bind("10.1.0.66:0").unwrap();
@@ -368,7 +410,9 @@ fn a_file_between_interfaces() {
 
     // This machine's own port is its own, and others are not.
     let kept = TcpListener::bind("10.1.0.1:7000").unwrap();
-    inside.run(|| drop(TcpStream::connect_timeout(&"10.1.0.1:7000".parse().unwrap(), LIMIT).unwrap()));
+    inside.run(|| {
+        drop(TcpStream::connect_timeout(&"10.1.0.1:7000".parse().unwrap(), LIMIT).unwrap())
+    });
     drop(kept.accept().unwrap());
     // Routes of the kernel count at once.
     let why = |asked: &str| {
@@ -391,5 +435,9 @@ fn a_file_between_interfaces() {
 
 /// Datagrams may be cut on their way.
 fn allow_cutting(socket: &UdpSocket) {
-    rustix::net::sockopt::set_ip_mtu_discover(socket, rustix::net::sockopt::Ipv4PathMtuDiscovery::DONT).unwrap();
+    rustix::net::sockopt::set_ip_mtu_discover(
+        socket,
+        rustix::net::sockopt::Ipv4PathMtuDiscovery::DONT,
+    )
+    .unwrap();
 }

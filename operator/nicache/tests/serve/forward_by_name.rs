@@ -1,4 +1,5 @@
-//! `nicache forward` with services by name: curl and OpenSSL at one end, nginx with TLS at the other, and loss between them.
+//! `nicache forward` with services by name: curl and OpenSSL at one end, nginx with TLS at the
+//! other, and loss between them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -31,15 +32,31 @@ pub(crate) fn run(namespace: &Namespace, program: &str, arguments: &[&str]) -> O
     namespace.run(move || command.output().expect("it runs"))
 }
 
-/// nginx for TLS and plain HTTP behind the PROXY protocol, with a certificate of its own, which says who it is and who asks.
+/// nginx for TLS and plain HTTP behind the PROXY protocol, with a certificate of its own, which
+/// says who it is and who asks.
 fn nginx(namespace: &Namespace, folder: &Path, number: usize, address: &str) -> Running {
     let name = NAMES[number];
     let at = folder.join(name);
     std::fs::create_dir(&at).unwrap();
     let (key, certificate) = (at.join("key.pem"), at.join("cert.pem"));
     let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args(["-subj", &format!("/CN={name}"), "-addext", &format!("subjectAltName=DNS:{name},DNS:*.{name}")])
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args([
+            "-subj",
+            &format!("/CN={name}"),
+            "-addext",
+            &format!("subjectAltName=DNS:{name},DNS:*.{name}"),
+        ])
         .arg("-keyout")
         .arg(&key)
         .arg("-out")
@@ -75,7 +92,8 @@ pub(crate) fn run_nginx(namespace: &Namespace, folder: &Path, servers: &str) -> 
     Running(namespace.run(move || command.spawn().expect("nginx")))
 }
 
-/// A server that answers once its client sends no more. nginx closes a connection whose client does that before all is sent.
+/// A server that answers once its client sends no more. nginx closes a connection whose client does
+/// that before all is sent.
 fn answer_when_all_has_come(listener: &TcpListener, answer: &[u8]) {
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();
@@ -110,9 +128,19 @@ impl Stage {
         servers.ip("address add 10.1.0.11/24 dev eth0").unwrap();
         servers.ip("address add 10.1.0.12/24 dev eth0").unwrap();
         let folder = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        std::fs::write(folder.path().join("file"), (0..FILE_BYTES).map(file_byte).collect::<Vec<u8>>()).unwrap();
-        let nginx = [0, 1].map(|number| nginx(&servers, folder.path(), number, ["10.1.0.11", "10.1.0.12"][number]));
+        std::fs::set_permissions(
+            folder.path(),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        std::fs::write(
+            folder.path().join("file"),
+            (0..FILE_BYTES).map(file_byte).collect::<Vec<u8>>(),
+        )
+        .unwrap();
+        let nginx = [0, 1].map(|number| {
+            nginx(&servers, folder.path(), number, ["10.1.0.11", "10.1.0.12"][number])
+        });
         let sent = std::fs::read(folder.path().join("file")).unwrap();
         let listener = servers.run(|| TcpListener::bind("10.1.0.12:82").unwrap());
         std::thread::spawn(move || answer_when_all_has_come(&listener, &sent));
@@ -129,7 +157,8 @@ impl Stage {
                  [[service.back-end]]\naddress = \"10.1.0.12:{port}\"\nnames = [\"other.example\"]\n"
             )
         };
-        let patient = "[[service.back-end]]\naddress = \"10.1.0.12:82\"\nnames = [\"patient.example\"]\n";
+        let patient =
+            "[[service.back-end]]\naddress = \"10.1.0.12:82\"\nnames = [\"patient.example\"]\n";
         let text = format!(
             "mode = \"direct\"\nmemory = \"4M\"\n[[interface]]\nname = \"left\"\n[[interface]]\nname = \"right\"\n{}{}{patient}",
             service("tls", 443, "sni"),
@@ -165,8 +194,9 @@ impl Stage {
     }
 }
 
-/// The name decides, whether it is in a ClientHello or a request; files go both ways unharmed, also where segments are lost; ends are ends on both sides; and neither card nor forwarder
-/// takes a connection along.
+/// The name decides, whether it is in a ClientHello or a request; files go both ways unharmed, also
+/// where segments are lost; ends are ends on both sides; and neither card nor forwarder takes a
+/// connection along.
 #[test]
 fn names_lead_to_their_servers() {
     let stage = Stage::build();
@@ -183,9 +213,13 @@ fn names_lead_to_their_servers() {
     }
     // A name that nobody has, and something that is not TLS.
     let unknown = stage.curl("https://nobody.example/who", &[]);
-    assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("reset"), "{unknown:?}");
+    assert!(
+        !unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("reset"),
+        "{unknown:?}"
+    );
     let is_reset = stage.client.run(|| {
-        let mut stream = TcpStream::connect_timeout(&"198.51.100.1:443".parse().unwrap(), LIMIT).unwrap();
+        let mut stream =
+            TcpStream::connect_timeout(&"198.51.100.1:443".parse().unwrap(), LIMIT).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         stream.read(&mut [0]).is_err()
@@ -193,21 +227,41 @@ fn names_lead_to_their_servers() {
     assert!(is_reset);
     assert_eq!((stage.counter("switch_unknown_name"), stage.counter("switch_malformed")), (1, 1));
 
-    // Several requests by one connection, a download, and an upload whose first bytes come with the request.
+    // Several requests by one connection, a download, and an upload whose first bytes come with the
+    // request.
     let file = std::fs::read(stage.folder.path().join("file")).unwrap();
     let path = stage.folder.path().join("file");
-    let two = stage.curl("https://shop.example/file", &["https://shop.example/file", "-w", "%{num_connects} "]);
-    assert!(two.stdout.starts_with(&file) && two.stdout.ends_with(b"0 "), "one connection, and the same bytes");
+    let two = stage.curl(
+        "https://shop.example/file",
+        &["https://shop.example/file", "-w", "%{num_connects} "],
+    );
+    assert!(
+        two.stdout.starts_with(&file) && two.stdout.ends_with(b"0 "),
+        "one connection, and the same bytes"
+    );
     let upload = |url: &str| {
         let sent = format!("@{}", path.display());
         stage.curl(
             url,
-            &["-H", "Expect:", "--data-binary", &sent, "-o", "/dev/null", "-w", "%{http_code} %{size_upload}"],
+            &[
+                "-H",
+                "Expect:",
+                "--data-binary",
+                &sent,
+                "-o",
+                "/dev/null",
+                "-w",
+                "%{http_code} %{size_upload}",
+            ],
         )
     };
     for url in ["https://other.example/who", "http://shop.example/who"] {
         let sent = upload(url);
-        assert_eq!(String::from_utf8_lossy(&sent.stdout), format!("200 {FILE_BYTES}"), "{url}: {sent:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&sent.stdout),
+            format!("200 {FILE_BYTES}"),
+            "{url}: {sent:?}"
+        );
     }
     // One segment in 50 is lost on each side, in both directions.
     for (namespace, name) in [(&stage.client, "loss"), (&stage.servers, "loss")] {
@@ -219,7 +273,11 @@ fn names_lead_to_their_servers() {
     }
     for url in ["https://shop.example/file", "http://other.example/file"] {
         let got = stage.curl(url, &[]);
-        assert!(got.status.success() && got.stdout == file, "{url}: {:?}", String::from_utf8_lossy(&got.stderr));
+        assert!(
+            got.status.success() && got.stdout == file,
+            "{url}: {:?}",
+            String::from_utf8_lossy(&got.stderr)
+        );
     }
     let sent = upload("https://shop.example/who");
     assert_eq!(String::from_utf8_lossy(&sent.stdout), format!("200 {FILE_BYTES}"), "{sent:?}");
@@ -229,7 +287,8 @@ fn names_lead_to_their_servers() {
 
     // Half-closed: who sends no more still gets everything.
     let all = stage.client.run(|| {
-        let mut stream = TcpStream::connect_timeout(&"198.51.100.1:80".parse().unwrap(), LIMIT).unwrap();
+        let mut stream =
+            TcpStream::connect_timeout(&"198.51.100.1:80".parse().unwrap(), LIMIT).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nHost: patient.example\r\n\r\n").unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
@@ -240,12 +299,16 @@ fn names_lead_to_their_servers() {
     assert!(all == file, "{} bytes", all.len());
 
     // A download goes on whoever is killed; one whose name has not come ends.
-    let mut stream =
-        stage.client.run(|| TcpStream::connect_timeout(&"198.51.100.1:80".parse().unwrap(), LIMIT).unwrap());
+    let mut stream = stage
+        .client
+        .run(|| TcpStream::connect_timeout(&"198.51.100.1:80".parse().unwrap(), LIMIT).unwrap());
     stream.set_read_timeout(Some(LIMIT)).unwrap();
-    stream.write_all(b"GET /file HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n").unwrap();
-    let mut idle =
-        stage.client.run(|| TcpStream::connect_timeout(&"198.51.100.1:443".parse().unwrap(), LIMIT).unwrap());
+    stream
+        .write_all(b"GET /file HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut idle = stage
+        .client
+        .run(|| TcpStream::connect_timeout(&"198.51.100.1:443".parse().unwrap(), LIMIT).unwrap());
     idle.set_read_timeout(Some(LIMIT)).unwrap();
     let mut all = vec![0; 100_000];
     stream.read_exact(&mut all).unwrap();
@@ -275,7 +338,10 @@ fn names_lead_to_their_servers() {
     assert!(idle.read(&mut [0]).is_err(), "nobody knows it");
     let status = command(&["status", "--name", &stage.forwarding.name()]);
     let shown = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(shown.contains("by name      ") && shown.contains("shop.example *.shop.example"), "{shown}");
+    assert!(
+        shown.contains("by name      ") && shown.contains("shop.example *.shop.example"),
+        "{shown}"
+    );
     let Stage { forwarding, .. } = stage;
     forwarding.stop();
 }

@@ -40,7 +40,8 @@ fn nginx(namespace: &Namespace, folder: &Path) -> Running {
     run_nginx(namespace, folder, &servers)
 }
 
-/// Client, servers, and a folder with a file. The forwarder's interfaces are in the namespace of the test.
+/// Client, servers, and a folder with a file. The forwarder's interfaces are in the namespace of
+/// the test.
 struct Stage {
     client: Namespace,
     servers: Namespace,
@@ -52,10 +53,14 @@ impl Stage {
     fn build() -> Self {
         private_network();
         let (client, servers) = (Namespace::create().unwrap(), Namespace::create().unwrap());
-        for (namespace, end, net) in [(&client, "left", ["10.1.0", "fd01:"]), (&servers, "right", ["192.0.2", "fd02:"])]
+        for (namespace, end, net) in
+            [(&client, "left", ["10.1.0", "fd01:"]), (&servers, "right", ["192.0.2", "fd02:"])]
         {
             let queues = "numrxqueues 2 numtxqueues 2";
-            ip(&format!("link add {end} {queues} type veth peer name eth0 {queues} netns {}", namespace.tid()));
+            ip(&format!(
+                "link add {end} {queues} type veth peer name eth0 {queues} netns {}",
+                namespace.tid()
+            ));
             ip(&format!("link set {end} addrgenmode none up"));
             ip(&format!("address add {}.1/24 dev {end}", net[0]));
             ip(&format!("address add {}:1/64 dev {end} nodad", net[1]));
@@ -68,12 +73,27 @@ impl Stage {
             client.ip(&format!("address add {address} dev eth0 nodad")).unwrap();
             client.ip(&format!("route add default via {gateway}")).unwrap();
         }
-        for address in ["192.0.2.2/24", "192.0.2.3/24", "203.0.113.9/32", "fd02::2/64", "fd02::3/64", "fd03::9/128"] {
+        for address in [
+            "192.0.2.2/24",
+            "192.0.2.3/24",
+            "203.0.113.9/32",
+            "fd02::2/64",
+            "fd02::3/64",
+            "fd03::9/128",
+        ] {
             servers.ip(&format!("address add {address} dev eth0 nodad")).unwrap();
         }
         let folder = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        std::fs::write(folder.path().join("file"), (0..FILE_BYTES).map(file_byte).collect::<Vec<u8>>()).unwrap();
+        std::fs::set_permissions(
+            folder.path(),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        std::fs::write(
+            folder.path().join("file"),
+            (0..FILE_BYTES).map(file_byte).collect::<Vec<u8>>(),
+        )
+        .unwrap();
         let nginx = nginx(&servers, folder.path());
         Self { client, servers, _nginx: nginx, folder }
     }
@@ -88,7 +108,17 @@ impl Stage {
     /// Downloads the file and compares it.
     fn downloads(&self, client: Option<&Namespace>, host: &str) {
         let url = format!("http://{host}/file");
-        let arguments = ["-sS", "-g", "--fail", "--max-time", "60", "--retry", "5", "--retry-connrefused", &url];
+        let arguments = [
+            "-sS",
+            "-g",
+            "--fail",
+            "--max-time",
+            "60",
+            "--retry",
+            "5",
+            "--retry-connrefused",
+            &url,
+        ];
         let got = match client {
             Some(client) => run(client, "curl", &arguments),
             None => Command::new("curl").args(arguments).output().unwrap(),
@@ -99,7 +129,11 @@ impl Stage {
     }
 
     fn who(&self, client: &Namespace, host: &str) -> String {
-        let got = run(client, "curl", &["-sS", "-g", "--fail", "--max-time", "60", &format!("http://{host}/who")]);
+        let got = run(
+            client,
+            "curl",
+            &["-sS", "-g", "--fail", "--max-time", "60", &format!("http://{host}/who")],
+        );
         assert!(got.status.success(), "{host}: {}", String::from_utf8_lossy(&got.stderr));
         String::from_utf8(got.stdout).unwrap()
     }
@@ -113,7 +147,10 @@ impl Stage {
         assert!(self.who(&self.client, SERVERS[2]).ends_with(" fd02::1"));
         for (service, servers) in SERVICES.into_iter().zip([&SERVERS[..2], &SERVERS[2..]]) {
             let answers: Vec<String> = (0..40).map(|_| self.who(&self.client, service)).collect();
-            assert!(servers.iter().all(|server| answers.iter().any(|who| who.starts_with(server))), "{answers:?}");
+            assert!(
+                servers.iter().all(|server| answers.iter().any(|who| who.starts_with(server))),
+                "{answers:?}"
+            );
         }
     }
 }
@@ -129,7 +166,8 @@ fn sees_tags(interface: &str) {
 
 fn config(interfaces: &str) -> String {
     let mut text = format!("mode = \"spill\"\nmemory = \"1M\"\n{interfaces}");
-    for (service, ours, servers) in [(SERVICES[0], "192.0.2.1", &SERVERS[..2]), (SERVICES[1], "fd02::1", &SERVERS[2..])]
+    for (service, ours, servers) in
+        [(SERVICES[0], "192.0.2.1", &SERVERS[..2]), (SERVICES[1], "fd02::1", &SERVERS[2..])]
     {
         let _ = write!(
             text,
@@ -177,14 +215,20 @@ fn translation_and_services_over_af_xdp() {
     for (left, right) in [("xdp", "xdp"), ("xdp", "packet"), ("packet", "xdp")] {
         let forwarding = stage.start(&links(left, right));
         assert_eq!(ports(&forwarding), [(left.to_owned(), None), (right.to_owned(), None)]);
-        assert_eq!([has_program("left"), has_program("right")], [left, right].map(|port| port == "xdp"));
+        assert_eq!(
+            [has_program("left"), has_program("right")],
+            [left, right].map(|port| port == "xdp")
+        );
         stage.all_ways();
         counts_each_packet_once(&stage, &forwarding);
         // This machine's own port is its own.
         let kept = std::net::TcpListener::bind("10.1.0.1:7000").unwrap();
-        stage
-            .client
-            .run(|| drop(std::net::TcpStream::connect_timeout(&"10.1.0.1:7000".parse().unwrap(), LIMIT).unwrap()));
+        stage.client.run(|| {
+            drop(
+                std::net::TcpStream::connect_timeout(&"10.1.0.1:7000".parse().unwrap(), LIMIT)
+                    .unwrap(),
+            )
+        });
         drop(kept.accept().unwrap());
         let now = forwarding.status();
         let fast = now["fast_path"].as_str().unwrap();
@@ -197,8 +241,13 @@ fn translation_and_services_over_af_xdp() {
             assert_eq!(counter(&forwarding, name), 0, "{name}: {now}");
         }
         for (service, back_ends) in [(0, 2), (1, 2)] {
-            let back_ends_up = now["report"]["services"][service]["back_ends"].as_array().unwrap().iter();
-            assert_eq!(back_ends_up.filter(|back_end| back_end["health"] == "up").count(), back_ends, "{now}");
+            let back_ends_up =
+                now["report"]["services"][service]["back_ends"].as_array().unwrap().iter();
+            assert_eq!(
+                back_ends_up.filter(|back_end| back_end["health"] == "up").count(),
+                back_ends,
+                "{now}"
+            );
         }
         forwarding.stop();
         assert!(!has_program("left") && !has_program("right"));
@@ -215,7 +264,8 @@ fn counts_each_packet_once(stage: &Stage, forwarding: &Forwarding) {
     }
     let mut buffer = [0; 2000];
     for turn in 0..DATAGRAMS {
-        let datagram: Vec<u8> = (0..1 + 30 * turn as usize).map(|at| file_byte(at + turn as usize)).collect();
+        let datagram: Vec<u8> =
+            (0..1 + 30 * turn as usize).map(|at| file_byte(at + turn as usize)).collect();
         asking.send_to(&datagram, "192.0.2.2:9").unwrap();
         let (len, from) = echo.recv_from(&mut buffer).unwrap();
         assert_eq!(buffer[..len], datagram);
@@ -231,12 +281,14 @@ fn counts_each_packet_once(stage: &Stage, forwarding: &Forwarding) {
     let port = asking.local_addr().unwrap();
     let now = forwarding.status();
     let flows = now["report"]["flows"].as_array().unwrap();
-    let flow = flows.iter().find(|flow| flow["original"].as_str().unwrap().contains(&port.to_string()));
+    let flow =
+        flows.iter().find(|flow| flow["original"].as_str().unwrap().contains(&port.to_string()));
     let flow = flow.unwrap_or_else(|| panic!("{now}"));
     assert_eq!(flow["packets"], serde_json::json!([DATAGRAMS, DATAGRAMS]), "{flow}");
 }
 
-/// Connections between links with packet sockets are in the fast path, those by the link with AF_XDP are not.
+/// Connections between links with packet sockets are in the fast path, those by the link with
+/// AF_XDP are not.
 #[test]
 fn the_fast_path_leaves_out_links_with_af_xdp() {
     let stage = Stage::build();
@@ -262,7 +314,8 @@ fn the_fast_path_leaves_out_links_with_af_xdp() {
 fn a_vlan_over_af_xdp() {
     let stage = Stage::build();
     let (switch, tagged) = (Namespace::create().unwrap(), Namespace::create().unwrap());
-    // Between the client and `left` there is a switch now, at which the other client's frames get a tag.
+    // Between the client and `left` there is a switch now, at which the other client's frames get a
+    // tag.
     stage.client.ip("link del eth0").unwrap();
     ip(&format!("link add left type veth peer name trunk netns {}", switch.tid()));
     ip("link set left addrgenmode none up");
@@ -275,7 +328,12 @@ fn a_vlan_over_af_xdp() {
     {
         client.veth("eth0", &switch, port).unwrap();
         // Frames are plain when the switch has them.
-        client.run(|| output("ethtool", &["-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "txvlan", "off"]));
+        client.run(|| {
+            output(
+                "ethtool",
+                &["-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "txvlan", "off"],
+            )
+        });
         for (net, len) in nets.into_iter().zip([24, 64]) {
             let separator = if len == 24 { "." } else { ":" };
             client.ip(&format!("address add {net}{separator}2/{len} dev eth0 nodad")).unwrap();
@@ -288,14 +346,21 @@ fn a_vlan_over_af_xdp() {
                 [[rule]]\naction = \"drop\"\ninterface = \"left\"\ndestination = \"fd02::3/128\"\n";
     let forwarding = stage.start(&format!("{}{vlan}", links("xdp", "xdp")));
     assert_eq!(ports(&forwarding), vec![("xdp".to_owned(), None); 2]);
-    for (client, host) in
-        [(&stage.client, SERVERS[0]), (&tagged, SERVERS[1]), (&stage.client, SERVERS[2]), (&tagged, SERVERS[3])]
-    {
+    for (client, host) in [
+        (&stage.client, SERVERS[0]),
+        (&tagged, SERVERS[1]),
+        (&stage.client, SERVERS[2]),
+        (&tagged, SERVERS[3]),
+    ] {
         stage.downloads(Some(client), host);
     }
     // By rules of the untagged interface, which do not hold for the other one.
     assert_eq!(forwarding.status()["report"]["dropped"]["rule"], 0);
-    let refused = run(&stage.client, "curl", &["-sS", "--max-time", "1", &format!("http://{}/who", SERVERS[1])]);
+    let refused = run(
+        &stage.client,
+        "curl",
+        &["-sS", "--max-time", "1", &format!("http://{}/who", SERVERS[1])],
+    );
     assert!(!refused.status.success());
     assert!(forwarding.status()["report"]["dropped"]["rule"].as_u64().unwrap() > 0);
     forwarding.stop();
@@ -312,8 +377,10 @@ impl Switch {
 
     fn start(namespace: &Namespace) -> Self {
         let mut ports = namespace.run(|| {
-            let config = PacketConfig { reception: Reception::Promiscuous, ..PacketConfig::default() };
-            ["trunk", "plain", "tagged"].map(|name| PacketSocket::open(name, 1, &config).unwrap().remove(0))
+            let config =
+                PacketConfig { reception: Reception::Promiscuous, ..PacketConfig::default() };
+            ["trunk", "plain", "tagged"]
+                .map(|name| PacketSocket::open(name, 1, &config).unwrap().remove(0))
         });
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -352,7 +419,8 @@ impl Drop for Switch {
     }
 }
 
-/// Curl goes on whoever is killed, and nothing is left of program and sockets, also when the supervisor is.
+/// Curl goes on whoever is killed, and nothing is left of program and sockets, also when the
+/// supervisor is.
 #[test]
 fn af_xdp_goes_and_comes_with_its_card() {
     let stage = Stage::build();
@@ -388,8 +456,12 @@ fn outlives(stage: &Stage, forwarding: &Forwarding, host: &str, kills: u64) {
         std::thread::sleep(Duration::from_millis(700));
         assert!(!downloading.is_finished(), "it was over too early to be of use");
         let now = forwarding.status();
-        kill(now[["card_pid", "forwarder_pid"][number as usize % 2]].as_u64().unwrap(), Signal::KILL);
-        let is_over = || (forwarding.status()["restarts"].as_u64()? > before + number).then_some(());
+        kill(
+            now[["card_pid", "forwarder_pid"][number as usize % 2]].as_u64().unwrap(),
+            Signal::KILL,
+        );
+        let is_over =
+            || (forwarding.status()["restarts"].as_u64()? > before + number).then_some(());
         within(LIMIT, is_over).expect("it is started again");
     }
     let got = downloading.join().unwrap();
@@ -410,7 +482,9 @@ fn a_link_without_native_xdp_has_packet_sockets() {
     ip("address add 192.0.2.1/24 dev right");
     ip("address add fd02::1/64 dev right nodad");
     let forwarding = stage.start(&links("xdp", "xdp"));
-    let [(left, None), (right, Some(why))] = &ports(&forwarding)[..] else { panic!("{:?}", ports(&forwarding)) };
+    let [(left, None), (right, Some(why))] = &ports(&forwarding)[..] else {
+        panic!("{:?}", ports(&forwarding))
+    };
     assert_eq!((&**left, &**right), ("xdp", "packet"));
     assert!(why.contains("no native XDP"), "{why}");
     let shown = output(crate::common::NICACHE, &["status", "--name", &forwarding.name()]);
@@ -420,7 +494,9 @@ fn a_link_without_native_xdp_has_packet_sockets() {
     // Tags that the driver takes out would not be seen.
     output("ethtool", &["-K", "left", "rxvlan", "on"]);
     let forwarding = stage.start(&links("xdp", "packet"));
-    let [(left, Some(why)), ..] = &ports(&forwarding)[..] else { panic!("{:?}", ports(&forwarding)) };
+    let [(left, Some(why)), ..] = &ports(&forwarding)[..] else {
+        panic!("{:?}", ports(&forwarding))
+    };
     assert!(left == "packet" && why.contains("`ethtool -K left rxvlan off`"), "{why}");
     assert_eq!(forwarding.status()["fast_path"], "on");
     stage.all_ways();
@@ -444,13 +520,21 @@ fn a_tap_for_this_machine() {
     let path = stage.folder.path().join("check.toml");
     std::fs::write(&path, config(&tap("xdp"))).unwrap();
     let check = output(crate::common::NICACHE, &["forward", "check", path.to_str().unwrap()]);
-    assert!(check.contains("mtu 4000, on a TAP that nicache makes") && check.contains("by AF_XDP"), "{check}");
+    assert!(
+        check.contains("mtu 4000, on a TAP that nicache makes") && check.contains("by AF_XDP"),
+        "{check}"
+    );
     assert!(!is_there("guests"));
     for right in ["packet", "xdp"] {
         let forwarding = stage.start(&tap(right));
         assert_eq!(ports(&forwarding), [("tap".to_owned(), None), (right.to_owned(), None)]);
         let link = output("ip", &["address", "show", "guests"]);
-        assert!(link.contains("mtu 4000") && link.contains("10.1.0.8/24") && link.contains("fd01::8/64"), "{link}");
+        assert!(
+            link.contains("mtu 4000")
+                && link.contains("10.1.0.8/24")
+                && link.contains("fd01::8/64"),
+            "{link}"
+        );
         // What the kernel knows by the TAP is not the forwarder's own way.
         ip("route add 203.0.113.9/32 via 10.1.0.1");
         ip("route add fd03::9/128 via fd01::1");

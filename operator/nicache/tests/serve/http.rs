@@ -9,7 +9,9 @@ use crate::serving::{Client, Serving, bytes, folder};
 #[test]
 fn files_are_served_as_they_are() {
     let folder = folder();
-    for (name, len) in [("empty", 0), ("one", 1), ("block", 4096), ("more", 4097), ("large", 20_000_000)] {
+    for (name, len) in
+        [("empty", 0), ("one", 1), ("block", 4096), ("more", 4097), ("large", 20_000_000)]
+    {
         std::fs::write(folder.path().join(name), bytes(len as u64, len)).unwrap();
     }
     std::fs::create_dir(folder.path().join("sub")).unwrap();
@@ -17,10 +19,26 @@ fn files_are_served_as_they_are() {
     let serving = Serving::start(folder.path(), &[]);
     let url = serving.url(0);
     for round in 0..3 {
-        for (name, len) in [("empty", 0), ("one", 1), ("block", 4096), ("more", 4097), ("large", 20_000_000)] {
+        for (name, len) in
+            [("empty", 0), ("one", 1), ("block", 4096), ("more", 4097), ("large", 20_000_000)]
+        {
             let got = folder.path().join("got");
-            output("curl", &["-sS", "-m", "20", "--fail", "-o", got.to_str().unwrap(), &format!("{url}{name}")]);
-            assert!(std::fs::read(&got).unwrap_or_default() == bytes(len as u64, len), "{name} in round {round}");
+            output(
+                "curl",
+                &[
+                    "-sS",
+                    "-m",
+                    "20",
+                    "--fail",
+                    "-o",
+                    got.to_str().unwrap(),
+                    &format!("{url}{name}"),
+                ],
+            );
+            assert!(
+                std::fs::read(&got).unwrap_or_default() == bytes(len as u64, len),
+                "{name} in round {round}"
+            );
             let _ = std::fs::remove_file(&got);
         }
     }
@@ -31,8 +49,13 @@ fn files_are_served_as_they_are() {
     for (path, status) in [("/none", 404), ("/", 403), ("/one/", 404), ("/sub/none", 404)] {
         assert_eq!(client.get(path, "").status, status, "{path}");
     }
-    let kind = |path: &str| Client::open(serving.address(0)).get(path, "").field("content-type").unwrap().to_owned();
-    assert_eq!((kind("/sub/").as_str(), kind("/one").as_str()), ("text/html", "application/octet-stream"));
+    let kind = |path: &str| {
+        Client::open(serving.address(0)).get(path, "").field("content-type").unwrap().to_owned()
+    };
+    assert_eq!(
+        (kind("/sub/").as_str(), kind("/one").as_str()),
+        ("text/html", "application/octet-stream")
+    );
     let (processes, ended_well) = serving.stop();
     assert!(ended_well);
     assert_all_gone(&processes);
@@ -107,14 +130,17 @@ fn parts_of_files() {
     std::fs::write(folder.path().join("a.txt"), &content).unwrap();
     let serving = Serving::start(folder.path(), &[]);
     let mut client = Client::open(serving.address(0));
-    for (range, from, to) in [("0-0", 0, 1), ("4000-4999", 4000, 5000), ("-1", 9999, 10_000), ("9000-", 9000, 10_000)] {
+    for (range, from, to) in
+        [("0-0", 0, 1), ("4000-4999", 4000, 5000), ("-1", 9999, 10_000), ("9000-", 9000, 10_000)]
+    {
         let part = client.get("/a.txt", &format!("Range: bytes={range}\r\n"));
         let expected = format!("bytes {from}-{}/10000", to - 1);
         assert_eq!((part.status, part.field("content-range")), (206, Some(expected.as_str())));
         assert!(part.body == content[from..to], "{range}");
     }
     let several = client.get("/a.txt", "Range: bytes=0-1,5000-5001\r\n");
-    let boundary = several.field("content-type").unwrap().split("boundary=").nth(1).unwrap().to_owned();
+    let boundary =
+        several.field("content-type").unwrap().split("boundary=").nth(1).unwrap().to_owned();
     let part = |from: usize| {
         let head = format!(
             "\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {from}-{}/10000\r\n\r\n",
@@ -122,11 +148,17 @@ fn parts_of_files() {
         );
         [head.as_bytes(), &content[from..from + 2]].concat()
     };
-    assert_eq!(several.body, [part(0), part(5000), format!("\r\n--{boundary}--\r\n").into_bytes()].concat());
+    assert_eq!(
+        several.body,
+        [part(0), part(5000), format!("\r\n--{boundary}--\r\n").into_bytes()].concat()
+    );
     let none = client.get("/a.txt", "Range: bytes=10000-\r\n");
     assert_eq!((none.status, none.field("content-range")), (416, Some("bytes */10000")));
     let tag = client.get("/a.txt", "").field("etag").unwrap().to_owned();
-    assert_eq!(client.get("/a.txt", &format!("Range: bytes=0-1\r\nIf-Range: {tag}\r\n")).status, 206);
+    assert_eq!(
+        client.get("/a.txt", &format!("Range: bytes=0-1\r\nIf-Range: {tag}\r\n")).status,
+        206
+    );
     assert_eq!(client.get("/a.txt", "Range: bytes=0-1\r\nIf-Range: \"other\"\r\n").status, 200);
 }
 
@@ -147,7 +179,10 @@ fn conditions_never_lie() {
         std::fs::write(&path, format!("version {}", version % 10)).unwrap();
         std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
         let fresh = client.get("/a", &format!("If-None-Match: {tag}\r\n"));
-        assert_eq!((fresh.status, fresh.body), (200, format!("version {}", version % 10).into_bytes()));
+        assert_eq!(
+            (fresh.status, fresh.body),
+            (200, format!("version {}", version % 10).into_bytes())
+        );
         let reply = client.get("/a", "");
         tag = reply.field("etag").unwrap().to_owned();
     }
@@ -158,7 +193,10 @@ fn conditions_never_lie() {
     let not_modified = client.get("/a", &format!("If-Modified-Since: {date}\r\n"));
     assert_eq!((not_modified.status, not_modified.field("content-length")), (304, None));
     assert_eq!(client.get("/a", "If-Match: \"other\"\r\n").status, 412);
-    assert_eq!(client.get("/a", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n").status, 200);
+    assert_eq!(
+        client.get("/a", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n").status,
+        200
+    );
 }
 
 #[test]
@@ -169,7 +207,10 @@ fn lists_only_if_told_to() {
     std::fs::create_dir(folder.path().join("sub")).unwrap();
     let serving = Serving::start(folder.path(), &["--list"]);
     let page = curl(&serving.url(0));
-    assert!(page.contains("./%3Cb%3E%26.txt") && page.contains("./sub/") && !page.contains("hidden"), "{page}");
+    assert!(
+        page.contains("./%3Cb%3E%26.txt") && page.contains("./sub/") && !page.contains("hidden"),
+        "{page}"
+    );
     assert_eq!(curl(&format!("{}%3Cb%3E%26.txt", serving.url(0))), "x");
     std::fs::write(folder.path().join("new"), "x").unwrap();
     assert!(curl(&serving.url(0)).contains("./new"), "a list is never old");
@@ -235,7 +276,9 @@ fn nothing_outside_of_the_folder() {
         assert!([400, 403, 404].contains(&reply.status), "{path}: {reply:?}");
         assert!(!String::from_utf8_lossy(&reply.body).contains("secret"), "{path}");
     }
-    for path in ["/inside", "/out-and-in", "/absolute-inside/file", "/sub/deep/../file", "/./sub//file"] {
+    for path in
+        ["/inside", "/out-and-in", "/absolute-inside/file", "/sub/deep/../file", "/./sub//file"]
+    {
         assert_eq!(client.get(path, "").body, b"public", "{path}");
     }
     // What was public and is not any longer.

@@ -17,7 +17,10 @@ fn a_block_crosses_once_for_all_viewers() {
     for viewer in &mut viewers {
         viewer.send("GET /tv.ts HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let head = viewer.receive(true).unwrap();
-        assert_eq!((head.status, head.field("connection"), head.field("content-length")), (200, Some("close"), None));
+        assert_eq!(
+            (head.status, head.field("connection"), head.field("content-length")),
+            (200, Some("close"), None)
+        );
     }
     let content = bytes(5, 500_000);
     let mut source = std::fs::File::options().write(true).open(&fifo).unwrap();
@@ -33,7 +36,11 @@ fn a_block_crosses_once_for_all_viewers() {
     let card = serving.now()["report"]["cards"][0].clone();
     let crossed = card["bus"]["content"].as_u64().unwrap();
     assert!((500_000..510_000).contains(&crossed), "{crossed}");
-    let left = || serving.now()["report"]["cards"][0]["counters"]["blocks"].as_u64().filter(|blocks| *blocks == 0);
+    let left = || {
+        serving.now()["report"]["cards"][0]["counters"]["blocks"]
+            .as_u64()
+            .filter(|blocks| *blocks == 0)
+    };
     assert!(within(Duration::from_secs(3), left).is_some(), "blocks stay after their last use");
     // One that comes later begins with the present.
     let mut late = Client::open(serving.address(0));
@@ -80,7 +87,9 @@ fn segments_go_with_their_playlist() {
         write(&format!("seg{segment}.ts"), &bytes(segment, 50_000));
     }
     let playlist = |from: u64| {
-        let names = (from..from + 2).map(|number| format!("#EXTINF:2,\nseg{number}.ts\n")).collect::<String>();
+        let names = (from..from + 2)
+            .map(|number| format!("#EXTINF:2,\nseg{number}.ts\n"))
+            .collect::<String>();
         format!("#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:{from}\n{names}")
     };
     write("list.m3u8", playlist(0).as_bytes());
@@ -96,7 +105,11 @@ fn segments_go_with_their_playlist() {
         }
         // The playlist's one, and 13 for each of two segments.
         let settled = within(Duration::from_secs(5), || (blocks() <= 27).then_some(()));
-        assert!(settled.is_some(), "{} blocks after the playlist that begins with {from}", blocks());
+        assert!(
+            settled.is_some(),
+            "{} blocks after the playlist that begins with {from}",
+            blocks()
+        );
         assert!(blocks() >= 26);
     }
 }

@@ -1,4 +1,5 @@
-//! `nicache serve` and `nicache forward` with real clients, real files and the real kernel between them.
+//! `nicache serve` and `nicache forward` with real clients, real files and the real kernel between
+//! them.
 
 #[path = "../common/mod.rs"]
 mod common;

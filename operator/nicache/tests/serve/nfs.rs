@@ -1,4 +1,5 @@
-//! `nicache nfs`, as operators and clients meet it. What a gateway does with bytes is tested in its own crate.
+//! `nicache nfs`, as operators and clients meet it. What a gateway does with bytes is tested in its
+//! own crate.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -63,7 +64,8 @@ impl Nfs {
     }
 
     fn status(&self) -> Value {
-        serde_json::from_str(&output(NICACHE, &["status", "--json", "--name", self.name()])).unwrap()
+        serde_json::from_str(&output(NICACHE, &["status", "--json", "--name", self.name()]))
+            .unwrap()
     }
 }
 
@@ -78,9 +80,13 @@ impl Drop for Nfs {
 fn processes_below(pid: u32) -> Vec<u32> {
     // A child belongs to the thread that started it.
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
-    let children: Vec<u32> =
-        children.flat_map(|text| text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect();
+    let children =
+        tasks.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    let children: Vec<u32> = children
+        .flat_map(|text| {
+            text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()
+        })
+        .collect();
     let below: Vec<u32> = children.iter().flat_map(|child| processes_below(*child)).collect();
     children.into_iter().chain(below).collect()
 }
@@ -97,17 +103,32 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
     private_network();
     let folder = tempfile::tempdir().unwrap();
     let below = ["--demo-folder", folder.path().to_str().unwrap()];
-    let arguments =
-        [&["--demo", "--demo-size", "256M", "--memory", "32M", "--admin", "0", "--http", "127.0.0.1:0"][..], &below]
-            .concat();
+    let arguments = [
+        &[
+            "--demo",
+            "--demo-size",
+            "256M",
+            "--memory",
+            "32M",
+            "--admin",
+            "0",
+            "--http",
+            "127.0.0.1:0",
+        ][..],
+        &below,
+    ]
+    .concat();
     let mut nfs = Nfs::start(&arguments);
     assert_eq!(nfs.serving["exports"], serde_json::json!(["/demo"]));
     let mount = nfs.serving["mount"][0].as_str().unwrap();
     assert!(
-        mount.starts_with("mount -t nfs -o vers=3,proto=tcp,nolock,port=") && mount.ends_with(":/demo /mnt"),
+        mount.starts_with("mount -t nfs -o vers=3,proto=tcp,nolock,port=")
+            && mount.ends_with(":/demo /mnt"),
         "{mount}"
     );
-    assert!(output("nfs-cat", &[&nfs.url("/demo/README.txt")]).contains("not copied between layers"));
+    assert!(
+        output("nfs-cat", &[&nfs.url("/demo/README.txt")]).contains("not copied between layers")
+    );
 
     let data: Vec<u8> = (0..3_000_001_u32).map(|i| (i ^ i >> 11) as u8).collect();
     let (source, back) = (folder.path().join("source"), folder.path().join("back"));
@@ -118,7 +139,10 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
 
     let status = nfs.status();
     assert_eq!((&status["copy"], &status["trouble"]), (&"nicache".into(), &Value::Null));
-    assert!(status["hits_fho"].as_u64().unwrap() + status["hits_lbn"].as_u64().unwrap() >= 700, "{status:#}");
+    assert!(
+        status["hits_fho"].as_u64().unwrap() + status["hits_lbn"].as_u64().unwrap() >= 700,
+        "{status:#}"
+    );
     let copied = |class: &str| {
         let copies = status["copies"].as_array().unwrap();
         copies.iter().find(|copy| copy["class"] == class).unwrap()["bytes"].as_u64().unwrap()
@@ -131,7 +155,9 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
     let admin = nfs.serving["admin"].as_str().unwrap();
     let metrics = output("curl", &["-sS", &format!("http://{admin}/metrics")]);
     assert!(
-        metrics.contains("nicache_nfs_request_duration_seconds_bucket{operation=\"WRITE\",le=\"0.001\"}"),
+        metrics.contains(
+            "nicache_nfs_request_duration_seconds_bucket{operation=\"WRITE\",le=\"0.001\"}"
+        ),
         "{metrics}"
     );
     assert!(metrics.contains("nicache_nfs_copied_bytes_total{class=\"key\"}"), "{metrics}");
@@ -143,10 +169,17 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
     assert!(below.len() >= 3, "supervisor, target and its namespace: {below:?}");
     kill(nfs.child.id().into(), Signal::INT);
     let last = nfs.lines.next().unwrap().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&last).unwrap(), serde_json::json!({ "event": "ended", "failed": false }));
+    assert_eq!(
+        serde_json::from_str::<Value>(&last).unwrap(),
+        serde_json::json!({ "event": "ended", "failed": false })
+    );
     assert!(nfs.child.wait().unwrap().success());
-    assert!(within(PATIENCE, || below.iter().all(|pid| is_gone(*pid)).then_some(())).is_some(), "{below:?}");
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(
+        within(PATIENCE, || below.iter().all(|pid| is_gone(*pid)).then_some(())).is_some(),
+        "{below:?}"
+    );
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| name == "source" || name == "back"), "{left:?}");
 }
 
@@ -154,8 +187,12 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
 fn assert_http(nfs: &Nfs, data: &[u8]) {
     let url = nfs.serving["http"][0].as_str().unwrap().to_owned();
     let curl = |arguments: &[&str], path: &str| {
-        let output =
-            Command::new("curl").args(["-s", "-i"]).args(arguments).arg(format!("{url}{path}")).output().unwrap();
+        let output = Command::new("curl")
+            .args(["-s", "-i"])
+            .args(arguments)
+            .arg(format!("{url}{path}"))
+            .output()
+            .unwrap();
         let at = output.stdout.windows(4).position(|end| end == b"\r\n\r\n").expect("a whole head");
         let head = String::from_utf8(output.stdout[..at].to_vec()).unwrap();
         (head, output.stdout[at + 4..].to_vec(), output.status.success())
@@ -165,7 +202,9 @@ fn assert_http(nfs: &Nfs, data: &[u8]) {
     let root = caller.mount("/demo").unwrap();
     let set_mode = |caller: &mut Caller, file: &[u8], mode: u32| {
         let mut arguments = nicache_nfs::caller::object(file);
-        [1, mode, 0, 0, 0, 0, 0, 0_u32].iter().for_each(|word| arguments.extend_from_slice(&word.to_be_bytes()));
+        [1, mode, 0, 0, 0, 0, 0, 0_u32]
+            .iter()
+            .for_each(|word| arguments.extend_from_slice(&word.to_be_bytes()));
         let results = caller.call(nicache_nfs::protocol::Procedure::SetAttr, &arguments).unwrap();
         assert_eq!(nicache_nfs::caller::status_of(results).unwrap(), 0);
     };
@@ -177,19 +216,25 @@ fn assert_http(nfs: &Nfs, data: &[u8]) {
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && body == data, "{head}");
     let (head, body, _) = curl(&["-r", "5000-70000"], "file");
     assert!(
-        head.starts_with("HTTP/1.1 206 ") && head.contains("\r\nContent-Range: bytes 5000-70000/3000001"),
+        head.starts_with("HTTP/1.1 206 ")
+            && head.contains("\r\nContent-Range: bytes 5000-70000/3000001"),
         "{head}"
     );
     assert!(body == data[5000..=70_000]);
     let (head, body, _) = curl(&["--head"], "file");
     assert!(head.contains("\r\nContent-Length: 3000001") && body.is_empty(), "{head}");
-    let tag = |head: &str| head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap().to_owned();
+    let tag =
+        |head: &str| head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap().to_owned();
     let old = tag(&head);
     // Changed by NFS: at once, and the old tag is no longer true.
     assert_eq!(caller.write(&file, 8192, &[9; 4096], 0).unwrap().status, 0);
     let (head, body, _) = curl(&["-H", &format!("If-None-Match: {old}")], "file");
     assert!(head.starts_with("HTTP/1.1 200 ") && tag(&head) != old, "{head}");
-    assert!(body[8192..12_288] == [9; 4096] && body[..8192] == data[..8192] && body[12_288..] == data[12_288..]);
+    assert!(
+        body[8192..12_288] == [9; 4096]
+            && body[..8192] == data[..8192]
+            && body[12_288..] == data[12_288..]
+    );
     let (head, ..) = curl(&["-H", &format!("If-None-Match: {}", tag(&head))], "file");
     assert!(head.starts_with("HTTP/1.1 304 "), "{head}");
     assert_eq!(caller.write(&file, 8192, &data[8192..12_288], 2).unwrap().status, 0);
@@ -228,7 +273,10 @@ fn assert_http(nfs: &Nfs, data: &[u8]) {
             assert!(is_one || head.starts_with("HTTP/1.1 503 "), "{head}");
             assert!(!is_one || body.iter().all(|byte| *byte == body[0]));
             let (head, body, is_whole) = curl(&[], "longer");
-            assert!(!head.starts_with("HTTP/1.1 200 ") || body.iter().all(|byte| *byte == body[0]), "{is_whole}");
+            assert!(
+                !head.starts_with("HTTP/1.1 200 ") || body.iter().all(|byte| *byte == body[0]),
+                "{is_whole}"
+            );
         }
         is_over.store(true, std::sync::atomic::Ordering::SeqCst);
     });
@@ -236,13 +284,18 @@ fn assert_http(nfs: &Nfs, data: &[u8]) {
     assert!(is_whole && body.len() == 1 << 20);
     [&small, &large].iter().for_each(|file| assert_eq!(caller.commit(file).unwrap().status, 0));
     let web = &nfs.status()["web"];
-    assert!(web["requests"].as_u64().unwrap() > 40 && web["content_bytes"].as_u64().unwrap() > 9_000_000, "{web:#}");
+    assert!(
+        web["requests"].as_u64().unwrap() > 40
+            && web["content_bytes"].as_u64().unwrap() > 9_000_000,
+        "{web:#}"
+    );
 }
 
 /// `nicache why` of a file, through all that becomes of its blocks.
 fn assert_why_of_a_file(nfs: &Nfs) {
     let why = |path: &str| -> Value {
-        serde_json::from_str(&output(NICACHE, &["why", path, "--json", "--name", nfs.name()])).unwrap()
+        serde_json::from_str(&output(NICACHE, &["why", path, "--json", "--name", nfs.name()]))
+            .unwrap()
     };
     let blocks = |report: &Value, state: &str| -> u64 {
         let states = report["states"].as_array().unwrap().iter();
@@ -252,12 +305,17 @@ fn assert_why_of_a_file(nfs: &Nfs) {
     let _ = std::fs::remove_file(read_back.path());
     output("nfs-cp", &[&nfs.url("/demo/file"), read_back.path().to_str().unwrap()]);
     let report = why("/demo/file");
-    assert_eq!((&report["size_bytes"], blocks(&report, "by_block")), (&3_000_001.into(), 733), "{report:#}");
+    assert_eq!(
+        (&report["size_bytes"], blocks(&report, "by_block")),
+        (&3_000_001.into(), 733),
+        "{report:#}"
+    );
     let address = nfs.serving["addresses"][0].as_str().unwrap().parse().unwrap();
     let mut caller = Caller::connect(address, User::default(), PATIENCE).unwrap();
     let root = caller.mount("/demo").unwrap();
-    // Two blocks, a hole, and one that ends before a key does. Nothing is committed, and the flusher writes back under pressure only; the kernel
-    // may do it at any time, and then they are found by block.
+    // Two blocks, a hole, and one that ends before a key does. Nothing is committed, and the
+    // flusher writes back under pressure only; the kernel may do it at any time, and then they are
+    // found by block.
     let file = caller.create(&root, "with a # and 100 %").unwrap();
     assert_eq!(caller.write(&file, 0, &[1; 8192], 0).unwrap().status, 0);
     assert_eq!(caller.write(&file, 5 * 4096, &[2; 20], 0).unwrap().status, 0);
@@ -271,8 +329,14 @@ fn assert_why_of_a_file(nfs: &Nfs) {
     assert_eq!((blocks(&report, "overwritten"), blocks(&report, "hole")), (1, 3), "{report:#}");
     let ranges = report["ranges"].as_array().unwrap();
     let holes = ranges.iter().find(|range| range["state"] == "hole").unwrap();
-    assert_eq!((&holes["first"], &holes["blocks"], &holes["lbn"]), (&2.into(), &3.into(), &Value::Null));
-    assert!(ranges[0]["lbn"].as_u64().unwrap() > 0 && ranges[0]["state"] == "by_block", "{report:#}");
+    assert_eq!(
+        (&holes["first"], &holes["blocks"], &holes["lbn"]),
+        (&2.into(), &3.into(), &Value::Null)
+    );
+    assert!(
+        ranges[0]["lbn"].as_u64().unwrap() > 0 && ranges[0]["state"] == "by_block",
+        "{report:#}"
+    );
     // More than the cache has room for.
     let large = caller.create(&root, "large").unwrap();
     for at in 0..48 {
@@ -306,11 +370,20 @@ fn a_killed_demonstration_takes_everything_with_it() {
     }
     private_network();
     let folder = tempfile::tempdir().unwrap();
-    let mut nfs = Nfs::start(&["--demo", "--demo-size", "64M", "--demo-folder", folder.path().to_str().unwrap()]);
+    let mut nfs = Nfs::start(&[
+        "--demo",
+        "--demo-size",
+        "64M",
+        "--demo-folder",
+        folder.path().to_str().unwrap(),
+    ]);
     let below = processes_below(nfs.child.id());
     kill(nfs.child.id().into(), Signal::KILL);
     nfs.child.wait().unwrap();
-    assert!(within(PATIENCE, || below.iter().all(|pid| is_gone(*pid)).then_some(())).is_some(), "{below:?}");
+    assert!(
+        within(PATIENCE, || below.iter().all(|pid| is_gone(*pid)).then_some(())).is_some(),
+        "{below:?}"
+    );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -324,7 +397,8 @@ fn a_unit_is_logged_in_to_made_once_and_served_again() {
     let image = folder.path().join("unit");
     std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
     let incoming = Some(("joe".to_owned(), "secretsecret".to_owned()));
-    let options = nicache_target::TargetOptions { incoming, ..nicache_target::TargetOptions::default() };
+    let options =
+        nicache_target::TargetOptions { incoming, ..nicache_target::TargetOptions::default() };
     let target = nicache_target::Target::start(&image, &options).unwrap();
     target.enter().unwrap();
     let url = target.url();
@@ -333,30 +407,52 @@ fn a_unit_is_logged_in_to_made_once_and_served_again() {
     output("chmod", &["600", chap.to_str().unwrap()]);
     let state = folder.path().join("state");
     let common = |more: &[&'static str]| {
-        let mut arguments = vec![url.as_str(), "--listen", "127.0.0.1:0", "--chap", chap.to_str().unwrap()];
+        let mut arguments =
+            vec![url.as_str(), "--listen", "127.0.0.1:0", "--chap", chap.to_str().unwrap()];
         arguments.extend(["--state", state.to_str().unwrap()]);
         arguments.extend(more);
         arguments.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>()
     };
-    let start = |more: &[&'static str]| Nfs::start(&common(more).iter().map(String::as_str).collect::<Vec<_>>());
+    let start = |more: &[&'static str]| {
+        Nfs::start(&common(more).iter().map(String::as_str).collect::<Vec<_>>())
+    };
     let refused = |more: &[&'static str], words: &[&str]| {
         let arguments = common(more);
-        let result = command(&[&["nfs"], &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat());
+        let result = command(
+            &[&["nfs"], &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat(),
+        );
         let text = String::from_utf8_lossy(&result.stderr).into_owned();
         assert!(!result.status.success() && words.iter().all(|word| text.contains(word)), "{text}");
     };
     let export = "/data *(rw,no_root_squash,insecure)";
-    assert!(output(NICACHE, &["nfs", "--discover", "127.0.0.1"]).contains("iqn.2026-11.org.nicache:unit"));
+    assert!(
+        output(NICACHE, &["nfs", "--discover", "127.0.0.1"])
+            .contains("iqn.2026-11.org.nicache:unit")
+    );
     refused(&["--export", "/data"], &["there is no ext4", "--mkfs"]);
     let mut nfs = start(&["--mkfs", "--export", export, "--sync"]);
-    // Two would destroy the file system: here, and on another machine, which has secrets of its own.
+    // Two would destroy the file system: here, and on another machine, which has secrets of its
+    // own.
     refused(&["--export", export], &["another nicache serves this unit"]);
     let other = folder.path().join("other");
-    let arguments = ["nfs", &url, "--listen", "127.0.0.1:0", "--chap", chap.to_str().unwrap(), "--export", export];
-    let machine = ["--state", other.to_str().unwrap(), "--initiator", "iqn.2026-11.org.nicache:other"];
+    let arguments = [
+        "nfs",
+        &url,
+        "--listen",
+        "127.0.0.1:0",
+        "--chap",
+        chap.to_str().unwrap(),
+        "--export",
+        export,
+    ];
+    let machine =
+        ["--state", other.to_str().unwrap(), "--initiator", "iqn.2026-11.org.nicache:other"];
     let elsewhere = command(&[&arguments[..], &machine].concat());
     let text = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
-    assert!(text.contains("another gateway has reserved the unit") && text.contains("--take-over"), "{text}");
+    assert!(
+        text.contains("another gateway has reserved the unit") && text.contains("--take-over"),
+        "{text}"
+    );
     let file = folder.path().join("file");
     std::fs::write(&file, "kept").unwrap();
     output("nfs-cp", &[file.to_str().unwrap(), &nfs.url("/data/file")]);
@@ -366,7 +462,10 @@ fn a_unit_is_logged_in_to_made_once_and_served_again() {
     let nfs = start(&["--export", "/data *(ro,no_root_squash,insecure)"]);
     assert_eq!(output("nfs-cat", &[&nfs.url("/data/file")]), "kept");
     let port = nfs.url("/data/other");
-    assert!(!Command::new("nfs-cp").arg(&file).arg(port).output().unwrap().status.success(), "it is read-only");
+    assert!(
+        !Command::new("nfs-cp").arg(&file).arg(port).output().unwrap().status.success(),
+        "it is read-only"
+    );
     drop(nfs);
     // Others may not read secrets.
     output("chmod", &["644", chap.to_str().unwrap()]);
@@ -382,14 +481,26 @@ fn mistakes_are_named() {
         (&["nfs", unit], &["--export"]),
         (&["nfs", "http://x", "--export", "/data"], &["iscsi://"]),
         (&["nfs", unit, "--http", "www"], &["'www' is not an address"]),
-        (&["serve", "iscsi://127.0.0.1/iqn.2026-11.org.nicache:unit/1/www"], &["nicache nfs iscsi://", "--http"]),
+        (
+            &["serve", "iscsi://127.0.0.1/iqn.2026-11.org.nicache:unit/1/www"],
+            &["nicache nfs iscsi://", "--http"],
+        ),
         (&["nfs", unit, "--export", "data"], &["begins with the path"]),
-        (&["nfs", unit, "--export", "/data *(fast)"], &["'fast' is not an option", "no_root_squash"]),
-        (&["nfs", unit, "--export", "/data", "--copy", "twice"], &["original, nicache or baseline"]),
+        (
+            &["nfs", unit, "--export", "/data *(fast)"],
+            &["'fast' is not an option", "no_root_squash"],
+        ),
+        (
+            &["nfs", unit, "--export", "/data", "--copy", "twice"],
+            &["original, nicache or baseline"],
+        ),
         (&["nfs", unit, "--export", "/data", "--copy", "baseline"], &["zeroes", "--demo"]),
     ] {
         let result = command(arguments);
         let text = String::from_utf8_lossy(&result.stderr).into_owned();
-        assert!(!result.status.success() && words.iter().all(|word| text.contains(word)), "{arguments:?}: {text}");
+        assert!(
+            !result.status.success() && words.iter().all(|word| text.contains(word)),
+            "{arguments:?}: {text}"
+        );
     }
 }

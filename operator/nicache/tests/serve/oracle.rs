@@ -11,20 +11,38 @@ fn run(arguments: &[&str], writers: &str) -> Value {
     std::fs::create_dir(&site).unwrap();
     let serving = Serving::start(&site, arguments);
     let (site, url) = (site.to_str().unwrap(), serving.url(0));
-    let replay =
-        ["replay", "--synthetic", "--json", "--duration", "6", "--writers", writers, "--site", site, "--url", &url];
+    let replay = [
+        "replay",
+        "--synthetic",
+        "--json",
+        "--duration",
+        "6",
+        "--writers",
+        writers,
+        "--site",
+        site,
+        "--url",
+        &url,
+    ];
     let output = command(&replay);
     let text = String::from_utf8_lossy(&output.stdout);
-    let report: Value = serde_json::from_str(text.trim())
-        .unwrap_or_else(|error| panic!("{error}: {text} {}", String::from_utf8_lossy(&output.stderr)));
+    let report: Value = serde_json::from_str(text.trim()).unwrap_or_else(|error| {
+        panic!("{error}: {text} {}", String::from_utf8_lossy(&output.stderr))
+    });
     assert_eq!(report["clean"], true, "{report}");
     let now = serving.now();
     let sum = |name: &str| -> u64 {
         let cards = now["report"]["cards"].as_array().unwrap();
         cards.iter().map(|card| card["counters"][name].as_u64().unwrap()).sum()
     };
-    assert!(sum("cached_bytes") > 10 * sum("copied_bytes"), "content did not come from the cache: {now}");
-    assert!(sum("blocks_invalidated") + sum("blocks_updated") > 0, "nothing was invalidated: {now}");
+    assert!(
+        sum("cached_bytes") > 10 * sum("copied_bytes"),
+        "content did not come from the cache: {now}"
+    );
+    assert!(
+        sum("blocks_invalidated") + sum("blocks_updated") > 0,
+        "nothing was invalidated: {now}"
+    );
     now
 }
 
@@ -46,5 +64,19 @@ fn nothing_is_stale_with_updates() {
 
 #[test]
 fn nothing_is_stale_with_several_cards_and_little_memory() {
-    run(&["--cards", "2", "--route", "affinity", "--memory", "1M", "--page-cache", "8M", "--policy", "fifo"], "3");
+    run(
+        &[
+            "--cards",
+            "2",
+            "--route",
+            "affinity",
+            "--memory",
+            "1M",
+            "--page-cache",
+            "8M",
+            "--policy",
+            "fifo",
+        ],
+        "3",
+    );
 }

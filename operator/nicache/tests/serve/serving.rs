@@ -25,7 +25,8 @@ pub(crate) fn folder() -> TempDir {
 pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as u8
     };
     (0..len).map(|_| next()).collect()
@@ -45,14 +46,22 @@ impl Serving {
         private_network();
         let mut command = Command::new(NICACHE);
         command.args(["serve", "--json"]).args(arguments).arg(root);
-        let mut process =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nicache");
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("nicache");
         let (lines, log) = mpsc::channel();
         let stderr = BufReader::new(process.stderr.take().unwrap());
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line))));
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)))
+        });
         let (first, ready) = mpsc::channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());
-        std::thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(|line| drop(first.send(line))));
+        std::thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).for_each(|line| drop(first.send(line)))
+        });
         let mut serving = Self { process, status: Value::Null, log };
         match ready.recv_timeout(START_TIMEOUT) {
             Ok(line) => {
@@ -93,14 +102,17 @@ impl Serving {
 
     /// A counter of the host.
     pub(crate) fn counter(&self, name: &str) -> u64 {
-        self.now()["report"]["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
+        self.now()["report"]["counters"][name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter {name}"))
     }
 
     /// Ends it as Ctrl-C does, and returns its processes and whether it ended well.
     pub(crate) fn stop(mut self) -> (std::collections::BTreeSet<u64>, bool) {
         let processes = family(self.process.id().into());
         kill(self.process.id().into(), Signal::INT);
-        let ended = crate::common::within(Duration::from_secs(10), || self.process.try_wait().unwrap());
+        let ended =
+            crate::common::within(Duration::from_secs(10), || self.process.try_wait().unwrap());
         (processes, ended.is_some_and(|status| status.success()))
     }
 }
@@ -123,7 +135,10 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
+        lines
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .next()
     }
 }
 

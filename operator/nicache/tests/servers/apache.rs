@@ -20,9 +20,11 @@ const MODULES: [&str; 11] = [
 ];
 
 fn command(folder: &Folder, model: &str) -> Vec<String> {
-    let load = |name: &str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let load =
+        |name: &str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
     // Debian links it in.
-    let modules: String = MODULES.iter().filter(|name| **name != "unixd").map(|name| load(name)).collect();
+    let modules: String =
+        MODULES.iter().filter(|name| **name != "unixd").map(|name| load(name)).collect();
     let file = folder.write(
         "apache.conf",
         &format!(
@@ -57,7 +59,8 @@ fn command(folder: &Folder, model: &str) -> Vec<String> {
 }
 
 fn stage(name: &'static str, options: &[&str], model: &str) -> Option<Stage> {
-    is_there("apache2").then(|| Stage::new(name, Traits::default(), options, |folder| command(folder, model)))
+    is_there("apache2")
+        .then(|| Stage::new(name, Traits::default(), options, |folder| command(folder, model)))
 }
 
 #[test]
@@ -87,7 +90,8 @@ fn reloaded() {
     let configuration = command(&stage.folder, "event")[2].clone();
     edits::reload(&stage, || {
         let text = std::fs::read_to_string(&configuration).unwrap();
-        std::fs::write(&configuration, text + "\nHeader always set X-Frame-Options DENY\n").unwrap();
+        std::fs::write(&configuration, text + "\nHeader always set X-Frame-Options DENY\n")
+            .unwrap();
     });
 }
 
@@ -98,14 +102,19 @@ fn htaccess_is_heeded_at_once() {
     stage.folder.put("edits/other.txt", b"another page\n");
     let file = stage.folder.path("edits/.htaccess");
     let request = get("/edits/page.txt", "");
-    // What is written to the file, and the status and the part of the reply that it makes. `None`: it is deleted.
+    // What is written to the file, and the status and the part of the reply that it makes. `None`:
+    // it is deleted.
     let steps = [
         (Some("Header set X-Step one\n"), 200, "X-Step: one"),
         (Some("Header set X-Step two\n"), 200, "X-Step: two"),
         (Some("Require all denied\n"), 403, "403"),
         (None, 200, "Content-Length: 7\n"),
         (Some("RewriteEngine on\nRewriteRule ^page.txt$ other.txt\n"), 200, "Content-Length: 13\n"),
-        (Some("Redirect 302 /edits/page.txt /small.txt\n"), 302, "Location: http://files/small.txt"),
+        (
+            Some("Redirect 302 /edits/page.txt /small.txt\n"),
+            302,
+            "Location: http://files/small.txt",
+        ),
         (Some("no directive\n"), 500, "500"),
         (None, 200, "Content-Length: 7\n"),
     ];
@@ -135,9 +144,11 @@ fn languages_are_negotiated() {
                URI: mapped.de.txt\nContent-Type: text/plain\nContent-Language: de\n";
     stage.folder.put("mapped.var", map.as_bytes());
     for path in ["/views.txt", "/mapped.var"] {
-        for (wish, text) in
-            [("en", "good morning\n"), ("de", "guten Morgen\n"), ("de;q=0.3, en;q=0.9", "good morning\n")]
-        {
+        for (wish, text) in [
+            ("en", "good morning\n"),
+            ("de", "guten Morgen\n"),
+            ("de;q=0.3, en;q=0.9", "good morning\n"),
+        ] {
             let request = get(path, &format!("Accept-Language: {wish}\r\n"));
             let direct = stage.ask_beside(&request);
             assert_eq!(String::from_utf8_lossy(&direct.body), text, "{path} {wish}");

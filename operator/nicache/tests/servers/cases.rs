@@ -13,7 +13,8 @@ const ROUNDS: usize = 4;
 /// Between later rounds: servers look a file up again after one second or two.
 const PAUSE: Duration = Duration::from_millis(400);
 /// Counters that say why a reply was the server's.
-const REASONS: [&str; 5] = ["bypass_", "fill_refused_", "fill_not_shared_", "fill_aborted_", "misses_"];
+const REASONS: [&str; 5] =
+    ["bypass_", "fill_refused_", "fill_not_shared_", "fill_aborted_", "misses_"];
 
 /// A request; in `fields`, `@TAG@` and `@DATE@` stand for the validators of the resource.
 pub(crate) struct Case {
@@ -48,7 +49,11 @@ pub(crate) const CASES: [Case; 38] = [
     case("If-None-Match, equal", "/small.txt", "If-None-Match: @TAG@\r\n"),
     case("If-None-Match, other", "/small.txt", "If-None-Match: \"other\"\r\n"),
     case("If-Modified-Since, equal", "/small.txt", "If-Modified-Since: @DATE@\r\n"),
-    case("If-Modified-Since, before", "/small.txt", "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT\r\n"),
+    case(
+        "If-Modified-Since, before",
+        "/small.txt",
+        "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT\r\n",
+    ),
     case("Range, one", "/small.txt", "Range: bytes=10-19\r\n"),
     case("Range, the last bytes", "/small.txt", "Range: bytes=-5\r\n"),
     case("Range, several", "/small.txt", "Range: bytes=0-9,100-109\r\n"),
@@ -56,14 +61,21 @@ pub(crate) const CASES: [Case; 38] = [
     case("If-Range, equal", "/small.txt", "Range: bytes=10-19\r\nIf-Range: @TAG@\r\n"),
     case("If-Range, other", "/small.txt", "Range: bytes=10-19\r\nIf-Range: \"other\"\r\n"),
     case("Accept-Encoding: gzip", "/words.txt", "Accept-Encoding: gzip\r\n"),
-    case("Accept-Encoding: gzip, deflate, br", "/words.txt", "Accept-Encoding: gzip, deflate, br\r\n"),
+    case(
+        "Accept-Encoding: gzip, deflate, br",
+        "/words.txt",
+        "Accept-Encoding: gzip, deflate, br\r\n",
+    ),
     case("Accept-Encoding: identity", "/words.txt", "Accept-Encoding: identity\r\n"),
     case("Accept-Language", "/small.txt", "Accept-Language: de, en;q=0.5\r\n"),
     case("Cache-Control: no-cache", "/small.txt", "Cache-Control: no-cache\r\n"),
     case("Cookie", "/small.txt", "Cookie: a=b\r\n"),
     case("Authorization", "/small.txt", "Authorization: Basic YTpi\r\n"),
     Case { version: "1.0", ..case("HTTP/1.0", "/small.txt", "") },
-    Case { version: "1.0", ..case("HTTP/1.0, keep-alive", "/small.txt", "Connection: keep-alive\r\n") },
+    Case {
+        version: "1.0",
+        ..case("HTTP/1.0, keep-alive", "/small.txt", "Connection: keep-alive\r\n")
+    },
     case("Connection: close", "/small.txt", "Connection: close\r\n"),
     Case { method: "POST", content: "a=b", ..case("POST", "/small.txt", "") },
     Case { method: "PUT", content: "new", ..case("PUT", "/small.txt", "") },
@@ -74,7 +86,11 @@ pub(crate) const CASES: [Case; 38] = [
 /// Counters of these kinds that are higher than before.
 fn grown(now: &Counters, before: &Counters, kinds: &[&str]) -> Vec<String> {
     let tells = |name: &&String| kinds.iter().any(|kind| name.starts_with(kind));
-    now.keys().filter(tells).filter(|name| now[*name] > before.get(*name).copied().unwrap_or(0)).cloned().collect()
+    now.keys()
+        .filter(tells)
+        .filter(|name| now[*name] > before.get(*name).copied().unwrap_or(0))
+        .cloned()
+        .collect()
 }
 
 impl Case {
@@ -86,14 +102,17 @@ impl Case {
         if !content.is_empty() {
             fields += &format!("Content-Length: {}\r\n", content.len());
         }
-        format!("{method} {path} HTTP/{version}\r\nHost: files\r\n{fields}\r\n{content}").into_bytes()
+        format!("{method} {path} HTTP/{version}\r\nHost: files\r\n{fields}\r\n{content}")
+            .into_bytes()
     }
 
     /// The GET without conditions that makes the entry which may answer this request.
     fn whole(&self) -> Vec<u8> {
-        let chooses = |line: &&str| ["Accept", "Connection"].iter().any(|name| line.starts_with(name));
+        let chooses =
+            |line: &&str| ["Accept", "Connection"].iter().any(|name| line.starts_with(name));
         let fields: String = self.fields.split_inclusive("\r\n").filter(chooses).collect();
-        format!("GET {} HTTP/{}\r\nHost: files\r\n{fields}\r\n", self.path, self.version).into_bytes()
+        format!("GET {} HTTP/{}\r\nHost: files\r\n{fields}\r\n", self.path, self.version)
+            .into_bytes()
     }
 
     /// Asks through the card, until there was a hit; every reply must be the server's own.
@@ -105,7 +124,8 @@ impl Case {
         let mut hit = false;
         for round in 0..ROUNDS_MAX {
             if round >= ROUNDS {
-                // Other processes may purge what was just stored, and a server may remember for a moment what it has looked up.
+                // Other processes may purge what was just stored, and a server may remember for a
+                // moment what it has looked up.
                 let waits = grown(&stage.counters(), &first, &["fill_refused_"]);
                 if hit || waits.is_empty() {
                     break;
@@ -143,8 +163,11 @@ fn on_one_connection(stage: &Stage) {
     let paths = ["/small.txt", "/dir/", "/no-such", "/large.bin", "/words.txt", "/small.txt"];
     let both = paths.map(|path| (get(path, ""), stage.ask_beside(&get(path, ""))));
     // Some servers end the connection after a file that is missing, or after each.
-    let goes_on = |reply: &Reply| reply.head.starts_with("HTTP/1.1") && reply.field("connection") != Some("close");
-    let (requests, direct): (Vec<_>, Vec<_>) = both.into_iter().filter(|(_, reply)| goes_on(reply)).unzip();
+    let goes_on = |reply: &Reply| {
+        reply.head.starts_with("HTTP/1.1") && reply.field("connection") != Some("close")
+    };
+    let (requests, direct): (Vec<_>, Vec<_>) =
+        both.into_iter().filter(|(_, reply)| goes_on(reply)).unzip();
     for _ in 0..3 {
         let mut connection = stage.through();
         for (request, direct) in requests.iter().zip(&direct) {

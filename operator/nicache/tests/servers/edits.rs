@@ -18,7 +18,8 @@ const WARMING: usize = 10;
 /// More of them with a pause before each, for a server that remembers what it has looked up.
 const WARMING_PATIENT: usize = 7;
 const PAUSE: Duration = Duration::from_millis(400);
-/// After which a file's time differs from that of any later change, and what was written to it is on its way to the disk.
+/// After which a file's time differs from that of any later change, and what was written to it is
+/// on its way to the disk.
 const SETTLED: Duration = Duration::from_millis(500);
 const OLD: &[u8] = b"the old state of the file\n";
 const NEW: &[u8] = b"the new state of the file\n";
@@ -42,12 +43,37 @@ struct Edit {
 
 const EDITS: [Edit; 13] = [
     Edit { name: "overwritten in place", exists: true, act: overwrite, shows: Shows::New },
-    Edit { name: "overwritten, its times set back", exists: true, act: overwrite_unseen, shows: Shows::New },
-    Edit { name: "truncated and written", exists: true, act: |file| fs::write(file, NEW).unwrap(), shows: Shows::New },
-    Edit { name: "appended to", exists: true, act: append, shows: Shows::Field("Content-Length: 27\n") },
+    Edit {
+        name: "overwritten, its times set back",
+        exists: true,
+        act: overwrite_unseen,
+        shows: Shows::New,
+    },
+    Edit {
+        name: "truncated and written",
+        exists: true,
+        act: |file| fs::write(file, NEW).unwrap(),
+        shows: Shows::New,
+    },
+    Edit {
+        name: "appended to",
+        exists: true,
+        act: append,
+        shows: Shows::Field("Content-Length: 27\n"),
+    },
     Edit { name: "renamed over", exists: true, act: rename_over, shows: Shows::New },
-    Edit { name: "deleted", exists: true, act: |file| fs::remove_file(file).unwrap(), shows: Shows::Status(404) },
-    Edit { name: "created", exists: false, act: |file| fs::write(file, NEW).unwrap(), shows: Shows::New },
+    Edit {
+        name: "deleted",
+        exists: true,
+        act: |file| fs::remove_file(file).unwrap(),
+        shows: Shows::Status(404),
+    },
+    Edit {
+        name: "created",
+        exists: false,
+        act: |file| fs::write(file, NEW).unwrap(),
+        shows: Shows::New,
+    },
     Edit { name: "made unreadable", exists: true, act: forbid, shows: Shows::Status(403) },
     Edit {
         name: "touched",
@@ -57,7 +83,12 @@ const EDITS: [Edit; 13] = [
     },
     Edit { name: "a link led elsewhere", exists: true, act: switch_link, shows: Shows::New },
     Edit { name: "its folder replaced", exists: true, act: replace_folder, shows: Shows::New },
-    Edit { name: "its folder renamed", exists: true, act: rename_folder, shows: Shows::Status(404) },
+    Edit {
+        name: "its folder renamed",
+        exists: true,
+        act: rename_folder,
+        shows: Shows::Status(404),
+    },
     Edit { name: "written by another name", exists: true, act: write_by_link, shows: Shows::New },
 ];
 
@@ -155,12 +186,22 @@ pub(crate) fn check(stage: &Stage) {
         let was_hit = stage.hits() > before;
         // Such a server may be old by itself, but the card is not.
         let may_be_old = stage.traits.keeps_files && !was_hit;
-        assert!(may_be_old || edit.is_shown(stage, &reply), "{}: {}: {reply:?}", stage.name, edit.name);
+        assert!(
+            may_be_old || edit.is_shown(stage, &reply),
+            "{}: {}: {reply:?}",
+            stage.name,
+            edit.name
+        );
         // Nor does what is kept from now on come from before.
         for _ in 0..3 {
             let (reply, direct) = (stage.ask(&request), stage.ask_beside(&request));
             // What the server gives may change between the two, if it is old by itself.
-            assert!(stage.traits.keeps_files || reply == direct, "{}: {}: {reply:?}{direct:?}", stage.name, edit.name);
+            assert!(
+                stage.traits.keeps_files || reply == direct,
+                "{}: {}: {reply:?}{direct:?}",
+                stage.name,
+                edit.name
+            );
         }
     }
     println!("{}: {} edits of kept replies: {kept:?}", stage.name, kept.len());
@@ -178,7 +219,8 @@ impl Edit {
     }
 }
 
-/// After SIGHUP, replies are of the new configuration, whose mark is the field X-Frame-Options: with one that is not usual the reply would be a computed one.
+/// After SIGHUP, replies are of the new configuration, whose mark is the field X-Frame-Options:
+/// with one that is not usual the reply would be a computed one.
 pub(crate) fn reload(stage: &Stage, edit: impl FnOnce()) {
     let request = get("/small.txt", "");
     assert!(warm(stage, &request), "no hit: {:?}", stage.counters());
@@ -196,7 +238,17 @@ pub(crate) fn reload(stage: &Stage, edit: impl FnOnce()) {
     assert!(within(Duration::from_secs(20), all_new).is_some(), "{}: not reloaded", stage.name);
     for round in 0..10 {
         let reply = stage.ask(&request);
-        assert_eq!(reply.field("x-frame-options"), Some("DENY"), "{} round {round}: {reply:?}", stage.name);
+        assert_eq!(
+            reply.field("x-frame-options"),
+            Some("DENY"),
+            "{} round {round}: {reply:?}",
+            stage.name
+        );
     }
-    assert!(warm(stage, &request), "{}: no hit after the reload: {:?}", stage.name, stage.counters());
+    assert!(
+        warm(stage, &request),
+        "{}: no hit after the reload: {:?}",
+        stage.name,
+        stage.counters()
+    );
 }

@@ -10,8 +10,7 @@ use super::stage::{Stage, Traits, get};
 use super::{cases, edits};
 
 const SENDFILE: &str = "sendfile on;";
-const KEEPS: &str =
-    "sendfile on; open_file_cache max=1000 inactive=60s; open_file_cache_valid 1s; open_file_cache_errors on;";
+const KEEPS: &str = "sendfile on; open_file_cache max=1000 inactive=60s; open_file_cache_valid 1s; open_file_cache_errors on;";
 
 fn command(folder: &Folder, http: &str) -> Vec<String> {
     let file = folder.write(
@@ -85,20 +84,23 @@ fn ask_for(stage: &Stage, request: &[u8], time: Duration) -> u64 {
     stage.hits() - before
 }
 
-/// nginx with `open_file_cache` looks for the file that it has open and does not open it again: that it looks says nothing about whether it may still
-/// read it.
+/// nginx with `open_file_cache` looks for the file that it has open and does not open it again:
+/// that it looks says nothing about whether it may still read it.
 #[test]
 fn what_may_no_longer_be_read_is_not_kept_of_a_server_that_has_it_open() {
     // Longer than nginx goes without a look.
     let while_looks = Duration::from_millis(2500);
-    for (http, off) in
-        [(KEEPS, None), (&KEEPS.replace("sendfile on", "sendfile off"), None), (KEEPS, Some(Rule::Opened))]
-    {
+    for (http, off) in [
+        (KEEPS, None),
+        (&KEEPS.replace("sendfile on", "sendfile off"), None),
+        (KEEPS, Some(Rule::Opened)),
+    ] {
         let traits = Traits { keeps_files: true, ..Traits::default() };
         let stage = Stage::without(off, "nginx", traits, &[], |folder| command(folder, http));
         stage.folder.put("page.txt", b"for everybody");
         let file = stage.folder.path("page.txt");
-        let set_mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let set_mode =
+            |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
         let request = get("/page.txt", "");
         assert!(edits::warm(&stage, &request), "{:?}", stage.counters());
         set_mode(0o000);

@@ -1,4 +1,5 @@
-//! Node: a server that streams files as the usual middleware does, and one that keeps them in its own memory.
+//! Node: a server that streams files as the usual middleware does, and one that keeps them in its
+//! own memory.
 
 use super::site::Folder;
 use super::stage::{Stage, Traits, get, is_there};
@@ -52,7 +53,8 @@ fn stage(name: &'static str, script: &str) -> Option<Stage> {
         let script = folder.write("server.js", script);
         ["node", &script, folder.root().to_str().unwrap()].map(str::to_owned).to_vec()
     };
-    is_there("node").then(|| Stage::new(name, Traits { is_root: true, ..Traits::default() }, &[], command))
+    is_there("node")
+        .then(|| Stage::new(name, Traits { is_root: true, ..Traits::default() }, &[], command))
 }
 
 #[test]
@@ -62,11 +64,13 @@ fn streaming() {
     edits::check(&stage);
 }
 
-/// Such a server is old by itself. What the card gives is never older than that: once the server has forgotten, neither has the card a former state.
+/// Such a server is old by itself. What the card gives is never older than that: once the server
+/// has forgotten, neither has the card a former state.
 #[test]
 fn keeping_files_in_memory() {
     let Some(stage) = stage("Node, memory", KEEPS) else { return };
-    let (request, forget) = (get("/edits/page.txt", ""), get("/forget", "Cache-Control: no-cache\r\n"));
+    let (request, forget) =
+        (get("/edits/page.txt", ""), get("/forget", "Cache-Control: no-cache\r\n"));
     let mut kept = 0;
     for round in 0..12 {
         let content = format!("state {round} of the file\n");

@@ -7,9 +7,20 @@ use super::{cases, edits};
 fn command(folder: &Folder, protocol: &str) -> Vec<String> {
     let root = folder.root().to_str().unwrap().to_owned();
     // Debian's, whatever comes first in PATH.
-    ["/usr/bin/python3", "-m", "http.server", "80", "--bind", "0.0.0.0", "--directory", &root, "--protocol", protocol]
-        .map(str::to_owned)
-        .to_vec()
+    [
+        "/usr/bin/python3",
+        "-m",
+        "http.server",
+        "80",
+        "--bind",
+        "0.0.0.0",
+        "--directory",
+        &root,
+        "--protocol",
+        protocol,
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }
 
 fn check(name: &'static str, protocol: &str) {

@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-/// 1 January 2020: servers call the tags of files weak, or do not answer conditions, that have just changed.
+/// 1 January 2020: servers call the tags of files weak, or do not answer conditions, that have just
+/// changed.
 pub(crate) fn long_ago() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_577_836_800)
 }
@@ -18,7 +19,9 @@ pub(crate) struct Folder(TempDir);
 impl Folder {
     pub(crate) fn new() -> Self {
         // Witnesses are for ext4, which /tmp need not be.
-        let folder = Self(tempfile::Builder::new().prefix("nicache-servers-").tempdir_in("/var/tmp").unwrap());
+        let folder = Self(
+            tempfile::Builder::new().prefix("nicache-servers-").tempdir_in("/var/tmp").unwrap(),
+        );
         std::fs::set_permissions(folder.0.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::create_dir(folder.root()).unwrap();
         folder.fill();
@@ -53,7 +56,8 @@ impl Folder {
         self.put("a b.txt", b"with a space\n");
         self.put("gr\u{fc}\u{df}e.txt", b"with letters beyond ASCII\n");
         self.put("words.txt", "many words, and some more \n".repeat(500).as_bytes());
-        let packed = Command::new("gzip").arg("-nc").arg(self.path("words.txt")).output().expect("gzip");
+        let packed =
+            Command::new("gzip").arg("-nc").arg(self.path("words.txt")).output().expect("gzip");
         self.put("words.txt.gz", &packed.stdout);
         symlink("small.txt", self.path("link.txt")).unwrap();
         symlink("dir", self.path("linked")).unwrap();
@@ -75,7 +79,8 @@ pub(crate) fn date(path: &Path, modified: SystemTime) {
 pub(crate) fn letters(len: usize) -> Vec<u8> {
     let mut state = len as u64 | 1;
     let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         b'a' + (state >> 33) as u8 % 26
     };
     std::iter::repeat_with(next).take(len).collect()

@@ -68,7 +68,9 @@ impl Stage {
 
     /// A connection inside the server's namespace. No frame of it passes the card.
     pub(crate) fn beside(&self) -> Connection {
-        Connection::new(inside(self.nicache.pid("server_pid"), || TcpStream::connect("127.0.0.1:80").unwrap()))
+        Connection::new(inside(self.nicache.pid("server_pid"), || {
+            TcpStream::connect("127.0.0.1:80").unwrap()
+        }))
     }
 
     /// One request on a connection of its own.
@@ -80,11 +82,12 @@ impl Stage {
         exchange(self.beside(), request)
     }
 
-    /// The head of the reply to a request that asks for the connection's end, beside the card; empty if the server gives none, as while it starts anew.
+    /// The head of the reply to a request that asks for the connection's end, beside the card;
+    /// empty if the server gives none, as while it starts anew.
     pub(crate) fn head_beside(&self, request: &[u8]) -> String {
         let mut reply = Vec::new();
-        let asked =
-            inside(self.nicache.pid("server_pid"), || TcpStream::connect("127.0.0.1:80")).and_then(|mut stream| {
+        let asked = inside(self.nicache.pid("server_pid"), || TcpStream::connect("127.0.0.1:80"))
+            .and_then(|mut stream| {
                 stream.set_read_timeout(Some(Duration::from_secs(20)))?;
                 stream.write_all(request)?;
                 stream.read_to_end(&mut reply)

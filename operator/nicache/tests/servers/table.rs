@@ -19,8 +19,9 @@ pub(crate) struct Outcome {
 
 /// The cells of the table whose head begins with `request`: server and case, and what it says.
 fn cells() -> BTreeMap<(String, String), String> {
-    let row =
-        |line: &str| -> Vec<String> { line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let row = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
     let mut lines = DOCUMENT.lines().skip_while(|line| !line.starts_with("| request |"));
     let servers = row(lines.next().expect("a table of requests"));
     let mut cells = BTreeMap::new();
@@ -42,18 +43,26 @@ pub(crate) fn compare(seen: &[Outcome]) {
         let Outcome { server, case, hit, status, reasons } = outcome;
         let now = if *hit { HIT.to_owned() } else { status.to_string() };
         println!("{server} | {case} | {now} | {}", reasons.join(" "));
-        let said = cells.get(&((*server).to_owned(), (*case).to_owned())).map_or("nothing", String::as_str);
+        let said = cells
+            .get(&((*server).to_owned(), (*case).to_owned()))
+            .map_or("nothing", String::as_str);
         if said != now && said != AT_TIMES {
-            differences += &format!("{server}, {case}: {now} ({}), docs/servers.md says {said}\n", reasons.join(" "));
+            differences += &format!(
+                "{server}, {case}: {now} ({}), docs/servers.md says {said}\n",
+                reasons.join(" ")
+            );
         }
     }
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// Fails if fewer edits than most have met a kept reply of a server whose files are hits, or any where none are.
+/// Fails if fewer edits than most have met a kept reply of a server whose files are hits, or any
+/// where none are.
 pub(crate) fn compare_edits(server: &str, kept: usize, edits: usize) {
-    let small = cells().get(&(server.to_owned(), "small file".to_owned())).cloned().unwrap_or_default();
-    // A file that is not there is a hit for some servers only, and other processes may purge what was stored.
+    let small =
+        cells().get(&(server.to_owned(), "small file".to_owned())).cloned().unwrap_or_default();
+    // A file that is not there is a hit for some servers only, and other processes may purge what
+    // was stored.
     let due = if small == HIT { edits * 2 / 3 } else { 0 };
     assert!(kept >= due, "{server}: only {kept} of {edits} edits met a kept reply");
 }

@@ -28,14 +28,19 @@ impl Reply {
         fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Without the date of the moment, what is left of a connection (Apache counts its requests), and the choice of a boundary.
+    /// Without the date of the moment, what is left of a connection (Apache counts its requests),
+    /// and the choice of a boundary.
     pub(crate) fn plain(mut self) -> Self {
-        if let Some(boundary) = self.field("content-type").and_then(|kind| kind.split("boundary=").nth(1)) {
+        if let Some(boundary) =
+            self.field("content-type").and_then(|kind| kind.split("boundary=").nth(1))
+        {
             let boundary = boundary.trim().to_owned();
             self.head = self.head.replace(&boundary, &"b".repeat(boundary.len()));
             let mut at = 0;
             let len = boundary.len();
-            while let Some(found) = self.body[at..].windows(len).position(|window| window == boundary.as_bytes()) {
+            while let Some(found) =
+                self.body[at..].windows(len).position(|window| window == boundary.as_bytes())
+            {
                 at += found;
                 self.body[at..at + len].fill(b'b');
             }
@@ -77,7 +82,9 @@ impl Connection {
             reply.head += &self.lines();
         } else if let Some(len) = reply.field("content-length") {
             reply.body = vec![0; len.parse().unwrap()];
-            self.stream.read_exact(&mut reply.body).unwrap_or_else(|error| panic!("{error} in {reply:?}"));
+            self.stream
+                .read_exact(&mut reply.body)
+                .unwrap_or_else(|error| panic!("{error} in {reply:?}"));
         } else {
             self.stream.read_to_end(&mut reply.body).unwrap();
         }
@@ -89,7 +96,10 @@ impl Connection {
         let mut lines = String::new();
         loop {
             let mut line = Vec::new();
-            assert!(self.stream.read_until(b'\n', &mut line).unwrap() > 0, "closed after {lines:?}");
+            assert!(
+                self.stream.read_until(b'\n', &mut line).unwrap() > 0,
+                "closed after {lines:?}"
+            );
             if line == b"\r\n" {
                 return lines;
             }
@@ -101,8 +111,8 @@ impl Connection {
         loop {
             let mut line = String::new();
             self.stream.read_line(&mut line).unwrap();
-            let len =
-                usize::from_str_radix(line.trim(), 16).unwrap_or_else(|_| panic!("no length of a chunk: {line:?}"));
+            let len = usize::from_str_radix(line.trim(), 16)
+                .unwrap_or_else(|_| panic!("no length of a chunk: {line:?}"));
             if len == 0 {
                 return;
             }

@@ -17,10 +17,12 @@ fn exports_are_folders_of_the_unit_with_rules_of_their_own() {
         return;
     }
     let lun = std::sync::Arc::new(MemoryLun::new(64 << 20));
-    let gateway = Gateway::start(config_for(lun.clone(), CopyMode::Nicache, true, &[OPEN])).unwrap();
+    let gateway =
+        Gateway::start(config_for(lun.clone(), CopyMode::Nicache, true, &[OPEN])).unwrap();
     let mut client = caller(gateway.addresses()[0]);
     let root = client.mount("/data").unwrap();
-    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    let words =
+        |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
     let no_attributes = words(&[1, 0o755, 0, 0, 0, 0, 0]);
     make(&mut client, Procedure::MkDir, &[place(&root, "home"), no_attributes.clone()].concat());
     let mut link = [place(&root, "etc"), no_attributes].concat();
@@ -34,11 +36,14 @@ fn exports_are_folders_of_the_unit_with_rules_of_their_own() {
     gateway.close().unwrap();
 
     // A client's link is not this machine's folder.
-    let error =
-        Gateway::start(config_for(lun.clone(), CopyMode::Nicache, false, &["/etc=etc *"])).map(drop).unwrap_err();
+    let error = Gateway::start(config_for(lun.clone(), CopyMode::Nicache, false, &["/etc=etc *"]))
+        .map(drop)
+        .unwrap_err();
     assert!(matches!(&error, GatewayError::Folder { .. }), "{error}");
     // And a unit with a file system is not made anew.
-    let error = Gateway::start(config_for(lun.clone(), CopyMode::Nicache, true, &[OPEN])).map(drop).unwrap_err();
+    let error = Gateway::start(config_for(lun.clone(), CopyMode::Nicache, true, &[OPEN]))
+        .map(drop)
+        .unwrap_err();
     assert!(error.to_string().contains("is not empty"), "{error}");
 
     let lines = ["/home=home 127.0.0.1(ro,insecure)", OPEN, "/none 10.0.0.0/8"];
@@ -56,7 +61,10 @@ fn exports_are_folders_of_the_unit_with_rules_of_their_own() {
     let parent = client.look_up(&home, "..").unwrap();
     assert!(parent.as_ref().map_or(true, |parent| *parent == home), "{parent:?}");
     let root = client.mount("/data").unwrap();
-    assert_eq!(status_of(client.call(Procedure::GetAttr, &caller::object(&root)).unwrap()).unwrap(), 0);
+    assert_eq!(
+        status_of(client.call(Procedure::GetAttr, &caller::object(&root)).unwrap()).unwrap(),
+        0
+    );
     drop(client);
     gateway.close().unwrap();
 }
@@ -73,7 +81,8 @@ fn a_target_that_stays_away_is_told() {
         login_max: std::time::Duration::from_secs(5),
         ..nicache_initiator::IscsiOptions::default()
     };
-    let lun = nicache_initiator::IscsiLun::open(&unit.target.url().parse().unwrap(), &options).unwrap();
+    let lun =
+        nicache_initiator::IscsiLun::open(&unit.target.url().parse().unwrap(), &options).unwrap();
     let config = config_for(std::sync::Arc::new(lun), CopyMode::Nicache, true, &[OPEN]);
     let gateway = Gateway::start(config).unwrap();
     let mut client = caller(gateway.addresses()[0]);

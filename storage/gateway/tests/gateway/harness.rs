@@ -51,21 +51,34 @@ impl Unit {
         // Only what is allocated: the image is sparse.
         let file = File::open(&self.image).unwrap();
         for extent in nicache_filemap::extents(&file, 0, u64::MAX, true).unwrap() {
-            let mut bytes = vec![0; UNIT_BYTES.saturating_sub(extent.offset).min(extent.bytes) as usize];
+            let mut bytes =
+                vec![0; UNIT_BYTES.saturating_sub(extent.offset).min(extent.bytes) as usize];
             file.read_exact_at(&mut bytes, extent.offset).unwrap();
-            assert!(!bytes.chunks(512).any(|sector| sector.starts_with(tag)), "the tag is on the unit");
+            assert!(
+                !bytes.chunks(512).any(|sector| sector.starts_with(tag)),
+                "the tag is on the unit"
+            );
         }
     }
 }
 
 pub(crate) fn config(url: &str, copy: CopyMode, mkfs: bool, exports: &[&str]) -> GatewayConfig {
-    let lun: Arc<dyn Lun> = Arc::new(IscsiLun::open(&url.parse().unwrap(), &IscsiOptions::default()).unwrap());
+    let lun: Arc<dyn Lun> =
+        Arc::new(IscsiLun::open(&url.parse().unwrap(), &IscsiOptions::default()).unwrap());
     config_for(lun, copy, mkfs, exports)
 }
 
-pub(crate) fn config_for(lun: Arc<dyn Lun>, copy: CopyMode, mkfs: bool, exports: &[&str]) -> GatewayConfig {
+pub(crate) fn config_for(
+    lun: Arc<dyn Lun>,
+    copy: CopyMode,
+    mkfs: bool,
+    exports: &[&str],
+) -> GatewayConfig {
     let mut supervisor = Command::new(std::env::current_exe().unwrap());
-    supervisor.args(["supervisor_process", "--exact"]).env("NICACHE_SUPERVISOR", "1").stdout(Stdio::null());
+    supervisor
+        .args(["supervisor_process", "--exact"])
+        .env("NICACHE_SUPERVISOR", "1")
+        .stdout(Stdio::null());
     GatewayConfig {
         lun: Arc::new(Metered::new(lun)),
         mkfs,
@@ -93,7 +106,13 @@ pub(crate) fn caller(address: SocketAddr) -> Caller {
 }
 
 /// What a program of libnfs prints; it must succeed.
-pub(crate) fn libnfs(program: &str, gateway: SocketAddr, path: &str, other: Option<&Path>, is_to: bool) -> Vec<u8> {
+pub(crate) fn libnfs(
+    program: &str,
+    gateway: SocketAddr,
+    path: &str,
+    other: Option<&Path>,
+    is_to: bool,
+) -> Vec<u8> {
     let port = gateway.port();
     let url = format!("nfs://127.0.0.1{path}?nfsport={port}&mountport={port}");
     let mut command = Command::new(program);
@@ -113,7 +132,9 @@ pub(crate) fn libnfs(program: &str, gateway: SocketAddr, path: &str, other: Opti
 
 /// Bytes that say which file, version and place they are of: 8 bytes each.
 pub(crate) fn pattern(file: u32, version: u16, len: usize) -> Vec<u8> {
-    let word = |at: usize| ((at as u64 / 8) << 40 | u64::from(version) << 24 | u64::from(file)).to_le_bytes();
+    let word = |at: usize| {
+        ((at as u64 / 8) << 40 | u64::from(version) << 24 | u64::from(file)).to_le_bytes()
+    };
     (0..len).map(|at| word(at)[at % 8]).collect()
 }
 

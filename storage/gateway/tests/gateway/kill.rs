@@ -1,4 +1,5 @@
-//! `kill -9` of the gateway under load: what was committed is there, for the same handles, after a restart.
+//! `kill -9` of the gateway under load: what was committed is there, for the same handles, after a
+//! restart.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,7 +23,8 @@ fn gateway_process() {
     let gateway = start(&url, CopyMode::Nicache, std::env::var_os("NICACHE_MKFS").is_some());
     let tag = gateway.cache().keyring().tag().to_vec();
     let mut out = std::io::stdout();
-    writeln!(out, "\nserving {} {} {tag:?}", gateway.addresses()[0], gateway.supervisor_id()).unwrap();
+    writeln!(out, "\nserving {} {} {tag:?}", gateway.addresses()[0], gateway.supervisor_id())
+        .unwrap();
     out.flush().unwrap();
     let _ = std::io::stdin().read_line(&mut String::new());
     gateway.close().unwrap();
@@ -54,7 +56,8 @@ fn launch(url: &str, mkfs: bool) -> Running {
     Running { child, address, supervisor, tag }
 }
 
-/// What a client knows of a file: the handle, the version that a COMMIT has acknowledged, and the last that was sent.
+/// What a client knows of a file: the handle, the version that a COMMIT has acknowledged, and the
+/// last that was sent.
 #[derive(Clone, Debug)]
 struct Known {
     handle: Vec<u8>,
@@ -62,7 +65,8 @@ struct Known {
     sent: u16,
 }
 
-/// Writes version after version of its files, in pieces, and commits each, until the connection breaks.
+/// Writes version after version of its files, in pieces, and commits each, until the connection
+/// breaks.
 fn work(
     caller: &mut Caller,
     client: u32,
@@ -76,7 +80,8 @@ fn work(
         let mut one = match known.lock().unwrap().get(&file).cloned() {
             Some(one) => one,
             None => {
-                // A name is durable with the first COMMIT of its file (ext4 makes a new file's name durable with its fsync).
+                // A name is durable with the first COMMIT of its file (ext4 makes a new file's name
+                // durable with its fsync).
                 let handle = caller.create(&root, &format!("f{file}"))?;
                 Known { handle, committed: 0, sent: 0 }
             }
@@ -100,17 +105,24 @@ fn work(
     Ok(())
 }
 
-/// Each block of a file is of the version that was committed or of one that was sent later; without a later one, all of it is committed.
+/// Each block of a file is of the version that was committed or of one that was sent later; without
+/// a later one, all of it is committed.
 fn check(caller: &mut Caller, file: u32, one: &Known) {
     if one.committed == 0 {
         return;
     }
     let found = caller.read(&one.handle, 0, 1 << 20).unwrap().unwrap();
     assert_eq!(found.len(), FILE_BYTES, "file {file}");
-    let versions: Vec<Vec<u8>> = (one.committed..=one.sent).map(|version| pattern(file, version, FILE_BYTES)).collect();
+    let versions: Vec<Vec<u8>> =
+        (one.committed..=one.sent).map(|version| pattern(file, version, FILE_BYTES)).collect();
     for (i, block) in found.chunks(4096).enumerate() {
-        let is_known = versions.iter().any(|version| version[i * 4096..i * 4096 + block.len()] == *block);
-        assert!(is_known, "file {file}, block {i}: neither version {} nor a later one", one.committed);
+        let is_known =
+            versions.iter().any(|version| version[i * 4096..i * 4096 + block.len()] == *block);
+        assert!(
+            is_known,
+            "file {file}, block {i}: neither version {} nor a later one",
+            one.committed
+        );
     }
 }
 
@@ -130,7 +142,8 @@ fn kills(rounds: u32) {
             let verifier = looking.commit(&one.handle).unwrap().verifier;
             verifiers.push(verifier);
         }
-        let committed_before: u32 = known.lock().unwrap().values().map(|one| u32::from(one.committed)).sum();
+        let committed_before: u32 =
+            known.lock().unwrap().values().map(|one| u32::from(one.committed)).sum();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for client in 0..CLIENTS {
@@ -154,7 +167,8 @@ fn kills(rounds: u32) {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", running.supervisor));
             stat.map_or(true, |stat| stat.contains(") Z"))
         });
-        // The journal has work to do, so only the next mount can say whether all is well; but no key may be there.
+        // The journal has work to do, so only the next mount can say whether all is well; but no
+        // key may be there.
         let file = std::fs::File::open(&unit.image).unwrap();
         assert!(file.metadata().unwrap().len() == UNIT_BYTES);
         drop(file);
@@ -165,7 +179,10 @@ fn kills(rounds: u32) {
     }
     verifiers.sort_unstable();
     verifiers.dedup();
-    assert!(verifiers.len() + 1 >= rounds as usize, "each gateway has a verifier of its own: {verifiers:?}");
+    assert!(
+        verifiers.len() + 1 >= rounds as usize,
+        "each gateway has a verifier of its own: {verifiers:?}"
+    );
     let running = launch(&unit.target.url(), false);
     let mut looking = caller(running.address);
     for (file, one) in known.lock().unwrap().iter() {

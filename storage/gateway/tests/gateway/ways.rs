@@ -11,7 +11,8 @@ fn copied(figures: &Figures, class: &str) -> u64 {
     figures.copies.iter().find(|copy| copy.class == class).unwrap().bytes
 }
 
-/// Bytes as they come back from the unit itself: nothing is cached in a gateway that has just started.
+/// Bytes as they come back from the unit itself: nothing is cached in a gateway that has just
+/// started.
 #[test]
 fn what_libnfs_writes_comes_back_in_each_way_and_is_copied_as_the_way_says() {
     if skipped() {
@@ -35,7 +36,11 @@ fn what_libnfs_writes_comes_back_in_each_way_and_is_copied_as_the_way_says() {
     assert!(figures.calls_of("WRITE") > 0 && figures.calls_of("READ") > 0, "{figures}");
     assert!(figures.hits_fho + figures.hits_lbn >= 1024 && figures.misses == 0, "{figures}");
     // Keys and zeroes instead of payload.
-    assert_eq!((copied(&figures, "page_cache_out"), copied(&figures, "page_cache_in")), (0, 0), "{figures}");
+    assert_eq!(
+        (copied(&figures, "page_cache_out"), copied(&figures, "page_cache_in")),
+        (0, 0),
+        "{figures}"
+    );
     assert!(copied(&figures, "key") >= data.len() as u64 / 4096 * 4096, "{figures}");
     assert_eq!(figures.trouble, None);
     gateway.close().unwrap();
@@ -47,7 +52,8 @@ fn what_libnfs_writes_comes_back_in_each_way_and_is_copied_as_the_way_says() {
     let figures = gateway.figures();
     assert!(figures.misses >= 1280 && copied(&figures, "page_cache_out") == 0, "{figures}");
     assert!(
-        figures.unit_commands.reads.count > 0 && figures.unit_commands.read_bytes >= data.len() as u64,
+        figures.unit_commands.reads.count > 0
+            && figures.unit_commands.read_bytes >= data.len() as u64,
         "{figures}"
     );
     gateway.close().unwrap();
@@ -59,7 +65,10 @@ fn what_libnfs_writes_comes_back_in_each_way_and_is_copied_as_the_way_says() {
     libnfs("nfs-cp", address, "/data/other", Some(&source), true);
     let figures = gateway.figures();
     assert!(copied(&figures, "page_cache_out") >= data.len() as u64, "{figures}");
-    assert!(copied(&figures, "page_cache_in") >= data.len() as u64 && copied(&figures, "key") == 0, "{figures}");
+    assert!(
+        copied(&figures, "page_cache_in") >= data.len() as u64 && copied(&figures, "key") == 0,
+        "{figures}"
+    );
     gateway.close().unwrap();
 
     // Junk of the right length, and nothing is copied out for a reply.
@@ -89,7 +98,9 @@ fn a_read_after_a_write_shows_it_and_a_commit_keeps_the_verifier() {
     let mut model = pattern(2, 1, 100_000);
     let first = caller.write(&file, 0, &model, 0).unwrap();
     assert_eq!(first.status, 0);
-    for (at, len, version) in [(5_000, 1, 2), (8_192, 4_096, 3), (4_095, 70_000, 4), (99_999, 30_000, 5)] {
+    for (at, len, version) in
+        [(5_000, 1, 2), (8_192, 4_096, 3), (4_095, 70_000, 4), (99_999, 30_000, 5)]
+    {
         let data = pattern(2, version, len);
         model.resize(model.len().max(at + len), 0);
         model[at..at + len].copy_from_slice(&data);

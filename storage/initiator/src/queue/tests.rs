@@ -13,7 +13,10 @@ fn limits() -> Limits {
 }
 
 fn write(block: u64, byte: u8) -> Operation {
-    Operation::Write { offset: block * BLOCK_BYTES as u64, data: vec![Bytes::from(vec![byte; BLOCK_BYTES])] }
+    Operation::Write {
+        offset: block * BLOCK_BYTES as u64,
+        data: vec![Bytes::from(vec![byte; BLOCK_BYTES])],
+    }
 }
 
 fn up() -> (Queue<u32>, Instant) {
@@ -35,7 +38,12 @@ fn commands_wait_for_a_session_and_fail_when_none_comes() {
     queue.handle_time(now + Duration::from_secs(10));
     let (caller, _, result) = queue.poll_finished().unwrap();
     assert_eq!(caller, 7);
-    assert!(result.unwrap_err().to_string().contains("gave up after 10 s without the target: connection refused"));
+    assert!(
+        result
+            .unwrap_err()
+            .to_string()
+            .contains("gave up after 10 s without the target: connection refused")
+    );
     // Closed for good, also if a session comes.
     queue.handle_session_up();
     queue.handle_command(write(0, 1), 8);
@@ -53,7 +61,10 @@ fn a_busy_target_gets_the_command_again_after_a_pause_until_patience_ends() {
     assert_eq!(queue.next_time(), Some(now + PAUSE));
     let command = queue.poll_command(now + PAUSE).unwrap();
     queue.handle_answer(command, Verdict::Later("busy".into()), now + Duration::from_secs(11));
-    assert!(matches!(queue.poll_finished().unwrap().2, Err(LunError::Failed { command: "flush", .. })));
+    assert!(matches!(
+        queue.poll_finished().unwrap().2,
+        Err(LunError::Failed { command: "flush", .. })
+    ));
 }
 
 #[test]
@@ -71,7 +82,10 @@ fn a_new_session_writes_again_what_no_flush_covered_before_anything_else() {
     queue.handle_session_up();
     let first = queue.poll_command(now).unwrap();
     let second = queue.poll_command(now).unwrap();
-    assert!(queue.poll_command(now).is_none(), "the newer write of block 1 waits for the older one");
+    assert!(
+        queue.poll_command(now).is_none(),
+        "the newer write of block 1 waits for the older one"
+    );
     queue.handle_answer(second, Verdict::Done, now);
     assert!(queue.poll_command(now).is_none());
     queue.handle_answer(first, Verdict::Done, now);
@@ -116,7 +130,8 @@ struct Target {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 256, ..Default::default() })]
 
-    /// Whatever breaks when: what a flush acknowledged is durable at the target, and a read sees the last completed write.
+    /// Whatever breaks when: what a flush acknowledged is durable at the target, and a read sees
+    /// the last completed write.
     #[test]
     fn nothing_acknowledged_is_lost(seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -142,7 +157,10 @@ proptest::proptest! {
                 }
                 5 => {
                     queue.handle_command(Operation::Flush, caller);
-                    owed.insert(caller, written.iter().filter(|w| w.1.1).map(|w| (*w.0, w.1.0)).collect());
+                    owed.insert(
+                        caller,
+                        written.iter().filter(|w| w.1.1).map(|w| (*w.0, w.1.0)).collect(),
+                    );
                 }
                 6 => {
                     target.cache.clear();
@@ -172,7 +190,9 @@ proptest::proptest! {
                     match &command.operation {
                         Operation::Write { offset, data } => {
                             for (i, piece) in data.iter().enumerate() {
-                                target.cache.insert(offset / BLOCK_BYTES as u64 + i as u64, piece[0]);
+                                target
+                                    .cache
+                                    .insert(offset / BLOCK_BYTES as u64 + i as u64, piece[0]);
                             }
                         }
                         Operation::Flush => target.stable.extend(target.cache.drain()),
@@ -195,7 +215,12 @@ proptest::proptest! {
                     }
                 }
                 for (block, byte) in &durable {
-                    proptest::prop_assert_eq!(target.stable.get(block), Some(byte), "block {}", block);
+                    proptest::prop_assert_eq!(
+                        target.stable.get(block),
+                        Some(byte),
+                        "block {}",
+                        block
+                    );
                 }
             }
         }

@@ -8,7 +8,9 @@ pub(crate) fn url(bytes: &[u8]) {
     if let Ok(url) = text.parse::<TargetUrl>() {
         let again: TargetUrl = url.to_string().parse().expect("what is printed parses");
         assert_eq!(again, TargetUrl { credentials: None, ..url });
-        assert!(!again.portals.is_empty() && again.portals.iter().all(|portal| portal.contains(':')));
+        assert!(
+            !again.portals.is_empty() && again.portals.iter().all(|portal| portal.contains(':'))
+        );
     }
 }
 
@@ -27,7 +29,9 @@ pub(crate) fn response(bytes: &[u8]) {
     let Some((which, data)) = bytes.split_first() else { return };
     if which % 2 == 0 {
         if let Ok(capacity) = parse_capacity(data) {
-            assert!(data.len() >= 12 && capacity.bytes > 0 && i64::try_from(capacity.bytes).is_ok());
+            assert!(
+                data.len() >= 12 && capacity.bytes > 0 && i64::try_from(capacity.bytes).is_ok()
+            );
             assert!(capacity.bytes.is_multiple_of(u64::from(capacity.block_bytes)));
         }
     } else if let Some(found) = parse_reserved(data) {

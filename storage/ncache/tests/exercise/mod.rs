@@ -9,7 +9,9 @@ const SECRETS: [u8; 48] = *b"tag of 16 bytes!and 32 bytes of a MAC's key.....";
 pub(crate) fn block(bytes: &[u8]) {
     let keyring = Keyring::from_secrets(&SECRETS);
     match keyring.open(bytes) {
-        BlockContent::Literal => assert!(bytes.len() < KEY_BYTES || !bytes.starts_with(keyring.tag())),
+        BlockContent::Literal => {
+            assert!(bytes.len() < KEY_BYTES || !bytes.starts_with(keyring.tag()))
+        }
         BlockContent::Forged => assert!(bytes.starts_with(keyring.tag())),
         BlockContent::Key { sequence, valid_bytes } => {
             assert!(valid_bytes <= 4096);

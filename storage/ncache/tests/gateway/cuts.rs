@@ -30,7 +30,11 @@ fn check(name: &str, states: &States, found: &[u8], seed: u64) {
             let common = of_state.len().min(block.len());
             block[..common] == of_state[..common] && block[common..].iter().all(|byte| *byte == 0)
         });
-        assert!(is_known, "cut {seed}: block {i} of {name} is nothing that was written ({} states)", states.len());
+        assert!(
+            is_known,
+            "cut {seed}: block {i} of {name} is nothing that was written ({} states)",
+            states.len()
+        );
     }
 }
 
@@ -67,8 +71,11 @@ fn work(gateway: &Gateway, models: &Mutex<HashMap<String, States>>, stop: &Atomi
                 state.resize(state.len().max(offset + len), 0);
                 state[offset..offset + len].copy_from_slice(&data);
                 models.lock().unwrap().get_mut(&name).unwrap().push(state);
-                let stability = if random.u32(0..6) == 0 { Stability::FileSync } else { Stability::Unstable };
-                nicache.write(&file, id, offset as u64, &pieces(&mut random, &data), stability).unwrap();
+                let stability =
+                    if random.u32(0..6) == 0 { Stability::FileSync } else { Stability::Unstable };
+                nicache
+                    .write(&file, id, offset as u64, &pieces(&mut random, &data), stability)
+                    .unwrap();
                 is_committed = stability == Stability::FileSync;
             }
             6..8 => {
@@ -99,7 +106,8 @@ fn work(gateway: &Gateway, models: &Mutex<HashMap<String, States>>, stop: &Atomi
 
 fn run(cuts: u64, seed: u64) {
     let lun = Arc::new(MemoryLun::new(64 << 20));
-    let options = CacheOptions { bytes_max: 8 << 20, dirty_bytes_max: 1 << 20, ..CacheOptions::default() };
+    let options =
+        CacheOptions { bytes_max: 8 << 20, dirty_bytes_max: 1 << 20, ..CacheOptions::default() };
     let gateway = Gateway::new(lun.clone(), options, true);
     rustix::fs::syncfs(gateway.mounted.root()).unwrap();
     let models = Mutex::new(HashMap::new());
@@ -123,7 +131,12 @@ fn run(cuts: u64, seed: u64) {
             replayed(&after, |mounted| {
                 for (name, states) in &expected {
                     let found = std::fs::read(path(mounted, name));
-                    check(name, states, &found.unwrap_or_else(|e| panic!("cut {cut}: {name} is lost: {e}")), cut);
+                    check(
+                        name,
+                        states,
+                        &found.unwrap_or_else(|e| panic!("cut {cut}: {name} is lost: {e}")),
+                        cut,
+                    );
                     committed += usize::from(!states[0].is_empty());
                 }
             });
@@ -155,6 +168,8 @@ fn fifty_power_cuts() {
 #[test]
 #[ignore = "takes minutes: run it with --ignored"]
 fn five_hundred_power_cuts() {
-    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let number = |name: &str, default| {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
     run(number("CUTS", 500), number("SEED", 2));
 }

@@ -14,7 +14,9 @@ use crate::harness::*;
 
 /// Payload goes to the second half of these units, far from inodes, bitmaps and journal.
 fn fail_data(lun: &MemoryLun, fault: Fault) {
-    lun.set_faults(move |kind, offset, _| (kind == Kind::Write && offset >= 48 << 20).then_some(fault));
+    lun.set_faults(move |kind, offset, _| {
+        (kind == Kind::Write && offset >= 48 << 20).then_some(fault)
+    });
 }
 
 /// A file whose blocks are in the second half.
@@ -59,10 +61,18 @@ fn an_error_of_a_write_reaches_commit_and_nothing_is_lost() {
     let cut = Arc::new(lun.cut(1));
     replayed(&cut, |mounted| {
         let found = std::fs::read(path(mounted, "far")).unwrap();
-        let wrong: Vec<usize> =
-            (0..256).filter(|i| found[i * BLOCK..(i + 1) * BLOCK] != data[i * BLOCK..(i + 1) * BLOCK]).collect();
-        let zero = wrong.iter().filter(|i| found[*i * BLOCK..(*i + 1) * BLOCK].iter().all(|b| *b == 0)).count();
-        assert!(wrong.is_empty(), "blocks {wrong:?} of {} bytes, {zero} of them zeroes", found.len());
+        let wrong: Vec<usize> = (0..256)
+            .filter(|i| found[i * BLOCK..(i + 1) * BLOCK] != data[i * BLOCK..(i + 1) * BLOCK])
+            .collect();
+        let zero = wrong
+            .iter()
+            .filter(|i| found[*i * BLOCK..(*i + 1) * BLOCK].iter().all(|b| *b == 0))
+            .count();
+        assert!(
+            wrong.is_empty(),
+            "blocks {wrong:?} of {} bytes, {zero} of them zeroes",
+            found.len()
+        );
     });
     drop(file);
     gateway.close();
@@ -156,14 +166,16 @@ fn a_stalled_unit_holds_commits_and_not_hits() {
     gateway.close();
 }
 
-/// N7, with back-pressure: more is written than fits, by several at once, onto a unit that keeps nothing in memory.
+/// N7, with back-pressure: more is written than fits, by several at once, onto a unit that keeps
+/// nothing in memory.
 #[test]
 fn memory_is_bounded_and_writers_wait() {
     if skipped() {
         return;
     }
     let lun = Arc::new(MemoryLun::new(256 << 20));
-    let options = CacheOptions { bytes_max: 6 << 20, dirty_bytes_max: 2 << 20, ..CacheOptions::default() };
+    let options =
+        CacheOptions { bytes_max: 6 << 20, dirty_bytes_max: 2 << 20, ..CacheOptions::default() };
     let gateway = Gateway::new(lun.clone(), options, true);
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
@@ -173,7 +185,12 @@ fn memory_is_bounded_and_writers_wait() {
                 let step = 1 << 20;
                 for at in (0..20 * step).step_by(step) {
                     // Half of them across blocks, so with copies.
-                    write(&*gateway.nicache, &file, at as u64 + u64::from(thread), &pattern(thread, 1, at, step));
+                    write(
+                        &*gateway.nicache,
+                        &file,
+                        at as u64 + u64::from(thread),
+                        &pattern(thread, 1, at, step),
+                    );
                 }
                 for at in (0..20 * step).step_by(step) {
                     let back = read(&*gateway.nicache, &file, at as u64 + u64::from(thread), step);
@@ -195,7 +212,11 @@ fn replies_that_nobody_takes_stop_readers_and_not_the_cache() {
         return;
     }
     let lun = Arc::new(MemoryLun::new(64 << 20));
-    let options = CacheOptions { bytes_max: 4 << 20, patience: Duration::from_millis(200), ..CacheOptions::default() };
+    let options = CacheOptions {
+        bytes_max: 4 << 20,
+        patience: Duration::from_millis(200),
+        ..CacheOptions::default()
+    };
     let gateway = Gateway::new(lun, options, true);
     let (file, id) = gateway.open("file");
     for part in 0..8 {

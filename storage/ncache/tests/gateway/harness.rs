@@ -27,7 +27,10 @@ pub(crate) fn skipped() -> bool {
 
 pub(crate) fn mount_options(mkfs: bool) -> MountOptions {
     let mut supervisor = Command::new(std::env::current_exe().unwrap());
-    supervisor.args(["supervisor_process", "--exact"]).env("NICACHE_SUPERVISOR", "1").stdout(Stdio::null());
+    supervisor
+        .args(["supervisor_process", "--exact"])
+        .env("NICACHE_SUPERVISOR", "1")
+        .stdout(Stdio::null());
     MountOptions { mkfs, threads: 4, supervisor, unmount_max: Duration::from_secs(60) }
 }
 
@@ -52,7 +55,13 @@ impl Gateway {
 
     /// Opens or makes a file.
     pub(crate) fn open(&self, name: &str) -> (File, FileId) {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(self.path(name)).unwrap();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.path(name))
+            .unwrap();
         let id = id(&file);
         (file, id)
     }
@@ -69,7 +78,10 @@ pub(crate) fn path(mounted: &Mounted, name: &str) -> PathBuf {
 }
 
 pub(crate) fn id(file: &File) -> FileId {
-    FileId { inode: file.metadata().unwrap().ino(), generation: nicache_filemap::generation(file).unwrap() }
+    FileId {
+        inode: file.metadata().unwrap().ino(),
+        generation: nicache_filemap::generation(file).unwrap(),
+    }
 }
 
 pub(crate) fn read(payload: &dyn Payload, file: &File, offset: u64, len: usize) -> Vec<u8> {
@@ -77,12 +89,16 @@ pub(crate) fn read(payload: &dyn Payload, file: &File, offset: u64, len: usize) 
 }
 
 pub(crate) fn write(payload: &dyn Payload, file: &File, offset: u64, data: &[u8]) {
-    payload.write(file, id(file), offset, &[Bytes::copy_from_slice(data)], Stability::Unstable).unwrap();
+    payload
+        .write(file, id(file), offset, &[Bytes::copy_from_slice(data)], Stability::Unstable)
+        .unwrap();
 }
 
 /// Bytes that say which file, version and place they are of: 8 bytes each.
 pub(crate) fn pattern(file: u8, version: u16, offset: usize, len: usize) -> Vec<u8> {
-    let word = |at: usize| ((at as u64 / 8) << 24 | u64::from(version) << 8 | u64::from(file)).to_le_bytes();
+    let word = |at: usize| {
+        ((at as u64 / 8) << 24 | u64::from(version) << 8 | u64::from(file)).to_le_bytes()
+    };
     (offset..offset + len).map(|at| word(at)[at % 8]).collect()
 }
 
@@ -101,13 +117,18 @@ pub(crate) fn pieces(random: &mut fastrand::Rng, data: &[u8]) -> Vec<Bytes> {
             let cut = random.usize(..=data.len());
             vec![whole.slice(..cut), whole.slice(cut..)]
         }
-        _ => (0..data.len()).step_by(BLOCK * 2).map(|at| whole.slice(at..data.len().min(at + BLOCK * 2))).collect(),
+        _ => (0..data.len())
+            .step_by(BLOCK * 2)
+            .map(|at| whole.slice(at..data.len().min(at + BLOCK * 2)))
+            .collect(),
     }
 }
 
 /// No block that could be read after some power cut has the tag anywhere (N1).
 pub(crate) fn assert_no_tag(lun: &MemoryLun, cache: &Cache) {
-    lun.scan(|at, block| assert!(!has_tag(block, cache.keyring().tag()), "the tag is on the unit at {at}"));
+    lun.scan(|at, block| {
+        assert!(!has_tag(block, cache.keyring().tag()), "the tag is on the unit at {at}")
+    });
 }
 
 pub(crate) fn has_tag(bytes: &[u8], tag: &[u8]) -> bool {

@@ -48,7 +48,8 @@ fn forged_unknown_and_used_keys_are_errors_and_go_nowhere() {
     // The kernel tells everybody of the errors above once.
     assert!(rustix::fs::syncfs(gateway.mounted.root()).is_err());
     gateway.close();
-    // A tag in content is content, so the overwritten block is not looked for here; every other is clean.
+    // A tag in content is content, so the overwritten block is not looked for here; every other is
+    // clean.
     assert_unit_clean(&lun);
 }
 
@@ -85,23 +86,38 @@ fn ends_inside_blocks_move_down_and_up() {
                 }
                 nicache.resize(&file, id, to as u64).unwrap();
                 model.resize(to, 0);
-                assert!(read(nicache, &file, 0, 1 << 20) == model, "{from} to {to}, arrived {is_arrived}: read");
+                assert!(
+                    read(nicache, &file, 0, 1 << 20) == model,
+                    "{from} to {to}, arrived {is_arrived}: read"
+                );
                 // A write right after it, into the block that the kernel has just changed.
                 let at = to.saturating_sub(3);
                 let more = pattern(1, version + 1, at, 10);
                 write(nicache, &file, at as u64, &more);
                 model.resize(model.len().max(at + 10), 0);
                 model[at..at + 10].copy_from_slice(&more);
-                assert!(read(nicache, &file, 0, 1 << 20) == model, "{from} to {to}, arrived {is_arrived}: write");
+                assert!(
+                    read(nicache, &file, 0, 1 << 20) == model,
+                    "{from} to {to}, arrived {is_arrived}: write"
+                );
                 // And one behind a gap.
                 let at = model.len() + 5000;
                 let more = pattern(1, version + 1, at, 100);
                 write(nicache, &file, at as u64, &more);
                 model.resize(at, 0);
                 model.extend(&more);
-                assert!(read(nicache, &file, 0, 1 << 20) == model, "{from} to {to}, arrived {is_arrived}: gap");
-                assert!(by_kernel(&file) == model, "{from} to {to}, arrived {is_arrived}: by the kernel");
-                assert!(read(nicache, &file, 0, 1 << 20) == model, "{from} to {to}, arrived {is_arrived}: at the end");
+                assert!(
+                    read(nicache, &file, 0, 1 << 20) == model,
+                    "{from} to {to}, arrived {is_arrived}: gap"
+                );
+                assert!(
+                    by_kernel(&file) == model,
+                    "{from} to {to}, arrived {is_arrived}: by the kernel"
+                );
+                assert!(
+                    read(nicache, &file, 0, 1 << 20) == model,
+                    "{from} to {to}, arrived {is_arrived}: at the end"
+                );
                 drop(file);
                 std::fs::remove_file(gateway.path("file")).unwrap();
                 version += 2;
@@ -126,7 +142,10 @@ fn files_whose_data_would_go_elsewhere_are_refused() {
         println!("skipped: +j cannot be set here: {error}");
     } else {
         let data = [bytes::Bytes::from_static(&[1; 4096])];
-        let error = gateway.nicache.write(&file, id, 0, &data, nicache_payload::Stability::Unstable).unwrap_err();
+        let error = gateway
+            .nicache
+            .write(&file, id, 0, &data, nicache_payload::Stability::Unstable)
+            .unwrap_err();
         assert!(error.to_string().contains("journal"), "{error}");
     }
     drop(file);

@@ -23,7 +23,8 @@ fn server_process() {
     let is_empty = std::env::var_os("NICACHE_MKFS").is_some();
     let gateway = Gateway::new(lun, CacheOptions::default(), is_empty);
     let mut out = std::io::stdout();
-    writeln!(out, "\ntag {:?} {}", gateway.cache.keyring().tag(), gateway.mounted.supervisor_id()).unwrap();
+    writeln!(out, "\ntag {:?} {}", gateway.cache.keyring().tag(), gateway.mounted.supervisor_id())
+        .unwrap();
     let round: u16 = std::env::var("NICACHE_ROUND").unwrap().parse().unwrap();
     for number in 0.. {
         let (file, id) = gateway.open(&format!("r{round}-{number}"));
@@ -67,9 +68,12 @@ fn kills(rounds: u16) {
         let tag_line = lines.find(|line| line.starts_with("tag ")).unwrap();
         let (tag, supervisor) = tag_line["tag [".len()..].split_once("] ").unwrap();
         let tag: Vec<u8> = tag.split(", ").map(|byte| byte.parse().unwrap()).collect();
-        // Right after some line: an unstable write that was acknowledged, or a commit; then a moment more.
+        // Right after some line: an unstable write that was acknowledged, or a commit; then a
+        // moment more.
         let count = random.usize(1..8);
-        for line in lines.by_ref().filter(|line| line.contains("ted ") || line.contains("ten ")).take(count) {
+        for line in
+            lines.by_ref().filter(|line| line.contains("ted ") || line.contains("ten ")).take(count)
+        {
             if let Some(number) = line.strip_prefix("committed ") {
                 committed.push((round, number.parse().unwrap()));
             }
@@ -83,10 +87,12 @@ fn kills(rounds: u16) {
         }
         server.wait().unwrap();
         until("the supervisor ends", || {
-            std::fs::read_to_string(format!("/proc/{supervisor}/stat")).map_or(true, |stat| stat.contains(") Z"))
+            std::fs::read_to_string(format!("/proc/{supervisor}/stat"))
+                .map_or(true, |stat| stat.contains(") Z"))
         });
-        let lun: Arc<dyn Lun> =
-            Arc::new(IscsiLun::open(&target.url().parse().unwrap(), &IscsiOptions::default()).unwrap());
+        let lun: Arc<dyn Lun> = Arc::new(
+            IscsiLun::open(&target.url().parse().unwrap(), &IscsiOptions::default()).unwrap(),
+        );
         let mounted = Mounted::open(Arc::new(Plain(lun)), mount_options(false)).unwrap();
         for (round, number) in &committed {
             let found = std::fs::read(path(&mounted, &format!("r{round}-{number}"))).unwrap();
@@ -106,9 +112,12 @@ fn assert_no_tag_in(image: &Path, tag: &[u8]) {
     let extents = nicache_filemap::extents(&file, 0, u64::MAX, true).unwrap();
     for extent in extents {
         let mut bytes = vec![0; extent.bytes as usize];
-        let until = file.metadata().unwrap().len().saturating_sub(extent.offset).min(extent.bytes) as usize;
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes[..until], extent.offset).unwrap();
-        // A tag begins a block, or is in the middle of nothing that was ever written: blocks are whole.
+        let until =
+            file.metadata().unwrap().len().saturating_sub(extent.offset).min(extent.bytes) as usize;
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes[..until], extent.offset)
+            .unwrap();
+        // A tag begins a block, or is in the middle of nothing that was ever written: blocks are
+        // whole.
         assert!(!bytes.chunks(512).any(|sector| sector.starts_with(tag)), "the tag is on the unit");
     }
 }

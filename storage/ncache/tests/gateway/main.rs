@@ -1,7 +1,9 @@
-//! The whole storage side on a real device, a real file system, and units in memory or of a real target.
+//! The whole storage side on a real device, a real file system, and units in memory or of a real
+//! target.
 //!
-//! N1 to N7 are the invariants of the gateway: no tag on the unit; what COMMIT acknowledged survives any power cut; a read after a write's
-//! reply returns it; `e2fsck -fn` is clean after replay; no block shows another file's bytes; (N6 is the front end's;) memory is bounded.
+//! N1 to N7 are the invariants of the gateway: no tag on the unit; what COMMIT acknowledged
+//! survives any power cut; a read after a write's reply returns it; `e2fsck -fn` is clean after
+//! replay; no block shows another file's bytes; (N6 is the front end's;) memory is bounded.
 
 mod cuts;
 mod faults;

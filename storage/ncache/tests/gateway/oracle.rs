@@ -1,4 +1,5 @@
-//! N3 and N5 under concurrency: readers, writers, truncation, eviction, write-back and removal, against what the files must contain.
+//! N3 and N5 under concurrency: readers, writers, truncation, eviction, write-back and removal,
+//! against what the files must contain.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
@@ -13,18 +14,24 @@ use crate::harness::*;
 const FILES: u8 = 6;
 const BYTES_MAX: usize = 300_000;
 
-/// Every byte of a file is of this file and of its place, or zero; which version it is of is not looked at.
+/// Every byte of a file is of this file and of its place, or zero; which version it is of is not
+/// looked at.
 fn assert_own(file: u8, offset: usize, data: &[u8]) {
     let own = pattern(file, 0, offset, data.len());
     for (i, (byte, own)) in data.iter().zip(own).enumerate() {
         let is_version = matches!((offset + i) % 8, 1 | 2);
-        assert!(*byte == 0 || *byte == own || is_version, "file {file} at {}: {byte:#x}, not {own:#x}", offset + i);
+        assert!(
+            *byte == 0 || *byte == own || is_version,
+            "file {file} at {}: {byte:#x}, not {own:#x}",
+            offset + i
+        );
     }
 }
 
 fn run(seed: u64, time: Duration) {
     let lun = Arc::new(MemoryLun::new(64 << 20));
-    let options = CacheOptions { bytes_max: 4 << 20, dirty_bytes_max: 1 << 19, ..CacheOptions::default() };
+    let options =
+        CacheOptions { bytes_max: 4 << 20, dirty_bytes_max: 1 << 19, ..CacheOptions::default() };
     let gateway = Gateway::new(lun.clone(), options, true);
     let models: Vec<RwLock<Vec<u8>>> = (0..FILES).map(|_| RwLock::default()).collect();
     let stop = AtomicBool::new(false);
@@ -49,8 +56,11 @@ fn run(seed: u64, time: Duration) {
                             let len = (length(&mut random, 17) / unit * unit).max(unit);
                             let data = pattern(number + 1, version, offset, len);
                             let pieces = pieces(&mut random, &data);
-                            let stability =
-                                if random.u32(0..20) == 0 { Stability::FileSync } else { Stability::Unstable };
+                            let stability = if random.u32(0..20) == 0 {
+                                Stability::FileSync
+                            } else {
+                                Stability::Unstable
+                            };
                             nicache.write(&file, id, offset as u64, &pieces, stability).unwrap();
                             let size = model.len().max(offset + len);
                             model.resize(size, 0);
@@ -66,13 +76,17 @@ fn run(seed: u64, time: Duration) {
                             model.resize(size, 0);
                         }
                         13 => {
-                            std::fs::remove_file(gateway_ref.path(&format!("file{number}"))).unwrap();
+                            std::fs::remove_file(gateway_ref.path(&format!("file{number}")))
+                                .unwrap();
                             model.clear();
                         }
                         14..16 => nicache.commit(&file, id).unwrap(),
                         16..18 => gateway_ref.cache.evict_all(),
                         _ => {
-                            assert!(read(nicache, &file, 0, BYTES_MAX * 2) == *model, "file {number}");
+                            assert!(
+                                read(nicache, &file, 0, BYTES_MAX * 2) == *model,
+                                "file {number}"
+                            );
                         }
                     }
                 }
@@ -87,13 +101,18 @@ fn run(seed: u64, time: Duration) {
                     if random.bool() {
                         let model = models_ref[usize::from(number)].read().unwrap();
                         let (file, _) = gateway_ref.open(&format!("file{number}"));
-                        let expected = &model[offset.min(model.len())..(offset + len).min(model.len())];
+                        let expected =
+                            &model[offset.min(model.len())..(offset + len).min(model.len())];
                         let back = read(&*gateway_ref.nicache, &file, offset as u64, len);
                         assert!(back == expected, "file {number}, {len} at {offset}");
                     } else {
                         // At the same time as writers.
                         let (file, _) = gateway_ref.open(&format!("file{number}"));
-                        assert_own(number + 1, offset, &read(&*gateway_ref.nicache, &file, offset as u64, len));
+                        assert_own(
+                            number + 1,
+                            offset,
+                            &read(&*gateway_ref.nicache, &file, offset as u64, len),
+                        );
                     }
                 }
             });
@@ -108,15 +127,24 @@ fn run(seed: u64, time: Duration) {
     for (number, model) in models.iter().enumerate() {
         let (file, id) = gateway.open(&format!("file{number}"));
         gateway.nicache.commit(&file, id).unwrap();
-        assert!(read(&*gateway.nicache, &file, 0, BYTES_MAX * 2) == *model.read().unwrap(), "file {number} at the end");
+        assert!(
+            read(&*gateway.nicache, &file, 0, BYTES_MAX * 2) == *model.read().unwrap(),
+            "file {number} at the end"
+        );
     }
     let figures = gateway.cache.figures();
-    assert!(figures.hits_fho > 0 && figures.hits_lbn > 0 && figures.misses > 0 && figures.remapped > 0, "{figures:?}");
+    assert!(
+        figures.hits_fho > 0 && figures.hits_lbn > 0 && figures.misses > 0 && figures.remapped > 0,
+        "{figures:?}"
+    );
     gateway.close();
     assert_unit_clean(&lun);
     replayed(&lun, |mounted| {
         for (number, model) in models.iter().enumerate() {
-            assert!(std::fs::read(path(mounted, &format!("file{number}"))).unwrap() == *model.read().unwrap());
+            assert!(
+                std::fs::read(path(mounted, &format!("file{number}"))).unwrap()
+                    == *model.read().unwrap()
+            );
         }
     });
 }
@@ -128,10 +156,13 @@ fn reads_return_what_was_written() {
     }
 }
 
-/// `cargo test --test gateway -- --ignored oracle`; SECONDS says for how long, SEED with which numbers.
+/// `cargo test --test gateway -- --ignored oracle`; SECONDS says for how long, SEED with which
+/// numbers.
 #[test]
 #[ignore = "takes as long as SECONDS says"]
 fn reads_return_what_was_written_for_long() {
-    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let number = |name: &str, default| {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
     run(number("SEED", 7), Duration::from_secs(number("SECONDS", 60)));
 }

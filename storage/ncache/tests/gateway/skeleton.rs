@@ -24,7 +24,9 @@ fn a_file_on_a_real_target() {
     File::create(&image).unwrap().set_len(128 << 20).unwrap();
     let target = Target::start(&image, &TargetOptions::default()).unwrap();
     target.enter().unwrap();
-    let open = || Arc::new(IscsiLun::open(&target.url().parse().unwrap(), &IscsiOptions::default()).unwrap());
+    let open = || {
+        Arc::new(IscsiLun::open(&target.url().parse().unwrap(), &IscsiOptions::default()).unwrap())
+    };
     let gateway = Gateway::new(open(), CacheOptions::default(), true);
     let (file, id) = gateway.open("file");
     let data = pattern(1, 1, 0, 4 << 20);
@@ -82,7 +84,10 @@ fn three_modes_and_their_copies() {
     gateway.nicache.commit(&file, id).unwrap();
     // Chunks are the request's own memory.
     let sent = bytes::Bytes::from(data.clone());
-    gateway.nicache.write(&file, id, 0, std::slice::from_ref(&sent), nicache_payload::Stability::Unstable).unwrap();
+    gateway
+        .nicache
+        .write(&file, id, 0, std::slice::from_ref(&sent), nicache_payload::Stability::Unstable)
+        .unwrap();
     let back = gateway.nicache.read(&file, id, 4096, 4096).unwrap();
     assert_eq!(back[0].as_ptr(), sent[4096..].as_ptr());
 
@@ -94,7 +99,10 @@ fn three_modes_and_their_copies() {
     original.commit(&file, id).unwrap();
     original.resize(&file, id, 10).unwrap();
     assert_eq!(read(&original, &file, 0, 100), [0; 10]);
-    assert_eq!((bytes(CopyClass::PageCacheIn), bytes(CopyClass::PageCacheOut)), (1 << 20, (1 << 20) + 10));
+    assert_eq!(
+        (bytes(CopyClass::PageCacheIn), bytes(CopyClass::PageCacheOut)),
+        (1 << 20, (1 << 20) + 10)
+    );
 
     drop(file);
     let baseline = Baseline::new(Arc::clone(copies));

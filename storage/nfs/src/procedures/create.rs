@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, makedev, mkdirat, mknodat, openat, symlinkat,
-    utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, makedev, mkdirat, mknodat, openat,
+    symlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -23,11 +23,21 @@ use crate::xdr::put;
 const TRIES: usize = 4;
 
 impl<'a> Request<'a> {
-    pub(super) fn create(&mut self, place: Place<'_>, how: &CreateHow, out: &mut Vec<u8>) -> Status {
+    pub(super) fn create(
+        &mut self,
+        place: Place<'_>,
+        how: &CreateHow,
+        out: &mut Vec<u8>,
+    ) -> Status {
         self.make(place, out, |this, directory, name| this.create_file(directory, name, how))
     }
 
-    pub(super) fn make_directory(&mut self, place: Place<'_>, attributes: &SetAttributes, out: &mut Vec<u8>) -> Status {
+    pub(super) fn make_directory(
+        &mut self,
+        place: Place<'_>,
+        attributes: &SetAttributes,
+        out: &mut Vec<u8>,
+    ) -> Status {
         self.make(place, out, |this, directory, name| {
             mkdirat(directory.node.path(), name, mode(attributes))?;
             this.made(directory, name, attributes)
@@ -48,7 +58,12 @@ impl<'a> Request<'a> {
         })
     }
 
-    pub(super) fn make_special(&mut self, place: Place<'_>, special: &Special, out: &mut Vec<u8>) -> Status {
+    pub(super) fn make_special(
+        &mut self,
+        place: Place<'_>,
+        special: &Special,
+        out: &mut Vec<u8>,
+    ) -> Status {
         self.make(place, out, |this, directory, name| {
             let (attributes, kind, device) = match special {
                 Special::Character(attributes, major, minor) => {
@@ -133,10 +148,18 @@ impl<'a> Request<'a> {
         node: Arc<Node>,
         attributes: &SetAttributes,
     ) -> Result<Arc<Node>, Status> {
-        let object = Object { node, export: directory.export, rule: directory.rule, caller: directory.caller.clone() };
-        // Who makes a file owns it; only the superuser may give it away, and whoever asks for it in vain has the file nevertheless.
-        let (uid, gid) = if object.is_root() { (attributes.uid, attributes.gid) } else { (None, None) };
-        let size = attributes.size.filter(|&size| size > 0 && object.node.kind == FileType::RegularFile);
+        let object = Object {
+            node,
+            export: directory.export,
+            rule: directory.rule,
+            caller: directory.caller.clone(),
+        };
+        // Who makes a file owns it; only the superuser may give it away, and whoever asks for it in
+        // vain has the file nevertheless.
+        let (uid, gid) =
+            if object.is_root() { (attributes.uid, attributes.gid) } else { (None, None) };
+        let size =
+            attributes.size.filter(|&size| size > 0 && object.node.kind == FileType::RegularFile);
         let rest = SetAttributes { mode: None, uid, gid, size, ..*attributes };
         if rest != SetAttributes::default() {
             self.thread.act_as(&object.caller)?;
@@ -153,13 +176,19 @@ impl<'a> Request<'a> {
         how: &CreateHow,
     ) -> Result<Option<Arc<Node>>, Status> {
         let (asked, mode) = match how {
-            CreateHow::Unchecked(attributes) | CreateHow::Guarded(attributes) => (*attributes, mode(attributes)),
+            CreateHow::Unchecked(attributes) | CreateHow::Guarded(attributes) => {
+                (*attributes, mode(attributes))
+            }
             // The client sets the mode when it has the handle.
             CreateHow::Exclusive(_) => (SetAttributes::default(), Mode::empty()),
         };
         for _ in 0..TRIES {
-            let flags =
-                OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let flags = OFlags::CREATE
+                | OFlags::EXCL
+                | OFlags::RDWR
+                | OFlags::NOFOLLOW
+                | OFlags::NONBLOCK
+                | OFlags::CLOEXEC;
             match openat(directory.node.path(), name, flags, mode) {
                 Ok(file) => {
                     if let CreateHow::Exclusive(verifier) = how {
@@ -187,14 +216,20 @@ impl<'a> Request<'a> {
 
     fn keep_new(&mut self, directory: &Object<'a>, file: File) -> Result<Arc<Node>, Status> {
         let kernel = handle_of(file.as_fd(), c"")?;
-        let handle = self.service.key.seal(directory.export.id, &kernel).ok_or(Status::ServerFault)?;
+        let handle =
+            self.service.key.seal(directory.export.id, &kernel).ok_or(Status::ServerFault)?;
         let path = file.as_fd().try_clone_to_owned()?;
         let node = Node::of(directory.node.export, handle, kernel, path)?.with_writer(file);
         Ok(self.service.nodes.insert(node))
     }
 
     /// What CREATE means where the name is taken.
-    fn take_existing(&mut self, directory: &Object<'a>, node: Arc<Node>, how: &CreateHow) -> Result<Arc<Node>, Status> {
+    fn take_existing(
+        &mut self,
+        directory: &Object<'a>,
+        node: Arc<Node>,
+        how: &CreateHow,
+    ) -> Result<Arc<Node>, Status> {
         if node.kind != FileType::RegularFile {
             return Err(Status::Exist);
         }
@@ -208,11 +243,18 @@ impl<'a> Request<'a> {
                 }
             }
             CreateHow::Unchecked(attributes) => {
-                let object =
-                    Object { node, export: directory.export, rule: directory.rule, caller: directory.caller.clone() };
+                let object = Object {
+                    node,
+                    export: directory.export,
+                    rule: directory.rule,
+                    caller: directory.caller.clone(),
+                };
                 if let Some(size) = attributes.size {
                     let change = object.node.begin_change();
-                    let done = self.apply(&object, &SetAttributes { size: Some(size), ..SetAttributes::default() });
+                    let done = self.apply(
+                        &object,
+                        &SetAttributes { size: Some(size), ..SetAttributes::default() },
+                    );
                     object.node.end_change(change);
                     done?;
                     self.harden(&object)?;
@@ -228,12 +270,15 @@ fn mode(attributes: &SetAttributes) -> Mode {
     Mode::from_raw_mode(attributes.mode.unwrap_or(0) & 0o7777)
 }
 
-/// An EXCLUSIVE verifier is kept in the new file's times until the client sets them, as the kernel's own server does it: it outlasts a restart and needs no other place. Seconds take 31
+/// An EXCLUSIVE verifier is kept in the new file's times until the client sets them, as the
+/// kernel's own server does it: it outlasts a restart and needs no other place. Seconds take 31
 /// bits each, because some file systems have no more; the nanoseconds take the rest.
 fn times_of(verifier: [u8; 8]) -> Timestamps {
     let bits = u64::from_be_bytes(verifier);
-    let time =
-        |word: u64| Timespec { tv_sec: (word & 0x7fff_ffff).cast_signed(), tv_nsec: (word >> 31 & 1).cast_signed() };
+    let time = |word: u64| Timespec {
+        tv_sec: (word & 0x7fff_ffff).cast_signed(),
+        tv_nsec: (word >> 31 & 1).cast_signed(),
+    };
     Timestamps { last_access: time(bits >> 32), last_modification: time(bits) }
 }
 

@@ -23,7 +23,13 @@ pub(super) struct Write {
 }
 
 impl Request<'_> {
-    pub(super) fn read(&mut self, handle: &[u8], offset: u64, count: u32, replies: &mut Replies) -> Status {
+    pub(super) fn read(
+        &mut self,
+        handle: &[u8],
+        offset: u64,
+        count: u32,
+        replies: &mut Replies,
+    ) -> Status {
         let object = match self.object(handle) {
             Ok(object) => object,
             Err(status) => {
@@ -49,7 +55,12 @@ impl Request<'_> {
         }
     }
 
-    fn read_from(&mut self, object: &Object<'_>, offset: u64, count: u32) -> Result<(Vec<Extent>, u32, Stat), Status> {
+    fn read_from(
+        &mut self,
+        object: &Object<'_>,
+        offset: u64,
+        count: u32,
+    ) -> Result<(Vec<Extent>, u32, Stat), Status> {
         Self::check_regular(object)?;
         Self::check_data_access(object, Access::READ_OK)?;
         let file = object.node.reader(object.export, self.thread)?;
@@ -60,7 +71,8 @@ impl Request<'_> {
             self.service.payload.read(file, object.node.id, offset, count)?
         };
         let bytes: usize = extents.iter().map(Extent::len).sum();
-        let bytes = u32::try_from(bytes).ok().filter(|&bytes| bytes <= count).ok_or(Status::ServerFault)?;
+        let bytes =
+            u32::try_from(bytes).ok().filter(|&bytes| bytes <= count).ok_or(Status::ServerFault)?;
         Ok((extents, bytes, object.node.stat()?))
     }
 
@@ -101,7 +113,10 @@ impl Request<'_> {
         object.check_writable()?;
         Self::check_regular(object)?;
         let bytes: usize = write.data.iter().map(Extent::len).sum();
-        if write.count != write.data_bytes || bytes != write.count as usize || write.count > PAYLOAD_BYTES_MAX {
+        if write.count != write.data_bytes
+            || bytes != write.count as usize
+            || write.count > PAYLOAD_BYTES_MAX
+        {
             return Err(Status::Inval);
         }
         Self::check_data_access(object, Access::WRITE_OK)?;
@@ -113,7 +128,13 @@ impl Request<'_> {
         self.thread.act_as(&object.caller)?;
         object.node.stat()?;
         if write.count > 0 {
-            self.service.payload.write(file, object.node.id, write.offset, &write.data, write.stability)?;
+            self.service.payload.write(
+                file,
+                object.node.id,
+                write.offset,
+                &write.data,
+                write.stability,
+            )?;
         }
         Ok(())
     }

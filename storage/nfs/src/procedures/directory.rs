@@ -1,7 +1,8 @@
 //! READDIR and READDIRPLUS.
 //!
-//! A cookie is the kernel's own offset of the next entry: ext4's is a hash of the name, XFS' and btrfs' a place that no other entry takes. So it means the same after entries came and
-//! went, and after a restart. The verifier says whose cookie it is.
+//! A cookie is the kernel's own offset of the next entry: ext4's is a hash of the name, XFS' and
+//! btrfs' a place that no other entry takes. So it means the same after entries came and went, and
+//! after a restart. The verifier says whose cookie it is.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -34,7 +35,8 @@ struct Budget {
 
 /// Bytes of `fattr3`.
 const ATTRIBUTES_BYTES: usize = 84;
-/// Bytes of results beside entries: attributes, verifier, the end of the list, whether it is the end of the directory.
+/// Bytes of results beside entries: attributes, verifier, the end of the list, whether it is the
+/// end of the directory.
 const FRAME_BYTES: usize = 4 + ATTRIBUTES_BYTES + 8 + 4 + 4;
 
 /// Bytes that the kernel gives entries in at a time.
@@ -42,7 +44,13 @@ const BUFFER_BYTES_MAX: usize = 32 << 10;
 const BUFFER_BYTES_MIN: usize = 2 << 10;
 
 impl Request<'_> {
-    pub(super) fn read_directory(&mut self, handle: &[u8], from: From, count: u32, out: &mut Vec<u8>) -> Status {
+    pub(super) fn read_directory(
+        &mut self,
+        handle: &[u8],
+        from: From,
+        count: u32,
+        out: &mut Vec<u8>,
+    ) -> Status {
         let all = count.min(DIRECTORY_REPLY_BYTES_MAX) as usize;
         self.list(handle, from, Budget { all, names: all }, false, out)
     }
@@ -59,7 +67,14 @@ impl Request<'_> {
         self.list(handle, from, Budget { all, names: directory_count as usize }, true, out)
     }
 
-    fn list(&mut self, handle: &[u8], from: From, budget: Budget, with_attributes: bool, out: &mut Vec<u8>) -> Status {
+    fn list(
+        &mut self,
+        handle: &[u8],
+        from: From,
+        budget: Budget,
+        with_attributes: bool,
+        out: &mut Vec<u8>,
+    ) -> Status {
         let directory = match self.directory(handle) {
             Ok(directory) => directory,
             Err(status) => {
@@ -97,9 +112,13 @@ impl Request<'_> {
             return Err(Status::BadCookie);
         }
         directory.node.stat()?;
-        // By its path in /proc the kernel judges the directory's own mode only; and the place in it belongs to this request alone.
-        let open =
-            open(directory.node.proc_path(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        // By its path in /proc the kernel judges the directory's own mode only; and the place in it
+        // belongs to this request alone.
+        let open = open(
+            directory.node.proc_path(),
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         if from.cookie != 0 {
             seek(&open, SeekFrom::Start(from.cookie)).map_err(|_| Status::BadCookie)?;
         }
@@ -107,16 +126,20 @@ impl Request<'_> {
         let size = budget.names.min(budget.all).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
         let mut listing = RawDir::new(&open, &mut buffer[..size]);
         let mut names_bytes = 0;
-        let may_search = with_attributes && kernel::may(directory.node.path(), Access::EXEC_OK).is_ok();
+        let may_search =
+            with_attributes && kernel::may(directory.node.path(), Access::EXEC_OK).is_ok();
         while let Some(entry) = listing.next() {
             let entry = entry?;
             let name = entry.file_name();
             let name_bytes = name.to_bytes().len();
             let entry_bytes = 4 + 8 + 4 + name_bytes + padding(name_bytes) + 8;
-            let more = may_search.then(|| self.attributes(directory, &open, name, entry.ino())).flatten();
+            let more =
+                may_search.then(|| self.attributes(directory, &open, name, entry.ino())).flatten();
             let more_bytes = match &more {
                 _ if !with_attributes => 0,
-                Some((_, handle)) => 4 + ATTRIBUTES_BYTES + 4 + 4 + handle.len() + padding(handle.len()),
+                Some((_, handle)) => {
+                    4 + ATTRIBUTES_BYTES + 4 + 4 + handle.len() + padding(handle.len())
+                }
                 None => 8,
             };
             if FRAME_BYTES + out.len() + entry_bytes + more_bytes > budget.all
@@ -141,7 +164,8 @@ impl Request<'_> {
         Ok(true)
     }
 
-    /// Attributes and handle of an entry, if the caller may know them and both are of the same file.
+    /// Attributes and handle of an entry, if the caller may know them and both are of the same
+    /// file.
     fn attributes(
         &self,
         directory: &Object<'_>,

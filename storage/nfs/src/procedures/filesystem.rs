@@ -39,7 +39,8 @@ impl Request<'_> {
     }
 
     pub(super) fn file_system_information(&mut self, handle: &[u8], out: &mut Vec<u8>) -> Status {
-        let object = match self.object(handle).and_then(|object| object.node.stat().map(|_| object)) {
+        let object = match self.object(handle).and_then(|object| object.node.stat().map(|_| object))
+        {
             Ok(object) => object,
             Err(status) => {
                 put_status_and_post(out, status, None);
@@ -47,7 +48,9 @@ impl Request<'_> {
             }
         };
         put_status_and_post(out, Status::Ok, Some(&object));
-        for word in [PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, 4096, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, 4096] {
+        for word in
+            [PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, 4096, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, 4096]
+        {
             put::u32(out, word);
         }
         put::u32(out, DIRECTORY_REPLY_BYTES_PREFERRED);

@@ -11,7 +11,8 @@ use crate::xdr::put;
 
 impl Request<'_> {
     pub(super) fn get_attributes(&mut self, handle: &[u8], out: &mut Vec<u8>) -> Status {
-        let found = self.object(handle).and_then(|object| Ok((object.node.stat()?, object.export.fsid)));
+        let found =
+            self.object(handle).and_then(|object| Ok((object.node.stat()?, object.export.fsid)));
         match found {
             Ok((stat, fsid)) => {
                 put::u32(out, Status::Ok as u32);

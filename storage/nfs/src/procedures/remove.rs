@@ -25,7 +25,13 @@ impl Request<'_> {
         self.take_away(place, AtFlags::REMOVEDIR, dots, out)
     }
 
-    fn take_away(&mut self, place: Place<'_>, flags: AtFlags, dots: Status, out: &mut Vec<u8>) -> Status {
+    fn take_away(
+        &mut self,
+        place: Place<'_>,
+        flags: AtFlags,
+        dots: Status,
+        out: &mut Vec<u8>,
+    ) -> Status {
         let directory = match self.directory_to_change(place.directory) {
             Ok(directory) => directory,
             Err(status) => {
@@ -98,7 +104,8 @@ impl Request<'_> {
         target: &Object<'_>,
         to: Name<'_>,
     ) -> Result<(), Status> {
-        // Two exports may be on the same file system; to move between them would go around what each of them allows.
+        // Two exports may be on the same file system; to move between them would go around what
+        // each of them allows.
         if source.node.export != target.node.export {
             return Err(Status::Xdev);
         }
@@ -137,13 +144,19 @@ impl Request<'_> {
         status
     }
 
-    fn link_into(&mut self, file: &Object<'_>, directory: &Object<'_>, name: Name<'_>) -> Result<(), Status> {
+    fn link_into(
+        &mut self,
+        file: &Object<'_>,
+        directory: &Object<'_>,
+        name: Name<'_>,
+    ) -> Result<(), Status> {
         if file.node.export != directory.node.export {
             return Err(Status::Xdev);
         }
         let name = name.checked_entry(Status::Exist)?;
         file.node.stat()?;
-        // With the descriptor itself the kernel would ask for a capability that the caller does not have.
+        // With the descriptor itself the kernel would ask for a capability that the caller does not
+        // have.
         linkat(CWD, file.node.proc_path(), directory.node.path(), &name, AtFlags::SYMLINK_FOLLOW)?;
         self.harden_directory(directory)
     }

@@ -89,31 +89,45 @@ impl<'a> Request<'a> {
         Ok(object)
     }
 
-    /// The file that a name in a directory stands for. The kernel judges whether the caller may look there.
-    pub(super) fn entry(&mut self, directory: &Object<'a>, name: &CStr) -> Result<Arc<Node>, Status> {
+    /// The file that a name in a directory stands for. The kernel judges whether the caller may
+    /// look there.
+    pub(super) fn entry(
+        &mut self,
+        directory: &Object<'a>,
+        name: &CStr,
+    ) -> Result<Arc<Node>, Status> {
         let service = self.service;
         let index = directory.node.export;
-        let sealed =
-            |kernel: &kernel::KernelHandle| service.key.seal(directory.export.id, kernel).ok_or(Status::ServerFault);
+        let sealed = |kernel: &kernel::KernelHandle| {
+            service.key.seal(directory.export.id, kernel).ok_or(Status::ServerFault)
+        };
         let handle = sealed(&handle_of(directory.node.path().as_fd(), name)?)?;
         if let Some(node) = service.nodes.get(&handle) {
             return Ok(node);
         }
-        let path =
-            openat(directory.node.path(), name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let path = openat(
+            directory.node.path(),
+            name,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         // The name may stand for another file by now.
         let kernel = handle_of(path.as_fd(), c"")?;
         Ok(service.nodes.insert(Node::of(index, sealed(&kernel)?, kernel, path)?))
     }
 
-    /// The kernel says whether the caller, as whom the thread acts, may use a file so. Its owner may always read and write it, whatever its mode, because a local program that has
-    /// it open might, too (RFC 1813, section 4.4); and who may execute it may read it, because that is how a client executes.
+    /// The kernel says whether the caller, as whom the thread acts, may use a file so. Its owner
+    /// may always read and write it, whatever its mode, because a local program that has it open
+    /// might, too (RFC 1813, section 4.4); and who may execute it may read it, because that is how
+    /// a client executes.
     pub(super) fn check_data_access(object: &Object<'_>, access: Access) -> Result<(), Status> {
         let Err(error) = kernel::may(object.node.path(), access) else { return Ok(()) };
         let status = Status::from(error);
         if status == Status::Acces {
             let may_execute = || kernel::may(object.node.path(), Access::EXEC_OK).is_ok();
-            if object.node.stat()?.st_uid == object.caller.uid || (access == Access::READ_OK && may_execute()) {
+            if object.node.stat()?.st_uid == object.caller.uid
+                || (access == Access::READ_OK && may_execute())
+            {
                 return Ok(());
             }
         }

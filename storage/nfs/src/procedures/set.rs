@@ -1,7 +1,8 @@
 //! SETATTR, and the attributes of files that are made.
 
 use rustix::fs::{
-    Access, AtFlags, FileType, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, chmod, chownat, utimensat,
+    Access, AtFlags, FileType, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, chmod, chownat,
+    utimensat,
 };
 use rustix::process::{Gid, Uid};
 
@@ -42,9 +43,14 @@ impl Request<'_> {
         status
     }
 
-    /// Sets attributes, as whom the thread acts. The size comes first, because it is the one that fails for want of something; the mode comes after the owner, because a new owner
-    /// clears bits of it.
-    pub(super) fn apply(&mut self, object: &Object<'_>, attributes: &SetAttributes) -> Result<(), Status> {
+    /// Sets attributes, as whom the thread acts. The size comes first, because it is the one that
+    /// fails for want of something; the mode comes after the owner, because a new owner clears bits
+    /// of it.
+    pub(super) fn apply(
+        &mut self,
+        object: &Object<'_>,
+        attributes: &SetAttributes,
+    ) -> Result<(), Status> {
         let node = &object.node;
         check_times(attributes)?;
         if let Some(size) = attributes.size {
@@ -72,8 +78,10 @@ impl Request<'_> {
             chmod(node.proc_path(), Mode::from_raw_mode(mode & 0o7777))?;
         }
         if (attributes.atime, attributes.mtime) != (SetTime::Keep, SetTime::Keep) {
-            let times =
-                Timestamps { last_access: timespec(attributes.atime), last_modification: timespec(attributes.mtime) };
+            let times = Timestamps {
+                last_access: timespec(attributes.atime),
+                last_modification: timespec(attributes.mtime),
+            };
             utimensat(node.path(), "", &times, AtFlags::EMPTY_PATH)?;
         }
         Ok(())
@@ -98,7 +106,11 @@ impl Request<'_> {
 fn check_guard(object: &Object<'_>, guard: Option<Time>) -> Result<(), Status> {
     let Some(guard) = guard else { return Ok(()) };
     let stat = object.node.stat()?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as the client was told")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "as the client was told"
+    )]
     let present = Time { seconds: stat.st_ctime as u32, nanoseconds: stat.st_ctime_nsec as u32 };
     if present == guard { Ok(()) } else { Err(Status::NotSync) }
 }
@@ -113,6 +125,8 @@ fn timespec(time: SetTime) -> Timespec {
     match time {
         SetTime::Keep => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         SetTime::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
-        SetTime::To(time) => Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nanoseconds.into() },
+        SetTime::To(time) => {
+            Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nanoseconds.into() }
+        }
     }
 }

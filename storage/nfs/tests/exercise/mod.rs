@@ -1,4 +1,5 @@
-//! What the fuzz targets and the replay of their corpus have in common: arbitrary bytes through the public functions, and what must hold for all of them.
+//! What the fuzz targets and the replay of their corpus have in common: arbitrary bytes through the
+//! public functions, and what must hold for all of them.
 
 #![allow(dead_code, reason = "each user takes some of the functions")]
 
@@ -22,7 +23,10 @@ fn records(stream: &[u8], step: usize) -> (Records, Option<RecordError>) {
             match reader.next_record() {
                 Ok(Some(record)) => {
                     let data = record.data.concat();
-                    assert!(record.head.len() <= HEAD_BYTES_MAX && data.len() <= PAYLOAD_BYTES_MAX as usize);
+                    assert!(
+                        record.head.len() <= HEAD_BYTES_MAX
+                            && data.len() <= PAYLOAD_BYTES_MAX as usize
+                    );
                     assert!(record.copied_bytes <= data.len());
                     records.push((record.head, data));
                 }
@@ -69,11 +73,16 @@ fn answer(head: &[u8]) {
 
 /// A call with any head.
 pub(crate) fn credential(bytes: &[u8]) {
-    let mut head = vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0x86, 0xa3, 0, 0, 0, 3, 0, 0, 0, 1];
+    let mut head =
+        vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0x86, 0xa3, 0, 0, 0, 3, 0, 0, 0, 1];
     head.extend_from_slice(bytes);
     answer(&head);
     if let Ok(Claim::User(user)) = Claim::from_auth_sys(bytes) {
-        assert!(user.uid != u32::MAX && user.gid != u32::MAX && user.groups.iter().all(|&group| group != u32::MAX));
+        assert!(
+            user.uid != u32::MAX
+                && user.gid != u32::MAX
+                && user.groups.iter().all(|&group| group != u32::MAX)
+        );
     }
 }
 
@@ -88,12 +97,15 @@ fn is_taken<T: Unpack>(mut bytes: &[u8]) -> bool {
     T::unpack(&mut bytes).is_ok()
 }
 
-/// What is taken here is taken there; only there is no bound to lengths, so that it is asked about nothing else.
+/// What is taken here is taken there; only there is no bound to lengths, so that it is asked about
+/// nothing else.
 fn check(procedure: Procedure, bytes: &[u8]) {
     if procedure == Procedure::Write
         && let Ok(Some((at, data_bytes))) = Arguments::write_data(bytes)
     {
-        let Ok(Arguments::Write { data_bytes: said, .. }) = Arguments::read(procedure, &bytes[..at]) else {
+        let Ok(Arguments::Write { data_bytes: said, .. }) =
+            Arguments::read(procedure, &bytes[..at])
+        else {
             // What is left is the stability, which may be none.
             assert!(u32::from_be_bytes(bytes[at - 8..at - 4].try_into().unwrap()) > 2);
             return;

@@ -32,15 +32,24 @@ fn the_kernel_decides_by_the_callers_credential() {
         assert_eq!(client.access(&file, ALL).unwrap(), expected, "{uid}:{gid} {gids:?}");
         assert_eq!(client.access(&file, ACCESS3_READ).unwrap(), ACCESS3_READ);
         assert_eq!(client.read(&file, 0, 1).is_ok(), expected & ACCESS3_READ != 0);
-        assert_eq!(client.write(&file, 0, b"y", stable_how::UNSTABLE).is_ok(), expected & FILE_WRITE != 0);
+        assert_eq!(
+            client.write(&file, 0, b"y", stable_how::UNSTABLE).is_ok(),
+            expected & FILE_WRITE != 0
+        );
     }
     client.act_as(2000, 1, &[]);
-    assert_eq!(client.access(&root, ALL).unwrap(), ACCESS3_READ | ACCESS3_LOOKUP | FILE_WRITE | ACCESS3_DELETE);
+    assert_eq!(
+        client.access(&root, ALL).unwrap(),
+        ACCESS3_READ | ACCESS3_LOOKUP | FILE_WRITE | ACCESS3_DELETE
+    );
     client.act_as(0, 0, &[]);
     client.setattr(&root, mode(0o755), Nfs3Option::None).unwrap();
     client.act_as(2000, 1, &[]);
     assert_eq!(client.access(&root, ALL).unwrap(), ACCESS3_READ | ACCESS3_LOOKUP);
-    assert_eq!(client.create(&root, "n", createhow3::GUARDED(mode(0o644))), Err(Stat::NFS3ERR_ACCES));
+    assert_eq!(
+        client.create(&root, "n", createhow3::GUARDED(mode(0o644))),
+        Err(Stat::NFS3ERR_ACCES)
+    );
     assert_eq!(client.remove(&root, "f").unwrap_err(), Stat::NFS3ERR_ACCES);
     // The sticky bit is the kernel's matter, too.
     client.act_as(0, 0, &[]);
@@ -63,7 +72,8 @@ fn users_do_not_mix() {
                     let uid = 3000 + user * 100 + round % 3;
                     client.act_as(uid, uid + 1, &[uid + 2]);
                     let name = format!("{user}-{round}");
-                    let file = client.create(root, &name, createhow3::GUARDED(mode(0o600))).unwrap();
+                    let file =
+                        client.create(root, &name, createhow3::GUARDED(mode(0o600))).unwrap();
                     client.write(&file, 0, b"mine", stable_how::UNSTABLE).unwrap();
                     let found = client.getattr(&file).unwrap();
                     assert_eq!((found.uid, found.gid), (uid, uid + 1));
@@ -95,7 +105,11 @@ fn root_is_squashed_unless_it_is_not() {
 
 #[test]
 fn all_are_squashed() {
-    let rule = ClientRule { squash: Squash::All, anonymous: Anonymous { uid: 77, gid: 88 }, ..open_rule() };
+    let rule = ClientRule {
+        squash: Squash::All,
+        anonymous: Anonymous { uid: 77, gid: 88 },
+        ..open_rule()
+    };
     let world = World::with(rule, original());
     let (mut client, root) = world.mounted();
     client.act_as(1000, 1000, &[]);
@@ -169,5 +183,8 @@ fn clients_are_let_in_by_address_and_port() {
     low.getattr(&reserved).unwrap();
     // That somebody was let in once, and has told the handle, opens nothing for others.
     assert_eq!(high.getattr(&reserved).unwrap_err(), Stat::NFS3ERR_ACCES);
-    assert_eq!(high.create(&reserved, "f", createhow3::UNCHECKED(mode(0o644))), Err(Stat::NFS3ERR_ACCES));
+    assert_eq!(
+        high.create(&reserved, "f", createhow3::UNCHECKED(mode(0o644))),
+        Err(Stat::NFS3ERR_ACCES)
+    );
 }

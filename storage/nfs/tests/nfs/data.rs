@@ -20,10 +20,14 @@ fn bytes_are_those_that_were_written() {
     let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..120 {
         let offset = random.usize(..300_000);
-        let len = *random.choice(&[0usize, 1, 3, 511, 4096, 16_384, 16_385, 65_536, 65_537, 200_000]).unwrap();
+        let len = *random
+            .choice(&[0usize, 1, 3, 511, 4096, 16_384, 16_385, 65_536, 65_537, 200_000])
+            .unwrap();
         if random.bool() {
             let data: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
-            let stable = *random.choice(&[stable_how::UNSTABLE, stable_how::DATA_SYNC, stable_how::FILE_SYNC]).unwrap();
+            let stable = *random
+                .choice(&[stable_how::UNSTABLE, stable_how::DATA_SYNC, stable_how::FILE_SYNC])
+                .unwrap();
             let ok = client.write(&file, offset as u64, &data, stable).unwrap();
             if len > 0 {
                 model.resize(model.len().max(offset + len), 0);
@@ -46,7 +50,8 @@ fn bytes_are_those_that_were_written() {
 fn the_longest_payload_and_more() {
     let world = World::new();
     let (mut client, root) = world.mounted();
-    let info: FSINFO3res = client.call(nicache_nfs::protocol::Procedure::FsInfo, &FSINFO3args { fsroot: root.clone() });
+    let info: FSINFO3res = client
+        .call(nicache_nfs::protocol::Procedure::FsInfo, &FSINFO3args { fsroot: root.clone() });
     let info = result(info).unwrap();
     let data: Vec<u8> = (0..info.wtmax).map(|i| (i ^ i >> 8) as u8).collect();
     let file = client.make_file(&root, "f");
@@ -54,7 +59,11 @@ fn the_longest_payload_and_more() {
     let (read, _) = client.read(&file, 5, info.rtmax).unwrap();
     assert!(read == data);
     let (read, eof) = client.read(&file, 0, u32::MAX).unwrap();
-    assert_eq!((read.len(), eof), (info.rtmax as usize, false), "more than rtmax is cut, not refused");
+    assert_eq!(
+        (read.len(), eof),
+        (info.rtmax as usize, false),
+        "more than rtmax is cut, not refused"
+    );
 }
 
 #[test]
@@ -80,7 +89,10 @@ fn far_beyond_four_gigabytes() {
             "{offset}"
         );
     }
-    assert_eq!(client.setattr(&file, size(u64::MAX), Nfs3Option::None).unwrap_err(), Stat::NFS3ERR_FBIG);
+    assert_eq!(
+        client.setattr(&file, size(u64::MAX), Nfs3Option::None).unwrap_err(),
+        Stat::NFS3ERR_FBIG
+    );
     client.setattr(&file, size(1 << 33), Nfs3Option::None).unwrap();
     assert_eq!(fs::metadata(world.path.join("f")).unwrap().len(), 1 << 33);
     client.setattr(&file, size(far + 1), Nfs3Option::None).unwrap();
@@ -93,7 +105,10 @@ fn only_files_have_data() {
     let (mut client, root) = world.mounted();
     let link = client.symlink(&root, "l", b"x").unwrap();
     assert_eq!(client.read(&root, 0, 1), Err(Stat::NFS3ERR_ISDIR));
-    assert_eq!(client.write(&root, 0, b"x", stable_how::UNSTABLE).unwrap_err(), Stat::NFS3ERR_ISDIR);
+    assert_eq!(
+        client.write(&root, 0, b"x", stable_how::UNSTABLE).unwrap_err(),
+        Stat::NFS3ERR_ISDIR
+    );
     assert_eq!(client.commit(&root).unwrap_err(), Stat::NFS3ERR_ISDIR);
     assert_eq!(client.read(&link, 0, 1), Err(Stat::NFS3ERR_INVAL));
     assert_eq!(client.commit(&link).unwrap_err(), Stat::NFS3ERR_INVAL);
@@ -130,7 +145,14 @@ impl Payload for Faulty {
         self.inner.read(file, id, offset, len)
     }
 
-    fn write(&self, file: &File, id: FileId, offset: u64, data: &[Extent], stability: Stability) -> io::Result<()> {
+    fn write(
+        &self,
+        file: &File,
+        id: FileId,
+        offset: u64,
+        data: &[Extent],
+        stability: Stability,
+    ) -> io::Result<()> {
         if self.fails.load(Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(28));
         }
@@ -156,7 +178,11 @@ impl Payload for Faulty {
 
 #[test]
 fn errors_and_lost_writes_are_told() {
-    let payload = Arc::new(Faulty { inner: original(), is_lost: AtomicU64::new(0), fails: AtomicBool::new(false) });
+    let payload = Arc::new(Faulty {
+        inner: original(),
+        is_lost: AtomicU64::new(0),
+        fails: AtomicBool::new(false),
+    });
     let world = World::with(open_rule(), payload.clone());
     let (mut client, root) = world.mounted();
     let file = client.make_file(&root, "f");
@@ -166,7 +192,10 @@ fn errors_and_lost_writes_are_told() {
     let second = client.write(&file, 0, b"abc", stable_how::UNSTABLE).unwrap();
     payload.fails.store(true, Ordering::SeqCst);
     assert_eq!(client.commit(&file).unwrap_err(), Stat::NFS3ERR_IO);
-    assert_eq!(client.write(&file, 0, b"x", stable_how::FILE_SYNC).unwrap_err(), Stat::NFS3ERR_NOSPC);
+    assert_eq!(
+        client.write(&file, 0, b"x", stable_how::FILE_SYNC).unwrap_err(),
+        Stat::NFS3ERR_NOSPC
+    );
     assert_eq!(client.read(&file, 0, 3), Err(Stat::NFS3ERR_IO));
     payload.fails.store(false, Ordering::SeqCst);
     assert_ne!(client.commit(&file).unwrap().verf, second.verf, "the client sends it again");
@@ -191,7 +220,14 @@ fn attributes_before_a_write_are_told_only_if_nobody_else_wrote() {
         fn read(&self, file: &File, id: FileId, offset: u64, len: u32) -> io::Result<Vec<Extent>> {
             self.0.read(file, id, offset, len)
         }
-        fn write(&self, file: &File, id: FileId, offset: u64, data: &[Extent], stability: Stability) -> io::Result<()> {
+        fn write(
+            &self,
+            file: &File,
+            id: FileId,
+            offset: u64,
+            data: &[Extent],
+            stability: Stability,
+        ) -> io::Result<()> {
             if offset > 0 {
                 self.1.wait();
             }
@@ -210,12 +246,16 @@ fn attributes_before_a_write_are_told_only_if_nobody_else_wrote() {
     let world = World::with(open_rule(), Arc::new(Meeting(original(), std::sync::Barrier::new(2))));
     let (mut client, root) = world.mounted();
     let file = client.make_file(&root, "f");
-    assert!(client.write(&file, 0, b"alone", stable_how::UNSTABLE).unwrap().file_wcc.before.is_some());
+    assert!(
+        client.write(&file, 0, b"alone", stable_how::UNSTABLE).unwrap().file_wcc.before.is_some()
+    );
     let wccs = std::thread::scope(|scope| {
         [100, 200]
             .map(|offset| {
                 let (mut client, file) = (world.client(), file.clone());
-                scope.spawn(move || client.write(&file, offset, b"together", stable_how::UNSTABLE).unwrap().file_wcc)
+                scope.spawn(move || {
+                    client.write(&file, offset, b"together", stable_how::UNSTABLE).unwrap().file_wcc
+                })
             })
             .map(|thread| thread.join().unwrap())
     });
@@ -239,7 +279,10 @@ fn an_owner_reads_and_writes_whatever_the_mode() {
     // Who may execute it may read it, because that is how a client executes.
     fs::set_permissions(world.path.join("f"), fs::Permissions::from_mode(0o711)).unwrap();
     assert_eq!(client.read(&file, 0, 3).unwrap().0, b"abc");
-    assert_eq!(client.write(&file, 0, b"x", stable_how::UNSTABLE).unwrap_err(), Stat::NFS3ERR_ACCES);
+    assert_eq!(
+        client.write(&file, 0, b"x", stable_how::UNSTABLE).unwrap_err(),
+        Stat::NFS3ERR_ACCES
+    );
     let mut byte = [0];
     File::open(world.path.join("f")).unwrap().read_exact_at(&mut byte, 0).unwrap();
     assert_eq!(byte, *b"a");

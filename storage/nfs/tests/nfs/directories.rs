@@ -51,7 +51,8 @@ fn a_big_directory_is_read_whole_across_changes_and_a_restart() {
     let mut seen = Vec::new();
     let (mut cookie, mut verifier, mut pages) = (0, cookieverf3::default(), 0);
     loop {
-        let (entries, page_verifier, eof) = page(&mut client, &root, cookie, verifier, pages % 2 == 1, 2048).unwrap();
+        let (entries, page_verifier, eof) =
+            page(&mut client, &root, cookie, verifier, pages % 2 == 1, 2048).unwrap();
         assert!(!entries.is_empty() || eof);
         pages += 1;
         verifier = page_verifier;
@@ -100,19 +101,32 @@ fn pages_are_no_longer_than_asked_for() {
                         }),
                     )
                 } else {
-                    (16, packed(&READDIR3args { dir: root.clone(), cookie, cookieverf: verifier, count }))
+                    (
+                        16,
+                        packed(&READDIR3args {
+                            dir: root.clone(),
+                            cookie,
+                            cookieverf: verifier,
+                            count,
+                        }),
+                    )
                 };
                 let record = client.record(nicache_nfs::protocol::NFS, procedure, xid, &arguments);
                 client.send(&record);
                 let results = client.results(xid);
                 // The status does not count.
-                assert!(results.len() - 4 <= count as usize, "{} bytes of {count}, plus {plus}", results.len());
+                assert!(
+                    results.len() - 4 <= count as usize,
+                    "{} bytes of {count}, plus {plus}",
+                    results.len()
+                );
                 if results[..4] == (Stat::NFS3ERR_TOOSMALL as u32).to_be_bytes() {
                     assert!(count < 600, "{count}");
                     seen = 202;
                     break;
                 }
-                let (entries, page_verifier, eof) = page(&mut client, &root, cookie, verifier, plus, count).unwrap();
+                let (entries, page_verifier, eof) =
+                    page(&mut client, &root, cookie, verifier, plus, count).unwrap();
                 verifier = page_verifier;
                 cookie = entries.last().map_or(cookie, |entry| entry.1);
                 seen += entries.len();
@@ -122,8 +136,14 @@ fn pages_are_no_longer_than_asked_for() {
             }
             assert_eq!(seen, 202, "{count} bytes at a time, plus {plus}");
         }
-        assert_eq!(page(&mut client, &root, 0, cookieverf3::default(), plus, 100).unwrap_err(), Stat::NFS3ERR_TOOSMALL);
-        assert_eq!(page(&mut client, &root, 0, cookieverf3::default(), plus, 0).unwrap_err(), Stat::NFS3ERR_TOOSMALL);
+        assert_eq!(
+            page(&mut client, &root, 0, cookieverf3::default(), plus, 100).unwrap_err(),
+            Stat::NFS3ERR_TOOSMALL
+        );
+        assert_eq!(
+            page(&mut client, &root, 0, cookieverf3::default(), plus, 0).unwrap_err(),
+            Stat::NFS3ERR_TOOSMALL
+        );
     }
 }
 
@@ -135,11 +155,23 @@ fn a_cookie_of_another_directory_is_refused() {
     let page = client.readdir(&root, 0, cookieverf3::default(), 4096).unwrap();
     let cookie = page.reply.entries.into_inner()[0].cookie;
     client.readdir(&root, cookie, page.cookieverf, 4096).unwrap();
-    assert_eq!(client.readdir(&other, cookie, page.cookieverf, 4096).unwrap_err(), Stat::NFS3ERR_BAD_COOKIE);
-    assert_eq!(client.readdir(&root, cookie, cookieverf3([1; 8]), 4096).unwrap_err(), Stat::NFS3ERR_BAD_COOKIE);
-    assert_eq!(client.readdir(&root, u64::MAX, page.cookieverf, 4096).unwrap_err(), Stat::NFS3ERR_BAD_COOKIE);
+    assert_eq!(
+        client.readdir(&other, cookie, page.cookieverf, 4096).unwrap_err(),
+        Stat::NFS3ERR_BAD_COOKIE
+    );
+    assert_eq!(
+        client.readdir(&root, cookie, cookieverf3([1; 8]), 4096).unwrap_err(),
+        Stat::NFS3ERR_BAD_COOKIE
+    );
+    assert_eq!(
+        client.readdir(&root, u64::MAX, page.cookieverf, 4096).unwrap_err(),
+        Stat::NFS3ERR_BAD_COOKIE
+    );
     let file = client.make_file(&root, "f");
-    assert_eq!(client.readdir(&file, 0, cookieverf3::default(), 4096).unwrap_err(), Stat::NFS3ERR_NOTDIR);
+    assert_eq!(
+        client.readdir(&file, 0, cookieverf3::default(), 4096).unwrap_err(),
+        Stat::NFS3ERR_NOTDIR
+    );
 }
 
 #[test]
@@ -160,26 +192,38 @@ fn entries_have_the_attributes_and_handles_of_their_files() {
             .into_inner();
         assert_eq!(entries.len(), if directory == &root { 6 } else { 2 });
         for entry in entries {
-            let Nfs3Option::Some(handle) = entry.name_handle else { panic!("no handle of {:?}", entry.name) };
+            let Nfs3Option::Some(handle) = entry.name_handle else {
+                panic!("no handle of {:?}", entry.name)
+            };
             let Nfs3Option::Some(attributes) = entry.name_attributes else {
                 panic!("no attributes of {:?}", entry.name)
             };
             assert_eq!(client.lookup(directory, &entry.name).unwrap(), handle);
             let found = client.getattr(&handle).unwrap();
-            assert_eq!((attributes.fileid, attributes.type_, attributes.fsid), (found.fileid, found.type_, found.fsid));
+            assert_eq!(
+                (attributes.fileid, attributes.type_, attributes.fsid),
+                (found.fileid, found.type_, found.fsid)
+            );
             assert_eq!(entry.fileid, found.fileid, "{:?}", entry.name);
         }
     }
     // The root has nothing above it.
     assert_eq!(client.lookup(&root, "..").unwrap(), root);
     assert_eq!(client.lookup(&below, "..").unwrap(), root);
-    // Who may read a directory but not search it sees names only; who may search but not read sees nothing.
+    // Who may read a directory but not search it sees names only; who may search but not read sees
+    // nothing.
     client.setattr(&root, mode(0o744), Nfs3Option::None).unwrap();
     client.act_as(1000, 1000, &[]);
-    let entries =
-        client.readdirplus(&root, 0, cookieverf3::default(), 32_768, 32_768).unwrap().reply.entries.into_inner();
+    let entries = client
+        .readdirplus(&root, 0, cookieverf3::default(), 32_768, 32_768)
+        .unwrap()
+        .reply
+        .entries
+        .into_inner();
     assert_eq!(entries.len(), 6);
-    assert!(entries.iter().all(|entry| entry.name_handle.is_none() && entry.name_attributes.is_none()));
+    assert!(
+        entries.iter().all(|entry| entry.name_handle.is_none() && entry.name_attributes.is_none())
+    );
     assert_eq!(client.lookup(&root, "f"), Err(Stat::NFS3ERR_ACCES));
     client.act_as(0, 0, &[]);
     client.setattr(&root, mode(0o711), Nfs3Option::None).unwrap();

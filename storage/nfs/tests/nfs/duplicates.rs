@@ -14,7 +14,8 @@ use nicache_payload::{Extent, FileId, Payload, Stability};
 
 use crate::world::*;
 
-/// Payload whose writes wait until they may go on. None waits for more than a minute: a server ends only when its threads have.
+/// Payload whose writes wait until they may go on. None waits for more than a minute: a server ends
+/// only when its threads have.
 pub(crate) struct Gate {
     inner: Arc<dyn Payload>,
     pub writes: AtomicUsize,
@@ -43,10 +44,21 @@ impl Payload for Gate {
         self.inner.read(file, id, offset, len)
     }
 
-    fn write(&self, file: &File, id: FileId, offset: u64, data: &[Extent], stability: Stability) -> io::Result<()> {
+    fn write(
+        &self,
+        file: &File,
+        id: FileId,
+        offset: u64,
+        data: &[Extent],
+        stability: Stability,
+    ) -> io::Result<()> {
         self.writes.fetch_add(1, Ordering::SeqCst);
         let is_open = self.is_open.lock().unwrap();
-        drop(self.opened.wait_timeout_while(is_open, Duration::from_secs(60), |is_open| !*is_open).unwrap());
+        drop(
+            self.opened
+                .wait_timeout_while(is_open, Duration::from_secs(60), |is_open| !*is_open)
+                .unwrap(),
+        );
         self.inner.write(file, id, offset, data, stability)
     }
 
@@ -88,7 +100,10 @@ fn a_repetition_gets_the_first_answer() {
                 },
             }),
         ),
-        (Procedure::MkNod, packed(&MKNOD3args { where_: place("p"), what: mknoddata3::NF3FIFO(mode(0o600)) })),
+        (
+            Procedure::MkNod,
+            packed(&MKNOD3args { where_: place("p"), what: mknoddata3::NF3FIFO(mode(0o600)) }),
+        ),
         (Procedure::Link, packed(&LINK3args { file: target.clone(), link: place("second") })),
         (Procedure::Rename, packed(&RENAME3args { from: place("f"), to: place("g") })),
         (Procedure::Remove, packed(&REMOVE3args { object: place("g") })),
@@ -121,7 +136,10 @@ fn another_caller_or_other_arguments_are_another_call() {
     let (mut client, root) = world.mounted();
     let xid = next_xid();
     let call = |client: &mut Client, name: &str| {
-        let arguments = packed(&CREATE3args { where_: place(&root, name), how: createhow3::GUARDED(mode(0o644)) });
+        let arguments = packed(&CREATE3args {
+            where_: place(&root, name),
+            how: createhow3::GUARDED(mode(0o644)),
+        });
         let record = client.record(NFS, Procedure::Create as u32, xid, &arguments);
         client.send(&record);
         status(&client.results(xid))
@@ -199,7 +217,10 @@ fn a_repetition_while_the_first_is_under_way_waits_for_it() {
 #[test]
 fn answers_are_remembered_up_to_a_number() {
     let folder = folder();
-    let config = ServerConfig { answers_max: 64, ..config(vec![export("/export", folder.path(), open_rule())]) };
+    let config = ServerConfig {
+        answers_max: 64,
+        ..config(vec![export("/export", folder.path(), open_rule())])
+    };
     let server = nicache_nfs::Server::start(config, original()).unwrap();
     let mut client = Client::connect(server.addresses()[0]);
     let root = client.mount("/export").unwrap();

@@ -1,4 +1,5 @@
-//! File systems that are full, read-only, limited or mounted below an export. All in a mount namespace of its own.
+//! File systems that are full, read-only, limited or mounted below an export. All in a mount
+//! namespace of its own.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -19,7 +20,8 @@ fn in_private_mounts(work: impl FnOnce(&Path) + Send) {
         scope
             .spawn(|| {
                 nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
-                mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+                mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+                    .unwrap();
                 work(folder.path());
             })
             .join()
@@ -34,7 +36,8 @@ fn tmpfs(path: &Path, options: &str) {
 }
 
 fn serve(path: &Path) -> (Server, Client, nfs_fh3) {
-    let server = Server::start(config(vec![export("/export", path, open_rule())]), original()).unwrap();
+    let server =
+        Server::start(config(vec![export("/export", path, open_rule())]), original()).unwrap();
     let mut client = Client::connect(server.addresses()[0]);
     let root = client.mount("/export").unwrap();
     (server, client, root)
@@ -47,7 +50,8 @@ fn ext4(folder: &Path, features: &str, options: &str) -> Option<std::path::PathB
     let made = Command::new("mkfs.ext4").args(["-q", "-O", features]).arg(&image).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     fs::create_dir(&path).unwrap();
-    let mounted = Command::new("mount").args(["-o", options]).arg(&image).arg(&path).output().unwrap();
+    let mounted =
+        Command::new("mount").args(["-o", options]).arg(&image).arg(&path).output().unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
     mounted.status.success().then_some(path)
 }
@@ -72,15 +76,18 @@ fn full_file_systems() {
             }
         };
         assert_eq!(status, Stat::NFS3ERR_NOSPC);
-        let state: FSSTAT3res = client.call(Procedure::FsStat, &FSSTAT3args { fsroot: root.clone() });
+        let state: FSSTAT3res =
+            client.call(Procedure::FsStat, &FSSTAT3args { fsroot: root.clone() });
         let state = result(state).unwrap();
         assert_eq!((state.tbytes, state.tfiles, state.ffiles), (1 << 20, 10, 0));
         assert!(state.fbytes <= 1 << 18);
-        // Space is free again without anybody asking for the file, although the server had it open: a call that still holds it ends.
+        // Space is free again without anybody asking for the file, although the server had it open:
+        // a call that still holds it ends.
         client.remove(&root, "f").unwrap();
         let mut is_free = false;
         for _ in 0..500 {
-            let state: FSSTAT3res = client.call(Procedure::FsStat, &FSSTAT3args { fsroot: root.clone() });
+            let state: FSSTAT3res =
+                client.call(Procedure::FsStat, &FSSTAT3args { fsroot: root.clone() });
             let state = result(state).unwrap();
             is_free = state.fbytes > 900_000 && state.ffiles == 1;
             if is_free {
@@ -102,9 +109,18 @@ fn read_only_file_systems() {
         let (_server, mut client, root) = serve(&path);
         let file = client.lookup(&root, "f").unwrap();
         assert_eq!(client.read(&file, 0, 9).unwrap().0, b"x");
-        assert_eq!(client.write(&file, 0, b"y", stable_how::UNSTABLE).unwrap_err(), Stat::NFS3ERR_ROFS);
-        assert_eq!(client.setattr(&file, mode(0o600), Nfs3Option::None).unwrap_err(), Stat::NFS3ERR_ROFS);
-        assert_eq!(client.create(&root, "n", createhow3::GUARDED(mode(0o644))), Err(Stat::NFS3ERR_ROFS));
+        assert_eq!(
+            client.write(&file, 0, b"y", stable_how::UNSTABLE).unwrap_err(),
+            Stat::NFS3ERR_ROFS
+        );
+        assert_eq!(
+            client.setattr(&file, mode(0o600), Nfs3Option::None).unwrap_err(),
+            Stat::NFS3ERR_ROFS
+        );
+        assert_eq!(
+            client.create(&root, "n", createhow3::GUARDED(mode(0o644))),
+            Err(Stat::NFS3ERR_ROFS)
+        );
         assert_eq!(client.remove(&root, "f").unwrap_err(), Stat::NFS3ERR_ROFS);
         assert_eq!(client.access(&file, 0x3f).unwrap(), ACCESS3_READ);
     });
@@ -122,8 +138,12 @@ fn what_is_mounted_below_an_export_is_not_in_it() {
         let (_server, mut client, root) = serve(&path);
         let inner = client.lookup(&root, "inner").unwrap();
         assert_eq!(client.names(&inner).unwrap(), [b"below".to_vec()]);
-        let entries =
-            client.readdirplus(&root, 0, cookieverf3::default(), 4096, 4096).unwrap().reply.entries.into_inner();
+        let entries = client
+            .readdirplus(&root, 0, cookieverf3::default(), 4096, 4096)
+            .unwrap()
+            .reply
+            .entries
+            .into_inner();
         for entry in entries {
             let Nfs3Option::Some(attributes) = entry.name_attributes else { panic!() };
             assert_eq!(entry.fileid, attributes.fileid);
@@ -134,8 +154,9 @@ fn what_is_mounted_below_an_export_is_not_in_it() {
 #[test]
 fn quotas() {
     in_private_mounts(|folder| {
-        let limit =
-            |path: &Path| Command::new("setquota").args(["-u", "1000", "0", "1024", "0", "5"]).arg(path).output();
+        let limit = |path: &Path| {
+            Command::new("setquota").args(["-u", "1000", "0", "1024", "0", "5"]).arg(path).output()
+        };
         if limit(folder).is_err() {
             eprintln!("not run: quotas, because setquota (package quota) is not installed");
             return;
@@ -156,7 +177,9 @@ fn quotas() {
         );
         let mut status = Ok(());
         for i in 0..6 {
-            status = status.and(client.create(&root, format!("n{i}"), createhow3::GUARDED(mode(0o644))).map(|_| ()));
+            status = status.and(
+                client.create(&root, format!("n{i}"), createhow3::GUARDED(mode(0o644))).map(|_| ()),
+            );
         }
         assert_eq!(status, Err(Stat::NFS3ERR_DQUOT));
         client.act_as(2000, 2000, &[]);
@@ -172,9 +195,11 @@ fn reserved_blocks_are_not_for_users() {
         client.act_as(1000, 1000, &[]);
         let file = client.make_file(&root, "f");
         let data = vec![1; 1 << 20];
-        let status = (0..64).find_map(|i| client.write(&file, i << 20, &data, stable_how::FILE_SYNC).err());
+        let status =
+            (0..64).find_map(|i| client.write(&file, i << 20, &data, stable_how::FILE_SYNC).err());
         assert_eq!(status, Some(Stat::NFS3ERR_NOSPC));
-        let state: FSSTAT3res = client.call(Procedure::FsStat, &FSSTAT3args { fsroot: root.clone() });
+        let state: FSSTAT3res =
+            client.call(Procedure::FsStat, &FSSTAT3args { fsroot: root.clone() });
         let state = result(state).unwrap();
         assert!(state.fbytes > 2 << 20, "{state:?}");
         client.act_as(0, 0, &[]);
@@ -188,20 +213,29 @@ fn ext4_as_a_whole() {
     in_private_mounts(|folder| {
         let path = ext4(folder, "^quota", "loop").unwrap();
         let (server, mut client, root) = serve(&path);
-        let info: FSINFO3res = client.call(Procedure::FsInfo, &FSINFO3args { fsroot: root.clone() });
+        let info: FSINFO3res =
+            client.call(Procedure::FsInfo, &FSINFO3args { fsroot: root.clone() });
         let info = result(info).unwrap();
         let largest = info.maxfilesize;
         assert!(largest < 1 << 45, "ext4 has a bound below the protocol's: {largest}");
         let file = client.make_file(&root, "f");
-        assert_eq!(client.setattr(&file, size(largest + 1), Nfs3Option::None).unwrap_err(), Stat::NFS3ERR_FBIG);
+        assert_eq!(
+            client.setattr(&file, size(largest + 1), Nfs3Option::None).unwrap_err(),
+            Stat::NFS3ERR_FBIG
+        );
         client.setattr(&file, size(largest), Nfs3Option::None).unwrap();
         assert_eq!((info.time_delta.seconds, info.time_delta.nseconds), (0, 1));
-        let conf: PATHCONF3res = client.call(Procedure::PathConf, &PATHCONF3args { object: root.clone() });
+        let conf: PATHCONF3res =
+            client.call(Procedure::PathConf, &PATHCONF3args { object: root.clone() });
         let conf = result(conf).unwrap();
-        assert_eq!((conf.linkmax, conf.name_max, conf.no_trunc, conf.chown_restricted), (65_000, 255, true, true));
+        assert_eq!(
+            (conf.linkmax, conf.name_max, conf.no_trunc, conf.chown_restricted),
+            (65_000, 255, true, true)
+        );
         assert_eq!((conf.case_insensitive, conf.case_preserving), (false, true));
         assert_eq!(client.lookup(&root, "..").unwrap(), root);
-        let state: FSSTAT3res = client.call(Procedure::FsStat, &FSSTAT3args { fsroot: root.clone() });
+        let state: FSSTAT3res =
+            client.call(Procedure::FsStat, &FSSTAT3args { fsroot: root.clone() });
         let state = result(state).unwrap();
         assert!(state.abytes < state.fbytes, "some blocks are reserved");
         let fsid = client.getattr(&root).unwrap().fsid;

@@ -65,7 +65,9 @@ fn a_file_that_others_removed_is_not_kept_by_the_server() {
     client.write(&file, 0, &[7; 100_000], stable_how::UNSTABLE).unwrap();
     fs::remove_file(world.path.join("f")).unwrap();
     assert_eq!(client.getattr(&file).unwrap_err(), Stat::NFS3ERR_STALE);
-    let own = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let own = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
     let deleted = format!("{}/f (deleted)", world.path.display());
     assert!(!own.into_iter().any(|target| target.to_string_lossy() == deleted));
 }
@@ -80,8 +82,11 @@ fn a_handle_of_one_export_is_none_of_another() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     }
     fs::write(b.join("secret"), "x").unwrap();
-    let server =
-        Server::start(config(vec![export("/a", &a, open_rule()), export("/b", &b, open_rule())]), original()).unwrap();
+    let server = Server::start(
+        config(vec![export("/a", &a, open_rule()), export("/b", &b, open_rule())]),
+        original(),
+    )
+    .unwrap();
     let mut client = Client::connect(server.addresses()[0]);
     let (root_a, root_b) = (client.mount("/a").unwrap(), client.mount("/b").unwrap());
     let file = client.make_file(&root_a, "f");
@@ -93,15 +98,19 @@ fn a_handle_of_one_export_is_none_of_another() {
     // There is no way up to the other one.
     assert_eq!(client.lookup(&root_a, "..").unwrap(), root_a);
     drop(server);
-    // The same handles, on a server that has only the other export, or does not let this client into it.
+    // The same handles, on a server that has only the other export, or does not let this client
+    // into it.
     let only_a = Server::start(config(vec![export("/a", &a, open_rule())]), original()).unwrap();
     let mut client = Client::connect(only_a.addresses()[0]);
     client.getattr(&file).unwrap();
     assert_eq!(client.getattr(&secret).unwrap_err(), Stat::NFS3ERR_STALE);
     drop(only_a);
     let closed = ClientRule::new("192.0.2.1".parse().unwrap());
-    let server =
-        Server::start(config(vec![export("/a", &a, open_rule()), export("/b", &b, closed)]), original()).unwrap();
+    let server = Server::start(
+        config(vec![export("/a", &a, open_rule()), export("/b", &b, closed)]),
+        original(),
+    )
+    .unwrap();
     let mut client = Client::connect(server.addresses()[0]);
     assert_eq!(client.getattr(&secret).unwrap_err(), Stat::NFS3ERR_ACCES);
     assert_eq!(client.rename((&root_a, b"f"), (&root_b, b"f")), Err(Stat::NFS3ERR_ACCES));
@@ -124,11 +133,18 @@ fn a_directory_that_is_moved_out_of_its_export_is_gone() {
             assert_eq!(client.lookup(directory, ".."), Err(Stat::NFS3ERR_STALE));
             assert_eq!(client.lookup(directory, "e"), Err(Stat::NFS3ERR_STALE));
             assert_eq!(client.names(directory), Err(Stat::NFS3ERR_STALE));
-            assert_eq!(client.create(directory, "n", createhow3::GUARDED(mode(0o644))), Err(Stat::NFS3ERR_STALE));
+            assert_eq!(
+                client.create(directory, "n", createhow3::GUARDED(mode(0o644))),
+                Err(Stat::NFS3ERR_STALE)
+            );
         }
     }
     fs::set_permissions(outside.join("d"), fs::Permissions::from_mode(0o444)).unwrap();
-    assert_eq!(client.names(&inside), Err(Stat::NFS3ERR_STALE), "also where one may read but not search");
+    assert_eq!(
+        client.names(&inside),
+        Err(Stat::NFS3ERR_STALE),
+        "also where one may read but not search"
+    );
     fs::set_permissions(outside.join("d"), fs::Permissions::from_mode(0o777)).unwrap();
     fs::rename(outside.join("d"), world.path.join("d2")).unwrap();
     assert_eq!(client.names(&inside).unwrap(), [b"e".to_vec()], "it is back");
@@ -152,7 +168,8 @@ fn exports_that_make_no_sense_are_refused() {
         let error = start(vec![export(name, folder.path(), open_rule())]).unwrap_err();
         assert!(matches!(error, ServerError::Export(ExportError::Name(_))), "{name}: {error}");
     }
-    let twice = vec![export("/a", folder.path(), open_rule()), export("/a", folder.path(), open_rule())];
+    let twice =
+        vec![export("/a", folder.path(), open_rule()), export("/a", folder.path(), open_rule())];
     assert!(matches!(start(twice).unwrap_err(), ServerError::Export(ExportError::Twice(..))));
     let error = start(vec![export("/a", &folder.path().join("none"), open_rule())]).unwrap_err();
     assert!(error.to_string().contains("none"), "{error}");

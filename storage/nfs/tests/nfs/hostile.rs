@@ -1,4 +1,5 @@
-//! What clients do not send: wrong lengths, fragments, forged heads; and clients that go or do not read.
+//! What clients do not send: wrong lengths, fragments, forged heads; and clients that go or do not
+//! read.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -30,14 +31,22 @@ fn calls_that_are_not_served_are_refused_as_rpc_says() {
     let xid = 77;
     let credential = client.credential.clone();
     let record = |program, procedure| record(program, procedure, xid, &credential, &[]);
-    assert_eq!(answer(&mut client, &record(program(100_021, 4), 0)), [xid, 1, 0, 0, 0, 1], "no NLM");
+    assert_eq!(
+        answer(&mut client, &record(program(100_021, 4), 0)),
+        [xid, 1, 0, 0, 0, 1],
+        "no NLM"
+    );
     assert_eq!(answer(&mut client, &record(program(100_003, 4), 0)), [xid, 1, 0, 0, 0, 2, 3, 3]);
     assert_eq!(answer(&mut client, &record(program(100_003, 2), 1)), [xid, 1, 0, 0, 0, 2, 3, 3]);
     assert_eq!(answer(&mut client, &record(program(100_005, 1), 1)), [xid, 1, 0, 0, 0, 2, 3, 3]);
     assert_eq!(answer(&mut client, &record(NFS, 22)), [xid, 1, 0, 0, 0, 3]);
     assert_eq!(answer(&mut client, &record(MOUNT, 6)), [xid, 1, 0, 0, 0, 3]);
     for procedure in 1..22 {
-        assert_eq!(answer(&mut client, &record(NFS, procedure)), [xid, 1, 0, 0, 0, 4], "without arguments");
+        assert_eq!(
+            answer(&mut client, &record(NFS, procedure)),
+            [xid, 1, 0, 0, 0, 4],
+            "without arguments"
+        );
     }
     let mut other_version = record(NFS, 0);
     other_version[11] = 3;
@@ -51,7 +60,11 @@ fn calls_that_are_not_served_are_refused_as_rpc_says() {
     let bad = crate::world::record(NFS, 1, xid, &short, &[]);
     assert_eq!(answer(&mut client, &bad), [xid, 1, 1, 1, 1]);
     let null = crate::world::record(NFS, 0, xid, &short, &[]);
-    assert_eq!(answer(&mut client, &null), [xid, 1, 0, 0, 0, 0], "anybody may ask whether somebody is there");
+    assert_eq!(
+        answer(&mut client, &null),
+        [xid, 1, 0, 0, 0, 0],
+        "anybody may ask whether somebody is there"
+    );
 }
 
 #[test]
@@ -223,7 +236,8 @@ fn many_requests_at_once() {
     thread.join().unwrap();
 }
 
-/// A request that waits for a disk stops no others of its connection, nor the replies that were ready before it.
+/// A request that waits for a disk stops no others of its connection, nor the replies that were
+/// ready before it.
 #[test]
 fn a_slow_request_stops_no_others() {
     let gate = crate::duplicates::Gate::new(true);
@@ -265,7 +279,8 @@ fn a_client_that_does_not_read_is_not_read_from() {
     let folder = folder();
     fs::write(folder.path().join("f"), vec![7; 1 << 20]).unwrap();
     let pause = PauseLimits { requests_max: 8, unsent_bytes_max: 2 << 20 };
-    let config = ServerConfig { pause, ..config(vec![export("/export", folder.path(), open_rule())]) };
+    let config =
+        ServerConfig { pause, ..config(vec![export("/export", folder.path(), open_rule())]) };
     let server = Server::start(config, original()).unwrap();
     let mut client = Client::connect(server.addresses()[0]);
     let root = client.mount("/export").unwrap();
@@ -274,7 +289,12 @@ fn a_client_that_does_not_read_is_not_read_from() {
     let mut sender = client.stream.try_clone().unwrap();
     let records: Vec<_> = (0..count)
         .map(|i| {
-            client.record(NFS, 6, first + i, &packed(&READ3args { file: file.clone(), offset: 0, count: 1 << 20 }))
+            client.record(
+                NFS,
+                6,
+                first + i,
+                &packed(&READ3args { file: file.clone(), offset: 0, count: 1 << 20 }),
+            )
         })
         .collect();
     let thread = std::thread::spawn(move || {

@@ -16,7 +16,11 @@ fn libnfs_lists_and_copies() {
     let url = |path: &str| format!("nfs://127.0.0.1/export{path}?nfsport={port}&mountport={port}");
     let run = |command: &mut Command| {
         let output = command.output().unwrap();
-        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         output.stdout
     };
     let data: Vec<u8> = (0..3_000_001u32).map(|i| (i ^ i >> 11) as u8).collect();

@@ -1,4 +1,5 @@
-//! The server as clients see it. The other side is encoded and decoded by another implementation of the protocol (`nfs3_types`).
+//! The server as clients see it. The other side is encoded and decoded by another implementation of
+//! the protocol (`nfs3_types`).
 //!
 //! Needs root, as the server does.
 

@@ -38,8 +38,10 @@ fn attributes_are_the_files_own() {
 fn special_files() {
     let world = World::new();
     let (mut client, root) = world.mounted();
-    let device =
-        |specdata1, specdata2| devicedata3 { dev_attributes: mode(0o600), spec: specdata3 { specdata1, specdata2 } };
+    let device = |specdata1, specdata2| devicedata3 {
+        dev_attributes: mode(0o600),
+        spec: specdata3 { specdata1, specdata2 },
+    };
     let fifo = client.mknod(&root, "fifo", mknoddata3::NF3FIFO(mode(0o640))).unwrap();
     let socket = client.mknod(&root, "socket", mknoddata3::NF3SOCK(mode(0o600))).unwrap();
     let character = client.mknod(&root, "null", mknoddata3::NF3CHR(device(1, 3))).unwrap();
@@ -61,8 +63,14 @@ fn special_files() {
         assert_eq!((found.type_, (found.rdev.specdata1, found.rdev.specdata2)), (expected, rdev));
         // Nobody opens them for that: a pipe would wait, a device would do something.
         assert_eq!(client.read(handle, 0, 10), Err(Stat::NFS3ERR_INVAL));
-        assert_eq!(client.write(handle, 0, b"x", stable_how::FILE_SYNC).unwrap_err(), Stat::NFS3ERR_INVAL);
-        assert_eq!(client.setattr(handle, size(0), Nfs3Option::None).unwrap_err(), Stat::NFS3ERR_INVAL);
+        assert_eq!(
+            client.write(handle, 0, b"x", stable_how::FILE_SYNC).unwrap_err(),
+            Stat::NFS3ERR_INVAL
+        );
+        assert_eq!(
+            client.setattr(handle, size(0), Nfs3Option::None).unwrap_err(),
+            Stat::NFS3ERR_INVAL
+        );
         client.setattr(handle, mode(0o604), Nfs3Option::None).unwrap();
         assert_eq!(client.getattr(handle).unwrap().mode, 0o604);
     }
@@ -76,7 +84,9 @@ fn links() {
     let world = World::new();
     let (mut client, root) = world.mounted();
     let long = vec![b'a'; 4000];
-    for (name, text) in [("short", &b"../some/where"[..]), ("long", &long), ("bytes", b"\xff\xfe/x")] {
+    for (name, text) in
+        [("short", &b"../some/where"[..]), ("long", &long), ("bytes", b"\xff\xfe/x")]
+    {
         let link = client.symlink(&root, name, text).unwrap();
         assert_eq!(client.readlink(&link).unwrap(), text);
         assert_eq!(fs::read_link(world.path.join(name)).unwrap().as_os_str().as_bytes(), text);
@@ -85,7 +95,10 @@ fn links() {
     }
     assert_eq!(client.symlink(&root, "short", b"x"), Err(Stat::NFS3ERR_EXIST));
     assert_eq!(client.symlink(&root, "nul", b"a\0b"), Err(Stat::NFS3ERR_INVAL));
-    assert_eq!(client.symlink(&root, "too-long", &vec![b'a'; 5000]), Err(Stat::NFS3ERR_NAMETOOLONG));
+    assert_eq!(
+        client.symlink(&root, "too-long", &vec![b'a'; 5000]),
+        Err(Stat::NFS3ERR_NAMETOOLONG)
+    );
     assert_eq!(client.readlink(&root), Err(Stat::NFS3ERR_INVAL));
     // A hard link to a symbolic link is one to the link itself.
     let link = client.lookup(&root, "short").unwrap();
@@ -105,9 +118,15 @@ fn names_of_all_kinds() {
     let world = World::new();
     let (mut client, root) = world.mounted();
     let longest = vec![b'n'; 255];
-    for name in
-        [&b"plain"[..], b"with space", "Gr\u{fc}\u{df}e \u{1f600}".as_bytes(), b"\xff\x80\x01", b"-", b"...", &longest]
-    {
+    for name in [
+        &b"plain"[..],
+        b"with space",
+        "Gr\u{fc}\u{df}e \u{1f600}".as_bytes(),
+        b"\xff\x80\x01",
+        b"-",
+        b"...",
+        &longest,
+    ] {
         let handle = client.make_file(&root, name);
         assert_eq!(client.lookup(&root, name).unwrap(), handle);
         assert!(client.names(&root).unwrap().iter().any(|found| found == name));
@@ -151,9 +170,15 @@ fn create_in_its_three_ways() {
     assert_eq!(client.create(&root, "f", createhow3::UNCHECKED(attributes)).unwrap(), file);
     let found = client.getattr(&file).unwrap();
     assert_eq!((found.mode, found.size), (0o640, 3));
-    assert_eq!(client.create(&root, "f", createhow3::GUARDED(mode(0o640))), Err(Stat::NFS3ERR_EXIST));
+    assert_eq!(
+        client.create(&root, "f", createhow3::GUARDED(mode(0o640))),
+        Err(Stat::NFS3ERR_EXIST)
+    );
     client.mkdir(&root, "d", mode(0o755)).unwrap();
-    assert_eq!(client.create(&root, "d", createhow3::UNCHECKED(mode(0o640))), Err(Stat::NFS3ERR_EXIST));
+    assert_eq!(
+        client.create(&root, "d", createhow3::UNCHECKED(mode(0o640))),
+        Err(Stat::NFS3ERR_EXIST)
+    );
 
     // Every bit of a verifier counts.
     for verifier in [[0xff; 8], [0; 8], *b"\x80\0\0\0\x7f\xff\xff\xff", *b"verifier"] {
@@ -163,10 +188,18 @@ fn create_in_its_three_ways() {
         for bit in 0..64 {
             let mut other = verifier;
             other[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(client.create(&root, "x", how(other)), Err(Stat::NFS3ERR_EXIST), "bit {bit}");
+            assert_eq!(
+                client.create(&root, "x", how(other)),
+                Err(Stat::NFS3ERR_EXIST),
+                "bit {bit}"
+            );
         }
         assert_eq!(client.create(&root, "f", how(verifier)), Err(Stat::NFS3ERR_EXIST));
-        assert_eq!(client.getattr(&made).unwrap().mode, 0, "nobody may use it before it has its mode");
+        assert_eq!(
+            client.getattr(&made).unwrap().mode,
+            0,
+            "nobody may use it before it has its mode"
+        );
         client.remove(&root, "x").unwrap();
     }
 }
@@ -191,14 +224,21 @@ fn what_is_made_belongs_to_who_made_it() {
     let file = client.create(&root, "f", createhow3::GUARDED(mode(0o6755))).unwrap();
     let found = client.getattr(&file).unwrap();
     assert_eq!((found.uid, found.gid, found.mode), (1000, 100, 0o6755));
-    // Whoever asks in vain to make it another's has it nevertheless, as with the kernel's own server.
+    // Whoever asks in vain to make it another's has it nevertheless, as with the kernel's own
+    // server.
     let given = sattr3 { uid: Nfs3Option::Some(7), ..mode(0o644) };
     let file = client.create(&root, "g", createhow3::GUARDED(given.clone())).unwrap();
     assert_eq!(client.getattr(&file).unwrap().uid, 1000);
     let shared = client.mkdir(&root, "shared", mode(0o775)).unwrap();
-    client.setattr(&shared, sattr3 { gid: Nfs3Option::Some(200), ..mode(0o2775) }, Nfs3Option::None).unwrap();
+    client
+        .setattr(&shared, sattr3 { gid: Nfs3Option::Some(200), ..mode(0o2775) }, Nfs3Option::None)
+        .unwrap();
     let inside = client.make_file(&shared, "f");
-    assert_eq!(client.getattr(&inside).unwrap().gid, 200, "a directory with the set-group-ID bit hands its group on");
+    assert_eq!(
+        client.getattr(&inside).unwrap().gid,
+        200,
+        "a directory with the set-group-ID bit hands its group on"
+    );
     client.act_as(0, 0, &[]);
     let file = client.create(&root, "h", createhow3::GUARDED(given)).unwrap();
     assert_eq!(client.getattr(&file).unwrap().uid, 7);
@@ -223,11 +263,15 @@ fn attributes_are_set() {
     assert!(wcc.before.is_some(), "nobody else was there");
     // Numbers that the kernel would take for orders.
     for nseconds in [1_000_000_000, 0x3fff_ffff, 0x3fff_fffe, u32::MAX] {
-        let bad = sattr3 { mtime: set_mtime::SET_TO_CLIENT_TIME(time(1, nseconds)), ..sattr3::default() };
+        let bad =
+            sattr3 { mtime: set_mtime::SET_TO_CLIENT_TIME(time(1, nseconds)), ..sattr3::default() };
         assert_eq!(set(&mut client, bad).unwrap_err(), Stat::NFS3ERR_INVAL);
     }
-    let now =
-        sattr3 { atime: set_atime::SET_TO_SERVER_TIME, mtime: set_mtime::SET_TO_SERVER_TIME, ..sattr3::default() };
+    let now = sattr3 {
+        atime: set_atime::SET_TO_SERVER_TIME,
+        mtime: set_mtime::SET_TO_SERVER_TIME,
+        ..sattr3::default()
+    };
     let found = set(&mut client, now.clone()).unwrap().after.unwrap();
     assert!(found.mtime.seconds < 4_000_000_000 && found.atime.seconds > 1_000_000);
     set(&mut client, sattr3 { gid: Nfs3Option::Some(50), ..sattr3::default() }).unwrap();
@@ -240,7 +284,8 @@ fn attributes_are_set() {
         Stat::NFS3ERR_PERM
     );
     assert_eq!(
-        set(&mut client, sattr3 { uid: Nfs3Option::Some(u32::MAX), ..sattr3::default() }).unwrap_err(),
+        set(&mut client, sattr3 { uid: Nfs3Option::Some(u32::MAX), ..sattr3::default() })
+            .unwrap_err(),
         Stat::NFS3ERR_INVAL
     );
     set(&mut client, mode(0o4711)).unwrap();

@@ -1,6 +1,8 @@
-//! The same operations over NFS and on a local directory, by the same users, must give the same errors and the same tree.
+//! The same operations over NFS and on a local directory, by the same users, must give the same
+//! errors and the same tree.
 //!
-//! The local side does what the protocol says with system calls that are made as the user: it goes from name to name without following links, and lets an owner read and write.
+//! The local side does what the protocol says with system calls that are made as the user: it goes
+//! from name to name without following links, and lets an owner read and write.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -15,8 +17,9 @@ use nfs3_types::nfs3::*;
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use proptest::prelude::*;
 use rustix::fs::{
-    AtFlags, FileType, Gid as FsGid, Mode, OFlags, Timespec, Timestamps, Uid as FsUid, chmod, chownat, fstat, linkat,
-    mkdirat, mknodat, openat, readlinkat, renameat, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Gid as FsGid, Mode, OFlags, Timespec, Timestamps, Uid as FsUid, chmod,
+    chownat, fstat, linkat, mkdirat, mknodat, openat, readlinkat, renameat, symlinkat, unlinkat,
+    utimensat,
 };
 use rustix::io::Errno;
 
@@ -72,7 +75,8 @@ fn modes() -> impl Strategy<Value = u32> {
 fn operations() -> impl Strategy<Value = Operation> {
     use Operation as O;
     prop_oneof![
-        4 => (places(), modes(), any::<bool>()).prop_map(|(at, mode, is_guarded)| O::Create { at, mode, is_guarded }),
+        4 => (places(), modes(), any::<bool>())
+            .prop_map(|(at, mode, is_guarded)| O::Create { at, mode, is_guarded }),
         4 => (places(), modes()).prop_map(|(at, mode)| O::MkDir { at, mode }),
         1 => (places(), 0..4u8).prop_map(|(at, text)| O::SymLink { at, text }),
         1 => (places(), modes()).prop_map(|(at, mode)| O::MkFifo { at, mode }),
@@ -83,10 +87,14 @@ fn operations() -> impl Strategy<Value = Operation> {
         2 => (places(), modes()).prop_map(|(at, mode)| O::Mode { at, mode }),
         2 => (places(), 0..20_000u32).prop_map(|(at, size)| O::Size { at, size }),
         1 => (places(), prop::option::of(0..3usize), prop::option::of(0..3usize))
-            .prop_map(|(at, uid, gid)| O::Owner { at, uid: uid.map(|i| USERS[i].0), gid: gid.map(|i| USERS[i].1) }),
-        1 => (places(), prop::option::of(any::<u32>())).prop_map(|(at, seconds)| O::Time { at, seconds }),
-        4 => (places(), 0..30_000u32, 0..9000u16).prop_map(|(at, offset, len)| O::Write { at, offset, len }),
-        2 => (places(), 0..30_000u32, 0..9000u16).prop_map(|(at, offset, len)| O::Read { at, offset, len }),
+            .prop_map(|(at, uid, gid)| O::Owner { at, uid: uid.map(|i| USERS[i].0),
+                gid: gid.map(|i| USERS[i].1) }),
+        1 => (places(), prop::option::of(any::<u32>()))
+            .prop_map(|(at, seconds)| O::Time { at, seconds }),
+        4 => (places(), 0..30_000u32, 0..9000u16)
+            .prop_map(|(at, offset, len)| O::Write { at, offset, len }),
+        2 => (places(), 0..30_000u32, 0..9000u16)
+            .prop_map(|(at, offset, len)| O::Read { at, offset, len }),
         1 => places().prop_map(|at| O::ReadLink { at }),
         2 => places().prop_map(|at| O::List { at }),
     ]
@@ -108,7 +116,9 @@ struct Remote {
 
 impl Remote {
     fn walk(&mut self, parts: &[u8]) -> Result<nfs_fh3, Stat> {
-        parts.iter().try_fold(self.root.clone(), |directory, &part| self.client.lookup(&directory, name(part)))
+        parts.iter().try_fold(self.root.clone(), |directory, &part| {
+            self.client.lookup(&directory, name(part))
+        })
     }
 
     fn parent(&mut self, at: &[u8]) -> Result<(nfs_fh3, String), Stat> {
@@ -130,8 +140,11 @@ impl Remote {
         match operation {
             O::Create { at, mode: bits, is_guarded } => {
                 let (directory, name) = self.parent(at)?;
-                let how =
-                    if *is_guarded { createhow3::GUARDED(mode(*bits)) } else { createhow3::UNCHECKED(mode(*bits)) };
+                let how = if *is_guarded {
+                    createhow3::GUARDED(mode(*bits))
+                } else {
+                    createhow3::UNCHECKED(mode(*bits))
+                };
                 self.client.create(&directory, name, how)?;
             }
             O::MkDir { at, mode: bits } => {
@@ -167,22 +180,35 @@ impl Remote {
             O::Size { at, size: bytes } => return self.set(at, size(u64::from(*bytes))),
             O::Owner { at, uid, gid } => {
                 let optional = |id: &Option<u32>| id.map_or(Nfs3Option::None, Nfs3Option::Some);
-                return self.set(at, sattr3 { uid: optional(uid), gid: optional(gid), ..sattr3::default() });
+                return self.set(
+                    at,
+                    sattr3 { uid: optional(uid), gid: optional(gid), ..sattr3::default() },
+                );
             }
             O::Time { at, seconds } => {
                 let mtime = match seconds {
                     None => set_mtime::SET_TO_SERVER_TIME,
-                    Some(seconds) => set_mtime::SET_TO_CLIENT_TIME(nfstime3 { seconds: *seconds, nseconds: 7 }),
+                    Some(seconds) => {
+                        set_mtime::SET_TO_CLIENT_TIME(nfstime3 { seconds: *seconds, nseconds: 7 })
+                    }
                 };
                 return self.set(at, sattr3 { mtime, ..sattr3::default() });
             }
             O::Write { at, offset, len } => {
                 let file = self.walk(at)?;
-                self.client.write(&file, u64::from(*offset), &data(*offset, *len), stable_how::UNSTABLE)?;
+                self.client.write(
+                    &file,
+                    u64::from(*offset),
+                    &data(*offset, *len),
+                    stable_how::UNSTABLE,
+                )?;
             }
             O::Read { at, offset, len } => {
                 let file = self.walk(at)?;
-                return self.client.read(&file, u64::from(*offset), u32::from(*len)).map(|(data, _)| vec![data]);
+                return self
+                    .client
+                    .read(&file, u64::from(*offset), u32::from(*len))
+                    .map(|(data, _)| vec![data]);
             }
             O::ReadLink { at } => {
                 let link = self.walk(at)?;
@@ -215,7 +241,12 @@ fn act_as(uid: u32, gid: u32) {
 impl Local {
     fn walk(&self, parts: &[u8]) -> Result<OwnedFd, Errno> {
         parts.iter().try_fold(self.root.try_clone().unwrap(), |directory, &part| {
-            openat(&directory, name(part), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            openat(
+                &directory,
+                name(part),
+                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
         })
     }
 
@@ -246,8 +277,13 @@ impl Local {
         let opened = open();
         if opened.as_ref().err() == Some(&Errno::ACCESS) {
             let may_execute = flags == OFlags::RDONLY
-                && rustix::fs::accessat(rustix::fs::CWD, &proc_path, rustix::fs::Access::EXEC_OK, AtFlags::EACCESS)
-                    .is_ok();
+                && rustix::fs::accessat(
+                    rustix::fs::CWD,
+                    &proc_path,
+                    rustix::fs::Access::EXEC_OK,
+                    AtFlags::EACCESS,
+                )
+                .is_ok();
             if stat.st_uid == self.uid || may_execute {
                 setfsuid(Uid::from_raw(0));
                 let opened = open();
@@ -266,8 +302,14 @@ impl Local {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
                 match openat(&directory, &name, flags, Mode::from_raw_mode(*mode)) {
                     Err(Errno::EXIST) if !is_guarded => {
-                        let there = openat(&directory, &name, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
-                        if FileType::from_raw_mode(fstat(&there)?.st_mode) != FileType::RegularFile {
+                        let there = openat(
+                            &directory,
+                            &name,
+                            OFlags::PATH | OFlags::NOFOLLOW,
+                            Mode::empty(),
+                        )?;
+                        if FileType::from_raw_mode(fstat(&there)?.st_mode) != FileType::RegularFile
+                        {
                             return Err(Errno::EXIST);
                         }
                     }
@@ -302,7 +344,13 @@ impl Local {
             O::Link { from, to } => {
                 let file = self.walk(from)?;
                 let to = self.parent(to)?;
-                linkat(rustix::fs::CWD, Self::proc_path(&file), &to.0, to.1, AtFlags::SYMLINK_FOLLOW)?;
+                linkat(
+                    rustix::fs::CWD,
+                    Self::proc_path(&file),
+                    &to.0,
+                    to.1,
+                    AtFlags::SYMLINK_FOLLOW,
+                )?;
             }
             O::Mode { at, mode } => {
                 let file = self.walk(at)?;
@@ -317,7 +365,13 @@ impl Local {
             O::Owner { at, uid, gid } => {
                 let file = self.walk(at)?;
                 if uid.is_some() || gid.is_some() {
-                    chownat(&file, "", uid.map(FsUid::from_raw), gid.map(FsGid::from_raw), AtFlags::EMPTY_PATH)?;
+                    chownat(
+                        &file,
+                        "",
+                        uid.map(FsUid::from_raw),
+                        gid.map(FsGid::from_raw),
+                        AtFlags::EMPTY_PATH,
+                    )?;
                 }
             }
             O::Time { at, seconds } => {
@@ -399,7 +453,8 @@ fn tree(root: &Path) -> BTreeMap<Vec<u8>, String> {
         } else if kind.is_symlink() {
             format!("{:?}", fs::read_link(&path).unwrap())
         } else if kind.is_dir() {
-            let mut entries: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+            let mut entries: Vec<_> =
+                fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
             entries.sort_by(|a, b| b.cmp(a));
             open.extend(entries);
             String::new()
@@ -422,7 +477,10 @@ fn tree(root: &Path) -> BTreeMap<Vec<u8>, String> {
 }
 
 fn blake3_of(bytes: &[u8]) -> String {
-    format!("{:?}", bytes.iter().fold(0u64, |sum, &byte| sum.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte)))
+    format!(
+        "{:?}",
+        bytes.iter().fold(0u64, |sum, &byte| sum.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte))
+    )
 }
 
 /// A thread that executes operations locally, so that the test's own thread stays who it is.
@@ -452,10 +510,17 @@ fn local_thread(root: &Path) -> (mpsc::Sender<(usize, Operation)>, mpsc::Receive
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        max_shrink_iters: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn over_nfs_it_is_as_it_is_locally(steps in prop::collection::vec((0..3usize, operations()), 1..120)) {
+    fn over_nfs_it_is_as_it_is_locally(
+        steps in prop::collection::vec((0..3usize, operations()), 1..120),
+    ) {
         let world = World::new();
         let other = folder();
         let local = other.path().join("local");

@@ -20,16 +20,27 @@ fn mounts_are_told_and_forgotten() {
     let below = client.mount("/export/a/b").unwrap();
     let a = client.lookup(&root, "a").unwrap();
     assert_eq!(client.lookup(&a, "b").unwrap(), below);
-    for (path, status) in
-        [("/exports", 2), ("/", 2), ("", 2), ("/export/none", 2), ("/export/../etc", 2), ("/export/a/../../..", 18)]
-    {
+    for (path, status) in [
+        ("/exports", 2),
+        ("/", 2),
+        ("", 2),
+        ("/export/none", 2),
+        ("/export/../etc", 2),
+        ("/export/a/../../..", 18),
+    ] {
         let found = client.mount(path).unwrap_err();
         assert!(found == status || found == 10006, "{path}: {found}");
     }
     let path = |path: &str| dirpath(Opaque::owned(path.as_bytes().to_vec()));
-    let dump = |client: &mut Client| client.call_program::<_, mountlist<'_, '_>>(MOUNT, 2, &Void).into_inner().len();
+    let dump = |client: &mut Client| {
+        client.call_program::<_, mountlist<'_, '_>>(MOUNT, 2, &Void).into_inner().len()
+    };
     assert_eq!(dump(&mut client), 3);
-    client.call_program::<_, Void>(MOUNT, mount::MOUNT_PROGRAM::MOUNTPROC3_UMNT as u32, &path("/export/"));
+    client.call_program::<_, Void>(
+        MOUNT,
+        mount::MOUNT_PROGRAM::MOUNTPROC3_UMNT as u32,
+        &path("/export/"),
+    );
     assert_eq!(dump(&mut client), 2);
     client.call_program::<_, Void>(MOUNT, 4, &Void);
     assert_eq!(dump(&mut client), 0);
@@ -50,7 +61,8 @@ fn a_directory_that_the_caller_cannot_reach_is_not_mounted() {
     use std::os::unix::fs::PermissionsExt;
     let world = World::new();
     std::fs::create_dir_all(world.path.join("private/d")).unwrap();
-    std::fs::set_permissions(world.path.join("private"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(world.path.join("private"), std::fs::Permissions::from_mode(0o700))
+        .unwrap();
     let mut client = world.client();
     client.mount("/export/private/d").unwrap();
     client.act_as(1000, 1000, &[]);
@@ -73,14 +85,26 @@ fn the_port_mapper_tells_the_ports() {
     let mut ask = |what| client.call_program::<_, u32>(PORTMAP, 3, &what);
     assert_eq!(ask(getport(NFS.number, 3, 6)), ports[0]);
     assert_eq!(ask(getport(MOUNT.number, 3, 6)), ports[1]);
-    assert_eq!(ask(getport(MOUNT.number, 1, 6)), ports[1], "the program itself says which versions it has");
+    assert_eq!(
+        ask(getport(MOUNT.number, 1, 6)),
+        ports[1],
+        "the program itself says which versions it has"
+    );
     assert_eq!(ask(getport(NFS.number, 3, 17)), 0);
     assert_eq!(ask(getport(100_021, 4, 6)), 0, "no locks");
     let list: pmaplist = client.call_program(PORTMAP, 4, &Void);
     assert_eq!(list.into_inner().len(), 4);
-    assert!(!client.call_program::<_, bool>(PORTMAP, 1, &getport(1, 1, 6)), "nobody registers anything");
+    assert!(
+        !client.call_program::<_, bool>(PORTMAP, 1, &getport(1, 1, 6)),
+        "nobody registers anything"
+    );
     // By datagrams, and nothing but the port mapper.
-    let udp = server.mappings().iter().find(|mapping| mapping.protocol == portmap::IPPROTO_UDP).unwrap().port;
+    let udp = server
+        .mappings()
+        .iter()
+        .find(|mapping| mapping.protocol == portmap::IPPROTO_UDP)
+        .unwrap()
+        .port;
     let socket = UdpSocket::bind(any).unwrap();
     socket.connect(("127.0.0.1", udp)).unwrap();
     socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
@@ -92,7 +116,8 @@ fn the_port_mapper_tells_the_ports() {
     ] {
         socket.send(&client.record(program, procedure, 7, &arguments)).unwrap();
         let len = socket.recv(&mut buffer).unwrap();
-        let words: Vec<u32> = buffer[..len].chunks(4).map(|word| u32::unpack(&mut &word[..]).unwrap().0).collect();
+        let words: Vec<u32> =
+            buffer[..len].chunks(4).map(|word| u32::unpack(&mut &word[..]).unwrap().0).collect();
         assert_eq!(words[..5], [7, 1, 0, 0, 0]);
         assert_eq!(words[5..], expected);
     }
@@ -102,11 +127,14 @@ fn the_port_mapper_tells_the_ports() {
     assert_eq!(socket.recv(&mut buffer).unwrap(), 24);
 }
 
-/// A port mapper of the system's has the same interface as ours, but for what it lets one register: the registration is refused here, and the error says so.
+/// A port mapper of the system's has the same interface as ours, but for what it lets one register:
+/// the registration is refused here, and the error says so.
 #[test]
 fn a_registration_that_is_refused_is_an_error() {
     let world = World::new();
-    let error = nicache_nfs::portmap::register(world.server.addresses()[0], world.server.mappings()).unwrap_err();
+    let error =
+        nicache_nfs::portmap::register(world.server.addresses()[0], world.server.mappings())
+            .unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
@@ -128,8 +156,13 @@ fn a_client_library() {
             .await
             .unwrap();
         let root = connection.root_nfs_fh3();
-        let found = connection.lookup(&LOOKUP3args { what: place(&root, "f") }).await.unwrap().unwrap();
-        let read = connection.read(&READ3args { file: found.object, offset: 0, count: 100 }).await.unwrap().unwrap();
+        let found =
+            connection.lookup(&LOOKUP3args { what: place(&root, "f") }).await.unwrap().unwrap();
+        let read = connection
+            .read(&READ3args { file: found.object, offset: 0, count: 100 })
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(&read.data[..], b"content");
         connection.unmount().await.unwrap();
     });

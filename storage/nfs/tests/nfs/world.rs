@@ -14,7 +14,9 @@ use nfs3_types::nfs3::*;
 use nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack, Void};
 use nicache_nfs::protocol::{MOUNT, NFS, Procedure, Program};
-use nicache_nfs::{ChunkPool, ClientRule, ExportConfig, HandleKey, Network, Original, Server, ServerConfig, Squash};
+use nicache_nfs::{
+    ChunkPool, ClientRule, ExportConfig, HandleKey, Network, Original, Server, ServerConfig, Squash,
+};
 use nicache_payload::Payload;
 
 pub(crate) use nfs3_types::nfs3::nfsstat3 as Stat;
@@ -26,11 +28,20 @@ pub(crate) fn open_rule() -> ClientRule {
 }
 
 pub(crate) fn export(name: &str, path: &Path, rule: ClientRule) -> ExportConfig {
-    ExportConfig { name: name.into(), path: path.into(), is_detached_root: false, clients: vec![rule], is_sync: false }
+    ExportConfig {
+        name: name.into(),
+        path: path.into(),
+        is_detached_root: false,
+        clients: vec![rule],
+        is_sync: false,
+    }
 }
 
 pub(crate) fn config(exports: Vec<ExportConfig>) -> ServerConfig {
-    ServerConfig { workers: 4, ..ServerConfig::new(exports, "127.0.0.1:0".parse().unwrap(), HandleKey::new([9; 32])) }
+    ServerConfig {
+        workers: 4,
+        ..ServerConfig::new(exports, "127.0.0.1:0".parse().unwrap(), HandleKey::new([9; 32]))
+    }
 }
 
 pub(crate) fn original() -> Arc<dyn Payload> {
@@ -62,8 +73,10 @@ impl World {
     pub(crate) fn restart(self, key: [u8; 32]) -> Self {
         let Self { server, path, folder } = self;
         drop(server);
-        let config =
-            ServerConfig { handle_key: HandleKey::new(key), ..config(vec![export("/export", &path, open_rule())]) };
+        let config = ServerConfig {
+            handle_key: HandleKey::new(key),
+            ..config(vec![export("/export", &path, open_rule())])
+        };
         Self { server: Server::start(config, original()).unwrap(), path, folder }
     }
 
@@ -137,7 +150,13 @@ impl Client {
     }
 
     /// A call's record.
-    pub(crate) fn record(&self, program: Program, procedure: u32, xid: u32, arguments: &[u8]) -> Vec<u8> {
+    pub(crate) fn record(
+        &self,
+        program: Program,
+        procedure: u32,
+        xid: u32,
+        arguments: &[u8],
+    ) -> Vec<u8> {
         record(program, procedure, xid, &self.credential, arguments)
     }
 
@@ -152,7 +171,9 @@ impl Client {
         let mut mark = [0; 4];
         match self.stream.read_exact(&mut mark) {
             Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no reply within a minute"),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                panic!("no reply within a minute")
+            }
             Err(_) => return None,
         }
         let mark = u32::from_be_bytes(mark);
@@ -167,22 +188,35 @@ impl Client {
         self.results_of([xid]).remove(0)
     }
 
-    /// The results of the replies to these calls, in the calls' order. They come next, in any order: calls of one connection run side by side.
+    /// The results of the replies to these calls, in the calls' order. They come next, in any
+    /// order: calls of one connection run side by side.
     pub(crate) fn results_of<const N: usize>(&mut self, calls: [u32; N]) -> Vec<Vec<u8>> {
         let mut results = vec![None; N];
         for _ in 0..N {
             let reply = self.receive().expect("a reply");
-            let words: Vec<u32> =
-                reply[..24].chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+            let words: Vec<u32> = reply[..24]
+                .chunks(4)
+                .map(|word| u32::from_be_bytes(word.try_into().unwrap()))
+                .collect();
             let call = (0..N).find(|i| calls[*i] == words[0] && results[*i].is_none());
-            assert_eq!(words[1..], [1, 0, 0, 0, 0], "an accepted reply to one of the calls {calls:?}");
-            results[call.unwrap_or_else(|| panic!("{} is none of the calls {calls:?}", words[0]))] =
+            assert_eq!(
+                words[1..],
+                [1, 0, 0, 0, 0],
+                "an accepted reply to one of the calls {calls:?}"
+            );
+            results
+                [call.unwrap_or_else(|| panic!("{} is none of the calls {calls:?}", words[0]))] =
                 Some(reply[24..].to_vec());
         }
         results.into_iter().flatten().collect()
     }
 
-    pub(crate) fn call_program<A: Pack, R: Unpack>(&mut self, program: Program, procedure: u32, arguments: &A) -> R {
+    pub(crate) fn call_program<A: Pack, R: Unpack>(
+        &mut self,
+        program: Program,
+        procedure: u32,
+        arguments: &A,
+    ) -> R {
         let xid = next_xid();
         let record = self.record(program, procedure, xid, &packed(arguments));
         self.send(&record);
@@ -198,7 +232,11 @@ impl Client {
 
     pub(crate) fn mount(&mut self, path: &str) -> Result<nfs_fh3, u32> {
         let path = dirpath(Opaque::owned(path.as_bytes().to_vec()));
-        match self.call_program::<_, mountres3<'_>>(MOUNT, mount::MOUNT_PROGRAM::MOUNTPROC3_MNT as u32, &path) {
+        match self.call_program::<_, mountres3<'_>>(
+            MOUNT,
+            mount::MOUNT_PROGRAM::MOUNTPROC3_MNT as u32,
+            &path,
+        ) {
             mountres3::Ok(mountres3_ok { fhandle, auth_flavors }) => {
                 assert_eq!(auth_flavors, [1]);
                 Ok(nfs_fh3 { data: Opaque::owned(fhandle.0.to_vec()) })
@@ -212,7 +250,8 @@ impl Client {
     }
 
     pub(crate) fn getattr(&mut self, object: &nfs_fh3) -> Result<fattr3, Stat> {
-        let reply: GETATTR3res = self.call(Procedure::GetAttr, &GETATTR3args { object: object.clone() });
+        let reply: GETATTR3res =
+            self.call(Procedure::GetAttr, &GETATTR3args { object: object.clone() });
         result(reply).map(|ok| ok.obj_attributes)
     }
 
@@ -227,24 +266,36 @@ impl Client {
         result(reply).map(|ok| ok.obj_wcc)
     }
 
-    pub(crate) fn lookup(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<nfs_fh3, Stat> {
-        let reply: LOOKUP3res = self.call(Procedure::Lookup, &LOOKUP3args { what: place(directory, name) });
+    pub(crate) fn lookup(
+        &mut self,
+        directory: &nfs_fh3,
+        name: impl AsRef<[u8]>,
+    ) -> Result<nfs_fh3, Stat> {
+        let reply: LOOKUP3res =
+            self.call(Procedure::Lookup, &LOOKUP3args { what: place(directory, name) });
         let ok = result(reply)?;
         assert!(ok.obj_attributes.is_some() && ok.dir_attributes.is_some());
         Ok(ok.object)
     }
 
     pub(crate) fn access(&mut self, object: &nfs_fh3, access: u32) -> Result<u32, Stat> {
-        let reply: ACCESS3res = self.call(Procedure::Access, &ACCESS3args { object: object.clone(), access });
+        let reply: ACCESS3res =
+            self.call(Procedure::Access, &ACCESS3args { object: object.clone(), access });
         result(reply).map(|ok| ok.access)
     }
 
     pub(crate) fn readlink(&mut self, symlink: &nfs_fh3) -> Result<Vec<u8>, Stat> {
-        let reply: READLINK3res<'static> = self.call(Procedure::ReadLink, &READLINK3args { symlink: symlink.clone() });
+        let reply: READLINK3res<'static> =
+            self.call(Procedure::ReadLink, &READLINK3args { symlink: symlink.clone() });
         result(reply).map(|ok| ok.data.0.to_vec())
     }
 
-    pub(crate) fn read(&mut self, file: &nfs_fh3, offset: u64, count: u32) -> Result<(Vec<u8>, bool), Stat> {
+    pub(crate) fn read(
+        &mut self,
+        file: &nfs_fh3,
+        offset: u64,
+        count: u32,
+    ) -> Result<(Vec<u8>, bool), Stat> {
         let arguments = READ3args { file: file.clone(), offset, count };
         let reply: READ3res<'static> = self.call(Procedure::Read, &arguments);
         let ok = result(reply)?;
@@ -260,8 +311,13 @@ impl Client {
         data: &[u8],
         stable: stable_how,
     ) -> Result<WRITE3resok, Stat> {
-        let arguments =
-            WRITE3args { file: file.clone(), offset, count: data.len() as u32, stable, data: Opaque::borrowed(data) };
+        let arguments = WRITE3args {
+            file: file.clone(),
+            offset,
+            count: data.len() as u32,
+            stable,
+            data: Opaque::borrowed(data),
+        };
         let reply: WRITE3res = self.call(Procedure::Write, &arguments);
         let ok = result(reply)?;
         assert_eq!(ok.count as usize, data.len());
@@ -270,7 +326,8 @@ impl Client {
     }
 
     pub(crate) fn commit(&mut self, file: &nfs_fh3) -> Result<COMMIT3resok, Stat> {
-        let reply: COMMIT3res = self.call(Procedure::Commit, &COMMIT3args { file: file.clone(), offset: 0, count: 0 });
+        let reply: COMMIT3res =
+            self.call(Procedure::Commit, &COMMIT3args { file: file.clone(), offset: 0, count: 0 });
         result(reply)
     }
 
@@ -280,7 +337,8 @@ impl Client {
         name: impl AsRef<[u8]>,
         how: createhow3,
     ) -> Result<nfs_fh3, Stat> {
-        let reply: CREATE3res = self.call(Procedure::Create, &CREATE3args { where_: place(directory, name), how });
+        let reply: CREATE3res =
+            self.call(Procedure::Create, &CREATE3args { where_: place(directory, name), how });
         let ok = result(reply)?;
         assert!(ok.obj_attributes.is_some());
         Ok(ok.obj.unwrap())
@@ -297,7 +355,8 @@ impl Client {
         name: impl AsRef<[u8]>,
         attributes: sattr3,
     ) -> Result<nfs_fh3, Stat> {
-        let reply: MKDIR3res = self.call(Procedure::MkDir, &MKDIR3args { where_: place(directory, name), attributes });
+        let reply: MKDIR3res =
+            self.call(Procedure::MkDir, &MKDIR3args { where_: place(directory, name), attributes });
         Ok(result(reply)?.obj.unwrap())
     }
 
@@ -307,10 +366,12 @@ impl Client {
         name: impl AsRef<[u8]>,
         text: &[u8],
     ) -> Result<nfs_fh3, Stat> {
-        let symlink =
-            symlinkdata3 { symlink_attributes: sattr3::default(), symlink_data: nfspath3(Opaque::borrowed(text)) };
-        let reply: SYMLINK3res =
-            self.call(Procedure::SymLink, &SYMLINK3args { where_: place(directory, name), symlink });
+        let symlink = symlinkdata3 {
+            symlink_attributes: sattr3::default(),
+            symlink_data: nfspath3(Opaque::borrowed(text)),
+        };
+        let reply: SYMLINK3res = self
+            .call(Procedure::SymLink, &SYMLINK3args { where_: place(directory, name), symlink });
         Ok(result(reply)?.obj.unwrap())
     }
 
@@ -320,29 +381,51 @@ impl Client {
         name: impl AsRef<[u8]>,
         what: mknoddata3,
     ) -> Result<nfs_fh3, Stat> {
-        let reply: MKNOD3res = self.call(Procedure::MkNod, &MKNOD3args { where_: place(directory, name), what });
+        let reply: MKNOD3res =
+            self.call(Procedure::MkNod, &MKNOD3args { where_: place(directory, name), what });
         Ok(result(reply)?.obj.unwrap())
     }
 
-    pub(crate) fn remove(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<wcc_data, Stat> {
-        let reply: REMOVE3res = self.call(Procedure::Remove, &REMOVE3args { object: place(directory, name) });
+    pub(crate) fn remove(
+        &mut self,
+        directory: &nfs_fh3,
+        name: impl AsRef<[u8]>,
+    ) -> Result<wcc_data, Stat> {
+        let reply: REMOVE3res =
+            self.call(Procedure::Remove, &REMOVE3args { object: place(directory, name) });
         result(reply).map(|ok| ok.dir_wcc)
     }
 
-    pub(crate) fn rmdir(&mut self, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<wcc_data, Stat> {
-        let reply: RMDIR3res = self.call(Procedure::RmDir, &RMDIR3args { object: place(directory, name) });
+    pub(crate) fn rmdir(
+        &mut self,
+        directory: &nfs_fh3,
+        name: impl AsRef<[u8]>,
+    ) -> Result<wcc_data, Stat> {
+        let reply: RMDIR3res =
+            self.call(Procedure::RmDir, &RMDIR3args { object: place(directory, name) });
         result(reply).map(|ok| ok.dir_wcc)
     }
 
-    pub(crate) fn rename(&mut self, from: (&nfs_fh3, &[u8]), to: (&nfs_fh3, &[u8])) -> Result<(), Stat> {
-        let reply: RENAME3res =
-            self.call(Procedure::Rename, &RENAME3args { from: place(from.0, from.1), to: place(to.0, to.1) });
+    pub(crate) fn rename(
+        &mut self,
+        from: (&nfs_fh3, &[u8]),
+        to: (&nfs_fh3, &[u8]),
+    ) -> Result<(), Stat> {
+        let reply: RENAME3res = self.call(
+            Procedure::Rename,
+            &RENAME3args { from: place(from.0, from.1), to: place(to.0, to.1) },
+        );
         result(reply).map(|_| ())
     }
 
-    pub(crate) fn link(&mut self, file: &nfs_fh3, directory: &nfs_fh3, name: impl AsRef<[u8]>) -> Result<(), Stat> {
-        let reply: LINK3res =
-            self.call(Procedure::Link, &LINK3args { file: file.clone(), link: place(directory, name) });
+    pub(crate) fn link(
+        &mut self,
+        file: &nfs_fh3,
+        directory: &nfs_fh3,
+        name: impl AsRef<[u8]>,
+    ) -> Result<(), Stat> {
+        let reply: LINK3res = self
+            .call(Procedure::Link, &LINK3args { file: file.clone(), link: place(directory, name) });
         result(reply).map(|_| ())
     }
 
@@ -366,7 +449,8 @@ impl Client {
         dircount: u32,
         maxcount: u32,
     ) -> Result<READDIRPLUS3resok<'static>, Stat> {
-        let arguments = READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount, maxcount };
+        let arguments =
+            READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount, maxcount };
         let reply: READDIRPLUS3res<'static> = self.call(Procedure::ReadDirPlus, &arguments);
         result(reply)
     }

@@ -20,8 +20,8 @@ pub struct FillRequest<'a> {
     pub id: u64,
     /// The clock right after it was advanced, before the request was forwarded.
     pub stamp: Stamp,
-    /// The clock right after it was advanced to ask this question. A dynamic entry has this stamp: what changed before, the watcher has
-    /// to look for by the sources that it knows.
+    /// The clock right after it was advanced to ask this question. A dynamic entry has this stamp:
+    /// what changed before, the watcher has to look for by the sources that it knows.
     pub asked: Stamp,
     /// CLOCK_MONOTONIC before the first byte of the request was forwarded.
     pub forwarded_ns: u64,
@@ -41,7 +41,8 @@ pub struct FillRequest<'a> {
     pub may_be_dynamic: bool,
     /// An earlier reply to the same request, and its stamp: have its sources changed since?
     pub previous: Option<(RecordNumber, Stamp)>,
-    /// For whom the request was forwarded: the address and port that the server sees, the address [folded](crate::fold).
+    /// For whom the request was forwarded: the address and port that the server sees, the address
+    /// [folded](crate::fold).
     pub client: SocketAddrV4,
     /// Request target, for logs only; [`TARGET_BYTES_MAX`] bytes are sent.
     pub target: &'a [u8],
@@ -67,27 +68,33 @@ pub enum Class {
     /// It is, byte for byte, a file that the server looked up.
     #[default]
     Static = 0,
-    /// The server computed it from sources that are known. Whether another client gets the same is for the card to find out.
+    /// The server computed it from sources that are known. Whether another client gets the same is
+    /// for the card to find out.
     Dynamic = 1,
 }
 
 /// May the reply become an entry?
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack; a box would allocate for each fill")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one at a time, on the stack; a box would allocate for each fill"
+)]
 pub enum Verdict {
-    /// Yes, valid while none of these sources has a stamp at or above the fill's ([`FillRequest::stamp`] of a static one,
-    /// [`FillRequest::asked`] of a dynamic one).
+    /// Yes, valid while none of these sources has a stamp at or above the fill's
+    /// ([`FillRequest::stamp`] of a static one, [`FillRequest::asked`] of a dynamic one).
     Stored {
         /// What kind of reply it is.
         class: Class,
         /// The sources, all watched by now; always with [`SourceSlot::EVERYTHING`].
         sources: SourceSet,
-        /// Under what number the watcher remembers the look-ups, for a [`ReinstateRequest`](super::ReinstateRequest).
+        /// Under what number the watcher remembers the look-ups, for a
+        /// [`ReinstateRequest`](super::ReinstateRequest).
         record: RecordNumber,
         /// The sources of [`FillRequest::previous`] are as they were.
         previous_unchanged: bool,
     },
-    /// No, since it may be out of date by now; but it was computed for anybody, so that whoever had asked before its request was forwarded may have it.
+    /// No, since it may be out of date by now; but it was computed for anybody, so that whoever had
+    /// asked before its request was forwarded may have it.
     Outdated(RefusalReason),
     /// No.
     Refused(RefusalReason),
@@ -165,8 +172,10 @@ impl<'a> FillRequest<'a> {
             _ => return Err(DecodeError::Field),
         };
         let [.., a, b, c, d, low, high, 0, 0] = *head else { return Err(DecodeError::Field) };
-        let client =
-            SocketAddrV4::new(Ipv4Addr::from_bits(u32::from_le_bytes([a, b, c, d])), u16::from_le_bytes([low, high]));
+        let client = SocketAddrV4::new(
+            Ipv4Addr::from_bits(u32::from_le_bytes([a, b, c, d])),
+            u16::from_le_bytes([low, high]),
+        );
         let mut body_hash = [0; BODY_HASH_BYTES];
         body_hash.copy_from_slice(&head[72..104]);
         Ok(FillRequest {
@@ -196,15 +205,25 @@ impl FillVerdict {
 
     /// Writes the message and returns the part of `out` to send.
     pub fn encode<'b>(&self, out: &'b mut [u8; FILL_VERDICT_BYTES_MAX]) -> &'b [u8] {
-        let (class, sources, record, unchanged, refusal): (Class, &[SourceSlot], u64, bool, u8) = match &self.verdict {
-            Verdict::Stored { class, sources, record, previous_unchanged } => {
-                (*class, sources.as_slice(), record.0, *previous_unchanged, 0)
-            }
-            Verdict::Outdated(reason) => (Class::Dynamic, &[], 0, false, *reason as u8),
-            Verdict::Refused(reason) => (Class::Static, &[], 0, false, *reason as u8),
-        };
+        let (class, sources, record, unchanged, refusal): (Class, &[SourceSlot], u64, bool, u8) =
+            match &self.verdict {
+                Verdict::Stored { class, sources, record, previous_unchanged } => {
+                    (*class, sources.as_slice(), record.0, *previous_unchanged, 0)
+                }
+                Verdict::Outdated(reason) => (Class::Dynamic, &[], 0, false, *reason as u8),
+                Verdict::Refused(reason) => (Class::Static, &[], 0, false, *reason as u8),
+            };
         let (kind, count) = (Kind::FillVerdict as u8, sources.len() as u8);
-        out[..8].copy_from_slice(&[kind, VERSION, count, refusal, class as u8, u8::from(unchanged), 0, 0]);
+        out[..8].copy_from_slice(&[
+            kind,
+            VERSION,
+            count,
+            refusal,
+            class as u8,
+            u8::from(unchanged),
+            0,
+            0,
+        ]);
         out[8..16].copy_from_slice(&self.id.to_le_bytes());
         out[16..24].copy_from_slice(&record.to_le_bytes());
         for (place, slot) in out[VERDICT_HEAD_BYTES..].chunks_exact_mut(SLOT_BYTES).zip(sources) {
@@ -216,8 +235,8 @@ impl FillVerdict {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// The datagram is none that [`FillVerdict::encode`] could have written: among others, a stored reply whose
-    /// sources lack [`SourceSlot::EVERYTHING`] or repeat one.
+    /// The datagram is none that [`FillVerdict::encode`] could have written: among others, a stored
+    /// reply whose sources lack [`SourceSlot::EVERYTHING`] or repeat one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (head, slots) = split_head::<VERDICT_HEAD_BYTES>(bytes, Kind::FillVerdict)?;
         let count = usize::from(head[2]);
@@ -233,8 +252,16 @@ impl FillVerdict {
         let (id, record) = (word_at(head, 8), RecordNumber(word_at(head, 16)));
         if head[3] != 0 {
             let reason = RefusalReason::from_code(head[3]).ok_or(DecodeError::Field)?;
-            let verdict = if class == Class::Dynamic { Verdict::Outdated(reason) } else { Verdict::Refused(reason) };
-            return if count == 0 && record.0 == 0 { Ok(Self { id, verdict }) } else { Err(DecodeError::Field) };
+            let verdict = if class == Class::Dynamic {
+                Verdict::Outdated(reason)
+            } else {
+                Verdict::Refused(reason)
+            };
+            return if count == 0 && record.0 == 0 {
+                Ok(Self { id, verdict })
+            } else {
+                Err(DecodeError::Field)
+            };
         }
         let (words, _) = slots.as_chunks::<SLOT_BYTES>();
         let mut slots = words.iter().map(|word| SourceSlot(u32::from_le_bytes(*word)));
@@ -283,8 +310,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_request_comes_back_as_it_was(
-            words in any::<[u64; 7]>(), body_hash in any::<[u8; 32]>(), last_modified in any::<Option<u64>>(),
-            may_be_static in any::<bool>(), may_be_dynamic in any::<bool>(), previous in any::<Option<(u64, u64)>>(),
+            words in any::<[u64; 7]>(),
+            body_hash in any::<[u8; 32]>(),
+            last_modified in any::<Option<u64>>(),
+            may_be_static in any::<bool>(),
+            may_be_dynamic in any::<bool>(),
+            previous in any::<Option<(u64, u64)>>(),
             client in any::<(u32, u16)>(),
             target in proptest::collection::vec(any::<u8>(), 0..=TARGET_BYTES_MAX),
         ) {
@@ -292,8 +323,20 @@ mod tests {
             let (stamp, asked) = (Stamp(stamp), Stamp(asked));
             let previous = previous.map(|(record, since)| (RecordNumber(record), Stamp(since)));
             let request = FillRequest {
-                id, stamp, asked, forwarded_ns, finished_ns, lost, body_len, body_hash, last_modified, may_be_static,
-                may_be_dynamic, previous, client: SocketAddrV4::new(client.0.into(), client.1), target: &target,
+                id,
+                stamp,
+                asked,
+                forwarded_ns,
+                finished_ns,
+                lost,
+                body_len,
+                body_hash,
+                last_modified,
+                may_be_static,
+                may_be_dynamic,
+                previous,
+                client: SocketAddrV4::new(client.0.into(), client.1),
+                target: &target,
             };
             let mut out = [0xee; FILL_REQUEST_BYTES_MAX];
             prop_assert_eq!(FillRequest::decode(request.encode(&mut out)), Ok(request));
@@ -301,8 +344,11 @@ mod tests {
 
         #[test]
         fn a_verdict_comes_back_as_it_was(
-            id in any::<u64>(), slots in proptest::collection::vec(any::<u32>(), 0..SOURCES_MAX),
-            refusal in proptest::option::of(0..RefusalReason::ALL.len()), record in any::<u64>(), dynamic in any::<bool>(),
+            id in any::<u64>(),
+            slots in proptest::collection::vec(any::<u32>(), 0..SOURCES_MAX),
+            refusal in proptest::option::of(0..RefusalReason::ALL.len()),
+            record in any::<u64>(),
+            dynamic in any::<bool>(),
             unchanged in any::<bool>(),
         ) {
             let mut sources = SourceSet::new();
@@ -324,10 +370,12 @@ mod tests {
             prop_assert_eq!(FillVerdict::decode(verdict.encode(&mut out)), Ok(verdict));
         }
 
-        /// Hostile bytes are an error or a message, never a panic; and a message is what its encoding says.
+        /// Hostile bytes are an error or a message, never a panic; and a message is what its
+        /// encoding says.
         #[test]
         fn hostile_bytes_do_no_harm(
-            mut bytes in proptest::collection::vec(any::<u8>(), 0..MESSAGE_BYTES_MAX + 8), kind in 0_u8..4,
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..MESSAGE_BYTES_MAX + 8),
+            kind in 0_u8..4,
         ) {
             if let [first, second, ..] = &mut bytes[..] {
                 (*first, *second) = (kind, VERSION);
@@ -344,7 +392,11 @@ mod tests {
 
         /// As above, but close to a valid message, so that the checks behind the first are reached.
         #[test]
-        fn a_damaged_message_does_no_harm(at in 0..200_usize, byte in any::<u8>(), cut in 0..200_usize) {
+        fn a_damaged_message_does_no_harm(
+            at in 0..200_usize,
+            byte in any::<u8>(),
+            cut in 0..200_usize,
+        ) {
             let mut out = [0; FILL_REQUEST_BYTES_MAX];
             let mut bytes = request(b"/index.html", Some(8)).encode(&mut out).to_vec();
             if let Some(place) = bytes.get_mut(at) {
@@ -358,7 +410,15 @@ mod tests {
             let mut out = [0; FILL_VERDICT_BYTES_MAX];
             let mut sources = SourceSet::new();
             sources.insert(SourceSlot(9)).unwrap();
-            let verdict = FillVerdict { id: 1, verdict: Verdict::Stored { class: Class::Dynamic, sources, record: RecordNumber(4), previous_unchanged: true } };
+            let verdict = FillVerdict {
+                id: 1,
+                verdict: Verdict::Stored {
+                    class: Class::Dynamic,
+                    sources,
+                    record: RecordNumber(4),
+                    previous_unchanged: true,
+                },
+            };
             let mut bytes = verdict.encode(&mut out).to_vec();
             if let Some(place) = bytes.get_mut(at) {
                 *place = byte;
@@ -375,7 +435,8 @@ mod tests {
     fn a_long_target_is_cut() {
         let target = [b'x'; TARGET_BYTES_MAX + 1];
         let mut out = [0; FILL_REQUEST_BYTES_MAX];
-        let decoded = FillRequest::decode(request(&target, None).encode(&mut out)).unwrap().target.len();
+        let decoded =
+            FillRequest::decode(request(&target, None).encode(&mut out)).unwrap().target.len();
         assert_eq!(decoded, TARGET_BYTES_MAX);
     }
 

@@ -32,7 +32,10 @@ pub enum DecodeError {
     Field,
 }
 
-pub(super) fn split_head<const HEAD: usize>(bytes: &[u8], kind: Kind) -> Result<(&[u8; HEAD], &[u8]), DecodeError> {
+pub(super) fn split_head<const HEAD: usize>(
+    bytes: &[u8],
+    kind: Kind,
+) -> Result<(&[u8; HEAD], &[u8]), DecodeError> {
     let (head, rest) = bytes.split_first_chunk::<HEAD>().ok_or(DecodeError::Length)?;
     match (head[0] == kind as u8, head[1] == VERSION) {
         (true, true) => Ok((head, rest)),

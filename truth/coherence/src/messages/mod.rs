@@ -20,8 +20,9 @@
 //!                   8 id
 //! ```
 //!
-//! The other side of the socket may be anybody who inherited it, so every length, flag and enumeration is checked and
-//! a datagram has exactly one valid length. The meaning of the fields is checked by whoever uses them.
+//! The other side of the socket may be anybody who inherited it, so every length, flag and
+//! enumeration is checked and a datagram has exactly one valid length. The meaning of the fields is
+//! checked by whoever uses them.
 
 mod fill;
 mod head;
@@ -29,23 +30,28 @@ mod refusal;
 mod reinstate;
 
 pub use fill::{
-    Class, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, RecordNumber, TARGET_BYTES_MAX,
-    Verdict,
+    Class, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, RecordNumber,
+    TARGET_BYTES_MAX, Verdict,
 };
 pub use head::{BODY_HASH_BYTES, DecodeError};
 pub use refusal::RefusalReason;
 pub use reinstate::{
-    REINSTATE_REQUEST_BYTES, REINSTATE_VERDICT_BYTES, ReinstateRequest, ReinstateVerdict, Reinstatement,
+    REINSTATE_REQUEST_BYTES, REINSTATE_VERDICT_BYTES, ReinstateRequest, ReinstateVerdict,
+    Reinstatement,
 };
 
 use head::Kind;
 
-/// A receive buffer of this size takes any message whole; make it one byte longer to notice longer datagrams.
+/// A receive buffer of this size takes any message whole; make it one byte longer to notice longer
+/// datagrams.
 pub const MESSAGE_BYTES_MAX: usize = FILL_REQUEST_BYTES_MAX;
 
 /// A message of the card to the watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack; a box would allocate for each fill")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one at a time, on the stack; a box would allocate for each fill"
+)]
 pub enum Question<'a> {
     /// May this reply become an entry?
     Fill(FillRequest<'a>),
@@ -55,7 +61,10 @@ pub enum Question<'a> {
 
 /// A message of the watcher to the card.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack; a box would allocate for each fill")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one at a time, on the stack; a box would allocate for each fill"
+)]
 pub enum Answer {
     /// To [`Question::Fill`].
     Fill(FillVerdict),

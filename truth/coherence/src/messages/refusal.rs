@@ -6,7 +6,8 @@
 pub enum RefusalReason {
     /// The server looked at files, but none has the body's bytes.
     NoMatchingFile = 1,
-    /// The server looked at no file at all during the request: it answered from something that cannot be seen.
+    /// The server looked at no file at all during the request: it answered from something that
+    /// cannot be seen.
     NotLookedUp = 2,
     /// Somebody has the file open for writing or mapped writable.
     OpenForWriting = 3,
@@ -24,19 +25,24 @@ pub enum RefusalReason {
     EmptyBody = 9,
     /// The file, a directory or a process could not be read.
     Io = 10,
-    /// The server changed something while it worked on the request: a request that does more than ask.
+    /// The server changed something while it worked on the request: a request that does more than
+    /// ask.
     Wrote = 11,
     /// The server talked to a program that is not watched.
     UnwatchedPeer = 12,
-    /// A file that the server has in its own memory has changed, and the server has not looked at it since.
+    /// A file that the server has in its own memory has changed, and the server has not looked at
+    /// it since.
     Dirty = 13,
     /// The server keeps more files in its own memory than can be followed.
     TooManyRetained = 14,
-    /// The server read from a database what cannot be told apart from the rest, or in a way that cannot be followed.
+    /// The server read from a database what cannot be told apart from the rest, or in a way that
+    /// cannot be followed.
     DatabaseUnclear = 15,
-    /// The server was started before it was watched, so nobody knows what it has in its own memory; and it computed the reply.
+    /// The server was started before it was watched, so nobody knows what it has in its own memory;
+    /// and it computed the reply.
     ServerOlder = 16,
-    /// It is a file, but a program or a database that the server asked meanwhile may have decided that it be sent.
+    /// It is a file, but a program or a database that the server asked meanwhile may have decided
+    /// that it be sent.
     Decided = 17,
 }
 
@@ -104,7 +110,10 @@ mod tests {
         for (index, reason) in RefusalReason::ALL.into_iter().enumerate() {
             assert_eq!(reason.index(), index);
             assert_eq!(RefusalReason::from_code(reason as u8), Some(reason));
-            assert_eq!(RefusalReason::ALL.iter().filter(|other| other.label() == reason.label()).count(), 1);
+            assert_eq!(
+                RefusalReason::ALL.iter().filter(|other| other.label() == reason.label()).count(),
+                1
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! May an entry stay although directories among its sources have changed?
 //!
-//! A file that is made, renamed or removed changes its directory, and so voids every entry whose look-ups went through that
-//! directory, though nearly always nothing changed for them. The card asks; the watcher, which remembers the look-ups, does them
-//! again and compares.
+//! A file that is made, renamed or removed changes its directory, and so voids every entry whose
+//! look-ups went through that directory, though nearly always nothing changed for them. The card
+//! asks; the watcher, which remembers the look-ups, does them again and compares.
 
 use super::fill::RecordNumber;
 use super::head::{DecodeError, Kind, VERSION, split_head, word_at};
@@ -22,7 +22,8 @@ pub struct ReinstateRequest {
     pub record: RecordNumber,
     /// The entry's stamp: it was right as long as no source had a stamp at or above it.
     pub since: Stamp,
-    /// The clock right after it was advanced for this question: the entry's stamp from now on, if it stays.
+    /// The clock right after it was advanced for this question: the entry's stamp from now on, if
+    /// it stays.
     pub stamp: Stamp,
 }
 
@@ -39,7 +40,8 @@ pub struct ReinstateVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reinstatement {
-    /// Yes: every look-up leads where it led, and none of the sources has a stamp at or above the question's.
+    /// Yes: every look-up leads where it led, and none of the sources has a stamp at or above the
+    /// question's.
     Stays = 0,
     /// A directory changed again meanwhile; it may be asked again.
     Again = 1,
@@ -52,7 +54,9 @@ impl ReinstateRequest {
     pub fn encode(&self) -> [u8; REINSTATE_REQUEST_BYTES] {
         let mut out = [0; REINSTATE_REQUEST_BYTES];
         out[..2].copy_from_slice(&[Kind::ReinstateRequest as u8, VERSION]);
-        for (place, word) in out[8..].chunks_exact_mut(8).zip([self.id, self.record.0, self.since.0, self.stamp.0]) {
+        for (place, word) in
+            out[8..].chunks_exact_mut(8).zip([self.id, self.record.0, self.since.0, self.stamp.0])
+        {
             place.copy_from_slice(&word.to_le_bytes());
         }
         out
@@ -117,25 +121,40 @@ mod tests {
     use super::*;
 
     fn outcomes() -> impl Strategy<Value = Reinstatement> {
-        prop_oneof![Just(Reinstatement::Stays), Just(Reinstatement::Again), Just(Reinstatement::Gone)]
+        prop_oneof![
+            Just(Reinstatement::Stays),
+            Just(Reinstatement::Again),
+            Just(Reinstatement::Gone)
+        ]
     }
 
     proptest! {
         #[test]
         fn messages_come_back_as_they_were(words in any::<[u64; 4]>(), outcome in outcomes()) {
             let [id, record, since, stamp] = words;
-            let request = ReinstateRequest { id, record: RecordNumber(record), since: Stamp(since), stamp: Stamp(stamp) };
+            let request = ReinstateRequest {
+                id,
+                record: RecordNumber(record),
+                since: Stamp(since),
+                stamp: Stamp(stamp),
+            };
             prop_assert_eq!(ReinstateRequest::decode(&request.encode()), Ok(request));
             let verdict = ReinstateVerdict { id, outcome };
             prop_assert_eq!(ReinstateVerdict::decode(&verdict.encode()), Ok(verdict));
         }
 
-        /// Hostile bytes are an error or a message, never a panic; and a message is what its encoding says.
+        /// Hostile bytes are an error or a message, never a panic; and a message is what its
+        /// encoding says.
         #[test]
         fn hostile_bytes_do_no_harm(
-            at in 0..40_usize, byte in any::<u8>(), len in 0..44_usize, outcome in outcomes(), id in any::<u64>(),
+            at in 0..40_usize,
+            byte in any::<u8>(),
+            len in 0..44_usize,
+            outcome in outcomes(),
+            id in any::<u64>(),
         ) {
-            let request = ReinstateRequest { id, record: RecordNumber(1), since: Stamp(2), stamp: Stamp(3) };
+            let request =
+                ReinstateRequest { id, record: RecordNumber(1), since: Stamp(2), stamp: Stamp(3) };
             for valid in [&request.encode()[..], &ReinstateVerdict { id, outcome }.encode()[..]] {
                 let mut bytes = valid.to_vec();
                 if let Some(place) = bytes.get_mut(at) {

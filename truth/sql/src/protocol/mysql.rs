@@ -1,7 +1,7 @@
 //! MySQL's and MariaDB's protocol, from the server's side.
 //!
-//! Read first: the client/server protocol in MariaDB's knowledge base: packets, handshake response, COM_ commands,
-//! COM_STMT_EXECUTE.
+//! Read first: the client/server protocol in MariaDB's knowledge base: packets, handshake response,
+//! COM_ commands, COM_STMT_EXECUTE.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ const PLUGIN_AUTH_LENENC_DATA: u32 = 1 << 21;
 const ZSTD_COMPRESSION: u32 = 1 << 26;
 const QUERY_ATTRIBUTES: u32 = 1 << 27;
 
-/// Numbers of collations whose character sets hide quotes or backslashes in longer characters: big5, sjis, gbk, cp932,
-/// gb18030 and those that no client may use.
+/// Numbers of collations whose character sets hide quotes or backslashes in longer characters:
+/// big5, sjis, gbk, cp932, gb18030 and those that no client may use.
 const UNSAFE_COLLATIONS: &[u8] = &[1, 13, 28, 84, 87, 88, 95, 96, 248, 249, 250];
 
 /// The largest payload of one packet; one that is as large goes on in the next.
@@ -36,7 +36,8 @@ enum Phase {
     Commands,
     /// Nothing is understood any longer.
     Opaque(Reason),
-    /// Bytes were missed; `answered` if the server has sent something since the last that was received.
+    /// Bytes were missed; `answered` if the server has sent something since the last that was
+    /// received.
     Lost {
         reason: Reason,
         answered: bool,
@@ -115,7 +116,9 @@ impl Connection {
         }
         *self = match self.phase {
             // Whether it is encrypted or compressed is not known.
-            Phase::Handshake | Phase::Authentication => Self { phase: Phase::Opaque(Reason::Gap), ..Self::new() },
+            Phase::Handshake | Phase::Authentication => {
+                Self { phase: Phase::Opaque(Reason::Gap), ..Self::new() }
+            }
             _ => Self {
                 phase: Phase::Lost { reason: Reason::Gap, answered: false },
                 capabilities: self.capabilities,
@@ -162,8 +165,9 @@ impl Connection {
                 if self.header.len() < 4 {
                     return;
                 }
-                let length =
-                    usize::from(self.header[0]) | usize::from(self.header[1]) << 8 | usize::from(self.header[2]) << 16;
+                let length = usize::from(self.header[0])
+                    | usize::from(self.header[1]) << 8
+                    | usize::from(self.header[2]) << 16;
                 self.begin_packet(length, self.header[3], emit);
                 self.header.clear();
             }
@@ -172,7 +176,8 @@ impl Connection {
                 if self.payload.len() + taken > STATEMENT_BYTES_MAX {
                     self.oversize = true;
                     self.payload.truncate(1);
-                    // It is run when it is whole; said now as well, as a command may take long to arrive.
+                    // It is run when it is whole; said now as well, as a command may take long to
+                    // arrive.
                     emit(Command::Everything(Reason::TooLarge));
                 } else {
                     self.payload.extend_from_slice(&bytes[..taken]);
@@ -207,8 +212,14 @@ impl Connection {
                 let id = u32::from_le_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]);
                 let parameters = u16::from_le_bytes([bytes[11], bytes[12]]);
                 self.last_is_uncertain = false;
-                let prepared = Prepared { text, parameters: Some(parameters), types: Vec::new(), long_data: false };
-                if self.prepared.len() < PREPARED_MAX && self.prepared_bytes + prepared.text.len() <= PREPARED_BYTES_MAX
+                let prepared = Prepared {
+                    text,
+                    parameters: Some(parameters),
+                    types: Vec::new(),
+                    long_data: false,
+                };
+                if self.prepared.len() < PREPARED_MAX
+                    && self.prepared_bytes + prepared.text.len() <= PREPARED_BYTES_MAX
                 {
                     self.prepared_bytes += prepared.text.len();
                     if let Some(old) = self.prepared.insert(id, prepared) {
@@ -245,7 +256,8 @@ impl Connection {
         match self.phase {
             Phase::Handshake => self.handshake(&payload, emit),
             Phase::Authentication if self.sequence != 0 => {}
-            // Answers to a change of user, and the contents of files: the command itself said what it may do.
+            // Answers to a change of user, and the contents of files: the command itself said what
+            // it may do.
             Phase::Commands if self.sequence != 0 => {
                 emit(Command::Everything(Reason::Command));
                 emit(Command::RequestEnd);
@@ -301,7 +313,8 @@ impl Connection {
         let mut awaited = Awaited::Other;
         let mut answered = true;
         match code {
-            // SLEEP, STATISTICS, PROCESS_INFO, DEBUG, PING, STMT_RESET, SET_OPTION, STMT_FETCH, FIELD_LIST
+            // SLEEP, STATISTICS, PROCESS_INFO, DEBUG, PING, STMT_RESET, SET_OPTION, STMT_FETCH,
+            // FIELD_LIST
             0x00 | 0x09 | 0x0a | 0x0d | 0x0e | 0x1b | 0x1c | 0x04 => {}
             0x1a => {
                 if let Some(prepared) = id(rest).and_then(|id| self.prepared.get_mut(&id)) {
@@ -330,9 +343,14 @@ impl Connection {
             // STMT_PREPARE
             0x16 => {
                 let text: Arc<[u8]> = rest.into();
-                self.last_is_uncertain |= self.last_prepared.as_ref().is_some_and(|last| last.text != text);
-                self.last_prepared =
-                    Some(Prepared { text: text.clone(), parameters: None, types: Vec::new(), long_data: false });
+                self.last_is_uncertain |=
+                    self.last_prepared.as_ref().is_some_and(|last| last.text != text);
+                self.last_prepared = Some(Prepared {
+                    text: text.clone(),
+                    parameters: None,
+                    types: Vec::new(),
+                    long_data: false,
+                });
                 awaited = Awaited::Prepare(text);
             }
             // STMT_EXECUTE, MariaDB's STMT_BULK_EXECUTE
@@ -402,13 +420,18 @@ impl Connection {
             id => self.prepared.get_mut(&id),
         };
         let Some(prepared) = prepared else { return Command::Everything(Reason::UnknownStatement) };
-        let parameters = if bulk || prepared.long_data || self.capabilities & QUERY_ATTRIBUTES != 0 {
+        let parameters = if bulk || prepared.long_data || self.capabilities & QUERY_ATTRIBUTES != 0
+        {
             None
         } else {
             decode_parameters(prepared, rest)
         };
         // A long parameter is for one execution, but which one is not followed further.
-        Command::Execute { text: prepared.text.clone(), parameters: parameters.unwrap_or_default(), surely: true }
+        Command::Execute {
+            text: prepared.text.clone(),
+            parameters: parameters.unwrap_or_default(),
+            surely: true,
+        }
     }
 }
 
@@ -416,14 +439,17 @@ fn id(rest: &[u8]) -> Option<u32> {
     rest.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-/// Is this a packet of its own with a command that a text or a prepared statement goes with, and nothing else?
+/// Is this a packet of its own with a command that a text or a prepared statement goes with, and
+/// nothing else?
 ///
-/// Neither a compressed nor an encrypted connection has a packet like this behind a reply: their lengths differ.
+/// Neither a compressed nor an encrypted connection has a packet like this behind a reply: their
+/// lengths differ.
 fn is_one_query(bytes: &[u8]) -> bool {
     match bytes {
         [a, b, c, 0, code @ (0x03 | 0x0e | 0x16 | 0x02), rest @ ..] => {
             let length = usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16;
-            length == rest.len() + 1 && (*code == 0x0e || (!rest.is_empty() && core::str::from_utf8(rest).is_ok()))
+            length == rest.len() + 1
+                && (*code == 0x0e || (!rest.is_empty() && core::str::from_utf8(rest).is_ok()))
         }
         _ => false,
     }
@@ -438,7 +464,8 @@ fn used_database(text: &[u8]) -> Option<Box<str>> {
     }
     let name = name.trim();
     let plain = |name: &str| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'$'))
+        !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'$'))
     };
     let name = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')).unwrap_or(name);
     plain(name).then(|| name.into())

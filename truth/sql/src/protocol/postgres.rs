@@ -1,6 +1,7 @@
 //! PostgreSQL's protocol 3, from the server's side.
 //!
-//! Read first: the chapter "Frontend/Backend Protocol" of PostgreSQL's manual, message formats and message flow.
+//! Read first: the chapter "Frontend/Backend Protocol" of PostgreSQL's manual, message formats and
+//! message flow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ enum Phase {
     Opaque(Reason),
 }
 
-/// A statement or portal under a name. The same name with another text is not certain: the server may have refused it.
+/// A statement or portal under a name. The same name with another text is not certain: the server
+/// may have refused it.
 #[derive(Clone, Debug)]
 enum Named<T> {
     Certain(T),
@@ -140,8 +142,12 @@ impl Connection {
     fn begin(&mut self, emit: &mut dyn FnMut(Command)) {
         let startup = self.phase == Phase::Startup;
         let at = usize::from(!startup);
-        let length =
-            u32::from_be_bytes([self.header[at], self.header[at + 1], self.header[at + 2], self.header[at + 3]]);
+        let length = u32::from_be_bytes([
+            self.header[at],
+            self.header[at + 1],
+            self.header[at + 2],
+            self.header[at + 3],
+        ]);
         self.kind = if startup { 0 } else { self.header[0] };
         self.header.clear();
         let acceptable = match self.phase {
@@ -150,7 +156,19 @@ impl Connection {
                 (4..=1 << 30).contains(&length)
                     && matches!(
                         self.kind,
-                        b'Q' | b'P' | b'B' | b'E' | b'D' | b'C' | b'S' | b'H' | b'F' | b'd' | b'c' | b'f' | b'p' | b'X'
+                        b'Q' | b'P'
+                            | b'B'
+                            | b'E'
+                            | b'D'
+                            | b'C'
+                            | b'S'
+                            | b'H'
+                            | b'F'
+                            | b'd'
+                            | b'c'
+                            | b'f'
+                            | b'p'
+                            | b'X'
                     )
             }
         };
@@ -225,7 +243,8 @@ impl Connection {
     }
 
     fn startup(&mut self, payload: &[u8], emit: &mut dyn FnMut(Command)) {
-        let Some((code, rest)) = payload.split_first_chunk().map(|(code, rest)| (u32::from_be_bytes(*code), rest))
+        let Some((code, rest)) =
+            payload.split_first_chunk().map(|(code, rest)| (u32::from_be_bytes(*code), rest))
         else {
             return self.opaque(Reason::Malformed);
         };
@@ -260,7 +279,8 @@ impl Connection {
         };
         let text: Arc<[u8]> = text.into();
         if name.is_empty() {
-            self.unnamed_is_certain = self.messages.parses == 1 && self.messages.binds + self.messages.others == 0;
+            self.unnamed_is_certain =
+                self.messages.parses == 1 && self.messages.binds + self.messages.others == 0;
             self.statements.insert(Vec::new(), Named::Certain(text));
             return;
         }
@@ -268,7 +288,9 @@ impl Connection {
             Some(Named::Certain(known)) if *known == text => {}
             Some(named) => *named = Named::Uncertain,
             None => {
-                if self.statements.len() < PREPARED_MAX && self.statement_bytes + text.len() <= PREPARED_BYTES_MAX {
+                if self.statements.len() < PREPARED_MAX
+                    && self.statement_bytes + text.len() <= PREPARED_BYTES_MAX
+                {
                     self.statement_bytes += text.len();
                     self.statements.insert(name.to_vec(), Named::Certain(text));
                 }
@@ -304,7 +326,11 @@ impl Connection {
         let portal = terminated(&mut rest);
         match portal.and_then(|portal| self.portals.get(portal)) {
             Some(Named::Certain((text, parameters))) => {
-                emit(Command::Execute { text: text.clone(), parameters: parameters.clone(), surely });
+                emit(Command::Execute {
+                    text: text.clone(),
+                    parameters: parameters.clone(),
+                    surely,
+                });
             }
             _ => emit(Command::Everything(Reason::UnknownStatement)),
         }

@@ -1,6 +1,7 @@
 //! MySQL's and MariaDB's protocol, both directions.
 //!
-//! Read first: the client/server protocol in MariaDB's knowledge base: packets, result set packets, OK, ERR and EOF packets.
+//! Read first: the client/server protocol in MariaDB's knowledge base: packets, result set packets,
+//! OK, ERR and EOF packets.
 
 use std::collections::VecDeque;
 
@@ -90,8 +91,9 @@ impl Packets {
                 if self.header.len() < 4 {
                     return;
                 }
-                self.left =
-                    usize::from(self.header[0]) | usize::from(self.header[1]) << 8 | usize::from(self.header[2]) << 16;
+                self.left = usize::from(self.header[0])
+                    | usize::from(self.header[1]) << 8
+                    | usize::from(self.header[2]) << 16;
                 if !self.continued {
                     (self.sequence, self.len) = (self.header[3], 0);
                     self.prefix.clear();
@@ -172,7 +174,9 @@ impl Turns {
             self.client = packets;
         }
         // A command whose header has come is not about the client any longer.
-        is_identity && self.phase == Phase::Authentication && !(self.client.in_packet && self.client.sequence == 0)
+        is_identity
+            && self.phase == Phase::Authentication
+            && !(self.client.in_packet && self.client.sequence == 0)
     }
 
     /// The first answer to the greeting has the client's capabilities.
@@ -180,14 +184,17 @@ impl Turns {
         if sequence != 1 {
             return;
         }
-        let word = |at: usize| prefix.get(at..at + 4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        let word = |at: usize| {
+            prefix.get(at..at + 4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+        };
         let (Some(flags), true) = (word(0), len >= 32) else { return self.lose() };
         if flags & (SSL | COMPRESS | ZSTD_COMPRESSION) != 0 || flags & PROTOCOL_41 == 0 {
             return self.lose();
         }
         let own = if flags & CLIENT_MYSQL == 0 { word(28).unwrap_or(0) } else { 0 };
         self.deprecate_eof = flags & DEPRECATE_EOF != 0;
-        self.optional_metadata = flags & OPTIONAL_METADATA != 0 || own & MARIADB_CACHE_METADATA != 0;
+        self.optional_metadata =
+            flags & OPTIONAL_METADATA != 0 || own & MARIADB_CACHE_METADATA != 0;
     }
 
     fn command(&mut self, prefix: &[u8]) {
@@ -196,7 +203,8 @@ impl Turns {
             Some(0x01 | 0x18 | 0x19) => return,
             // SLEEP, INIT_DB, QUERY, PROCESS_INFO, STMT_EXECUTE, STMT_BULK_EXECUTE
             Some(0x00 | 0x02 | 0x03 | 0x0a | 0x17 | 0xfa) => Awaited::Result,
-            // CREATE_DB, DROP_DB, REFRESH, SHUTDOWN, STATISTICS, PROCESS_KILL, DEBUG, PING, STMT_RESET, SET_OPTION, RESET_CONNECTION
+            // CREATE_DB, DROP_DB, REFRESH, SHUTDOWN, STATISTICS, PROCESS_KILL, DEBUG, PING,
+            // STMT_RESET, SET_OPTION, RESET_CONNECTION
             Some(0x05..=0x09 | 0x0c..=0x0e | 0x1a | 0x1b | 0x1f) => Awaited::Single,
             Some(0x04 | 0x1c) => Awaited::List,
             Some(0x16) => Awaited::Prepare,
@@ -252,7 +260,8 @@ impl Turns {
             return Some(awaited);
         }
         // In a row, 0xfe begins a value of 16 MB and more.
-        let is_end = first == 0xfe && if self.deprecate_eof { len < PACKET_BYTES_MAX } else { len < 9 };
+        let is_end =
+            first == 0xfe && if self.deprecate_eof { len < PACKET_BYTES_MAX } else { len < 9 };
         let after = |status: u16| {
             if status & MORE_RESULTS != 0 { Next::Await(Awaited::Result) } else { Next::Done }
         };
@@ -273,7 +282,9 @@ impl Turns {
                 }
             },
             Awaited::Prepare if first == 0 => {
-                let number = |at: usize| prefix.get(at..at + 2)?.first_chunk().map(|two| u16::from_le_bytes(*two));
+                let number = |at: usize| {
+                    prefix.get(at..at + 2)?.first_chunk().map(|two| u16::from_le_bytes(*two))
+                };
                 let (columns, parameters) = (u64::from(number(5)?), u64::from(number(7)?));
                 match (parameters, columns) {
                     (0, 0) => Next::Done,
@@ -286,10 +297,14 @@ impl Turns {
             Awaited::List if is_end => Next::Done,
             Awaited::List => Next::Await(awaited),
             Awaited::Columns { left: 1, then } => self.columns(0, then),
-            Awaited::Columns { left, then } => Next::Await(Awaited::Columns { left: left - 1, then }),
+            Awaited::Columns { left, then } => {
+                Next::Await(Awaited::Columns { left: left - 1, then })
+            }
             Awaited::ColumnsEnd { then } if is_end => match then {
                 // A cursor: rows are fetched later.
-                Then::Rows if eof_status(prefix)? & CURSOR_EXISTS != 0 => after(eof_status(prefix)?),
+                Then::Rows if eof_status(prefix)? & CURSOR_EXISTS != 0 => {
+                    after(eof_status(prefix)?)
+                }
                 then => self.then(then),
             },
             Awaited::ColumnsEnd { .. } => return None,
@@ -407,7 +422,10 @@ mod tests {
             turns.handle_server(&packet(5, b"\x00\x00"));
             turns.handle_server(&packet(6, b"\xfb\xfb"));
             assert!(!turns.is_over());
-            turns.handle_server(&packet(7, if flags == 0 { EOF } else { &[0xfe, 0, 0, 2, 0, 0, 0] }));
+            turns.handle_server(&packet(
+                7,
+                if flags == 0 { EOF } else { &[0xfe, 0, 0, 2, 0, 0, 0] },
+            ));
             assert!(turns.is_over(), "{flags}");
         }
     }
@@ -464,10 +482,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(steps in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..64)), 0..64)) {
+        fn nothing_panics(
+            steps in prop::collection::vec(
+                (any::<bool>(), prop::collection::vec(any::<u8>(), 0..64)),
+                0..64,
+            ),
+        ) {
             let mut turns = connected(0);
             for (client, bytes) in steps {
-                if client { turns.handle_client(&bytes); } else { turns.handle_server(&bytes); }
+                if client {
+                    turns.handle_client(&bytes);
+                } else {
+                    turns.handle_server(&bytes);
+                }
             }
         }
     }

@@ -126,7 +126,10 @@ impl Turns {
                 }
                 Phase::Authentication | Phase::Messages => match self.client.next(&mut bytes) {
                     Err(()) => self.lose(),
-                    Ok(None) => is_identity &= self.client.kind == b'p' && self.phase == Phase::Authentication,
+                    Ok(None) => {
+                        is_identity &=
+                            self.client.kind == b'p' && self.phase == Phase::Authentication
+                    }
                     Ok(Some(b'p')) if self.phase == Phase::Authentication => {}
                     Ok(Some(kind)) => {
                         is_identity = false;
@@ -151,7 +154,11 @@ impl Turns {
     }
 
     fn begin(&mut self) {
-        let code = self.startup.get(4..8).and_then(|code| code.first_chunk()).map(|code| u32::from_be_bytes(*code));
+        let code = self
+            .startup
+            .get(4..8)
+            .and_then(|code| code.first_chunk())
+            .map(|code| u32::from_be_bytes(*code));
         self.startup.clear();
         match code {
             Some(SSL_REQUEST | GSS_REQUEST) => self.phase = Phase::Asked,
@@ -258,10 +265,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(steps in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..64)), 0..64)) {
+        fn nothing_panics(
+            steps in prop::collection::vec(
+                (any::<bool>(), prop::collection::vec(any::<u8>(), 0..64)),
+                0..64,
+            ),
+        ) {
             for mut turns in [Turns::new(), connected()] {
                 for (client, bytes) in &steps {
-                    if *client { turns.handle_client(bytes); } else { turns.handle_server(bytes); }
+                    if *client {
+                        turns.handle_client(bytes);
+                    } else {
+                        turns.handle_server(bytes);
+                    }
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! What the fuzz targets, the replay of their corpus and the property tests have in common: run arbitrary bytes
-//! through the public functions and check what must hold for all input.
+//! What the fuzz targets, the replay of their corpus and the property tests have in common: run
+//! arbitrary bytes through the public functions and check what must hold for all input.
 
 #![allow(dead_code, reason = "each user takes some of the functions")]
 
@@ -9,16 +9,22 @@ pub(crate) fn defaults() -> Defaults {
     Defaults { autocommit: true, usual_lexing: true, read_uncommitted: false, usual_language: true }
 }
 
-/// The events of a connection whose bytes come in the given pieces, without repetitions: what nothing is known of is
-/// said for each piece anew.
-pub(crate) fn events<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Event> {
+/// The events of a connection whose bytes come in the given pieces, without repetitions: what
+/// nothing is known of is said for each piece anew.
+pub(crate) fn events<'a>(
+    dialect: Dialect,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Vec<Event> {
     let mut session = Session::new(dialect, Some(defaults()));
     let mut events: Vec<Event> = Vec::new();
     for piece in pieces {
         session.handle_client(piece, &mut Uncached, None, &mut |event| {
             let unknown = matches!(
                 event,
-                Event::Everything { .. } | Event::SchemaChanged | Event::SchemaDoubted | Event::RequestEnd
+                Event::Everything { .. }
+                    | Event::SchemaChanged
+                    | Event::SchemaDoubted
+                    | Event::RequestEnd
             );
             let last = events.iter().rev().take(3).any(|last| *last == event);
             if !(unknown && last) {
@@ -56,7 +62,8 @@ pub(crate) fn postgres(bytes: &[u8]) {
     stream(Dialect::Postgres, bytes);
 }
 
-/// Both directions of a connection: a byte that says who speaks (the highest bit: the server) and how long, and as many bytes, and so on.
+/// Both directions of a connection: a byte that says who speaks (the highest bit: the server) and
+/// how long, and as many bytes, and so on.
 pub(crate) fn turns(dialect: Dialect, bytes: &[u8]) {
     let (mut whole, mut single) = (Turns::new(dialect), Turns::new(dialect));
     let mut rest = bytes;
@@ -103,7 +110,9 @@ pub(crate) fn catalogue(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for dialect in [Dialect::MySql, Dialect::Postgres] {
         let Ok(catalogue) = Catalogue::parse(dialect, &text) else { continue };
-        for text in ["SELECT * FROM a, b, titles", "DELETE FROM a", "INSERT INTO posts (id) VALUES (1)"] {
+        for text in
+            ["SELECT * FROM a, b, titles", "DELETE FROM a", "INSERT INTO posts (id) VALUES (1)"]
+        {
             let context = Context { catalog: None, schema: Some("app"), ..Context::default() };
             expand(&parse(dialect, text.as_bytes())[0], dialect, &context, &[], Some(&catalogue));
         }

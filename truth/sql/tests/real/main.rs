@@ -1,5 +1,5 @@
-//! Against real servers and clients: every table whose contents changed was announced before, and where it matters
-//! nothing else was.
+//! Against real servers and clients: every table whose contents changed was announced before, and
+//! where it matters nothing else was.
 
 mod proxy;
 mod server;
@@ -31,7 +31,12 @@ impl Heard {
                 match sent {
                     Sent::Client(bytes) => {
                         answered = false;
-                        session.handle_client(bytes, &mut Uncached, Some(catalogue), &mut |event| heard.take(event));
+                        session.handle_client(
+                            bytes,
+                            &mut Uncached,
+                            Some(catalogue),
+                            &mut |event| heard.take(event),
+                        );
                     }
                     Sent::Server(bytes) if !answered => {
                         answered = true;
@@ -47,7 +52,8 @@ impl Heard {
     fn take(&mut self, event: Event) {
         match event {
             Event::Statement(execution) => self.reads.extend(execution.footprint.reads),
-            // Only what is announced at the end of a transaction: the earlier announcement would hide an omission.
+            // Only what is announced at the end of a transaction: the earlier announcement would
+            // hide an omission.
             Event::InProgress { .. } => {}
             Event::BecomesVisible { writes } => self.visible.extend(writes),
             Event::Everything { reason } => self.everything.push(reason),
@@ -59,11 +65,13 @@ impl Heard {
 
     fn announced(&self, catalog: Option<&str>, schema: &str, table: &str) -> bool {
         let target = Target { catalog: catalog.map(Into::into), ..Target::table(schema, table) };
-        !self.everything.is_empty() || self.visible.iter().any(|access| access.target.overlaps(&target))
+        !self.everything.is_empty()
+            || self.visible.iter().any(|access| access.target.overlaps(&target))
     }
 
     fn tables(&self) -> Vec<String> {
-        let mut tables: Vec<String> = self.visible.iter().map(|access| access.target.to_string()).collect();
+        let mut tables: Vec<String> =
+            self.visible.iter().map(|access| access.target.to_string()).collect();
         tables.sort();
         tables.dedup();
         tables
@@ -94,7 +102,9 @@ fn digests(server: &Server) -> BTreeMap<(String, String), String> {
             );
             for line in tables.lines() {
                 let (schema, table) = line.split_once('\t').unwrap();
-                let sql = format!("SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM ONLY {schema}.{table} t");
+                let sql = format!(
+                    "SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM ONLY {schema}.{table} t"
+                );
                 digests.insert((schema.to_owned(), table.to_owned()), server.ask("app", &sql));
             }
         }
@@ -128,7 +138,10 @@ impl Bench {
         let catalog = (self.server.dialect == Dialect::Postgres).then_some("app");
         for (table, digest) in digests(&self.server) {
             if before.get(&table) != Some(&digest) {
-                assert!(heard.announced(catalog, &table.0, &table.1), "{what}: {table:?} was not announced: {heard:?}");
+                assert!(
+                    heard.announced(catalog, &table.0, &table.1),
+                    "{what}: {table:?} was not announced: {heard:?}"
+                );
             }
         }
         heard
@@ -146,9 +159,16 @@ impl Bench {
                 Dialect::MySql => bench.proxy.socket.clone(),
                 Dialect::Postgres => bench.proxy.socket.parent().unwrap().to_owned(),
             };
-            let output =
-                Command::new("php").args(["-r", script]).env("SOCKET", socket).output().expect("install php-cli");
-            assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stdout));
+            let output = Command::new("php")
+                .args(["-r", script])
+                .env("SOCKET", socket)
+                .output()
+                .expect("install php-cli");
+            assert!(
+                output.status.success(),
+                "{script}: {}",
+                String::from_utf8_lossy(&output.stdout)
+            );
         })
     }
 
@@ -213,7 +233,10 @@ fn mariadb() {
     let heard = bench.shell("SELECT * FROM titles; SHOW TABLES; SELECT 1");
     bench.expect(&heard, &[]);
     let target = |name: &str| Access::whole(Target::table("app", name));
-    assert!(heard.reads.contains(&target("titles")) && heard.reads.contains(&target("posts")), "{heard:?}");
+    assert!(
+        heard.reads.contains(&target("titles")) && heard.reads.contains(&target("posts")),
+        "{heard:?}"
+    );
 
     bench.expect(&bench.shell("UPDATE counters SET n = n + 1 WHERE id = 1"), &["app.counters"]);
     bench.expect(
@@ -227,17 +250,29 @@ fn mariadb() {
     }
     bench.expect(&bench.shell("USE other; UPDATE t SET n = n + 1"), &["other.t"]);
     bench.expect(
-        &bench.shell("BEGIN; UPDATE counters SET n = 7; INSERT INTO log (what) VALUES ('x'); COMMIT"),
+        &bench
+            .shell("BEGIN; UPDATE counters SET n = 7; INSERT INTO log (what) VALUES ('x'); COMMIT"),
         &["app.counters", "app.log"],
     );
     bench.expect(&bench.shell("BEGIN; UPDATE counters SET n = 8; ROLLBACK"), &[]);
     bench.expect(&bench.shell("BEGIN; UPDATE at_once SET n = 8; ROLLBACK"), &["app.at_once"]);
-    bench.expect(&bench.shell("SET autocommit = 0; UPDATE counters SET n = 9; COMMIT"), &["app.counters"]);
-    bench.expect(&bench.shell("SET autocommit = 0; UPDATE counters SET n = 10"), &[]);
-    bench.expect(&bench.shell("SET autocommit = 0; UPDATE counters SET n = 11; SET autocommit = 1"), &["app.counters"]);
-    bench.expect(&bench.shell("BEGIN; UPDATE counters SET n = 12; BEGIN; ROLLBACK"), &["app.counters"]);
     bench.expect(
-        &bench.shell("START TRANSACTION; UPDATE counters SET n = 13; LOCK TABLES log WRITE; UNLOCK TABLES"),
+        &bench.shell("SET autocommit = 0; UPDATE counters SET n = 9; COMMIT"),
+        &["app.counters"],
+    );
+    bench.expect(&bench.shell("SET autocommit = 0; UPDATE counters SET n = 10"), &[]);
+    bench.expect(
+        &bench.shell("SET autocommit = 0; UPDATE counters SET n = 11; SET autocommit = 1"),
+        &["app.counters"],
+    );
+    bench.expect(
+        &bench.shell("BEGIN; UPDATE counters SET n = 12; BEGIN; ROLLBACK"),
+        &["app.counters"],
+    );
+    bench.expect(
+        &bench.shell(
+            "START TRANSACTION; UPDATE counters SET n = 13; LOCK TABLES log WRITE; UNLOCK TABLES",
+        ),
         &["app.counters"],
     );
     for sql in [
@@ -273,7 +308,8 @@ fn mariadb() {
     let heard = php("$s = $c->prepare('UPDATE counters SET n = ? WHERE id = ?'); $n = 40; $id = 2;
         $s->bind_param('ii', $n, $id); $s->execute(); $n = 41; $id = 1; $s->execute(); $s->close();");
     bench.expect(&heard, &["app.counters"]);
-    let values: Vec<_> = heard.visible.iter().flat_map(|access| &access.rows).flat_map(|row| &row.values).collect();
+    let values: Vec<_> =
+        heard.visible.iter().flat_map(|access| &access.rows).flat_map(|row| &row.values).collect();
     assert_eq!(values, [&Value::Integer(2), &Value::Integer(1)]);
     bench.expect(
         &php("$c->begin_transaction(); $c->query('UPDATE counters SET n = 50'); $c->commit();"),
@@ -289,10 +325,15 @@ fn mariadb() {
         &["app.counters", "app.log"],
     );
     // What is in front of it fails, so BEGIN is never reached.
-    let heard = php("mysqli_report(MYSQLI_REPORT_OFF); $c->multi_query('SELECT nothing FROM nowhere; BEGIN');
-        $c->query('UPDATE counters SET n = 53');");
+    let heard = php(
+        "mysqli_report(MYSQLI_REPORT_OFF); $c->multi_query('SELECT nothing FROM nowhere; BEGIN');
+        $c->query('UPDATE counters SET n = 53');",
+    );
     assert!(heard.announced(None, "app", "counters"));
-    bench.expect(&php("$c->change_user('root', '', 'other'); $c->query('UPDATE t SET n = 54');"), &["other.t"]);
+    bench.expect(
+        &php("$c->change_user('root', '', 'other'); $c->query('UPDATE t SET n = 54');"),
+        &["other.t"],
+    );
     let pdo = |options: &str, script: &str| {
         bench.php(&format!(
             "$c = new PDO('mysql:unix_socket=' . getenv('SOCKET') . ';dbname=app;charset=utf8mb4', 'root', '', [{options}]);
@@ -311,7 +352,10 @@ fn mariadb() {
     }
     let heard = pdo("PDO::MYSQL_ATTR_COMPRESS => true", "$c->exec('UPDATE counters SET n = 60');");
     assert_eq!(heard.everything.first(), Some(&Reason::Compressed), "{heard:?}");
-    let heard = pdo("", "$c->exec('UPDATE counters SET n = 61 WHERE 1 /* ' . str_repeat('x', 17000000) . ' */');");
+    let heard = pdo(
+        "",
+        "$c->exec('UPDATE counters SET n = 61 WHERE 1 /* ' . str_repeat('x', 17000000) . ' */');",
+    );
     assert_eq!(heard.everything.first(), Some(&Reason::TooLarge), "{heard:?}");
 }
 
@@ -341,7 +385,8 @@ fn a_node_of_a_cluster_has_hidden_writers() {
     assert!(Bench::fetch(&server).has_hidden_writers());
 }
 
-/// A subscription that cannot reach its publisher has no process most of the time, and goes on by itself when it can.
+/// A subscription that cannot reach its publisher has no process most of the time, and goes on by
+/// itself when it can.
 #[test]
 fn a_subscription_is_a_hidden_writer_while_it_is_down() {
     let server = Server::postgres();
@@ -373,7 +418,10 @@ fn postgres() {
 
     let heard = bench.shell("SELECT * FROM titles");
     bench.expect(&heard, &[]);
-    assert!(heard.reads.iter().any(|access| access.target.name.as_deref() == Some("posts")), "{heard:?}");
+    assert!(
+        heard.reads.iter().any(|access| access.target.name.as_deref() == Some("posts")),
+        "{heard:?}"
+    );
     let expect = |heard: &Heard, tables: &[&str]| {
         let tables: Vec<String> = tables.iter().map(|table| format!("app:{table}")).collect();
         bench.expect(heard, &tables.iter().map(String::as_str).collect::<Vec<_>>());
@@ -385,12 +433,21 @@ fn postgres() {
         &["public.comments", "public.posts", "public.titles"],
     );
     expect(&bench.shell("DELETE FROM posts WHERE id = 1"), &["public.comments", "public.posts"]);
-    expect(&bench.shell("UPDATE parent SET n = 5"), &["public.child_1", "public.child_2", "public.parent"]);
+    expect(
+        &bench.shell("UPDATE parent SET n = 5"),
+        &["public.child_1", "public.child_2", "public.parent"],
+    );
     expect(&bench.shell("BEGIN; UPDATE s.counters SET n = 7; ROLLBACK"), &[]);
     expect(&bench.shell("BEGIN;\nUPDATE s.counters SET n = 8;\nCOMMIT;"), &["s.counters"]);
-    expect(&bench.shell("BEGIN;\nSELECT 1/0;\nUPDATE s.counters SET n = 9;\nCOMMIT;\n"), &["s.counters"]);
+    expect(
+        &bench.shell("BEGIN;\nSELECT 1/0;\nUPDATE s.counters SET n = 9;\nCOMMIT;\n"),
+        &["s.counters"],
+    );
     expect(&bench.shell("COPY comments (body) FROM STDIN;\nx\ny\n\\.\n"), &["public.comments"]);
-    expect(&bench.shell("WITH d AS (DELETE FROM comments RETURNING 1) SELECT * FROM d"), &["public.comments"]);
+    expect(
+        &bench.shell("WITH d AS (DELETE FROM comments RETURNING 1) SELECT * FROM d"),
+        &["public.comments"],
+    );
     for sql in [
         "INSERT INTO watched VALUES (1, 1)",
         "SELECT f()",
@@ -404,21 +461,38 @@ fn postgres() {
         assert!(!bench.shell(sql).everything.is_empty(), "{sql}");
     }
     let php = |script: &str| {
-        bench.php(&format!("$c = new PDO('pgsql:host=' . getenv('SOCKET') . ';dbname=app', 'postgres'); {script}"))
+        bench.php(&format!(
+            "$c = new PDO('pgsql:host=' . getenv('SOCKET') . ';dbname=app', 'postgres'); {script}"
+        ))
     };
-    let heard =
-        php("$s = $c->prepare('UPDATE posts SET n = ? WHERE id = ?'); $s->execute([5, 2]); $s->execute([6, 2]);");
+    let heard = php(
+        "$s = $c->prepare('UPDATE posts SET n = ? WHERE id = ?'); $s->execute([5, 2]); $s->execute([6, 2]);",
+    );
     expect(&heard, &["public.comments", "public.posts"]);
     let posts = |access: &&Access| access.target.name.as_deref() == Some("posts");
-    assert!(heard.visible.iter().filter(posts).all(|access| access.rows[0].values == [Value::Integer(2)]), "{heard:?}");
+    assert!(
+        heard
+            .visible
+            .iter()
+            .filter(posts)
+            .all(|access| access.rows[0].values == [Value::Integer(2)]),
+        "{heard:?}"
+    );
     expect(
-        &php("$c->beginTransaction(); $c->prepare('UPDATE posts SET n = 7')->execute(); $c->commit();"),
+        &php(
+            "$c->beginTransaction(); $c->prepare('UPDATE posts SET n = 7')->execute(); $c->commit();",
+        ),
         &["public.comments", "public.posts"],
     );
     expect(
-        &php("$c->beginTransaction(); $c->prepare('UPDATE posts SET n = 8')->execute(); $c->rollBack();"),
+        &php(
+            "$c->beginTransaction(); $c->prepare('UPDATE posts SET n = 8')->execute(); $c->rollBack();",
+        ),
         // Sync may end a transaction, and whether one was begun is not certain.
         &["public.comments", "public.posts"],
     );
-    expect(&php("$c->pgsqlCopyFromArray('comments', [\"9\\t2\\tx\"], \"\\t\");"), &["public.comments"]);
+    expect(
+        &php("$c->pgsqlCopyFromArray('comments', [\"9\\t2\\tx\"], \"\\t\");"),
+        &["public.comments"],
+    );
 }

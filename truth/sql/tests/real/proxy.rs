@@ -50,12 +50,14 @@ impl Proxy {
                     all.push(Vec::new());
                     all.len() - 1
                 };
-                for (from, to, by_client) in
-                    [(client.try_clone().unwrap(), upstream.try_clone().unwrap(), true), (upstream, client, false)]
-                {
+                for (from, to, by_client) in [
+                    (client.try_clone().unwrap(), upstream.try_clone().unwrap(), true),
+                    (upstream, client, false),
+                ] {
                     let all = all.clone();
                     let keep = move |bytes| {
-                        let sent = if by_client { Sent::Client(bytes) } else { Sent::Server(bytes) };
+                        let sent =
+                            if by_client { Sent::Client(bytes) } else { Sent::Server(bytes) };
                         all.lock().unwrap()[at].push(sent);
                     };
                     handles.lock().unwrap().push(std::thread::spawn(move || pump(from, to, keep)));

@@ -25,7 +25,8 @@ impl Drop for Server {
 }
 
 fn run(command: &mut Command, what: &str) -> String {
-    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let output =
+        command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -33,7 +34,8 @@ fn run(command: &mut Command, what: &str) -> String {
 /// The user and group of a name in /etc/passwd.
 fn user(name: &str) -> (u32, u32) {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
-    let line = passwd.lines().find(|line| line.starts_with(&format!("{name}:"))).expect("no such user");
+    let line =
+        passwd.lines().find(|line| line.starts_with(&format!("{name}:"))).expect("no such user");
     let fields: Vec<&str> = line.split(':').collect();
     (fields[2].parse().unwrap(), fields[3].parse().unwrap())
 }
@@ -53,7 +55,9 @@ impl Server {
             "--wsrep-sst-method=rsync",
             "--binlog-format=ROW",
             &format!("--wsrep-node-address=127.0.0.1:{port}"),
-            &format!("--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{port};gcache.size=1M"),
+            &format!(
+                "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{port};gcache.size=1M"
+            ),
         ])
     }
 
@@ -62,18 +66,35 @@ impl Server {
         let data = directory.path().join("data");
         run(
             Command::new("mariadb-install-db")
-                .args(["--no-defaults", "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db"])
+                .args([
+                    "--no-defaults",
+                    "--user=root",
+                    "--auth-root-authentication-method=normal",
+                    "--skip-test-db",
+                ])
                 .arg(format!("--datadir={}", data.display())),
             "mariadb-install-db (install mariadb-server)",
         );
         let path = |name: &str| directory.path().join(name).display().to_string();
-        let program =
-            ["/usr/sbin/mariadbd", "mariadbd"].into_iter().find(|p| Path::new(p).exists()).unwrap_or("mariadbd");
+        let program = ["/usr/sbin/mariadbd", "mariadbd"]
+            .into_iter()
+            .find(|p| Path::new(p).exists())
+            .unwrap_or("mariadbd");
         let child = Command::new(program)
-            .args(["--no-defaults", "--user=root", "--skip-networking", "--skip-log-bin", "--local-infile=1"])
+            .args([
+                "--no-defaults",
+                "--user=root",
+                "--skip-networking",
+                "--skip-log-bin",
+                "--local-infile=1",
+            ])
             .args([format!("--datadir={}", data.display()), format!("--socket={}", path("server"))])
             .args([format!("--pid-file={}", path("pid")), format!("--log-error={}", path("log"))])
-            .args(["--innodb-buffer-pool-size=16M", "--max-allowed-packet=64M", "--innodb-flush-log-at-trx-commit=0"])
+            .args([
+                "--innodb-buffer-pool-size=16M",
+                "--max-allowed-packet=64M",
+                "--innodb-flush-log-at-trx-commit=0",
+            ])
             .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -152,11 +173,22 @@ impl Server {
     }
 
     /// What the server's own client prints for some statements, or its complaint.
-    pub(crate) fn try_ask(&self, database: &str, sql: &str, socket: &Path) -> Result<String, String> {
+    pub(crate) fn try_ask(
+        &self,
+        database: &str,
+        sql: &str,
+        socket: &Path,
+    ) -> Result<String, String> {
         let mut command = match self.dialect {
             Dialect::MySql => {
                 let mut command = Command::new("mariadb");
-                command.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--user=root"]);
+                command.args([
+                    "--no-defaults",
+                    "--batch",
+                    "--raw",
+                    "--skip-column-names",
+                    "--user=root",
+                ]);
                 command.arg(format!("--socket={}", socket.display()));
                 if !database.is_empty() {
                     command.arg(database);
@@ -165,7 +197,18 @@ impl Server {
             }
             Dialect::Postgres => {
                 let mut command = Command::new("psql");
-                command.args(["-X", "-q", "-At", "-F", "\t", "-U", "postgres", "-v", "ON_ERROR_STOP=0", "-h"]);
+                command.args([
+                    "-X",
+                    "-q",
+                    "-At",
+                    "-F",
+                    "\t",
+                    "-U",
+                    "postgres",
+                    "-v",
+                    "ON_ERROR_STOP=0",
+                    "-h",
+                ]);
                 command.arg(socket.parent().unwrap());
                 command.args(["-d", if database.is_empty() { "postgres" } else { database }]);
                 command

@@ -1,10 +1,13 @@
-//! FastCGI requests, as far as they say for whom they are: the bytes that an application has read of a connection.
+//! FastCGI requests, as far as they say for whom they are: the bytes that an application has read
+//! of a connection.
 //!
-//! Read first: FastCGI specification 1.0, sections 3.3 (records), 3.4 (name-value pairs) and 5 (records of an application).
+//! Read first: FastCGI specification 1.0, sections 3.3 (records), 3.4 (name-value pairs) and 5
+//! (records of an application).
 //!
-//! The bytes come as the application reads them, and some may be missing, of which only the number is known. Within the content of a record
-//! that does no harm, as its length was told before: what is missing of parameters leaves the request unknown. Anywhere else the stream is
-//! lost, for good: what looks like the beginning of a record later may be a client's upload.
+//! The bytes come as the application reads them, and some may be missing, of which only the number
+//! is known. Within the content of a record that does no harm, as its length was told before: what
+//! is missing of parameters leaves the request unknown. Anywhere else the stream is lost, for good:
+//! what looks like the beginning of a record later may be a client's upload.
 
 use std::net::{IpAddr, SocketAddrV4};
 
@@ -21,7 +24,8 @@ const PARAMS_BYTES_MAX: usize = 65_536;
 /// What a request says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// The web server's client: `REMOTE_ADDR` and `REMOTE_PORT`. None if they are missing, there twice, or of this machine.
+    /// The web server's client: `REMOTE_ADDR` and `REMOTE_PORT`. None if they are missing, there
+    /// twice, or of this machine.
     pub client: Option<SocketAddrV4>,
 }
 
@@ -68,7 +72,8 @@ impl Stream {
         if self.lost {
             return;
         }
-        let fed = if bytes.len() == len { self.feed_bytes(bytes, &mut tell) } else { self.skip(len) };
+        let fed =
+            if bytes.len() == len { self.feed_bytes(bytes, &mut tell) } else { self.skip(len) };
         if fed.is_none() {
             self.lost = true;
             self.params = Vec::new();
@@ -99,7 +104,8 @@ impl Stream {
                 self.padding -= padding;
                 bytes = &bytes[padding..];
             } else {
-                let (header, rest) = bytes.split_at((HEADER_BYTES - self.header.len()).min(bytes.len()));
+                let (header, rest) =
+                    bytes.split_at((HEADER_BYTES - self.header.len()).min(bytes.len()));
                 self.header.extend_from_slice(header);
                 bytes = rest;
                 if let Ok(header) = <[u8; HEADER_BYTES]>::try_from(&*self.header) {
@@ -111,9 +117,14 @@ impl Stream {
         Some(())
     }
 
-    fn take_header(&mut self, header: [u8; HEADER_BYTES], tell: &mut impl FnMut(Step)) -> Option<()> {
+    fn take_header(
+        &mut self,
+        header: [u8; HEADER_BYTES],
+        tell: &mut impl FnMut(Step),
+    ) -> Option<()> {
         let [version, kind, id_high, id_low, len_high, len_low, padding, _] = header;
-        let (id, len) = (u16::from_be_bytes([id_high, id_low]), u16::from_be_bytes([len_high, len_low]));
+        let (id, len) =
+            (u16::from_be_bytes([id_high, id_low]), u16::from_be_bytes([len_high, len_low]));
         if version != VERSION {
             return None;
         }
@@ -127,7 +138,8 @@ impl Stream {
             // Two at once; or the last one was not seen to end.
             (BEGIN_REQUEST, Some(_)) => return None,
             (PARAMS, Some(current)) if current == id && len == 0 => {
-                let request = if self.unknown { Request::default() } else { read_params(&self.params) };
+                let request =
+                    if self.unknown { Request::default() } else { read_params(&self.params) };
                 self.params.clear();
                 tell(Step::Known(request));
             }
@@ -257,17 +269,32 @@ pub(crate) mod tests {
         assert_eq!(feed(&mut stream, &record(5, 1, b"")), []);
         stream.end();
         // On the same connection.
-        assert_eq!(feed(&mut stream, &of_client("::ffff:10.0.0.2", "1")), [Step::Begun, known(Some("10.0.0.2:1"))]);
+        assert_eq!(
+            feed(&mut stream, &of_client("::ffff:10.0.0.2", "1")),
+            [Step::Begun, known(Some("10.0.0.2:1"))]
+        );
     }
 
     #[test]
     fn who_may_be_of_this_machine_is_nobody() {
-        for (address, port) in
-            [("127.0.0.1", "5"), ("10.0.0.9", "5"), ("10.0.0.1", ""), ("10.0.0.1", "0"), ("", "5"), ("::1", "5")]
-        {
-            assert_eq!(feed(&mut Stream::default(), &of_client(address, port)), [Step::Begun, known(None)]);
+        for (address, port) in [
+            ("127.0.0.1", "5"),
+            ("10.0.0.9", "5"),
+            ("10.0.0.1", ""),
+            ("10.0.0.1", "0"),
+            ("", "5"),
+            ("::1", "5"),
+        ] {
+            assert_eq!(
+                feed(&mut Stream::default(), &of_client(address, port)),
+                [Step::Begun, known(None)]
+            );
         }
-        let twice = request(&[("REMOTE_ADDR", "1.2.3.4"), ("REMOTE_PORT", "1"), ("REMOTE_ADDR", "1.2.3.5")]);
+        let twice = request(&[
+            ("REMOTE_ADDR", "1.2.3.4"),
+            ("REMOTE_PORT", "1"),
+            ("REMOTE_ADDR", "1.2.3.5"),
+        ]);
         assert_eq!(feed(&mut Stream::default(), &twice), [Step::Begun, known(None)]);
     }
 
@@ -302,7 +329,9 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn it_does_not_matter_how_the_bytes_are_cut(cuts in proptest::collection::vec(1_usize..40, 1..200)) {
+        fn it_does_not_matter_how_the_bytes_are_cut(
+            cuts in proptest::collection::vec(1_usize..40, 1..200),
+        ) {
             let bytes = of_client("10.0.0.1", "4711");
             let (mut stream, mut rest, mut steps) = (Stream::default(), &bytes[..], Vec::new());
             for cut in cuts.iter().cycle() {
@@ -319,8 +348,12 @@ pub(crate) mod tests {
         /// Whatever comes: no panic, bounded memory, and no client that is in none of the bytes.
         #[test]
         fn anything_may_come(
-            noise in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..300)), 0..20),
-            at in 0_usize..700, by: u8,
+            noise in proptest::collection::vec(
+                (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..300)),
+                0..20,
+            ),
+            at in 0_usize..700,
+            by: u8,
         ) {
             let mut stream = Stream::default();
             let mut bytes = of_client("10.0.0.1", "4711");
@@ -330,7 +363,9 @@ pub(crate) mod tests {
             feed(&mut stream, &bytes);
             for (is_missing, part) in noise {
                 stream.feed(if is_missing { b"" } else { &part }, part.len(), |_| {});
-                prop_assert!(stream.params.len() <= PARAMS_BYTES_MAX && stream.header.len() < HEADER_BYTES);
+                prop_assert!(
+                    stream.params.len() <= PARAMS_BYTES_MAX && stream.header.len() < HEADER_BYTES
+                );
             }
         }
     }

@@ -1,17 +1,22 @@
-//! Programs that a process of the server runs for the request that it works on: CGI, `exec`, `mail`.
+//! Programs that a process of the server runs for the request that it works on: CGI, `exec`,
+//! `mail`.
 //!
-//! What they do, the server does. They are gone when a reply is judged, and so cannot be asked any more where their paths start: that is where those of the
-//! process start that takes the requests, because one that goes elsewhere (chroot, another namespace) ends all that is kept. Their working directories
-//! [`History`](crate::witnesses::history::History) knows; the folders that they open are remembered here.
+//! What they do, the server does. They are gone when a reply is judged, and so cannot be asked any
+//! more where their paths start: that is where those of the process start that takes the requests,
+//! because one that goes elsewhere (chroot, another namespace) ends all that is kept. Their working
+//! directories [`History`](crate::witnesses::history::History) knows; the folders that they open
+//! are remembered here.
 //!
-//! What such a program has read is in its memory, but nobody asks it for anything later, as a rule. It counts only for requests that came after the program was
-//! started, and while it is there: a pool of processes that a script keeps.
+//! What such a program has read is in its memory, but nobody asks it for anything later, as a rule.
+//! It counts only for requests that came after the program was started, and while it is there: a
+//! pool of processes that a script keeps.
 
 use std::collections::HashMap;
 
 use crate::witnesses::event::{EventKind, Identity, LookupEvent};
 
-/// Processes that are followed. What others do cannot be looked up again once they are gone, and pages that depend on it are not kept.
+/// Processes that are followed. What others do cannot be looked up again once they are gone, and
+/// pages that depend on it are not kept.
 const OFFSPRING_MAX: usize = 4096;
 /// Folders of one that are known.
 const FOLDERS_MAX: usize = 256;
@@ -54,7 +59,9 @@ impl Offspring {
 
     /// Puts by that a program has read a file. False: there is no room, or it is none of these.
     pub(crate) fn put_by(&mut self, event: &LookupEvent) -> bool {
-        let Some(program) = self.programs.get_mut(&event.tgid).filter(|_| self.readings < READINGS_MAX) else {
+        let Some(program) =
+            self.programs.get_mut(&event.tgid).filter(|_| self.readings < READINGS_MAX)
+        else {
             return false;
         };
         if event.opens_to_read() {
@@ -69,8 +76,10 @@ impl Offspring {
         if self.readings == 0 {
             return Vec::new();
         }
-        let older = self.programs.values_mut().filter(|program| program.started_ns < started_before_ns);
-        let readings: Vec<LookupEvent> = older.flat_map(|program| std::mem::take(&mut program.readings)).collect();
+        let older =
+            self.programs.values_mut().filter(|program| program.started_ns < started_before_ns);
+        let readings: Vec<LookupEvent> =
+            older.flat_map(|program| std::mem::take(&mut program.readings)).collect();
         self.readings -= readings.len();
         readings
     }
@@ -87,7 +96,8 @@ impl Offspring {
         self.programs.values_mut().for_each(|program| program.folders.clear());
     }
 
-    /// Says for whom it was done. A path below a folder that the program has opened is noted as one below the folder's own.
+    /// Says for whom it was done. A path below a folder that the program has opened is noted as one
+    /// below the folder's own.
     pub(crate) fn mark(&mut self, event: &mut LookupEvent) {
         let Some(program) = self.programs.get_mut(&event.tgid) else { return };
         event.starter = program.starter;
@@ -162,7 +172,10 @@ mod tests {
         assert_eq!((&*unknown.path, unknown.directory), (&b"x"[..], Some(FOLDER)));
         marked(&mut offspring, opened(b"/srv/lib"));
         let known = marked(&mut offspring, below(b"x"));
-        assert_eq!((&*known.path, known.dirfd, known.directory), (&b"/srv/lib/x"[..], libc::AT_FDCWD, None));
+        assert_eq!(
+            (&*known.path, known.dirfd, known.directory),
+            (&b"/srv/lib/x"[..], libc::AT_FDCWD, None)
+        );
         // A relative one is good until the program goes elsewhere.
         marked(&mut offspring, opened(b"lib"));
         assert_eq!(&*marked(&mut offspring, below(b"x")).path, b"lib/x");
@@ -175,14 +188,25 @@ mod tests {
 
     #[test]
     fn what_it_has_read_counts_for_those_who_come_later() {
-        let read = |process| LookupEvent { tgid: process, inode: Some(FOLDER), mode: 0o100_644, ..lookup(b"/a") };
+        let read = |process| LookupEvent {
+            tgid: process,
+            inode: Some(FOLDER),
+            mode: 0o100_644,
+            ..lookup(b"/a")
+        };
         let mut offspring = Offspring::default();
         assert!(!offspring.put_by(&read(PROGRAM)));
         offspring.add(PROGRAM, STARTER, 10);
         offspring.add(PROGRAM + 1, STARTER, 20);
         offspring.add(PROGRAM + 2, STARTER, 30);
-        assert!((0..3).all(|number| offspring.put_by(&read(PROGRAM + number)) && offspring.put_by(&lookup(b"/b"))));
-        assert_eq!(offspring.take_readings_of(20).iter().map(|event| event.tgid).collect::<Vec<_>>(), [PROGRAM]);
+        assert!(
+            (0..3).all(|number| offspring.put_by(&read(PROGRAM + number))
+                && offspring.put_by(&lookup(b"/b")))
+        );
+        assert_eq!(
+            offspring.take_readings_of(20).iter().map(|event| event.tgid).collect::<Vec<_>>(),
+            [PROGRAM]
+        );
         assert!(offspring.forget(PROGRAM + 1) && offspring.take_readings_of(30).is_empty());
         assert_eq!(offspring.promote(PROGRAM + 2).len(), 1);
         assert_eq!((offspring.readings, offspring.promote(PROGRAM + 2).len()), (0, 0));

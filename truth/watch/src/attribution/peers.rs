@@ -1,4 +1,5 @@
-//! Whom the server talked to while it worked on a request: programs of its own group, watched databases, or others.
+//! Whom the server talked to while it worked on a request: programs of its own group, watched
+//! databases, or others.
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
@@ -12,8 +13,9 @@ use crate::processes::{processes, sockets_of};
 use crate::witnesses::event::{LookupEvent, Peer, Sent};
 use crate::witnesses::members::{Members, Outsiders};
 
-/// Programs that keep data which nobody sees change, by any name that they have. Programs of the server's group that are none
-/// of these are taken for parts of the application, whose own memory is bounded by the age of dynamic entries.
+/// Programs that keep data which nobody sees change, by any name that they have. Programs of the
+/// server's group that are none of these are taken for parts of the application, whose own memory
+/// is bounded by the age of dynamic entries.
 const STORES: [&str; 36] = [
     "aerospike",
     "arangod",
@@ -61,13 +63,16 @@ const STRANGER_NS: u64 = 1_000_000_000;
 /// A port of the loopback interface of a network, by the inode number of its namespace.
 type Place = (u64, u16);
 
-/// Who listens at the ports of loopback interfaces, as it was found last. Whoever still has the socket still listens.
+/// Who listens at the ports of loopback interfaces, as it was found last. Whoever still has the
+/// socket still listens.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     owners: HashMap<Place, Owner>,
-    /// Ports at which nobody of the server listens, and when to look again. To look through all processes takes a while.
+    /// Ports at which nobody of the server listens, and when to look again. To look through all
+    /// processes takes a while.
     strangers: HashMap<Place, u64>,
-    /// Ports of the server's network that are passed on to the same port of this process's (`--share`).
+    /// Ports of the server's network that are passed on to the same port of this process's
+    /// (`--share`).
     shared: HashMap<Place, Shared>,
 }
 
@@ -153,7 +158,8 @@ fn network_of(process: u32) -> Option<u64> {
     Some(std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino())
 }
 
-/// Remembers what is known of processes; for one batch of questions, since process numbers are used again.
+/// Remembers what is known of processes; for one batch of questions, since process numbers are used
+/// again.
 #[derive(Debug)]
 pub(crate) struct Peers<'a> {
     listeners: &'a mut Listeners,
@@ -186,7 +192,8 @@ fn refuse(event: &LookupEvent, peer: Peer) -> RefusalReason {
 
 /// Inode numbers of the sockets that listen at a port, by the kernel's tables below `net`.
 fn listeners(net: &str, port: u16) -> Vec<u64> {
-    let tables = ["tcp", "tcp6"].map(|name| std::fs::read_to_string(format!("{net}/{name}")).unwrap_or_default());
+    let tables = ["tcp", "tcp6"]
+        .map(|name| std::fs::read_to_string(format!("{net}/{name}")).unwrap_or_default());
     let inode = |line: &str| -> Option<u64> {
         // sl local rem st tx:rx tr:tm retrnsmt uid timeout inode; state 0A is LISTEN.
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -198,7 +205,8 @@ fn listeners(net: &str, port: u16) -> Vec<u64> {
 }
 
 fn parent_sockets() -> Vec<u64> {
-    rustix::process::getppid().map_or_else(Vec::new, |parent| sockets_of(parent.as_raw_nonzero().get() as u32))
+    rustix::process::getppid()
+        .map_or_else(Vec::new, |parent| sockets_of(parent.as_raw_nonzero().get() as u32))
 }
 
 /// What a program is called: by its file, by itself, and by whoever has started it.
@@ -233,11 +241,24 @@ impl<'a> Peers<'a> {
         listeners: &'a mut Listeners,
     ) -> Self {
         let (processes, networks, ports) = Default::default();
-        Peers { listeners, server_netns, databases, remotes, processes, networks, ports, members: None }
+        Peers {
+            listeners,
+            server_netns,
+            databases,
+            remotes,
+            processes,
+            networks,
+            ports,
+            members: None,
+        }
     }
 
     /// Takes these for parts of the application, wherever they are.
-    pub(crate) fn with_members(mut self, members: Option<Members>, outsiders: &'a mut Outsiders) -> Self {
+    pub(crate) fn with_members(
+        mut self,
+        members: Option<Members>,
+        outsiders: &'a mut Outsiders,
+    ) -> Self {
         self.members = members.map(|members| (members, outsiders));
         self
     }
@@ -246,7 +267,11 @@ impl<'a> Peers<'a> {
     ///
     /// # Errors
     /// [`RefusalReason::UnwatchedPeer`].
-    pub(crate) fn check(&mut self, event: &LookupEvent, sent: Sent) -> Result<Known, RefusalReason> {
+    pub(crate) fn check(
+        &mut self,
+        event: &LookupEvent,
+        sent: Sent,
+    ) -> Result<Known, RefusalReason> {
         let peer = sent.to;
         let is_fine = match peer {
             // To itself: a signal between threads.
@@ -261,7 +286,9 @@ impl<'a> Peers<'a> {
                     false
                 }
             },
-            Peer::Ipv4(address, port) if self.remotes.contains(&SocketAddrV4::new(address, port)) => {
+            Peer::Ipv4(address, port)
+                if self.remotes.contains(&SocketAddrV4::new(address, port)) =>
+            {
                 return Ok(Known::Remote(SocketAddrV4::new(address, port)));
             }
             Peer::Ipv4(address, port) if address.is_loopback() => {
@@ -282,8 +309,9 @@ impl<'a> Peers<'a> {
         Err(refuse(event, peer))
     }
 
-    /// Did this sending go to somebody who has asked the application, at a port where it listens? Then what comes from there is a question, not an
-    /// answer: a client of another service, or of HTTPS.
+    /// Did this sending go to somebody who has asked the application, at a port where it listens?
+    /// Then what comes from there is a question, not an answer: a client of another service, or of
+    /// HTTPS.
     pub(crate) fn is_reply(&mut self, event: &LookupEvent, sent: Sent) -> bool {
         sent.port != 0 && self.known_at(event, sent.port) == Some(Known::Application)
     }
@@ -298,8 +326,12 @@ impl<'a> Peers<'a> {
         let known = match owner.map_or(Kind::Unknown, |owner| self.kind(owner)) {
             Kind::Application => Some(Known::Application),
             Kind::Database => Some(Known::Database),
-            Kind::Unknown | Kind::Other if self.is_database_at(event.worker(), port) => Some(Known::Database),
-            Kind::Unknown | Kind::Other => self.is_shared(event, place).then_some(Known::Application),
+            Kind::Unknown | Kind::Other if self.is_database_at(event.worker(), port) => {
+                Some(Known::Database)
+            }
+            Kind::Unknown | Kind::Other => {
+                self.is_shared(event, place).then_some(Known::Application)
+            }
         };
         self.ports.insert(place, known);
         known
@@ -310,23 +342,27 @@ impl<'a> Peers<'a> {
         *self.networks.entry(process).or_insert_with(|| network_of(process).unwrap_or(0))
     }
 
-    /// Does a database server whose statements are seen listen at this port of the process's loopback interface, or of this machine's, to
-    /// which a port may be shared?
+    /// Does a database server whose statements are seen listen at this port of the process's
+    /// loopback interface, or of this machine's, to which a port may be shared?
     fn is_database_at(&self, process: u32, port: u16) -> bool {
         let Some(databases) = &self.databases else { return false };
         let sockets = databases.sockets();
-        let listens = |net: String| listeners(&net, port).iter().any(|inode| sockets.contains(inode));
+        let listens =
+            |net: String| listeners(&net, port).iter().any(|inode| sockets.contains(inode));
         let inside = listeners(&format!("/proc/{process}/net"), port);
         if inside.iter().any(|inode| sockets.contains(inode)) {
             return true;
         }
-        // Shared: what listens inside belongs to the process that started this one, which passes everything on.
+        // Shared: what listens inside belongs to the process that started this one, which passes
+        // everything on.
         let own = parent_sockets();
-        !inside.is_empty() && inside.iter().all(|inode| own.contains(inode)) && listens("/proc/self/net".into())
+        !inside.is_empty()
+            && inside.iter().all(|inode| own.contains(inode))
+            && listens("/proc/self/net".into())
     }
 
-    /// Is it a port that is shared (`--share`), behind which nobody but programs of the server listens on this machine? PHP-FPM may become one of them
-    /// (`Outsiders`).
+    /// Is it a port that is shared (`--share`), behind which nobody but programs of the server
+    /// listens on this machine? PHP-FPM may become one of them (`Outsiders`).
     fn is_shared(&mut self, event: &LookupEvent, place: Place) -> bool {
         if let Some(known) = self.listeners.known_shared(place, event.time_ns) {
             return known.is_some_and(|process| self.kind(process) == Kind::Application);
@@ -341,17 +377,22 @@ impl<'a> Peers<'a> {
         let held = |process: u32| -> Vec<u64> {
             sockets_of(process).into_iter().filter(|socket| outside.contains(socket)).collect()
         };
-        let holders: Vec<(u32, Vec<u64>)> =
-            processes().map(|process| (process, held(process))).filter(|(_, held)| !held.is_empty()).collect();
-        let mut is_own = outside.iter().all(|socket| holders.iter().any(|(_, held)| held.contains(socket)));
+        let holders: Vec<(u32, Vec<u64>)> = processes()
+            .map(|process| (process, held(process)))
+            .filter(|(_, held)| !held.is_empty())
+            .collect();
+        let mut is_own =
+            outside.iter().all(|socket| holders.iter().any(|(_, held)| held.contains(socket)));
         for &(process, _) in &holders {
             is_own &= self.kind(process) == Kind::Application;
             self.observe_outsider(process);
         }
         let found = match holders.first().filter(|_| is_own) {
-            Some((process, held)) => {
-                Shared::Own { owner: Owner { process: *process, socket: held[0] }, inside, outside: outside.clone() }
-            }
+            Some((process, held)) => Shared::Own {
+                owner: Owner { process: *process, socket: held[0] },
+                inside,
+                outside: outside.clone(),
+            },
             None => Shared::Others(event.time_ns + STRANGER_NS),
         };
         let is_own = matches!(found, Shared::Own { .. });
@@ -390,7 +431,8 @@ impl<'a> Peers<'a> {
         let (Ok(netns), Ok(exe)) = (link("ns/net"), link("exe")) else { return Kind::Unknown };
         let is_inside = netns.as_os_str() == &*format!("net:[{}]", self.server_netns)
             || self.members.as_ref().is_some_and(|(members, _)| members.contains(process));
-        let is_store = names_of(process, &exe).is_none_or(|names| names.iter().any(|name| STORES.contains(&&**name)));
+        let is_store = names_of(process, &exe)
+            .is_none_or(|names| names.iter().any(|name| STORES.contains(&&**name)));
         if is_inside && !is_store { Kind::Application } else { Kind::Other }
     }
 }
@@ -408,7 +450,8 @@ mod tests {
     #[test]
     fn only_the_group_itself_is_watched() {
         let netns = std::fs::read_link("/proc/self/ns/net").unwrap();
-        let netns: u32 = netns.to_str().unwrap()["net:[".len()..].trim_end_matches(']').parse().unwrap();
+        let netns: u32 =
+            netns.to_str().unwrap()["net:[".len()..].trim_end_matches(']').parse().unwrap();
         let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 3306);
         let mut listeners = Listeners::default();
         let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
@@ -416,12 +459,19 @@ mod tests {
         let event = LookupEvent { tgid: me, ..LookupEvent::blank(0) };
         assert!(peers.check(&event, to(Peer::Local(me))).is_ok());
         let (elsewhere, mut none) = (LookupEvent::blank(0), Listeners::default());
-        assert!(Peers::new(netns + 1, None, Vec::new(), &mut none).check(&elsewhere, to(Peer::Local(me))).is_err());
+        assert!(
+            Peers::new(netns + 1, None, Vec::new(), &mut none)
+                .check(&elsewhere, to(Peer::Local(me)))
+                .is_err()
+        );
         assert!(peers.check(&event, to(Peer::Local(0))).is_err());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         for _ in 0..2 {
-            assert_eq!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))), Ok(Known::Application));
+            assert_eq!(
+                peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))),
+                Ok(Known::Application)
+            );
         }
         let reply = Sent { port, ..to(Peer::Ipv4(Ipv4Addr::LOCALHOST, 1)) };
         assert_eq!(peers.check(&event, reply), Ok(Known::Application));
@@ -437,7 +487,10 @@ mod tests {
         let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
         assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))).is_err());
         assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::new(10, 0, 0, 1), 9000))).is_err());
-        assert_eq!(peers.check(&event, to(Peer::Ipv4(*remote.ip(), 3306))), Ok(Known::Remote(remote)));
+        assert_eq!(
+            peers.check(&event, to(Peer::Ipv4(*remote.ip(), 3306))),
+            Ok(Known::Remote(remote))
+        );
         assert!(peers.check(&event, to(Peer::Ipv4(*remote.ip(), 3307))).is_err());
         assert!(peers.check(&event, to(Peer::Other(10))).is_err());
     }

@@ -1,33 +1,43 @@
-//! Which request a process of the server worked on, and when: what it did then is no other request's.
+//! Which request a process of the server worked on, and when: what it did then is no other
+//! request's.
 //!
-//! Read first: `ebpf/requests.h` (what the kernel tells), `fastcgi.rs`; docs/coherence.md rules 1, 2, 13 and 14.
+//! Read first: `ebpf/requests.h` (what the kernel tells), `fastcgi.rs`; docs/coherence.md rules 1,
+//! 2, 13 and 14.
 //!
-//! A fill gets everything that the server group did between forward and end of its request, but for what is *proven* to be another
-//! request's (rule 1). Nothing is ever added, so whatever is not understood here makes a source set larger, never smaller. An event is another
-//! request's if
+//! A fill gets everything that the server group did between forward and end of its request, but for
+//! what is *proven* to be another request's (rule 1). Nothing is ever added, so whatever is not
+//! understood here makes a source set larger, never smaller. An event is another request's if
 //!
-//! 1. its process works on one request at a time: it has one thread, and has always closed its connection before it took the next. A worker of
-//!    PHP-FPM, Apache's prefork and synchronous gunicorn are such; nginx, Node and uvicorn are not as soon as two clients come at once, and
+//! 1. its process works on one request at a time: it has one thread, and has always closed its
+//!    connection before it took the next. A worker of PHP-FPM, Apache's prefork and synchronous
+//!    gunicorn are such; nginx, Node and uvicorn are not as soon as two clients come at once, and
 //!    are followed no more from then on;
-//! 2. it was between the beginning and the end of an *execution*. With FastCGI that is from the first byte of the request to the end of the reply
-//!    (what is done after `fastcgi_finish_request` counts for everybody); with HTTP from the first byte to the next request or connection.
-//!    A process that takes requests by connections has nothing to do with one that it has not read yet; so the end may be told late, or be missed,
-//!    and what happens until the next request is at worst nobody's;
-//! 3. that execution is for another client, by address and port. Client and port name a connection through the card, on which there is one
-//!    request at a time. Requests of this machine itself name nobody: they may be made for any other;
-//! 4. the fill's own request has been seen to be executed, for the client that the card knows. So the web server tells the truth about
-//!    clients, or nothing is taken away: behind a proxy that hides them, no execution is the fill's own;
-//! 5. no execution of the fill's own has sent anything to another program but a database: what that did then is part of it.
+//! 2. it was between the beginning and the end of an *execution*. With FastCGI that is from the
+//!    first byte of the request to the end of the reply (what is done after
+//!    `fastcgi_finish_request` counts for everybody); with HTTP from the first byte to the next
+//!    request or connection. A process that takes requests by connections has nothing to do with
+//!    one that it has not read yet; so the end may be told late, or be missed, and what happens
+//!    until the next request is at worst nobody's;
+//! 3. that execution is for another client, by address and port. Client and port name a connection
+//!    through the card, on which there is one request at a time. Requests of this machine itself
+//!    name nobody: they may be made for any other;
+//! 4. the fill's own request has been seen to be executed, for the client that the card knows. So
+//!    the web server tells the truth about clients, or nothing is taken away: behind a proxy that
+//!    hides them, no execution is the fill's own;
+//! 5. no execution of the fill's own has sent anything to another program but a database: what that
+//!    did then is part of it.
 //!
-//! Interleavings. *Worker reuse*: a process ends one request and begins another: each has its interval. *Connections that stay open*: each
-//! request begins with its own record. *A client that goes away*: no end is told; the next connection ends it. *A request that starts a program*:
-//! the child is not a process that takes requests, and what it does counts for everybody; its start voids what is under way (rule 4). *Two
-//! requests at once on one connection*: the stream is lost, neither is known. *Several executions for one client* (server-side includes):
-//! all are the fill's own. *Lost events, a process number used again*: forgotten at once ([`Attribution::clear`], the kernel's word that a
-//! process has ended).
+//! Interleavings. *Worker reuse*: a process ends one request and begins another: each has its
+//! interval. *Connections that stay open*: each request begins with its own record. *A client that
+//! goes away*: no end is told; the next connection ends it. *A request that starts a program*: the
+//! child is not a process that takes requests, and what it does counts for everybody; its start
+//! voids what is under way (rule 4). *Two requests at once on one connection*: the stream is lost,
+//! neither is known. *Several executions for one client* (server-side includes): all are the fill's
+//! own. *Lost events, a process number used again*: forgotten at once ([`Attribution::clear`], the
+//! kernel's word that a process has ended).
 //!
-//! What a request left in memory that processes share is not seen by this, and was not before: `retained/` has the files that anybody has
-//! read, and the age of dynamic entries bounds the rest.
+//! What a request left in memory that processes share is not seen by this, and was not before:
+//! `retained/` has the files that anybody has read, and the age of dynamic entries bounds the rest.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddrV4;
@@ -77,12 +87,21 @@ struct Process {
 impl Process {
     fn begin(&mut self, now_ns: u64, client: Option<SocketAddrV4>, protocol: Protocol) {
         self.end(now_ns);
-        let is_old = |execution: &Execution| execution.to_ns.is_some_and(|to_ns| to_ns + HISTORY_NS < now_ns);
-        while self.executions.len() >= EXECUTIONS_MAX || self.executions.front().is_some_and(is_old) {
+        let is_old = |execution: &Execution| {
+            execution.to_ns.is_some_and(|to_ns| to_ns + HISTORY_NS < now_ns)
+        };
+        while self.executions.len() >= EXECUTIONS_MAX || self.executions.front().is_some_and(is_old)
+        {
             self.executions.pop_front();
         }
         let connection = self.connection;
-        self.executions.push_back(Execution { from_ns: now_ns, to_ns: None, client, connection, protocol });
+        self.executions.push_back(Execution {
+            from_ns: now_ns,
+            to_ns: None,
+            client,
+            connection,
+            protocol,
+        });
     }
 
     fn end(&mut self, now_ns: u64) {
@@ -115,7 +134,8 @@ impl Process {
                         last.client = request.client;
                     }
                 }
-                // What it does from here on may be for anybody; and so may be what it did, if there were two.
+                // What it does from here on may be for anybody; and so may be what it did, if there
+                // were two.
                 Step::Lost => {
                     if let Some(last) = self.executions.back_mut() {
                         last.client = None;
@@ -229,22 +249,27 @@ impl Attribution {
         // One that is not known has taken its connection before events were lost.
         let Some(process) = self.processes.get_mut(&event.tgid) else { return };
         match request.what {
-            _ if process.connection != request.connection => drop(self.processes.remove(&event.tgid)),
+            _ if process.connection != request.connection => {
+                drop(self.processes.remove(&event.tgid))
+            }
             RequestStep::FastCgi => process.read_fastcgi(event),
             RequestStep::Http(client) => process.begin(event.time_ns, client, Protocol::Http),
             RequestStep::Connection | RequestStep::Gone | RequestStep::Started(_) => {}
         }
     }
 
-    /// What is known not to belong to the request that was forwarded for this client between the two moments (CLOCK_MONOTONIC); `None` if
-    /// its execution was not seen.
+    /// What is known not to belong to the request that was forwarded for this client between the
+    /// two moments (CLOCK_MONOTONIC); `None` if its execution was not seen.
     pub fn others(&self, client: SocketAddrV4, from_ns: u64, to_ns: u64) -> Option<Others<'_>> {
         let mut own = Vec::new();
         for (&process, known) in &self.processes {
             let begin = known.executions.partition_point(|execution| execution.from_ns < from_ns);
-            let during = known.executions.range(begin..).take_while(|execution| execution.from_ns <= to_ns);
+            let during =
+                known.executions.range(begin..).take_while(|execution| execution.from_ns <= to_ns);
             own.extend(
-                during.filter(|execution| execution.client == Some(client)).map(|execution| (process, *execution)),
+                during
+                    .filter(|execution| execution.client == Some(client))
+                    .map(|execution| (process, *execution)),
             );
         }
         (!own.is_empty()).then_some(Others { attribution: self, client, own })
@@ -264,24 +289,29 @@ impl Others<'_> {
     /// Is the event proven to be another request's?
     pub fn has(&self, event: &LookupEvent) -> bool {
         // A thread that was started since has a number of its own.
-        (event.tid == event.tgid || event.starter != 0) && self.is_at_work(event.worker(), event.time_ns)
+        (event.tid == event.tgid || event.starter != 0)
+            && self.is_at_work(event.worker(), event.time_ns)
     }
 
-    /// Is what a database received at that time from the process proven to be another request's? What was sent by an execution of the
-    /// request's own may be received only after it has ended.
+    /// Is what a database received at that time from the process proven to be another request's?
+    /// What was sent by an execution of the request's own may be received only after it has ended.
     pub fn has_statement(&self, process: u32, time_ns: u64) -> bool {
-        let is_after_own = self.own.iter().any(|(own, execution)| *own == process && execution.from_ns <= time_ns);
+        let is_after_own =
+            self.own.iter().any(|(own, execution)| *own == process && execution.from_ns <= time_ns);
         !is_after_own && self.is_at_work(process, time_ns)
     }
 
     fn is_at_work(&self, process: u32, time_ns: u64) -> bool {
-        let execution = self.attribution.processes.get(&process).and_then(|process| process.at(time_ns));
+        let execution =
+            self.attribution.processes.get(&process).and_then(|process| process.at(time_ns));
         execution.and_then(|execution| execution.client).is_some_and(|client| client != self.client)
     }
 
-    /// Has an execution of the request's own sent this to another program? A web server that has passed the request on is not meant.
+    /// Has an execution of the request's own sent this to another program? A web server that has
+    /// passed the request on is not meant.
     pub fn is_call(&self, event: &LookupEvent, sent: Sent) -> bool {
-        let is_passed_on = self.own.iter().any(|(_, execution)| execution.protocol == Protocol::FastCgi);
+        let is_passed_on =
+            self.own.iter().any(|(_, execution)| execution.protocol == Protocol::FastCgi);
         self.own.iter().any(|(process, execution)| {
             *process == event.worker()
                 && execution.covers(event.time_ns)
@@ -311,7 +341,11 @@ mod tests {
     }
 
     fn step(time_ns: u64, process: u32, connection: u64, what: RequestStep) -> LookupEvent {
-        event(time_ns, process, EventKind::Request(RequestEvent { connection, what, concurrent: false }))
+        event(
+            time_ns,
+            process,
+            EventKind::Request(RequestEvent { connection, what, concurrent: false }),
+        )
     }
 
     fn fastcgi(time_ns: u64, process: u32, connection: u64, of: &str) -> LookupEvent {
@@ -322,7 +356,11 @@ mod tests {
     }
 
     fn sent(time_ns: u64, process: u32, connection: u64, ends_request: bool) -> LookupEvent {
-        event(time_ns, process, EventKind::Sent(Sent { to: Peer::Local(99), connection, port: 0, ends_request }))
+        event(
+            time_ns,
+            process,
+            EventKind::Sent(Sent { to: Peer::Local(99), connection, port: 0, ends_request }),
+        )
     }
 
     fn lookup(time_ns: u64, process: u32) -> LookupEvent {
@@ -352,7 +390,11 @@ mod tests {
         let others = attribution.others(client(A), 5, 40).unwrap();
         assert!(others.has(&lookup(20, 2)) && !others.has(&lookup(20, 1)));
         // Before and after B's request, and what another process or thread did.
-        assert!(!others.has(&lookup(10, 2)) && !others.has(&lookup(31, 2)) && !others.has(&lookup(20, 3)));
+        assert!(
+            !others.has(&lookup(10, 2))
+                && !others.has(&lookup(31, 2))
+                && !others.has(&lookup(20, 3))
+        );
         assert!(!others.has(&LookupEvent { tid: 5, ..lookup(20, 2) }));
         let others = attribution.others(client(B), 5, 40).unwrap();
         assert!(others.has(&lookup(20, 1)) && !others.has(&lookup(20, 2)));
@@ -376,10 +418,16 @@ mod tests {
         events.extend([step(60, 2, 73, RequestStep::Connection), fastcgi(61, 2, 73, B)]);
         let attribution = observed(&events);
         let others = attribution.others(client(A), 35, 70).unwrap();
-        assert!(!others.has(&lookup(45, 2)) && others.has(&lookup(25, 2)) && others.has(&lookup(65, 2)));
+        assert!(
+            !others.has(&lookup(45, 2)) && others.has(&lookup(25, 2)) && others.has(&lookup(65, 2))
+        );
         assert!(!others.has(&lookup(55, 2)), "between two requests");
         // What A's execution has sent to a database may be received late.
-        assert!(others.has_statement(2, 25) && !others.has_statement(2, 45) && !others.has_statement(2, 65));
+        assert!(
+            others.has_statement(2, 25)
+                && !others.has_statement(2, 45)
+                && !others.has_statement(2, 65)
+        );
     }
 
     #[test]
@@ -402,8 +450,11 @@ mod tests {
 
     #[test]
     fn threads_lost_events_and_ended_processes_are_forgotten() {
-        let concurrent = RequestEvent { connection: 72, what: RequestStep::Connection, concurrent: true };
-        for last in [event(35, 2, EventKind::Request(concurrent)), step(35, 2, 0, RequestStep::Gone)] {
+        let concurrent =
+            RequestEvent { connection: 72, what: RequestStep::Connection, concurrent: true };
+        for last in
+            [event(35, 2, EventKind::Request(concurrent)), step(35, 2, 0, RequestStep::Gone)]
+        {
             let mut events = two_workers();
             events.push(last);
             let attribution = observed(&events);
@@ -445,7 +496,8 @@ mod tests {
         assert!(!is_call(&sent(20, 2, 80, false)), "another request's");
     }
 
-    /// One worker's life: requests of clients, one after the other, each with some look-ups, and what goes wrong with it.
+    /// One worker's life: requests of clients, one after the other, each with some look-ups, and
+    /// what goes wrong with it.
     #[derive(Clone, Debug)]
     struct Job {
         client: u8,
@@ -458,14 +510,16 @@ mod tests {
 
     fn job() -> impl Strategy<Value = Job> {
         let flags = (any::<bool>(), any::<bool>(), any::<bool>(), proptest::bool::weighted(0.2));
-        (0..6_u8, 0..4_u8, flags).prop_map(|(client, lookups, (keeps, aborted, late_work, hides_client))| Job {
-            client,
-            lookups,
-            keeps,
-            aborted,
-            late_work,
-            hides_client,
-        })
+        (0..6_u8, 0..4_u8, flags).prop_map(
+            |(client, lookups, (keeps, aborted, late_work, hides_client))| Job {
+                client,
+                lookups,
+                keeps,
+                aborted,
+                late_work,
+                hides_client,
+            },
+        )
     }
 
     fn name(client: u8) -> String {
@@ -499,8 +553,8 @@ mod tests {
     }
 
     proptest! {
-        /// However requests interleave: what one really did is never taken away from it; and whose execution is known and whole loses
-        /// what others did meanwhile.
+        /// However requests interleave: what one really did is never taken away from it; and whose
+        /// execution is known and whole loses what others did meanwhile.
         #[test]
         fn a_set_always_holds_what_its_request_did(
             workers in proptest::collection::vec(proptest::collection::vec(job(), 1..5), 1..4),
@@ -527,7 +581,12 @@ mod tests {
             for of in 0..6 {
                 let Some(others) = attribution.others(client(&name(of)), 0, 1000) else { continue };
                 for (event, did) in &all {
-                    prop_assert!(*did != Some(of) || !others.has(event), "{} of {} is missing", event.time_ns, of);
+                    prop_assert!(
+                        *did != Some(of) || !others.has(event),
+                        "{} of {} is missing",
+                        event.time_ns,
+                        of
+                    );
                 }
             }
         }
@@ -542,7 +601,12 @@ mod tests {
                 .enumerate()
                 .map(|(at, lookups)| {
                     let job = Job {
-                        client: at as u8, lookups: *lookups, keeps: false, aborted: false, late_work: false, hides_client: false,
+                        client: at as u8,
+                        lookups: *lookups,
+                        keeps: false,
+                        aborted: false,
+                        late_work: false,
+                        hides_client: false,
                     };
                     life(at as u32 + 1, &[job]).into_iter().collect::<VecDeque<_>>()
                 })

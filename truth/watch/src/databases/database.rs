@@ -29,20 +29,22 @@ pub trait Database: fmt::Debug + Sync {
     /// Do these bytes of the client begin a connection?
     fn is_startup(&self, bytes: &[u8]) -> bool;
 
-    /// A connection from its first byte. `defaults`: the settings that it begins with, if they are known.
+    /// A connection from its first byte. `defaults`: the settings that it begins with, if they are
+    /// known.
     fn session(&self, defaults: Option<Defaults>) -> Box<dyn Session>;
 
     /// A connection whose beginning nobody saw.
     fn session_in_the_middle(&self) -> Box<dyn Session>;
 
-    /// Is this the whole reply to one request, after which its changes are visible? `bytes` are the first ones of what the server sent at once,
-    /// `len` is how many that were.
+    /// Is this the whole reply to one request, after which its changes are visible? `bytes` are the
+    /// first ones of what the server sent at once, `len` is how many that were.
     fn is_whole_reply(&self, bytes: &[u8], len: usize) -> bool;
 
     /// What is asked to learn the structure.
     fn structure_query(&self) -> &'static str;
 
-    /// The server's own client, which asks for the structure at a place on this machine and writes the answer to its output.
+    /// The server's own client, which asks for the structure at a place on this machine and writes
+    /// the answer to its output.
     ///
     /// # Errors
     /// It is not known how to reach the server.

@@ -1,7 +1,7 @@
 //! The processes of database servers whose statements the kernel shows.
 //!
-//! A server that is started later is found by the kernel at its exec, by its name, and its children at their fork; one that runs already is
-//! looked for here, once.
+//! A server that is started later is found by the kernel at its exec, by its name, and its children
+//! at their fork; one that runs already is looked for here, once.
 
 use std::collections::HashSet;
 use std::io;
@@ -26,11 +26,16 @@ impl DatabaseProcesses {
         // Twice, for one that was being forked.
         for _ in 0..2 {
             for process in processes() {
-                let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+                let name =
+                    std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
                 if let Some(kind) = kinds::by_process_name(&name) {
-                    self.map.update(&process.to_ne_bytes(), &kind.number().to_ne_bytes(), MapFlags::ANY).map_err(
-                        |error| io::Error::other(format!("following the database server {process}: {error}")),
-                    )?;
+                    self.map
+                        .update(&process.to_ne_bytes(), &kind.number().to_ne_bytes(), MapFlags::ANY)
+                        .map_err(|error| {
+                            io::Error::other(format!(
+                                "following the database server {process}: {error}"
+                            ))
+                        })?;
                     table.announce_database(process);
                 }
             }
@@ -49,7 +54,8 @@ impl DatabaseProcesses {
             let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
             kinds::by_process_name(&name)
         };
-        let first = processes().filter(|&process| self.contains(process) && first_process(process) == Some(process));
+        let first = processes()
+            .filter(|&process| self.contains(process) && first_process(process) == Some(process));
         first.filter_map(|process| Some((process, kind(process)?))).collect()
     }
 
@@ -60,7 +66,8 @@ impl DatabaseProcesses {
     }
 }
 
-/// The first process of the database server that a process belongs to: PostgreSQL has one for each connection.
+/// The first process of the database server that a process belongs to: PostgreSQL has one for each
+/// connection.
 pub(crate) fn first_process(process: u32) -> Option<u32> {
     let name = |process: u32| std::fs::read_to_string(format!("/proc/{process}/comm")).ok();
     let own = name(process)?;

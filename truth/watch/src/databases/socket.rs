@@ -19,6 +19,8 @@ pub(super) fn listening_socket(server: u32) -> io::Result<PathBuf> {
     let mut listening: Vec<PathBuf> = listening.collect();
     listening.sort();
     listening.into_iter().next().ok_or_else(|| {
-        io::Error::other(format!("the server (process {server}) listens at no socket in the file system"))
+        io::Error::other(format!(
+            "the server (process {server}) listens at no socket in the file system"
+        ))
     })
 }

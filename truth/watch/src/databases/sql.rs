@@ -1,4 +1,5 @@
-//! What databases that speak SQL have in common: connections as `nicache_sql` follows them, and the meaning of texts.
+//! What databases that speak SQL have in common: connections as `nicache_sql` follows them, and the
+//! meaning of texts.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,5 +1,6 @@
-//! Folders of data, by the operator's word: the server's programs read these files anew for each request that needs them, and keep nothing of
-//! them in memory. Then what a request looked at says all, and a change there concerns only the pages that were made from it.
+//! Folders of data, by the operator's word: the server's programs read these files anew for each
+//! request that needs them, and keep nothing of them in memory. Then what a request looked at says
+//! all, and a change there concerns only the pages that were made from it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -16,7 +17,9 @@ impl DataFolders {
     /// `folders`: absolute paths; everything in them is meant, at any depth.
     pub fn new(folders: &[PathBuf]) -> Self {
         // Without double and final slashes, and with one at the end.
-        let slashed = |path: &PathBuf| path.components().collect::<PathBuf>().join("").as_os_str().as_bytes().into();
+        let slashed = |path: &PathBuf| {
+            path.components().collect::<PathBuf>().join("").as_os_str().as_bytes().into()
+        };
         Self { folders: folders.iter().map(slashed).collect() }
     }
 
@@ -44,7 +47,16 @@ mod tests {
         for path in ["/data/a.txt", "/data/b/c/d", "/x/y/z"] {
             assert!(data.has(&lookup(path)), "{path}");
         }
-        for path in ["/data", "/database/a", "/data/../etc/a", "/data/a/../../b", "data/a", "/x/yz", "/x", ""] {
+        for path in [
+            "/data",
+            "/database/a",
+            "/data/../etc/a",
+            "/data/a/../../b",
+            "data/a",
+            "/x/yz",
+            "/x",
+            "",
+        ] {
             assert!(!data.has(&lookup(path)), "{path}");
         }
         assert!(!data.has(&LookupEvent { incomplete: true, ..lookup("/data/a") }));

@@ -1,15 +1,20 @@
 //! When has everybody ended who may still go by the older text of a changed file?
 //!
-//! A program that has opened a changed file reads it, compiles it, and puts the result in the place of what its processes share, all within the request
-//! that it works on. So two kinds of requests show the older text after the file was opened anew:
+//! A program that has opened a changed file reads it, compiles it, and puts the result in the place
+//! of what its processes share, all within the request that it works on. So two kinds of requests
+//! show the older text after the file was opened anew:
 //!
-//! * those that the server took before the request that had opened it was done: until then the older text is in memory;
-//! * those that it took after a request was done that had opened the file *before the change*, and was slow: that one may put the older text in the
-//!   place of the newer. PHP does not check again for `opcache.revalidate_freq` seconds.
+//! * those that the server took before the request that had opened it was done: until then the
+//!   older text is in memory;
+//! * those that it took after a request was done that had opened the file *before the change*, and
+//!   was slow: that one may put the older text in the place of the newer. PHP does not check again
+//!   for `opcache.revalidate_freq` seconds.
 //!
-//! This is the grace period of read-copy-update: the older text is gone once the file was opened after the end of every request that had opened it before
-//! the change, and the request that did so is over. `attribution/requests.rs` has the requests' ends. Where it does not know them (threads, event loops, processes
-//! that take no requests), an opening is taken to be over after a few times as long as any request took lately ([`Pace`]).
+//! This is the grace period of read-copy-update: the older text is gone once the file was opened
+//! after the end of every request that had opened it before the change, and the request that did so
+//! is over. `attribution/requests.rs` has the requests' ends. Where it does not know them (threads,
+//! event loops, processes that take no requests), an opening is taken to be over after a few times
+//! as long as any request took lately ([`Pace`]).
 
 use crate::attribution::requests::{Attribution, End};
 
@@ -21,7 +26,8 @@ const UNKNOWN_NS_MAX: u64 = 10_000_000_000;
 const UNKNOWN_REQUESTS: u64 = 4;
 /// For how long a request is one of late, at least.
 const LATE_NS: u64 = 60_000_000_000;
-/// Openings after a change that are remembered until one of them is known to have been late enough. Of more of them, these are the latest.
+/// Openings after a change that are remembered until one of them is known to have been late enough.
+/// Of more of them, these are the latest.
 const NEWER_MAX: usize = 64;
 
 /// How long requests take.
@@ -65,7 +71,9 @@ impl Ends<'_> {
             End::At(ns) => Some(ns),
             End::NotYet => None,
             End::AtLatest(ns) => Some(ns.min(unknown_ns)),
-            End::Unknown { forgotten_ns } => Some(unknown_ns.max(forgotten_ns.saturating_add(self.pace.unknown_ns()))),
+            End::Unknown { forgotten_ns } => {
+                Some(unknown_ns.max(forgotten_ns.saturating_add(self.pace.unknown_ns())))
+            }
         }
     }
 }
@@ -131,7 +139,8 @@ impl Grace {
         self.newer.extend(earlier.newer);
     }
 
-    /// Requests that were forwarded from this moment on show the file as it was opened last. `None`: not yet.
+    /// Requests that were forwarded from this moment on show the file as it was opened last.
+    /// `None`: not yet.
     pub(crate) fn over_ns(&mut self, ends: Ends<'_>) -> Option<u64> {
         if !self.is_pending {
             return Some(self.over_ns);
@@ -156,7 +165,8 @@ impl Grace {
     }
 }
 
-/// A process that has come to its next opening is done with the one before, or still within the same request.
+/// A process that has come to its next opening is done with the one before, or still within the
+/// same request.
 fn replace(readings: &mut Vec<Reading>, reading: Reading) {
     match readings.iter_mut().find(|other| other.process == reading.process) {
         Some(other) => other.time_ns = other.time_ns.max(reading.time_ns),
@@ -186,28 +196,52 @@ mod tests {
 
     impl Scene {
         fn new() -> Self {
-            let mut scene =
-                Self { attribution: Attribution::default(), pace: Pace::default(), grace: Grace::default() };
+            let mut scene = Self {
+                attribution: Attribution::default(),
+                pace: Pace::default(),
+                grace: Grace::default(),
+            };
             for process in [SLOW, QUICK] {
-                scene.tell(process, 0, EventKind::Request(step(process, RequestStep::Connection)), b"");
+                scene.tell(
+                    process,
+                    0,
+                    EventKind::Request(step(process, RequestStep::Connection)),
+                    b"",
+                );
             }
             scene
         }
 
         fn tell(&mut self, process: u32, time_ns: u64, kind: EventKind, bytes: &[u8]) {
             let blank = LookupEvent::blank(time_ns);
-            let event =
-                LookupEvent { kind, tgid: process, tid: process, ret: bytes.len() as i64, path: bytes.into(), ..blank };
+            let event = LookupEvent {
+                kind,
+                tgid: process,
+                tid: process,
+                ret: bytes.len() as i64,
+                path: bytes.into(),
+                ..blank
+            };
             self.attribution.observe(&event);
         }
 
         fn begin(&mut self, process: u32, time_ns: u64) {
             let bytes = request(&[("REMOTE_ADDR", "10.0.0.1"), ("REMOTE_PORT", "1000")]);
-            self.tell(process, time_ns, EventKind::Request(step(process, RequestStep::FastCgi)), &bytes);
+            self.tell(
+                process,
+                time_ns,
+                EventKind::Request(step(process, RequestStep::FastCgi)),
+                &bytes,
+            );
         }
 
         fn end(&mut self, process: u32, time_ns: u64) {
-            let sent = Sent { to: Peer::Local(99), connection: process.into(), port: 0, ends_request: true };
+            let sent = Sent {
+                to: Peer::Local(99),
+                connection: process.into(),
+                port: 0,
+                ends_request: true,
+            };
             self.tell(process, time_ns, EventKind::Sent(sent), b"");
         }
 
@@ -325,11 +359,18 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever processes do when: a request that is taken once the grace period is over finds the newest text.
+        /// Whatever processes do when: a request that is taken once the grace period is over finds
+        /// the newest text.
         #[test]
-        fn no_request_after_the_grace_period_finds_an_older_text(jobs in proptest::collection::vec((0..3_u32, 1..20_u64, 0..20_u64, 0..40_u64, any::<bool>()), 1..12)) {
+        fn no_request_after_the_grace_period_finds_an_older_text(
+            jobs in proptest::collection::vec(
+                (0..3_u32, 1..20_u64, 0..20_u64, 0..40_u64, any::<bool>()),
+                1..12,
+            ),
+        ) {
             let mut scene = Scene::new();
-            // Each process takes one request after the other: begins, opens the file, puts the text in the memory that they share, ends.
+            // Each process takes one request after the other: begins, opens the file, puts the text
+            // in the memory that they share, ends.
             let mut free = [1_u64; 3];
             let mut steps = Vec::new();
             let mut changes = Vec::new();
@@ -355,12 +396,18 @@ mod tests {
                 match what {
                     0 => {
                         if !std::mem::replace(&mut connected[process as usize], true) {
-                            scene.tell(id, 0, EventKind::Request(step(id, RequestStep::Connection)), b"");
+                            scene.tell(
+                                id,
+                                0,
+                                EventKind::Request(step(id, RequestStep::Connection)),
+                                b"",
+                            );
                         }
                         scene.begin(id, time);
                     }
                     1 => {
-                        let is_changed = opened.is_some_and(|opened| version(opened) < version(time));
+                        let is_changed =
+                            opened.is_some_and(|opened| version(opened) < version(time));
                         opened = Some(time);
                         scene.read(id, time, is_changed);
                     }
@@ -368,7 +415,10 @@ mod tests {
                     _ => scene.end(id, time),
                 }
                 let is_read = opened.is_some_and(|opened| version(opened) == version(time + 1));
-                if is_read && scene.over_ns().is_some_and(|ns| ns < time) && let Some(memory) = memory {
+                if is_read
+                    && scene.over_ns().is_some_and(|ns| ns < time)
+                    && let Some(memory) = memory
+                {
                     prop_assert_eq!(memory, version(time + 1), "at {}", time);
                 }
             }

@@ -1,7 +1,9 @@
-//! Files that the operator says hold sessions: each belongs to one visitor, whom its name or content identifies.
+//! Files that the operator says hold sessions: each belongs to one visitor, whom its name or
+//! content identifies.
 //!
-//! A reply that is kept was given to two clients, one of them without any cookie, so it rests on nobody's session. To make, read, write or remove such a file says nothing
-//! about other replies, and what the server does with them is left out of everything that the watcher looks at.
+//! A reply that is kept was given to two clients, one of them without any cookie, so it rests on
+//! nobody's session. To make, read, write or remove such a file says nothing about other replies,
+//! and what the server does with them is left out of everything that the watcher looks at.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +11,8 @@ use std::path::PathBuf;
 
 use crate::witnesses::event::{EventKind, Identity, LookupEvent};
 
-/// Files remembered at once. With more of them all are forgotten, and what is written to those refuses replies until they are opened again.
+/// Files remembered at once. With more of them all are forgotten, and what is written to those
+/// refuses replies until they are opened again.
 const FILES_MAX: usize = 65_536;
 
 #[derive(Clone, Debug)]
@@ -31,7 +34,8 @@ impl SessionFiles {
     pub fn new(patterns: &[PathBuf]) -> Self {
         let pattern = |path: &PathBuf| {
             let text = path.as_os_str().as_bytes();
-            text.strip_suffix(b"*").map_or_else(|| Pattern::File(text.into()), |stem| Pattern::Prefix(stem.into()))
+            text.strip_suffix(b"*")
+                .map_or_else(|| Pattern::File(text.into()), |stem| Pattern::Prefix(stem.into()))
         };
         Self { patterns: patterns.iter().map(pattern).collect(), files: HashSet::new() }
     }
@@ -72,7 +76,9 @@ impl SessionFiles {
         let climbs = || path.split(|byte| *byte == b'/').any(|part| part == b"..");
         let matches = |pattern: &Pattern| match pattern {
             Pattern::File(file) => **file == *path,
-            Pattern::Prefix(stem) => path.strip_prefix(&**stem).is_some_and(|rest| !rest.contains(&b'/')),
+            Pattern::Prefix(stem) => {
+                path.strip_prefix(&**stem).is_some_and(|rest| !rest.contains(&b'/'))
+            }
         };
         self.patterns.iter().any(matches) && !climbs()
     }
@@ -90,7 +96,8 @@ mod tests {
 
     #[test]
     fn only_files_of_sessions_are_left_out() {
-        let mut sessions = SessionFiles::new(&[PathBuf::from("/s/sess_*"), PathBuf::from("/s/one")]);
+        let mut sessions =
+            SessionFiles::new(&[PathBuf::from("/s/sess_*"), PathBuf::from("/s/one")]);
         for path in ["/s/sess_1", "/s/sess_", "/s/one"] {
             assert!(sessions.observe(&event(EventKind::Lookup, path, None)), "{path}");
             assert!(sessions.observe(&event(EventKind::Removed, path, None)), "{path}");
@@ -99,7 +106,8 @@ mod tests {
             assert!(!sessions.observe(&event(EventKind::Lookup, path, None)), "{path}");
             assert!(!sessions.observe(&event(EventKind::Removed, path, None)), "{path}");
         }
-        let incomplete = LookupEvent { incomplete: true, ..event(EventKind::Lookup, "/s/sess_1", None) };
+        let incomplete =
+            LookupEvent { incomplete: true, ..event(EventKind::Lookup, "/s/sess_1", None) };
         assert!(!sessions.observe(&incomplete));
     }
 

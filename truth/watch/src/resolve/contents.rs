@@ -12,13 +12,17 @@ use crate::resolve::resolver::Node;
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Waits for whoever is changing the file, makes sure that nobody has it open for writing or mapped writable, and
-/// hashes its bytes (BLAKE3). `tick` is called between chunks, as a large file takes long.
+/// Waits for whoever is changing the file, makes sure that nobody has it open for writing or mapped
+/// writable, and hashes its bytes (BLAKE3). `tick` is called between chunks, as a large file takes
+/// long.
 ///
 /// # Errors
 /// [`RefusalReason::OpenForWriting`], [`RefusalReason::Changed`] if it is not as long as it was, or
 /// [`RefusalReason::Io`].
-pub(crate) fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH_BYTES], RefusalReason> {
+pub(crate) fn hash(
+    node: &Node,
+    mut tick: impl FnMut(),
+) -> Result<[u8; BODY_HASH_BYTES], RefusalReason> {
     let file = settle(node)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; CHUNK_BYTES.min(node.size as usize + 1)];
@@ -41,7 +45,8 @@ pub(crate) fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH
     if done == node.size { Ok(hasher.finalize().into()) } else { Err(RefusalReason::Changed) }
 }
 
-/// Waits for whoever is changing the file, and makes sure that nobody has it open for writing or mapped writable.
+/// Waits for whoever is changing the file, and makes sure that nobody has it open for writing or
+/// mapped writable.
 ///
 /// # Errors
 /// [`RefusalReason::OpenForWriting`] or [`RefusalReason::Io`].
@@ -55,7 +60,8 @@ pub fn settle(node: &Node) -> Result<OwnedFd, RefusalReason> {
     Ok(file)
 }
 
-/// The same for a file that others may have open for writing, because each of their changes is told after its effect.
+/// The same for a file that others may have open for writing, because each of their changes is told
+/// after its effect.
 ///
 /// # Errors
 /// [`RefusalReason::Io`].
@@ -75,7 +81,8 @@ pub fn settle_file(file: &OwnedFd) -> Result<(), RefusalReason> {
     wait_for_changes(file.as_fd()).map_err(|_| RefusalReason::Io)
 }
 
-/// Waits for the changes of a file that are under way: takes and releases the inode's lock, which each of them holds.
+/// Waits for the changes of a file that are under way: takes and releases the inode's lock, which
+/// each of them holds.
 ///
 /// # Errors
 /// What the system says.
@@ -91,16 +98,18 @@ pub fn wait_for_changes(file: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// A read lease is granted only if no descriptor is open for writing, and a shared writable mapping keeps its
-/// descriptor's file open (fcntl(2), F_SETLEASE).
+/// A read lease is granted only if no descriptor is open for writing, and a shared writable mapping
+/// keeps its descriptor's file open (fcntl(2), F_SETLEASE).
 fn ensure_no_writer(file: &OwnedFd) -> Result<(), RefusalReason> {
-    // A writer that comes while the lease is held makes the kernel send a signal, whose default (SIGIO) ends the
-    // process. SIGURG is ignored unless somebody asks for it.
+    // A writer that comes while the lease is held makes the kernel send a signal, whose default
+    // (SIGIO) ends the process. SIGURG is ignored unless somebody asks for it.
     fcntl(file, F_SETSIG, libc::SIGURG).map_err(|_| RefusalReason::Io)?;
     match fcntl(file, libc::F_SETLEASE, libc::F_RDLCK) {
         Err(_) if !Rule::OpenForWriting.holds() => Ok(()),
         Ok(()) => fcntl(file, libc::F_SETLEASE, libc::F_UNLCK).map_err(|_| RefusalReason::Io),
-        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Err(RefusalReason::OpenForWriting),
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+            Err(RefusalReason::OpenForWriting)
+        }
         Err(_) => Err(RefusalReason::Io),
     }
 }

@@ -2,21 +2,27 @@
 //!
 //! Read first: Documentation/filesystems/overlayfs.rst, proc_pid_mountinfo(5).
 //!
-//! An overlay has no bytes and no names of its own. What it shows is in its layers, and whatever changes it changes a directory or a file of the upper
-//! layer, which that file system's own witnesses tell. So a path depends on what it is in each layer: on all directories by its name, as the
-//! copy of a lower file, a whiteout or a new name comes into one of the upper layer's, and on the first file by its name.
+//! An overlay has no bytes and no names of its own. What it shows is in its layers, and whatever
+//! changes it changes a directory or a file of the upper layer, which that file system's own
+//! witnesses tell. So a path depends on what it is in each layer: on all directories by its name,
+//! as the copy of a lower file, a whiteout or a new name comes into one of the upper layer's, and
+//! on the first file by its name.
 //!
-//! Why that is enough to wait for. An operation on the overlay holds the lock of the overlay's directory from before the
-//! change in the layer until the overlay shows it, and the resolver takes both locks. The copy of a lower file is made without the
-//! first: until the overlay shows it, its times are not those of the file that the layers have, and nothing is vouched for. Stores to
-//! a mapping go to the layer's file, and so it is that file's lease that says whether there is one.
+//! Why that is enough to wait for. An operation on the overlay holds the lock of the overlay's
+//! directory from before the change in the layer until the overlay shows it, and the resolver takes
+//! both locks. The copy of a lower file is made without the first: until the overlay shows it, its
+//! times are not those of the file that the layers have, and nothing is vouched for. Stores to a
+//! mapping go to the layer's file, and so it is that file's lease that says whether there is one.
 //!
-//! Not vouched for, as other names than the path's may be meant, or other files changed with this one: layers whose paths are relative, cannot
-//! be reached or are on a file system that is not watched, another overlay included; `redirect_dir=on`, `metacopy=on`, `index=on`, layers of data alone.
-//! Where such an overlay has left marks in the layers before, a file of a lower layer by the path's name is another one than the overlay shows, and
-//! has another inode number. In the upper layer everything has the path's name.
+//! Not vouched for, as other names than the path's may be meant, or other files changed with this
+//! one: layers whose paths are relative, cannot be reached or are on a file system that is not
+//! watched, another overlay included; `redirect_dir=on`, `metacopy=on`, `index=on`, layers of data
+//! alone. Where such an overlay has left marks in the layers before, a file of a lower layer by the
+//! path's name is another one than the overlay shows, and has another inode number. In the upper
+//! layer everything has the path's name.
 //!
-//! Deliberately absent: changes that somebody makes in a lower layer itself where a mark leads elsewhere. Overlays do not allow any there.
+//! Deliberately absent: changes that somebody makes in a lower layer itself where a mark leads
+//! elsewhere. Overlays do not allow any there.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -24,14 +30,16 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Options by which more than the path's own names matter, and the module's parameters that say what holds without them.
+/// Options by which more than the path's own names matter, and the module's parameters that say
+/// what holds without them.
 const FOLLOWING: [&str; 3] = ["redirect_dir", "metacopy", "index"];
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
     /// Of its file system, as the kernel has it (`s_dev`).
     pub(crate) device: u32,
-    /// Of an overlay where each layer has what is mounted, the upper one first; none: it is not an overlay, or not one to vouch for.
+    /// Of an overlay where each layer has what is mounted, the upper one first; none: it is not an
+    /// overlay, or not one to vouch for.
     pub(crate) layers: Vec<PathBuf>,
     /// The first of them is the upper one, which changes.
     pub(crate) has_upper: bool,
@@ -41,7 +49,8 @@ pub(crate) struct Mount {
 #[derive(Debug, Default)]
 pub(crate) struct Mounts {
     mounts: HashMap<u64, Mount>,
-    /// Processes in whose mount namespaces mounts may be that this one does not have, and which were looked at.
+    /// Processes in whose mount namespaces mounts may be that this one does not have, and which
+    /// were looked at.
     processes: Vec<(u32, bool)>,
     is_own_read: bool,
 }
@@ -70,7 +79,8 @@ impl Mounts {
 
     fn read(&mut self, path: &str) {
         let mounts = std::fs::read(path).unwrap_or_default();
-        self.mounts.extend(mounts.split(|&byte| byte == b'\n').filter_map(|line| parse(line, &parameter)));
+        self.mounts
+            .extend(mounts.split(|&byte| byte == b'\n').filter_map(|line| parse(line, &parameter)));
     }
 }
 
@@ -95,19 +105,26 @@ fn parse(line: &[u8], is_off: &dyn Fn(&str) -> bool) -> Option<(u64, Mount)> {
     let mut fields = fields.skip_while(|field| *field != b"-");
     let kind = fields.nth(1)?;
     let options = fields.nth(1)?;
-    let (layers, has_upper) =
-        if kind == b"overlay" { layers(options, is_off).unwrap_or_default() } else { Default::default() };
+    let (layers, has_upper) = if kind == b"overlay" {
+        layers(options, is_off).unwrap_or_default()
+    } else {
+        Default::default()
+    };
     let below = |layer: PathBuf| layer.join(path_of(root.strip_prefix(b"/").unwrap_or(&root)));
     Some((mount, Mount { device, layers: layers.into_iter().map(below).collect(), has_upper }))
 }
 
-/// The layers that an overlay's options name, the upper one first, and whether there is an upper one; `None` if it is not one to vouch for.
+/// The layers that an overlay's options name, the upper one first, and whether there is an upper
+/// one; `None` if it is not one to vouch for.
 fn layers(options: &[u8], is_off: &dyn Fn(&str) -> bool) -> Option<(Vec<PathBuf>, bool)> {
     let (mut upper, mut lower) = (Vec::new(), Vec::new());
     let mut given = Vec::new();
     for option in options.split(|&byte| byte == b',') {
         let end = option.iter().position(|&byte| byte == b'=').unwrap_or(option.len());
-        let (name, value) = (std::str::from_utf8(&option[..end]).ok()?, unescape(option.get(end + 1..).unwrap_or(&[])));
+        let (name, value) = (
+            std::str::from_utf8(&option[..end]).ok()?,
+            unescape(option.get(end + 1..).unwrap_or(&[])),
+        );
         match name {
             "upperdir" => upper.push(value),
             "lowerdir" => lower.extend(split_layers(&value)?),
@@ -127,8 +144,10 @@ fn layers(options: &[u8], is_off: &dyn Fn(&str) -> bool) -> Option<(Vec<PathBuf>
         return None;
     }
     let has_upper = !upper.is_empty();
-    let layers: Vec<PathBuf> = upper.into_iter().chain(lower).map(|path| path_of(&path).clone()).collect();
-    (!layers.is_empty() && layers.iter().all(|layer| layer.is_absolute())).then_some((layers, has_upper))
+    let layers: Vec<PathBuf> =
+        upper.into_iter().chain(lower).map(|path| path_of(&path).clone()).collect();
+    (!layers.is_empty() && layers.iter().all(|layer| layer.is_absolute()))
+        .then_some((layers, has_upper))
 }
 
 /// `lowerdir` as it was given: colons between, and a backslash before one that is part of a name.
@@ -151,7 +170,10 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|_| byte == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = after
+            .get(..3)
+            .filter(|_| byte == b'\\')
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(value) => {
                 plain.push(value);
@@ -170,9 +192,11 @@ fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
 }
 
-/// Number of the inode that the kernel has for an open file (`i_ino`): on an overlay programs may be told another.
+/// Number of the inode that the kernel has for an open file (`i_ino`): on an overlay programs may
+/// be told another.
 pub(crate) fn inode_number(file: &impl AsFd) -> Option<u64> {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd())).ok()?;
+    let info =
+        std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd())).ok()?;
     info.lines().find_map(|line| line.strip_prefix("ino:"))?.trim().parse().ok()
 }
 
@@ -186,7 +210,8 @@ mod tests {
 
     #[test]
     fn lines_of_mountinfo() {
-        let line = b"36 35 98:1000 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let line =
+            b"36 35 98:1000 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
         assert_eq!(
             parse(line, &|_| true),
             Some((36, Mount { device: 98 << 20 | 1000, layers: Vec::new(), has_upper: false }))
@@ -197,12 +222,16 @@ mod tests {
 
     #[test]
     fn layers_of_an_overlay() {
-        let of = |options: &str| layers_of(&format!("5 1 0:45 / /m rw - overlay overlay rw,{options}"));
+        let of =
+            |options: &str| layers_of(&format!("5 1 0:45 / /m rw - overlay overlay rw,{options}"));
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         assert_eq!(of("lowerdir=/a:/b,upperdir=/u,workdir=/w"), paths(&["/u", "/a", "/b"]));
         assert_eq!(of("lowerdir+=/a,lowerdir+=/b"), paths(&["/a", "/b"]));
         // A colon and a comma in names: the overlay's own escape, and then mountinfo's.
-        assert_eq!(of(r"lowerdir=/a\134:b:/c\054d,upperdir=/u\040v"), paths(&["/u v", "/a:b", "/c,d"]));
+        assert_eq!(
+            of(r"lowerdir=/a\134:b:/c\054d,upperdir=/u\040v"),
+            paths(&["/u v", "/a:b", "/c,d"])
+        );
         for none in [
             "lowerdir=a:/b",
             "lowerdir=/a::/b",
@@ -215,13 +244,15 @@ mod tests {
             assert_eq!(of(none), paths(&[]), "{none}");
         }
         assert_eq!(of("lowerdir=/a,redirect_dir=nofollow,metacopy=off"), paths(&["/a"]));
-        let bound = layers_of("5 1 0:45 /etc/site /m rw - overlay overlay rw,lowerdir=/a,upperdir=/u");
+        let bound =
+            layers_of("5 1 0:45 /etc/site /m rw - overlay overlay rw,lowerdir=/a,upperdir=/u");
         assert_eq!(bound, paths(&["/u/etc/site", "/a/etc/site"]));
     }
 
     #[test]
     fn what_the_module_does_by_itself_counts() {
-        let line = b"5 1 0:45 / /m rw - overlay overlay rw,lowerdir=/a,metacopy=off,redirect_dir=off";
+        let line =
+            b"5 1 0:45 / /m rw - overlay overlay rw,lowerdir=/a,metacopy=off,redirect_dir=off";
         assert_eq!(parse(line, &|option| option != "metacopy").unwrap().1.layers.len(), 1);
         assert_eq!(parse(line, &|option| option != "index").unwrap().1.layers.len(), 0);
     }
@@ -229,8 +260,13 @@ mod tests {
     #[test]
     fn the_device_of_the_root() {
         use rustix::fs::{AtFlags, CWD, StatxFlags};
-        let stat =
-            rustix::fs::statx(CWD, c"/proc", AtFlags::empty(), StatxFlags::BASIC_STATS | StatxFlags::MNT_ID).unwrap();
+        let stat = rustix::fs::statx(
+            CWD,
+            c"/proc",
+            AtFlags::empty(),
+            StatxFlags::BASIC_STATS | StatxFlags::MNT_ID,
+        )
+        .unwrap();
         let device = stat.stx_dev_major << 20 | stat.stx_dev_minor;
         assert_eq!(Mounts::default().get(stat.stx_mnt_id).unwrap().device, device);
         assert_eq!(Mounts::default().get(u64::MAX), None);

@@ -1,12 +1,14 @@
-//! Resolves a path as the server would, and names every source that the answer depends on: each directory on the way,
-//! each directory that holds a symbolic link of the way, and what is found at the end.
+//! Resolves a path as the server would, and names every source that the answer depends on: each
+//! directory on the way, each directory that holds a symbolic link of the way, and what is found at
+//! the end.
 //!
 //! Read first: path_resolution(7), proc(5) on /proc/PID/root and /proc/PID/cwd.
 //!
-//! Why component by component: a look-up depends on each of its directories (a rename of any of them changes what the
-//! path means), and only its own walk shows them all. The walk also is a barrier: it waits, in each directory, for
-//! whoever is changing it. Listing a directory takes its lock, so a change whose witness has fired but whose effect is
-//! not yet visible is over before the next component is looked up.
+//! Why component by component: a look-up depends on each of its directories (a rename of any of
+//! them changes what the path means), and only its own walk shows them all. The walk also is a
+//! barrier: it waits, in each directory, for whoever is changing it. Listing a directory takes its
+//! lock, so a change whose witness has fired but whose effect is not yet visible is over before the
+//! next component is looked up.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,7 +32,8 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 const OVERLAY_MAGIC: u64 = 0x794c_7630;
 /// Of `stx_attributes`: something is mounted there (linux/stat.h).
 const STATX_ATTR_MOUNT_ROOT: u64 = 0x2000;
-/// `f_type` of further file systems that one machine alone changes: XFS, Btrfs, F2FS, ZFS, bcachefs, overlay, tmpfs.
+/// `f_type` of further file systems that one machine alone changes: XFS, Btrfs, F2FS, ZFS,
+/// bcachefs, overlay, tmpfs.
 const LOCAL_MAGIC: [u64; 7] =
     [XFS_MAGIC, BTRFS_MAGIC, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, OVERLAY_MAGIC, TMPFS_MAGIC];
 /// Symbolic links on one path, as in the kernel (`MAXSYMLINKS`).
@@ -66,7 +69,8 @@ pub struct Node {
     is_overlay: bool,
     /// It is in the upper layer of the overlay that it is a part of.
     is_upper: bool,
-    /// On an overlay: what it is in the layers, the uppermost first. Of a file the first alone, which it is.
+    /// On an overlay: what it is in the layers, the uppermost first. Of a file the first alone,
+    /// which it is.
     layers: Vec<Self>,
     /// Another layer has that name, too.
     is_in_several: bool,
@@ -80,7 +84,9 @@ impl Node {
 
     /// /dev/null, zero, full, random, urandom: what comes out of them is not a source of anything.
     pub fn is_harmless_device(&self) -> bool {
-        self.kind == FileType::CharacterDevice && self.rdev.0 == 1 && matches!(self.rdev.1, 3 | 5 | 7 | 8 | 9)
+        self.kind == FileType::CharacterDevice
+            && self.rdev.0 == 1
+            && matches!(self.rdev.1, 3 | 5 | 7 | 8 | 9)
     }
 
     /// Do nothing but change times tell of its changes?
@@ -130,7 +136,11 @@ impl Node {
     /// Opens the file for reading, past the access time.
     pub fn open(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(format!("/proc/self/fd/{}", self.fd.as_raw_fd()), flags, Mode::empty())?)
+        Ok(rustix::fs::open(
+            format!("/proc/self/fd/{}", self.fd.as_raw_fd()),
+            flags,
+            Mode::empty(),
+        )?)
     }
 }
 
@@ -217,7 +227,8 @@ pub struct Walk {
     pub watched: bool,
     /// Is any of the way on an overlay whose layers' changes show in their change times alone?
     pub timed_layers: bool,
-    /// Whether the end of the way is below the folder that it began in ([`Resolver::resolve_below`]).
+    /// Whether the end of the way is below the folder that it began in
+    /// ([`Resolver::resolve_below`]).
     pub inside: bool,
 }
 
@@ -246,8 +257,8 @@ pub(crate) struct Base {
     start: Rc<Node>,
 }
 
-/// Resolves many paths, looking up common directories once. What it remembers is as of its beginning: good for the questions that had
-/// been asked by then.
+/// Resolves many paths, looking up common directories once. What it remembers is as of its
+/// beginning: good for the questions that had been asked by then.
 pub struct Resolver {
     coverage: Coverage,
     bases: HashMap<(u32, i32), Base>,
@@ -287,15 +298,19 @@ impl Resolver {
     /// Resolves the path of an event in its process's own root and directory.
     ///
     /// # Errors
-    /// [`RefusalReason::Io`] if the process is gone, its `dirfd` means something else by now, or something could not
-    /// be read: then nobody can tell what the server saw.
+    /// [`RefusalReason::Io`] if the process is gone, its `dirfd` means something else by now, or
+    /// something could not be read: then nobody can tell what the server saw.
     pub fn resolve(&mut self, event: &LookupEvent) -> Result<Walk, RefusalReason> {
         if event.incomplete || event.own_root {
             return Err(RefusalReason::Io);
         }
         let dirfd = if event.path.starts_with(b"/") { libc::AT_FDCWD } else { event.dirfd };
         let base = self.base(event, dirfd)?;
-        let Some(split) = event.path.iter().rposition(|&byte| byte == b'/').filter(|&at| at + 1 < event.path.len())
+        let Some(split) = event
+            .path
+            .iter()
+            .rposition(|&byte| byte == b'/')
+            .filter(|&at| at + 1 < event.path.len())
         else {
             let walk = self.start(&base, &event.path)?;
             return self.walk(&base, walk, &event.path, event.nofollow);
@@ -309,14 +324,17 @@ impl Resolver {
         self.step(&base, directory, name, event.nofollow)
     }
 
-    /// Resolves a path of this process below the folder that another one leads to. What a link or `..` leads to outside of it is not [inside](Walk::inside). Of
-    /// the directories only those below the folder are told; the slots are all.
+    /// Resolves a path of this process below the folder that another one leads to. What a link or
+    /// `..` leads to outside of it is not [inside](Walk::inside). Of the directories only those
+    /// below the folder are told; the slots are all.
     ///
     /// # Errors
     /// [`RefusalReason::Io`] if something could not be read.
     pub fn resolve_below(&mut self, folder: &[u8], path: &[u8]) -> Result<Walk, RefusalReason> {
-        let open =
-            |link: &str| rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused);
+        let open = |link: &str| {
+            rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .map_err(io_refused)
+        };
         let base = Base {
             root: Rc::new(self.node(open("/")?).map_err(io_refused)?),
             start: Rc::new(self.node(open(".")?).map_err(io_refused)?),
@@ -332,9 +350,14 @@ impl Resolver {
         self.walk_within(&below, Some(&root), walk, path.strip_prefix(b"/").unwrap_or(path), false)
     }
 
-    /// A path's directory part, with its final slash. Each is walked once, from the one above, so that a thousand files cost as many steps as
-    /// there are directories.
-    fn directory(&mut self, origin: Origin, base: &Base, prefix: &[u8]) -> Result<Walk, RefusalReason> {
+    /// A path's directory part, with its final slash. Each is walked once, from the one above, so
+    /// that a thousand files cost as many steps as there are directories.
+    fn directory(
+        &mut self,
+        origin: Origin,
+        base: &Base,
+        prefix: &[u8],
+    ) -> Result<Walk, RefusalReason> {
         let key = (origin, prefix.to_vec());
         if let Some(walk) = self.directories.get(&key) {
             return Ok(walk.clone());
@@ -360,7 +383,13 @@ impl Resolver {
     }
 
     /// Goes on from a directory that was walked to.
-    fn step(&mut self, base: &Base, directory: Walk, name: &[u8], nofollow: bool) -> Result<Walk, RefusalReason> {
+    fn step(
+        &mut self,
+        base: &Base,
+        directory: Walk,
+        name: &[u8],
+        nofollow: bool,
+    ) -> Result<Walk, RefusalReason> {
         match &directory.outcome {
             Outcome::Missing => Ok(directory),
             Outcome::Found(node) if node.kind != FileType::Directory => {
@@ -390,8 +419,10 @@ impl Resolver {
             let is_same = dirfd == libc::AT_FDCWD || event.directory == Some(base.start.identity);
             return if is_same { Ok(base.clone()) } else { Err(RefusalReason::Io) };
         }
-        let open =
-            |link: String| rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused);
+        let open = |link: String| {
+            rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .map_err(io_refused)
+        };
         self.mounts.add_process(owner);
         let root = open(format!("/proc/{owner}/root"))?;
         let root = Rc::new(self.node(root).map_err(io_refused)?);
@@ -426,7 +457,13 @@ impl Resolver {
     }
 
     /// Goes on with a walk that has entered the directory where the path starts.
-    fn walk(&mut self, base: &Base, walk: Walk, path: &[u8], nofollow: bool) -> Result<Walk, RefusalReason> {
+    fn walk(
+        &mut self,
+        base: &Base,
+        walk: Walk,
+        path: &[u8],
+        nofollow: bool,
+    ) -> Result<Walk, RefusalReason> {
         self.walk_within(base, None, walk, path, nofollow)
     }
 
@@ -441,7 +478,8 @@ impl Resolver {
     ) -> Result<Walk, RefusalReason> {
         // Directories below the anchor that the way is in.
         let mut depth = 0usize;
-        let mut current = if path.starts_with(b"/") { base.root.clone() } else { base.start.clone() };
+        let mut current =
+            if path.starts_with(b"/") { base.root.clone() } else { base.start.clone() };
         let mut rest = Components::new(path);
         let mut symlinks = 0;
         walk.outcome = Outcome::Missing;
@@ -454,11 +492,14 @@ impl Resolver {
                 continue;
             }
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = match rustix::fs::openat(&current.fd, component.as_slice(), flags, Mode::empty()) {
-                Ok(fd) => fd,
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => return Ok(walk),
-                Err(_) => return Err(RefusalReason::Io),
-            };
+            let fd =
+                match rustix::fs::openat(&current.fd, component.as_slice(), flags, Mode::empty()) {
+                    Ok(fd) => fd,
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => {
+                        return Ok(walk);
+                    }
+                    Err(_) => return Err(RefusalReason::Io),
+                };
             let node = Rc::new(self.node_in(fd, Some((&current, &component))).map_err(io_refused)?);
             let is_last = rest.is_empty();
             match node.kind {
@@ -467,10 +508,12 @@ impl Resolver {
                     if symlinks > SYMLINKS_MAX {
                         return Ok(walk);
                     }
-                    let target = rustix::fs::readlinkat(&node.fd, c"", Vec::new()).map_err(io_refused)?;
+                    let target =
+                        rustix::fs::readlinkat(&node.fd, c"", Vec::new()).map_err(io_refused)?;
                     if target.as_bytes().starts_with(b"/") {
                         current = base.root.clone();
-                        walk.inside = anchor.is_none_or(|anchor| is_same_directory(&current, anchor));
+                        walk.inside =
+                            anchor.is_none_or(|anchor| is_same_directory(&current, anchor));
                         depth = 0;
                         self.enter(&current, &mut walk)?;
                     }
@@ -512,7 +555,11 @@ impl Resolver {
         for node in std::iter::once(directory).chain(&directory.layers) {
             if walk.inside {
                 let mount_flags = self.mount_flags(node).map_err(io_refused)?;
-                walk.directories.push(Passage { slot: node.identity.slot(), access: node.access, mount_flags });
+                walk.directories.push(Passage {
+                    slot: node.identity.slot(),
+                    access: node.access,
+                    mount_flags,
+                });
             }
             if directory.watched {
                 wait_for_directory(node.fd.as_fd()).map_err(io_refused)?;
@@ -532,7 +579,8 @@ impl Resolver {
 
     fn device(&self, magic: u64) -> Device {
         let coverage = &self.coverage;
-        let of = |watched| Device { watched, only_times: false, tells_writes: false, is_overlay: false };
+        let of =
+            |watched| Device { watched, only_times: false, tells_writes: false, is_overlay: false };
         // Programs that tell of their changes tell of any.
         if coverage.local {
             return of(magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic));
@@ -555,7 +603,8 @@ impl Resolver {
     fn node_in(&mut self, fd: OwnedFd, place: Option<(&Node, &[u8])>) -> rustix::io::Result<Node> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
         let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted)?;
-        let identity = Identity { dev: stat.stx_dev_major << 20 | stat.stx_dev_minor, ino: stat.stx_ino };
+        let identity =
+            Identity { dev: stat.stx_dev_major << 20 | stat.stx_dev_minor, ino: stat.stx_ino };
         let device = match self.devices.get(&identity.dev) {
             Some(device) => *device,
             None => {
@@ -571,7 +620,8 @@ impl Resolver {
             size: stat.stx_size,
             modified_s: stat.stx_mtime.tv_sec,
             changed_s: stat.stx_ctime.tv_sec,
-            changed_ns: i128::from(stat.stx_ctime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_ctime.tv_nsec),
+            changed_ns: i128::from(stat.stx_ctime.tv_sec) * 1_000_000_000
+                + i128::from(stat.stx_ctime.tv_nsec),
             access: Permissions { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid },
             rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
             mount: stat.stx_mnt_id,
@@ -590,7 +640,8 @@ impl Resolver {
         Ok(node)
     }
 
-    /// Finds out what the node is in the layers of its overlay. It stays unwatched if that is not certain.
+    /// Finds out what the node is in the layers of its overlay. It stays unwatched if that is not
+    /// certain.
     fn look_into_layers(
         &mut self,
         node: &mut Node,
@@ -617,7 +668,8 @@ impl Resolver {
                     // The paths of layers may go through links; below they do not.
                     match rustix::fs::open(layer, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
                         Ok(fd) => opened.push((fd, index == 0 && mount.has_upper, None)),
-                        // A folder that is mounted by itself need not be in each layer; where a layer's own path leads nowhere, the first has other times.
+                        // A folder that is mounted by itself need not be in each layer; where a
+                        // layer's own path leads nowhere, the first has other times.
                         Err(Errno::NOENT) => {}
                         Err(_) => return Ok(()),
                     }
@@ -628,7 +680,8 @@ impl Resolver {
         node.is_in_several = opened.len() > 1;
         let mut layers = Vec::new();
         for (fd, is_upper, mount) in opened {
-            // Another overlay is not vouched for; and one that is mounted over a layer of its own hides that, and is there itself.
+            // Another overlay is not vouched for; and one that is mounted over a layer of its own
+            // hides that, and is there itself.
             if rustix::fs::fstatfs(&fd)?.f_type as u64 == OVERLAY_MAGIC {
                 return Ok(());
             }
@@ -648,7 +701,8 @@ impl Resolver {
                 break;
             }
         }
-        // What an overlay shows has the times of the uppermost; others mean that something is being changed, or that these are not its layers.
+        // What an overlay shows has the times of the uppermost; others mean that something is being
+        // changed, or that these are not its layers.
         let Some(first) = layers.first() else { return Ok(()) };
         let is_same = first.changed_ns == node.changed_ns
             && first.modified_s == node.modified_s
@@ -667,7 +721,8 @@ fn is_same_directory(one: &Node, other: &Node) -> bool {
     one.identity == other.identity && one.mount == other.mount
 }
 
-/// Takes and releases the directory's lock: at its end there is nothing to list, and yet the lock is taken.
+/// Takes and releases the directory's lock: at its end there is nothing to list, and yet the lock
+/// is taken.
 fn wait_for_directory(directory: BorrowedFd<'_>) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME | OFlags::CLOEXEC;
     let listing = rustix::fs::openat(directory, c".", flags, Mode::empty())?;
@@ -689,7 +744,8 @@ struct Components {
 
 impl Components {
     fn new(path: &[u8]) -> Self {
-        let mut components = Self { rest: Vec::with_capacity(16), wants_directory: path.ends_with(b"/") };
+        let mut components =
+            Self { rest: Vec::with_capacity(16), wants_directory: path.ends_with(b"/") };
         components.prepend(path);
         components
     }
@@ -697,7 +753,12 @@ impl Components {
     /// A link at the end that ends in a slash wants a directory, too.
     fn prepend(&mut self, path: &[u8]) {
         self.wants_directory |= self.rest.is_empty() && path.ends_with(b"/");
-        self.rest.extend(path.split(|&byte| byte == b'/').rev().filter(|part| !part.is_empty()).map(<[u8]>::to_vec));
+        self.rest.extend(
+            path.split(|&byte| byte == b'/')
+                .rev()
+                .filter(|part| !part.is_empty())
+                .map(<[u8]>::to_vec),
+        );
     }
 
     fn next(&mut self) -> Option<Vec<u8>> {

@@ -15,7 +15,8 @@ use crate::witnesses::history::History;
 
 /// A change time that is older than this is not one of a write that is under way.
 const SETTLED_S: i64 = 2;
-/// How long after a reply's end the end of its sendfile may be told. One that is told later counts as a source of the fill, which is safe.
+/// How long after a reply's end the end of its sendfile may be told. One that is told later counts
+/// as a source of the fill, which is safe.
 const SENT_LATE_NS: u64 = 2_000_000;
 
 /// An event of the request's time.
@@ -105,7 +106,8 @@ pub(crate) struct Survey<'a> {
 
 impl Survey<'_> {
     fn add_candidate(&mut self, node: &Rc<Node>, event: &LookupEvent) {
-        let known = self.candidates.iter_mut().find(|candidate| candidate.node.identity == node.identity);
+        let known =
+            self.candidates.iter_mut().find(|candidate| candidate.node.identity == node.identity);
         if let Some(candidate) = known {
             candidate.is_opened |= event.opens_to_read();
             candidate.processes.push(event.tgid);
@@ -117,7 +119,10 @@ impl Survey<'_> {
 
     /// The files, and when each was last changed.
     pub(crate) fn change_times(&self) -> BTreeSet<(u32, u64, i128)> {
-        self.files.iter().map(|(node, _)| (node.identity.dev, node.identity.ino, node.changed_ns)).collect()
+        self.files
+            .iter()
+            .map(|(node, _)| (node.identity.dev, node.identity.ino, node.changed_ns))
+            .collect()
     }
 }
 
@@ -143,7 +148,8 @@ pub(crate) fn survey<'a>(
     let (mut listed, mut layers) = (Vec::new(), BTreeSet::new());
     for Selected { event, sent } in events {
         let is_missing = event.ret < 0 && !Rule::MissingPaths.holds();
-        let is_only_looked_at = event.ret >= 0 && event.inode.is_none() && !Rule::Attributes.holds();
+        let is_only_looked_at =
+            event.ret >= 0 && event.inode.is_none() && !Rule::Attributes.holds();
         if is_missing || is_only_looked_at {
             continue;
         }
@@ -181,7 +187,9 @@ pub(crate) fn survey<'a>(
                     }
                 }
             }
-            Outcome::Found(node) if node.kind == FileType::Directory && matches!(purpose, Purpose::FindSources) => {
+            Outcome::Found(node)
+                if node.kind == FileType::Directory && matches!(purpose, Purpose::FindSources) =>
+            {
                 survey.folders.push(node.clone());
                 if event.shows_times() {
                     let Identity { dev, ino } = node.identity;
@@ -218,7 +226,9 @@ pub(crate) fn survey<'a>(
         return Err(RefusalReason::Io);
     }
     // The names of a directory on an overlay are those in its layers.
-    survey.fixed.extend(layers.iter().filter(|(own, _)| listed.contains(own)).map(|(_, layer)| layer));
+    survey
+        .fixed
+        .extend(layers.iter().filter(|(own, _)| listed.contains(own)).map(|(_, layer)| layer));
     survey.fixed.extend(listed);
     survey.sources.extend(&survey.fixed);
     Ok(survey)
@@ -226,7 +236,8 @@ pub(crate) fn survey<'a>(
 
 fn log(event: &LookupEvent, reason: RefusalReason) {
     let path = String::from_utf8_lossy(&event.path);
-    tracing::debug!(%path, call = event.nr, outcome = event.ret, reason = reason.label(), "a look-up speaks against it");
+    tracing::debug!(%path, call = event.nr, outcome = event.ret, reason = reason.label(),
+        "a look-up speaks against it");
 }
 
 fn tell_if_unwatched(event: &LookupEvent, walk: &Walk, reason: RefusalReason) {
@@ -240,7 +251,8 @@ fn check_outcome(event: &LookupEvent, walk: &Walk) -> Result<(), RefusalReason> 
     let errno = (event.ret < 0).then(|| Errno::from_raw_os_error(-event.ret as i32));
     match (&walk.outcome, errno) {
         (Outcome::Found(node), None) => match event.inode {
-            // On some (btrfs, overlay) the kernel's numbers and those that programs are told differ.
+            // On some (btrfs, overlay) the kernel's numbers and those that programs are told
+            // differ.
             Some(identity) if identity != node.identity && !node.is_watched() => {
                 Err(RefusalReason::UnwatchedFilesystem)
             }
@@ -248,8 +260,9 @@ fn check_outcome(event: &LookupEvent, walk: &Walk) -> Result<(), RefusalReason> 
             _ => Ok(()),
         },
         (Outcome::Missing, None) => Err(RefusalReason::Changed),
-        // The server may be refused what the watcher is not; modes and owners are sources like anything else. The
-        // others depend on what was asked for (a link that is none, a directory wanted, an attribute).
+        // The server may be refused what the watcher is not; modes and owners are sources like
+        // anything else. The others depend on what was asked for (a link that is none, a directory
+        // wanted, an attribute).
         (
             _,
             Some(
@@ -276,7 +289,8 @@ fn check_outcome(event: &LookupEvent, walk: &Walk) -> Result<(), RefusalReason> 
                 Ok(())
             }
         }
-        // Out of descriptors, out of memory, interrupted ...: says nothing that would hold the next time.
+        // Out of descriptors, out of memory, interrupted ...: says nothing that would hold the next
+        // time.
         (_, Some(_)) => Err(RefusalReason::Io),
     }
 }

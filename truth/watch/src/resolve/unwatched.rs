@@ -13,7 +13,8 @@ static TOLD: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 /// More are not told: whoever mounts without end is not to fill the log.
 const TOLD_MAX: usize = 64;
 
-/// Warns that a page was not kept because of this file, unless that was said of its file system before.
+/// Warns that a page was not kept because of this file, unless that was said of its file system
+/// before.
 pub(crate) fn tell_once(node: &Node, path: &[u8]) {
     let Some(reason) = why_unwatched(node) else { return };
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +48,9 @@ fn name_of(magic: u64) -> String {
     let name = match magic {
         0x5846_5342 => "xfs on a kernel without its witnesses (see nicache check)",
         0x9123_683e => "btrfs on a kernel without its witnesses (see nicache check)",
-        0x794c_7630 => "an overlayfs with layers or options that are not watched (docs/filesystems.md)",
+        0x794c_7630 => {
+            "an overlayfs with layers or options that are not watched (docs/filesystems.md)"
+        }
         0x0102_1994 => "tmpfs on a kernel without its witnesses (see nicache check)",
         0x6969 => "NFS",
         0x6573_5546 => "a FUSE file system",
@@ -63,7 +66,8 @@ fn name_of(magic: u64) -> String {
     name.to_owned()
 }
 
-/// The kind of the file system that a path is on, if no kernel and no option has its changes watched. `None`: they may be watched.
+/// The kind of the file system that a path is on, if no kernel and no option has its changes
+/// watched. `None`: they may be watched.
 ///
 /// # Errors
 /// The path cannot be looked up.

@@ -1,8 +1,9 @@
-//! The structure of the databases that are watched: fetched by the servers' own command-line clients, in the background, and again after
-//! each change of it.
+//! The structure of the databases that are watched: fetched by the servers' own command-line
+//! clients, in the background, and again after each change of it.
 //!
-//! Read first: `nicache_sql::Catalogue`. Until a catalogue is there, and where none can be had (no client program, no permission), a statement
-//! touches all that is in reach, and something inside the server may change tables: nothing is wrong then, but no page that reads it is kept.
+//! Read first: `nicache_sql::Catalogue`. Until a catalogue is there, and where none can be had (no
+//! client program, no permission), a statement touches all that is in reach, and something inside
+//! the server may change tables: nothing is wrong then, but no page that reads it is kept.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -44,7 +45,8 @@ struct State {
     generation: u64,
     /// When to ask.
     ask_at_ns: Option<u64>,
-    /// An answer is on its way; one at a time, since a busy server takes longer than the next change.
+    /// An answer is on its way; one at a time, since a busy server takes longer than the next
+    /// change.
     asked: bool,
     tries: u32,
 }
@@ -97,12 +99,14 @@ impl Catalogues {
             if self.states.len() >= CATALOGUES_MAX {
                 return None;
             }
-            self.states.insert(place.clone(), State { ask_at_ns: Some(now_ns), ..State::default() });
+            self.states
+                .insert(place.clone(), State { ask_at_ns: Some(now_ns), ..State::default() });
         }
         self.states.get(place).and_then(|state| state.catalogue.clone())
     }
 
-    /// May a SELECT on this server change something? Yes, unless all that was asked about is known and has neither functions nor sequences.
+    /// May a SELECT on this server change something? Yes, unless all that was asked about is known
+    /// and has neither functions nor sequences.
     pub(crate) fn select_may_write(&self, server: u32) -> bool {
         self.may(server, Catalogue::select_may_write)
     }
@@ -114,10 +118,12 @@ impl Catalogues {
 
     fn may(&self, server: u32, write: impl Fn(&Catalogue) -> bool) -> bool {
         let mut known = self.states.iter().filter(|(place, _)| place.server == server).peekable();
-        known.peek().is_none() || known.any(|(_, state)| state.catalogue.as_deref().is_none_or(&write))
+        known.peek().is_none()
+            || known.any(|(_, state)| state.catalogue.as_deref().is_none_or(&write))
     }
 
-    /// May something inside the server change tables without a statement: events, a replica's applier? Yes, unless it is known that nothing does.
+    /// May something inside the server change tables without a statement: events, a replica's
+    /// applier? Yes, unless it is known that nothing does.
     pub(crate) fn may_have_hidden_writers(&self, server: u32) -> bool {
         let mut known = self.states.iter().filter(|(place, _)| place.server == server).peekable();
         known.peek().is_none() || known.any(|(_, state)| state.has_hidden_writers != Some(false))
@@ -136,18 +142,28 @@ impl Catalogues {
 
     /// Is it one of the clients that were started here to ask?
     pub(crate) fn is_own_client(&self, process: u32) -> bool {
-        process != 0 && self.clients.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
+        process != 0
+            && self.clients.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
     }
 
-    /// Is it a client that another nicache has started to ask? Two of them would have each other ask again and again.
+    /// Is it a client that another nicache has started to ask? Two of them would have each other
+    /// ask again and again.
     pub(crate) fn is_others_client(process: u32, kind: &dyn Database) -> bool {
         let arguments = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        arguments.split(|&byte| byte == 0).any(|argument| argument == kind.structure_query().as_bytes())
+        arguments
+            .split(|&byte| byte == 0)
+            .any(|argument| argument == kind.structure_query().as_bytes())
     }
 
-    /// The structure of something on this server is about to change, or has; with `settings`, maybe also what sessions begin with, and with `writers`
-    /// what changes tables by itself.
-    pub(crate) fn handle_change(&mut self, server: u32, settings: bool, writers: bool, now_ns: u64) {
+    /// The structure of something on this server is about to change, or has; with `settings`, maybe
+    /// also what sessions begin with, and with `writers` what changes tables by itself.
+    pub(crate) fn handle_change(
+        &mut self,
+        server: u32,
+        settings: bool,
+        writers: bool,
+        now_ns: u64,
+    ) {
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
             state.catalogue = None;
             if settings {
@@ -161,7 +177,8 @@ impl Catalogues {
         }
     }
 
-    /// The structure of something on this server may have changed, but probably has not: asks again soon.
+    /// The structure of something on this server may have changed, but probably has not: asks again
+    /// soon.
     pub(crate) fn refresh(&mut self, server: u32, now_ns: u64) {
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
             let soon = now_ns + SETTLING_NS;
@@ -217,7 +234,8 @@ impl Catalogues {
             if !state.asked && state.ask_at_ns.is_some_and(|at| now_ns >= at) {
                 state.ask_at_ns = None;
                 state.asked = true;
-                let (place, generation, sender) = (place.clone(), state.generation, self.sender.clone());
+                let (place, generation, sender) =
+                    (place.clone(), state.generation, self.sender.clone());
                 let (clients, source) = (Arc::clone(&self.clients), self.source.clone());
                 let fetch = move || {
                     let outcome = match source {
@@ -257,9 +275,11 @@ fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: between fork and exec only one system call is made, and no memory is allocated.
     unsafe {
-        command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
+        command
+            .pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
     }
-    let mut child = command.spawn().map_err(|error| io::Error::other(format!("{program}: {error}")))?;
+    let mut child =
+        command.spawn().map_err(|error| io::Error::other(format!("{program}: {error}")))?;
     {
         let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
         // Numbers are used again some day, by others.
@@ -285,5 +305,9 @@ fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String
     drop(done);
     let _ = guard.join();
     let status = child.wait()?;
-    if status.success() { Ok(text) } else { Err(io::Error::other(format!("{program}: {}", complaint.trim()))) }
+    if status.success() {
+        Ok(text)
+    } else {
+        Err(io::Error::other(format!("{program}: {}", complaint.trim())))
+    }
 }

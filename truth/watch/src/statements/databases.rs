@@ -1,13 +1,15 @@
-//! What is read from databases, and what is changed in them: the statements of all clients, as their servers receive them.
+//! What is read from databases, and what is changed in them: the statements of all clients, as
+//! their servers receive them.
 //!
-//! Read first: the head of `nicache_sql` (its events, and what a caller owes it), `ebpf/sql.h` (when the kernel stamps
-//! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES)).
+//! Read first: the head of `nicache_sql` (its events, and what a caller owes it), `ebpf/sql.h`
+//! (when the kernel stamps [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES)).
 //!
-//! A change is in doubt from the moment that the server receives it until it is certain to be done: the server has sent a short reply that is whole
-//! ([`Database::is_whole_reply`]), or asks the connection for more. A reply that was computed
-//! from what it touches is not kept if the change was in doubt at any time since the request was forwarded; an entry goes if
-//! it was since the entry's stamp. The kernel has made every entry that depends on databases suspect at both moments, so nothing is
-//! served before this has been looked at.
+//! A change is in doubt from the moment that the server receives it until it is certain to be done:
+//! the server has sent a short reply that is whole ([`Database::is_whole_reply`]), or asks the
+//! connection for more. A reply that was computed from what it touches is not kept if the change
+//! was in doubt at any time since the request was forwarded; an entry goes if it was since the
+//! entry's stamp. The kernel has made every entry that depends on databases suspect at both
+//! moments, so nothing is served before this has been looked at.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,7 +31,8 @@ const CONNECTIONS_MAX: usize = 16_384;
 /// Statements of a connection whose time is remembered, for replies that are as of an earlier one.
 const TIMES_MAX: usize = 256;
 
-/// Stands for what no table of a server has: its settings, rights and comments. No schema is called that.
+/// Stands for what no table of a server has: its settings, rights and comments. No schema is called
+/// that.
 const SERVER: &str = "\0";
 
 /// May the statement make an event, or change one?
@@ -59,7 +62,8 @@ struct Connection {
     /// They come from what the kernel took for a question, so that nobody tells when it is done.
     ends_with_reply: bool,
     times_ns: VecDeque<u64>,
-    /// Requests since the server's last reply, and whether one of them may do something that nobody knows, or later.
+    /// Requests since the server's last reply, and whether one of them may do something that nobody
+    /// knows, or later.
     requests: u32,
     is_odd: bool,
 }
@@ -78,7 +82,8 @@ const QUIET_NS: u64 = 10_000_000;
 /// Longest time between two looks at that.
 const LOOK_NS_MAX: u64 = 320_000_000;
 
-/// A connection that is closed, by the inode of the server's socket, and the time of its last event.
+/// A connection that is closed, by the inode of the server's socket, and the time of its last
+/// event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed {
     name: u64,
@@ -91,7 +96,8 @@ pub(crate) struct Databases {
     /// These are not the databases of this machine, but one of another.
     elsewhere: Option<Elsewhere>,
     connections: HashMap<u64, Connection>,
-    /// Connections were forgotten to make room: one that is not known may be an old one, unless it is just beginning.
+    /// Connections were forgotten to make room: one that is not known may be an old one, unless it
+    /// is just beginning.
     has_forgotten: bool,
     is_beginning: bool,
     /// Connections whose beginning nobody saw.
@@ -117,7 +123,8 @@ pub(crate) struct Databases {
 }
 
 impl Databases {
-    /// Nothing read or changed yet. `begun_before`: connections (by the inode of the server's socket) that exist already.
+    /// Nothing read or changed yet. `begun_before`: connections (by the inode of the server's
+    /// socket) that exist already.
     pub(crate) fn new(begun_before: HashSet<u64>, server_netns: u32) -> Self {
         Self {
             elsewhere: None,
@@ -145,7 +152,8 @@ impl Databases {
         self.members = Some(members.clone());
     }
 
-    /// A database on another machine, of which nothing is known yet. `server` is the number of no process.
+    /// A database on another machine, of which nothing is known yet. `server` is the number of no
+    /// process.
     pub(crate) fn elsewhere(server: Server, kind: &'static dyn Database, source: Source) -> Self {
         let mut databases = Self::new(HashSet::new(), 0);
         databases.catalogues = Catalogues::elsewhere(source);
@@ -154,7 +162,8 @@ impl Databases {
         databases
     }
 
-    /// A database on another machine: nothing is known of its connections, and its structure may be another.
+    /// A database on another machine: nothing is known of its connections, and its structure may be
+    /// another.
     pub(crate) fn begin_anew(&mut self, now_ns: u64, clock: Stamp) {
         let Some(elsewhere) = &mut self.elsewhere else { return };
         elsewhere.opened.clear();
@@ -228,7 +237,8 @@ impl Databases {
                     let requests = std::mem::take(&mut connection.requests);
                     let is_odd = std::mem::take(&mut connection.is_odd);
                     let len = usize::try_from(event.ret).unwrap_or(usize::MAX);
-                    let is_done = requests == 1 && !is_odd && sql.kind.is_whole_reply(&event.path, len);
+                    let is_done =
+                        requests == 1 && !is_odd && sql.kind.is_whole_reply(&event.path, len);
                     // A relay tells when it is done.
                     if (std::mem::take(&mut connection.ends_with_reply) || is_done) && is_here {
                         self.end_doubt(sql.connection, event.clock);
@@ -246,12 +256,14 @@ impl Databases {
         }
     }
 
-    /// Is the connection one by which another nicache asks for the structure? Only a client that is new is looked at.
+    /// Is the connection one by which another nicache asks for the structure? Only a client that is
+    /// new is looked at.
     fn is_asker(&mut self, sql: SqlEvent, client: u32) -> bool {
         if self.askers.contains(&sql.connection) {
             return true;
         }
-        let is_new = self.connections.get(&sql.connection).is_none_or(|known| known.client != client);
+        let is_new =
+            self.connections.get(&sql.connection).is_none_or(|known| known.client != client);
         let look = || Catalogues::is_others_client(client, sql.kind);
         let is_asker = is_new && client != 0 && self.known.is_asker(client, look);
         if is_asker {
@@ -263,16 +275,22 @@ impl Databases {
         is_asker
     }
 
-    /// A process of a database server has crashed, and the server may begin anew: what it had in memory alone is gone. Which server it was is not known.
+    /// A process of a database server has crashed, and the server may begin anew: what it had in
+    /// memory alone is gone. Which server it was is not known.
     pub(crate) fn handle_crash(&mut self, clock: Stamp) {
         self.journal.forget_contents([], clock);
     }
 
-    /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
+    /// A process of a database server has ended: whatever its connections were about to do is done,
+    /// or never will be.
     pub(crate) fn handle_gone(&mut self, event: &LookupEvent) {
         let server = event.ret as u32;
-        let gone: Vec<u64> =
-            self.connections.iter().filter(|(_, other)| other.server == server).map(|(&name, _)| name).collect();
+        let gone: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, other)| other.server == server)
+            .map(|(&name, _)| name)
+            .collect();
         for name in gone {
             self.forget(name, event.clock);
         }
@@ -294,11 +312,16 @@ impl Databases {
         let mut texts = std::mem::take(&mut self.texts);
         let catalogue = self.catalogue_of(event, sql);
         match self.connection(event, sql, client) {
-            Some(connection) if event.incomplete => connection.session.handle_gap(&mut |event| happened.push(event)),
+            Some(connection) if event.incomplete => {
+                connection.session.handle_gap(&mut |event| happened.push(event))
+            }
             Some(connection) => {
-                connection
-                    .session
-                    .handle_client(&event.path, &mut texts, catalogue.as_deref(), &mut |event| happened.push(event));
+                connection.session.handle_client(
+                    &event.path,
+                    &mut texts,
+                    catalogue.as_deref(),
+                    &mut |event| happened.push(event),
+                );
             }
             None => happened.push(Event::Everything { reason: Reason::Gap }),
         }
@@ -310,13 +333,19 @@ impl Databases {
                 is_odd = true;
             }
             match happened {
-                Event::Statement(execution) => self.note_read(event, sql.connection, client, &execution),
+                Event::Statement(execution) => {
+                    self.note_read(event, sql.connection, client, &execution)
+                }
                 Event::InProgress { writes } | Event::BecomesVisible { writes } => {
                     self.note_change(event, sql.connection, client, writes.into());
                     self.note_unseen(certain, sql.connection);
                 }
                 Event::Everything { reason } => {
-                    tracing::debug!(?reason, connection = sql.connection, "a statement may touch everything");
+                    tracing::debug!(
+                        ?reason,
+                        connection = sql.connection,
+                        "a statement may touch everything"
+                    );
                     let everything: Arc<[Access]> = [Access::EVERYTHING].into();
                     self.journal.push_read(Read {
                         time_ns: event.time_ns,
@@ -327,8 +356,9 @@ impl Databases {
                         foreign: false,
                         reads: everything.clone(),
                     });
-                    // What the kernel has seen to be a question changes nothing because of a session that is not understood; and its end is
-                    // told by nobody, so that it would stay in doubt as long as its connection is idle.
+                    // What the kernel has seen to be a question changes nothing because of a
+                    // session that is not understood; and its end is told by nobody, so that it
+                    // would stay in doubt as long as its connection is idle.
                     if !certain || !matches!(reason, Reason::Gap | Reason::Lexing) {
                         self.note_change(event, sql.connection, client, everything);
                         self.note_unseen(certain, sql.connection);
@@ -345,7 +375,12 @@ impl Databases {
         }
     }
 
-    fn connection(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) -> Option<&mut Connection> {
+    fn connection(
+        &mut self,
+        event: &LookupEvent,
+        sql: SqlEvent,
+        client: u32,
+    ) -> Option<&mut Connection> {
         let is_new = !self.connections.contains_key(&sql.connection);
         if is_new && self.connections.len() >= CONNECTIONS_MAX {
             self.forget_old_ones();
@@ -365,10 +400,18 @@ impl Databases {
         let defaults = used.and_then(|place| self.catalogues.defaults(place, event.time_ns));
         let is_old = match &self.elsewhere {
             Some(elsewhere) => !elsewhere.opened.contains(&sql.connection),
-            None => is_new && (self.begun_before.remove(&sql.connection) || self.has_forgotten && !self.is_beginning),
+            None => {
+                is_new
+                    && (self.begun_before.remove(&sql.connection)
+                        || self.has_forgotten && !self.is_beginning)
+            }
         };
         let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
-            session: if is_old { sql.kind.session_in_the_middle() } else { sql.kind.session(defaults) },
+            session: if is_old {
+                sql.kind.session_in_the_middle()
+            } else {
+                sql.kind.session(defaults)
+            },
             client,
             server: event.tgid,
             of,
@@ -389,8 +432,8 @@ impl Databases {
         Some(connection)
     }
 
-    /// Makes room: of the connections on which nothing is in doubt, forgets the half that was silent for longest. What one of them was in the
-    /// middle of is not known any longer.
+    /// Makes room: of the connections on which nothing is in doubt, forgets the half that was
+    /// silent for longest. What one of them was in the middle of is not known any longer.
     fn forget_old_ones(&mut self) {
         let done = self.connections.values().filter(|connection| connection.in_doubt.is_empty());
         let mut times_ns: Vec<u64> = done.map(|connection| connection.last_ns).collect();
@@ -399,7 +442,9 @@ impl Databases {
             return;
         }
         let (_, &mut until_ns, _) = times_ns.select_nth_unstable(middle);
-        self.connections.retain(|_, connection| !connection.in_doubt.is_empty() || connection.last_ns > until_ns);
+        self.connections.retain(|_, connection| {
+            !connection.in_doubt.is_empty() || connection.last_ns > until_ns
+        });
         if let Some(elsewhere) = &mut self.elsewhere {
             elsewhere.opened.retain(|name| self.connections.contains_key(name));
         }
@@ -440,7 +485,11 @@ impl Databases {
 
     fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
         let place = self.connections.get(&sql.connection)?.place.clone()?;
-        if self.used.contains(&place.server) { self.catalogues.get(&place, event.time_ns) } else { None }
+        if self.used.contains(&place.server) {
+            self.catalogues.get(&place, event.time_ns)
+        } else {
+            None
+        }
     }
 
     /// `reason`: why a statement was not understood, if it was not.
@@ -451,8 +500,10 @@ impl Databases {
         if let Some(connection) = self.connections.get_mut(&name) {
             connection.structure_in_doubt = true;
         }
-        let is_definition =
-            matches!(reason, None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed));
+        let is_definition = matches!(
+            reason,
+            None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed)
+        );
         for server in self.servers_of(name) {
             self.catalogues.handle_change(server, !is_definition, writers, now_ns);
         }
@@ -472,8 +523,8 @@ impl Databases {
         }
     }
 
-    /// Events have been lost: the end of a process may be among them, or a change of the structure. What statements were among them the kernel
-    /// makes known by itself, see `ebpf/sql.h`.
+    /// Events have been lost: the end of a process may be among them, or a change of the structure.
+    /// What statements were among them the kernel makes known by itself, see `ebpf/sql.h`.
     pub(crate) fn handle_lost(&mut self, now_ns: u64) {
         self.known.clear();
         for &server in &self.used {
@@ -481,10 +532,17 @@ impl Databases {
         }
     }
 
-    /// A database server has been started, at this clock. What those had that have ended may be others' now; those that are running have their files for
-    /// themselves.
-    pub(crate) fn handle_started(&mut self, server: u32, kind: &'static dyn Database, now_ns: u64, clock: Stamp) {
-        self.journal.forget_contents(self.used.iter().copied().filter(|&running| running != server), clock);
+    /// A database server has been started, at this clock. What those had that have ended may be
+    /// others' now; those that are running have their files for themselves.
+    pub(crate) fn handle_started(
+        &mut self,
+        server: u32,
+        kind: &'static dyn Database,
+        now_ns: u64,
+        clock: Stamp,
+    ) {
+        self.journal
+            .forget_contents(self.used.iter().copied().filter(|&running| running != server), clock);
         // One of PostgreSQL has no connection yet that would name a database.
         self.known.forget_server(server);
         if let Some(place) = kind.only_place(server)
@@ -503,12 +561,14 @@ impl Databases {
         }
     }
 
-    /// Has something changed since the last call that the kernel took for a mere question? Then cards are to be told.
+    /// Has something changed since the last call that the kernel took for a mere question? Then
+    /// cards are to be told.
     pub(crate) fn take_unseen_change(&mut self) -> bool {
         std::mem::take(&mut self.unseen_change)
     }
 
-    /// May a SELECT on a server that is used change something although it names no sequence's function?
+    /// May a SELECT on a server that is used change something although it names no sequence's
+    /// function?
     pub(crate) fn functions_may_write(&self) -> bool {
         self.used.iter().any(|&server| self.catalogues.functions_may_write(server))
     }
@@ -533,9 +593,10 @@ impl Databases {
         self.unseen_change |= self.catalogues.take_hidden_writers();
     }
 
-    /// Connections that are there no more although something is in doubt on them. A server may close one without asking it for more, and the
-    /// kernel's witness does not see that: the last message on TLS, which may have been anything. To be told to [`Databases::end_closed`] when all events
-    /// up to now have been observed.
+    /// Connections that are there no more although something is in doubt on them. A server may
+    /// close one without asking it for more, and the kernel's witness does not see that: the last
+    /// message on TLS, which may have been anything. To be told to [`Databases::end_closed`] when
+    /// all events up to now have been observed.
     pub(crate) fn find_closed(&mut self, now_ns: u64) -> Vec<Closed> {
         if self.elsewhere.is_some() || now_ns < self.look_at_ns {
             return Vec::new();
@@ -547,13 +608,18 @@ impl Databases {
             .connections
             .iter()
             .filter(|(_, connection)| is_quiet(connection))
-            .map(|(&name, connection)| (Closed { name, last_ns: connection.last_ns }, connection.server))
+            .map(|(&name, connection)| {
+                (Closed { name, last_ns: connection.last_ns }, connection.server)
+            })
             .collect();
         let servers: HashSet<u32> = quiet.iter().map(|&(_, server)| server).collect();
-        let open = servers.iter().filter_map(|&server| Some((server, try_sockets_of(server).ok()?)));
+        let open =
+            servers.iter().filter_map(|&server| Some((server, try_sockets_of(server).ok()?)));
         let open: HashMap<u32, HashSet<u64>> =
             open.map(|(server, names)| (server, names.into_iter().collect())).collect();
-        let is_closed = |(one, server): &(Closed, u32)| open.get(server).is_some_and(|open| !open.contains(&one.name));
+        let is_closed = |(one, server): &(Closed, u32)| {
+            open.get(server).is_some_and(|open| !open.contains(&one.name))
+        };
         let closed: Vec<Closed> = quiet.into_iter().filter(is_closed).map(|(one, _)| one).collect();
         // A statement may take long, and then there is no hurry.
         let found_none = closed.is_empty() && !servers.is_empty();
@@ -562,7 +628,8 @@ impl Databases {
         closed
     }
 
-    /// Forgets these connections, unless there was something on them that had not been observed when they were found.
+    /// Forgets these connections, unless there was something on them that had not been observed
+    /// when they were found.
     pub(crate) fn end_closed(&mut self, closed: &[Closed], clock: Stamp) {
         for Closed { name, last_ns } in closed {
             if self.connections.get(name).is_some_and(|connection| connection.last_ns == *last_ns) {
@@ -601,7 +668,13 @@ impl Databases {
     }
 
     fn note_change(&mut self, event: &LookupEvent, name: u64, client: u32, writes: Arc<[Access]>) {
-        let number = self.journal.push_change(event.time_ns, event.clock, self.server_of(name), client, writes);
+        let number = self.journal.push_change(
+            event.time_ns,
+            event.clock,
+            self.server_of(name),
+            client,
+            writes,
+        );
         if let Some(connection) = self.connections.get_mut(&name) {
             connection.in_doubt.push(number);
         }
@@ -640,7 +713,8 @@ impl Databases {
         self.journal.has_received(from_ns, to_ns)
     }
 
-    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done it for the request, at those times.
+    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done
+    /// it for the request, at those times.
     ///
     /// # Errors
     /// It cannot be told, or is not what is committed.
@@ -650,16 +724,27 @@ impl Databases {
         to_ns: u64,
         is_of_request: impl FnMut(u32, u64) -> bool,
     ) -> Result<Vec<(Server, Access)>, RefusalReason> {
-        self.journal.reads(from_ns, to_ns, is_of_request, |server| self.may_have_hidden_writers(server))
+        self.journal
+            .reads(from_ns, to_ns, is_of_request, |server| self.may_have_hidden_writers(server))
     }
 
     /// Did a client that may have done it for the request ask for anything between the two moments?
-    pub(crate) fn was_asked(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+    pub(crate) fn was_asked(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        is_of_request: impl FnMut(u32, u64) -> bool,
+    ) -> bool {
         self.journal.was_asked(from_ns, to_ns, is_of_request)
     }
 
     /// Did a client that may have done it for the request change anything between the two moments?
-    pub(crate) fn has_written(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+    pub(crate) fn has_written(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        is_of_request: impl FnMut(u32, u64) -> bool,
+    ) -> bool {
         self.journal.has_written(from_ns, to_ns, is_of_request)
     }
 
@@ -686,8 +771,8 @@ mod tests {
     const GREETING: &[u8] = b"\x4a\0\0\0\x0a10.11\0";
     const LOGIN: &[u8] = b"\x20\0\0\x01";
 
-    /// A connection of another database that was there before the watcher: which of its databases it uses nobody knows, and a
-    /// statement of it may be anything there, but nothing here.
+    /// A connection of another database that was there before the watcher: which of its databases
+    /// it uses nobody knows, and a statement of it may be anything there, but nothing here.
     #[test]
     fn a_connection_in_the_middle_of_another_database_voids_nothing_here() {
         let mut databases = Databases::new(HashSet::new(), 1);
@@ -717,7 +802,8 @@ mod tests {
         };
         let gone = |databases: &mut Databases, server: u32, clock| {
             databases.used.insert(server);
-            let event = LookupEvent { ret: server.into(), clock: Stamp(clock), ..LookupEvent::blank(1) };
+            let event =
+                LookupEvent { ret: server.into(), clock: Stamp(clock), ..LookupEvent::blank(1) };
             databases.handle_gone(&event);
         };
         let no_process = u32::MAX;
@@ -726,7 +812,11 @@ mod tests {
         gone(&mut databases, 8, 9);
         assert!(!has_changed(&databases, 8, 5), "it has ended, and its files are as they were");
         started(&mut databases, no_process, 10);
-        assert!(!has_changed(&databases, 7, 5) && has_changed(&databases, 8, 10) && has_changed(&databases, 0, 10));
+        assert!(
+            !has_changed(&databases, 7, 5)
+                && has_changed(&databases, 8, 10)
+                && has_changed(&databases, 0, 10)
+        );
         assert!(!has_changed(&databases, 8, 11));
         // The same number begins anew.
         started(&mut databases, 7, 20);
@@ -741,9 +831,19 @@ mod tests {
         assert!(has_changed(&databases, 9, 50));
     }
 
-    fn observe(databases: &mut Databases, connection: u64, what: SqlStep, bytes: &[u8], time_ns: u64) {
+    fn observe(
+        databases: &mut Databases,
+        connection: u64,
+        what: SqlStep,
+        bytes: &[u8],
+        time_ns: u64,
+    ) {
         // Without bytes, there were some that nobody saw.
-        let event = LookupEvent { path: bytes.into(), incomplete: bytes.is_empty(), ..LookupEvent::blank(time_ns) };
+        let event = LookupEvent {
+            path: bytes.into(),
+            incomplete: bytes.is_empty(),
+            ..LookupEvent::blank(time_ns)
+        };
         databases.observe(&event, SqlEvent { connection, kind: &MySql, what, first: 0 });
     }
 
@@ -759,7 +859,12 @@ mod tests {
             let server = std::process::id();
             let observe = |databases: &mut Databases, what, bytes: &[u8], time_ns| {
                 let incomplete = bytes.is_empty();
-                let event = LookupEvent { tgid: server, path: bytes.into(), incomplete, ..LookupEvent::blank(time_ns) };
+                let event = LookupEvent {
+                    tgid: server,
+                    path: bytes.into(),
+                    incomplete,
+                    ..LookupEvent::blank(time_ns)
+                };
                 databases.observe(&event, SqlEvent { connection: 1, kind: &MySql, what, first: 0 });
             };
             observe(&mut databases, SqlStep::Sent, GREETING, 1);
@@ -785,16 +890,30 @@ mod tests {
         for connection in 1..=many {
             observe(&mut databases, connection, SqlStep::Sent, GREETING, connection);
             let is_first = connection == 1;
-            observe(&mut databases, connection, received(!is_first), if is_first { b"" } else { LOGIN }, connection);
-            assert!(databases.connections.contains_key(&connection) && databases.connections.len() <= CONNECTIONS_MAX);
+            observe(
+                &mut databases,
+                connection,
+                received(!is_first),
+                if is_first { b"" } else { LOGIN },
+                connection,
+            );
+            assert!(
+                databases.connections.contains_key(&connection)
+                    && databases.connections.len() <= CONNECTIONS_MAX
+            );
         }
         assert!(databases.is_in_doubt(1) && !databases.connections.contains_key(&2));
-        // One that was forgotten is not taken for a new one, whose first packet says who the client is.
+        // One that was forgotten is not taken for a new one, whose first packet says who the client
+        // is.
         let before = databases.journal.changes.len();
         let update = b"UPDATE a SET b = 1";
         let packet = [&[update.len() as u8 + 1, 0, 0, 0, 3][..], update].concat();
         observe(&mut databases, 2, received(false), &packet, many);
         let changes = databases.journal.changes.iter().skip(before);
-        assert!(changes.flat_map(|change| change.writes.iter()).any(|access| *access == Access::EVERYTHING));
+        assert!(
+            changes
+                .flat_map(|change| change.writes.iter())
+                .any(|access| *access == Access::EVERYTHING)
+        );
     }
 }

@@ -15,7 +15,8 @@ const CHANGES_MAX: usize = 16_384;
 /// Reads remembered, of the last seconds.
 const READS_MAX: usize = 65_536;
 
-/// The first process of a database server, or a number that no process has for one on another machine; 0: unknown, which may be any.
+/// The first process of a database server, or a number that no process has for one on another
+/// machine; 0: unknown, which may be any.
 pub(crate) type Server = u32;
 
 /// What a statement has read.
@@ -80,10 +81,16 @@ impl Journal {
         self.remembers_since = Stamp(u64::MAX);
     }
 
-    /// A database server begins anew: what it had in memory alone is gone, and its files may be others. It may be any that was known by another number,
-    /// but none of those that are `running` meanwhile.
-    pub(super) fn forget_contents(&mut self, running: impl IntoIterator<Item = Server>, clock: Stamp) {
-        self.ran_on = running.into_iter().map(|server| (server, self.contents_of(server))).collect();
+    /// A database server begins anew: what it had in memory alone is gone, and its files may be
+    /// others. It may be any that was known by another number, but none of those that are `running`
+    /// meanwhile.
+    pub(super) fn forget_contents(
+        &mut self,
+        running: impl IntoIterator<Item = Server>,
+        clock: Stamp,
+    ) {
+        self.ran_on =
+            running.into_iter().map(|server| (server, self.contents_of(server))).collect();
         self.contents_since = self.contents_since.max(Stamp(clock.0 + 1));
     }
 
@@ -119,13 +126,21 @@ impl Journal {
         writes: Arc<[Access]>,
     ) -> u64 {
         let number = self.first + self.changes.len() as u64;
-        self.changes.push_back(Change { number, time_ns: now_ns, server, client, done: None, writes });
+        self.changes.push_back(Change {
+            number,
+            time_ns: now_ns,
+            server,
+            client,
+            done: None,
+            writes,
+        });
         while self.changes.len() > CHANGES_MAX
             && let Some(dropped) = self.changes.pop_front()
         {
             self.first += 1;
             // One in doubt is not forgotten before everything that it may void.
-            self.remembers_since = self.remembers_since.max(Stamp(dropped.done.unwrap_or(clock).0 + 1));
+            self.remembers_since =
+                self.remembers_since.max(Stamp(dropped.done.unwrap_or(clock).0 + 1));
         }
         number
     }
@@ -140,11 +155,16 @@ impl Journal {
 
     /// Was anything received between the two moments that can be remembered?
     pub(super) fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
-        self.reads.iter().rev().take_while(|read| read.time_ns >= from_ns).any(|read| read.time_ns <= to_ns)
+        self.reads
+            .iter()
+            .rev()
+            .take_while(|read| read.time_ns >= from_ns)
+            .any(|read| read.time_ns <= to_ns)
     }
 
-    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done it for the request, at those times.
-    /// `may_change_unseen`: may the server change tables without a statement?
+    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done
+    /// it for the request, at those times. `may_change_unseen`: may the server change tables
+    /// without a statement?
     ///
     /// # Errors
     /// It cannot be told, or is not what is committed.
@@ -163,11 +183,16 @@ impl Journal {
             if !is_of_request(read.client, read.time_ns) {
                 continue;
             }
-            if read.dirty || read.foreign || read.as_of_ns < from_ns || may_change_unseen(read.server) {
+            if read.dirty
+                || read.foreign
+                || read.as_of_ns < from_ns
+                || may_change_unseen(read.server)
+            {
                 return Err(RefusalReason::DatabaseUnclear);
             }
             for access in read.reads.iter() {
-                if !accesses.iter().any(|(server, known)| *server == read.server && known == access) {
+                if !accesses.iter().any(|(server, known)| *server == read.server && known == access)
+                {
                     accesses.push((read.server, access.clone()));
                 }
             }
@@ -176,7 +201,12 @@ impl Journal {
     }
 
     /// Did a client that may have done it for the request ask for anything between the two moments?
-    pub(super) fn was_asked(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+    pub(super) fn was_asked(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        mut is_of_request: impl FnMut(u32, u64) -> bool,
+    ) -> bool {
         self.reads_during(from_ns, to_ns).any(|read| is_of_request(read.client, read.time_ns))
     }
 
@@ -206,20 +236,28 @@ impl Journal {
         if reads.is_empty() {
             return false;
         }
-        if since < self.remembers_since || reads.iter().any(|(server, _)| since < self.contents_of(*server)) {
-            tracing::debug!(?since, "a database may have begun anew, or too much has changed since to be remembered");
+        if since < self.remembers_since
+            || reads.iter().any(|(server, _)| since < self.contents_of(*server))
+        {
+            tracing::debug!(
+                ?since,
+                "a database may have begun anew, or too much has changed since to be remembered"
+            );
             return true;
         }
-        let in_time = |change: &&Change| change.done.map_or(Rule::Doubt.holds(), |done| done >= since);
+        let in_time =
+            |change: &&Change| change.done.map_or(Rule::Doubt.holds(), |done| done >= since);
         let meets = |change: &&Change| {
-            let is_there = |server: Server| server == change.server || server == 0 || change.server == 0;
-            reads
-                .iter()
-                .any(|(server, read)| is_there(*server) && conflicts(std::slice::from_ref(read), &change.writes))
+            let is_there =
+                |server: Server| server == change.server || server == 0 || change.server == 0;
+            reads.iter().any(|(server, read)| {
+                is_there(*server) && conflicts(std::slice::from_ref(read), &change.writes)
+            })
         };
         let culprit = self.changes.iter().filter(in_time).find(meets);
         if let Some(change) = culprit {
-            tracing::debug!(number = change.number, done = ?change.done, writes = ?change.writes, "a database has changed");
+            tracing::debug!(number = change.number, done = ?change.done, writes = ?change.writes,
+                "a database has changed");
         }
         culprit.is_some()
     }

@@ -1,4 +1,5 @@
-//! What was found out about processes that have to do with databases, so that `/proc` is not read for each connection.
+//! What was found out about processes that have to do with databases, so that `/proc` is not read
+//! for each connection.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,9 +19,11 @@ struct Server {
 pub(crate) struct KnownProcesses {
     /// Processes of database servers, whose end is told.
     servers: HashMap<u32, Server>,
-    /// Clients in the server's network namespace. Another process by the same number would at most make a database one that is used.
+    /// Clients in the server's network namespace. Another process by the same number would at most
+    /// make a database one that is used.
     clients_inside: HashSet<u32>,
-    /// Clients that nobody has started to ask for the structure. Another by the same number would at most be taken for one that changes something.
+    /// Clients that nobody has started to ask for the structure. Another by the same number would
+    /// at most be taken for one that changes something.
     ordinary_clients: HashSet<u32>,
 }
 
@@ -29,7 +32,8 @@ impl KnownProcesses {
         if self.servers.len() >= PROCESSES_MAX {
             self.servers.clear();
         }
-        let look = || Server { first: first_process(process), is_inside: is_in_namespace(process, netns) };
+        let look =
+            || Server { first: first_process(process), is_inside: is_in_namespace(process, netns) };
         *self.servers.entry(process).or_insert_with(look)
     }
 
@@ -108,7 +112,13 @@ mod tests {
     #[test]
     fn this_process_is_in_its_namespace() {
         let link = std::fs::read_link("/proc/self/ns/net").unwrap();
-        let number = link.to_str().unwrap().trim_start_matches("net:[").trim_end_matches(']').parse().unwrap();
+        let number = link
+            .to_str()
+            .unwrap()
+            .trim_start_matches("net:[")
+            .trim_end_matches(']')
+            .parse()
+            .unwrap();
         let mut known = KnownProcesses::default();
         let own = std::process::id();
         assert!(known.is_client_inside(own, number) && !known.is_client_inside(own + 1, 1));

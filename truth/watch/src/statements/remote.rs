@@ -1,15 +1,18 @@
 //! A database on another machine, as its relay tells of it.
 //!
-//! Read first: `nicache_relay` (`subscriber.rs` and `validity.rs` have the proofs), `statements/databases.rs` (what is made of the statements).
+//! Read first: `nicache_relay` (`subscriber.rs` and `validity.rs` have the proofs),
+//! `statements/databases.rs` (what is made of the statements).
 //!
 //! Two threads share a [`RemoteDatabase`]. One follows the relay: each event stamps
-//! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES), unless it is certain to be a question, and is understood, before it
-//! is acknowledged. The other, the watcher's own, judges fills and sets the lease of the revision table; only that one gets into step,
-//! so that between the first bounded lease and the first stored page nothing can come.
+//! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES), unless it is certain to be
+//! a question, and is understood, before it is acknowledged. The other, the watcher's own, judges
+//! fills and sets the lease of the revision table; only that one gets into step, so that between
+//! the first bounded lease and the first stored page nothing can come.
 //!
-//! Why a reply is never kept without what it read: the relay gives a client no reply before the question has been acknowledged here; so the question
-//! was noted between the forwarding of the page's request and the end of its reply. Which client asked is not known, so a page that
-//! talked to the database counts as having read all that anybody read meanwhile.
+//! Why a reply is never kept without what it read: the relay gives a client no reply before the
+//! question has been acknowledged here; so the question was noted between the forwarding of the
+//! page's request and the end of its reply. Which client asked is not known, so a page that talked
+//! to the database counts as having read all that anybody read meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -39,7 +42,8 @@ pub struct RemoteCounters {
     pub events: u64,
     /// Of these, statements that may change something.
     pub changes: u64,
-    /// Times that everything that rests on the database was voided as the relay could not vouch for it any longer.
+    /// Times that everything that rests on the database was voided as the relay could not vouch for
+    /// it any longer.
     pub voided: u64,
     /// 1 while pages that ask the database may be kept.
     pub in_step: u64,
@@ -65,14 +69,20 @@ struct State {
 
 impl RemoteDatabase {
     /// The database that the server reaches at `address`. `index` is another for each.
-    pub fn new(address: SocketAddrV4, dialect: Dialect, index: u32, table: Arc<RevisionTable>) -> Self {
+    pub fn new(
+        address: SocketAddrV4,
+        dialect: Dialect,
+        index: u32,
+        table: Arc<RevisionTable>,
+    ) -> Self {
         // No process has a number that high.
         let server = u32::MAX - index;
         let kind = kinds::by_dialect(dialect);
         let questions = Arc::new(Questions::default());
         let source = Arc::clone(&questions);
         let databases = Databases::elsewhere(server, kind, Arc::new(move |name| source.ask(name)));
-        let state = State { databases, validity: Validity::default(), counters: RemoteCounters::default() };
+        let state =
+            State { databases, validity: Validity::default(), counters: RemoteCounters::default() };
         Self { address, kind, server, table, state: Mutex::new(state), questions }
     }
 
@@ -87,7 +97,8 @@ impl RemoteDatabase {
         RemoteCounters { in_step: state.validity.is_in_step().into(), ..state.counters }
     }
 
-    /// Falls out of step if the relay's word is nearly over. True: the table's lease may be set anew.
+    /// Falls out of step if the relay's word is nearly over. True: the table's lease may be set
+    /// anew.
     pub(crate) fn handle_time(&self, now_ns: u64) -> bool {
         let mut state = self.lock();
         state.databases.handle_time(now_ns);
@@ -117,7 +128,11 @@ impl RemoteDatabase {
     ///
     /// # Errors
     /// Why the page may not be kept.
-    pub(crate) fn reads(&self, from_ns: u64, to_ns: u64) -> Result<Vec<(Server, Access)>, RefusalReason> {
+    pub(crate) fn reads(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> Result<Vec<(Server, Access)>, RefusalReason> {
         let state = self.lock();
         if !state.validity.is_in_step() {
             return Err(RefusalReason::UnwatchedPeer);
@@ -130,7 +145,11 @@ impl RemoteDatabase {
             );
             return Err(RefusalReason::UnwatchedPeer);
         }
-        if state.databases.has_written(from_ns, to_ns, |_, _| true) { Err(RefusalReason::Wrote) } else { Ok(reads) }
+        if state.databases.has_written(from_ns, to_ns, |_, _| true) {
+            Err(RefusalReason::Wrote)
+        } else {
+            Ok(reads)
+        }
     }
 
     /// May anything of it have changed since the clock was `since`?
@@ -166,7 +185,9 @@ impl RemoteDatabase {
             state.counters.changes += u64::from(!is_over);
         }
         let sql = SqlEvent { connection, kind: self.kind, what, first: 0 };
-        state.databases.observe(&LookupEvent::elsewhere(now_ns(), self.table.clock(), sql, bytes), sql);
+        state
+            .databases
+            .observe(&LookupEvent::elsewhere(now_ns(), self.table.clock(), sql, bytes), sql);
         if state.databases.take_unseen_change() {
             self.table.record_change(SourceSlot::DATABASES);
         }
@@ -206,7 +227,12 @@ impl Follower for RemoteDatabase {
         match event.step {
             Step::Opened => state.databases.handle_opened(connection),
             Step::Received { bytes, certain, ahead } => {
-                self.observe(&mut state, connection, SqlStep::Received { client: 0, certain, ahead }, &bytes);
+                self.observe(
+                    &mut state,
+                    connection,
+                    SqlStep::Received { client: 0, certain, ahead },
+                    &bytes,
+                );
             }
             Step::Sent { bytes, over } => {
                 self.observe(&mut state, connection, SqlStep::Sent, &bytes);
@@ -277,7 +303,9 @@ impl Questions {
         state.waiting.remove(&ask);
         state.asked.retain(|(other, _)| *other != ask);
         drop(state);
-        let bytes = answer.map_err(|_| io::Error::other("the relay does not answer"))?.map_err(io::Error::other)?;
+        let bytes = answer
+            .map_err(|_| io::Error::other("the relay does not answer"))?
+            .map_err(io::Error::other)?;
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 

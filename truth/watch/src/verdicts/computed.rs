@@ -1,15 +1,19 @@
 //! Replies that the server computed: from what, and whether it was only asked (docs/coherence.md).
 //!
-//! The sources are all files and directories that the server looked at between forward and end of the request, but for what is proven to be
-//! other requests' (`attribution/requests.rs`), and all that it may have
-//! in its own memory from before ([`Retained`](crate::memory::retained::Retained)), and what it read from databases. What cannot be seen (the clock, chance, what a program of the group remembers) is for
-//! the card: it compares two executions, and lets no entry grow old.
+//! The sources are all files and directories that the server looked at between forward and end of
+//! the request, but for what is proven to be other requests' (`attribution/requests.rs`), and all
+//! that it may have in its own memory from before
+//! ([`Retained`](crate::memory::retained::Retained)), and what it read from databases. What cannot
+//! be seen (the clock, chance, what a program of the group remembers) is for the card: it compares
+//! two executions, and lets no entry grow old.
 //!
-//! Unlike a file's bytes, what was computed cannot be compared with its sources. A change that was witnessed before the request was
-//! forwarded, but took effect only after the server had read the old state, must show in another way: no file may have a change time
-//! that close, none may be open for writing, now or when the server opened it, each must be as long as it was when it was opened, and the
-//! look-ups must lead where they led; and so for directories' times. Where times are the only witness, a file that the server has not opened must have been at rest
-//! before (`settled.rs`).
+//! Unlike a file's bytes, what was computed cannot be compared with its sources. A change that was
+//! witnessed before the request was forwarded, but took effect only after the server had read the
+//! old state, must show in another way: no file may have a change time that close, none may be open
+//! for writing, now or when the server opened it, each must be as long as it was when it was
+//! opened, and the look-ups must lead where they led; and so for directories' times. Where times
+//! are the only witness, a file that the server has not opened must have been at rest before
+//! (`settled.rs`).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -38,7 +42,8 @@ use crate::witnesses::witness::Witness;
 const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
 
-/// File systems that the kernel makes up as it is asked. Nothing says when they change; the age of dynamic entries bounds what they say.
+/// File systems that the kernel makes up as it is asked. Nothing says when they change; the age of
+/// dynamic entries bounds what they say.
 const MADE_UP: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
 
 /// What a computed reply depends on.
@@ -63,7 +68,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) witness: &'a dyn Witness,
 }
 
-/// Finds out what a computed reply depends on. `earlier`: what another reply to the same request did.
+/// Finds out what a computed reply depends on. `earlier`: what another reply to the same request
+/// did.
 ///
 /// # Errors
 /// Why it may not be kept.
@@ -77,21 +83,30 @@ pub(crate) fn survey_computed(
     at_rest: &mut AtRest,
 ) -> Result<Computed, RefusalReason> {
     let Seen { history, databases, remotes, attribution, witness } = seen;
-    let mut events: Vec<&LookupEvent> =
-        history.since(request.forwarded_ns).take_while(|event| event.time_ns <= request.finished_ns).collect();
+    let mut events: Vec<&LookupEvent> = history
+        .since(request.forwarded_ns)
+        .take_while(|event| event.time_ns <= request.finished_ns)
+        .collect();
     let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
-    let others =
-        attribution.others(request.client, from_ns, to_ns).filter(|others| !has_called(&events, others, peers));
+    let others = attribution
+        .others(request.client, from_ns, to_ns)
+        .filter(|others| !has_called(&events, others, peers));
     let everything = events.len();
     if let Some(others) = &others {
         events.retain(|event| !others.has(event));
     }
-    tracing::trace!(everything, kept = events.len(), exact = others.is_some(), "what the server did");
-    // What is sent from a file that was opened before is in no look-up, and the file may have another name by now, or none.
+    tracing::trace!(
+        everything,
+        kept = events.len(),
+        exact = others.is_some(),
+        "what the server did"
+    );
+    // What is sent from a file that was opened before is in no look-up, and the file may have
+    // another name by now, or none.
     let is_opened = |sent: &LookupEvent| {
-        events
-            .iter()
-            .any(|event| event.kind == EventKind::Lookup && event.tgid == sent.tgid && event.inode == sent.inode)
+        events.iter().any(|event| {
+            event.kind == EventKind::Lookup && event.tgid == sent.tgid && event.inode == sent.inode
+        })
     };
     if events.iter().any(|event| event.kind == EventKind::Sendfile && !is_opened(event)) {
         return Err(RefusalReason::NotLookedUp);
@@ -107,7 +122,11 @@ pub(crate) fn survey_computed(
                 Known::Remote(address) => drop(asked_remotes.insert(address)),
             },
             EventKind::Unseen => {
-                tracing::debug!(process = event.tgid, call = event.nr, "looked at what the witness does not see");
+                tracing::debug!(
+                    process = event.tgid,
+                    call = event.nr,
+                    "looked at what the witness does not see"
+                );
                 return Err(RefusalReason::EventsLost);
             }
             EventKind::Wrote if !scratch.is_content(event) => return Err(wrote(event)),
@@ -130,7 +149,8 @@ pub(crate) fn survey_computed(
             let root = common_root(lookups.iter().copied(), resolver);
             let selected = lookups.into_iter().map(|event| Selected { event, sent: false });
             let survey = survey(selected, resolver, Purpose::FindSources)?;
-            // When the server opened a file, its change time was not known to tell of changes to come: the event names the overlay's file system.
+            // When the server opened a file, its change time was not known to tell of changes to
+            // come: the event names the overlay's file system.
             if survey.timed_layers {
                 unwatched::tell_of_overlays();
                 return Err(RefusalReason::UnwatchedFilesystem);
@@ -140,7 +160,8 @@ pub(crate) fn survey_computed(
         }
     };
     let mut is_of_request = |client, time_ns| {
-        !others.as_ref().is_some_and(|others| others.has_statement(client, time_ns)) && peers.may_be_server(client)
+        !others.as_ref().is_some_and(|others| others.has_statement(client, time_ns))
+            && peers.may_be_server(client)
     };
     if databases.has_written(from_ns, to_ns, &mut is_of_request) {
         return Err(RefusalReason::Wrote);
@@ -150,27 +171,39 @@ pub(crate) fn survey_computed(
         reads.extend(remote.reads(from_ns, to_ns)?);
     }
     let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
-    let reads_changed =
-        databases.has_changed(&reads, since) || remotes.iter().any(|remote| remote.has_changed(&reads, since));
+    let reads_changed = databases.has_changed(&reads, since)
+        || remotes.iter().any(|remote| remote.has_changed(&reads, since));
     let has_asked = asked_database || !asked_remotes.is_empty() || !reads.is_empty();
     Ok(Computed { looked, is_reused, reads: has_asked.then_some(reads), reads_changed })
 }
 
-/// May anything but the files that the server looked at have decided which file it sends, and whether (docs/coherence.md rule 22)? `is_alone`: the server has
-/// its network for itself; otherwise only what programs did counts that take requests, were started together with one that does, or looked at files
-/// meanwhile.
-pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &mut Peers<'_>, is_alone: bool) -> bool {
+/// May anything but the files that the server looked at have decided which file it sends, and
+/// whether (docs/coherence.md rule 22)? `is_alone`: the server has its network for itself;
+/// otherwise only what programs did counts that take requests, were started together with one that
+/// does, or looked at files meanwhile.
+pub(crate) fn may_be_decided(
+    seen: Seen<'_>,
+    request: &FillRequest<'_>,
+    peers: &mut Peers<'_>,
+    is_alone: bool,
+) -> bool {
     if !Rule::Decisions.holds() {
         return false;
     }
     let Seen { history, databases, attribution, .. } = seen;
     let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
-    let mut events: Vec<&LookupEvent> =
-        history.since(from_ns).take_while(|event| event.time_ns <= to_ns).filter(|event| decides(event)).collect();
+    let mut events: Vec<&LookupEvent> = history
+        .since(from_ns)
+        .take_while(|event| event.time_ns <= to_ns)
+        .filter(|event| decides(event))
+        .collect();
     // A client of another service of the server's has asked; he does not answer.
-    events.retain(|event| !matches!(event.kind, EventKind::Sent(sent) if peers.is_reply(event, sent)));
-    let others =
-        attribution.others(request.client, from_ns, to_ns).filter(|others| !has_called(&events, others, peers));
+    events.retain(
+        |event| !matches!(event.kind, EventKind::Sent(sent) if peers.is_reply(event, sent)),
+    );
+    let others = attribution
+        .others(request.client, from_ns, to_ns)
+        .filter(|others| !has_called(&events, others, peers));
     if let Some(others) = &others {
         events.retain(|event| !others.has(event));
     }
@@ -194,7 +227,8 @@ pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &
             && may_serve(client)
             && peers.may_be_server(client)
     };
-    databases.was_asked(from_ns, to_ns, &mut is_of_request) || databases.has_written(from_ns, to_ns, is_of_request)
+    databases.was_asked(from_ns, to_ns, &mut is_of_request)
+        || databases.has_written(from_ns, to_ns, is_of_request)
 }
 
 /// Programs that were started by whoever has started one that takes requests.
@@ -212,7 +246,8 @@ impl Company {
             takers.flatten().collect()
         });
         // One that is gone is not known.
-        parents.contains(&process) || parent_of(process).is_none_or(|parent| parents.contains(&parent))
+        parents.contains(&process)
+            || parent_of(process).is_none_or(|parent| parents.contains(&parent))
     }
 }
 
@@ -228,11 +263,13 @@ fn decides(event: &LookupEvent) -> bool {
     }
 }
 
-/// Has the request's own execution talked to a program other than a database? What that did then may be anything.
+/// Has the request's own execution talked to a program other than a database? What that did then
+/// may be anything.
 fn has_called(events: &[&LookupEvent], others: &Others<'_>, peers: &mut Peers<'_>) -> bool {
     events.iter().any(|event| match event.kind {
         EventKind::Sent(sent) if sent.to != Peer::Local(event.tgid) => {
-            others.is_call(event, sent) && !matches!(peers.check(event, sent), Ok(Known::Database | Known::Remote(_)))
+            others.is_call(event, sent)
+                && !matches!(peers.check(event, sent), Ok(Known::Database | Known::Remote(_)))
         }
         _ => false,
     })
@@ -256,7 +293,8 @@ fn is_made_up(event: &LookupEvent) -> bool {
     MADE_UP.iter().any(|prefix| event.path.starts_with(prefix)) && !climbs() && !is_shared_memory
 }
 
-/// Files that the server made for itself during the request: parts of a reply that it could not send at once, and the like.
+/// Files that the server made for itself during the request: parts of a reply that it could not
+/// send at once, and the like.
 struct Scratch<'a> {
     contents: HashSet<Identity>,
     paths: HashSet<&'a [u8]>,
@@ -275,8 +313,11 @@ impl<'a> Scratch<'a> {
             }
         }
         // Only what is gone by the end was scratch.
-        let removed: HashSet<&[u8]> =
-            events.iter().filter(|event| event.kind == EventKind::Removed).map(|event| &*event.path).collect();
+        let removed: HashSet<&[u8]> = events
+            .iter()
+            .filter(|event| event.kind == EventKind::Removed)
+            .map(|event| &*event.path)
+            .collect();
         if !scratch.paths.iter().all(|path| removed.contains(path)) {
             return Scratch { contents: HashSet::new(), paths: HashSet::new() };
         }
@@ -303,7 +344,8 @@ fn ensure_settled(
     let mut seen = HashSet::new();
     let mut restless = false;
     for (node, opened) in &survey.files {
-        let is_under_way = is_within(UNDER_WAY_NS, node.changed_ns, request.forwarded_ns) && Rule::Forwarded.holds();
+        let is_under_way = is_within(UNDER_WAY_NS, node.changed_ns, request.forwarded_ns)
+            && Rule::Forwarded.holds();
         if is_under_way || opened.is_some_and(|opened| opened.len != node.size) {
             tracing::debug!(inode = ?node.identity, len = node.size, "a file is being changed");
             return Err(RefusalReason::Changed);
@@ -317,14 +359,19 @@ fn ensure_settled(
             return Err(RefusalReason::Changed);
         }
         // Somebody may have been making it longer when the server looked.
-        if opened.is_none() && node.has_only_times() && !at_rest.has(node.identity, request.forwarded_ns, table) {
+        if opened.is_none()
+            && node.has_only_times()
+            && !at_rest.has(node.identity, request.forwarded_ns, table)
+        {
             tracing::debug!(inode = ?node.identity, "whether a file was at rest before is not known");
             restless = true;
         }
         if seen.insert(node.identity) {
             let file = match contents::settle(node) {
                 // A database that is a file is open for writing while a page is made of it.
-                Err(RefusalReason::OpenForWriting) if node.tells_writes() && witness.sees_writers_of(node.identity) => {
+                Err(RefusalReason::OpenForWriting)
+                    if node.tells_writes() && witness.sees_writers_of(node.identity) =>
+                {
                     contents::settle_with_writers(node)?
                 }
                 settled => settled?,
@@ -339,10 +386,13 @@ fn ensure_settled(
             }
         }
     }
-    // Their times and lengths can be asked for while they are being changed; the walk has waited for that.
+    // Their times and lengths can be asked for while they are being changed; the walk has waited
+    // for that.
     for node in &survey.folders {
         let now = rustix::fs::fstat(&node.fd).map_err(|_| RefusalReason::Io)?;
-        if is_within(UNDER_WAY_NS, changed_ns(&now), request.forwarded_ns) && Rule::Forwarded.holds() {
+        if is_within(UNDER_WAY_NS, changed_ns(&now), request.forwarded_ns)
+            && Rule::Forwarded.holds()
+        {
             tracing::debug!(inode = ?node.identity, "a directory is being changed");
             return Err(RefusalReason::Changed);
         }

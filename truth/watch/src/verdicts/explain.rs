@@ -1,4 +1,5 @@
-//! What the watcher tells an operator: on what an entry depends, and which entries depend on something.
+//! What the watcher tells an operator: on what an entry depends, and which entries depend on
+//! something.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -60,7 +61,8 @@ pub struct Explanation {
     pub paths_count: usize,
     /// Tables and rows.
     pub tables: Vec<String>,
-    /// Files that the server's programs have read since their start and may still hold: of a computed reply, each of them counts, too.
+    /// Files that the server's programs have read since their start and may still hold: of a
+    /// computed reply, each of them counts, too.
     pub retained: usize,
 }
 
@@ -89,10 +91,19 @@ impl Registrar {
         Some(Explanation {
             class: record.class,
             paths: paths
-                .map(|((path, used), slot)| ExplainedPath { path, used, revision: slot.map(revision) })
+                .map(|((path, used), slot)| ExplainedPath {
+                    path,
+                    used,
+                    revision: slot.map(revision),
+                })
                 .collect(),
             paths_count,
-            tables: record.reads.iter().take(EXPLAINED_MAX).map(|(_, access)| name_of_access(access)).collect(),
+            tables: record
+                .reads
+                .iter()
+                .take(EXPLAINED_MAX)
+                .map(|(_, access)| name_of_access(access))
+                .collect(),
             retained: if record.class == Class::Dynamic { self.retained.len() } else { 0 },
         })
     }
@@ -102,25 +113,27 @@ impl Registrar {
         self.handle_events();
         let identity = std::fs::symlink_metadata(path).ok().map(|metadata| identity_of(&metadata));
         let behind = std::fs::metadata(path).ok().map(|metadata| identity_of(&metadata));
-        let slots: Vec<SourceSlot> = [identity, behind].into_iter().flatten().map(Identity::slot).collect();
+        let slots: Vec<SourceSlot> =
+            [identity, behind].into_iter().flatten().map(Identity::slot).collect();
         let name = path.as_os_str().as_encoded_bytes();
         let records = self.records.iter().filter(|(_, record)| {
             record.looked.fixed.iter().any(|slot| slots.contains(slot))
                 || record.looked.events.iter().any(|event| is_at(event, name))
         });
         let records = records.map(|(number, _)| number).collect();
-        let every_dynamic = [identity, behind].into_iter().flatten().any(|identity| self.retained.has(identity));
+        let every_dynamic =
+            [identity, behind].into_iter().flatten().any(|identity| self.retained.has(identity));
         Dependents { records, every_dynamic }
     }
 
-    /// Which entries a change of this table would purge: `TABLE`, `SCHEMA.TABLE` or `DATABASE:SCHEMA.TABLE`.
+    /// Which entries a change of this table would purge: `TABLE`, `SCHEMA.TABLE` or
+    /// `DATABASE:SCHEMA.TABLE`.
     pub fn dependents_of_table(&mut self, name: &str) -> Dependents {
         self.handle_events();
         let change = [Access::whole(parse_target(name))];
-        let records = self
-            .records
-            .iter()
-            .filter(|(_, record)| record.reads.iter().any(|(_, read)| conflicts(std::slice::from_ref(read), &change)));
+        let records = self.records.iter().filter(|(_, record)| {
+            record.reads.iter().any(|(_, read)| conflicts(std::slice::from_ref(read), &change))
+        });
         Dependents { records: records.map(|(number, _)| number).collect(), every_dynamic: false }
     }
 }
@@ -136,7 +149,9 @@ fn use_of(event: &LookupEvent) -> (Use, Option<SourceSlot>) {
         EventKind::Readdir => (Use::Listed, slot),
         _ if event.ret < 0 => (Use::Missing, None),
         _ => {
-            let behind = || std::fs::metadata(path_of(event)).ok().map(|metadata| identity_of(&metadata).slot());
+            let behind = || {
+                std::fs::metadata(path_of(event)).ok().map(|metadata| identity_of(&metadata).slot())
+            };
             (Use::Read, slot.or_else(behind))
         }
     }
@@ -159,7 +174,10 @@ fn name_of(event: &LookupEvent) -> String {
 
 /// Is it the path itself, or a look-up of something below it when it is not a directory?
 fn is_at(event: &LookupEvent, name: &[u8]) -> bool {
-    event.path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || event.ret < 0 && rest.starts_with(b"/"))
+    event
+        .path
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || event.ret < 0 && rest.starts_with(b"/"))
 }
 
 fn parse_target(name: &str) -> Target {
@@ -184,7 +202,9 @@ fn name_of_access(access: &Access) -> String {
         let _ = write!(text, " {word} {} {sign} ", restriction.column);
         for (at, value) in restriction.values.iter().take(VALUES_SHOWN).enumerate() {
             let _ = match value {
-                Value::Integer(number) => write!(text, "{}{number}", if at > 0 { " or " } else { "" }),
+                Value::Integer(number) => {
+                    write!(text, "{}{number}", if at > 0 { " or " } else { "" })
+                }
                 Value::Text(value) => write!(text, "{}'{value}'", if at > 0 { " or " } else { "" }),
             };
         }
@@ -210,15 +230,22 @@ mod tests {
         assert_eq!(parse_target("db:public.items").catalog.as_deref(), Some("db"));
         let values = vec![Value::Integer(1), Value::Text("a".into())];
         let rows = vec![Restriction { column: "id".into(), values }];
-        assert_eq!(name_of_access(&Access { target: Target::table("a", "b"), rows }), "a.b where id ~ 1 or 'a'");
+        assert_eq!(
+            name_of_access(&Access { target: Target::table("a", "b"), rows }),
+            "a.b where id ~ 1 or 'a'"
+        );
         let values: Vec<Value> = (0..20).map(Value::Integer).collect();
         let rows = vec![Restriction { column: "id".into(), values }];
-        assert!(name_of_access(&Access { target: Target::table("a", "b"), rows }).ends_with(" or 12 more"));
+        assert!(
+            name_of_access(&Access { target: Target::table("a", "b"), rows })
+                .ends_with(" or 12 more")
+        );
     }
 
     #[test]
     fn a_path_is_met_by_itself_and_by_failed_look_ups_below() {
-        let event = |path: &[u8], ret| LookupEvent { path: path.into(), ret, ..LookupEvent::blank(1) };
+        let event =
+            |path: &[u8], ret| LookupEvent { path: path.into(), ret, ..LookupEvent::blank(1) };
         assert!(is_at(&event(b"/a/b", 3), b"/a/b"));
         assert!(!is_at(&event(b"/a/bc", 3), b"/a/b"));
         assert!(!is_at(&event(b"/a/b/c", 3), b"/a/b"));

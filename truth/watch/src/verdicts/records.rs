@@ -1,4 +1,5 @@
-//! What a fill was judged by, so that its entry can be judged again: in order of age, in bounded memory.
+//! What a fill was judged by, so that its entry can be judged again: in order of age, in bounded
+//! memory.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use crate::resolve::survey::Survey;
 use crate::statements::journal::Server;
 use crate::witnesses::event::LookupEvent;
 
-/// Bytes that all records take at most, about; older ones are forgotten, and their entries not reinstated.
+/// Bytes that all records take at most, about; older ones are forgotten, and their entries not
+/// reinstated.
 pub(crate) const RECORDS_BYTES_MAX: usize = 32 << 20;
 
 /// Look-ups and what they lead to; several replies to one request may share them.
@@ -27,9 +29,11 @@ pub(crate) struct Looked {
     pub fixed: Vec<SourceSlot>,
     /// The directories, and who could search them.
     pub directories: BTreeSet<Passage>,
-    /// Of a dynamic reply the files (device, inode), and when each was last changed: tells a change that no witness saw.
+    /// Of a dynamic reply the files (device, inode), and when each was last changed: tells a change
+    /// that no witness saw.
     pub change_times: BTreeSet<(u32, u64, i128)>,
-    /// Of a dynamic reply the directories whose times it may show: device, inode, change time and size.
+    /// Of a dynamic reply the directories whose times it may show: device, inode, change time and
+    /// size.
     pub folder_times: BTreeSet<(u32, u64, i128, u64)>,
     /// When the look-ups had been done again (CLOCK_MONOTONIC).
     pub looked_ns: u64,
@@ -51,7 +55,8 @@ impl Looked {
     }
 
     fn bytes(&self) -> usize {
-        let events: usize = self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
+        let events: usize =
+            self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
         let nodes = self.sources.len() + self.fixed.len() + self.directories.len();
         events
             + nodes * 2 * size_of::<Passage>()
@@ -94,7 +99,8 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// None yet; the first one will have the number after `before`. Different watchers of one card must not use the same numbers.
+    /// None yet; the first one will have the number after `before`. Different watchers of one card
+    /// must not use the same numbers.
     pub(crate) fn new(before: u64) -> Self {
         Self { records: VecDeque::new(), forgotten: before, bytes: 0 }
     }
@@ -131,7 +137,9 @@ impl Records {
 
     /// The oldest record that shares the look-ups is charged for them from now on.
     fn hand_on(&mut self, looked: &Arc<Looked>) {
-        if let Some((_, bytes)) = self.records.iter_mut().find(|(record, _)| Arc::ptr_eq(&record.looked, looked)) {
+        if let Some((_, bytes)) =
+            self.records.iter_mut().find(|(record, _)| Arc::ptr_eq(&record.looked, looked))
+        {
             *bytes += looked.bytes();
             self.bytes += looked.bytes();
         }
@@ -144,7 +152,13 @@ mod tests {
 
     fn record(slots: u32) -> Record {
         let looked = Looked { sources: (0..slots).map(SourceSlot).collect(), ..Looked::default() };
-        Record { class: Class::Static, since: Stamp(0), finished_ns: 0, reads: Vec::new(), looked: Arc::new(looked) }
+        Record {
+            class: Class::Static,
+            since: Stamp(0),
+            finished_ns: 0,
+            reads: Vec::new(),
+            looked: Arc::new(looked),
+        }
     }
 
     #[test]
@@ -176,11 +190,18 @@ mod tests {
             assert_eq!(records.push(record((n % 60) as u32)), RecordNumber(n));
         }
         assert!(records.bytes <= RECORDS_BYTES_MAX);
-        let kept: Vec<u64> = (1..=count).filter(|&n| records.get(RecordNumber(n)).is_some()).collect();
+        let kept: Vec<u64> =
+            (1..=count).filter(|&n| records.get(RecordNumber(n)).is_some()).collect();
         assert!(kept.len() > 1000 && kept.len() < count as usize, "{} kept", kept.len());
         for n in kept {
-            assert_eq!(records.get(RecordNumber(n)).map(|record| record.looked.sources.len() as u64), Some(n % 60));
+            assert_eq!(
+                records.get(RecordNumber(n)).map(|record| record.looked.sources.len() as u64),
+                Some(n % 60)
+            );
         }
-        assert!(records.get(RecordNumber(0)).is_none() && records.get(RecordNumber(count + 1)).is_none());
+        assert!(
+            records.get(RecordNumber(0)).is_none()
+                && records.get(RecordNumber(count + 1)).is_none()
+        );
     }
 }

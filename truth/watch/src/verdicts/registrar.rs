@@ -1,39 +1,46 @@
-//! Judges fills: may this reply become an entry, and which sources does it depend on? And again later: may the entry stay?
+//! Judges fills: may this reply become an entry, and which sources does it depend on? And again
+//! later: may the entry stay?
 //!
-//! A reply is *dynamic* if it is none of the server's files, see `computed.rs`; and *static* if its body is, byte for byte, a file that the server looked up while it worked on the request.
-//! The order of the steps is the proof that an entry is never older than a change that had ended:
+//! A reply is *dynamic* if it is none of the server's files, see `computed.rs`; and *static* if its
+//! body is, byte for byte, a file that the server looked up while it worked on the request. The
+//! order of the steps is the proof that an entry is never older than a change that had ended:
 //!
 //! 1. The card advanced the clock (to the fill's stamp) before it forwarded the request.
-//! 2. Every look-up of the server between forward and end is resolved again behind a barrier (`resolve/resolver.rs`): a change whose
-//!    witness has fired while its effect was not visible is over by then. It must lead where it led the server.
-//!    And the server must have had the right to read it: it opened it, or could have (`openings.rs`).
+//! 2. Every look-up of the server between forward and end is resolved again behind a barrier
+//!    (`resolve/resolver.rs`): a change whose witness has fired while its effect was not visible is
+//!    over by then. It must lead where it led the server. And the server must have had the right to
+//!    read it: it opened it, or could have (`openings.rs`).
 //! 3. The sources that this gives are marked watched: from now on a change of them moves the epoch.
 //! 4. Behind another barrier (`contents.rs`) the file must still have the body's bytes.
 //! 5. No source has a stamp at or above the fill's.
 //!
-//! A change that ended before step 1 was seen by the server. One that was witnessed after step 1 has a stamp at or above
-//! the fill's: step 5 sees it, or, as step 3 was before, the epoch moves and the card's own check sees it. One that was
-//! witnessed before and took effect after (the lock is held from one to the other) is over in steps 2 and 4, whose look-ups
-//! and bytes then differ from what the server said.
+//! A change that ended before step 1 was seen by the server. One that was witnessed after step 1
+//! has a stamp at or above the fill's: step 5 sees it, or, as step 3 was before, the epoch moves
+//! and the card's own check sees it. One that was witnessed before and took effect after (the lock
+//! is held from one to the other) is over in steps 2 and 4, whose look-ups and bytes then differ
+//! from what the server said.
 //!
-//! Concurrent requests: what a process did that works on one request at a time is that request's (`attribution/requests.rs`). An event loop's look-ups cannot be told
-//! apart by thread or time, so a fill gets those of all requests in flight, but for files that are *proven* to be another reply's: opened, and then sent with sendfile, with
-//! another length than this body.
+//! Concurrent requests: what a process did that works on one request at a time is that request's
+//! (`attribution/requests.rs`). An event loop's look-ups cannot be told apart by thread or time, so
+//! a fill gets those of all requests in flight, but for files that are *proven* to be another
+//! reply's: opened, and then sent with sendfile, with another length than this body.
 //!
-//! An entry is reinstated if nothing but directories has changed since its stamp, and behind a barrier every look-up leads where it
-//! led, through the same directories with the same modes and owners. A change that was witnessed before the question's stamp is over by
-//! then; one that was witnessed after it is seen in the stamps.
+//! An entry is reinstated if nothing but directories has changed since its stamp, and behind a
+//! barrier every look-up leads where it led, through the same directories with the same modes and
+//! owners. A change that was witnessed before the question's stamp is over by then; one that was
+//! witnessed after it is seen in the stamps.
 //!
-//! Known and accepted: a look-up on an unwatched file system refuses the fill, except for the harmless devices
-//! (`/dev/null` and the like).
+//! Known and accepted: a look-up on an unwatched file system refuses the fill, except for the
+//! harmless devices (`/dev/null` and the like).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nicache_coherence::{
-    Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RecordNumber, RefusalReason, ReinstateRequest,
-    ReinstateVerdict, Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot, Stamp, Verdict,
+    Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RecordNumber, RefusalReason,
+    ReinstateRequest, ReinstateVerdict, Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot,
+    Stamp, Verdict,
 };
 
 use crate::attribution::offspring::Offspring;
@@ -72,7 +79,8 @@ pub struct RegistrarCounters {
     pub refused: [u64; RefusalReason::ALL.len()],
     /// Look-up events taken from the kernel.
     pub events: u64,
-    /// Computed replies whose look-ups were those of an earlier one, so that they were not done again.
+    /// Computed replies whose look-ups were those of an earlier one, so that they were not done
+    /// again.
     pub reused: u64,
     /// Entries that may stay.
     pub reinstated: u64,
@@ -143,8 +151,8 @@ impl Registrar {
         }
     }
 
-    /// From now on no computed reply is vouched for. For a server that was started before the witness was there: what it has read is in its memory, and
-    /// nobody has seen it read.
+    /// From now on no computed reply is vouched for. For a server that was started before the
+    /// witness was there: what it has read is in its memory, and nobody has seen it read.
     pub fn vouch_for_files_only(&mut self) {
         self.files_only = true;
         if have_rings(self.table.server_netns()) {
@@ -152,7 +160,8 @@ impl Registrar {
         }
     }
 
-    /// Follows the statements that these servers receive. Without, every database is a program that is not watched.
+    /// Follows the statements that these servers receive. Without, every database is a program that
+    /// is not watched.
     pub fn follow_databases(&mut self, processes: &DatabaseProcesses) {
         self.databases = Databases::new(processes.sockets(), self.table.server_netns());
         for (process, kind) in processes.servers() {
@@ -167,7 +176,8 @@ impl Registrar {
         self.members = Some(members.clone());
     }
 
-    /// Processes of PHP-FPM that the server has asked and that run for longer than anybody has watched them. Once they have begun anew they are members.
+    /// Processes of PHP-FPM that the server has asked and that run for longer than anybody has
+    /// watched them. Once they have begun anew they are members.
     pub fn outsiders(&mut self) -> Vec<u32> {
         self.members.as_ref().map_or_else(Vec::new, |members| self.outsiders.take(members))
     }
@@ -187,10 +197,12 @@ impl Registrar {
         self.remotes = remotes;
     }
 
-    /// Takes the look-ups out of the witness's ring. To be called often enough that it does not overflow.
+    /// Takes the look-ups out of the witness's ring. To be called often enough that it does not
+    /// overflow.
     pub fn handle_events(&mut self) {
         let _ = self.drain();
-        // The sooner, the less of what is changed meanwhile is taken for a change before the opening.
+        // The sooner, the less of what is changed meanwhile is taken for a change before the
+        // opening.
         if self.retained.has_new() {
             self.verify_retained();
         }
@@ -218,12 +230,14 @@ impl Registrar {
         self.table.renew_lease(0);
     }
 
-    /// What the kernel says of the server's paths from now on, for all questions that have come by now.
+    /// What the kernel says of the server's paths from now on, for all questions that have come by
+    /// now.
     pub fn resolver(&self) -> Resolver {
         Resolver::new(self.witness.coverage().clone())
     }
 
-    /// Judges one fill. Takes some 50 µs plus the hashing of the file. `resolver` was made after the request had come.
+    /// Judges one fill. Takes some 50 µs plus the hashing of the file. `resolver` was made after
+    /// the request had come.
     pub fn judge(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> FillVerdict {
         let verdict = self.try_judge(request, resolver).unwrap_or_else(Verdict::Refused);
         match &verdict {
@@ -241,7 +255,11 @@ impl Registrar {
     }
 
     /// Judges one entry again. `resolver` was made after the request had come.
-    pub fn reinstate(&mut self, request: &ReinstateRequest, resolver: &mut Resolver) -> ReinstateVerdict {
+    pub fn reinstate(
+        &mut self,
+        request: &ReinstateRequest,
+        resolver: &mut Resolver,
+    ) -> ReinstateVerdict {
         let outcome = self.try_reinstate(request, resolver);
         match outcome {
             Reinstatement::Stays => self.counters.reinstated += 1,
@@ -258,8 +276,10 @@ impl Registrar {
 
     fn drain(&mut self) -> Drained {
         let definitions = self.table.definitions_told();
-        let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
-        let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
+        let (history, retained, events) =
+            (&mut self.history, &mut self.retained, &mut self.counters.events);
+        let (table, databases, attribution) =
+            (&self.table, &mut self.databases, &mut self.attribution);
         let (sessions, data, openings) = (&mut self.sessions, &self.data, &mut self.openings);
         let pace = &self.pace;
         let offspring = &mut self.offspring;
@@ -343,14 +363,16 @@ impl Registrar {
         let clock = self.table.clock();
         let mounted = self.table.stamp_of(SourceSlot::MOUNTS);
         if mounted != self.mounts_seen {
-            self.retained.see_mounts(&mut Resolver::new(self.witness.coverage().clone()), &self.table);
+            self.retained
+                .see_mounts(&mut Resolver::new(self.witness.coverage().clone()), &self.table);
             if mounted < clock {
                 self.mounts_seen = mounted;
             }
         }
     }
 
-    /// Files that the server has read, when there was no room to tell. What their paths are is not known.
+    /// Files that the server has read, when there was no room to tell. What their paths are is not
+    /// known.
     fn take_untold_files(&mut self) {
         for UntoldFile { inode, clock, changed_ns, stillness } in self.witness.take_untold_files() {
             let event = LookupEvent {
@@ -363,7 +385,11 @@ impl Registrar {
                 // When is not known: any reply may be of it.
                 ..LookupEvent::blank(0)
             };
-            self.retained.observe(&event, &self.table, Ends { attribution: &self.attribution, pace: &self.pace });
+            self.retained.observe(
+                &event,
+                &self.table,
+                Ends { attribution: &self.attribution, pace: &self.pace },
+            );
         }
     }
 
@@ -379,7 +405,11 @@ impl Registrar {
         }
     }
 
-    fn try_reinstate(&mut self, request: &ReinstateRequest, resolver: &mut Resolver) -> Reinstatement {
+    fn try_reinstate(
+        &mut self,
+        request: &ReinstateRequest,
+        resolver: &mut Resolver,
+    ) -> Reinstatement {
         let drained = self.drain_completely();
         if drained.is_err() || self.corrupt || self.history.is_hidden() {
             return Reinstatement::Gone;
@@ -387,7 +417,8 @@ impl Registrar {
         let Some(record) = self.records.get(request.record) else { return Reinstatement::Gone };
         let is_dynamic = record.class == Class::Dynamic;
         if !self.table.is_unchanged(&record.looked.fixed, request.since)
-            || is_dynamic && self.retained.has_changed(&self.table, request.since, record.finished_ns)
+            || is_dynamic
+                && self.retained.has_changed(&self.table, request.since, record.finished_ns)
             || self.databases.has_changed(&record.reads, request.since)
             || self.remotes.iter().any(|remote| remote.has_changed(&record.reads, request.since))
         {
@@ -396,10 +427,13 @@ impl Registrar {
         let sources: Vec<SourceSlot> = record.looked.sources.iter().copied().collect();
         // Something that other entries depend on has changed, and nothing of this one.
         let sees_everybody = self.witness.sees_everybody();
-        let is_to_be_seen = !is_dynamic || !sees_everybody || !self.table.is_unchanged(&sources, request.since);
+        let is_to_be_seen =
+            !is_dynamic || !sees_everybody || !self.table.is_unchanged(&sources, request.since);
         if is_to_be_seen && Rule::Paths.holds() {
             let events = record.looked.events.iter().map(|event| Selected { event, sent: false });
-            let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return Reinstatement::Gone };
+            let Ok(now) = survey(events, resolver, Purpose::FindSources) else {
+                return Reinstatement::Gone;
+            };
             let is_same = now.sources == record.looked.sources
                 && now.directories == record.looked.directories
                 && (!is_dynamic || now.folder_times == record.looked.folder_times)
@@ -409,10 +443,18 @@ impl Registrar {
                 return Reinstatement::Gone;
             }
         }
-        if self.table.is_unchanged(&sources, request.stamp) { Reinstatement::Stays } else { Reinstatement::Again }
+        if self.table.is_unchanged(&sources, request.stamp) {
+            Reinstatement::Stays
+        } else {
+            Reinstatement::Again
+        }
     }
 
-    fn try_judge(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
+    fn try_judge(
+        &mut self,
+        request: &FillRequest<'_>,
+        resolver: &mut Resolver,
+    ) -> Result<Verdict, RefusalReason> {
         self.drain_completely()?;
         let is_complete = !self.corrupt
             && !self.history.is_hidden()
@@ -455,16 +497,27 @@ impl Registrar {
     fn may_be_decided(&mut self, request: &FillRequest<'_>) -> bool {
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
         let databases = self.database_processes.clone();
-        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
-            .with_members(self.members.clone(), &mut self.outsiders);
+        let mut peers =
+            Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
+                .with_members(self.members.clone(), &mut self.outsiders);
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let witness = &*self.witness;
-        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution, witness };
+        let seen = Seen {
+            history: &self.history,
+            databases,
+            remotes,
+            attribution: &self.attribution,
+            witness,
+        };
         may_be_decided(seen, request, &mut peers, !self.files_only)
     }
 
     /// Is the reply a file?
-    fn judge_file(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
+    fn judge_file(
+        &mut self,
+        request: &FillRequest<'_>,
+        resolver: &mut Resolver,
+    ) -> Result<Verdict, RefusalReason> {
         if request.body_len == 0 {
             return Err(RefusalReason::EmptyBody);
         }
@@ -478,10 +531,12 @@ impl Registrar {
             return Err(RefusalReason::NoMatchingFile);
         }
         let could_open = |candidate: &Candidate| {
-            let could = |&process: &u32| self.openings.could_open(process, &candidate.node, &self.table);
+            let could =
+                |&process: &u32| self.openings.could_open(process, &candidate.node, &self.table);
             candidate.is_opened || candidate.processes.iter().any(could)
         };
-        let candidates: Vec<&Candidate> = survey.candidates.iter().filter(|candidate| could_open(candidate)).collect();
+        let candidates: Vec<&Candidate> =
+            survey.candidates.iter().filter(|candidate| could_open(candidate)).collect();
         if candidates.is_empty() {
             return Err(RefusalReason::NotLookedUp);
         }
@@ -493,7 +548,8 @@ impl Registrar {
         let mut matched = None;
         for Candidate { node, .. } in candidates {
             if contents::hash(node, &mut tick)? == request.body_hash {
-                let is_dated = request.last_modified.is_some_and(|seconds| seconds as i64 == node.modified_s);
+                let is_dated =
+                    request.last_modified.is_some_and(|seconds| seconds as i64 == node.modified_s);
                 matched = Some(matched.unwrap_or(false) || is_dated);
             }
         }
@@ -525,13 +581,22 @@ impl Registrar {
         Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })
     }
 
-    /// What does a reply depend on that is not a file? Once it is certain that the server has only asked for what it said, a change since makes it outdated.
-    fn judge_computed(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
+    /// What does a reply depend on that is not a file? Once it is certain that the server has only
+    /// asked for what it said, a change since makes it outdated.
+    fn judge_computed(
+        &mut self,
+        request: &FillRequest<'_>,
+        resolver: &mut Resolver,
+    ) -> Result<Verdict, RefusalReason> {
         if self.files_only {
             return Err(RefusalReason::ServerOlder);
         }
         for read in self.offspring.take_readings_of(request.forwarded_ns) {
-            self.retained.observe(&read, &self.table, Ends { attribution: &self.attribution, pace: &self.pace });
+            self.retained.observe(
+                &read,
+                &self.table,
+                Ends { attribution: &self.attribution, pace: &self.pace },
+            );
         }
         if self.retained.has_overflowed() {
             return Err(RefusalReason::TooManyRetained);
@@ -543,12 +608,19 @@ impl Registrar {
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
         let databases = self.database_processes.clone();
-        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
-            .with_members(self.members.clone(), &mut self.outsiders);
+        let mut peers =
+            Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
+                .with_members(self.members.clone(), &mut self.outsiders);
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let at_rest = &mut self.at_rest;
         let witness = &*self.witness;
-        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution, witness };
+        let seen = Seen {
+            history: &self.history,
+            databases,
+            remotes,
+            attribution: &self.attribution,
+            witness,
+        };
         // What somebody may have changed unseen is looked at each time.
         let earlier = request.previous.filter(|_| self.witness.sees_everybody());
         let earlier = earlier.and_then(|(number, _)| self.records.get(number));
@@ -561,7 +633,9 @@ impl Registrar {
         let ends = Ends { attribution: &self.attribution, pace: &self.pace };
         let outdated = if reads_changed {
             Some(RefusalReason::Changed)
-        } else if let Some(&slot) = looked.sources.iter().find(|&&slot| self.table.stamp_of(slot) >= since) {
+        } else if let Some(&slot) =
+            looked.sources.iter().find(|&&slot| self.table.stamp_of(slot) >= since)
+        {
             tracing::debug!(slot = slot.0, "a source has changed");
             Some(RefusalReason::Changed)
         } else if self.retained.is_dirty(&self.table, ends, request.forwarded_ns, now_ns()) {
@@ -588,13 +662,15 @@ impl Registrar {
             reads: reads.unwrap_or_default(),
             looked,
         };
-        let previous_unchanged =
-            request.previous.is_some_and(|(number, since)| self.is_unchanged(number, since, &record.looked));
+        let previous_unchanged = request
+            .previous
+            .is_some_and(|(number, since)| self.is_unchanged(number, since, &record.looked));
         let record = self.records.push(record);
         Ok(Verdict::Stored { class: Class::Dynamic, sources, record, previous_unchanged })
     }
 
-    /// Is nothing changed that an earlier computed reply depends on? `now`: what the present one has looked at.
+    /// Is nothing changed that an earlier computed reply depends on? `now`: what the present one
+    /// has looked at.
     fn is_unchanged(&mut self, number: RecordNumber, since: Stamp, now: &Looked) -> bool {
         let Some(record) = self.records.get(number) else { return false };
         record.class == Class::Dynamic
@@ -606,8 +682,8 @@ impl Registrar {
     }
 }
 
-/// The only place that makes the table's lease longer: never longer than every relay vouches whose database something was kept of
-/// ([`nicache_relay::Validity`]).
+/// The only place that makes the table's lease longer: never longer than every relay vouches whose
+/// database something was kept of ([`nicache_relay::Validity`]).
 fn renew_lease(table: &RevisionTable, remotes: &[Arc<RemoteDatabase>], renewed_ns: &mut u64) {
     let now = now_ns();
     let mut is_time = now.saturating_sub(*renewed_ns) >= LEASE_RENEWAL_NS;
@@ -615,9 +691,11 @@ fn renew_lease(table: &RevisionTable, remotes: &[Arc<RemoteDatabase>], renewed_n
         is_time |= remote.handle_time(now);
     }
     if is_time {
-        let until = remotes.iter().fold(now + LEASE_NS, |until, remote| remote.bound_lease(until, now));
+        let until =
+            remotes.iter().fold(now + LEASE_NS, |until, remote| remote.bound_lease(until, now));
         table.renew_lease(until);
-        // So that a change and a look at the file can be told apart although no request is forwarded.
+        // So that a change and a look at the file can be told apart although no request is
+        // forwarded.
         table.advance_clock();
         *renewed_ns = now;
     }

@@ -1,12 +1,16 @@
-//! Look-ups that were done again for an earlier reply to the same request, and need not be done once more: what the published system calls
-//! a *pickled* invalidation set (section 2.3). A page that is made again each second by the same look-ups costs the watcher next to nothing.
+//! Look-ups that were done again for an earlier reply to the same request, and need not be done
+//! once more: what the published system calls a *pickled* invalidation set (section 2.3). A page
+//! that is made again each second by the same look-ups costs the watcher next to nothing.
 //!
-//! Why that is as good. The earlier reply's survey was made after its stamp, behind the barriers, so it shows every change whose witness had
-//! fired by then. If no source has a stamp at or above that one now, nothing has changed from the survey up to now, the whole of the new
-//! request included: each look-up led where the survey led, each file was as long as it is and nobody opened one for writing (which stamps
-//! it), and whoever had it open is done, if the request was forwarded after the survey. So the same survey would come out.
+//! Why that is as good. The earlier reply's survey was made after its stamp, behind the barriers,
+//! so it shows every change whose witness had fired by then. If no source has a stamp at or above
+//! that one now, nothing has changed from the survey up to now, the whole of the new request
+//! included: each look-up led where the survey led, each file was as long as it is and nobody
+//! opened one for writing (which stamps it), and whoever had it open is done, if the request was
+//! forwarded after the survey. So the same survey would come out.
 //!
-//! The new look-ups must be among the earlier ones, from the same root: a set may be larger than needed, never smaller.
+//! The new look-ups must be among the earlier ones, from the same root: a set may be larger than
+//! needed, never smaller.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,7 +47,10 @@ fn signature(event: &LookupEvent) -> Signature<'_> {
 }
 
 /// The root of all these look-ups; `None` if there are several, or it cannot be told.
-pub(crate) fn common_root<'a>(events: impl Iterator<Item = &'a LookupEvent>, resolver: &mut Resolver) -> Option<Root> {
+pub(crate) fn common_root<'a>(
+    events: impl Iterator<Item = &'a LookupEvent>,
+    resolver: &mut Resolver,
+) -> Option<Root> {
     let (mut common, mut seen) = (None, HashSet::new());
     for event in events {
         if !seen.insert(event.owner()) {
@@ -66,7 +73,8 @@ pub(crate) fn reuse(
     resolver: &mut Resolver,
 ) -> Option<Arc<Looked>> {
     let looked = &record.looked;
-    let is_unchanged = |since: Stamp| looked.sources.iter().all(|&slot| table.stamp_of(slot) < since);
+    let is_unchanged =
+        |since: Stamp| looked.sources.iter().all(|&slot| table.stamp_of(slot) < since);
     if looked.root.is_none()
         || forwarded_ns <= looked.looked_ns
         || lookups.iter().any(|event| event.incomplete || event.own_root)
@@ -76,7 +84,8 @@ pub(crate) fn reuse(
     }
     let known: HashSet<Signature<'_>> = looked.events.iter().map(signature).collect();
     let is_known = lookups.iter().all(|event| known.contains(&signature(event)));
-    (is_known && common_root(lookups.iter().copied(), resolver) == looked.root).then(|| Arc::clone(looked))
+    (is_known && common_root(lookups.iter().copied(), resolver) == looked.root)
+        .then(|| Arc::clone(looked))
 }
 
 #[cfg(test)]

@@ -11,10 +11,12 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use crate::verdicts::registrar::Registrar;
 
-/// Longest pause between two looks at the ring, which takes some 13,000 look-ups; well below the lease's renewal.
+/// Longest pause between two looks at the ring, which takes some 13,000 look-ups; well below the
+/// lease's renewal.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a card that does not read its verdicts is waited for; short beside the lease, as all cards wait.
+/// How long a card that does not read its verdicts is waited for; short beside the lease, as all
+/// cards wait.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Questions answered together at most.
@@ -25,16 +27,19 @@ pub trait Operator {
     /// Where questions come in.
     fn socket(&self) -> BorrowedFd<'_>;
 
-    /// Answers one that has come. The socket of a card (SOCK_SEQPACKET) that is to be served from now on, if one was brought.
+    /// Answers one that has come. The socket of a card (SOCK_SEQPACKET) that is to be served from
+    /// now on, if one was brought.
     ///
     /// # Errors
     /// Nobody is there any more; the watcher ends.
     fn answer(&mut self, registrar: &mut Registrar) -> io::Result<Option<OwnedFd>>;
 }
 
-/// Serves cards, each until it closes its end of its socket (SOCK_SEQPACKET), until there is neither a card nor an operator to bring one. The lease ends with the loop.
+/// Serves cards, each until it closes its end of its socket (SOCK_SEQPACKET), until there is
+/// neither a card nor an operator to bring one. The lease ends with the loop.
 ///
-/// A datagram that is no [`Question`] ends a card's service, too: it is not the card that it should be.
+/// A datagram that is no [`Question`] ends a card's service, too: it is not the card that it should
+/// be.
 ///
 /// # Errors
 /// What polling says.
@@ -61,7 +66,8 @@ fn serve(
         registrar.handle_events();
         let is_asked = {
             let asked = operator.as_ref().map(|operator| operator.socket());
-            let mut sockets: Vec<_> = cards.iter().map(|card| PollFd::new(card, PollFlags::IN)).collect();
+            let mut sockets: Vec<_> =
+                cards.iter().map(|card| PollFd::new(card, PollFlags::IN)).collect();
             sockets.extend(asked.as_ref().map(|asked| PollFd::new(asked, PollFlags::IN)));
             match poll(&mut sockets, Some(&pause)) {
                 Ok(0) | Err(Errno::INTR) => continue,
@@ -104,7 +110,9 @@ fn serve_card(
         if count == 0 {
             return Ok(Card::There);
         }
-        if answer(registrar, batch[..count].iter().map(|(bytes, len)| &bytes[..*len]), card)? == Card::Gone {
+        if answer(registrar, batch[..count].iter().map(|(bytes, len)| &bytes[..*len]), card)?
+            == Card::Gone
+        {
             return Ok(Card::Gone);
         }
     }
@@ -124,13 +132,16 @@ fn answer<'a>(
 ) -> io::Result<Card> {
     let mut resolver = registrar.resolver();
     for question in questions {
-        let question = Question::decode(question).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let question = Question::decode(question)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let sent = match question {
             Question::Fill(request) => {
                 let mut out = [0; FILL_VERDICT_BYTES_MAX];
                 send(socket, registrar.judge(&request, &mut resolver).encode(&mut out))
             }
-            Question::Reinstate(request) => send(socket, &registrar.reinstate(&request, &mut resolver).encode()),
+            Question::Reinstate(request) => {
+                send(socket, &registrar.reinstate(&request, &mut resolver).encode())
+            }
         };
         match sent {
             Err(Errno::PIPE | Errno::CONNRESET) => return Ok(Card::Gone),
@@ -153,7 +164,8 @@ fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize
     }
 }
 
-/// Waits a little if the card is slow; then the verdict is lost to it, and nobody else waits for a card that stands still.
+/// Waits a little if the card is slow; then the verdict is lost to it, and nobody else waits for a
+/// card that stands still.
 fn send(socket: BorrowedFd<'_>, message: &[u8]) -> rustix::io::Result<()> {
     let patience = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
     let mut may_wait = true;

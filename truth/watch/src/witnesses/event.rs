@@ -30,7 +30,8 @@ pub enum EventKind {
     Moved,
     /// Something was sent to another program.
     Sent(Sent),
-    /// A process that takes requests has taken one, or part of one; bytes are in the place of the path.
+    /// A process that takes requests has taken one, or part of one; bytes are in the place of the
+    /// path.
     Request(RequestEvent),
     /// Something happened on a connection of a database server; bytes are in the place of the path.
     Sql(SqlEvent),
@@ -41,7 +42,8 @@ pub enum EventKind {
         /// Not by itself.
         crashed: bool,
     },
-    /// At this moment the server looked at what the witness does not see, or started a program that it cannot follow.
+    /// At this moment the server looked at what the witness does not see, or started a program that
+    /// it cannot follow.
     Unseen,
     /// A process of the server has begun to tell.
     Started,
@@ -98,13 +100,16 @@ pub struct RequestEvent {
 pub enum RequestStep {
     /// It has another connection than before.
     Connection,
-    /// It has read `ret` bytes that are part of FastCGI requests. If the event is incomplete, they are not there.
+    /// It has read `ret` bytes that are part of FastCGI requests. If the event is incomplete, they
+    /// are not there.
     FastCgi,
-    /// It has read from a client of the web server; `None` if that may be a program of this machine.
+    /// It has read from a client of the web server; `None` if that may be a program of this
+    /// machine.
     Http(Option<SocketAddrV4>),
     /// It has ended.
     Gone,
-    /// It has started the process that is in the place of the connection, at the behest of this one, which takes requests.
+    /// It has started the process that is in the place of the connection, at the behest of this
+    /// one, which takes requests.
     Started(u32),
 }
 
@@ -124,8 +129,8 @@ pub struct Sent {
 /// Whom the server talks to, other than its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// A program on this machine, by a socket in the file system or a pair of sockets: its process in the initial PID namespace,
-    /// 0 if the kernel does not know it.
+    /// A program on this machine, by a socket in the file system or a pair of sockets: its process
+    /// in the initial PID namespace, 0 if the kernel does not know it.
     Local(u32),
     /// At an address of the server's network.
     Ipv4(Ipv4Addr, u16),
@@ -152,12 +157,15 @@ impl Identity {
     }
 }
 
-/// What the kernel knows of a file, at the moment in which it was opened, about changes that were under way and those to come.
+/// What the kernel knows of a file, at the moment in which it was opened, about changes that were
+/// under way and those to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stillness {
-    /// Somebody else had it open for writing. Its time is not told then: a writer moves the time first and the bytes later.
+    /// Somebody else had it open for writing. Its time is not told then: a writer moves the time
+    /// first and the bytes later.
     pub being_written: bool,
-    /// Somebody had asked for its change time: whatever changes the file next sets another one (since Linux 6.13).
+    /// Somebody had asked for its change time: whatever changes the file next sets another one
+    /// (since Linux 6.13).
     pub asked: bool,
     /// Its changes are told by their times alone ([`Coverage`](crate::Coverage): Btrfs, tmpfs).
     pub only_times: bool,
@@ -170,7 +178,8 @@ pub(crate) fn split_changed_ns(word: u64) -> (u64, Stillness) {
     const BEING_WRITTEN: u64 = 1;
     let changed_ns = word & !(ASKED | ONLY_TIMES);
     let being_written = changed_ns == BEING_WRITTEN;
-    let stillness = Stillness { being_written, asked: word & ASKED != 0, only_times: word & ONLY_TIMES != 0 };
+    let stillness =
+        Stillness { being_written, asked: word & ASKED != 0, only_times: word & ONLY_TIMES != 0 };
     (if being_written { 0 } else { changed_ns }, stillness)
 }
 
@@ -215,7 +224,8 @@ pub struct LookupEvent {
     pub nofollow: bool,
     /// The path was resolved under rules of its own (openat2).
     pub own_root: bool,
-    /// The thread has its root, working directory and descriptors in common with the first of its process.
+    /// The thread has its root, working directory and descriptors in common with the first of its
+    /// process.
     pub of_process: bool,
     /// The opened or sent file is on an overlay.
     pub on_overlay: bool,
@@ -264,7 +274,10 @@ pub(crate) const EVENT_BYTES_MAX: usize = HEAD_BYTES + 256;
 
 /// Length of the path, as the record's head says.
 pub(crate) fn path_len(record: &[u8]) -> Option<usize> {
-    record.get(offset_of!(Head, path_len)..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes).into())
+    record
+        .get(offset_of!(Head, path_len)..)?
+        .first_chunk()
+        .map(|bytes| u16::from_ne_bytes(*bytes).into())
 }
 
 const FLAG_INODE: u16 = 1;
@@ -279,8 +292,9 @@ const FLAG_OF_PROCESS: u16 = 256;
 const FLAG_OVERLAY: u16 = 512;
 
 impl LookupEvent {
-    /// Whom to ask where its paths start, in the initial PID namespace: whoever has started the process, which is there longer than this; the process, which is
-    /// there longer than its threads; or else the thread.
+    /// Whom to ask where its paths start, in the initial PID namespace: whoever has started the
+    /// process, which is there longer than this; the process, which is there longer than its
+    /// threads; or else the thread.
     pub fn owner(&self) -> u32 {
         match self.starter {
             0 if self.of_process => self.tgid,
@@ -300,10 +314,16 @@ impl LookupEvent {
         let is_file = u32::from(self.mode) & S_IFMT == 0o100_000;
         let reads = self.open_flags & libc::O_ACCMODE as u32 != libc::O_WRONLY as u32;
         let has_rights = self.open_flags & libc::O_PATH as u32 == 0;
-        self.kind == EventKind::Lookup && self.ret >= 0 && self.inode.is_some() && is_file && reads && has_rights
+        self.kind == EventKind::Lookup
+            && self.ret >= 0
+            && self.inode.is_some()
+            && is_file
+            && reads
+            && has_rights
     }
 
-    /// May the program know the times of what was found? A call that looks it up for something else does not tell.
+    /// May the program know the times of what was found? A call that looks it up for something else
+    /// does not tell.
     pub fn shows_times(&self) -> bool {
         const OTHERS: [i64; 10] = [
             libc::SYS_access,
@@ -363,7 +383,12 @@ impl LookupEvent {
                     };
                     let server = kinds::by_number(u32_at(offset_of!(Head, dev))?)?;
                     let first = u32_at(offset_of!(Head, open_flags))?;
-                    EventKind::Sql(SqlEvent { connection: u64_at(offset_of!(Head, ino))?, kind: server, what, first })
+                    EventKind::Sql(SqlEvent {
+                        connection: u64_at(offset_of!(Head, ino))?,
+                        kind: server,
+                        what,
+                        first,
+                    })
                 }
                 13 => EventKind::DatabaseGone { crashed: u32_at(offset_of!(Head, dev))? != 0 },
                 14 => EventKind::DatabaseStarted(kinds::by_number(u32_at(offset_of!(Head, dev))?)?),
@@ -373,7 +398,9 @@ impl LookupEvent {
                 7 => EventKind::Sent(Sent {
                     to: match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, ino))?) {
                         (AF_UNIX, process) => Peer::Local(process as u32),
-                        (AF_INET, address) => Peer::Ipv4(Ipv4Addr::from((address >> 16) as u32), address as u16),
+                        (AF_INET, address) => {
+                            Peer::Ipv4(Ipv4Addr::from((address >> 16) as u32), address as u16)
+                        }
                         (family, _) => Peer::Other(family),
                     },
                     connection: u64_at(offset_of!(Head, dir_ino))?,
@@ -382,7 +409,8 @@ impl LookupEvent {
                 }),
                 15 => EventKind::Request(RequestEvent {
                     connection: u64_at(offset_of!(Head, ino))?,
-                    what: match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, dir_ino))?) {
+                    what: match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, dir_ino))?)
+                    {
                         (1, _) => RequestStep::Connection,
                         (2, _) => RequestStep::FastCgi,
                         (3, 0) => RequestStep::Http(None),
@@ -409,7 +437,11 @@ impl LookupEvent {
             changed_ns,
             stillness,
             open_flags: u32_at(offset_of!(Head, open_flags))?,
-            directory: identity(FLAG_DIRECTORY, offset_of!(Head, dir_dev), offset_of!(Head, dir_ino)),
+            directory: identity(
+                FLAG_DIRECTORY,
+                offset_of!(Head, dir_dev),
+                offset_of!(Head, dir_ino),
+            ),
             incomplete: flags & FLAG_INCOMPLETE != 0,
             nofollow: flags & FLAG_NOFOLLOW != 0,
             own_root: flags & FLAG_OWN_ROOT != 0,

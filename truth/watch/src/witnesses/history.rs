@@ -30,8 +30,8 @@ impl History {
         Self { events: VecDeque::with_capacity(1024), complete_after_ns: now_ns, ..Self::default() }
     }
 
-    /// Adds an event. Events come nearly in order: two processors may reserve room and read the clock the other way
-    /// round.
+    /// Adds an event. Events come nearly in order: two processors may reserve room and read the
+    /// clock the other way round.
     pub(crate) fn push(&mut self, mut event: LookupEvent) {
         self.hidden |= event.kind == EventKind::Hidden;
         self.follow_directory(&mut event);
@@ -50,8 +50,8 @@ impl History {
         }
     }
 
-    /// A process may go from directory to directory while it works, as PHP does for each script: a relative path is noted as the absolute
-    /// one that it was at that moment.
+    /// A process may go from directory to directory while it works, as PHP does for each script: a
+    /// relative path is noted as the absolute one that it was at that moment.
     fn follow_directory(&mut self, event: &mut LookupEvent) {
         let known = self.directories.get(&event.tgid);
         if event.is_relative()
@@ -106,7 +106,8 @@ impl History {
         self.hidden = true;
     }
 
-    /// Can the server look things up unseen (io_uring, 32-bit system calls, file handles)? Once true, for good.
+    /// Can the server look things up unseen (io_uring, 32-bit system calls, file handles)? Once
+    /// true, for good.
     pub(crate) fn is_hidden(&self) -> bool {
         self.hidden
     }
@@ -138,7 +139,8 @@ mod tests {
     #[test]
     fn relative_paths_are_those_of_the_moment() {
         let mut history = History::new(0);
-        let at = |time_ns, kind, path: &[u8]| LookupEvent { kind, path: path.into(), ..event(time_ns) };
+        let at =
+            |time_ns, kind, path: &[u8]| LookupEvent { kind, path: path.into(), ..event(time_ns) };
         history.push(at(1, EventKind::Lookup, b"x"));
         history.push(at(2, EventKind::Moved, b"/a"));
         history.push(at(3, EventKind::Lookup, b"x"));
@@ -148,9 +150,11 @@ mod tests {
         history.push(at(7, EventKind::Lookup, b"x"));
         history.push(at(8, EventKind::Lookup, b"/x"));
         let seen = history.since(0).filter(|event| event.kind == EventKind::Lookup);
-        let seen: Vec<_> =
-            seen.map(|event| (String::from_utf8_lossy(&event.path).into_owned(), event.incomplete)).collect();
-        let expected = [("x", false), ("/a/x", false), ("/a/b/x", false), ("x", true), ("/x", false)];
+        let seen: Vec<_> = seen
+            .map(|event| (String::from_utf8_lossy(&event.path).into_owned(), event.incomplete))
+            .collect();
+        let expected =
+            [("x", false), ("/a/x", false), ("/a/b/x", false), ("x", true), ("/x", false)];
         assert_eq!(seen, expected.map(|(path, incomplete)| (path.to_owned(), incomplete)));
     }
 

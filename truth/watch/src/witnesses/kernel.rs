@@ -1,7 +1,8 @@
 //! Loads and attaches the kernel's witnesses.
 //!
-//! Everything hangs on descriptors: a link that nobody holds open is detached, and a map that nobody holds or has
-//! mapped is freed. Nothing is pinned, so nothing outlives the processes that it was made for.
+//! Everything hangs on descriptors: a link that nobody holds open is detached, and a map that
+//! nobody holds or has mapped is freed. Nothing is pinned, so nothing outlives the processes that
+//! it was made for.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -12,7 +13,8 @@ use std::sync::{Arc, Mutex};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject, PrintLevel};
 use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
 use nicache_kernel::{
-    ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, calls_programs_at_functions, missed_runs, verified_instructions,
+    ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, calls_programs_at_functions, missed_runs,
+    verified_instructions,
 };
 
 use crate::databases::processes::DatabaseProcesses;
@@ -104,13 +106,16 @@ impl Witness for KernelWitness {
             return;
         }
         self.looked_ns = now_ns;
-        let has_missed = |program: &OwnedFd| missed_runs(program.as_fd()).is_none_or(|runs| runs > 0);
+        let has_missed =
+            |program: &OwnedFd| missed_runs(program.as_fd()).is_none_or(|runs| runs > 0);
         if !calls_programs_at_functions() {
             tracing::warn!(
                 "the kernel no longer calls witnesses (kernel.ftrace_enabled is 0). From here on nothing is cached. Start nicache again, and it watches in \
                  another way; or set it to 1 before"
             );
-        } else if let Some((program, file)) = self.unpreempted.iter().find(|(_, program)| has_missed(program)) {
+        } else if let Some((program, file)) =
+            self.unpreempted.iter().find(|(_, program)| has_missed(program))
+        {
             tracing::warn!(
                 program,
                 runs = missed_runs(file.as_fd()),
@@ -130,14 +135,20 @@ impl Witness for KernelWitness {
 
     fn take_untold_files(&mut self) -> Vec<UntoldFile> {
         let keys: Vec<Vec<u8>> = self.untold_files.keys().collect();
-        let take = |key: Vec<u8>| Some((key.clone(), self.untold_files.lookup_and_delete(&key).ok()??));
-        keys.into_iter().filter_map(take).filter_map(|(key, value)| untold_file(&key, &value)).collect()
+        let take =
+            |key: Vec<u8>| Some((key.clone(), self.untold_files.lookup_and_delete(&key).ok()??));
+        keys.into_iter()
+            .filter_map(take)
+            .filter_map(|(key, value)| untold_file(&key, &value))
+            .collect()
     }
 }
 
 /// `struct inode_key` and `struct untold_file` of `ebpf/witness.bpf.c`.
 fn untold_file(key: &[u8], value: &[u8]) -> Option<UntoldFile> {
-    let word = |bytes: &[u8], at: usize| bytes.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
+    let word = |bytes: &[u8], at: usize| {
+        bytes.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word))
+    };
     let inode = Identity { ino: word(key, 0)?, dev: u32::try_from(word(key, 8)?).ok()? };
     let (changed_ns, stillness) = split_changed_ns(word(value, 8)?);
     Some(UntoldFile { inode, clock: Stamp(word(value, 0)?), changed_ns, stillness })
@@ -147,7 +158,8 @@ fn untold_file(key: &[u8], value: &[u8]) -> Option<UntoldFile> {
 #[repr(align(16))]
 struct Aligned<T: ?Sized>(T);
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/witness.bpf.o")));
+static OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/witness.bpf.o")));
 
 impl KernelWatcher {
     /// Loads and attaches all witnesses that this kernel has a place for. Takes some 100 ms.
@@ -187,8 +199,9 @@ impl KernelWatcher {
         Ok(watcher)
     }
 
-    /// The programs of the other way, without any at the kernel's functions, once the kernel has taken them: root may turn its function tracer off at any
-    /// time. `None`: there is no other way here than that of [`KernelWatcher::load`].
+    /// The programs of the other way, without any at the kernel's functions, once the kernel has
+    /// taken them: root may turn its function tracer off at any time. `None`: there is no other way
+    /// here than that of [`KernelWatcher::load`].
     ///
     /// # Errors
     /// See [`WatchError`]. Nothing stays behind in any case.
@@ -257,7 +270,8 @@ impl KernelWatcher {
         &self.programs
     }
 
-    /// What the kernel said, if it refused the programs at its functions. Then system calls are seen at their end.
+    /// What the kernel said, if it refused the programs at its functions. Then system calls are
+    /// seen at their end.
     pub fn functions_refused(&self) -> Option<&str> {
         self.functions_refused.as_deref()
     }
@@ -333,8 +347,11 @@ impl AttachError {
             Self::Lacking(what) => WatchError::Lacking(what),
             Self::Io(error) => WatchError::Io(error),
             Self::Absent(name) => WatchError::Refused(format!("{name} is not in the program")),
-            // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the process.
-            Self::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") => {
+            // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the
+            // process.
+            Self::Libbpf(error)
+                if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") =>
+            {
                 WatchError::NoPrivilege(error.to_string())
             }
             Self::Libbpf(error) => WatchError::Refused(format!("{error:#}\n{log}")),
@@ -355,7 +372,10 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
     for program in object.progs_mut() {
         if is_taken(program.name()) {
             let verified = verified_instructions(program.as_fd()).unwrap_or(0);
-            programs.push(WitnessProgram { name: program.name().to_string_lossy().into_owned(), verified });
+            programs.push(WitnessProgram {
+                name: program.name().to_string_lossy().into_owned(),
+                verified,
+            });
             links.push(program.attach()?.as_fd().try_clone_to_owned()?);
             let name = program.name().to_string_lossy().into_owned();
             if findings.unpreempted.contains(&name.as_str()) {
@@ -364,11 +384,17 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
         }
     }
     let map = |name: &'static str| -> Result<OwnedFd, AttachError> {
-        let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or(AttachError::Absent(name))?;
+        let map = object
+            .maps()
+            .find(|map| map.name() == OsStr::new(name))
+            .ok_or(AttachError::Absent(name))?;
         Ok(map.as_fd().try_clone_to_owned()?)
     };
     let handle = |name: &'static str| -> Result<Arc<MapHandle>, AttachError> {
-        let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or(AttachError::Absent(name))?;
+        let map = object
+            .maps()
+            .find(|map| map.name() == OsStr::new(name))
+            .ok_or(AttachError::Absent(name))?;
         Ok(Arc::new(MapHandle::try_from(&map)?))
     };
     Ok(KernelWatcher {
@@ -387,7 +413,8 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
     })
 }
 
-/// The programs that see the server write, and their bits in `ebpf/shared.h` (`WRITES_*`). tmpfs has a function of its own only since 6.6.
+/// The programs that see the server write, and their bits in `ebpf/shared.h` (`WRITES_*`). tmpfs
+/// has a function of its own only since 6.6.
 const WRITERS: [(&str, u32); 7] = [
     ("ext4_file_write_iter", 1),
     ("xfs_file_write_iter", 2),
@@ -401,20 +428,34 @@ const WRITERS: [(&str, u32); 7] = [
 /// Tells the programs which of them are there (`seen_writes` in `ebpf/calls.h`).
 fn set_seen_writes(object: &mut OpenObject, findings: &Findings) -> Result<(), AttachError> {
     const NAME: &str = ".rodata.calls";
-    let seen = WRITERS.iter().filter(|(name, _)| findings.takes(name)).fold(0, |seen, (_, bit)| seen | bit);
-    let mut map = object.maps_mut().find(|map| map.name() == OsStr::new(NAME)).ok_or(AttachError::Absent(NAME))?;
-    let value = map.initial_value_mut().and_then(|value| value.first_chunk_mut()).ok_or(AttachError::Absent(NAME))?;
+    let seen = WRITERS
+        .iter()
+        .filter(|(name, _)| findings.takes(name))
+        .fold(0, |seen, (_, bit)| seen | bit);
+    let mut map = object
+        .maps_mut()
+        .find(|map| map.name() == OsStr::new(NAME))
+        .ok_or(AttachError::Absent(NAME))?;
+    let value = map
+        .initial_value_mut()
+        .and_then(|value| value.first_chunk_mut())
+        .ok_or(AttachError::Absent(NAME))?;
     *value = u32::to_ne_bytes(seen);
     Ok(())
 }
 
-/// Asked beforehand, as the kernel's EPERM would come with no word about which capability it missed.
+/// Asked beforehand, as the kernel's EPERM would come with no word about which capability it
+/// missed.
 fn check_capabilities() -> Result<(), WatchError> {
     use rustix::thread::CapabilitySet;
     let effective = rustix::thread::capabilities(None).map_err(io::Error::from)?.effective;
     let enough = effective.contains(CapabilitySet::SYS_ADMIN)
         || effective.contains(CapabilitySet::BPF.union(CapabilitySet::PERFMON));
-    if enough { Ok(()) } else { Err(WatchError::NoPrivilege("these capabilities are not effective".into())) }
+    if enough {
+        Ok(())
+    } else {
+        Err(WatchError::NoPrivilege("these capabilities are not effective".into()))
+    }
 }
 
 /// libbpf explains itself only through a process-wide callback.
@@ -442,7 +483,8 @@ mod tests {
         let programs: BTreeSet<String> =
             object.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
         let ways = ASSUMPTIONS.iter().flat_map(|assumption| assumption.ways);
-        let named: Vec<String> = ways.flat_map(|way| way.programs).map(|program| program.name.to_owned()).collect();
+        let named: Vec<String> =
+            ways.flat_map(|way| way.programs).map(|program| program.name.to_owned()).collect();
         assert_eq!(programs, named.iter().cloned().collect::<BTreeSet<_>>());
         assert_eq!(programs.len(), named.len(), "one is named twice");
     }

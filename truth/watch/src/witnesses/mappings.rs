@@ -1,6 +1,8 @@
-//! Files that somebody has mapped so that he may store to them (`mapped_files` in `ebpf/files.h`): of those the kernel's witness sees no change.
+//! Files that somebody has mapped so that he may store to them (`mapped_files` in `ebpf/files.h`):
+//! of those the kernel's witness sees no change.
 //!
-//! A mapping that is made later is found by the kernel; those that are there already are looked for here, once.
+//! A mapping that is made later is found by the kernel; those that are there already are looked for
+//! here, once.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -32,16 +34,22 @@ impl Mappings {
     /// What the map says.
     pub(crate) fn adopt(&self) -> io::Result<()> {
         // Its place is taken before any other.
-        let sees_all = std::fs::metadata("/proc/self/ns/pid").is_ok_and(|own| own.ino() == INITIAL_PID_NAMESPACE);
+        let sees_all = std::fs::metadata("/proc/self/ns/pid")
+            .is_ok_and(|own| own.ino() == INITIAL_PID_NAMESPACE);
         self.note(UNKNOWN, !sees_all)?;
         for process in processes() {
             let Ok(maps) = std::fs::read(format!("/proc/{process}/maps")) else { continue };
             for line in maps.split(|byte| *byte == b'\n') {
-                let Some(mapping) = Mapping::parse(line).filter(|mapping| mapping.is_shared) else { continue };
-                // Memory, or a file of a file system without a device, which may be an overlay over one with.
+                let Some(mapping) = Mapping::parse(line).filter(|mapping| mapping.is_shared) else {
+                    continue;
+                };
+                // Memory, or a file of a file system without a device, which may be an overlay over
+                // one with.
                 if mapping.file.dev >> 20 == 0 {
                     let link = format!("/proc/{process}/map_files/{}", mapping.addresses);
-                    if rustix::fs::statfs(link).is_ok_and(|stat| stat.f_type as u64 == OVERLAY_MAGIC) {
+                    if rustix::fs::statfs(link)
+                        .is_ok_and(|stat| stat.f_type as u64 == OVERLAY_MAGIC)
+                    {
                         self.note(UNKNOWN, true)?;
                     }
                 } else {
@@ -55,7 +63,8 @@ impl Mappings {
     /// Is it certain that nobody stores to the file?
     pub(crate) fn has_none_of(&self, file: Identity) -> bool {
         let value = |key: &[u8]| self.map.lookup(key, MapFlags::ANY);
-        matches!(value(&UNKNOWN), Ok(Some(unknown)) if unknown == [0]) && matches!(value(&key(file)), Ok(None))
+        matches!(value(&UNKNOWN), Ok(Some(unknown)) if unknown == [0])
+            && matches!(value(&key(file)), Ok(None))
     }
 
     fn note(&self, key: [u8; KEY_BYTES], is_there: bool) -> io::Result<()> {
@@ -89,11 +98,15 @@ struct Mapping<'a> {
 
 impl Mapping<'_> {
     fn parse(line: &[u8]) -> Option<Mapping<'_>> {
-        let mut words = std::str::from_utf8(line.get(..line.len().min(120))?).ok()?.split_ascii_whitespace();
+        let mut words =
+            std::str::from_utf8(line.get(..line.len().min(120))?).ok()?.split_ascii_whitespace();
         let (addresses, permissions, _offset) = (words.next()?, words.next()?, words.next()?);
         let (major, minor) = words.next()?.split_once(':')?;
         let number = |digits: &str| u32::from_str_radix(digits, 16).ok();
-        let file = Identity { dev: number(major)? << 20 | number(minor)?, ino: words.next()?.parse().ok()? };
+        let file = Identity {
+            dev: number(major)? << 20 | number(minor)?,
+            ino: words.next()?.parse().ok()?,
+        };
         let (is_shared, is_run) = (permissions.ends_with('s'), permissions.contains('x'));
         (file.ino != 0).then_some(Mapping { addresses, is_shared, is_run, file })
     }
@@ -108,12 +121,25 @@ mod tests {
         let file = Identity { dev: 0xfe << 20, ino: 1_417_556 };
         let line = *b"7f21c0000000-7f21c0001000 rw-s 00000000 fe:00 1417556   /var/lib/x/db-shm";
         let changed = |from, to| line.map(|byte| if byte == from { to } else { byte });
-        let mapping = Mapping { addresses: "7f21c0000000-7f21c0001000", is_shared: true, is_run: false, file };
+        let mapping = Mapping {
+            addresses: "7f21c0000000-7f21c0001000",
+            is_shared: true,
+            is_run: false,
+            file,
+        };
         assert_eq!(Mapping::parse(&line), Some(mapping));
         // What is mapped for reading may be mapped for writing by mprotect.
         assert!(Mapping::parse(&changed(b'w', b'-')).unwrap().is_shared);
-        assert!(!Mapping::parse(b"7f21c0000000-7f21c0001000 rw-p 00000000 fe:00 1417556   /db").unwrap().is_shared);
-        assert!(Mapping::parse(b"7f21c0000000-7f21c0001000 r-xp 00000000 fe:00 1417556   /libz.so.1").unwrap().is_run);
+        assert!(
+            !Mapping::parse(b"7f21c0000000-7f21c0001000 rw-p 00000000 fe:00 1417556   /db")
+                .unwrap()
+                .is_shared
+        );
+        assert!(
+            Mapping::parse(b"7f21c0000000-7f21c0001000 r-xp 00000000 fe:00 1417556   /libz.so.1")
+                .unwrap()
+                .is_run
+        );
         for none in [
             &b"7f21c0000000-7f21c0001000 rw-p 00000000 00:00 0"[..],
             b"7f21c0000000-7f21c0001000 rw-s",
@@ -133,6 +159,8 @@ mod tests {
             Identity { dev, ino: stat.st_ino }
         };
         assert!(runs(std::process::id(), of("/proc/self/exe")));
-        assert!(!runs(std::process::id(), of("/etc/passwd")) && !runs(u32::MAX, of("/proc/self/exe")));
+        assert!(
+            !runs(std::process::id(), of("/etc/passwd")) && !runs(u32::MAX, of("/proc/self/exe"))
+        );
     }
 }

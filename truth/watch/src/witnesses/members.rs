@@ -1,7 +1,9 @@
-//! Programs outside the server's network that are the server's all the same: PHP-FPM as a service of the machine.
+//! Programs outside the server's network that are the server's all the same: PHP-FPM as a service
+//! of the machine.
 //!
-//! The kernel follows them from their exec on (`ebpf/members.h`), by names that it is given here. What runs already when its name is given is not a member:
-//! nobody has seen what it has in its memory. It is one once it has begun anew, as PHP-FPM does when it is told to reload.
+//! The kernel follows them from their exec on (`ebpf/members.h`), by names that it is given here.
+//! What runs already when its name is given is not a member: nobody has seen what it has in its
+//! memory. It is one once it has begun anew, as PHP-FPM does when it is told to reload.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,9 +24,11 @@ const OUTSIDERS_MAX: usize = 16;
 /// By what a program is a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberName {
-    /// Its command, the name of its file as in `/proc/PID/comm`, and the inode number of the network namespace that it is in.
+    /// Its command, the name of its file as in `/proc/PID/comm`, and the inode number of the
+    /// network namespace that it is in.
     Command(String, u32),
-    /// The unit of systemd whose control group (version 2) it is in, or in a group below: a part of the group's path.
+    /// The unit of systemd whose control group (version 2) it is in, or in a group below: a part of
+    /// the group's path.
     Unit(String),
 }
 
@@ -41,7 +45,8 @@ impl Members {
     /// # Errors
     /// There are 16 names already, or this one is empty or too long.
     pub fn expect(&self, name: &MemberName) -> io::Result<()> {
-        let key = key_of(name).ok_or_else(|| io::Error::other(format!("{name:?} is empty or too long")))?;
+        let key = key_of(name)
+            .ok_or_else(|| io::Error::other(format!("{name:?} is empty or too long")))?;
         self.names.update(&key, &1u32.to_ne_bytes(), MapFlags::ANY).map_err(io::Error::other)
     }
 
@@ -67,22 +72,24 @@ fn key_of(name: &MemberName) -> Option<[u8; 8 + NAME_BYTES]> {
     Some(key)
 }
 
-/// Programs that the server has asked, that would be members if they had begun after their names were given.
+/// Programs that the server has asked, that would be members if they had begun after their names
+/// were given.
 #[derive(Debug, Default)]
 pub(crate) struct Outsiders {
     processes: BTreeSet<u32>,
 }
 
 impl Outsiders {
-    /// The server has asked this process, which is outside its network and no member. PHP-FPM is the server's, whoever has started it: from its next start on
-    /// it is a member.
+    /// The server has asked this process, which is outside its network and no member. PHP-FPM is
+    /// the server's, whoever has started it: from its next start on it is a member.
     pub(crate) fn observe(&mut self, process: u32, members: &Members) {
         if self.processes.contains(&process) {
             return;
         }
         let Ok(command) = std::fs::read_to_string(format!("/proc/{process}/comm")) else { return };
         let command = command.trim_end();
-        let netns = std::fs::metadata(format!("/proc/{process}/ns/net")).map(|network| network.ino());
+        let netns =
+            std::fs::metadata(format!("/proc/{process}/ns/net")).map(|network| network.ino());
         let Ok(Ok(netns)) = netns.map(u32::try_from) else { return };
         if !is_php_fpm(command) || self.processes.len() >= OUTSIDERS_MAX {
             return;
@@ -101,10 +108,12 @@ impl Outsiders {
 }
 
 fn is_there(process: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|command| is_php_fpm(command.trim_end()))
+    std::fs::read_to_string(format!("/proc/{process}/comm"))
+        .is_ok_and(|command| is_php_fpm(command.trim_end()))
 }
 
-/// Is this command PHP-FPM, as distributions call it: `php-fpm`, `php-fpm8.2`, `php8-fpm`, `php82-php-fpm`?
+/// Is this command PHP-FPM, as distributions call it: `php-fpm`, `php-fpm8.2`, `php8-fpm`,
+/// `php82-php-fpm`?
 pub fn is_php_fpm(command: &str) -> bool {
     command.starts_with("php") && command.contains("fpm")
 }
@@ -116,7 +125,10 @@ mod tests {
     #[test]
     fn names_are_keys() {
         let command = key_of(&MemberName::Command("php-fpm8.2".into(), 7)).unwrap();
-        assert_eq!((&command[..4], &command[4..8]), (&1u32.to_ne_bytes()[..], &7u32.to_ne_bytes()[..]));
+        assert_eq!(
+            (&command[..4], &command[4..8]),
+            (&1u32.to_ne_bytes()[..], &7u32.to_ne_bytes()[..])
+        );
         assert_eq!(&command[8..19], b"php-fpm8.2\0");
         assert_ne!(key_of(&MemberName::Unit("php-fpm8.2".into())).unwrap(), command);
         assert!(key_of(&MemberName::Unit("u".repeat(MEMBER_NAME_BYTES_MAX))).is_some());

@@ -1,12 +1,14 @@
-//! The witness that needs no privilege: a library in the server's programs, and in those of its editors, that tells what they look at and
-//! stamps what they change (`preload/`).
+//! The witness that needs no privilege: a library in the server's programs, and in those of its
+//! editors, that tells what they look at and stamps what they change (`preload/`).
 //!
 //! Read first: `preload/start.c`; section 2.3 of the CacheCard paper, whose way this is.
 //!
-//! What it cannot promise. A change by a program without the library is seen by nobody, so that no entry may live longer than what nobody
-//! can see may be old. The server's own programs must all have it: each that starts one without it says so, and here `/proc` is looked at for
-//! processes of the server's network namespace that have not mapped the shared memory. While there is one, nothing is kept. A process that
-//! is killed cannot say what it was about to change: its end voids everything.
+//! What it cannot promise. A change by a program without the library is seen by nobody, so that no
+//! entry may live longer than what nobody can see may be old. The server's own programs must all
+//! have it: each that starts one without it says so, and here `/proc` is looked at for processes of
+//! the server's network namespace that have not mapped the shared memory. While there is one,
+//! nothing is kept. A process that is killed cannot say what it was about to change: its end voids
+//! everything.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -26,10 +28,11 @@ use crate::witnesses::shared_ring::SharedRing;
 use crate::witnesses::witness::{Coverage, Drained, Witness};
 
 /// The library, to be written to a file that the programs may load.
-pub static PRELOAD_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnicache-preload.so"));
+pub static PRELOAD_LIBRARY: &[u8] =
+    include_bytes!(concat!(env!("OUT_DIR"), "/libnicache-preload.so"));
 
-/// The environment variable that tells the library where the shared memory is: `server:FOLDER`, or `writer:FOLDER` for a program whose changes
-/// are to be seen, but not its look-ups.
+/// The environment variable that tells the library where the shared memory is: `server:FOLDER`, or
+/// `writer:FOLDER` for a program whose changes are to be seen, but not its look-ups.
 pub const PRELOAD_VARIABLE: &str = "NICACHE_PRELOAD";
 
 /// How often it is looked at whether processes have been killed.
@@ -49,7 +52,8 @@ pub struct PreloadMemory {
 }
 
 impl PreloadMemory {
-    /// Makes the files in an empty folder. Whoever may enter it may change them, so its name is to be told to the server's programs alone.
+    /// Makes the files in an empty folder. Whoever may enter it may change them, so its name is to
+    /// be told to the server's programs alone.
     ///
     /// `server_netns` is the inode number of the server's network namespace.
     ///
@@ -57,7 +61,11 @@ impl PreloadMemory {
     /// What the system says.
     pub fn create(folder: &Path, server_netns: u32) -> io::Result<Self> {
         let file = |name: &str| {
-            let file = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name))?;
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(folder.join(name))?;
             // Programs of the server run as other users.
             file.set_permissions(std::fs::Permissions::from_mode(0o666))?;
             io::Result::Ok(file)
@@ -140,13 +148,15 @@ pub struct PreloadWitness {
 impl Witness for PreloadWitness {
     fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained {
         let (group, table) = (&mut self.group, &self.table);
-        let (doubtful_until_ns, blind_until_ns) = (&mut self.doubtful_until_ns, &mut self.blind_until_ns);
+        let (doubtful_until_ns, blind_until_ns) =
+            (&mut self.doubtful_until_ns, &mut self.blind_until_ns);
         let mut take = |mut event: LookupEvent| {
             match event.kind {
                 EventKind::Ended => return group.forget(event.tgid),
                 EventKind::Sent(sent) => {
                     if let Peer::Local(inner) = sent.to {
-                        event.kind = EventKind::Sent(Sent { to: Peer::Local(group.outer(inner)), ..sent });
+                        event.kind =
+                            EventKind::Sent(Sent { to: Peer::Local(group.outer(inner)), ..sent });
                     }
                 }
                 EventKind::Unseen if i64::from(event.nr) == libc::SYS_execve => {
@@ -253,7 +263,9 @@ impl Group {
         }
         let known = self.processes.iter().find(|(_, process)| process.inner == inner);
         let found = known.map(|(process, _)| *process);
-        found.or_else(|| self.members().find(|process| inner_number(*process) == Some(inner))).unwrap_or(0)
+        found
+            .or_else(|| self.members().find(|process| inner_number(*process) == Some(inner)))
+            .unwrap_or(0)
     }
 
     /// Processes in the server's network namespace.
@@ -262,7 +274,8 @@ impl Group {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         processes.filter(move |process| {
-            std::fs::read_link(format!("/proc/{process}/ns/net")).is_ok_and(|link| link.as_os_str() == &*netns)
+            std::fs::read_link(format!("/proc/{process}/ns/net"))
+                .is_ok_and(|link| link.as_os_str() == &*netns)
         })
     }
 
@@ -304,7 +317,10 @@ fn inner_number(process: u32) -> Option<u32> {
 
 fn has_mapped(process: u32, (dev, ino): (u64, u64)) -> bool {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-    let wanted = [format!("{:02x}:{:02x}", rustix::fs::major(dev), rustix::fs::minor(dev)), ino.to_string()];
+    let wanted =
+        [format!("{:02x}:{:02x}", rustix::fs::major(dev), rustix::fs::minor(dev)), ino.to_string()];
     // Range, permissions, offset, device, inode, path.
-    maps.lines().any(|line| line.split_ascii_whitespace().skip(3).take(2).eq(wanted.iter().map(String::as_str)))
+    maps.lines().any(|line| {
+        line.split_ascii_whitespace().skip(3).take(2).eq(wanted.iter().map(String::as_str))
+    })
 }

@@ -1,4 +1,5 @@
-//! Reader of the kernel's ring of look-up events (`BPF_MAP_TYPE_RINGBUF`), from its descriptor alone.
+//! Reader of the kernel's ring of look-up events (`BPF_MAP_TYPE_RINGBUF`), from its descriptor
+//! alone.
 //!
 //! Read first: Linux, Documentation/bpf/ringbuf.rst.
 //!
@@ -9,8 +10,9 @@
 //! record            u32 length, bit 31 = still being written, bit 30 = discarded | u32 | data, padded to 8 bytes
 //! ```
 //!
-//! Only one reader may exist: the consumer position is shared by all who map the ring. Wake-ups are off (they would
-//! cost the server an interrupt for each look-up); the reader comes when it has a fill to judge, and now and then.
+//! Only one reader may exist: the consumer position is shared by all who map the ring. Wake-ups are
+//! off (they would cost the server an interrupt for each look-up); the reader comes when it has a
+//! fill to judge, and now and then.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -51,8 +53,9 @@ impl LookupRing {
         let consumer = unsafe { mmap(null, page_bytes, writable, MapFlags::SHARED, ring, 0) }?;
         let readable_bytes = page_bytes + 2 * RING_BYTES;
         // SAFETY: as above; the kernel allows this part to be read only.
-        let producer =
-            unsafe { mmap(null, readable_bytes, ProtFlags::READ, MapFlags::SHARED, ring, page_bytes as u64) };
+        let producer = unsafe {
+            mmap(null, readable_bytes, ProtFlags::READ, MapFlags::SHARED, ring, page_bytes as u64)
+        };
         let producer = producer.inspect_err(|_| unmap(consumer.cast(), page_bytes))?;
         match (NonNull::new(consumer.cast()), NonNull::new(producer.cast())) {
             (Some(consumer), Some(producer)) => Ok(Self { consumer, producer, page_bytes }),
@@ -60,7 +63,8 @@ impl LookupRing {
         }
     }
 
-    /// Hands out what is in the ring at the time of the call, in the order in which room was reserved.
+    /// Hands out what is in the ring at the time of the call, in the order in which room was
+    /// reserved.
     pub fn drain(&mut self, mut handle: impl FnMut(LookupEvent)) -> Drained {
         let end = self.producer_position().load(Ordering::Acquire);
         let mut position = self.consumer_position().load(Ordering::Relaxed);
@@ -73,7 +77,8 @@ impl LookupRing {
                 return Drained::Busy;
             }
             let bytes = (length & !DISCARDED) as usize;
-            let next = position.wrapping_add((RECORD_HEAD_BYTES + bytes as u64).next_multiple_of(8));
+            let next =
+                position.wrapping_add((RECORD_HEAD_BYTES + bytes as u64).next_multiple_of(8));
             if end.wrapping_sub(next) > RING_BYTES as u64 {
                 return Drained::Corrupt;
             }
@@ -101,16 +106,20 @@ impl LookupRing {
 
     fn record_length(&self, position: u64) -> &AtomicU32 {
         let offset = self.page_bytes + (position as usize & (RING_BYTES - 1) & !7);
-        // SAFETY: the offset is below page + RING_BYTES, hence in the mapping, and a multiple of 8. Loaded only.
+        // SAFETY: the offset is below page + RING_BYTES, hence in the mapping, and a multiple of 8.
+        // Loaded only.
         unsafe { self.producer.add(offset).cast().as_ref() }
     }
 
     /// `bytes` must be at most RING_BYTES - 8, which `drain` has checked.
     fn record_data(&self, position: u64, bytes: usize) -> &[u8] {
-        let offset = self.page_bytes + (position as usize & (RING_BYTES - 1) & !7) + RECORD_HEAD_BYTES as usize;
+        let offset = self.page_bytes
+            + (position as usize & (RING_BYTES - 1) & !7)
+            + RECORD_HEAD_BYTES as usize;
         debug_assert!(bytes + RECORD_HEAD_BYTES as usize <= RING_BYTES);
-        // SAFETY: offset + bytes <= page + 2 * RING_BYTES, the size of the mapping. The kernel does not touch a
-        // committed record until the consumer position has passed it, which `drain` does only afterwards.
+        // SAFETY: offset + bytes <= page + 2 * RING_BYTES, the size of the mapping. The kernel does
+        // not touch a committed record until the consumer position has passed it, which `drain`
+        // does only afterwards.
         unsafe { std::slice::from_raw_parts(self.producer.add(offset).as_ptr(), bytes) }
     }
 }

@@ -1,4 +1,5 @@
-//! Reader of the ring that the preloaded library writes (`preload/memory.c`): many producers, which may be killed at any moment.
+//! Reader of the ring that the preloaded library writes (`preload/memory.c`): many producers, which
+//! may be killed at any moment.
 //!
 //! ```text
 //! page 0            0 claimed: cells claimed so far (producers)  |  64 taken: cells that are done with (the reader)
@@ -6,10 +7,12 @@
 //! cell              state | check | struct event_head | path
 //! ```
 //!
-//! The cell of record `n` has the state `2n` while it is free for it, and `2n + 1` when the record is there; then the reader makes it free for
-//! the record of the next round. A producer claims the next cell by advancing `claimed`. One that is killed, or stopped, between claim and
-//! record would hold up all behind it: a cell that stays so for [`GIVEN_UP_NS`] is given up, and counted as lost. Should its producer
-//! wake up and write into what is by then another's cell, the check over the record and its number does not fit, and that one is lost, too.
+//! The cell of record `n` has the state `2n` while it is free for it, and `2n + 1` when the record
+//! is there; then the reader makes it free for the record of the next round. A producer claims the
+//! next cell by advancing `claimed`. One that is killed, or stopped, between claim and record would
+//! hold up all behind it: a cell that stays so for [`GIVEN_UP_NS`] is given up, and counted as
+//! lost. Should its producer wake up and write into what is by then another's cell, the check over
+//! the record and its number does not fit, and that one is lost, too.
 
 use std::fs::File;
 use std::io;
@@ -57,9 +60,18 @@ impl SharedRing {
         file.set_len(SHARED_RING_BYTES as u64)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let memory =
-            unsafe { mmap(std::ptr::null_mut(), SHARED_RING_BYTES, protection, MapFlags::SHARED, file.as_fd(), 0) }?;
-        let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        let memory = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                SHARED_RING_BYTES,
+                protection,
+                MapFlags::SHARED,
+                file.as_fd(),
+                0,
+            )
+        }?;
+        let memory = NonNull::new(memory.cast())
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         let ring = Self { memory: Memory(memory), next: 0, awaited_since_ns: None };
         for number in 0..CELLS {
             ring.memory.state(number).store(number << 1, Ordering::SeqCst);
@@ -67,8 +79,14 @@ impl SharedRing {
         Ok(ring)
     }
 
-    /// Hands out what was claimed by the time of the call. `lost` is called for each record that is not to be had.
-    pub fn drain(&mut self, now_ns: u64, handle: &mut dyn FnMut(LookupEvent), lost: &mut dyn FnMut()) -> Drained {
+    /// Hands out what was claimed by the time of the call. `lost` is called for each record that is
+    /// not to be had.
+    pub fn drain(
+        &mut self,
+        now_ns: u64,
+        handle: &mut dyn FnMut(LookupEvent),
+        lost: &mut dyn FnMut(),
+    ) -> Drained {
         let claimed = self.memory.word(0).load(Ordering::SeqCst);
         if claimed.wrapping_sub(self.next) > CELLS {
             return Drained::Corrupt;
@@ -83,7 +101,10 @@ impl SharedRing {
                     return Drained::Busy;
                 }
                 // Unless it came in this very moment.
-                if state.compare_exchange(found, free_again, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+                if state
+                    .compare_exchange(found, free_again, Ordering::SeqCst, Ordering::SeqCst)
+                    .is_err()
+                {
                     continue;
                 }
                 lost();
@@ -123,7 +144,8 @@ impl Memory {
     /// `at` is a multiple of 8 below the ring's size.
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at.is_multiple_of(8) && at + 8 <= SHARED_RING_BYTES);
-        // SAFETY: in the mapping, which lives as long as `self`, and aligned; all words are only ever accessed as atomics here.
+        // SAFETY: in the mapping, which lives as long as `self`, and aligned; all words are only
+        // ever accessed as atomics here.
         unsafe { self.0.add(at).cast().as_ref() }
     }
 }
@@ -152,7 +174,8 @@ impl Drop for Memory {
     }
 }
 
-const _: () = assert!(RECORD_AT + EVENT_BYTES_MAX <= CELL_BYTES && EVENT_BYTES_MAX.is_multiple_of(8));
+const _: () =
+    assert!(RECORD_AT + EVENT_BYTES_MAX <= CELL_BYTES && EVENT_BYTES_MAX.is_multiple_of(8));
 
 #[cfg(test)]
 mod tests {
@@ -178,7 +201,10 @@ mod tests {
 
     fn commit(ring: &SharedRing, number: u64) -> bool {
         let free = number << 1;
-        ring.memory.state(number).compare_exchange(free, free | 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        ring.memory
+            .state(number)
+            .compare_exchange(free, free | 1, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 
     fn push(ring: &SharedRing, time_ns: u64) {

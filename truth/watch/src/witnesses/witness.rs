@@ -1,5 +1,6 @@
-//! Where the registrar's look-ups come from, and how far they can be trusted: the kernel ([`kernel`](crate::witnesses::kernel)), or a library in the
-//! server's programs ([`preload`](crate::witnesses::preload)).
+//! Where the registrar's look-ups come from, and how far they can be trusted: the kernel
+//! ([`kernel`](crate::witnesses::kernel)), or a library in the server's programs
+//! ([`preload`](crate::witnesses::preload)).
 
 use nicache_coherence::{RevisionTable, Stamp};
 
@@ -10,7 +11,8 @@ use crate::witnesses::event::{Identity, LookupEvent, Stillness};
 pub enum Drained {
     /// Everything that was there at the call is out.
     All,
-    /// A record is still being written on another processor; what lies behind it cannot be read yet.
+    /// A record is still being written on another processor; what lies behind it cannot be read
+    /// yet.
     Busy,
     /// There is what no witness writes. It is of no more use.
     Corrupt,
@@ -27,9 +29,11 @@ pub struct Coverage {
     pub btrfs: bool,
     /// Files in memory.
     pub tmpfs: bool,
-    /// Any file system that this machine alone changes, as far as the changes come from processes that tell of them.
+    /// Any file system that this machine alone changes, as far as the changes come from processes
+    /// that tell of them.
     pub local: bool,
-    /// What this kernel lacks, each a sentence for operators. Not empty: something is not kept on it.
+    /// What this kernel lacks, each a sentence for operators. Not empty: something is not kept on
+    /// it.
     pub missing: Vec<String>,
 }
 
@@ -48,24 +52,25 @@ pub struct UntoldFile {
 
 /// See the module's head.
 pub trait Witness: Send {
-    /// Hands out the events that are there at the time of the call, in the order in which room for them was reserved.
+    /// Hands out the events that are there at the time of the call, in the order in which room for
+    /// them was reserved.
     fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained;
 
     /// What is watched.
     fn coverage(&self) -> &Coverage;
 
-    /// Are changes seen whoever makes them? If not, no entry may live longer than what nobody can see may be old: nothing is
-    /// [static](nicache_coherence::Class::Static).
+    /// Are changes seen whoever makes them? If not, no entry may live longer than what nobody can
+    /// see may be old: nothing is [static](nicache_coherence::Class::Static).
     fn sees_everybody(&self) -> bool;
 
-    /// Files that the server has opened to read although there was no room to tell, since the last call. To be called when
-    /// [`RevisionTable::lost`] has moved.
+    /// Files that the server has opened to read although there was no room to tell, since the last
+    /// call. To be called when [`RevisionTable::lost`] has moved.
     fn take_untold_files(&mut self) -> Vec<UntoldFile> {
         Vec::new()
     }
 
-    /// Is each change of the file seen after its effect, also while it is open for writing? Asked of files of a file system of which that is so unless they are
-    /// mapped.
+    /// Is each change of the file seen after its effect, also while it is open for writing? Asked
+    /// of files of a file system of which that is so unless they are mapped.
     fn sees_writers_of(&self, _file: Identity) -> bool {
         false
     }
@@ -73,7 +78,8 @@ pub trait Witness: Send {
     /// Called every 50 ms or so.
     fn handle_time(&mut self, _table: &RevisionTable, _now_ns: u64) {}
 
-    /// Up to this time (CLOCK_MONOTONIC) there were programs of the server that the witness does not see; `u64::MAX`: there may be one now.
+    /// Up to this time (CLOCK_MONOTONIC) there were programs of the server that the witness does
+    /// not see; `u64::MAX`: there may be one now.
     fn blind_until_ns(&self) -> u64 {
         0
     }

@@ -1,4 +1,5 @@
-//! What the tests share: a loaded watcher, a directory on ext4, a thread and a process that play the server.
+//! What the tests share: a loaded watcher, a directory on ext4, a thread and a process that play
+//! the server.
 
 #![allow(dead_code, missing_docs)]
 
@@ -40,7 +41,8 @@ pub(crate) struct ServerThread {
 
 impl ServerThread {
     pub(crate) fn start() -> Self {
-        let namespace = Namespace::new().expect("these tests make network namespaces: run them as root");
+        let namespace =
+            Namespace::new().expect("these tests make network namespaces: run them as root");
         Self { netns: namespace.inode(), namespace }
     }
 
@@ -57,7 +59,8 @@ pub(crate) enum Directories {
     Own,
 }
 
-/// A process in a network namespace of its own, which reads each file by a thread that ends afterwards.
+/// A process in a network namespace of its own, which reads each file by a thread that ends
+/// afterwards.
 pub(crate) struct ServerProcess {
     process: Child,
     pub netns: u32,
@@ -85,7 +88,9 @@ for line in sys.stdin:
         command.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
         // SAFETY: unshare is safe to call between fork and exec, and the child has a single thread.
         unsafe {
-            command.pre_exec(|| Ok(rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET)?));
+            command.pre_exec(|| {
+                Ok(rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET)?)
+            });
         }
         let process = command.spawn().unwrap();
         let netns = fs::metadata(format!("/proc/{}/ns/net", process.id())).unwrap().ino() as u32;
@@ -95,7 +100,11 @@ for line in sys.stdin:
     }
 
     /// What a thread read from `path`, on one line. It has ended when this returns.
-    pub(crate) fn serve_by_a_thread_that_ends(&mut self, path: &Path, directories: Directories) -> Vec<u8> {
+    pub(crate) fn serve_by_a_thread_that_ends(
+        &mut self,
+        path: &Path,
+        directories: Directories,
+    ) -> Vec<u8> {
         let directories = match directories {
             Directories::OfTheProcess => "common",
             Directories::Own => "own",
@@ -110,7 +119,9 @@ for line in sys.stdin:
     fn line(&mut self) -> String {
         let mut line = String::new();
         let mut byte = [0];
-        while self.process.stdout.as_mut().unwrap().read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+        while self.process.stdout.as_mut().unwrap().read(&mut byte).unwrap() == 1
+            && byte[0] != b'\n'
+        {
             line.push(byte[0].into());
         }
         line

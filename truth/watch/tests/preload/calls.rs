@@ -1,4 +1,5 @@
-//! Each call must return what it does without the library, and tell what it looked at and what it changed.
+//! Each call must return what it does without the library, and tell what it looked at and what it
+//! changed.
 
 use nicache_coherence::SourceSlot;
 use nicache_watch::{EventKind, LookupEvent, Peer};
@@ -34,20 +35,21 @@ const LISTED: Left = Event(EventKind::Readdir);
 
 fn left_by(case: &str) -> &'static [Left] {
     match case {
-        "open" | "open64" | "openat" | "open_2" | "open64_2" | "openat_2" | "syscall_open" | "syscall_openat2" => {
-            &[Found("file"), Opened("file"), NoChange]
+        "open" | "open64" | "openat" | "open_2" | "open64_2" | "openat_2" | "syscall_open"
+        | "syscall_openat2" => &[Found("file"), Opened("file"), NoChange],
+        "open_missing" | "stat_missing" | "access_missing" | "fopen_missing" => {
+            &[Failed("missing", libc::ENOENT)]
         }
-        "open_missing" | "stat_missing" | "access_missing" | "fopen_missing" => &[Failed("missing", libc::ENOENT)],
-        "open_fault" | "stat_fault" | "fstatat_worse" | "access_worse" | "rename_fault" | "openat_bad"
-        | "rename_missing" | "write_bad" => &[NoChange],
+        "open_fault" | "stat_fault" | "fstatat_worse" | "access_worse" | "rename_fault"
+        | "openat_bad" | "rename_missing" | "write_bad" => &[NoChange],
         "openat64_nofollow" => &[Failed("link", libc::ELOOP)],
         "open_exists" => &[Failed("file", libc::EEXIST)],
         "open_write" | "open_truncate" | "creat" => &[Opened("file"), Changed("file")],
         "open_create" => &[Found("new"), Changed(".")],
         "mkstemp" => &[Changed(".")],
         "mkdtemp" => &[Changed("."), WROTE],
-        "stat" | "fstatat" | "statx" | "xstat" | "fxstatat" | "access" | "eaccess" | "faccessat" | "statfs"
-        | "statvfs" | "syscall_statx" => &[Found("file"), NoChange],
+        "stat" | "fstatat" | "statx" | "xstat" | "fxstatat" | "access" | "eaccess"
+        | "faccessat" | "statfs" | "statvfs" | "syscall_statx" => &[Found("file"), NoChange],
         "stat_below_file" => &[Failed("file/x", libc::ENOTDIR)],
         "lstat" | "lxstat" | "readlink" | "readlinkat" | "realpath" => &[Found("link"), NoChange],
         "readlink_file" => &[Failed("file", libc::EINVAL)],
@@ -60,16 +62,20 @@ fn left_by(case: &str) -> &'static [Left] {
         "rename" => &[Changed("file"), Changed("."), WROTE],
         "renameat" => &[Changed("file"), Changed("."), Changed("directory"), WROTE],
         "renameat2" => &[Changed("file"), Changed("other"), Changed("."), WROTE],
-        "unlink" | "unlinkat" | "remove" => &[Changed("file"), Changed("."), Event(EventKind::Removed)],
+        "unlink" | "unlinkat" | "remove" => {
+            &[Changed("file"), Changed("."), Event(EventKind::Removed)]
+        }
         "link" | "linkat" => &[Changed("file"), Changed("."), WROTE],
         "symlink" | "mkdir" | "mkdirat" | "mkfifo" => &[Changed("."), WROTE],
         "symlinkat" | "mkdir_slash" => &[Changed("directory"), WROTE],
         "rmdir" => &[Changed("."), Changed("empty"), WROTE],
-        "chmod" | "fchmod" | "fchmodat" | "chown" | "utime" | "utimes" | "utimensat" | "futimens" | "truncate"
-        | "ftruncate" | "fallocate" | "posix_fallocate" => &[Changed("file"), WROTE],
+        "chmod" | "fchmod" | "fchmodat" | "chown" | "utime" | "utimes" | "utimensat"
+        | "futimens" | "truncate" | "ftruncate" | "fallocate" | "posix_fallocate" => {
+            &[Changed("file"), WROTE]
+        }
         "lchown" => &[Changed("link"), WROTE],
-        "write" | "pwrite" | "pwrite64" | "writev" | "pwritev2" | "copy_file_range" | "splice" | "sendfile_file"
-        | "syscall_write" => &[Changed("file"), WROTE],
+        "write" | "pwrite" | "pwrite64" | "writev" | "pwritev2" | "copy_file_range" | "splice"
+        | "sendfile_file" | "syscall_write" => &[Changed("file"), WROTE],
         "sendfile" => &[Event(EventKind::Sendfile), Opened("file"), NoChange],
         "mmap" => &[Changed("file"), WROTE],
         "munmap" => &[Changed("file")],
@@ -78,8 +84,8 @@ fn left_by(case: &str) -> &'static [Left] {
         "fwrite" | "fprintf" | "fputs" | "fputc_fflush" | "fclose" => &[Changed("file"), WROTE],
         "fputc_exit" => &[Changed("file")],
         "dlopen_deep" => &[Found("./deep.so"), Opened("file")],
-        "fork" | "vfork" | "posix_spawn" | "posix_spawnp" | "system" | "popen" | "execl" | "execlp" | "execle"
-        | "execve_script" => &[Everything],
+        "fork" | "vfork" | "posix_spawn" | "posix_spawnp" | "system" | "popen" | "execl"
+        | "execlp" | "execle" | "execve_script" => &[Everything],
         "execve_static" => &[Everything, UNSEEN],
         "syscall_chmod" => &[Everything, HIDDEN],
         "getpwnam" => &[Found("/etc/passwd")],
@@ -95,7 +101,11 @@ fn every_call_returns_what_it_does_without_the_library() {
     for case in cases() {
         let plain = Folder::new().run(&case, None).0;
         for part in ["server", "writer"] {
-            assert_eq!(Folder::new().run(&case, Some((&memory, part))).0, plain, "{case} as {part}");
+            assert_eq!(
+                Folder::new().run(&case, Some((&memory, part))).0,
+                plain,
+                "{case} as {part}"
+            );
         }
         count += 1;
     }
@@ -108,8 +118,9 @@ fn every_call_tells_what_it_did() {
     let mut memory = Memory::new();
     for case in cases() {
         let folder = Folder::new();
-        let slots: Vec<(&str, SourceSlot)> =
-            [".", "file", "other", "link", "directory", "empty"].map(|name| (name, slot(&folder.path(name)))).to_vec();
+        let slots: Vec<(&str, SourceSlot)> = [".", "file", "other", "link", "directory", "empty"]
+            .map(|name| (name, slot(&folder.path(name))))
+            .to_vec();
         memory.events();
         let identity = |name: &str| slot(&folder.path(name));
         let before: Vec<SourceSlot> = ["file", "directory"].map(identity).to_vec();
@@ -122,7 +133,9 @@ fn every_call_tells_what_it_did() {
         for left in left_by(&case) {
             let is_there = match *left {
                 Found(path) => events.iter().any(|event| named(path, event) && event.ret >= 0),
-                Failed(path, error) => events.iter().any(|event| named(path, event) && event.ret == -i64::from(error)),
+                Failed(path, error) => {
+                    events.iter().any(|event| named(path, event) && event.ret == -i64::from(error))
+                }
                 Opened(name) => {
                     let slot = if name == "file" { before[0] } else { before[1] };
                     events.iter().any(|event| event.inode.is_some_and(|inode| inode.slot() == slot))
@@ -130,14 +143,18 @@ fn every_call_tells_what_it_did() {
                 Changed(name) => slots.iter().any(|(known, slot)| *known == name && changed(*slot)),
                 Everything => changed(SourceSlot::EVERYTHING),
                 Event(kind) => events.iter().any(|event| event.kind == kind),
-                NoChange => !events.iter().any(|event| event.kind == EventKind::Wrote) && !changed(before[0]),
+                NoChange => {
+                    !events.iter().any(|event| event.kind == EventKind::Wrote)
+                        && !changed(before[0])
+                }
             };
             if !is_there {
                 failed.push(format!("{case}: {left:?} is not among {:?}", brief(&events)));
             }
         }
-        let may_be_unseen =
-            left_by(&case).iter().any(|left| matches!(left, Event(EventKind::Unseen | EventKind::Hidden)));
+        let may_be_unseen = left_by(&case)
+            .iter()
+            .any(|left| matches!(left, Event(EventKind::Unseen | EventKind::Hidden)));
         if !may_be_unseen && let Some(event) = events.iter().find(|event| is_blind(event)) {
             failed.push(format!("{case}: {:?} by call {}", event.kind, event.nr));
         }
@@ -150,7 +167,9 @@ fn is_blind(event: &LookupEvent) -> bool {
 }
 
 fn brief(events: &[LookupEvent]) -> Vec<String> {
-    let brief = |event: &LookupEvent| format!("{:?} {} {}", event.kind, event.path.escape_ascii(), event.ret);
+    let brief = |event: &LookupEvent| {
+        format!("{:?} {} {}", event.kind, event.path.escape_ascii(), event.ret)
+    };
     events.iter().map(brief).collect()
 }
 
@@ -178,7 +197,9 @@ fn who_was_talked_to() {
 #[test]
 fn a_writer_tells_only_what_it_changes() {
     let mut memory = Memory::new();
-    for case in ["stat", "open", "write", "rename", "fclose", "fputc_exit", "munmap", "execve_static"] {
+    for case in
+        ["stat", "open", "write", "rename", "fclose", "fputc_exit", "munmap", "execve_static"]
+    {
         let folder = Folder::new();
         let file = slot(&folder.path("file"));
         let (_, stamp) = folder.run(case, Some((&memory, "writer")));

@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use nicache_coherence::{RevisionTable, Stamp};
-use nicache_watch::{Drained, LookupEvent, PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitness, Witness};
+use nicache_watch::{
+    Drained, LookupEvent, PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitness, Witness,
+};
 use tempfile::TempDir;
 
 use nicache_namespaces::inode as netns_of_this_thread;
@@ -115,7 +117,8 @@ impl Folder {
         }
         let mut stamp = memory.map_or(Stamp(0), |(memory, _)| memory.table.advance_clock());
         let mut process = command.spawn().unwrap();
-        let (mut input, mut ticks) = (process.stdin.take().unwrap(), process.stderr.take().unwrap());
+        let (mut input, mut ticks) =
+            (process.stdin.take().unwrap(), process.stderr.take().unwrap());
         let mut said = [0];
         while ticks.read(&mut said).unwrap() == 1 {
             if said == *b"t" {

@@ -1,4 +1,5 @@
-//! The ring of the preloaded library: producers at once, killed ones, stopped ones, and more than it holds.
+//! The ring of the preloaded library: producers at once, killed ones, stopped ones, and more than
+//! it holds.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -22,7 +23,9 @@ fn producer(memory: &Memory, prefix: &str, count: u32) -> Command {
 
 fn numbers(events: &[LookupEvent], prefix: &str) -> Vec<u32> {
     let start = format!("/nowhere/{prefix}-");
-    let number = |event: &LookupEvent| std::str::from_utf8(&event.path).ok()?.strip_prefix(&start)?.parse().ok();
+    let number = |event: &LookupEvent| {
+        std::str::from_utf8(&event.path).ok()?.strip_prefix(&start)?.parse().ok()
+    };
     events.iter().filter_map(number).collect()
 }
 
@@ -47,7 +50,9 @@ fn nothing_is_lost_or_torn_between_producers() {
     let names = ["a", "b", "c", "d"];
     for _ in 0..6 {
         let mut all = names.map(|name| producer(&memory, name, COUNT).spawn().unwrap());
-        let events = drain_until(&mut memory, || all.iter_mut().all(|one| one.try_wait().unwrap().is_some()));
+        let events = drain_until(&mut memory, || {
+            all.iter_mut().all(|one| one.try_wait().unwrap().is_some())
+        });
         assert_eq!(memory.table.lost(), 0);
         for name in names {
             assert_eq!(numbers(&events, name), (0..COUNT).collect::<Vec<u32>>());
@@ -69,7 +74,8 @@ fn what_does_not_fit_is_counted() {
     assert_eq!(numbers(&drain_until(&mut memory, || true), "after").len(), 10);
 }
 
-/// Killed at any moment, also between claim and record; the others are not held up, and what is read is never torn.
+/// Killed at any moment, also between claim and record; the others are not held up, and what is
+/// read is never torn.
 #[test]
 fn killed_producers_hold_nobody_up() {
     let mut memory = Memory::new();
@@ -87,10 +93,20 @@ fn killed_producers_hold_nobody_up() {
     events.append(&mut drain_until(&mut memory, || Instant::now() > end));
     let seen = numbers(&events, "other");
     let lost = memory.table.lost();
-    assert!(killed >= 3 && seen.len() as u64 + lost >= 150_000, "{killed} killed, {} seen, {lost} lost", seen.len());
+    assert!(
+        killed >= 3 && seen.len() as u64 + lost >= 150_000,
+        "{killed} killed, {} seen, {lost} lost",
+        seen.len()
+    );
     assert!(seen.is_sorted());
     for victim in 0..killed {
-        assert!(numbers(&events, &format!("victim{victim}")).iter().copied().enumerate().all(|(at, n)| at as u32 <= n));
+        assert!(
+            numbers(&events, &format!("victim{victim}"))
+                .iter()
+                .copied()
+                .enumerate()
+                .all(|(at, n)| at as u32 <= n)
+        );
     }
 }
 

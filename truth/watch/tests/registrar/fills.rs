@@ -9,7 +9,9 @@ use std::sync::Arc;
 use nicache_coherence::{FILL_REQUEST_BYTES_MAX, FillRequest, FillVerdict, RefusalReason, Verdict};
 use nicache_watch::{KernelWatcher, Witness, now_ns};
 
-use crate::common::{Directories, ServerProcess, ServerThread, directory_on_ext4, slot, wait_for_its_end};
+use crate::common::{
+    Directories, ServerProcess, ServerThread, directory_on_ext4, slot, wait_for_its_end,
+};
 use crate::scene::{Forwarded, Scene, assert_refused, assert_stored, chain};
 
 #[test]
@@ -32,7 +34,8 @@ fn a_relative_path_and_one_below_a_descriptor_start_where_the_server_started() {
     let read_below = |directory: Arc<File>, path: &'static str| {
         move || {
             let flags = rustix::fs::OFlags::RDONLY;
-            let page = rustix::fs::openat(&directory, path, flags, rustix::fs::Mode::empty()).unwrap();
+            let page =
+                rustix::fs::openat(&directory, path, flags, rustix::fs::Mode::empty()).unwrap();
             // The last to hold it closes it.
             drop(directory);
             let mut body = Vec::new();
@@ -45,7 +48,10 @@ fn a_relative_path_and_one_below_a_descriptor_start_where_the_server_started() {
         let body = scene.server.run(read_below(directory.clone(), "deep/./../deep/page"));
         scene.judge(&forwarded, &body, Some(modified))
     });
-    assert_stored(&verdict, &[slot(&page), slot(page.parent().unwrap()), slot(&scene.path("site"))]);
+    assert_stored(
+        &verdict,
+        &[slot(&page), slot(page.parent().unwrap()), slot(&scene.path("site"))],
+    );
 
     // Closed before the judgement: nobody knows any more where the path started.
     let forwarded = scene.forward();
@@ -80,7 +86,8 @@ fn a_thread_that_has_ended_looked_up_as_its_process_does() {
 
 #[test]
 fn a_process_outside_is_not_asked_what_its_ended_thread_looked_up() {
-    // Only this thread of the test is in the server's network namespace: that the process moves its root would not be noticed.
+    // Only this thread of the test is in the server's network namespace: that the process moves its
+    // root would not be noticed.
     let mut scene = Scene::new();
     let page = scene.write("page", b"hello");
     let modified = fs::metadata(&page).unwrap().mtime() as u64;
@@ -89,7 +96,9 @@ fn a_process_outside_is_not_asked_what_its_ended_thread_looked_up() {
         let path = page.clone();
         let (tid, body) = scene.server.run(move || {
             // SAFETY: gettid has no preconditions.
-            std::thread::spawn(move || (unsafe { libc::gettid() }, fs::read(path).unwrap())).join().unwrap()
+            std::thread::spawn(move || (unsafe { libc::gettid() }, fs::read(path).unwrap()))
+                .join()
+                .unwrap()
         });
         wait_for_its_end(std::process::id(), tid);
         scene.judge(&forwarded, &body, Some(modified))
@@ -117,9 +126,18 @@ fn another_body_another_date_and_no_date_are_refused() {
     let modified = fs::metadata(&page).unwrap().mtime() as u64;
     let forwarded = scene.forward();
     scene.serve(&page);
-    assert_refused(&scene.judge(&forwarded, b"HELLO", Some(modified)), RefusalReason::NoMatchingFile);
-    assert_refused(&scene.judge(&forwarded, b"hello!", Some(modified)), RefusalReason::NoMatchingFile);
-    assert_refused(&scene.judge(&forwarded, b"hello", Some(modified + 1)), RefusalReason::ModifiedMismatch);
+    assert_refused(
+        &scene.judge(&forwarded, b"HELLO", Some(modified)),
+        RefusalReason::NoMatchingFile,
+    );
+    assert_refused(
+        &scene.judge(&forwarded, b"hello!", Some(modified)),
+        RefusalReason::NoMatchingFile,
+    );
+    assert_refused(
+        &scene.judge(&forwarded, b"hello", Some(modified + 1)),
+        RefusalReason::ModifiedMismatch,
+    );
     assert_refused(&scene.judge(&forwarded, b"hello", None), RefusalReason::ModifiedMismatch);
     assert_refused(&scene.judge(&forwarded, b"", Some(modified)), RefusalReason::EmptyBody);
     assert_stored(&scene.fill(&page), &chain(&page));
@@ -140,8 +158,8 @@ fn a_server_that_looks_nothing_up_is_not_trusted() {
     assert_refused(&verdict, RefusalReason::NotLookedUp);
 }
 
-/// Another access control list: mode and owner stay, with what group and others may do (POSIX 1003.1e draft 17, as in linux/posix_acl_xattr.h).
-/// Each is another one.
+/// Another access control list: mode and owner stay, with what group and others may do (POSIX
+/// 1003.1e draft 17, as in linux/posix_acl_xattr.h). Each is another one.
 fn access_list() -> Vec<u8> {
     static USER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
     let user = USER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -158,15 +176,27 @@ fn access_list() -> Vec<u8> {
 
 fn set_list(page: &Path) {
     let file = File::open(page).unwrap();
-    rustix::fs::fsetxattr(file, "system.posix_acl_access", &access_list(), rustix::fs::XattrFlags::empty()).unwrap();
+    rustix::fs::fsetxattr(
+        file,
+        "system.posix_acl_access",
+        &access_list(),
+        rustix::fs::XattrFlags::empty(),
+    )
+    .unwrap();
 }
 
 /// The same through io_uring, which tells of its end or not.
 fn set_list_by_uring(page: &Path, flags: io_uring::squeue::Flags) {
     use io_uring::{IoUring, opcode};
-    let (path, list) = (std::ffi::CString::new(page.as_os_str().as_encoded_bytes()).unwrap(), access_list());
+    let (path, list) =
+        (std::ffi::CString::new(page.as_os_str().as_encoded_bytes()).unwrap(), access_list());
     let name = c"system.posix_acl_access";
-    let set = opcode::SetXattr::new(name.as_ptr(), list.as_ptr().cast(), path.as_ptr(), list.len() as u32);
+    let set = opcode::SetXattr::new(
+        name.as_ptr(),
+        list.as_ptr().cast(),
+        path.as_ptr(),
+        list.len() as u32,
+    );
     let mut ring = IoUring::new(8).unwrap();
     // SAFETY: name, list and path outlive the wait below.
     unsafe { ring.submission().push(&set.build().flags(flags)).unwrap() };
@@ -185,7 +215,8 @@ fn set_list_by_uring(page: &Path, flags: io_uring::squeue::Flags) {
     }
 }
 
-/// A file that the server has open and only looks for is kept as long as nothing has changed of who may read it.
+/// A file that the server has open and only looks for is kept as long as nothing has changed of who
+/// may read it.
 #[test]
 fn a_file_that_is_held_open_is_kept_while_the_server_could_open_it_again() {
     let mut scene = Scene::new();
@@ -246,7 +277,9 @@ fn a_file_that_is_held_open_is_kept_while_the_server_could_open_it_again() {
         fs::set_permissions(page, fs::Permissions::from_mode(0o640)).unwrap();
         let page = page.to_owned();
         let flags = rustix::fs::OFlags::PATH;
-        scene.server.run(move || drop(rustix::fs::open(page, flags, rustix::fs::Mode::empty()).unwrap()));
+        scene
+            .server
+            .run(move || drop(rustix::fs::open(page, flags, rustix::fs::Mode::empty()).unwrap()));
     };
     assert_eq!(look(&by_path_alone), refused);
 }
@@ -282,10 +315,12 @@ fn what_changes_before_the_forward_does_not_matter_and_what_changes_later_voids_
         std::thread::sleep(std::time::Duration::from_millis(10));
         let forwarded = scene.forward();
         let body = scene.serve(&page);
-        let verdict = scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64));
+        let verdict =
+            scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64));
         (forwarded, verdict)
     });
-    let (forwarded, verdict) = tries.find(|(_, verdict)| matches!(verdict, Verdict::Stored { .. })).unwrap();
+    let (forwarded, verdict) =
+        tries.find(|(_, verdict)| matches!(verdict, Verdict::Stored { .. })).unwrap();
     drop(tries);
     let Verdict::Stored { sources, .. } = verdict else { unreachable!() };
     assert!(scene.table.is_unchanged(sources.as_slice(), forwarded.stamp));
@@ -304,7 +339,9 @@ fn a_file_open_for_writing_or_mapped_writable_is_refused() {
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let address = unsafe { mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, &writer, 0) }.unwrap();
+    let address =
+        unsafe { mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, &writer, 0) }
+            .unwrap();
     drop(writer);
     assert_refused(&scene.fill(&page), RefusalReason::OpenForWriting);
     // SAFETY: mapped above and not used any longer.
@@ -360,7 +397,10 @@ fn other_files_that_were_opened_are_sources_and_equal_files_all_count() {
         let body = scene.serve(&page);
         scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64))
     });
-    assert_stored(&verdict, &[slot(&page), slot(&settings), slot(&twin), slot(&scene.path("twins"))]);
+    assert_stored(
+        &verdict,
+        &[slot(&page), slot(&settings), slot(&twin), slot(&scene.path("twins"))],
+    );
 }
 
 /// Opens a file and sends it with sendfile, as nginx does.
@@ -376,8 +416,9 @@ fn send(path: PathBuf) -> usize {
 fn files_sent_as_other_replies_are_no_sources_so_that_many_requests_at_once_can_be_filled() {
     let mut scene = Scene::new();
     let page = scene.write("site/page", b"hello");
-    let others: Vec<_> =
-        (0..200).map(|n| scene.write(&format!("site/other-{n}"), format!("other {n}").as_bytes())).collect();
+    let others: Vec<_> = (0..200)
+        .map(|n| scene.write(&format!("site/other-{n}"), format!("other {n}").as_bytes()))
+        .collect();
     // Only files whose last change is over for good are told apart.
     std::thread::sleep(std::time::Duration::from_millis(3_100));
     let modified = fs::metadata(&page).unwrap().mtime() as u64;
@@ -398,7 +439,8 @@ fn files_sent_as_other_replies_are_no_sources_so_that_many_requests_at_once_can_
     // Beside it there are everything and what is mounted.
     assert!(sources.as_slice().len() <= chain(&page).len() + 2, "{sources:?}");
 
-    // One of them changes: not this entry's business, but this fill cannot tell any more whose bytes it saw.
+    // One of them changes: not this entry's business, but this fill cannot tell any more whose
+    // bytes it saw.
     let forwarded = scene.forward();
     let (other, sent_page) = (others[0].clone(), page.clone());
     scene.server.run(move || send(other) + send(sent_page));
@@ -420,7 +462,8 @@ fn files_sent_as_other_replies_are_no_sources_so_that_many_requests_at_once_can_
 fn unwatched_file_systems_are_refused_and_harmless_devices_are_not() {
     use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
     let in_memory = tempfile::tempdir().unwrap();
-    // SAFETY: this thread, and those that it starts, move to a mount namespace of their own; it holds no files.
+    // SAFETY: this thread, and those that it starts, move to a mount namespace of their own; it
+    // holds no files.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
     mount("ramfs", in_memory.path(), "ramfs", MountFlags::empty(), None).unwrap();
@@ -438,11 +481,16 @@ fn unwatched_file_systems_are_refused_and_harmless_devices_are_not() {
     let forwarded = scene.forward();
     scene.server.run(|| File::open("/proc/uptime").unwrap());
     scene.serve(&page);
-    assert_refused(&scene.judge(&forwarded, b"hello", Some(modified)), RefusalReason::UnwatchedFilesystem);
+    assert_refused(
+        &scene.judge(&forwarded, b"hello", Some(modified)),
+        RefusalReason::UnwatchedFilesystem,
+    );
 
     let verdict = scene.settled(|scene| {
         let forwarded = scene.forward();
-        scene.server.run(|| (File::open("/dev/null").unwrap(), File::open("/dev/urandom").unwrap()));
+        scene
+            .server
+            .run(|| (File::open("/dev/null").unwrap(), File::open("/dev/urandom").unwrap()));
         scene.serve(&page);
         scene.judge(&forwarded, b"hello", Some(modified))
     });
@@ -456,7 +504,10 @@ fn lost_or_forgotten_events_are_refused() {
     let modified = fs::metadata(&page).unwrap().mtime() as u64;
     let before_the_registrar = Forwarded { at_ns: 1, ..scene.forward() };
     scene.serve(&page);
-    assert_refused(&scene.judge(&before_the_registrar, b"hello", Some(modified)), RefusalReason::EventsLost);
+    assert_refused(
+        &scene.judge(&before_the_registrar, b"hello", Some(modified)),
+        RefusalReason::EventsLost,
+    );
 
     let forwarded = scene.forward();
     scene.serve(&page);
@@ -535,7 +586,8 @@ fn a_change_of_the_servers_directory_voids_everything() {
     scene.server.run(move || {
         // A process that can be asked for something.
         let _listener = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-        // SAFETY: the thread gets a working directory of its own; nothing else is shared that it would miss.
+        // SAFETY: the thread gets a working directory of its own; nothing else is shared that it
+        // would miss.
         unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }.unwrap();
         std::env::set_current_dir(here).unwrap();
     });
@@ -548,7 +600,8 @@ fn a_change_of_the_servers_directory_voids_everything() {
     assert_stored(&verdict, &[slot(&page), slot(page.parent().unwrap())]);
 }
 
-/// The kernel sends a signal to whoever holds a lease when a writer comes; the default ends the process.
+/// The kernel sends a signal to whoever holds a lease when a writer comes; the default ends the
+/// process.
 #[test]
 fn writers_that_come_during_the_judgement_do_no_harm() {
     let mut scene = Scene::new();
@@ -577,7 +630,8 @@ fn writers_that_come_during_the_judgement_do_no_harm() {
     writer.join().unwrap();
 }
 
-/// The server's first reading of a file moves the access time. Changes of other tests beside it may refuse a few.
+/// The server's first reading of a file moves the access time. Changes of other tests beside it may
+/// refuse a few.
 #[test]
 fn a_first_fill_is_not_refused_for_the_access_time() {
     let mut scene = Scene::new();
@@ -585,7 +639,8 @@ fn a_first_fill_is_not_refused_for_the_access_time() {
     for n in 0..50 {
         let page = scene.path(&format!("fresh-{n}"));
         fs::write(&page, format!("page {n}")).unwrap();
-        refused += usize::from(matches!(scene.fill_once(&page), Verdict::Refused(RefusalReason::Changed)));
+        refused +=
+            usize::from(matches!(scene.fill_once(&page), Verdict::Refused(RefusalReason::Changed)));
         assert_stored(&scene.fill(&page), &[slot(&page)]);
     }
     assert!(refused < 25, "{refused} of 50 first fills of files just written were refused");
@@ -596,12 +651,14 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
     use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
     let mut scene = Scene::new();
     let page = scene.write("page", b"hello");
-    let (card, watcher) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let (card, watcher) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     let table = scene.table.clone();
     let server = &scene.server;
     let registrar = &mut scene.registrar;
     std::thread::scope(|scope| {
-        let service = scope.spawn(move || nicache_watch::run_watcher(registrar, vec![watcher], None));
+        let service =
+            scope.spawn(move || nicache_watch::run_watcher(registrar, vec![watcher], None));
         while !table.lease_holds(now_ns()) {
             std::thread::yield_now();
         }
@@ -634,7 +691,9 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
             assert_eq!(verdict.id, 42);
             verdict.verdict
         });
-        let verdict = { verdict }.find(|verdict| *verdict != Verdict::Refused(RefusalReason::Changed)).unwrap();
+        let verdict = { verdict }
+            .find(|verdict| *verdict != Verdict::Refused(RefusalReason::Changed))
+            .unwrap();
         assert_stored(&verdict, &[slot(&page)]);
         drop(card);
         service.join().unwrap().unwrap();

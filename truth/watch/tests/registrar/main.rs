@@ -1,4 +1,5 @@
-//! Fills judged on real files, and entries judged again: a thread in a network namespace of its own plays the server.
+//! Fills judged on real files, and entries judged again: a thread in a network namespace of its own
+//! plays the server.
 //!
 //! Needs the capabilities to load eBPF programs and an ext4 file system.
 

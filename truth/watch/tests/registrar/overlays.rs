@@ -38,7 +38,8 @@ impl Overlay {
             work.display()
         );
         let options = CString::new(options).unwrap();
-        mount("overlay", &merged, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
+        mount("overlay", &merged, "overlay", MountFlags::empty(), Some(options.as_c_str()))
+            .unwrap();
         Self { lower, middle, upper, merged }
     }
 }
@@ -58,14 +59,20 @@ fn on(kind: &'static str, more: &'static str, test: impl FnOnce(&Overlay) + Send
 fn kinds() -> Vec<&'static str> {
     let watcher = nicache_watch::KernelWatcher::load(0).unwrap();
     let coverage = watcher.coverage();
-    let kinds = [("ext4", coverage.ext4), ("xfs", coverage.xfs), ("btrfs", coverage.btrfs), ("tmpfs", coverage.tmpfs)];
+    let kinds = [
+        ("ext4", coverage.ext4),
+        ("xfs", coverage.xfs),
+        ("btrfs", coverage.btrfs),
+        ("tmpfs", coverage.tmpfs),
+    ];
     kinds.into_iter().filter(|(_, is_watched)| *is_watched).map(|(kind, _)| kind).collect()
 }
 
 impl Scene {
     /// What the server in a container has at this path, whose root is `root`.
     fn fill_inside(&mut self, root: &Path, path: &'static str) -> Verdict {
-        let modified = fs::metadata(root.join(path.trim_start_matches('/'))).unwrap().mtime() as u64;
+        let modified =
+            fs::metadata(root.join(path.trim_start_matches('/'))).unwrap().mtime() as u64;
         self.settled(|scene| {
             let forwarded = scene.forward();
             let body = scene.serve(Path::new(path));
@@ -81,9 +88,11 @@ fn a_server_in_a_container_is_followed_into_the_layers() {
             let mut scene = Scene::new();
             let root = overlay.merged.clone();
             scene.server.run(move || {
-                // SAFETY: this thread alone gets a root and a mount namespace of its own; it holds no files.
+                // SAFETY: this thread alone gets a root and a mount namespace of its own; it holds
+                // no files.
                 unsafe {
-                    let apart = rustix::thread::UnshareFlags::FS | rustix::thread::UnshareFlags::NEWNS;
+                    let apart =
+                        rustix::thread::UnshareFlags::FS | rustix::thread::UnshareFlags::NEWNS;
                     rustix::thread::unshare_unsafe(apart).unwrap();
                 }
                 std::os::unix::fs::chroot(&root).unwrap();
@@ -94,19 +103,37 @@ fn a_server_in_a_container_is_followed_into_the_layers() {
             fs::create_dir(overlay.middle.join("site")).unwrap();
             fs::write(&below, "hello").unwrap();
             let verdict = scene.fill_inside(&overlay.merged, "/site/page");
-            assert_stored(&verdict, &[slot(&below), slot(&overlay.middle.join("site")), slot(&overlay.upper)]);
+            assert_stored(
+                &verdict,
+                &[slot(&below), slot(&overlay.middle.join("site")), slot(&overlay.upper)],
+            );
             // Written, it is another file.
             fs::write(overlay.merged.join("site/page"), "HELLO").unwrap();
             let verdict = scene.fill_inside(&overlay.merged, "/site/page");
             assert_stored(&verdict, &[slot(&above), slot(above.parent().unwrap())]);
             // An overlay's mapping is of the layer's file.
-            let file = OpenOptions::new().read(true).write(true).open(overlay.merged.join("site/page")).unwrap();
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(overlay.merged.join("site/page"))
+                .unwrap();
             // SAFETY: a mapping of our own, given back below.
             let memory = unsafe {
                 let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-                rustix::mm::mmap(std::ptr::null_mut(), 5, access, rustix::mm::MapFlags::SHARED, file, 0).unwrap()
+                rustix::mm::mmap(
+                    std::ptr::null_mut(),
+                    5,
+                    access,
+                    rustix::mm::MapFlags::SHARED,
+                    file,
+                    0,
+                )
+                .unwrap()
             };
-            assert_refused(&scene.fill_inside(&overlay.merged, "/site/page"), RefusalReason::OpenForWriting);
+            assert_refused(
+                &scene.fill_inside(&overlay.merged, "/site/page"),
+                RefusalReason::OpenForWriting,
+            );
             // SAFETY: nobody uses it any longer.
             unsafe { rustix::mm::munmap(memory, 5) }.unwrap();
             assert_stored(&scene.fill_inside(&overlay.merged, "/site/page"), &[slot(&above)]);
@@ -177,7 +204,8 @@ const CHANGES: [(&str, Change); 6] = [
     }),
 ];
 
-/// An entry that holds after a change has ended has what the change has made, however the two came together.
+/// An entry that holds after a change has ended has what the change has made, however the two came
+/// together.
 #[test]
 fn changes_that_copy_a_file_up_while_it_is_filled() {
     for kind in kinds() {
@@ -197,7 +225,9 @@ fn changes_that_copy_a_file_up_while_it_is_filled() {
                     scope.spawn(|| {
                         start.wait();
                         // At another moment of the reader's each time.
-                        std::thread::sleep(std::time::Duration::from_micros(round as u64 * 13 % 400));
+                        std::thread::sleep(std::time::Duration::from_micros(
+                            round as u64 * 13 % 400,
+                        ));
                         change(&page).unwrap();
                         ended.store(true, Ordering::Release);
                     });
@@ -208,8 +238,11 @@ fn changes_that_copy_a_file_up_while_it_is_filled() {
                         let forwarded = scene.forward();
                         let asked = page.clone();
                         let Ok(body) = scene.server.run(move || fs::read(asked)) else { continue };
-                        let modified = fs::metadata(&page).map_or(modified, |stat| stat.mtime() as u64);
-                        if let Verdict::Stored { sources, .. } = scene.judge(&forwarded, &body, Some(modified)) {
+                        let modified =
+                            fs::metadata(&page).map_or(modified, |stat| stat.mtime() as u64);
+                        if let Verdict::Stored { sources, .. } =
+                            scene.judge(&forwarded, &body, Some(modified))
+                        {
                             entries.push((forwarded.stamp, sources, body));
                         }
                     }

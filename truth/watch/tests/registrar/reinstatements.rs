@@ -77,7 +77,10 @@ fn an_entry_stays_when_something_else_is_made_or_removed_beside_its_file() {
     for (number, change) in changes.into_iter().enumerate() {
         let (_, stamp) = scene.reinstate_once(&entry);
         change();
-        assert!(!scene.table.is_unchanged(entry.sources.as_slice(), stamp), "change {number} has no witness");
+        assert!(
+            !scene.table.is_unchanged(entry.sources.as_slice(), stamp),
+            "change {number} has no witness"
+        );
         assert!(scene.is_void(&entry));
         assert_eq!(scene.reinstate(&entry), Reinstatement::Stays, "after change {number}");
     }
@@ -88,7 +91,9 @@ fn an_entry_goes_when_its_path_or_its_file_changes() {
     type Change = (&'static str, fn(&Path));
     let changes: [Change; 11] = [
         ("written", |path| fs::write(path, b"olleh").unwrap()),
-        ("touched", |path| fs::File::open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap()),
+        ("touched", |path| {
+            fs::File::open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap()
+        }),
         ("its mode", |path| fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap()),
         ("removed", |path| fs::remove_file(path).unwrap()),
         ("renamed over", |path| {
@@ -116,7 +121,9 @@ fn an_entry_goes_when_its_path_or_its_file_changes() {
         ("its directory's mode", |path| {
             fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
         }),
-        ("its directory's owner", |path| std::os::unix::fs::chown(path.parent().unwrap(), Some(1), None).unwrap()),
+        ("its directory's owner", |path| {
+            std::os::unix::fs::chown(path.parent().unwrap(), Some(1), None).unwrap()
+        }),
     ];
     let mut scene = Scene::new();
     for (number, (what, change)) in changes.into_iter().enumerate() {
@@ -147,13 +154,15 @@ fn a_listed_directory_may_not_change() {
     let path = scene.write("site/page", b"hello");
     let directory: PathBuf = scene.path("site");
     let listed = directory.clone();
-    let entry = scene.entry_after(&path, move || assert_eq!(fs::read_dir(&listed).unwrap().count(), 1));
+    let entry =
+        scene.entry_after(&path, move || assert_eq!(fs::read_dir(&listed).unwrap().count(), 1));
     assert_eq!(scene.reinstate(&entry), Reinstatement::Stays);
     fs::write(directory.join("beside"), b"").unwrap();
     assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
 }
 
-/// Reading moves the access time, which is not a change once the change time is known; the next change is one all the same.
+/// Reading moves the access time, which is not a change once the change time is known; the next
+/// change is one all the same.
 #[test]
 fn a_change_of_an_inode_whose_change_time_has_settled_is_seen() {
     let mut scene = Scene::new();
@@ -180,8 +189,8 @@ fn what_the_watcher_does_not_remember_goes() {
     }
 }
 
-/// A directory's name leads to one of two directories in turn, whose files have different bytes. An entry that stays, and whose
-/// sources have not changed since, must be what the path leads to.
+/// A directory's name leads to one of two directories in turn, whose files have different bytes. An
+/// entry that stays, and whose sources have not changed since, must be what the path leads to.
 #[test]
 fn switches_during_the_judgement_are_seen() {
     let mut scene = Scene::new();
@@ -197,7 +206,8 @@ fn switches_during_the_judgement_are_seen() {
                 // Odd while a switch is under way.
                 switches.fetch_add(1, Ordering::SeqCst);
                 let flags = rustix::fs::RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(rustix::fs::CWD, &site, rustix::fs::CWD, &spare, flags).unwrap();
+                rustix::fs::renameat_with(rustix::fs::CWD, &site, rustix::fs::CWD, &spare, flags)
+                    .unwrap();
                 switches.fetch_add(1, Ordering::SeqCst);
                 std::thread::sleep(std::time::Duration::from_micros(150));
             }
@@ -214,7 +224,8 @@ fn switches_during_the_judgement_are_seen() {
                     } else if !scene.table.is_unchanged(entry.sources.as_slice(), stamp) {
                         again += 1;
                     } else {
-                        // The switch was over before the question was asked, or is not to be seen yet.
+                        // The switch was over before the question was asked, or is not to be seen
+                        // yet.
                         stayed += 1;
                     }
                 }

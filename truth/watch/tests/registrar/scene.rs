@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nicache_coherence::{FillRequest, FillVerdict, RefusalReason, RevisionTable, SourceSlot, Stamp, Verdict};
+use nicache_coherence::{
+    FillRequest, FillVerdict, RefusalReason, RevisionTable, SourceSlot, Stamp, Verdict,
+};
 use nicache_watch::{KernelWatcher, Registrar, now_ns};
 use tempfile::TempDir;
 
@@ -68,8 +70,9 @@ impl<S> Scene<S> {
         self.root.path().join(name)
     }
 
-    /// A file whose first reading has passed, which sets the access time: only calls that do nothing but read are known not to count as a change
-    /// by that. The times are only as fine as the kernel's tick.
+    /// A file whose first reading has passed, which sets the access time: only calls that do
+    /// nothing but read are known not to count as a change by that. The times are only as fine as
+    /// the kernel's tick.
     pub(crate) fn write(&self, name: &str, body: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -88,7 +91,12 @@ impl<S> Scene<S> {
         Forwarded { stamp: self.table.advance_clock(), lost: self.table.lost(), at_ns: now_ns() }
     }
 
-    pub(crate) fn judge(&mut self, forwarded: &Forwarded, body: &[u8], last_modified: Option<u64>) -> Verdict {
+    pub(crate) fn judge(
+        &mut self,
+        forwarded: &Forwarded,
+        body: &[u8],
+        last_modified: Option<u64>,
+    ) -> Verdict {
         let request = FillRequest {
             id: 7,
             stamp: forwarded.stamp,

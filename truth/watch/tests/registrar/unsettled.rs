@@ -1,4 +1,5 @@
-//! Files that change while the server looks at them, or right after, with nobody to tell: what is made of them is not kept.
+//! Files that change while the server looks at them, or right after, with nobody to tell: what is
+//! made of them is not kept.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
@@ -123,8 +124,9 @@ impl UnseenWriter {
 
     fn write(&mut self, path: &CString, bytes: &[u8]) {
         let slot = types::DestinationSlot::try_from_slot_target(0).unwrap();
-        let open =
-            opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr()).flags(libc::O_WRONLY).file_index(Some(slot));
+        let open = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr())
+            .flags(libc::O_WRONLY)
+            .file_index(Some(slot));
         self.run(&open.build());
         self.run(&opcode::Write::new(types::Fixed(0), bytes.as_ptr(), bytes.len() as u32).build());
         self.run(&opcode::Close::new(types::Fixed(0)).build());
@@ -139,8 +141,9 @@ impl UnseenWriter {
     }
 }
 
-/// Written, read by the server, and written again within the kernel's tick by a descriptor that nobody saw: the second write leaves the change
-/// time alone. Neither the reply is kept nor, later, one that comes from the server's memory.
+/// Written, read by the server, and written again within the kernel's tick by a descriptor that
+/// nobody saw: the second write leaves the change time alone. Neither the reply is kept nor, later,
+/// one that comes from the server's memory.
 fn a_second_write_in_the_same_tick(folder: &Path) -> usize {
     let mut scene = Scene::new();
     let other = folder.join("other");
@@ -148,7 +151,8 @@ fn a_second_write_in_the_same_tick(folder: &Path) -> usize {
     let mut writer = UnseenWriter::new();
     let (mut untold, mut first_kept, mut later_kept) = (0, 0, 0);
     for round in 0..ROUNDS {
-        // A file that is read often, changed each time, would be taken for data that is not kept in memory.
+        // A file that is read often, changed each time, would be taken for data that is not kept in
+        // memory.
         let page = folder.join(format!("page-{round}"));
         fs::write(&page, "-").unwrap();
         let path = CString::new(page.as_os_str().as_bytes()).unwrap();
@@ -160,14 +164,17 @@ fn a_second_write_in_the_same_tick(folder: &Path) -> usize {
         scene.table.advance_clock();
         writer.write(&path, b"B");
         untold += usize::from(scene.table.stamp_of(slot_of(&page)) == before);
-        first_kept += usize::from(matches!(scene.judge_computed(&forwarded, &body), Verdict::Stored { .. }));
+        first_kept +=
+            usize::from(matches!(scene.judge_computed(&forwarded, &body), Verdict::Stored { .. }));
 
         std::thread::sleep(SETTLING);
         let forwarded = scene.forward();
         let body = scene.read(&other);
-        later_kept += usize::from(matches!(scene.judge_computed(&forwarded, &body), Verdict::Stored { .. }));
+        later_kept +=
+            usize::from(matches!(scene.judge_computed(&forwarded, &body), Verdict::Stored { .. }));
 
-        // Once the server has read what is there now, all is well. Linux 6.1 closes a ring's descriptor a second later.
+        // Once the server has read what is there now, all is well. Linux 6.1 closes a ring's
+        // descriptor a second later.
         let is_kept = (0..6).any(|reading| {
             std::thread::sleep(Duration::from_millis(300) * reading);
             assert_eq!(scene.read(&page), b"B");
@@ -176,7 +183,9 @@ fn a_second_write_in_the_same_tick(folder: &Path) -> usize {
         });
         assert!(is_kept);
     }
-    println!("RESULT same_tick untold={untold} of={ROUNDS} first_kept={first_kept} later_kept={later_kept}");
+    println!(
+        "RESULT same_tick untold={untold} of={ROUNDS} first_kept={first_kept} later_kept={later_kept}"
+    );
     assert_eq!((first_kept, later_kept), (0, 0));
     untold
 }
@@ -188,7 +197,8 @@ fn slot_of(path: &Path) -> SourceSlot {
     SourceSlot::of_device_inode(stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino)
 }
 
-/// There every write is told, but that of the second is taken for the access time if the change time is as it was.
+/// There every write is told, but that of the second is taken for the access time if the change
+/// time is as it was.
 #[test]
 fn a_second_write_in_the_same_tick_on_ext4() {
     on("ext4", |folder| {
@@ -210,7 +220,10 @@ fn a_second_write_in_the_same_tick_on_tmpfs() {
     if let Some(told) = told() {
         on("tmpfs", move |folder| {
             let untold = a_second_write_in_the_same_tick(folder);
-            assert!(untold > 0 || told == Told::AtFunctions, "every second write was told: this shows nothing");
+            assert!(
+                untold > 0 || told == Told::AtFunctions,
+                "every second write was told: this shows nothing"
+            );
         });
     }
 }
@@ -218,20 +231,24 @@ fn a_second_write_in_the_same_tick_on_tmpfs() {
 /// For longer than this an opening does not count whose end is not told.
 const OPENING: Duration = Duration::from_millis(150);
 
-/// The server reads a file that somebody has mapped, who stores to it afterwards and is gone when the reply is judged.
+/// The server reads a file that somebody has mapped, who stores to it afterwards and is gone when
+/// the reply is judged.
 fn stores_after_the_server_has_read(folder: &Path) {
     let mut scene = Scene::new();
     let (page, other) = (folder.join("page"), folder.join("other"));
     fs::write(&page, "A").unwrap();
     fs::write(&other, "other").unwrap();
-    // A first reading moves the access time, which looks like a change on ext4; here and below it is not the server's.
+    // A first reading moves the access time, which looks like a change on ext4; here and below it
+    // is not the server's.
     std::thread::sleep(Duration::from_millis(15));
     assert_eq!(fs::read(&other).unwrap(), b"other");
     let writer = OpenOptions::new().read(true).write(true).open(&page).unwrap();
     // SAFETY: a mapping of our own, given back below.
     let memory = unsafe {
-        let (access, flags) =
-            (rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::SHARED);
+        let (access, flags) = (
+            rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+            rustix::mm::MapFlags::SHARED,
+        );
         rustix::mm::mmap(std::ptr::null_mut(), 1, access, flags, &writer, 0).unwrap().cast::<u8>()
     };
     drop(writer);
@@ -273,8 +290,8 @@ fn stores_after_the_server_has_read_on_btrfs_and_tmpfs() {
     }
 }
 
-/// A write that takes long is told when it begins, and meanwhile the server may have asked for the length: a file that it did not open must have been at rest
-/// before the request came.
+/// A write that takes long is told when it begins, and meanwhile the server may have asked for the
+/// length: a file that it did not open must have been at rest before the request came.
 fn the_length_of_a_file(folder: &Path) {
     let mut scene = Scene::new();
     let page = folder.join("page");
@@ -290,7 +307,8 @@ fn the_length_of_a_file(folder: &Path) {
     assert_refused(&verdict, RefusalReason::Changed);
     // This one had come before the file was seen at rest.
     assert!(!matches!(scene.judge_computed(&too_early, b"1"), Verdict::Stored { .. }));
-    let is_stored = |scene: &mut Scene| matches!(scene.settled(|scene| ask(scene).0), Verdict::Stored { .. });
+    let is_stored =
+        |scene: &mut Scene| matches!(scene.settled(|scene| ask(scene).0), Verdict::Stored { .. });
     assert!(is_stored(&mut scene));
     OpenOptions::new().write(true).open(&page).unwrap().write_all_at(b"BB", 0).unwrap();
     std::thread::sleep(SETTLING);
@@ -306,7 +324,8 @@ fn the_length_of_a_file_that_was_not_at_rest() {
     }
 }
 
-/// Two files change names while the server opens one of them: what it has in its memory is of the name that it asked for, and that is another file's now.
+/// Two files change names while the server opens one of them: what it has in its memory is of the
+/// name that it asked for, and that is another file's now.
 #[test]
 fn names_that_are_exchanged_while_the_server_reads() {
     on("ext4", |folder| {
@@ -316,7 +335,8 @@ fn names_that_are_exchanged_while_the_server_reads() {
         fs::write(&other, "other").unwrap();
         let (mut late, mut kept) = (0, 0);
         for round in 0..ROUNDS {
-            let (page, next) = (folder.join(format!("page-{round}")), folder.join(format!("next-{round}")));
+            let (page, next) =
+                (folder.join(format!("page-{round}")), folder.join(format!("next-{round}")));
             fs::write(&page, "A").unwrap();
             fs::write(&next, "B").unwrap();
             let (from, to) = (page.clone(), next);
@@ -343,7 +363,10 @@ fn names_that_are_exchanged_while_the_server_reads() {
             std::thread::sleep(Duration::from_millis(25));
             let forwarded = scene.forward();
             let body = scene.read(&other);
-            kept += usize::from(matches!(scene.judge_computed(&forwarded, &body), Verdict::Stored { .. }));
+            kept += usize::from(matches!(
+                scene.judge_computed(&forwarded, &body),
+                Verdict::Stored { .. }
+            ));
             // It looks again.
             scene.read(&page);
             std::thread::sleep(Duration::from_millis(15));

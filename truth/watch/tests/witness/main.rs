@@ -1,5 +1,6 @@
-//! Every way of changing a file, really done: after the call has returned, the slot of the file or of a directory on
-//! its path has a stamp not below a clock that was advanced before, and the epoch has moved.
+//! Every way of changing a file, really done: after the call has returned, the slot of the file or
+//! of a directory on its path has a stamp not below a clock that was advanced before, and the epoch
+//! has moved.
 //!
 //! Needs the capabilities to load eBPF programs and an ext4 file system.
 
@@ -74,7 +75,8 @@ impl Site {
         OpenOptions::new().read(true).write(true).open(&self.page).unwrap()
     }
 
-    /// Changes the page `ROUNDS` times through a descriptor that is open all the time; its own slot must show it.
+    /// Changes the page `ROUNDS` times through a descriptor that is open all the time; its own slot
+    /// must show it.
     fn change_through_open_file(&self, mut change: impl FnMut(&File, usize)) {
         let file = self.open();
         for round in 0..ROUNDS {
@@ -85,7 +87,8 @@ impl Site {
 
 #[test]
 fn pwrite() {
-    Site::new().change_through_open_file(|file, round| file.write_all_at(&[round as u8], 3).unwrap());
+    Site::new()
+        .change_through_open_file(|file, round| file.write_all_at(&[round as u8], 3).unwrap());
 }
 
 #[test]
@@ -94,7 +97,8 @@ fn write_and_writev_that_extend() {
         if round % 2 == 0 {
             file.write_all(b"x").unwrap();
         } else {
-            rustix::io::writev(file, &[std::io::IoSlice::new(b"y"), std::io::IoSlice::new(b"z")]).unwrap();
+            rustix::io::writev(file, &[std::io::IoSlice::new(b"y"), std::io::IoSlice::new(b"z")])
+                .unwrap();
         }
     });
 }
@@ -125,7 +129,9 @@ fn fallocate_and_punched_holes() {
             2 => FallocateFlags::COLLAPSE_RANGE,
             _ => FallocateFlags::INSERT_RANGE,
         };
-        assert_witnessed(&[slot(&site.page)], || rustix::fs::fallocate(&file, flags, 4096, 4096).unwrap());
+        assert_witnessed(&[slot(&site.page)], || {
+            rustix::fs::fallocate(&file, flags, 4096, 4096).unwrap()
+        });
     }
 }
 
@@ -134,10 +140,13 @@ fn direct_writes() {
     #[repr(align(4096))]
     struct Block([u8; 4096]);
     let site = Site::new();
-    let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&site.page).unwrap();
+    let file =
+        OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&site.page).unwrap();
     for round in 0..ROUNDS {
         let block = Block([round as u8; 4096]);
-        assert_witnessed(&[slot(&site.page)], || file.write_all_at(&block.0, 4096 * (round as u64 % 3)).unwrap());
+        assert_witnessed(&[slot(&site.page)], || {
+            file.write_all_at(&block.0, 4096 * (round as u64 % 3)).unwrap()
+        });
     }
 }
 
@@ -147,9 +156,10 @@ fn io_uring_writes() {
     let mut ring = IoUring::new(8).unwrap();
     Site::new().change_through_open_file(|file, round| {
         let bytes = [round as u8; 100];
-        let write = opcode::Write::new(types::Fd(file.as_raw_fd()), bytes.as_ptr(), bytes.len() as u32)
-            .offset(round as u64)
-            .build();
+        let write =
+            opcode::Write::new(types::Fd(file.as_raw_fd()), bytes.as_ptr(), bytes.len() as u32)
+                .offset(round as u64)
+                .build();
         // SAFETY: the buffer and the descriptor live until the completion has come.
         unsafe { ring.submission().push(&write) }.unwrap();
         ring.submit_and_wait(1).unwrap();
@@ -164,7 +174,8 @@ fn io_uring_direct_writes_by_a_worker() {
     struct Block([u8; 4096]);
     let site = Site::new();
     let mut ring = IoUring::new(8).unwrap();
-    let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&site.page).unwrap();
+    let file =
+        OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&site.page).unwrap();
     for round in 0..ROUNDS {
         let block = Block([round as u8; 4096]);
         let write = opcode::Write::new(types::Fd(file.as_raw_fd()), block.0.as_ptr(), 4096)
@@ -193,7 +204,9 @@ fn sendfile_copy_file_range_and_splice_into_the_file() {
                 rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).unwrap();
                 rustix::fs::sendfile(file, &source, Some(&mut 0), 500).unwrap()
             }
-            1 => rustix::fs::copy_file_range(&source, Some(&mut 0), file, Some(&mut 0), 500).unwrap(),
+            1 => {
+                rustix::fs::copy_file_range(&source, Some(&mut 0), file, Some(&mut 0), 500).unwrap()
+            }
             _ => {
                 rustix::io::write(&pipe_in, &[7; 500]).unwrap();
                 let flags = rustix::pipe::SpliceFlags::empty();
@@ -216,14 +229,18 @@ fn truncating_by_opening_and_shared_mappings() {
             use rustix::mm::{MapFlags, ProtFlags, mmap};
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             // SAFETY: a fresh mapping at an address of the kernel's choice.
-            address = unsafe { mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, &file, 0) }.unwrap();
+            address =
+                unsafe { mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, &file, 0) }
+                    .unwrap();
         });
         // SAFETY: mapped above, 4096 bytes, and unmapped once.
         unsafe {
             address.cast::<u8>().write_volatile(1);
             rustix::mm::munmap(address, 4096).unwrap();
         }
-        assert_witnessed(&own, || drop(rustix::fs::open(&site.page, OFlags::RDONLY | OFlags::TRUNC, Mode::empty())));
+        assert_witnessed(&own, || {
+            drop(rustix::fs::open(&site.page, OFlags::RDONLY | OFlags::TRUNC, Mode::empty()))
+        });
     }
 }
 
@@ -235,11 +252,15 @@ fn a_store_to_a_clean_page_of_a_shared_mapping() {
     file.sync_all().unwrap();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let address =
-        unsafe { rustix::mm::mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, &file, 0) }.unwrap();
+    let address = unsafe {
+        rustix::mm::mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, &file, 0)
+    }
+    .unwrap();
     for round in 0..20 {
         // SAFETY: within the mapping of 4096 bytes.
-        assert_witnessed(&[slot(&site.page)], || unsafe { address.cast::<u8>().write_volatile(round) });
+        assert_witnessed(&[slot(&site.page)], || unsafe {
+            address.cast::<u8>().write_volatile(round)
+        });
         // SAFETY: the mapping is page-aligned and 4096 bytes long.
         unsafe { rustix::mm::msync(address, 4096, MsyncFlags::SYNC) }.unwrap();
     }
@@ -258,7 +279,8 @@ fn rename_over_and_exchange() {
             assert_witnessed(&sources[1..], || fs::rename(&other, &site.page).unwrap());
         } else {
             assert_witnessed(&sources[1..], || {
-                rustix::fs::renameat_with(CWD, &other, CWD, &site.page, RenameFlags::EXCHANGE).unwrap();
+                rustix::fs::renameat_with(CWD, &other, CWD, &site.page, RenameFlags::EXCHANGE)
+                    .unwrap();
             });
         }
     }
@@ -270,8 +292,12 @@ fn rename_from_and_to_another_directory() {
     let elsewhere = site._root.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     for _ in 0..ROUNDS {
-        assert_witnessed(&[slot(&site.directory)], || fs::rename(&site.page, elsewhere.join("p")).unwrap());
-        assert_witnessed(&[slot(&site.directory)], || fs::rename(elsewhere.join("p"), &site.page).unwrap());
+        assert_witnessed(&[slot(&site.directory)], || {
+            fs::rename(&site.page, elsewhere.join("p")).unwrap()
+        });
+        assert_witnessed(&[slot(&site.directory)], || {
+            fs::rename(elsewhere.join("p"), &site.page).unwrap()
+        });
     }
 }
 
@@ -285,7 +311,8 @@ fn rename_and_exchange_of_a_parent_directory() {
         if round % 2 == 0 {
             fs::create_dir(&site.directory).unwrap();
             assert_witnessed(&parent, || {
-                rustix::fs::renameat_with(CWD, &away, CWD, &site.directory, RenameFlags::EXCHANGE).unwrap();
+                rustix::fs::renameat_with(CWD, &away, CWD, &site.directory, RenameFlags::EXCHANGE)
+                    .unwrap();
             });
             fs::remove_dir(&away).unwrap();
         } else {
@@ -330,7 +357,9 @@ fn symlink_replaced() {
     let fresh = site.directory.join("fresh");
     for round in 0..ROUNDS {
         let directory = [slot(&site.directory)];
-        assert_witnessed(&directory, || std::os::unix::fs::symlink(format!("page-{round}"), &fresh).unwrap());
+        assert_witnessed(&directory, || {
+            std::os::unix::fs::symlink(format!("page-{round}"), &fresh).unwrap()
+        });
         assert_witnessed(&directory, || fs::rename(&fresh, &link).unwrap());
         if round % 3 == 0 {
             assert_witnessed(&directory, || fs::remove_file(&link).unwrap());
@@ -360,7 +389,9 @@ fn mode_times_and_attributes() {
     let file = site.open();
     for round in 0..ROUNDS {
         let mode = if round % 2 == 0 { 0o600 } else { 0o644 };
-        assert_witnessed(&own, || fs::set_permissions(&site.page, fs::Permissions::from_mode(mode)).unwrap());
+        assert_witnessed(&own, || {
+            fs::set_permissions(&site.page, fs::Permissions::from_mode(mode)).unwrap()
+        });
         let directory = [slot(&site.directory)];
         let mode = if round % 2 == 0 { 0o700 } else { 0o755 };
         assert_witnessed(&directory, || {
@@ -368,9 +399,13 @@ fn mode_times_and_attributes() {
         });
         let time = Timespec { tv_sec: round as i64, tv_nsec: 0 };
         let times = Timestamps { last_access: time, last_modification: time };
-        assert_witnessed(&own, || rustix::fs::utimensat(CWD, &site.page, &times, AtFlags::empty()).unwrap());
+        assert_witnessed(&own, || {
+            rustix::fs::utimensat(CWD, &site.page, &times, AtFlags::empty()).unwrap()
+        });
         let flags = rustix::fs::XattrFlags::empty();
-        assert_witnessed(&own, || rustix::fs::fsetxattr(&file, "user.nicache", &[round as u8], flags).unwrap());
+        assert_witnessed(&own, || {
+            rustix::fs::fsetxattr(&file, "user.nicache", &[round as u8], flags).unwrap()
+        });
         assert_witnessed(&[SourceSlot::EVERYTHING], || {
             rustix::fs::setxattr(&site.page, "user.nicache", &[!(round as u8)], flags).unwrap();
         });
@@ -384,7 +419,12 @@ fn a_write_that_restores_the_times() {
     for round in 0..ROUNDS {
         assert_witnessed(&[slot(&site.page)], || {
             fs::write(&site.page, [round as u8; 100]).unwrap();
-            File::options().write(true).open(&site.page).unwrap().set_modified(stat.modified().unwrap()).unwrap();
+            File::options()
+                .write(true)
+                .open(&site.page)
+                .unwrap()
+                .set_modified(stat.modified().unwrap())
+                .unwrap();
         });
     }
 }
@@ -397,12 +437,15 @@ fn mounts() {
     fs::create_dir(&over).unwrap();
     let directory = site.directory.clone();
     let in_own_namespace = std::thread::spawn(move || {
-        // SAFETY: this thread alone moves to a mount namespace of its own and holds no files that it shares.
+        // SAFETY: this thread alone moves to a mount namespace of its own and holds no files that
+        // it shares.
         unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
         for _ in 0..50 {
             assert_witnessed(&[SourceSlot::MOUNTS], || mount_bind(&over, &directory).unwrap());
-            assert_witnessed(&[SourceSlot::MOUNTS], || unmount(&directory, UnmountFlags::empty()).unwrap());
+            assert_witnessed(&[SourceSlot::MOUNTS], || {
+                unmount(&directory, UnmountFlags::empty()).unwrap()
+            });
         }
     });
     in_own_namespace.join().unwrap();
@@ -439,10 +482,14 @@ fn mapping_for_writing_through_int_0x80() {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::from_bits_retain(libc::MAP_32BIT as u32);
     // SAFETY: a fresh anonymous mapping, below 4 GiB as 32-bit calls need it.
-    let low = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4096, protection, flags) }.unwrap();
+    let low = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4096, protection, flags) }
+        .unwrap();
     let path = CString::new(site.page.as_os_str().as_bytes()).unwrap();
     // SAFETY: the path is shorter than the page.
-    unsafe { low.cast::<u8>().copy_from_nonoverlapping(path.as_ptr().cast(), path.as_bytes_with_nul().len()) };
+    unsafe {
+        low.cast::<u8>()
+            .copy_from_nonoverlapping(path.as_ptr().cast(), path.as_bytes_with_nul().len())
+    };
     let call = |number: i64, first: i64, second: i64| -> i64 {
         let result: i64;
         // SAFETY: int 0x80 clobbers r8 to r11 and returns in rax; rbx is put back.
@@ -460,8 +507,8 @@ fn mapping_for_writing_through_int_0x80() {
     for _ in 0..ROUNDS {
         let fd = call(5, low as i64, i64::from(libc::O_RDWR));
         assert!(fd >= 0, "open: {fd}");
-        // What the oldest mmap is told, in memory: where, how long, protection, flags, descriptor, from where.
-        // SAFETY: behind the path, which is shorter than 2 KiB, and within the page.
+        // What the oldest mmap is told, in memory: where, how long, protection, flags, descriptor,
+        // from where. SAFETY: behind the path, which is shorter than 2 KiB, and within the page.
         let told = unsafe { low.cast::<u8>().add(2048) }.cast::<[u32; 6]>();
         // SAFETY: as above; mappings are aligned.
         unsafe { told.write([0, 4096, 3, libc::MAP_SHARED as u32, fd as u32, 0]) };
@@ -490,7 +537,8 @@ fn kernel_and_user_space_agree_on_the_slots_of_many_inodes() {
 #[test]
 fn reading_changes_nothing() {
     let site = Site::new();
-    // As if the file were old: the witness of inode changes must not take an access time for a change.
+    // As if the file were old: the witness of inode changes must not take an access time for a
+    // change.
     let table = &watcher().1;
     let old = PathBuf::from("/etc/passwd");
     for path in [&old, &site.page] {
@@ -505,11 +553,16 @@ fn reading_changes_nothing() {
             fs::metadata(path).unwrap();
             changed += usize::from(!table.is_unchanged(&sources, stamp));
         }
-        assert!(changed < ROUNDS / 10, "{changed} of {ROUNDS} readings of {} count as changes", path.display());
+        assert!(
+            changed < ROUNDS / 10,
+            "{changed} of {ROUNDS} readings of {} count as changes",
+            path.display()
+        );
     }
 }
 
-/// The access time of a file that has just been written. What puts it on the disk may come between, now and then.
+/// The access time of a file that has just been written. What puts it on the disk may come between,
+/// now and then.
 #[test]
 fn the_first_reading_of_a_new_file_is_no_change() {
     let table = &watcher().1;
@@ -523,7 +576,9 @@ fn the_first_reading_of_a_new_file_is_no_change() {
         fs::read(&page).unwrap();
         changed += usize::from(!table.is_unchanged(&[slot(&page)], stamp));
         let read = fs::metadata(&page).unwrap();
-        moved += usize::from((read.atime(), read.atime_nsec()) != (written.atime(), written.atime_nsec()));
+        moved += usize::from(
+            (read.atime(), read.atime_nsec()) != (written.atime(), written.atime_nsec()),
+        );
     }
     assert!(
         changed < ROUNDS / 10,
@@ -619,13 +674,18 @@ fn without_privileges_the_error_says_so() {
 fn the_kernels_own_refusal_is_told_as_missing_privileges() {
     use rustix::thread::{CapabilitySet, CapabilitySets};
     let error = std::thread::spawn(|| {
-        // SAFETY: this thread alone leaves for a user namespace of its own, where its capabilities count for nothing
-        // in the kernel's eyes; it shares no files with others afterwards.
+        // SAFETY: this thread alone leaves for a user namespace of its own, where its capabilities
+        // count for nothing in the kernel's eyes; it shares no files with others afterwards.
         let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) };
         if own.is_err() {
-            // A process with several threads may not; then only the capability that programs need is dropped.
+            // A process with several threads may not; then only the capability that programs need
+            // is dropped.
             let few = CapabilitySet::BPF;
-            let sets = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
+            let sets = CapabilitySets {
+                effective: few,
+                permitted: few,
+                inheritable: CapabilitySet::empty(),
+            };
             rustix::thread::set_capabilities(None, sets).unwrap();
         }
         KernelWatcher::load(0).unwrap_err()
@@ -639,7 +699,8 @@ fn the_kernels_own_refusal_is_told_as_missing_privileges() {
 fn links_keep_the_witnesses_after_the_watcher_is_gone() {
     let watcher = KernelWatcher::load(0).unwrap();
     let table = watcher.table().unwrap();
-    let links: Vec<_> = watcher.link_fds().map(|link| link.as_fd().try_clone_to_owned().unwrap()).collect();
+    let links: Vec<_> =
+        watcher.link_fds().map(|link| link.as_fd().try_clone_to_owned().unwrap()).collect();
     drop(watcher);
     let site = Site::new();
     let file = site.open();

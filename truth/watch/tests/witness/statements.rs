@@ -1,5 +1,6 @@
-//! Which statements the kernel's program takes for certain to change nothing: what would make one uncertain at every place, and at the edges of what it looks
-//! at at once. The bytes go over a real socket to a process that is taken for MariaDB by its name.
+//! Which statements the kernel's program takes for certain to change nothing: what would make one
+//! uncertain at every place, and at the edges of what it looks at at once. The bytes go over a real
+//! socket to a process that is taken for MariaDB by its name.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -55,7 +56,8 @@ impl Database {
             .unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let ring = LookupRing::map(watcher.ring_fd()).unwrap();
-        let mut database = Self { _reader: reader, stream, connection, ring, table, process, _program: folder };
+        let mut database =
+            Self { _reader: reader, stream, connection, ring, table, process, _program: folder };
         database.hear(9);
         // Who the client is; the first command has number 0.
         database.send(1, b"handshake");

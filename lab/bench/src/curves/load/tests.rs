@@ -48,18 +48,26 @@ fn every_arrival_is_answered_once_or_refused() {
     let got = run_at_rate(target(server, true), arrivals, 1_000, measured).unwrap();
     assert_eq!((got.offered, got.refused, got.replies, got.failures.total()), (100, 0, 120, 0));
     assert_eq!((got.replied.len(), got.connected.len()), (5, 5));
-    // One begun late in the warm-up may be answered in the first window, one begun at the end after the last one.
+    // One begun late in the warm-up may be answered in the first window, one begun at the end after
+    // the last one.
     let counted: u32 = got.replied.iter().sum();
     assert!((1..=120).contains(&counted), "{counted}");
-    assert!(got.time.count == 100 && got.time.median_us > 0.0 && got.time.mean_us <= 5e6, "{:?}", got.time);
+    assert!(
+        got.time.count == 100 && got.time.median_us > 0.0 && got.time.mean_us <= 5e6,
+        "{:?}",
+        got.time
+    );
 }
 
 #[test]
 fn arrivals_do_not_wait_for_replies() {
-    // Three connections at a time, each of at least 300 ms: of 50 arrivals in 500 ms, six find room at most.
+    // Three connections at a time, each of at least 300 ms: of 50 arrivals in 500 ms, six find room
+    // at most.
     let server = server(REPLY, Duration::from_millis(300));
     let arrivals = Arrivals::new(Spacing::Fixed, 100.0, 500 * MS, 1);
-    let got = run_at_rate(target(server, true), arrivals, 3, Measured { begin_ns: 0, end_ns: 500 * MS }).unwrap();
+    let got =
+        run_at_rate(target(server, true), arrivals, 3, Measured { begin_ns: 0, end_ns: 500 * MS })
+            .unwrap();
     assert_eq!(got.offered, 50);
     assert!((44..=47).contains(&got.refused), "{}", got.refused);
     assert_eq!((got.replies + got.refused, got.time.count), (50, got.replies));
@@ -72,7 +80,8 @@ fn connections_stay_open_or_follow_each_other() {
         let server = server(REPLY, Duration::from_millis(20));
         let measured = Measured { begin_ns: 100 * MS, end_ns: 400 * MS };
         let got = run_at_full_speed(target(server, close), 4, measured).unwrap();
-        // Four at a time and at least 20 ms each: 80 at most in 400 ms, and some that were still under way.
+        // Four at a time and at least 20 ms each: 80 at most in 400 ms, and some that were still
+        // under way.
         assert!((4..=84).contains(&got.replies), "{}", got.replies);
         assert!(u64::from(got.replied.iter().sum::<u32>()) <= got.replies);
         assert_eq!(got.failures, Failures::default());

@@ -19,10 +19,17 @@ fn setting() -> Setting {
 }
 
 fn time(us: f64) -> TimeSummary {
-    TimeSummary { count: 10, mean_us: us, median_us: us * 0.8, p99_us: us * 4.0, deviation_us: us * 2.0 }
+    TimeSummary {
+        count: 10,
+        mean_us: us,
+        median_us: us * 0.8,
+        p99_us: us * 4.0,
+        deviation_us: us * 2.0,
+    }
 }
 
-/// Subjects that follow what is offered up to a capacity, and are slower beyond; two rounds that differ by a reply in each window.
+/// Subjects that follow what is offered up to a capacity, and are slower beyond; two rounds that
+/// differ by a reply in each window.
 pub(crate) fn report() -> Report {
     let mut samples = Vec::new();
     for (number, subject) in SUBJECTS.into_iter().enumerate() {
@@ -37,12 +44,23 @@ pub(crate) fn report() -> Report {
                         refused: u64::from(rate.saturating_sub(capacity)),
                         connected: vec![replied; 10],
                         replied: vec![replied; 10],
-                        time: time(if rate > capacity { 20_000.0 } else { 100.0 + f64::from(rate) / 100.0 }),
+                        time: time(if rate > capacity {
+                            20_000.0
+                        } else {
+                            100.0 + f64::from(rate) / 100.0
+                        }),
                         failures: Failures { timeout: 1, ..Failures::default() },
                         replies: 0,
                         late_p99_us: 2.0,
                     });
-                    samples.push(Sample { subject, bytes, round, load: Load::Rate(rate), outcome, hits });
+                    samples.push(Sample {
+                        subject,
+                        bytes,
+                        round,
+                        load: Load::Rate(rate),
+                        outcome,
+                        hits,
+                    });
                 }
                 for connections in [1, 16, 256] {
                     let outcome = Outcome::Connections(AtFullSpeed {
@@ -51,7 +69,14 @@ pub(crate) fn report() -> Report {
                         failures: Failures::default(),
                         replies: 0,
                     });
-                    samples.push(Sample { subject, bytes, round, load: Load::Connections(connections), outcome, hits });
+                    samples.push(Sample {
+                        subject,
+                        bytes,
+                        round,
+                        load: Load::Connections(connections),
+                        outcome,
+                        hits,
+                    });
                 }
             }
         }
@@ -64,7 +89,11 @@ fn rounds_are_put_together() {
     let report = report();
     assert_eq!((report.rates.len(), report.connections.len()), (3 * 3 * 5, 3 * 3 * 3));
     assert_eq!(report.sizes(), [1, 10_000, 1_000_000]);
-    let cell = report.rates.iter().find(|cell| cell.subject == Subject::Nginx && cell.rate == 40_000).unwrap();
+    let cell = report
+        .rates
+        .iter()
+        .find(|cell| cell.subject == Subject::Nginx && cell.rate == 40_000)
+        .unwrap();
     assert_eq!((cell.refused, cell.failed, cell.hits), (0.5, 2, None));
     // Windows of 2000 and 2001 replies: means of 20,000 and 20,010 a second.
     assert_eq!(cell.replies_per_s.mean, 20_005.0);

@@ -27,16 +27,31 @@ pub(crate) struct BenchCurvesArgs {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Measure nothing, show the result saved in this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "seconds", "rates", "quick"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["save", "rounds", "seconds", "rates", "quick"],
+    )]
     pub from: Option<PathBuf>,
     /// How often everything is measured
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     pub rounds: u32,
     /// Seconds of one measurement [default: 4]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: Option<u32>,
-    /// Connections per second to offer [default: for each object up to beyond what the fastest can serve, which is found out first]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Connections per second to offer [default: for each object up to beyond what the fastest can
+    /// serve, which is found out first]
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+    )]
     pub rates: Vec<u32>,
     /// How connections follow each other: fixed (always after the same time) or poisson (by chance)
     #[arg(long, value_name = "HOW", default_value_t = Spacing::Poisson)]
@@ -44,14 +59,16 @@ pub(crate) struct BenchCurvesArgs {
     /// What chance follows from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Put the files to serve into this folder while measuring. It must be on a disk, and nobody may make files right in it
-    /// meanwhile (that would purge what is below)
+    /// Put the files to serve into this folder while measuring. It must be on a disk, and nobody
+    /// may make files right in it meanwhile (that would purge what is below)
     #[arg(long, value_name = "DIR", default_value = "/var/lib")]
     pub folder: PathBuf,
-    /// Measure only what has this in its label, which is like `10 KB, card, hits, 6000/s` or `1 B, nginx, 64 connections`
+    /// Measure only what has this in its label, which is like `10 KB, card, hits, 6000/s` or `1 B,
+    /// nginx, 64 connections`
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
-    /// Measurements of one second, two sizes of objects, few rates: to see whether it works, not for figures
+    /// Measurements of one second, two sizes of objects, few rates: to see whether it works, not
+    /// for figures
     #[arg(long)]
     pub quick: bool,
 }

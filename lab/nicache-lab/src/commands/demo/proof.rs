@@ -1,4 +1,5 @@
-//! The oracle over an application: its pages are read while all that they show is changed in every way that the application has.
+//! The oracle over an application: its pages are read while all that they show is changed in every
+//! way that the application has.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use nicache_prove::{EditError, Editor, Marker, Page, Plan, Subject};
 /// Between two edits where the application itself does not tell them apart otherwise.
 const HASTE: Duration = Duration::from_secs(2);
 
-/// What is to be read and changed, for so long; so many edits per second in all. Each edit is made once before, so that every page has
-/// its marker.
+/// What is to be read and changed, for so long; so many edits per second in all. Each edit is made
+/// once before, so that every page has its marker.
 #[expect(clippy::cast_precision_loss, reason = "a handful of subjects")]
 pub(super) fn plan(
     site: &Site,
@@ -26,17 +27,24 @@ pub(super) fn plan(
     let mut subjects: Vec<Subject> = Vec::new();
     for edit in site.edits() {
         edit.make(server)?;
-        let way = Way { subject: format!("{}{}", edit.path(), edit.words()), edit: edit.clone(), server };
+        let way =
+            Way { subject: format!("{}{}", edit.path(), edit.words()), edit: edit.clone(), server };
         match subjects.iter_mut().find(|subject| subject.name == way.subject) {
             Some(subject) => subject.editors.push(Box::new(way)),
             None => {
                 // The server puts some pages together while a change is under way.
                 let steady = !edit.is_hasty();
-                let page = Page { shows: Some(Vec::new()), atomic: false, steady, ..Page::new(edit.path()) };
-                let at = pages.iter().position(|page| page.target == edit.path()).unwrap_or_else(|| {
-                    pages.push(page);
-                    pages.len() - 1
-                });
+                let page = Page {
+                    shows: Some(Vec::new()),
+                    atomic: false,
+                    steady,
+                    ..Page::new(edit.path())
+                };
+                let at =
+                    pages.iter().position(|page| page.target == edit.path()).unwrap_or_else(|| {
+                        pages.push(page);
+                        pages.len() - 1
+                    });
                 pages[at].shows.get_or_insert_default().push(way.subject.clone());
                 let marker = Marker::after(&format!("{}version=", edit.words()));
                 subjects.push(Subject { marker, lag: edit.delay(), ..Subject::new(Box::new(way)) });
@@ -44,9 +52,16 @@ pub(super) fn plan(
         }
     }
     for audience in site.audiences() {
-        let page = pages.iter().find(|page| page.target == audience.path && page.fields.is_empty()).cloned();
+        let page = pages
+            .iter()
+            .find(|page| page.target == audience.path && page.fields.is_empty())
+            .cloned();
         let page = page.with_context(|| format!("no edit changes {}", audience.path))?;
-        pages.push(Page { fields: audience.fields.clone(), says: Some(audience.says.clone()), ..page });
+        pages.push(Page {
+            fields: audience.fields.clone(),
+            says: Some(audience.says.clone()),
+            ..page
+        });
     }
     let least_gap = if site.edits().iter().any(Edit::is_hasty) { HASTE } else { Duration::ZERO };
     // Until then the application itself may not show an edit.
@@ -76,6 +91,9 @@ impl Editor for Way {
     }
 
     fn edit(&mut self, version: u64) -> Result<(), EditError> {
-        self.edit.make_version(self.server, version).map(drop).map_err(|error| format!("{error:#}").into())
+        self.edit
+            .make_version(self.server, version)
+            .map(drop)
+            .map_err(|error| format!("{error:#}").into())
     }
 }

@@ -25,7 +25,9 @@ const CLIENTS_MAX: u32 = 1024;
 pub(super) fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode> {
     let clients = arguments.clients.unwrap_or(CLIENTS_DEFAULT);
     if clients > CLIENTS_MAX {
-        bail!("clients: each has a thread, so at most {CLIENTS_MAX}; with --target there can be more");
+        bail!(
+            "clients: each has a thread, so at most {CLIENTS_MAX}; with --target there can be more"
+        );
     }
     let folder = temporary_folder()?;
     let root = arguments.site.clone().unwrap_or_else(|| folder.path().join("site"));
@@ -89,7 +91,10 @@ fn show(
     if let Some(card) = card {
         show_card(&card);
     }
-    println!("{}", if report.is_clean() { "no reply was stale, torn or corrupt" } else { "VIOLATIONS" });
+    println!(
+        "{}",
+        if report.is_clean() { "no reply was stale, torn or corrupt" } else { "VIOLATIONS" }
+    );
     Ok(())
 }
 
@@ -103,7 +108,8 @@ fn temporary_folder() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// The command of an nginx with the document root, telling in `X-Robots-Tag` which request it worked on.
+/// The command of an nginx with the document root, telling in `X-Robots-Tag` which request it
+/// worked on.
 fn nginx(folder: &Path, root: &Path) -> Result<Vec<String>> {
     let (folder_text, root) = (folder.display(), root.canonicalize()?);
     let root = root.display();

@@ -58,5 +58,8 @@ pub(super) fn show_card(card: &BTreeMap<String, u64>) {
         .filter(|(name, _)| name.starts_with("fill_"))
         .map(|(name, value)| format!("{value} {}", name.trim_start_matches("fill_")))
         .collect();
-    println!("not stored {}", if refused.is_empty() { "none".to_owned() } else { refused.join(", ") });
+    println!(
+        "not stored {}",
+        if refused.is_empty() { "none".to_owned() } else { refused.join(", ") }
+    );
 }

@@ -18,7 +18,8 @@ use crate::url::server;
 const CLIENTS_DEFAULT: u32 = 64;
 /// Open loop: enough that a session rarely waits for others.
 const CLIENTS_OPEN_LOOP: u32 = 1024;
-/// Files open beside connections: the server closes some of them a little later, and the process has a few of its own.
+/// Files open beside connections: the server closes some of them a little later, and the process
+/// has a few of its own.
 const FILES_BESIDE: u64 = 256;
 
 /// Replays a log and prints what came of it.
@@ -38,7 +39,9 @@ pub(super) fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode>
     if let Some(root) = &arguments.site {
         StaticSite::check(root, trace)?;
     }
-    let target = |url: &String| server(url).map(|found| ServerAddress { host: found.host, address: found.address });
+    let target = |url: &String| {
+        server(url).map(|found| ServerAddress { host: found.host, address: found.address })
+    };
     let config = ReplayerConfig {
         targets: arguments.speed.target.iter().map(target).collect::<Result<_>>()?,
         sources: arguments.speed.source.clone(),
@@ -98,7 +101,10 @@ pub(super) fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode>
         if let Some(card) = card {
             show_card(&card);
         }
-        println!("{}", if report.is_clean() { "every byte of every reply was right" } else { "ERRORS" });
+        println!(
+            "{}",
+            if report.is_clean() { "every byte of every reply was right" } else { "ERRORS" }
+        );
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

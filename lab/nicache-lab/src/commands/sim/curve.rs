@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use nicache_report::{Fact, Report, Section, Unit};
 use nicache_study::{
-    Choice, Curve, Loader, PolicyName, Room, Shards, ShardsConfig, Size, Sort, Totals, Unit as CacheUnit, Variants,
-    Workload, accesses_of, coded_object, sent_bytes, sizes_between, sort, split, sweep,
+    Choice, Curve, Loader, PolicyName, Room, Shards, ShardsConfig, Size, Sort, Totals,
+    Unit as CacheUnit, Variants, Workload, accesses_of, coded_object, sent_bytes, sizes_between,
+    sort, split, sweep,
 };
 use serde_json::json;
 
@@ -60,7 +61,9 @@ pub(super) fn execute(arguments: &SimCurveArgs) -> Result<ExitCode> {
     });
     if let Some(other) = &loaded.without_variants {
         // At the same sizes.
-        let sizes = curves.first().map(|curve| curve.points.iter().map(|point| point.size).collect::<Vec<_>>());
+        let sizes = curves
+            .first()
+            .map(|curve| curve.points.iter().map(|point| point.size).collect::<Vec<_>>());
         let without = play_at(other, &arguments.caches, &choices, sizes.unwrap_or_default());
         sections.push(Section {
             title: "Each target as one object".to_owned(),
@@ -97,7 +100,10 @@ pub(crate) fn figure_without(mut figure: nicache_report::Figure) -> nicache_repo
 pub(crate) fn varying_share(loaded: &Loaded) -> String {
     let share = |of: u64| figures::show_share(loaded.totals.varying as f64 / of.max(1) as f64);
     match loaded.workload.sampled {
-        Some(_) => format!("{} of the requests that the sample follows", share(loaded.workload.accesses.len() as u64)),
+        Some(_) => format!(
+            "{} of the requests that the sample follows",
+            share(loaded.workload.accesses.len() as u64)
+        ),
         None => format!("{} of all requests", share(loaded.totals.requests)),
     }
 }
@@ -115,18 +121,26 @@ pub(crate) fn without_variants(loaded: &Loaded) -> String {
 
 /// Plays a workload back against the caches that were asked for.
 pub(crate) fn play(workload: &Workload, options: &CacheOptions, choices: &[Choice]) -> Vec<Curve> {
-    let sizes = options.sizes.as_ref().map_or_else(|| default_sizes(workload), |sizes| sizes.0.clone());
+    let sizes =
+        options.sizes.as_ref().map_or_else(|| default_sizes(workload), |sizes| sizes.0.clone());
     play_at(workload, options, choices, sizes)
 }
 
 /// The same at these sizes.
-pub(crate) fn play_at(workload: &Workload, options: &CacheOptions, choices: &[Choice], sizes: Vec<Size>) -> Vec<Curve> {
+pub(crate) fn play_at(
+    workload: &Workload,
+    options: &CacheOptions,
+    choices: &[Choice],
+    sizes: Vec<Size>,
+) -> Vec<Curve> {
     let parts = match options.cards {
         1 => None,
         cards => Some(split(workload, usize::from(cards), options.split.into())),
     };
     let parts = parts.as_deref().unwrap_or(std::slice::from_ref(workload));
-    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = options
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let bar = progress::bar("simulating", Some(accesses_of(parts, choices, &sizes)));
     let curves = sweep(parts, choices, &sizes, threads, &|accesses| bar.inc(accesses));
     bar.finish_and_clear();
@@ -151,27 +165,40 @@ fn facts(loaded: &Loaded) -> Vec<Fact> {
             "of the requests; a hit rate is of all of them",
         ),
         Fact::new("Objects", Unit::Count.format(loaded.workload.objects_in_all() as f64), ""),
-        Fact::new("All of them take", figures::show_size(Size(loaded.workload.footprint()), room), ""),
+        Fact::new(
+            "All of them take",
+            figures::show_size(Size(loaded.workload.footprint()), room),
+            "",
+        ),
         memory_fact(loaded),
     ];
     if let Some(sampled) = loaded.workload.sampled {
-        facts.push(Fact::new("Sample", figures::show_share(sampled.rate), "of the objects: all figures are estimates"));
+        facts.push(Fact::new(
+            "Sample",
+            figures::show_share(sampled.rate),
+            "of the objects: all figures are estimates",
+        ));
     }
     facts
 }
 
 /// The memory that loading took.
 pub(crate) fn memory_fact(loaded: &Loaded) -> Fact {
-    let each = |count: usize| Unit::Bytes.format((loaded.memory as f64 / count.max(1) as f64).round());
+    let each =
+        |count: usize| Unit::Bytes.format((loaded.memory as f64 / count.max(1) as f64).round());
     let (requests, objects) = (loaded.workload.accesses.len(), loaded.workload.objects as usize);
-    let held = format!("{} for each request held, or {} for each object", each(requests), each(objects));
+    let held =
+        format!("{} for each request held, or {} for each object", each(requests), each(objects));
     Fact::new("Memory of this study", Unit::Bytes.format(loaded.memory as f64), held)
 }
 
 fn paragraphs(loaded: &Loaded, options: &CacheOptions) -> Vec<String> {
     let mut paragraphs = Vec::new();
     if options.cards > 1 {
-        paragraphs.push(format!("{} cards share the requests, each with a memory of the size shown.", options.cards));
+        paragraphs.push(format!(
+            "{} cards share the requests, each with a memory of the size shown.",
+            options.cards
+        ));
     }
     if options.cards > 1
         && options.split == crate::options::study::SplitOption::Objects
@@ -194,7 +221,9 @@ fn paragraphs(loaded: &Loaded, options: &CacheOptions) -> Vec<String> {
 pub(crate) fn totals_table(totals: &Totals) -> nicache_report::Table {
     use nicache_report::{Cell, Column, Row, Table};
     let share = |count: u64| Cell::from(100.0 * count as f64 / totals.requests.max(1) as f64);
-    let row = |name: &str, count: u64| Row::new([Cell::from(name), Cell::from(count as f64), share(count)]);
+    let row = |name: &str, count: u64| {
+        Row::new([Cell::from(name), Cell::from(count as f64), share(count)])
+    };
     let mut rows = vec![
         row("could come from a cache", totals.cacheable),
         row("… of an object that had changed", totals.changed),
@@ -217,8 +246,8 @@ pub(crate) fn totals_table(totals: &Totals) -> nicache_report::Table {
     }
 }
 
-/// Follows a sample of the objects: for traces that do not fit into memory. Replies are objects of the size that was sent; where the log
-/// tells codings, each is an object of its own.
+/// Follows a sample of the objects: for traces that do not fit into memory. Replies are objects of
+/// the size that was sent; where the log tells codings, each is an object of its own.
 fn execute_sampled(arguments: &SimCurveArgs, objects_max: u32) -> Result<ExitCode> {
     let room = arguments.workload.room.0;
     let mut shards = Shards::new(&ShardsConfig { objects_max, room, ..ShardsConfig::default() });
@@ -240,7 +269,11 @@ fn execute_sampled(arguments: &SimCurveArgs, objects_max: u32) -> Result<ExitCod
         subtitle: read.traces.join(", "),
         facts: vec![
             Fact::new("Requests", Unit::Count.format(totals.requests as f64), ""),
-            Fact::new("Could come from a cache", cacheable, "of the requests; a hit rate is of all of them"),
+            Fact::new(
+                "Could come from a cache",
+                cacheable,
+                "of the requests; a hit rate is of all of them",
+            ),
             Fact::new("Sample", figures::show_share(shards.rate()), "of the objects at the end"),
         ],
         sections: vec![Section {
@@ -251,14 +284,16 @@ fn execute_sampled(arguments: &SimCurveArgs, objects_max: u32) -> Result<ExitCod
         footer: "nicache sim curve --sample".to_owned(),
     };
     let json = json!({
-        "read": read, "totals": totals, "requests": shards.requests(), "rate": shards.rate(), "estimates": estimates,
+        "read": read, "totals": totals, "requests": shards.requests(), "rate": shards.rate(),
+        "estimates": estimates,
     });
     output::write(&report, &json, &arguments.output)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn read_sampled(arguments: &SimCurveArgs, shards: &mut Shards) -> Result<(Read, Totals)> {
-    let by_coding = matches!(Variants::from(arguments.workload.variants), Variants::Auto | Variants::Coding);
+    let by_coding =
+        matches!(Variants::from(arguments.workload.variants), Variants::Auto | Variants::Coding);
     let mut totals = Totals::default();
     let read = input::records(&arguments.trace, |record, format| {
         if format.is_of_blocks()

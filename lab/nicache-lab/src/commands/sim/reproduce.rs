@@ -18,7 +18,9 @@ use named::load_each;
 /// Repeats a study.
 pub(super) fn execute(arguments: &SimReproduceArgs) -> Result<ExitCode> {
     let (report, json) = match arguments.study {
-        StudyOption::KimFig3 => kim_fig3::reproduce(&load_each(&arguments.traces, UnitOption::Blocks, Room::Bytes)?),
+        StudyOption::KimFig3 => {
+            kim_fig3::reproduce(&load_each(&arguments.traces, UnitOption::Blocks, Room::Bytes)?)
+        }
         StudyOption::BosFig4 => {
             let slots = Room::Slots(bos_fig4::SLOT_BYTES);
             bos_fig4::reproduce(&load_each(&arguments.traces, UnitOption::Objects, slots)?)

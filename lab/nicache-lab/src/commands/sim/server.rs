@@ -7,10 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use nicache_queueing::{
-    Config, Dump, DumpFormat, Interval, Summary, Time, TraceRequest, run_observed, run_seeds, run_trace,
+    Config, Dump, DumpFormat, Interval, Summary, Time, TraceRequest, run_observed, run_seeds,
+    run_trace,
 };
 use nicache_report::{
-    Axis, Cell, Column, Fact, Figure, Point, Report, Row, Scale, Section, Series, Style, Table, Unit,
+    Axis, Cell, Column, Fact, Figure, Point, Report, Row, Scale, Section, Series, Style, Table,
+    Unit,
 };
 use nicache_study::{Sort, coded_object, sent_bytes, sort};
 use serde_json::json;
@@ -42,10 +44,13 @@ pub(super) fn execute(arguments: &SimServerArgs) -> Result<ExitCode> {
     }
     let trace = arguments.trace.as_deref().map(read_trace).transpose()?;
     if let Some(path) = &arguments.dump {
-        let [(_, config)] = &configs[..] else { bail!("a dump is of one configuration; name only one") };
+        let [(_, config)] = &configs[..] else {
+            bail!("a dump is of one configuration; name only one")
+        };
         dump(path, config, trace.as_deref(), arguments)?;
     }
-    let seeds: Vec<u64> = (0..u64::from(arguments.seeds)).map(|at| arguments.seed.wrapping_add(at)).collect();
+    let seeds: Vec<u64> =
+        (0..u64::from(arguments.seeds)).map(|at| arguments.seed.wrapping_add(at)).collect();
     let mut runs = Vec::new();
     for (name, config) in configs {
         let summary = match &trace {
@@ -57,14 +62,23 @@ pub(super) fn execute(arguments: &SimServerArgs) -> Result<ExitCode> {
                 summary.with_context(|| name.clone())?
             }
             Some(trace) => {
-                let run = |seed: &u64| run_trace(&config, trace, *seed, &mut nicache_queueing::Deaf);
-                Summary::of(seeds.iter().map(run).collect::<Result<_, _>>().with_context(|| name.clone())?)
+                let run =
+                    |seed: &u64| run_trace(&config, trace, *seed, &mut nicache_queueing::Deaf);
+                Summary::of(
+                    seeds
+                        .iter()
+                        .map(run)
+                        .collect::<Result<_, _>>()
+                        .with_context(|| name.clone())?,
+                )
             }
         };
         runs.push(Run { name, config, summary });
     }
-    let json: Vec<_> =
-        runs.iter().map(|run| json!({ "name": run.name, "config": run.config, "summary": run.summary })).collect();
+    let json: Vec<_> = runs
+        .iter()
+        .map(|run| json!({ "name": run.name, "config": run.config, "summary": run.summary }))
+        .collect();
     output::write(&report(&runs), &json!({ "runs": json }), &arguments.output)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -79,13 +93,19 @@ fn read(name: &str) -> Result<Config> {
 }
 
 fn read_trace(path: &Path) -> Result<Vec<TraceRequest>> {
-    let options = TraceOptions { traces: vec![path.to_owned()], format: None, first: None, static_only: false };
+    let options = TraceOptions {
+        traces: vec![path.to_owned()],
+        format: None,
+        first: None,
+        static_only: false,
+    };
     let mut requests: Vec<TraceRequest> = Vec::new();
     let mut first_us = None;
     input::records(&options, |record, _| {
         if sort(record, true) == Sort::Cacheable {
             let since_us = record.time_us.saturating_sub(*first_us.get_or_insert(record.time_us));
-            let time = Time::from_seconds(since_us as f64 / 1e6).max(requests.last().map_or(Time(0), |last| last.time));
+            let time = Time::from_seconds(since_us as f64 / 1e6)
+                .max(requests.last().map_or(Time(0), |last| last.time));
             let bytes = u32::try_from(sent_bytes(record)).unwrap_or(u32::MAX);
             requests.push(TraceRequest { time, id: coded_object(record), bytes });
         }
@@ -94,13 +114,19 @@ fn read_trace(path: &Path) -> Result<Vec<TraceRequest>> {
     Ok(requests)
 }
 
-fn dump(path: &Path, config: &Config, trace: Option<&[TraceRequest]>, arguments: &SimServerArgs) -> Result<()> {
+fn dump(
+    path: &Path,
+    config: &Config,
+    trace: Option<&[TraceRequest]>,
+    arguments: &SimServerArgs,
+) -> Result<()> {
     let failed = || format!("cannot write {}", path.display());
-    let format = if path.extension().is_some_and(|extension| extension == "jsonl" || extension == "json") {
-        DumpFormat::JsonLines
-    } else {
-        DumpFormat::Text
-    };
+    let format =
+        if path.extension().is_some_and(|extension| extension == "jsonl" || extension == "json") {
+            DumpFormat::JsonLines
+        } else {
+            DumpFormat::Text
+        };
     let mut dump = Dump::new(BufWriter::new(File::create(path).with_context(failed)?), format);
     match trace {
         Some(trace) => run_trace(config, trace, arguments.seed, &mut dump)?,
@@ -143,7 +169,9 @@ fn report(runs: &[Run]) -> Report {
         let figures = MEASURES.map(|(_, _, measure)| measure(&run.summary));
         let named = || std::iter::once(Cell::from(run.name.clone()));
         let bottleneck = std::iter::once(Cell::from(run.summary.bottleneck.name()));
-        results.rows.push(Row::new(named().chain(figures.map(|(mean, _)| Cell::from(mean))).chain(bottleneck)));
+        results.rows.push(Row::new(
+            named().chain(figures.map(|(mean, _)| Cell::from(mean))).chain(bottleneck),
+        ));
         intervals.rows.push(Row::new(named().chain(figures.map(|(_, half)| Cell::from(half)))));
     }
     let first = &runs[0].summary;
@@ -151,12 +179,15 @@ fn report(runs: &[Run]) -> Report {
         title: "A server with a network processor that caches".to_owned(),
         subtitle: runs.iter().map(|run| run.name.clone()).collect::<Vec<_>>().join(", "),
         facts: vec![
-            Fact::new("Mean response", Unit::Seconds.format(first.response_mean_ns.mean * 1e-9), runs[0].name.clone()),
-            Fact::new("Hits", Unit::Percent.format(100.0 * first.hit_ratio.mean), runs[0].name.clone()),
+            Fact::new("Mean response", Unit::Seconds.format(first.response_mean_ns.mean * 1e-9),
+                runs[0].name.clone()),
+            Fact::new("Hits", Unit::Percent.format(100.0 * first.hit_ratio.mean),
+                runs[0].name.clone()),
             Fact::new("Bottleneck", first.bottleneck.name(), runs[0].name.clone()),
         ],
         sections: vec![
-            Section { title: "Runs".to_owned(), tables: vec![results, intervals], ..Section::default() },
+            Section { title: "Runs".to_owned(), tables: vec![results, intervals],
+                ..Section::default() },
             Section {
                 title: "Stations".to_owned(),
                 paragraphs: vec![
@@ -178,7 +209,12 @@ fn utilisation(runs: &[Run]) -> Figure {
         points: (run.summary.stations.iter().enumerate())
             .map(|(at, station)| {
                 let Interval { mean, half_width, .. } = station.utilisation;
-                Point::between(at as f64, 100.0 * mean, 100.0 * (mean - half_width), 100.0 * (mean + half_width))
+                Point::between(
+                    at as f64,
+                    100.0 * mean,
+                    100.0 * (mean - half_width),
+                    100.0 * (mean + half_width),
+                )
             })
             .collect(),
         style: Style::Bars,

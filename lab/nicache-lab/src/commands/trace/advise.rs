@@ -4,17 +4,22 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use nicache_report::{Fact, Mark, Report, Section, Unit};
-use nicache_study::{Advice, Choice, Curve, Objective, Point, PolicyName, Size, Summary, advise, spread};
+use nicache_study::{
+    Advice, Choice, Curve, Objective, Point, PolicyName, Size, Summary, advise, spread,
+};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::{ObjectiveOption, TraceAdviseArgs};
-use crate::commands::sim::{figure_without, memory_fact, play, play_at, varying_share, without_variants};
+use crate::commands::sim::{
+    figure_without, memory_fact, play, play_at, varying_share, without_variants,
+};
 use crate::study::figures::Shown;
 use crate::study::input::Loaded;
 use crate::study::{figures, input, output};
 
-/// Policies that are weighed unless others are named, the simpler ones first; and what they are compared with.
+/// Policies that are weighed unless others are named, the simpler ones first; and what they are
+/// compared with.
 const DEFAULT: [PolicyName; 8] = [
     PolicyName::Lru,
     PolicyName::Sieve,
@@ -41,7 +46,8 @@ struct Sensitivity {
 
 /// Weighs, and says what to take.
 pub(super) fn execute(arguments: &TraceAdviseArgs) -> Result<ExitCode> {
-    let (loaded, summary) = input::load_and_count(&arguments.trace, &arguments.workload, arguments.sample)?;
+    let (loaded, summary) =
+        input::load_and_count(&arguments.trace, &arguments.workload, arguments.sample)?;
     let choices = arguments.caches.choices(&DEFAULT.map(Choice::from));
     let curves = play(&loaded.workload, &arguments.caches, &choices);
     let shown = Shown::of(&loaded);
@@ -51,10 +57,14 @@ pub(super) fn execute(arguments: &TraceAdviseArgs) -> Result<ExitCode> {
     };
     let advice = advise(&curves, objective);
     let without = loaded.without_variants.as_ref().map(|other| {
-        let sizes = curves.first().map(|curve| curve.points.iter().map(|point| point.size).collect::<Vec<_>>());
+        let sizes = curves
+            .first()
+            .map(|curve| curve.points.iter().map(|point| point.size).collect::<Vec<_>>());
         play_at(other, &arguments.caches, &choices, sizes.unwrap_or_default())
     });
-    let sensitivity = without.as_ref().map(|without| sensitivity(&curves, without, advice.as_ref(), objective, &shown));
+    let sensitivity = without
+        .as_ref()
+        .map(|without| sensitivity(&curves, without, advice.as_ref(), objective, &shown));
     let told = Told { loaded: &loaded, shown: &shown, summary: &summary };
     let mut sentences = match &advice {
         Some(advice) => told.sentences(advice),
@@ -77,7 +87,8 @@ pub(super) fn execute(arguments: &TraceAdviseArgs) -> Result<ExitCode> {
         tables: figures::tables(&curves, &shown),
     }];
     let mut json = json!({
-        "advice": advice, "sentences": sentences, "totals": loaded.totals, "read": loaded.read, "curves": shown.json(&curves)?,
+        "advice": advice, "sentences": sentences, "totals": loaded.totals, "read": loaded.read,
+        "curves": shown.json(&curves)?,
         "sensitivity": sensitivity, "sample_rate": summary.sample_rate,
     });
     if let Some(without) = &without {
@@ -109,8 +120,12 @@ fn sensitivity(
     shown: &Shown,
 ) -> Sensitivity {
     let points = |objective: Objective| {
-        let pairs = curves.iter().zip(without).flat_map(|(with, without)| with.points.iter().zip(&without.points));
-        let differences = pairs.map(|(with, without)| shown.rate(objective, with) - shown.rate(objective, without));
+        let pairs = curves
+            .iter()
+            .zip(without)
+            .flat_map(|(with, without)| with.points.iter().zip(&without.points));
+        let differences = pairs
+            .map(|(with, without)| shown.rate(objective, with) - shown.rate(objective, without));
         100.0 * differences.map(f64::abs).fold(0.0, f64::max)
     };
     let same = |advice: &Advice| {
@@ -145,10 +160,22 @@ impl Told<'_> {
     fn facts(&self, advice: &Advice) -> Vec<Fact> {
         let at = format!("{}, {}", advice.choice.title(), self.size(advice.size));
         let mut facts = vec![
-            Fact::new("Hit rate", self.show(Objective::Requests, &advice.at), format!("of all requests; {at}")),
-            Fact::new("Byte hit rate", self.show(Objective::Bytes, &advice.at), format!("of all bytes; {at}")),
+            Fact::new(
+                "Hit rate",
+                self.show(Objective::Requests, &advice.at),
+                format!("of all requests; {at}"),
+            ),
+            Fact::new(
+                "Byte hit rate",
+                self.show(Objective::Bytes, &advice.at),
+                format!("of all bytes; {at}"),
+            ),
             Fact::new("Knee", self.size(advice.knee), "less for more memory from here on"),
-            Fact::new("At most", self.show(advice.objective, &advice.most), "with room for everything"),
+            Fact::new(
+                "At most",
+                self.show(advice.objective, &advice.most),
+                "with room for everything",
+            ),
             memory_fact(self.loaded),
         ];
         if let Some(bytes) = advice.choice.policy.bytes_per_object() {
@@ -156,7 +183,10 @@ impl Told<'_> {
             facts.push(Fact::new(
                 "The policy itself takes",
                 Unit::Bytes.format(objects * f64::from(bytes)),
-                format!("{bytes} bytes for each of about {} objects", Unit::Count.format(objects.round())),
+                format!(
+                    "{bytes} bytes for each of about {} objects",
+                    Unit::Count.format(objects.round())
+                ),
             ));
         }
         facts
@@ -190,25 +220,38 @@ impl Told<'_> {
         }
         match (advice.belady, advice.bound) {
             (Some(belady), _) if self.shown.has_optimum => {
-                compared.push(format!("of no policy can be above {} (Belady)", self.show(objective, &belady)));
+                compared.push(format!(
+                    "of no policy can be above {} (Belady)",
+                    self.show(objective, &belady)
+                ));
             }
             (belady, bound) => {
                 if let Some(belady) = belady {
                     let shown = self.show(objective, &belady);
-                    compared.push(format!("of Belady, which knows the future but is not a bound here, is {shown}"));
+                    compared.push(format!(
+                        "of Belady, which knows the future but is not a bound here, is {shown}"
+                    ));
                 }
                 if let Some(bound) = bound {
-                    compared.push(format!("of no policy can be above {} (PFOO-L)", self.show(objective, &bound)));
+                    compared.push(format!(
+                        "of no policy can be above {} (PFOO-L)",
+                        self.show(objective, &bound)
+                    ));
                 }
             }
         }
-        compared.push(format!("with room for everything is {}", self.show(objective, &advice.most)));
+        compared
+            .push(format!("with room for everything is {}", self.show(objective, &advice.most)));
         sentences.push(format!("With the same memory {name} {}.", compared.join(", ")));
         if summary.span_s >= 3600.0 {
             let per_day = 86_400.0 / summary.span_s;
             let (requests, bytes) = (
-                self.shown.rate(Objective::Requests, &advice.at) * loaded.totals.requests as f64 * per_day,
-                self.shown.rate(Objective::Bytes, &advice.at) * loaded.totals.bytes as f64 * per_day,
+                self.shown.rate(Objective::Requests, &advice.at)
+                    * loaded.totals.requests as f64
+                    * per_day,
+                self.shown.rate(Objective::Bytes, &advice.at)
+                    * loaded.totals.bytes as f64
+                    * per_day,
             );
             sentences.push(format!(
                 "Per day: {} requests that the server does not see, and {} that do not cross the bus.",
@@ -238,7 +281,11 @@ impl Told<'_> {
             Some(other) if (other.choice, other.size) == (advice.choice, advice.size) => {
                 "the advice is the same".to_owned()
             }
-            Some(other) => format!("the advice would be {} with {}", self.size(other.size), other.choice.title()),
+            Some(other) => format!(
+                "the advice would be {} with {}",
+                self.size(other.size),
+                other.choice.title()
+            ),
             None => "nothing would be found twice".to_owned(),
         };
         let rate = sensitivity.hit_rate.map_or_else(String::new, |rate| {

@@ -20,7 +20,9 @@ pub(super) fn execute(arguments: &TraceConvertArgs) -> Result<ExitCode> {
             let loaded = input::load(&arguments.trace, &arguments.workload, None)?;
             let records: Vec<Record> = records(&loaded.workload).collect();
             let mut output = create(&arguments.output).with_context(failed)?;
-            write_oracle_general(&mut output, &records).and_then(|()| output.flush()).with_context(failed)?;
+            write_oracle_general(&mut output, &records)
+                .and_then(|()| output.flush())
+                .with_context(failed)?;
             records.len() as u64
         }
         Format::Keys => {
@@ -33,7 +35,8 @@ pub(super) fn execute(arguments: &TraceConvertArgs) -> Result<ExitCode> {
             loaded.workload.accesses.len() as u64
         }
         Format::Tsv => {
-            let mut writer = TsvWriter::new(create(&arguments.output).with_context(failed)?).with_context(failed)?;
+            let mut writer = TsvWriter::new(create(&arguments.output).with_context(failed)?)
+                .with_context(failed)?;
             let mut written = 0;
             input::named_records(&arguments.trace, |record, target| {
                 written += 1;
@@ -42,7 +45,9 @@ pub(super) fn execute(arguments: &TraceConvertArgs) -> Result<ExitCode> {
             writer.into_inner().flush().with_context(failed)?;
             written
         }
-        other => bail!("nothing is written as {}; choose oracle-general, tsv or keys", other.name()),
+        other => {
+            bail!("nothing is written as {}; choose oracle-general, tsv or keys", other.name())
+        }
     };
     eprintln!("{written} requests written to {}", arguments.output.display());
     Ok(ExitCode::SUCCESS)

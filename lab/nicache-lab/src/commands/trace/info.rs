@@ -3,8 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use nicache_report::{Axis, Cell, Column, Fact, Figure, Report, Row, Scale, Section, Series, Style, Table, Unit};
-use nicache_study::{Choice, Curve, Objective, PERCENTILES, PolicyName, Size, Summary, sizes_between, sweep};
+use nicache_report::{
+    Axis, Cell, Column, Fact, Figure, Report, Row, Scale, Section, Series, Style, Table, Unit,
+};
+use nicache_study::{
+    Choice, Curve, Objective, PERCENTILES, PolicyName, Size, Summary, sizes_between, sweep,
+};
 use serde_json::json;
 
 use crate::cli::TraceInfoArgs;
@@ -18,14 +22,19 @@ const REUSE: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.99];
 
 /// Counts, and shows what there is.
 pub(super) fn execute(arguments: &TraceInfoArgs) -> Result<ExitCode> {
-    let (loaded, summary) = input::load_and_count(&arguments.trace, &arguments.workload, arguments.sample)?;
+    let (loaded, summary) =
+        input::load_and_count(&arguments.trace, &arguments.workload, arguments.sample)?;
     let lru = reuse_curve(&loaded);
     let reuse = reuse(&lru);
     let mut json = serde_json::to_value(&summary)?;
     json["read"] = serde_json::to_value(&loaded.read)?;
     json["totals"] = serde_json::to_value(loaded.totals)?;
-    json["reuse"] =
-        json!(reuse.iter().map(|(share, size)| json!({ "share": share, "size": size })).collect::<Vec<_>>());
+    json["reuse"] = json!(
+        reuse
+            .iter()
+            .map(|(share, size)| json!({ "share": share, "size": size }))
+            .collect::<Vec<_>>()
+    );
     output::write(&report(&loaded, &summary, &lru, &reuse), &json, &arguments.output)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -64,10 +73,16 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
             Unit::Count.format(summary.objects as f64),
             format!("{} of them asked for once", Unit::Count.format(summary.objects_once as f64)),
         ),
-        Fact::new("Footprint", Unit::Bytes.format(summary.footprint_bytes as f64), "all objects at their largest"),
+        Fact::new(
+            "Footprint",
+            Unit::Bytes.format(summary.footprint_bytes as f64),
+            "all objects at their largest",
+        ),
         Fact::new(
             "Best hit rate",
-            figures::show_share(lru.points.last().map_or(0.0, |point| shown.rate(Objective::Requests, point))),
+            figures::show_share(
+                lru.points.last().map_or(0.0, |point| shown.rate(Objective::Requests, point)),
+            ),
             format!(
                 "of all requests, with room for everything; {} that could be hits are first ones",
                 Unit::Count.format(first_uses as f64)
@@ -77,39 +92,46 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
     facts.push(memory_fact(loaded));
     if summary.sample_rate < 1.0 {
         let rate = figures::show_share(summary.sample_rate);
-        facts.push(Fact::new("Sample", rate, "of the objects: what is said of objects and clients is an estimate"));
+        facts.push(Fact::new(
+            "Sample",
+            rate,
+            "of the objects: what is said of objects and clients is an estimate",
+        ));
     }
     if let Some(zipf) = summary.zipf {
-        facts.push(Fact::new("Popularity", format!("rank^-{:.2}", zipf.exponent), format!("R² {:.2}", zipf.r_squared)));
+        facts.push(Fact::new(
+            "Popularity",
+            format!("rank^-{:.2}", zipf.exponent),
+            format!("R² {:.2}", zipf.r_squared),
+        ));
     }
-    let kinds = Table {
-        title: "What is asked for".to_owned(),
-        columns: vec![
-            Column::new("Kind", Unit::Number),
-            Column::new("Requests", Unit::Count),
-            Column::new("Share of all", Unit::Percent),
-        ],
-        rows: [
-            ("GET, reads", counts.gets),
-            ("HEAD", counts.heads),
-            ("writes", counts.writes),
-            ("other methods", counts.others),
-            ("dynamic: with a query, or of a program", counts.dynamic),
-            ("private: with a user, setting a cookie, marked so", counts.private),
-            ("with a cookie", counts.with_cookie),
-        ]
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| row(name, count, counts.requests))
-        .chain(
-            summary
-                .statuses
-                .iter()
-                .filter(|(status, _)| *status != 0)
-                .map(|(status, count)| row(&format!("status {status}"), *count, counts.requests)),
-        )
-        .collect(),
-    };
+    let kinds =
+        Table {
+            title: "What is asked for".to_owned(),
+            columns: vec![
+                Column::new("Kind", Unit::Number),
+                Column::new("Requests", Unit::Count),
+                Column::new("Share of all", Unit::Percent),
+            ],
+            rows: [
+                ("GET, reads", counts.gets),
+                ("HEAD", counts.heads),
+                ("writes", counts.writes),
+                ("other methods", counts.others),
+                ("dynamic: with a query, or of a program", counts.dynamic),
+                ("private: with a user, setting a cookie, marked so", counts.private),
+                ("with a cookie", counts.with_cookie),
+            ]
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| row(name, count, counts.requests))
+            .chain(
+                summary.statuses.iter().filter(|(status, _)| *status != 0).map(
+                    |(status, count)| row(&format!("status {status}"), *count, counts.requests),
+                ),
+            )
+            .collect(),
+        };
     let top = Table {
         title: if summary.sample_rate < 1.0 {
             "The most popular objects of the sample"
@@ -136,7 +158,10 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
     };
     let sizes = Table {
         title: "Sizes of objects".to_owned(),
-        columns: vec![Column::new("Share of the objects", Unit::Percent), Column::new("Not larger than", Unit::Bytes)],
+        columns: vec![
+            Column::new("Share of the objects", Unit::Percent),
+            Column::new("Not larger than", Unit::Bytes),
+        ],
         rows: PERCENTILES
             .iter()
             .zip(summary.object_bytes)
@@ -189,7 +214,11 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
 }
 
 fn row(name: &str, count: u64, of: u64) -> Row {
-    Row::new([Cell::from(name), Cell::from(count as f64), Cell::from(100.0 * count as f64 / of.max(1) as f64)])
+    Row::new([
+        Cell::from(name),
+        Cell::from(count as f64),
+        Cell::from(100.0 * count as f64 / of.max(1) as f64),
+    ])
 }
 
 /// Long targets are cut in the middle: their ends tell more.
@@ -199,7 +228,8 @@ fn shorten(name: &str) -> String {
     if characters.len() <= LENGTH {
         return name.to_owned();
     }
-    let (start, end) = (&characters[..LENGTH / 2], &characters[characters.len() - LENGTH / 2 + 1..]);
+    let (start, end) =
+        (&characters[..LENGTH / 2], &characters[characters.len() - LENGTH / 2 + 1..]);
     start.iter().chain(&['…']).chain(end).collect()
 }
 
@@ -221,12 +251,18 @@ fn rate_figure(summary: &Summary) -> Option<Figure> {
         return None;
     }
     let hours = summary.span_s / 3600.0;
-    let points =
-        summary.rates.iter().enumerate().map(|(at, rate)| (hours * at as f64 / summary.rates.len() as f64, *rate));
+    let points = summary
+        .rates
+        .iter()
+        .enumerate()
+        .map(|(at, rate)| (hours * at as f64 / summary.rates.len() as f64, *rate));
     Some(Figure {
         id: "rate".to_owned(),
         title: "Requests over time".to_owned(),
-        caption: format!("Most in one second: {}.", Unit::Count.format(f64::from(summary.peak_per_s))),
+        caption: format!(
+            "Most in one second: {}.",
+            Unit::Count.format(f64::from(summary.peak_per_s))
+        ),
         x: Axis::new("Hours since the first request", Unit::Number, Scale::Linear),
         y: Axis { min: Some(0.0), ..Axis::new("Requests per second", Unit::Number, Scale::Linear) },
         series: vec![Series::line("requests", points).styled(Style::Steps)],
@@ -237,8 +273,12 @@ fn rate_figure(summary: &Summary) -> Option<Figure> {
 fn reuse_figure(lru: &Curve, loaded: &Loaded) -> Figure {
     let mut figure = figures::curves(std::slice::from_ref(lru), &Shown::of(loaded)).remove(0);
     figure.id = "reuse".to_owned();
-    figure.title = "Reuse: share of the requests whose object was used within so much memory before".to_owned();
-    figure.caption = "The room of all objects used since the last use, which is what LRU needs to keep it.".to_owned();
+    figure.title =
+        "Reuse: share of the requests whose object was used within so much memory before"
+            .to_owned();
+    figure.caption =
+        "The room of all objects used since the last use, which is what LRU needs to keep it."
+            .to_owned();
     figure.y.label = "Share of all requests".to_owned();
     figure
 }

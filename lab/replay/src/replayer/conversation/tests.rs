@@ -14,7 +14,9 @@ fn plan(seconds: &[u64]) -> Plan {
     for (object, &second) in seconds.iter().enumerate() {
         let (object, verb) = (object as u64, Verb::Get);
         let (time_us, bytes) = (second * 1_000_000, Some(300));
-        trace.push(&Record { time_us, object, verb, status: 200, bytes, ..Record::default() }).unwrap();
+        trace
+            .push(&Record { time_us, object, verb, status: 200, bytes, ..Record::default() })
+            .unwrap();
     }
     Plan::new(&trace, &SessionConfig::default())
 }
@@ -23,7 +25,8 @@ fn reply(object: u64, closes: bool) -> Vec<u8> {
     let mut body = vec![0; 300];
     render(object, crate::content::VERSION, 0, &mut body);
     let connection = if closes { "Connection: close\r\n" } else { "" };
-    let mut reply = format!("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n{connection}\r\n").into_bytes();
+    let mut reply =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n{connection}\r\n").into_bytes();
     reply.extend(body);
     reply
 }
@@ -128,7 +131,8 @@ fn bytes_that_nobody_asked_for_are_an_error() {
 }
 
 proptest! {
-    /// A server that takes and gives in any pieces and closes after any number of replies, if it says so, loses nothing.
+    /// A server that takes and gives in any pieces and closes after any number of replies, if it
+    /// says so, loses nothing.
     #[test]
     fn every_request_is_answered_once(
         mut seconds in proptest::collection::vec(0u64..40, 1..60),

@@ -11,7 +11,8 @@ use crate::asking::AskedRequest;
 use crate::control::Answer;
 use crate::engine::{Shards, monotonic, strangers};
 use crate::inquiry::{
-    self, ASKED_MAX, ENTRIES_MAX, ENTRY_FIELDS_BYTES_MAX, EntryReport, FIELDS_BYTES_MAX, MeetingReport, PageReport,
+    self, ASKED_MAX, ENTRIES_MAX, ENTRY_FIELDS_BYTES_MAX, EntryReport, FIELDS_BYTES_MAX,
+    MeetingReport, PageReport,
 };
 use crate::page::PageName;
 
@@ -21,7 +22,9 @@ pub(super) fn purge(shards: &Shards, which: Option<PageName>) -> Result<Answer> 
     for shard in shards {
         let which = which.clone();
         let is_meant = move |entry: &Entry| {
-            which.as_ref().is_none_or(|page| page.matches(&entry.host, &entry.target, entry.request()))
+            which
+                .as_ref()
+                .is_none_or(|page| page.matches(&entry.host, &entry.target, entry.request()))
         };
         entries += shard.ask(move |card| card.purge(is_meant))? as u64;
     }
@@ -36,7 +39,8 @@ pub(super) fn entries_where(shards: &Shards, chosen: Chosen) -> Result<(Vec<Entr
     for (number, shard) in shards.iter().enumerate() {
         let (room, chosen) = (ENTRIES_MAX - entries.len(), Arc::clone(&chosen));
         let now = monotonic();
-        let (found, found_count) = shard.ask(move |card| card.entries_where(|entry| chosen(entry), room, now))?;
+        let (found, found_count) =
+            shard.ask(move |card| card.entries_where(|entry| chosen(entry), room, now))?;
         entries.extend(found.into_iter().map(|view| entry_report(number, view, now)));
         count += found_count as u64;
     }
@@ -61,13 +65,21 @@ fn entry_report(shard: usize, view: EntryView, now: Time) -> EntryReport {
 }
 
 /// What there is of a page, and what these requests would meet.
-pub(super) fn describe(shards: &Shards, page: PageName, requests: Vec<AskedRequest>) -> Result<Answer> {
+pub(super) fn describe(
+    shards: &Shards,
+    page: PageName,
+    requests: Vec<AskedRequest>,
+) -> Result<Answer> {
     let mut report = PageReport::default();
     let wanted = page.clone();
-    let chosen = Arc::new(move |entry: &Entry| wanted.matches(&entry.host, &entry.target, entry.request()));
+    let chosen =
+        Arc::new(move |entry: &Entry| wanted.matches(&entry.host, &entry.target, entry.request()));
     (report.entries, report.entries_count) = entries_where(shards, chosen)?;
     // Without a host: that of an entry, because the reasons are kept by host and path.
-    let host = page.host.or_else(|| report.entries.first().map(|entry| entry.host.clone())).unwrap_or_default();
+    let host = page
+        .host
+        .or_else(|| report.entries.first().map(|entry| entry.host.clone()))
+        .unwrap_or_default();
     let requests: Vec<AskedRequest> = requests.into_iter().take(ASKED_MAX).collect();
     let mut newest = None;
     for (number, shard) in shards.iter().enumerate() {
@@ -75,12 +87,17 @@ pub(super) fn describe(shards: &Shards, page: PageName, requests: Vec<AskedReque
         let now = monotonic();
         let (state, asked) = shard.ask(move |card| {
             let state = card.page_state(&host, &target);
-            let (entries, _) = card.entries_where(|entry| *entry.target == *target.as_bytes(), ENTRIES_MAX, now);
+            let (entries, _) =
+                card.entries_where(|entry| *entry.target == *target.as_bytes(), ENTRIES_MAX, now);
             let last = state.last.iter().map(|last| &*last.head);
-            let known: Vec<&[u8]> = last.chain(entries.iter().map(|entry| &*entry.request)).collect();
+            let known: Vec<&[u8]> =
+                last.chain(entries.iter().map(|entry| &*entry.request)).collect();
             let meet = |request: &AskedRequest| {
                 let head = request.head(&host, &target, &known);
-                (card.meets(head.as_bytes(), now), inquiry::fields(head.as_bytes(), FIELDS_BYTES_MAX))
+                (
+                    card.meets(head.as_bytes(), now),
+                    inquiry::fields(head.as_bytes(), FIELDS_BYTES_MAX),
+                )
             };
             let met: Vec<_> = asked.iter().map(meet).collect();
             (state, met)
@@ -102,7 +119,8 @@ pub(super) fn describe(shards: &Shards, page: PageName, requests: Vec<AskedReque
                 _ => report.asked[index].join(meeting),
             }
         }
-        report.stranger = report.stranger.or_else(|| state.stranger.map(|name| strangers::report(&name, 1)));
+        report.stranger =
+            report.stranger.or_else(|| state.stranger.map(|name| strangers::report(&name, 1)));
         if let Some(last) = state.last
             && newest.is_none_or(|newest| last.at >= newest)
         {

@@ -1,4 +1,5 @@
-//! `nicache check CONFIG`: each fault of a configuration file, with its line and what to do, and what would be served and followed.
+//! `nicache check CONFIG`: each fault of a configuration file, with its line and what to do, and
+//! what would be served and followed.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -54,11 +55,15 @@ pub(super) fn execute(file: &Path, json: bool) -> Result<ExitCode> {
 fn check(file: &Path, text: &str) -> Report {
     let reading = read(text);
     let line_of = |key: &str| {
-        let is_it =
-            |line: &str| line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='));
+        let is_it = |line: &str| {
+            line.trim_start()
+                .strip_prefix(key)
+                .is_some_and(|rest| rest.trim_start().starts_with('='))
+        };
         text.lines().position(is_it).map(|at| at + 1)
     };
-    let fault = |key: &str, what: String| FaultReport { line: line_of(key), key: key.to_owned(), what };
+    let fault =
+        |key: &str, what: String| FaultReport { line: line_of(key), key: key.to_owned(), what };
     let mut report = Report {
         file: file.display().to_string(),
         faults: reading.faults.into_iter().map(Into::into).collect(),
@@ -66,38 +71,51 @@ fn check(file: &Path, text: &str) -> Report {
         does: Vec::new(),
     };
     let Some(plan) = reading.plan else { return report };
-    for (key, program) in plan
-        .server
-        .first()
-        .map(|program| ("server", program))
-        .into_iter()
-        .chain(plan.with.iter().filter_map(|words| words.first()).map(|program| ("with", program)))
+    for (key, program) in
+        plan.server.first().map(|program| ("server", program)).into_iter().chain(
+            plan.with.iter().filter_map(|words| words.first()).map(|program| ("with", program)),
+        )
     {
         if !is_in_path(program) {
-            report
-                .faults
-                .push(fault(key, format!("the program `{program}` was not found: is it installed, and in PATH?")));
+            report.faults.push(fault(
+                key,
+                format!("the program `{program}` was not found: is it installed, and in PATH?"),
+            ));
         }
     }
     for (key, path) in [("access-log", &plan.access_log), ("pcap", &plan.pcap)] {
-        let folder = path.as_ref().and_then(|path| path.parent()).filter(|folder| !folder.as_os_str().is_empty());
+        let folder = path
+            .as_ref()
+            .and_then(|path| path.parent())
+            .filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            report.faults.push(fault(key, format!("there is no folder {}: make it", folder.display())));
+            report
+                .faults
+                .push(fault(key, format!("there is no folder {}: make it", folder.display())));
         }
     }
     let interfaces = plan.wire.as_ref().map(|wire| ("wire", wire.interface.clone()));
-    for (key, interface) in interfaces.into_iter().chain(reading.host.clone().map(|host| ("host", host))) {
+    for (key, interface) in
+        interfaces.into_iter().chain(reading.host.clone().map(|host| ("host", host)))
+    {
         if !Path::new("/sys/class/net").join(&interface).exists() {
-            report.faults.push(fault(key, format!("there is no interface {interface} on this machine")));
+            report
+                .faults
+                .push(fault(key, format!("there is no interface {interface} on this machine")));
         }
     }
     for folder in plan.data_folders.iter().filter(|folder| !folder.is_dir()) {
-        report.warnings.push(fault("data-folder", format!("there is no folder {} yet", folder.display())));
+        report
+            .warnings
+            .push(fault("data-folder", format!("there is no folder {} yet", folder.display())));
     }
     for files in &plan.session_files {
         let folder = files.parent().filter(|folder| !folder.is_dir());
         if let Some(folder) = folder {
-            report.warnings.push(fault("session-files", format!("there is no folder {} yet", folder.display())));
+            report.warnings.push(fault(
+                "session-files",
+                format!("there is no folder {} yet", folder.display()),
+            ));
         }
     }
     if plan.ignore_cookies.iter().any(|cookie| cookie == "*") {
@@ -128,7 +146,9 @@ fn does(plan: &RunPlan, host: Option<&str>, roots: &[DocumentRoot]) -> Vec<Strin
     let ports = list(plan.http_ports.iter().map(u16::to_string).collect());
     let mut does = Vec::new();
     match (host, &plan.wire) {
-        (Some(host), _) => does.push(format!("stands in front of the server behind {host} (nicache attach)")),
+        (Some(host), _) => {
+            does.push(format!("stands in front of the server behind {host} (nicache attach)"))
+        }
         (None, _) if plan.server.is_empty() => {
             does.push("runs nginx with the demonstration site: no `server` is set".to_owned());
         }
@@ -144,8 +164,13 @@ fn does(plan: &RunPlan, host: Option<&str>, roots: &[DocumentRoot]) -> Vec<Strin
         does.push(format!("clients come by the interface {}{at}", wire.interface));
     } else if host.is_none() {
         does.push(match plan.publish.is_empty() {
-            true => "is reached from this machine only: nothing is published (--publish)".to_owned(),
-            false => format!("published at {}", list(plan.publish.iter().map(ToString::to_string).collect())),
+            true => {
+                "is reached from this machine only: nothing is published (--publish)".to_owned()
+            }
+            false => format!(
+                "published at {}",
+                list(plan.publish.iter().map(ToString::to_string).collect())
+            ),
         });
     }
     let memory = numbers::bytes(plan.memory_bytes * u64::from(plan.cards));
@@ -169,7 +194,9 @@ fn does(plan: &RunPlan, host: Option<&str>, roots: &[DocumentRoot]) -> Vec<Strin
     for path in &plan.paths {
         let what = match (path.cache, path.recheck) {
             (Some(false), _) => "always to the server".to_owned(),
-            (_, Some(recheck)) => format!("kept, what nobody can see is {recheck} old at most at first"),
+            (_, Some(recheck)) => {
+                format!("kept, what nobody can see is {recheck} old at most at first")
+            }
             _ => "kept, with settings of its own".to_owned(),
         };
         does.push(format!("{}{}: {what}", path.host.as_deref().unwrap_or_default(), path.pattern));
@@ -209,12 +236,14 @@ mod tests {
     fn faults_of_the_machine() {
         let text = "server = ['no-such-server']\naccess-log = '/no/such/log'\nsession-files = ['/no/such/sess_*']\n";
         let report = check(Path::new("x.toml"), text);
-        let told: Vec<_> = report.faults.iter().map(|fault| (fault.line, fault.key.as_str())).collect();
+        let told: Vec<_> =
+            report.faults.iter().map(|fault| (fault.line, fault.key.as_str())).collect();
         assert_eq!(told, [(Some(1), "server"), (Some(2), "access-log")]);
         assert_eq!(report.warnings[0].line, Some(3));
         let text = render(&report);
         assert!(
-            text.contains("line 2: access-log: there is no folder /no/such") && text.contains("2 faults"),
+            text.contains("line 2: access-log: there is no folder /no/such")
+                && text.contains("2 faults"),
             "{text}"
         );
     }
@@ -223,9 +252,13 @@ mod tests {
     fn what_would_be_done() {
         let text = "server = ['sleep', '1']\npublish = ['0.0.0.0:80']\nmemory = '1G'\n[[path]]\npattern = '/admin*'\ncache = false\n";
         let text = render(&check(Path::new("x.toml"), text));
-        for part in
-            ["runs sleep 1", "published at 0.0.0.0:80", "1.1 GB", "/admin*: always to the server", "would start"]
-        {
+        for part in [
+            "runs sleep 1",
+            "published at 0.0.0.0:80",
+            "1.1 GB",
+            "/admin*: always to the server",
+            "would start",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

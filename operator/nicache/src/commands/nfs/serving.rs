@@ -54,8 +54,12 @@ impl Serving {
                 let report = self.gateway().as_ref().context("it is ending")?.file_report(path)?;
                 Ok(Response::NfsWhy(Box::new(report)))
             }
-            Request::Why { .. } => bail!("this is a `nicache nfs`: ask about a file, by the path below an export"),
-            _ => bail!("`nicache nfs` answers `nicache status`, `nicache top` and `nicache why` only"),
+            Request::Why { .. } => {
+                bail!("this is a `nicache nfs`: ask about a file, by the path below an export")
+            }
+            _ => bail!(
+                "`nicache nfs` answers `nicache status`, `nicache top` and `nicache why` only"
+            ),
         }
     }
 
@@ -63,7 +67,8 @@ impl Serving {
         self.gateway.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cache as the one card of a sample: what is looked for are blocks of 4 KB, as with `nicache serve`.
+    /// The cache as the one card of a sample: what is looked for are blocks of 4 KB, as with
+    /// `nicache serve`.
     fn sample_of(&self, figures: Figures) -> Sample {
         let (uptime_ms, unix_ms) = moment(self.started);
         let card = CardSample {
@@ -85,7 +90,10 @@ impl Serving {
             ("nfs_repeated_calls".to_owned(), figures.repeated_calls),
         ]);
         for operation in &figures.operations {
-            counters.insert(format!("nfs_calls_{}", operation.name.to_lowercase()), operation.latency.count);
+            counters.insert(
+                format!("nfs_calls_{}", operation.name.to_lowercase()),
+                operation.latency.count,
+            );
         }
         Sample {
             name: figures.name,
@@ -114,7 +122,11 @@ impl Source for Serving {
     }
 
     fn own_metrics(&self) -> Option<Result<String, String>> {
-        Some(self.figures().map(|figures| figures.prometheus()).map_err(|error| format!("{error:#}")))
+        Some(
+            self.figures()
+                .map(|figures| figures.prometheus())
+                .map_err(|error| format!("{error:#}")),
+        )
     }
 
     fn describe(&self, _counter: &str) -> Option<Description> {

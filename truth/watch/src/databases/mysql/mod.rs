@@ -59,8 +59,16 @@ impl Database for MySql {
     fn structure_client(&self, place: &Place) -> io::Result<Command> {
         let socket = listening_socket(place.server)?;
         let mut command = Command::new("mariadb");
-        // Encrypted, it would not be understood by another nicache, which would take it for a change.
-        command.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--user=root", "--skip-ssl"]);
+        // Encrypted, it would not be understood by another nicache, which would take it for a
+        // change.
+        command.args([
+            "--no-defaults",
+            "--batch",
+            "--raw",
+            "--skip-column-names",
+            "--user=root",
+            "--skip-ssl",
+        ]);
         command.arg("--socket").arg(socket).arg("--execute").arg(self.structure_query());
         Ok(command)
     }

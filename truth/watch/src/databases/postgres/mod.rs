@@ -71,21 +71,36 @@ impl Database for Postgres {
         catalogue_query(Dialect::Postgres)
     }
 
-    /// As the user that the server runs as, whom it lets in without a password (peer authentication).
+    /// As the user that the server runs as, whom it lets in without a password (peer
+    /// authentication).
     fn structure_client(&self, place: &Place) -> io::Result<Command> {
         let socket = listening_socket(place.server)?;
         let (folder, name) = (socket.parent(), socket.file_name().and_then(|name| name.to_str()));
         let port = name.and_then(|name| name.strip_prefix(".s.PGSQL."));
         let (Some(folder), Some(port)) = (folder, port) else {
-            return Err(io::Error::other(format!("{} is not a socket of PostgreSQL", socket.display())));
+            return Err(io::Error::other(format!(
+                "{} is not a socket of PostgreSQL",
+                socket.display()
+            )));
         };
         let owner = std::fs::metadata(format!("/proc/{}", place.server))?;
         let database = place.database.as_deref().unwrap_or(FIRST_DATABASE);
         let mut command = Command::new("psql");
-        command.args(["--no-psqlrc", "--no-align", "--tuples-only", "--field-separator=\t", "--no-password"]);
+        command.args([
+            "--no-psqlrc",
+            "--no-align",
+            "--tuples-only",
+            "--field-separator=\t",
+            "--no-password",
+        ]);
         command.arg("--host").arg(folder).args(["--port", port, "--dbname", database]);
         command.args(["--command", self.structure_query()]);
-        command.uid(owner.uid()).gid(owner.gid()).current_dir("/").env_clear().env("PATH", "/usr/bin:/bin");
+        command
+            .uid(owner.uid())
+            .gid(owner.gid())
+            .current_dir("/")
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin");
         Ok(command)
     }
 

@@ -1,9 +1,12 @@
-//! Files that the server may have in its own memory: whatever it has read since its start, other than to send it on with sendfile.
+//! Files that the server may have in its own memory: whatever it has read since its start, other
+//! than to send it on with sendfile.
 //!
-//! A cache of compiled scripts, of templates or of open files answers from memory, so that a later request looks at none of the files
-//! that its reply depends on (docs/coherence.md rule 2). And after a change the server goes on with what it has until it reads the file
-//! again. To ask for the file's time is not enough: PHP finds out where a path leads, or a script asks whether a file is there, and both go on
-//! with what was compiled before. Until then, and until the grace period of `grace.rs` is over, the file is *dirty*, and no reply may be kept (rule 3).
+//! A cache of compiled scripts, of templates or of open files answers from memory, so that a later
+//! request looks at none of the files that its reply depends on (docs/coherence.md rule 2). And
+//! after a change the server goes on with what it has until it reads the file again. To ask for the
+//! file's time is not enough: PHP finds out where a path leads, or a script asks whether a file is
+//! there, and both go on with what was compiled before. Until then, and until the grace period of
+//! `grace.rs` is over, the file is *dirty*, and no reply may be kept (rule 3).
 
 mod file;
 #[cfg(test)]
@@ -18,11 +21,13 @@ pub(crate) use self::file::DIRTY_NS_MAX;
 use self::file::{FRESH_NS, File, Key, Layered, REREAD_NS, VOLATILE_NS};
 use crate::memory::grace::{Ends, Grace, Reading};
 use crate::resolve::resolver::{Node, Resolver, Walk};
-use crate::resolve::settled::{SAME_TIME_NS, UNDER_WAY_NS, is_within, may_change_untold, telling_change_ns};
+use crate::resolve::settled::{
+    SAME_TIME_NS, UNDER_WAY_NS, is_within, may_change_untold, telling_change_ns,
+};
 use crate::witnesses::event::{EventKind, Identity, LookupEvent};
 
-/// A file whose change time is this close before its opening may be one whose name was being taken away: the witness has fired, and the path led to it for the
-/// last time.
+/// A file whose change time is this close before its opening may be one whose name was being taken
+/// away: the witness has fired, and the path led to it for the last time.
 const NAMED_NS: i128 = 2_000_000_000;
 /// Openings of such files that wait to be looked at.
 const UNVERIFIED_MAX: usize = 4096;
@@ -30,8 +35,9 @@ const UNVERIFIED_MAX: usize = 4096;
 const ASKABLE_MAX: usize = 8;
 /// Files followed at most. With more of them no dynamic reply is kept.
 pub(crate) const RETAINED_MAX: usize = 65_536;
-/// Where glibc finds libraries. It maps this file when a program starts or opens a library, and keeps nothing of it: each package that brings
-/// a library changes it, and a program that runs is none the wiser.
+/// Where glibc finds libraries. It maps this file when a program starts or opens a library, and
+/// keeps nothing of it: each package that brings a library changes it, and a program that runs is
+/// none the wiser.
 const LOADER_CACHE: &[u8] = b"/etc/ld.so.cache";
 
 const O_ACCMODE: u32 = 3;
@@ -39,23 +45,36 @@ const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 
-/// File systems whose files are made up as they are read (linux/magic.h: proc, sysfs, cgroup, cgroup2). They have no changes that could be seen.
+/// File systems whose files are made up as they are read (linux/magic.h: proc, sysfs, cgroup,
+/// cgroup2). They have no changes that could be seen.
 const GENERATED_MAGIC: [u64; 4] = [0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270];
 
 /// Is what the path leads to, if it is on that device, made up as it is read?
 fn is_generated(path: &[u8], dev: u32) -> bool {
     let is_there = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
         .is_ok_and(|stat| stat.stx_dev_major << 20 | stat.stx_dev_minor == dev);
-    is_there && rustix::fs::statfs(path).is_ok_and(|stat| GENERATED_MAGIC.contains(&(stat.f_type as u64)))
+    is_there
+        && rustix::fs::statfs(path)
+            .is_ok_and(|stat| GENERATED_MAGIC.contains(&(stat.f_type as u64)))
 }
 
-/// Looks up what was opened; if its process is gone, as another one that was there finds it. What is not the same file then is not taken for it.
-fn resolve(opening: &LookupEvent, other: Option<&LookupEvent>, resolver: &mut Resolver) -> Option<Walk> {
+/// Looks up what was opened; if its process is gone, as another one that was there finds it. What
+/// is not the same file then is not taken for it.
+fn resolve(
+    opening: &LookupEvent,
+    other: Option<&LookupEvent>,
+    resolver: &mut Resolver,
+) -> Option<Walk> {
     if let Ok(walk) = resolver.resolve(opening) {
         return Some(walk);
     }
     let other = other.filter(|_| opening.path.starts_with(b"/"))?;
-    let as_other = LookupEvent { tgid: other.tgid, tid: other.tid, of_process: other.of_process, ..opening.clone() };
+    let as_other = LookupEvent {
+        tgid: other.tgid,
+        tid: other.tid,
+        of_process: other.of_process,
+        ..opening.clone()
+    };
     resolver.resolve(&as_other).ok()
 }
 
@@ -72,7 +91,8 @@ pub(crate) struct Retained {
     renewed: bool,
     /// Openings after which the path may have led elsewhere, with nobody to tell.
     unverified: Vec<(Key, LookupEvent)>,
-    /// The stamp of the last mount that is known: a device's number may be another file system's now.
+    /// The stamp of the last mount that is known: a device's number may be another file system's
+    /// now.
     mounted: Stamp,
     /// An opening whose process is there to be asked where paths start.
     asked: Option<LookupEvent>,
@@ -119,17 +139,24 @@ impl Retained {
             }
         }
         // What it has just made or emptied has nothing to read.
-        let has_content = event.open_flags & O_TRUNC == 0 && event.open_flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
-        let Some(identity) = event.inode.filter(|_| event.opens_to_read() && has_content) else { return };
-        let earlier = replaced.and_then(|old| match self.files.get(&old)?.path.as_deref() == path {
-            true => self.files.remove(&old).map(|file| file.grace),
-            false => Some(self.files.get(&old)?.grace.clone()),
-        });
+        let has_content = event.open_flags & O_TRUNC == 0
+            && event.open_flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
+        let Some(identity) = event.inode.filter(|_| event.opens_to_read() && has_content) else {
+            return;
+        };
+        let earlier =
+            replaced.and_then(|old| match self.files.get(&old)?.path.as_deref() == path {
+                true => self.files.remove(&old).map(|file| file.grace),
+                false => Some(self.files.get(&old)?.grace.clone()),
+            });
         if path == Some(LOADER_CACHE) {
             return;
         }
         if let Some(path) = path
-            && *self.generated.entry(identity.dev).or_insert_with(|| is_generated(path, identity.dev))
+            && *self
+                .generated
+                .entry(identity.dev)
+                .or_insert_with(|| is_generated(path, identity.dev))
         {
             return;
         }
@@ -159,7 +186,10 @@ impl Retained {
             file.grace.inherit(earlier);
         }
         file.grace.read(reading, is_changed, ends);
-        if event.changed_ns != 0 && !is_within(NAMED_NS, event.changed_ns.into(), event.time_ns) && !is_to_be_found {
+        if event.changed_ns != 0
+            && !is_within(NAMED_NS, event.changed_ns.into(), event.time_ns)
+            && !is_to_be_found
+        {
             return;
         }
         file.is_to_be_found = is_to_be_found;
@@ -170,31 +200,41 @@ impl Retained {
         }
     }
 
-    /// Makes dirty what the server has opened by a path that leads elsewhere by now. `resolver` remembers nothing from before: it waits for whoever is
-    /// changing names, so what has its witness has its effect.
+    /// Makes dirty what the server has opened by a path that leads elsewhere by now. `resolver`
+    /// remembers nothing from before: it waits for whoever is changing names, so what has its
+    /// witness has its effect.
     pub(crate) fn verify(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
         for (key, event) in std::mem::take(&mut self.unverified) {
             let identity = key.identity;
-            // What has its stamp by now and not its time gets another stamp, of this clock or a later one.
+            // What has its stamp by now and not its time gets another stamp, of this clock or a
+            // later one.
             let clock = table.clock();
             let walk = self.resolve(&event, resolver);
             let node = walk.as_ref().and_then(Walk::found);
             let is_there = node.is_some_and(|node| node.identity == identity || !node.is_watched());
-            let Some(file) = self.files.get_mut(&key).filter(|file| file.opened == event.clock) else { continue };
+            let Some(file) = self.files.get_mut(&key).filter(|file| file.opened == event.clock)
+            else {
+                continue;
+            };
             if !is_there {
                 tracing::debug!(path = %file.name(), "the server has opened a file whose name was being taken away");
                 (file.unsettled, file.dirty) = (true, None);
             }
-            let is_on_overlay = |node: &&Node| node.identity == identity && node.is_layered() && node.is_watched();
+            let is_on_overlay =
+                |node: &&Node| node.identity == identity && node.is_layered() && node.is_watched();
             let (Some(walk), Some(node)) = (&walk, node.filter(is_on_overlay)) else { continue };
             file.layered = Layered::new(walk, node, &event, table);
             (file.is_to_be_found, file.is_to_be_seen) = (false, false);
-            // What the server has opened may be the file before its copy came into the upper layer. Then that has a new time, or its way has changed since.
-            let is_same = telling_change_ns(&event) != 0 && i128::from(telling_change_ns(&event)) == node.changed_ns;
-            let may_be_copy = node.is_in_several_layers() && is_within(UNDER_WAY_NS, node.changed_ns, event.time_ns);
+            // What the server has opened may be the file before its copy came into the upper layer.
+            // Then that has a new time, or its way has changed since.
+            let is_same = telling_change_ns(&event) != 0
+                && i128::from(telling_change_ns(&event)) == node.changed_ns;
+            let may_be_copy = node.is_in_several_layers()
+                && is_within(UNDER_WAY_NS, node.changed_ns, event.time_ns);
             // One that is in one layer only is not a copy, whatever else its folders get.
             let is_still = |file: &Layered| table.stamp_of(file.file.0.slot()) < event.clock;
-            let is_alone = !node.is_in_several_layers() && file.layered.as_ref().is_some_and(is_still);
+            let is_alone =
+                !node.is_in_several_layers() && file.layered.as_ref().is_some_and(is_still);
             let stamp = file.stamp(identity, table);
             if is_same || is_alone {
                 if stamp < clock {
@@ -209,12 +249,17 @@ impl Retained {
             file.is_to_be_seen = false;
             let Some(layered) = &file.layered else { continue };
             let (clock, stamp) = (table.clock(), file.stamp(key.identity, table));
-            let Some(walk) = resolve(&layered.opening, self.asked.as_ref(), resolver) else { continue };
-            let Some(node) = walk.found().filter(|node| node.identity == key.identity && node.is_watched()) else {
+            let Some(walk) = resolve(&layered.opening, self.asked.as_ref(), resolver) else {
+                continue;
+            };
+            let Some(node) =
+                walk.found().filter(|node| node.identity == key.identity && node.is_watched())
+            else {
                 continue;
             };
             let Some(now) = Layered::new(&walk, node, &layered.opening, table) else { continue };
-            // Another change may have the same time as the last one before the opening; that is one of the file itself.
+            // Another change may have the same time as the last one before the opening; that is one
+            // of the file itself.
             let is_told = !is_within(SAME_TIME_NS, now.file.1, layered.opening.time_ns)
                 || table.stamp_of(now.file.0.slot()) < file.opened;
             if now.file == layered.file && is_told {
@@ -235,8 +280,9 @@ impl Retained {
         walk
     }
 
-    /// Something has been mounted, or is no longer. Files whose paths lead elsewhere now have changed: the server may have the old ones in its memory.
-    /// `resolver` remembers nothing from before.
+    /// Something has been mounted, or is no longer. Files whose paths lead elsewhere now have
+    /// changed: the server may have the old ones in its memory. `resolver` remembers nothing from
+    /// before.
     pub(crate) fn see_mounts(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
         let Some(asked) = self.askable.iter().find(|asked| resolver.root_of(asked).is_ok()) else {
             if !self.files.is_empty() {
@@ -248,7 +294,9 @@ impl Retained {
             let leads_there = file.path.as_ref().is_some_and(|path| {
                 let event = LookupEvent { path: path.clone(), ..asked.clone() };
                 let walk = resolver.resolve(&event);
-                walk.is_ok_and(|walk| walk.found().is_some_and(|node| node.identity == key.identity))
+                walk.is_ok_and(|walk| {
+                    walk.found().is_some_and(|node| node.identity == key.identity)
+                })
             });
             if !leads_there && !file.is_elsewhere {
                 tracing::debug!(path = %file.name(), "a file that the server has read is no longer found there after a mount");
@@ -260,7 +308,8 @@ impl Retained {
 
     /// What is known of devices is known until something is mounted.
     fn forget_devices(&mut self, table: &RevisionTable) {
-        let mounted = table.stamp_of(SourceSlot::MOUNTS).max(table.stamp_of(SourceSlot::EVERYTHING));
+        let mounted =
+            table.stamp_of(SourceSlot::MOUNTS).max(table.stamp_of(SourceSlot::EVERYTHING));
         // With this clock there may be another one.
         if mounted != self.mounted || mounted >= table.clock() {
             self.generated.clear();
@@ -287,7 +336,8 @@ impl Retained {
         if let Some(path) = path {
             self.paths.insert(path.into(), (key.clone(), Stamp(0)));
         }
-        // Where times are the only witness no reading looks like a change, and a store to a mapping may leave the time alone (tmpfs).
+        // Where times are the only witness no reading looks like a change, and a store to a mapping
+        // may leave the time alone (tmpfs).
         let changed_ns = if event.stillness.only_times { 0 } else { telling_change_ns(event) };
         let file = self.files.entry(key).or_insert_with(|| {
             table.track(identity.slot());
@@ -371,7 +421,8 @@ impl Retained {
         }
     }
 
-    /// A process has ended that nobody asks for anything: what it alone had in its memory is nowhere.
+    /// A process has ended that nobody asks for anything: what it alone had in its memory is
+    /// nowhere.
     pub(crate) fn forget_reader(&mut self, process: u32) {
         let paths = &mut self.paths;
         self.files.retain(|_, file| {
@@ -383,7 +434,8 @@ impl Retained {
         });
     }
 
-    /// Has the server read a changed file after [`DIRTY_NS_MAX`]? What was kept meanwhile may be of what it had before. True once.
+    /// Has the server read a changed file after [`DIRTY_NS_MAX`]? What was kept meanwhile may be of
+    /// what it had before. True once.
     pub(crate) fn take_renewed(&mut self) -> bool {
         std::mem::take(&mut self.renewed)
     }
@@ -403,15 +455,25 @@ impl Retained {
         self.overflowed
     }
 
-    /// Has a file changed that the server has not read since, or was what it had read before still of use when a request was forwarded to it, whatever
-    /// another request had it read meanwhile?
-    pub(crate) fn is_dirty(&mut self, table: &RevisionTable, ends: Ends<'_>, forwarded_ns: u64, now_ns: u64) -> bool {
+    /// Has a file changed that the server has not read since, or was what it had read before still
+    /// of use when a request was forwarded to it, whatever another request had it read meanwhile?
+    pub(crate) fn is_dirty(
+        &mut self,
+        table: &RevisionTable,
+        ends: Ends<'_>,
+        forwarded_ns: u64,
+        now_ns: u64,
+    ) -> bool {
         let mut dirty = false;
         if !Rule::Dirty.holds() {
             return false;
         }
         for (key, file) in &mut self.files {
-            let missing_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
+            let missing_at = file
+                .path
+                .as_ref()
+                .and_then(|path| self.paths.get(path))
+                .map_or(Stamp(0), |(_, at)| *at);
             if !file.is_kept() {
                 file.dirty = None;
                 continue;
@@ -441,9 +503,14 @@ impl Retained {
         dirty
     }
 
-    /// Is any file changed since the clock was `since` that the server had read before `read_before_ns`? What it read only later is
-    /// not in a reply that was ready before.
-    pub(crate) fn has_changed(&mut self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
+    /// Is any file changed since the clock was `since` that the server had read before
+    /// `read_before_ns`? What it read only later is not in a reply that was ready before.
+    pub(crate) fn has_changed(
+        &mut self,
+        table: &RevisionTable,
+        since: Stamp,
+        read_before_ns: u64,
+    ) -> bool {
         for (key, file) in &mut self.files {
             let stamp = file.stamp(key.identity, table);
             if stamp < since || file.first_opened_ns > read_before_ns || file.is_volatile() {

@@ -51,7 +51,11 @@ fn a_changed_file_is_dirty_until_it_is_read() {
     // With the same clock the reading may have been before the change.
     retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table, unknown());
     assert!(retained.is_dirty(&table, unknown(), LATER, 0));
-    retained.observe(&opened(Identity { dev: DISK, ino: 11 }, b"/b.php", table.advance_clock(), 1), &table, unknown());
+    retained.observe(
+        &opened(Identity { dev: DISK, ino: 11 }, b"/b.php", table.advance_clock(), 1),
+        &table,
+        unknown(),
+    );
     assert!(retained.is_dirty(&table, unknown(), LATER, 0));
     retained.observe(&looked_at(b"/a.php", table.clock()), &table, unknown());
     assert!(retained.is_dirty(&table, unknown(), LATER, 0));
@@ -93,7 +97,10 @@ fn what_was_given_up_and_is_read_after_all_voids() {
         let late = waited >= DIRTY_NS_MAX;
         assert_eq!(retained.is_dirty(&table, unknown(), LATER, 1000 + waited), !late);
         assert!(!retained.take_renewed());
-        let again = LookupEvent { time_ns: 1000 + waited, ..opened(CODE, b"/a.php", table.advance_clock(), 1) };
+        let again = LookupEvent {
+            time_ns: 1000 + waited,
+            ..opened(CODE, b"/a.php", table.advance_clock(), 1)
+        };
         retained.observe(&again, &table, unknown());
         assert_eq!((retained.take_renewed(), retained.take_renewed()), (late, false));
     }
@@ -105,14 +112,16 @@ fn a_removed_file_is_dirty_until_the_server_finds_nothing_there() {
     let mut retained = Retained::default();
     retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table, unknown());
     table.record_change(CODE.slot());
-    let look = |errno: i32, clock| LookupEvent { ret: -i64::from(errno), ..looked_at(b"/a.php", clock) };
+    let look =
+        |errno: i32, clock| LookupEvent { ret: -i64::from(errno), ..looked_at(b"/a.php", clock) };
     retained.observe(&look(libc::EACCES, table.advance_clock()), &table, unknown());
     assert!(retained.is_dirty(&table, unknown(), LATER, 0));
     retained.observe(&look(libc::ENOENT, table.advance_clock()), &table, unknown());
     assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
 }
 
-/// Another request had the server read the file while this one was being answered from the server's memory.
+/// Another request had the server read the file while this one was being answered from the server's
+/// memory.
 #[test]
 fn a_request_that_came_while_a_file_was_dirty_is_worth_nothing() {
     let table = RevisionTable::on_heap();
@@ -155,7 +164,11 @@ fn what_is_made_up_as_it_is_read_is_not_retained() {
     let stat = rustix::fs::stat("/proc/self/maps").unwrap();
     let dev = rustix::fs::major(stat.st_dev) << 20 | rustix::fs::minor(stat.st_dev);
     let identity = Identity { dev, ino: stat.st_ino };
-    retained.observe(&opened(identity, b"/proc/self/maps", table.advance_clock(), 1), &table, unknown());
+    retained.observe(
+        &opened(identity, b"/proc/self/maps", table.advance_clock(), 1),
+        &table,
+        unknown(),
+    );
     table.record_change(identity.slot());
     assert!(!retained.is_dirty(&table, unknown(), LATER, 0) && !retained.has(identity));
 }
@@ -213,12 +226,17 @@ fn on_disk(folder: &tempfile::TempDir) -> (std::path::PathBuf, impl Fn(Stamp) ->
         let changed_ns = stat.st_ctime as u64 * 1_000_000_000 + stat.st_ctime_nsec as u64;
         let identity = Identity { dev, ino: stat.st_ino };
         let stillness = Stillness { asked: true, ..Stillness::default() };
-        LookupEvent { changed_ns, stillness, ..opened(identity, there.as_os_str().as_bytes(), clock, 1) }
+        LookupEvent {
+            changed_ns,
+            stillness,
+            ..opened(identity, there.as_os_str().as_bytes(), clock, 1)
+        }
     };
     (path, open)
 }
 
-/// The kernel stamps a file that is made shorter before it moves its change time, and again when that is done.
+/// The kernel stamps a file that is made shorter before it moves its change time, and again when
+/// that is done.
 #[test]
 fn a_change_that_has_a_stamp_before_it_has_a_time_is_seen() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,11 +247,17 @@ fn a_change_that_has_a_stamp_before_it_has_a_time_is_seen() {
     retained.observe(&open(table.advance_clock()), &table, unknown());
     let since = table.advance_clock();
     table.record_change(identity.slot());
-    assert!(!retained.has_changed(&table, since, u64::MAX) && !retained.is_dirty(&table, unknown(), LATER, 0));
+    assert!(
+        !retained.has_changed(&table, since, u64::MAX)
+            && !retained.is_dirty(&table, unknown(), LATER, 0)
+    );
     std::thread::sleep(std::time::Duration::from_millis(20));
     std::fs::write(&path, "new").unwrap();
     table.record_change(identity.slot());
-    assert!(retained.has_changed(&table, since, u64::MAX) && retained.is_dirty(&table, unknown(), LATER, 0));
+    assert!(
+        retained.has_changed(&table, since, u64::MAX)
+            && retained.is_dirty(&table, unknown(), LATER, 0)
+    );
 }
 
 #[test]
@@ -264,10 +288,12 @@ fn what_was_read_while_somebody_wrote_it_is_dirty_until_it_is_read_again() {
     let table = RevisionTable::on_heap();
     let mut retained = Retained::default();
     let stillness = Stillness { being_written: true, ..Stillness::default() };
-    let open = |clock: Stamp, stillness| LookupEvent { stillness, ..opened(CODE, b"/a.php", clock, 1) };
+    let open =
+        |clock: Stamp, stillness| LookupEvent { stillness, ..opened(CODE, b"/a.php", clock, 1) };
     retained.observe(&open(table.advance_clock(), stillness), &table, unknown());
     assert!(
-        retained.is_dirty(&table, unknown(), LATER, 0) && retained.is_dirty(&table, unknown(), LATER, DIRTY_NS_MAX - 1)
+        retained.is_dirty(&table, unknown(), LATER, 0)
+            && retained.is_dirty(&table, unknown(), LATER, DIRTY_NS_MAX - 1)
     );
     assert!(!retained.is_dirty(&table, unknown(), LATER, DIRTY_NS_MAX));
     // It is waited for anew.
@@ -307,8 +333,14 @@ impl OnOverlay {
         let options = format!("lowerdir={path}/lower,upperdir={path}/upper,workdir={path}/work");
         let options = std::ffi::CString::new(options).unwrap();
         let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("overlay", folder.path().join("merged"), "overlay", flags, Some(options.as_c_str()))
-            .unwrap();
+        rustix::mount::mount(
+            "overlay",
+            folder.path().join("merged"),
+            "overlay",
+            flags,
+            Some(options.as_c_str()),
+        )
+        .unwrap();
         Self { folder, table: RevisionTable::on_heap() }
     }
 
@@ -407,7 +439,8 @@ fn what_is_mounted_over_a_file_changes_it_and_what_is_mounted_elsewhere_does_not
     let table = RevisionTable::on_heap();
     table.advance_clock();
     let mut retained = Retained::default();
-    let resolver = || Resolver::new(crate::witnesses::witness::Coverage { ext4: true, ..Default::default() });
+    let resolver =
+        || Resolver::new(crate::witnesses::witness::Coverage { ext4: true, ..Default::default() });
     let see = |retained: &mut Retained| {
         let since = table.advance_clock();
         retained.see_mounts(&mut resolver(), &table);
@@ -432,12 +465,14 @@ fn what_is_mounted_over_a_file_changes_it_and_what_is_mounted_elsewhere_does_not
     // Once: it is known by then.
     assert!(!see(&mut retained));
     for name in ["code", "elsewhere"] {
-        rustix::mount::unmount(folder.path().join(name), rustix::mount::UnmountFlags::DETACH).unwrap();
+        rustix::mount::unmount(folder.path().join(name), rustix::mount::UnmountFlags::DETACH)
+            .unwrap();
     }
     assert!(!see(&mut retained));
 }
 
-/// In the lower layer they are one file, and share a number on the overlay; each gets a copy of its own.
+/// In the lower layer they are one file, and share a number on the overlay; each gets a copy of its
+/// own.
 #[test]
 fn names_of_one_file_in_a_lower_layer_are_followed_each_by_itself() {
     let overlay = OnOverlay::new();
@@ -485,7 +520,10 @@ fn an_overlay_that_hides_its_own_layer_is_not_vouched_for() {
     let options = std::ffi::CString::new(options).unwrap();
     let flags = rustix::mount::MountFlags::empty();
     rustix::mount::mount("overlay", &lower, "overlay", flags, Some(options.as_c_str())).unwrap();
-    let event = LookupEvent { path: lower.join("a.php").to_str().unwrap().as_bytes().into(), ..overlay.open() };
+    let event = LookupEvent {
+        path: lower.join("a.php").to_str().unwrap().as_bytes().into(),
+        ..overlay.open()
+    };
     let coverage = crate::Coverage { ext4: true, ..Default::default() };
     let walk = Resolver::new(coverage).resolve(&event).unwrap();
     assert!(!walk.watched && !walk.found().unwrap().is_watched());
@@ -560,7 +598,11 @@ fn data_that_changes_all_the_time_is_not_retained() {
                 let event = opened(CODE, b"/data", table.advance_clock(), 1);
                 // Of the year 2100, or of 1970.
                 let changed_ns = if is_fresh { 4_102_444_800_000_000_000 } else { 1 };
-                retained.observe(&LookupEvent { time_ns: now_ns, changed_ns, ..event }, &table, unknown());
+                retained.observe(
+                    &LookupEvent { time_ns: now_ns, changed_ns, ..event },
+                    &table,
+                    unknown(),
+                );
             }
             table.record_change(CODE.slot());
         }

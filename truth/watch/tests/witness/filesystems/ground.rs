@@ -1,4 +1,5 @@
-//! Makes a file system and mounts it where this thread, and what it starts, alone see it. The loop device goes with the mount, and the mount with the thread.
+//! Makes a file system and mounts it where this thread, and what it starts, alone see it. The loop
+//! device goes with the mount, and the mount with the thread.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -24,7 +25,8 @@ pub(crate) fn own_mounts() {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
 }
 
-/// Mounts an empty file system of this type on an empty directory, in a mount namespace of the calling thread's own.
+/// Mounts an empty file system of this type on an empty directory, in a mount namespace of the
+/// calling thread's own.
 pub(crate) fn mount_own(kind: &str, point: &Path) {
     own_mounts();
     if kind == "tmpfs" {
@@ -34,7 +36,8 @@ pub(crate) fn mount_own(kind: &str, point: &Path) {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&image).unwrap();
     file.set_len(IMAGE_BYTES).unwrap();
     let made = Command::new(format!("mkfs.{kind}")).arg("-q").arg(&image).output();
-    let made = made.unwrap_or_else(|error| panic!("mkfs.{kind}: {error}; install it with tools/setup"));
+    let made =
+        made.unwrap_or_else(|error| panic!("mkfs.{kind}: {error}; install it with tools/setup"));
     assert!(made.status.success(), "mkfs.{kind}: {}", String::from_utf8_lossy(&made.stderr));
     let (device, name) = attach(&file);
     mount(name.as_str(), point, kind, MountFlags::empty(), None).unwrap();

@@ -1,7 +1,8 @@
-//! Every way of changing a page, on every file system that is watched: right after the call has returned, the look-up of the page shows it,
-//! or no fill would be granted meanwhile.
+//! Every way of changing a page, on every file system that is watched: right after the call has
+//! returned, the look-up of the page shows it, or no fill would be granted meanwhile.
 //!
-//! The file systems are made here, in files behind loop devices, and mounted where nobody else sees them.
+//! The file systems are made here, in files behind loop devices, and mounted where nobody else sees
+//! them.
 
 mod ground;
 mod writers;
@@ -27,7 +28,8 @@ use writers::{Site, WRITERS};
 enum Verdict {
     /// Each change has raised a stamp that the page depends on.
     Seen,
-    /// Some have not; but the page was open for writing or mapped then, and was granted no fill before.
+    /// Some have not; but the page was open for writing or mapped then, and was granted no fill
+    /// before.
     Held,
     /// A change that nobody has seen, and a fill would have been granted just before.
     Missed,
@@ -54,7 +56,8 @@ impl Judge {
         let table = &watcher().1;
         let walk = walk(&self.coverage, page);
         assert!(walk.watched, "{} is not on a watched file system", page.display());
-        let slots: Vec<SourceSlot> = walk.slots.iter().copied().filter(|slot| !self.above.contains(slot)).collect();
+        let slots: Vec<SourceSlot> =
+            walk.slots.iter().copied().filter(|slot| !self.above.contains(slot)).collect();
         for &slot in &slots {
             table.watch(slot);
         }
@@ -83,7 +86,9 @@ impl Judge {
 }
 
 fn walk(coverage: &Coverage, path: &Path) -> Walk {
-    Resolver::new(coverage.clone()).resolve_below(b"/", path.as_os_str().as_encoded_bytes()).unwrap()
+    Resolver::new(coverage.clone())
+        .resolve_below(b"/", path.as_os_str().as_encoded_bytes())
+        .unwrap()
 }
 
 /// Runs all writers on a file system of this type, and prints what was seen of each.
@@ -94,7 +99,8 @@ fn run_writers(kind: &'static str) {
     });
 }
 
-/// The same on an overlay whose layers are on such a file system: once the page is in the upper layer, once in the lower of two.
+/// The same on an overlay whose layers are on such a file system: once the page is in the upper
+/// layer, once in the lower of two.
 fn run_writers_on_overlay(kind: &'static str) {
     on_own(kind, move |ground| {
         let folders = ["lower", "middle", "upper", "work", "merged"].map(|name| ground.join(name));
@@ -109,7 +115,9 @@ fn run_writers_on_overlay(kind: &'static str) {
         );
         let options = CString::new(options).unwrap();
         mount("overlay", merged, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
-        run_all("overlay", &format!("overlay_on_{kind}, upper"), merged, &|name| Site::new(merged, name));
+        run_all("overlay", &format!("overlay_on_{kind}, upper"), merged, &|name| {
+            Site::new(merged, name)
+        });
         run_all("overlay", &format!("overlay_on_{kind}, lower"), merged, &|name| {
             Site::new(lower, &format!("{name} below"))?;
             Ok(Site::at(merged, &format!("{name} below")))
@@ -136,8 +144,8 @@ fn run_all(kind: &str, label: &str, mount: &Path, site: &dyn Fn(&str) -> io::Res
     let mut missed = Vec::new();
     for writer in WRITERS.iter().filter(|writer| writer.only.is_none_or(|only| only == kind)) {
         let mut judge = Judge::new(mount);
-        let outcome =
-            site(writer.name).and_then(|site| (writer.run)(&site, &mut |page, change| judge.see(page, change)));
+        let outcome = site(writer.name)
+            .and_then(|site| (writer.run)(&site, &mut |page, change| judge.see(page, change)));
         let cell = match (outcome, judge.worst) {
             (Err(error), _) if is_unsupported(&error) => "not on this file system".to_owned(),
             (Err(error), _) => panic!("{label}: {}: {error}", writer.name),
@@ -210,9 +218,12 @@ fn writers_on_tmpfs() {
 #[test]
 fn writers_on_overlay() {
     let coverage = watcher().0.coverage();
-    for (kind, is_watched) in
-        [("ext4", coverage.ext4), ("xfs", coverage.xfs), ("btrfs", coverage.btrfs), ("tmpfs", coverage.tmpfs)]
-    {
+    for (kind, is_watched) in [
+        ("ext4", coverage.ext4),
+        ("xfs", coverage.xfs),
+        ("btrfs", coverage.btrfs),
+        ("tmpfs", coverage.tmpfs),
+    ] {
         if is_watched {
             run_writers_on_overlay(kind);
         } else {

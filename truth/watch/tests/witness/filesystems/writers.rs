@@ -9,7 +9,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use io_uring::{IoUring, opcode, squeue, types};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps,
+    XattrFlags,
+};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
 const ROUNDS: usize = 20;
@@ -50,7 +53,8 @@ impl Site {
 }
 
 /// Does a change of what the path is, and judges it.
-pub(super) type See<'a> = dyn FnMut(&Path, &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> + 'a;
+pub(super) type See<'a> =
+    dyn FnMut(&Path, &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> + 'a;
 
 pub(super) struct Writer {
     pub name: &'static str,
@@ -63,7 +67,11 @@ const fn on_all(name: &'static str, run: fn(&Site, &mut See<'_>) -> io::Result<(
     Writer { name, only: None, run }
 }
 
-const fn on(only: &'static str, name: &'static str, run: fn(&Site, &mut See<'_>) -> io::Result<()>) -> Writer {
+const fn on(
+    only: &'static str,
+    name: &'static str,
+    run: fn(&Site, &mut See<'_>) -> io::Result<()>,
+) -> Writer {
     Writer { name, only: Some(only), run }
 }
 
@@ -79,13 +87,19 @@ pub(super) const WRITERS: &[Writer] = &[
     on_all("FICLONERANGE", clone_range),
     on_all("truncate, ftruncate", truncate),
     on_all("open with O_TRUNC", truncate_by_opening),
-    on_all("fallocate that extends", |site, see| fallocate(site, see, FallocateFlags::empty(), true)),
+    on_all("fallocate that extends", |site, see| {
+        fallocate(site, see, FallocateFlags::empty(), true)
+    }),
     on_all("fallocate: punch a hole", |site, see| {
         fallocate(site, see, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, false)
     }),
     on_all("fallocate: zero", |site, see| fallocate(site, see, FallocateFlags::ZERO_RANGE, false)),
-    on_all("fallocate: collapse", |site, see| fallocate(site, see, FallocateFlags::COLLAPSE_RANGE, false)),
-    on_all("fallocate: insert", |site, see| fallocate(site, see, FallocateFlags::INSERT_RANGE, false)),
+    on_all("fallocate: collapse", |site, see| {
+        fallocate(site, see, FallocateFlags::COLLAPSE_RANGE, false)
+    }),
+    on_all("fallocate: insert", |site, see| {
+        fallocate(site, see, FallocateFlags::INSERT_RANGE, false)
+    }),
     on_all("mmap", map),
     on_all("store to a page that is mapped", store),
     on_all("store, the descriptor closed, msync between", store_after_sync),
@@ -129,13 +143,18 @@ fn checked(result: impl TryInto<i64>) -> io::Result<()> {
 }
 
 /// Changes the page through a descriptor that is open all the time.
-fn through(site: &Site, see: &mut See<'_>, mut change: impl FnMut(&File, usize) -> io::Result<()>) -> io::Result<()> {
+fn through(
+    site: &Site,
+    see: &mut See<'_>,
+    mut change: impl FnMut(&File, usize) -> io::Result<()>,
+) -> io::Result<()> {
     let file = site.open()?;
     (0..ROUNDS).try_for_each(|round| see(&site.page, &mut || change(&file, round)))
 }
 
 fn open_write_close(site: &Site, see: &mut See<'_>) -> io::Result<()> {
-    (0..ROUNDS).try_for_each(|round| see(&site.page, &mut || fs::write(&site.page, [round as u8; 1000])))
+    (0..ROUNDS)
+        .try_for_each(|round| see(&site.page, &mut || fs::write(&site.page, [round as u8; 1000])))
 }
 
 fn pwrite(site: &Site, see: &mut See<'_>) -> io::Result<()> {
@@ -145,7 +164,9 @@ fn pwrite(site: &Site, see: &mut See<'_>) -> io::Result<()> {
 fn extend(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     through(site, see, |mut file, round| match round % 2 {
         0 => file.write_all(b"x"),
-        _ => rustix::io::writev(file, &[IoSlice::new(b"y"), IoSlice::new(b"z")]).map(|_| ()).map_err(Into::into),
+        _ => rustix::io::writev(file, &[IoSlice::new(b"y"), IoSlice::new(b"z")])
+            .map(|_| ())
+            .map_err(Into::into),
     })
 }
 
@@ -213,7 +234,9 @@ fn direct_by_aio(site: &Site, see: &mut See<'_>) -> io::Result<()> {
             // SAFETY: request and buffer live until the completion has come.
             checked(unsafe { libc::syscall(libc::SYS_io_submit, context, 1, list.as_mut_ptr()) })?;
             // SAFETY: the kernel writes one event of 32 bytes.
-            checked(unsafe { libc::syscall(libc::SYS_io_getevents, context, 1, 1, event.as_mut_ptr(), no_limit) })?;
+            checked(unsafe {
+                libc::syscall(libc::SYS_io_getevents, context, 1, 1, event.as_mut_ptr(), no_limit)
+            })?;
             assert_eq!(event[2], BLOCK);
             Ok(())
         })?;
@@ -252,7 +275,9 @@ fn clone(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         let source = File::open(&site.other)?;
         let file = site.open()?;
         // SAFETY: the argument is a descriptor.
-        see(&site.page, &mut || checked(unsafe { libc::ioctl(file.as_raw_fd(), FICLONE, source.as_raw_fd()) }))?;
+        see(&site.page, &mut || {
+            checked(unsafe { libc::ioctl(file.as_raw_fd(), FICLONE, source.as_raw_fd()) })
+        })?;
     }
     Ok(())
 }
@@ -264,7 +289,9 @@ fn clone_range(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         let file = site.open()?;
         let range = [source.as_raw_fd() as u64, 0, BLOCK, BLOCK];
         // SAFETY: `struct file_clone_range` is four words.
-        see(&site.page, &mut || checked(unsafe { libc::ioctl(file.as_raw_fd(), FICLONERANGE, range.as_ptr()) }))?;
+        see(&site.page, &mut || {
+            checked(unsafe { libc::ioctl(file.as_raw_fd(), FICLONERANGE, range.as_ptr()) })
+        })?;
     }
     Ok(())
 }
@@ -284,12 +311,19 @@ fn truncate(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     let path = path_of(&site.page);
     for round in 0..ROUNDS {
         // SAFETY: a valid C string.
-        see(&site.page, &mut || checked(unsafe { libc::truncate(path.as_ptr(), 5_000 + round as i64) }))?;
+        see(&site.page, &mut || {
+            checked(unsafe { libc::truncate(path.as_ptr(), 5_000 + round as i64) })
+        })?;
     }
     through(site, see, |file, round| file.set_len(10_000 - round as u64))
 }
 
-fn fallocate(site: &Site, see: &mut See<'_>, flags: FallocateFlags, extends: bool) -> io::Result<()> {
+fn fallocate(
+    site: &Site,
+    see: &mut See<'_>,
+    flags: FallocateFlags,
+    extends: bool,
+) -> io::Result<()> {
     for round in 0..ROUNDS as u64 {
         fs::write(&site.page, vec![b'c'; PAGE_BYTES])?;
         let file = site.open()?;
@@ -302,7 +336,16 @@ fn fallocate(site: &Site, see: &mut See<'_>, flags: FallocateFlags, extends: boo
 fn map_file(file: &File) -> io::Result<*mut c_void> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping at an address of the kernel's choice.
-    Ok(unsafe { rustix::mm::mmap(std::ptr::null_mut(), BLOCK as usize, protection, MapFlags::SHARED, file, 0) }?)
+    Ok(unsafe {
+        rustix::mm::mmap(
+            std::ptr::null_mut(),
+            BLOCK as usize,
+            protection,
+            MapFlags::SHARED,
+            file,
+            0,
+        )
+    }?)
 }
 
 fn unmap(address: *mut c_void) -> io::Result<()> {
@@ -355,7 +398,8 @@ fn uring_write(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     let mut ring = IoUring::new(8)?;
     through(site, see, |file, round| {
         let bytes = [round as u8; 100];
-        let write = opcode::Write::new(types::Fd(file.as_raw_fd()), bytes.as_ptr(), 100).offset(round as u64);
+        let write = opcode::Write::new(types::Fd(file.as_raw_fd()), bytes.as_ptr(), 100)
+            .offset(round as u64);
         assert_eq!(uring(&mut ring, &write.build())?, 100);
         Ok(())
     })
@@ -398,7 +442,8 @@ fn uring_open_and_write(site: &Site, see: &mut See<'_>) -> io::Result<()> {
 fn uring_fallocate(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     let mut ring = IoUring::new(8)?;
     through(site, see, |file, round| {
-        let request = opcode::Fallocate::new(types::Fd(file.as_raw_fd()), BLOCK).offset(BLOCK * (5 + round as u64));
+        let request = opcode::Fallocate::new(types::Fd(file.as_raw_fd()), BLOCK)
+            .offset(BLOCK * (5 + round as u64));
         uring(&mut ring, &request.build()).map(drop)
     })
 }
@@ -414,7 +459,8 @@ fn uring_ftruncate(site: &Site, see: &mut See<'_>) -> io::Result<()> {
 fn uring_names(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     let mut ring = IoUring::new(8)?;
     let at = types::Fd(libc::AT_FDCWD);
-    let (page, other, away) = (path_of(&site.page), path_of(&site.other), path_of(&site.elsewhere.join("away")));
+    let (page, other, away) =
+        (path_of(&site.page), path_of(&site.other), path_of(&site.elsewhere.join("away")));
     let folder = path_of(&site.directory.join("folder"));
     for _ in 0..ROUNDS {
         fs::write(&site.other, b"new")?;
@@ -499,7 +545,9 @@ fn rename_directory(site: &Site, see: &mut See<'_>) -> io::Result<()> {
 
 fn exchange_directories(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     for _ in 0..ROUNDS {
-        see(&site.page, &mut || rename_with(&site.directory, &site.elsewhere, RenameFlags::EXCHANGE))?;
+        see(&site.page, &mut || {
+            rename_with(&site.directory, &site.elsewhere, RenameFlags::EXCHANGE)
+        })?;
     }
     Ok(())
 }
@@ -529,7 +577,9 @@ fn other_names(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         see(&site.page, &mut || fs::remove_dir(&site.page))?;
         see(&site.page, &mut || std::os::unix::fs::symlink("other", &site.page))?;
         see(&site.page, &mut || fs::remove_file(&site.page))?;
-        see(&site.page, &mut || Ok(rustix::fs::mknodat(CWD, &site.page, FileType::Fifo, Mode::RUSR, 0)?))?;
+        see(&site.page, &mut || {
+            Ok(rustix::fs::mknodat(CWD, &site.page, FileType::Fifo, Mode::RUSR, 0)?)
+        })?;
         see(&site.page, &mut || fs::remove_file(&site.page))?;
     }
     Ok(())
@@ -541,7 +591,9 @@ fn tmpfile(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         let file = rustix::fs::open(&site.directory, OFlags::TMPFILE | OFlags::WRONLY, Mode::RUSR)?;
         rustix::io::write(&file, b"tmp")?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        see(&site.page, &mut || Ok(rustix::fs::linkat(CWD, path.as_str(), CWD, &site.page, AtFlags::SYMLINK_FOLLOW)?))?;
+        see(&site.page, &mut || {
+            Ok(rustix::fs::linkat(CWD, path.as_str(), CWD, &site.page, AtFlags::SYMLINK_FOLLOW)?)
+        })?;
     }
     Ok(())
 }
@@ -558,7 +610,9 @@ fn modes_of_page(site: &Site, see: &mut See<'_>) -> io::Result<()> {
 fn modes_of_directory(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     for round in 0..ROUNDS {
         let mode = if round % 2 == 0 { 0o700 } else { 0o755 };
-        see(&site.page, &mut || fs::set_permissions(&site.directory, Permissions::from_mode(mode)))?;
+        see(&site.page, &mut || {
+            fs::set_permissions(&site.directory, Permissions::from_mode(mode))
+        })?;
     }
     Ok(())
 }
@@ -567,7 +621,9 @@ fn times(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     for round in 0..ROUNDS {
         let time = Timespec { tv_sec: round as i64, tv_nsec: 0 };
         let times = Timestamps { last_access: time, last_modification: time };
-        see(&site.page, &mut || Ok(rustix::fs::utimensat(CWD, &site.page, &times, AtFlags::empty())?))?;
+        see(&site.page, &mut || {
+            Ok(rustix::fs::utimensat(CWD, &site.page, &times, AtFlags::empty())?)
+        })?;
     }
     Ok(())
 }
@@ -635,7 +691,8 @@ const EXT4_IOC_MOVE_EXT: libc::Ioctl = 0xc028_660f_u32 as libc::Ioctl;
 /// Exchanges blocks with another file: the bytes of both stay what they are, says the caller.
 fn ext4_move(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     for _ in 0..ROUNDS {
-        let (file, donor) = (site.open()?, OpenOptions::new().read(true).write(true).open(&site.other)?);
+        let (file, donor) =
+            (site.open()?, OpenOptions::new().read(true).write(true).open(&site.other)?);
         (&file).write_all(&[1; PAGE_BYTES])?;
         file.sync_all()?;
         donor.sync_all()?;
@@ -643,7 +700,9 @@ fn ext4_move(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         let mut request = [u64::from(donor.as_raw_fd() as u32) << 32, 0, 0, 2, 0];
         see(&site.page, &mut || {
             // SAFETY: the structure is five words.
-            checked(unsafe { libc::ioctl(file.as_raw_fd(), EXT4_IOC_MOVE_EXT, request.as_mut_ptr()) })
+            checked(unsafe {
+                libc::ioctl(file.as_raw_fd(), EXT4_IOC_MOVE_EXT, request.as_mut_ptr())
+            })
         })?;
     }
     Ok(())
@@ -694,7 +753,9 @@ fn xfs_handle(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         };
         see(&site.page, &mut || {
             // SAFETY: the handle is as long as the kernel said.
-            let fd = unsafe { libc::ioctl(directory.as_raw_fd(), XFS_IOC_OPEN_BY_HANDLE, &raw mut open) };
+            let fd = unsafe {
+                libc::ioctl(directory.as_raw_fd(), XFS_IOC_OPEN_BY_HANDLE, &raw mut open)
+            };
             checked(fd)?;
             // SAFETY: just opened; closed below.
             rustix::io::pwrite(unsafe { BorrowedFd::borrow_raw(fd) }, &[round as u8; 10], 0)?;
@@ -709,12 +770,19 @@ const BTRFS_IOC_SNAP_CREATE: libc::Ioctl = 0x5000_9401_u32 as libc::Ioctl;
 const BTRFS_IOC_SUBVOL_CREATE: libc::Ioctl = 0x5000_940e_u32 as libc::Ioctl;
 const BTRFS_IOC_SNAP_DESTROY: libc::Ioctl = 0x5000_940f_u32 as libc::Ioctl;
 
-/// Does something with a subvolume of this name in the directory; `source`: the one that a snapshot is made of.
-fn subvolume(request: libc::Ioctl, directory: &Path, name: &str, source: Option<&File>) -> io::Result<()> {
+/// Does something with a subvolume of this name in the directory; `source`: the one that a snapshot
+/// is made of.
+fn subvolume(
+    request: libc::Ioctl,
+    directory: &Path,
+    name: &str,
+    source: Option<&File>,
+) -> io::Result<()> {
     let directory = File::open(directory)?;
     // struct btrfs_ioctl_vol_args: fd, name
     let mut arguments = [0_u8; 4096];
-    arguments[..8].copy_from_slice(&source.map_or(0, |source| i64::from(source.as_raw_fd())).to_ne_bytes());
+    arguments[..8]
+        .copy_from_slice(&source.map_or(0, |source| i64::from(source.as_raw_fd())).to_ne_bytes());
     arguments[8..8 + name.len()].copy_from_slice(name.as_bytes());
     // SAFETY: the structure is 4096 bytes.
     checked(unsafe { libc::ioctl(directory.as_raw_fd(), request, arguments.as_ptr()) })
@@ -739,7 +807,9 @@ fn btrfs_snapshot(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     let source = File::open(source)?;
     let page = site.directory.join("volume/page");
     for round in 0..ROUNDS {
-        see(&page, &mut || subvolume(BTRFS_IOC_SNAP_CREATE, &site.directory, "volume", Some(&source)))?;
+        see(&page, &mut || {
+            subvolume(BTRFS_IOC_SNAP_CREATE, &site.directory, "volume", Some(&source))
+        })?;
         see(&page, &mut || fs::write(&page, [round as u8; 100]))?;
         see(&page, &mut || subvolume(BTRFS_IOC_SNAP_DESTROY, &site.directory, "volume", None))?;
     }

@@ -1,6 +1,8 @@
 //! Bos et al. 2009, section 3.1 and figure 4: hit rates by number of slots of 1600 bytes.
 
-use nicache_report::{Axis, Cell, Column, Fact, Figure, Mark, Report, Row, Scale, Section, Series, Style, Table, Unit};
+use nicache_report::{
+    Axis, Cell, Column, Fact, Figure, Mark, Report, Row, Scale, Section, Series, Style, Table, Unit,
+};
 use nicache_study::{Choice, Curve, Objective, PolicyName, Size, knee, sizes_between, sweep};
 use serde_json::{Value, json};
 
@@ -26,10 +28,13 @@ const PAPER: [(&str, &str, &str); 6] = [
 pub(super) fn reproduce(traces: &[Named]) -> (Report, Value) {
     let policies = [PolicyName::Popularity, PolicyName::Lru, PolicyName::Belady].map(Choice::from);
     let slots: Vec<Size> = sizes_between(Size(LEAST), Size(MOST), 1);
-    let bytes: Vec<Size> = slots.iter().map(|slots| Size(slots.0 * u64::from(SLOT_BYTES))).collect();
+    let bytes: Vec<Size> =
+        slots.iter().map(|slots| Size(slots.0 * u64::from(SLOT_BYTES))).collect();
     let studies: Vec<(&Named, Vec<Curve>)> = traces
         .iter()
-        .map(|trace| (trace, sweep(std::slice::from_ref(&trace.workload), &policies, &bytes, 2, &|_| {})))
+        .map(|trace| {
+            (trace, sweep(std::slice::from_ref(&trace.workload), &policies, &bytes, 2, &|_| {}))
+        })
         .collect();
     let mut sections = vec![Section {
         title: "Hit rates".to_owned(),
@@ -52,7 +57,11 @@ pub(super) fn reproduce(traces: &[Named]) -> (Report, Value) {
     });
     let facts = studies.iter().map(|(trace, curves)| {
         let most = curves[0].points.last().map_or(0.0, |point| Objective::Requests.share(point));
-        Fact::new(trace.name.clone(), Unit::Percent.format(100.0 * most), "of requests with 512 k slots, popularity")
+        Fact::new(
+            trace.name.clone(),
+            Unit::Percent.format(100.0 * most),
+            "of requests with 512 k slots, popularity",
+        )
     });
     let report = Report {
         title: "Bos et al. 2009, figure 4".to_owned(),
@@ -61,8 +70,10 @@ pub(super) fn reproduce(traces: &[Named]) -> (Report, Value) {
         sections,
         footer: "nicache sim reproduce bos-fig4".to_owned(),
     };
-    let json =
-        studies.iter().map(|(trace, curves)| json!({ "trace": trace.name, "curves": curves })).collect::<Vec<_>>();
+    let json = studies
+        .iter()
+        .map(|(trace, curves)| json!({ "trace": trace.name, "curves": curves }))
+        .collect::<Vec<_>>();
     (report, json!({ "study": "bos-fig4", "slot_bytes": SLOT_BYTES, "traces": json }))
 }
 
@@ -77,8 +88,11 @@ fn figure(studies: &[(&Named, Vec<Curve>)], objective: Objective) -> Figure {
         for curve in curves {
             let points: Vec<(Size, f64)> =
                 curve.points.iter().map(|point| (point.size, objective.share(point))).collect();
-            let line = points.iter().map(|(size, share)| (size.0 as f64 / f64::from(SLOT_BYTES), 100.0 * share));
-            let line = Series::line(format!("{}, {}", trace.name, curve.choice.title()), line).grouped(&trace.name);
+            let line = points
+                .iter()
+                .map(|(size, share)| (size.0 as f64 / f64::from(SLOT_BYTES), 100.0 * share));
+            let line = Series::line(format!("{}, {}", trace.name, curve.choice.title()), line)
+                .grouped(&trace.name);
             series.push(match curve.choice.policy {
                 PolicyName::Popularity => line,
                 PolicyName::Lru => line.styled(Style::Points),
@@ -88,14 +102,18 @@ fn figure(studies: &[(&Named, Vec<Curve>)], objective: Objective) -> Figure {
                 && objective == Objective::Requests
                 && let Some(knee) = knee(&points)
             {
-                marks.push(Mark::x(knee.0 as f64 / f64::from(SLOT_BYTES), format!("knee, {}", trace.name)));
+                marks.push(Mark::x(
+                    knee.0 as f64 / f64::from(SLOT_BYTES),
+                    format!("knee, {}", trace.name),
+                ));
             }
         }
     }
     Figure {
         id: id.to_owned(),
         title: title.to_owned(),
-        caption: "After Bos et al. 2009, figure 4. A slot has 1600 bytes: 2^14 slots are 25 MB.".to_owned(),
+        caption: "After Bos et al. 2009, figure 4. A slot has 1600 bytes: 2^14 slots are 25 MB."
+            .to_owned(),
         x: Axis::new("Slots", Unit::Count, Scale::Log2),
         y: Axis::new(title, Unit::Percent, Scale::Linear).between(0.0, 100.0),
         series,
@@ -111,7 +129,8 @@ fn table(studies: &[(&Named, Vec<Curve>)], slots: &[Size]) -> Table {
         columns.push(Column::new("hits of LRU", Unit::Percent));
     }
     let rows = slots.iter().enumerate().map(|(at, slots)| {
-        let mut cells = vec![Cell::from(slots.0 as f64), Cell::from((slots.0 * u64::from(SLOT_BYTES)) as f64)];
+        let mut cells =
+            vec![Cell::from(slots.0 as f64), Cell::from((slots.0 * u64::from(SLOT_BYTES)) as f64)];
         for (_, curves) in studies {
             cells.push(figures::percent(Objective::Requests.share(&curves[0].points[at])));
             cells.push(figures::percent(Objective::Bytes.share(&curves[0].points[at])));
@@ -124,7 +143,8 @@ fn table(studies: &[(&Named, Vec<Curve>)], slots: &[Size]) -> Table {
 
 fn paper() -> Table {
     let columns = ["Trace", "Cache", "Hits"].map(|name| Column::new(name, Unit::Number)).into();
-    let rows = PAPER.map(|(trace, cache, hits)| Row::new([trace, cache, hits].map(Cell::from))).into();
+    let rows =
+        PAPER.map(|(trace, cache, hits)| Row::new([trace, cache, hits].map(Cell::from))).into();
     Table { title: "What the paper says of its figure".to_owned(), columns, rows }
 }
 

@@ -1,7 +1,13 @@
-//! Kim et al. 2002, section 3 and figure 3: content that stays off the bus with caches of blocks of 4 KB.
+//! Kim et al. 2002, section 3 and figure 3: content that stays off the bus with caches of blocks of
+//! 4 KB.
 
-use nicache_report::{Axis, Cell, Column, Fact, Figure, Report, Row, Scale, Section, Series, Style, Table, Unit};
-use nicache_study::{Choice, Curve, Objective, PolicyName, Room, Size, SplitBy, Workload, sizes_between, split, sweep};
+use nicache_report::{
+    Axis, Cell, Column, Fact, Figure, Report, Row, Scale, Section, Series, Style, Table, Unit,
+};
+use nicache_study::{
+    Choice, Curve, Objective, PolicyName, Room, Size, SplitBy, Workload, sizes_between, split,
+    sweep,
+};
 use serde_json::{Value, json};
 
 use super::named::Named;
@@ -11,7 +17,8 @@ use crate::study::figures;
 const LEAST: Size = Size(64 << 10);
 const MOST: Size = Size(16 << 20);
 /// Sizes of the tables.
-const SHOWN: [Size; 5] = [Size(1 << 20), Size(2 << 20), Size(4 << 20), Size(8 << 20), Size(16 << 20)];
+const SHOWN: [Size; 5] =
+    [Size(1 << 20), Size(2 << 20), Size(4 << 20), Size(8 << 20), Size(16 << 20)];
 /// What the paper says of figure 3 in words (section 3).
 const PAPER: [(&str, &str, &str); 5] = [
     ("World Cup, IBM", "2 MB", "more than 35 %"),
@@ -65,13 +72,18 @@ pub(super) fn reproduce(traces: &[Named]) -> (Report, Value) {
         facts: studies
             .iter()
             .map(|study| {
-                Fact::new(format!("{}, 16 MB", study.name), percent(&study.one, MOST), "of the content, one cache")
+                Fact::new(
+                    format!("{}, 16 MB", study.name),
+                    percent(&study.one, MOST),
+                    "of the content, one cache",
+                )
             })
             .collect(),
         sections,
         footer: "nicache sim reproduce kim-fig3".to_owned(),
     };
-    let json = json!({ "study": "kim-fig3", "traces": studies.iter().map(Study::json).collect::<Vec<_>>() });
+    let json = json!(
+        { "study": "kim-fig3", "traces": studies.iter().map(Study::json).collect::<Vec<_>>() });
     (report, json)
 }
 
@@ -102,7 +114,8 @@ impl Study {
             Workload::of(workload.accesses[..accesses].to_vec(), workload.room)
         };
         let second_half = Workload { warm_up: workload.accesses.len() / 2, ..workload.clone() };
-        let everything = play(std::slice::from_ref(&second_half), PolicyName::Lru, &[Size(u64::MAX / 2)]);
+        let everything =
+            play(std::slice::from_ref(&second_half), PolicyName::Lru, &[Size(u64::MAX / 2)]);
         Self {
             name: trace.name.clone(),
             one: play(whole, PolicyName::Lru, &sizes),
@@ -110,7 +123,10 @@ impl Study {
             lfu: play(whole, PolicyName::Lfu, &SHOWN),
             lfu_da: play(whole, PolicyName::LfuDa, &SHOWN),
             fifo: play(whole, PolicyName::Fifo, &SHOWN),
-            parts: PARTS.iter().map(|share| play(&[part(*share)], PolicyName::Lru, &SHOWN)).collect(),
+            parts: PARTS
+                .iter()
+                .map(|share| play(&[part(*share)], PolicyName::Lru, &SHOWN))
+                .collect(),
             second_half: play(std::slice::from_ref(&second_half), PolicyName::Lru, &SHOWN),
             new_in_second_half: 1.0 - Objective::Bytes.share(&everything.points[0]),
         }
@@ -118,19 +134,27 @@ impl Study {
 
     fn lengths(&self) -> Table {
         let mut columns = vec![Column::new("Cache", Unit::Bytes)];
-        columns.extend(
-            PARTS.iter().map(|share| Column::new(format!("first {}", figures::show_share(*share)), Unit::Percent)),
-        );
+        columns.extend(PARTS.iter().map(|share| {
+            Column::new(format!("first {}", figures::show_share(*share)), Unit::Percent)
+        }));
         columns.push(Column::new("second half", Unit::Percent));
         columns.push(Column::new("new in it", Unit::Percent));
         let row = |(at, size): (usize, &Size)| {
             let mut cells = vec![Cell::from(size.0 as f64)];
-            cells.extend(self.parts.iter().map(|part| figures::percent(Objective::Bytes.share(&part.points[at]))));
+            cells.extend(
+                self.parts
+                    .iter()
+                    .map(|part| figures::percent(Objective::Bytes.share(&part.points[at]))),
+            );
             cells.push(figures::percent(Objective::Bytes.share(&self.second_half.points[at])));
             cells.push(figures::percent(self.new_in_second_half));
             Row::new(cells)
         };
-        Table { title: self.name.clone(), columns, rows: SHOWN.iter().enumerate().map(row).collect() }
+        Table {
+            title: self.name.clone(),
+            columns,
+            rows: SHOWN.iter().enumerate().map(row).collect(),
+        }
     }
 
     fn json(&self) -> Value {
@@ -148,7 +172,11 @@ impl Study {
 }
 
 fn share(curve: &Curve, size: Size) -> Option<f64> {
-    curve.points.iter().find(|point| point.size == size).map(|point| 100.0 * Objective::Bytes.share(point))
+    curve
+        .points
+        .iter()
+        .find(|point| point.size == size)
+        .map(|point| 100.0 * Objective::Bytes.share(point))
 }
 
 fn to_tenths(percent: f64) -> f64 {
@@ -163,13 +191,18 @@ fn figure(studies: &[Study]) -> Figure {
     let line = |name: String, curve: &Curve| {
         Series::line(
             name,
-            curve.points.iter().map(|point| (point.size.0 as f64, 100.0 * Objective::Bytes.share(point))),
+            curve
+                .points
+                .iter()
+                .map(|point| (point.size.0 as f64, 100.0 * Objective::Bytes.share(point))),
         )
     };
     let series = studies.iter().flat_map(|study| {
         [
             line(format!("{}, one cache", study.name), &study.one).grouped(&study.name),
-            line(format!("{}, two caches", study.name), &study.two).styled(Style::Dashed).grouped(&study.name),
+            line(format!("{}, two caches", study.name), &study.two)
+                .styled(Style::Dashed)
+                .grouped(&study.name),
         ]
     });
     Figure {
@@ -177,7 +210,8 @@ fn figure(studies: &[Study]) -> Figure {
         title: "Content that stays off the bus".to_owned(),
         caption: "After Kim et al. 2002, figure 3.".to_owned(),
         x: figures::size_axis(Room::Bytes),
-        y: Axis::new("Content that stays off the bus", Unit::Percent, Scale::Linear).between(0.0, 100.0),
+        y: Axis::new("Content that stays off the bus", Unit::Percent, Scale::Linear)
+            .between(0.0, 100.0),
         series: series.collect(),
         marks: Vec::new(),
     }
@@ -191,16 +225,20 @@ fn by_size(studies: &[Study]) -> Table {
     }
     let sizes = sizes_between(LEAST, MOST, 1);
     let row = |size: &Size| {
-        let of = |study: &Study| [&study.one, &study.two].map(|curve| Cell::from(share(curve, *size).map(to_tenths)));
+        let of = |study: &Study| {
+            [&study.one, &study.two].map(|curve| Cell::from(share(curve, *size).map(to_tenths)))
+        };
         Row::new([Cell::from(size.0 as f64)].into_iter().chain(studies.iter().flat_map(of)))
     };
     Table { title: "Ours".to_owned(), columns, rows: sizes.iter().map(row).collect() }
 }
 
 fn paper() -> Table {
-    let columns =
-        ["Trace", "Caches", "Content that stays off the bus"].map(|name| Column::new(name, Unit::Number)).into();
-    let rows = PAPER.map(|(trace, caches, share)| Row::new([trace, caches, share].map(Cell::from))).into();
+    let columns = ["Trace", "Caches", "Content that stays off the bus"]
+        .map(|name| Column::new(name, Unit::Number))
+        .into();
+    let rows =
+        PAPER.map(|(trace, caches, share)| Row::new([trace, caches, share].map(Cell::from))).into();
     Table { title: "What the paper says of its figure".to_owned(), columns, rows }
 }
 
@@ -216,9 +254,15 @@ fn policies(studies: &[Study]) -> Table {
             let points = share(other, *size)? - share(&study.one, *size)?;
             Some(to_tenths(points))
         };
-        let of =
-            |study: &Study| [&study.lfu, &study.lfu_da, &study.fifo].map(|other| Cell::from(difference(study, other)));
+        let of = |study: &Study| {
+            [&study.lfu, &study.lfu_da, &study.fifo]
+                .map(|other| Cell::from(difference(study, other)))
+        };
         Row::new([Cell::from(size.0 as f64)].into_iter().chain(studies.iter().flat_map(of)))
     };
-    Table { title: "Points more than LRU".to_owned(), columns, rows: SHOWN.iter().map(row).collect() }
+    Table {
+        title: "Points more than LRU".to_owned(),
+        columns,
+        rows: SHOWN.iter().map(row).collect(),
+    }
 }

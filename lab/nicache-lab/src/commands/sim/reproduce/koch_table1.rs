@@ -3,7 +3,8 @@
 use anyhow::Result;
 use nicache_queueing::table1::{self, Comparison, PAPER};
 use nicache_report::{
-    Axis, Cell, Column, Fact, Figure, Point, Report, Row, Scale, Section, Series, Style, Table, Unit,
+    Axis, Cell, Column, Fact, Figure, Point, Report, Row, Scale, Section, Series, Style, Table,
+    Unit,
 };
 use serde_json::{Value, json};
 
@@ -15,9 +16,14 @@ pub(super) fn reproduce(repetitions: u32) -> Result<(Report, Value)> {
     let rows = table1::reproduce(repetitions, &|done, _| bar.set_position(done as u64))?;
     bar.finish_and_clear();
     let compared = || rows.iter().flat_map(|row| [row.throughput, row.traffic]).flatten();
-    let (fitted, predicted): (Vec<Comparison>, Vec<Comparison>) = compared().partition(|comparison| comparison.fitted);
+    let (fitted, predicted): (Vec<Comparison>, Vec<Comparison>) =
+        compared().partition(|comparison| comparison.fitted);
     let within = |comparisons: &[Comparison]| {
-        format!("{} of {}", comparisons.iter().filter(|comparison| comparison.within).count(), comparisons.len())
+        format!(
+            "{} of {}",
+            comparisons.iter().filter(|comparison| comparison.within).count(),
+            comparisons.len()
+        )
     };
     let report = Report {
         title: "Koch and Doughty 2002, table 1".to_owned(),
@@ -27,7 +33,8 @@ pub(super) fn reproduce(repetitions: u32) -> Result<(Report, Value)> {
             Fact::new("Fitted figures within the band", within(&fitted), "they set what the paper leaves open"),
             Fact::new(
                 "Farthest from the paper",
-                compared().map(|c| (c.ours - c.paper).abs()).fold(0.0, f64::max).to_string().chars().take(4).collect::<String>() + " points",
+                compared().map(|c| (c.ours - c.paper).abs()).fold(0.0, f64::max).to_string()
+                    .chars().take(4).collect::<String>() + " points",
                 "any figure",
             ),
         ],
@@ -50,8 +57,14 @@ pub(super) fn reproduce(repetitions: u32) -> Result<(Report, Value)> {
     Ok((report, json!({ "study": "koch-table1", "repetitions": repetitions, "rows": rows })))
 }
 
-fn figure(id: &str, title: &str, rows: &[table1::Row], of: fn(&table1::Row) -> Option<Comparison>) -> Figure {
-    let rows: Vec<(&str, Comparison)> = rows.iter().filter_map(|row| Some((row.name, of(row)?))).collect();
+fn figure(
+    id: &str,
+    title: &str,
+    rows: &[table1::Row],
+    of: fn(&table1::Row) -> Option<Comparison>,
+) -> Figure {
+    let rows: Vec<(&str, Comparison)> =
+        rows.iter().filter_map(|row| Some((row.name, of(row)?))).collect();
     let points = |value: &dyn Fn(&Comparison) -> Point| {
         rows.iter()
             .enumerate()
@@ -83,7 +96,17 @@ fn figure(id: &str, title: &str, rows: &[table1::Row], of: fn(&table1::Row) -> O
 }
 
 fn table(rows: &[table1::Row]) -> Table {
-    let columns = ["Simulation", "Throughput: paper", "ours", "band", "", "Traffic: paper", "ours", "band", ""];
+    let columns = [
+        "Simulation",
+        "Throughput: paper",
+        "ours",
+        "band",
+        "",
+        "Traffic: paper",
+        "ours",
+        "band",
+        "",
+    ];
     let cells = |comparison: &Option<Comparison>| match comparison {
         None => [Cell::Missing, Cell::Missing, Cell::Missing, Cell::Missing],
         Some(c) => {

@@ -6,7 +6,8 @@ use anyhow::Result;
 use nicache_study::{Room, Workload};
 
 use crate::options::study::{
-    ChangesOption, RepliesOption, RoomOption, TraceOptions, UnitOption, VariantsOption, WorkloadOptions,
+    ChangesOption, RepliesOption, RoomOption, TraceOptions, UnitOption, VariantsOption,
+    WorkloadOptions,
 };
 use crate::study::input;
 
@@ -19,7 +20,12 @@ pub(super) struct Named {
 /// Each request is one for a whole object that never changes, as in both papers.
 pub(super) fn load_each(traces: &[PathBuf], unit: UnitOption, room: Room) -> Result<Vec<Named>> {
     let load = |path: &PathBuf| {
-        let options = TraceOptions { traces: vec![path.clone()], format: None, first: None, static_only: false };
+        let options = TraceOptions {
+            traces: vec![path.clone()],
+            format: None,
+            first: None,
+            static_only: false,
+        };
         let workload = WorkloadOptions {
             unit: Some(unit),
             room: RoomOption(room),
