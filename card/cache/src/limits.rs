@@ -13,3 +13,7 @@ pub const REPLY_HEAD_BYTES_MAX: usize = 4 * 1024;
 
 /// Share of card memory that one object may take (1/n).
 pub const OBJECT_SHARE: u64 = 4;
+
+/// The card's requests for second replies that wait to be sent; further ones are due again at the
+/// page's next visitor.
+pub const SECONDS_MAX: usize = 16;

@@ -173,6 +173,7 @@ impl<W: Port, H: Port> Card<W, H> {
         self.lease = self.store.revisions().lease_holds(now.0);
         let Self { questions, fills, store, waiters, counters, .. } = self;
         if questions.talk(fills, store, waiters, &mut counters.cache, now) {
+            self.ask_for_seconds();
             self.sync_l0();
         }
         self.wake_waiters(now);
@@ -406,7 +407,7 @@ impl<W: Port, H: Port> Card<W, H> {
         match classify(frame.data(), &offload, Side::Host, |port| ports.contains(&port)) {
             Classified::Other if self.is_unwrapped(frame, Side::Host, now) => {}
             Classified::Other | Classified::TooBig(_) => {
-                self.pass_to_wire(frame, FrameBytes::other(frame.len()))
+                self.pass_to_wire(frame, FrameBytes::other(frame.len()));
             }
             Classified::Corrupt => self.counters.corrupt += 1,
             Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {

@@ -68,6 +68,15 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
+    /// Has the server asked for the second of two replies that must agree.
+    pub(crate) fn ask_for_seconds(&mut self) {
+        while let Some(recheck) = self.store.poll_second() {
+            if self.config.rechecker.is_some() {
+                self.rechecks.ask(recheck, &mut self.counters.cache);
+            }
+        }
+    }
+
     /// Has the server asked for pages that have lapsed and whose next visitors are expected.
     pub(crate) fn look_ahead(&mut self, now: Time) {
         if self.ahead_due().is_none_or(|due| now < due) {
@@ -77,7 +86,7 @@ impl<W: Port, H: Port> Card<W, H> {
         if self.lease && !self.bypass {
             let Self { store, rechecks, counters, .. } = self;
             store.look_ahead(now, &mut counters.cache, |recheck, counters| {
-                rechecks.ask(recheck, counters)
+                rechecks.ask(recheck, counters);
             });
         }
     }

@@ -4,12 +4,14 @@
 use nicache_http::{ClientClass, Key, with_class_headers};
 use nicache_tcp::Time;
 
+use super::agreement::Execution;
 use super::entry::EntryId;
 use super::index::Store;
 use super::standing::Standing;
 use super::who::{Executor, Proxy, Who};
 use crate::counters::Counters;
 use crate::fill::host_of;
+use crate::limits::SECONDS_MAX;
 use crate::recheck::{Recheck, seed};
 
 impl Store {
@@ -30,13 +32,15 @@ impl Store {
         if let Some(entry) = self.name_of(key).and_then(|id| self.get_mut(id)) {
             (entry.age.asked, entry.age.vain) = (None, entry.age.vain.saturating_add(1));
             entry.lapsed = entry.lapsed.max(now);
+        } else {
+            self.candidates.note_vain(key);
         }
     }
 
     /// Somebody is about to ask the server for a page. Should the card ask, too, to have two
     /// replies to compare? Then it does: the page pays for it. Not for one that is merely old: one
     /// reply renews it.
-    pub fn take_second(&mut self, key: &Key, by: &Who) -> bool {
+    pub fn take_second(&mut self, key: &Key) -> bool {
         let id = self.name_of(key);
         let dynamic = id.and_then(|id| self.get_mut(id)).filter(|entry| entry.is_dynamic());
         match dynamic {
@@ -48,8 +52,30 @@ impl Store {
                     && entry.age.credit.is_ample()
                     && entry.age.credit.spend(false)
             }
-            None => self.candidates.take_second(key, by),
+            None => self.candidates.take_second(key),
         }
+    }
+
+    /// The server has said the same twice, to one client: the card asks for it as one of his class,
+    /// if the page pays for it ([`Self::poll_second`]).
+    pub(super) fn ask_as_other(&mut self, key: &Key, execution: &mut Execution) {
+        let is_own = execution.by.by == Executor::Card;
+        if is_own || execution.recheck.is_none() || self.seconds.len() == SECONDS_MAX {
+            return;
+        }
+        if self.candidates.take_other(key)
+            && let Some(bare) = execution.recheck.take()
+        {
+            self.asked_as_class += 1;
+            let (lines, proxy) = self.class_headers.of(execution.class);
+            let head = with_class_headers(&bare.head, &lines, seed(key, self.asked_as_class));
+            self.seconds.push(Recheck { head, is_as_proxy: proxy == Proxy::Here, ..bare });
+        }
+    }
+
+    /// A request by which the card gets the second of two replies that must agree.
+    pub fn poll_second(&mut self) -> Option<Recheck> {
+        self.seconds.pop()
     }
 
     /// Somebody asks for a part of an entry that has lapsed, or on a condition: what the server

@@ -301,6 +301,8 @@ pub(super) enum Opinion {
     Agreed { sameness: Sameness, past: Past },
     /// It is the first.
     First,
+    /// It is as the one before, but for the same client.
+    SameClient,
     /// It differs from another although nothing has changed.
     Differs,
     /// Likewise, but the other one was for a client of another class, in these traits.
@@ -332,11 +334,24 @@ impl Candidates {
 
     /// Is it worth it that the card asks for the page, too, which the server is about to be asked
     /// for by somebody? Then it does: once it has said so.
-    pub(super) fn take_second(&mut self, key: &Key, by: &Who) -> bool {
+    pub(super) fn take_second(&mut self, key: &Key) -> bool {
         let Some(known) = self.candidates.get_mut(key) else { return false };
         known.credit.note_execution();
-        let may_be_same = !known.by.is_other(by);
-        (known.popular || may_be_same) && known.credit.spend(may_be_same)
+        known.popular && known.credit.spend(false)
+    }
+
+    /// The server has said the same twice, to one client: may the card ask, too? Then it does. It
+    /// asks once the client has his reply, because two executions at one time of a program that
+    /// takes notes change what the other reads.
+    pub(super) fn take_other(&mut self, key: &Key) -> bool {
+        self.candidates.get_mut(key).is_some_and(|known| known.credit.spend(true))
+    }
+
+    /// What the card asked for came to nothing.
+    pub(super) fn note_vain(&mut self, key: &Key) {
+        if let Some(known) = self.candidates.get_mut(key) {
+            known.credit.give_back();
+        }
     }
 
     /// Was it an entry not long ago?
@@ -398,7 +413,7 @@ impl Candidates {
             known.count_difference(execution.finished);
             return Opinion::Differs;
         }
-        Opinion::First
+        if is_comparable { Opinion::SameClient } else { Opinion::First }
     }
 
     /// Compares an execution that is outdated with the one before, and takes its place unless they

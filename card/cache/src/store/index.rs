@@ -20,7 +20,8 @@ use super::suspects::Suspects;
 use super::vary::VaryRules;
 use super::worth::Worth;
 use crate::counters::Counters;
-use crate::limits::OBJECT_SHARE;
+use crate::limits::{OBJECT_SHARE, SECONDS_MAX};
+use crate::recheck::Recheck;
 
 /// Hits of one entry that the policy is told of at a time.
 const TOLD_MAX: u32 = 64;
@@ -48,6 +49,8 @@ pub struct Store {
     pub(super) common: Common,
     /// Requests of the card as one of the classes.
     pub(super) asked_as_class: u64,
+    /// See [`Store::poll_second`].
+    pub(super) seconds: Vec<Recheck>,
     pub(super) worth: Worth,
     /// When an entry was last looked for.
     pub(super) now: Time,
@@ -84,6 +87,7 @@ impl Store {
             site_classes: Sites::default(),
             common: Common::default(),
             asked_as_class: 0,
+            seconds: Vec::with_capacity(SECONDS_MAX),
             worth: Worth::new(),
             now: Time(0),
             unsafe_requests: 0,

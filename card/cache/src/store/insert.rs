@@ -151,7 +151,7 @@ impl Store {
     pub fn insert_computed(
         &mut self,
         new: NewEntry,
-        execution: Execution,
+        mut execution: Execution,
         counters: &mut Counters,
     ) -> Result<Inserted, NotInserted> {
         let epoch = self.revisions.epoch();
@@ -229,6 +229,11 @@ impl Store {
                 self.release(new.body);
                 Ok(Inserted::First)
             }
+            Opinion::SameClient => {
+                self.ask_as_other(&new.key, &mut execution);
+                self.release(new.body);
+                Ok(Inserted::First)
+            }
             Opinion::IsForOthers(traits) => Ok(self.split(new, &execution, traits, counters)),
             Opinion::Differs => {
                 counters.executions_differed += 1;
@@ -275,7 +280,10 @@ impl Store {
             }
             None => match self.candidates.compare_outdated(&new.key, &execution) {
                 Opinion::Agreed { sameness, past } => Some((sameness, past)),
-                Opinion::First | Opinion::Differs | Opinion::IsForOthers(_) => None,
+                Opinion::First
+                | Opinion::SameClient
+                | Opinion::Differs
+                | Opinion::IsForOthers(_) => None,
             },
         };
         let Some((sameness, past)) = agreed else {

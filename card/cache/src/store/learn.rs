@@ -87,7 +87,7 @@ impl Store {
                     match &mut learned.parts {
                         Some(known) => known.count_max = known.count_max.max(count_max),
                         none => {
-                            *none = Some(Box::new(LearnedParts { template, format, count_max }))
+                            *none = Some(Box::new(LearnedParts { template, format, count_max }));
                         }
                     }
                 }

@@ -146,7 +146,7 @@ impl Race {
                     self.taken.remove(&port);
                     let ack = segment.head.seq + 1;
                     self.with(port, |script| {
-                        script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), ack, b"")
+                        script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), ack, b"");
                     });
                 } else if !segment.payload.is_empty()
                     && self.taken.insert(port, segment.end()) != Some(segment.end())
@@ -233,7 +233,7 @@ impl Race {
     fn take(&mut self, step: Step) {
         match step {
             Step::Ask { visitor, class } if self.visitors[visitor].is_none() => {
-                self.ask(visitor, class)
+                self.ask(visitor, class);
             }
             Step::Ask { .. } => {}
             Step::Execute(which) => self.execute(which),

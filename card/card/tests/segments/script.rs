@@ -1,14 +1,16 @@
 //! A card between a scripted client and a scripted host: every segment is the test's own.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nicache_cache::{AgeBounds, CoherenceLink, PathSettings, Paths, Store};
+use nicache_cache::{AgeBounds, CoherenceLink, PathSettings, Paths, Recheck, Store};
 use nicache_card::{AsProxy, Card, CardConfig, Handshake, OwnPorts, Rechecker};
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict,
@@ -149,6 +151,10 @@ pub(crate) struct Script {
     pub client_port: u16,
     /// Requests of the card's own so far.
     own_asks: u16,
+    /// The card's requests that wait until a client's is answered.
+    own_waiting: VecDeque<Recheck>,
+    /// Did the card want to ask while the server works for a client?
+    pub asks_beside: Arc<AtomicBool>,
     /// Its ports at the address of the proxy.
     own_ports: Arc<OwnPorts>,
     /// What has come for clients on which the script did not speak then.
@@ -300,6 +306,8 @@ impl Script {
             change_before_answer,
             client_port: 40_000,
             own_asks: 0,
+            own_waiting: VecDeque::new(),
+            asks_beside: Arc::default(),
             own_ports: Arc::new(OwnPorts::new(0)),
             of_others: Vec::new(),
             timestamps: false,
@@ -482,9 +490,14 @@ impl Script {
         outcome
     }
 
+    /// The next of the card's own requests.
+    fn poll_own(&mut self) -> Option<Recheck> {
+        self.own_waiting.pop_front().or_else(|| self.card.poll_recheck())
+    }
+
     /// The card asks as it wants to.
     pub(crate) fn answer_card(&mut self, serve: &mut Serve<'_>) {
-        while let Some(own) = self.card.poll_recheck() {
+        while let Some(own) = self.poll_own() {
             let client = Some((nicache_http::own_address(own.head.len() as u64), 4711));
             let header =
                 own.preface.map(|version| proxy_header(version, client, (SERVER.into(), own.port)));
@@ -525,6 +538,8 @@ impl Script {
                     self.send_host(Flags::SYN | Flags::ACK, Seq(500_000), next, b"");
                 } else if !segment.payload.is_empty() {
                     is_hit = false;
+                    self.own_waiting.extend(self.card.poll_recheck());
+                    self.asks_beside.store(!self.own_waiting.is_empty(), Ordering::Relaxed);
                     let (time, reply) = serve(self.now, &segment.payload);
                     self.wait(time);
                     self.send_host(Flags::ACK, Seq(500_001), segment.end(), &reply);

@@ -2,6 +2,7 @@
 //! costs the server.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nicache_cache::AgeBounds;
@@ -67,6 +68,9 @@ struct Site {
     /// after that writes a new one.
     note: Option<Duration>,
     noted: Time,
+    /// Whether two executions at one time change what the other reads, and whether the last one
+    /// was not alone.
+    notes: Option<bool>,
     /// The address of all visitors, if they have one.
     address: Option<[u8; 4]>,
     /// This page is refused to those of whose request this is a part.
@@ -90,6 +94,7 @@ impl Site {
             changes,
             note: None,
             noted: begun,
+            notes: None,
             address: None,
             refuses: None,
             minutes: 0,
@@ -123,11 +128,16 @@ impl Site {
     fn with_server<T>(&mut self, act: impl FnOnce(&mut Script, &mut Serve<'_>) -> T) -> T {
         let (takes, executions, refuses) = (self.takes, &mut self.all.executions, self.refuses);
         let of_page = &mut self.of_page;
-        let (note, noted) = (self.note, &mut self.noted);
+        let (note, noted, notes) = (self.note, &mut self.noted, &mut self.notes);
         let (table, refused) = (Arc::clone(&self.script.table), Arc::clone(&self.script.refused));
+        let beside = Arc::clone(&self.script.asks_beside);
         let mut serve = |now: Time, head: &[u8]| {
             *executions += 1;
-            let writes = note.is_some_and(|note| now >= *noted + note);
+            let asks_beside = beside.load(Ordering::Relaxed);
+            let was_alone =
+                notes.as_mut().is_none_or(|was_beside| !std::mem::replace(was_beside, asks_beside));
+            let is_alone = notes.is_none() || was_alone && !asks_beside;
+            let writes = note.is_some_and(|note| now >= *noted + note) || !is_alone;
             if writes {
                 *noted = now;
                 table.record_change(SOURCE);
@@ -329,4 +339,23 @@ fn a_page_that_changes_before_anybody_comes_costs_no_more_than_its_visitors() {
     }
     assert!(site.all.share() >= 70, "{:?}", site.all);
     assert!(site.of_page[1] <= 30 + 4, "{:?}", site.of_page);
+}
+
+/// One page, one client, from his first visit on. What the program writes down while it works is
+/// read by others that work at the same time.
+#[test]
+fn a_client_who_comes_back_now_and_then_gets_hits() {
+    for (seconds, least) in [(5, 80), (15, 70), (30, 50)] {
+        let mut site = Site::new(Duration::from_millis(80), false);
+        (site.address, site.notes) = (Some([10, 0, 1, 1]), Some(false));
+        for _ in 0..600 / seconds {
+            site.visit_as(0, 1, 0);
+            for _ in 0..seconds * 20 {
+                site.script.poll_once_after(Duration::from_millis(50));
+                site.with_server(Script::answer_card);
+            }
+        }
+        let said = format!("every {seconds} s: {} % {:?}", site.all.share(), site.all);
+        assert!(site.all.share() >= least && site.all.executions <= site.all.visits, "{said}");
+    }
 }
