@@ -312,7 +312,7 @@ impl<'b> Fields<'b> {
             ReplyField::ContentRange => once(&mut self.content_range, value, &mut self.reason),
             ReplyField::AcceptRanges => once(&mut self.accept_ranges, value, &mut self.reason),
             ReplyField::ContentLocation => {
-                once(&mut self.content_location, value, &mut self.reason)
+                once(&mut self.content_location, value, &mut self.reason);
             }
             ReplyField::Location => {
                 self.location = Some(value);

@@ -242,15 +242,15 @@ impl<'b> Fields<'b> {
             RequestField::Host => self.host = Some(value),
             RequestField::Connection => self.connection.add(value),
             RequestField::AcceptEncoding => {
-                once(&mut self.accept_encoding, value, &mut self.reason)
+                once(&mut self.accept_encoding, value, &mut self.reason);
             }
             RequestField::Accept => once(&mut self.accept, value, &mut self.reason),
             RequestField::Origin => once(&mut self.origin, value, &mut self.reason),
             RequestField::IfNoneMatch => {
-                once(&mut self.conditional.if_none_match, value, &mut self.reason)
+                once(&mut self.conditional.if_none_match, value, &mut self.reason);
             }
             RequestField::IfModifiedSince => {
-                once(&mut self.conditional.if_modified_since, value, &mut self.reason)
+                once(&mut self.conditional.if_modified_since, value, &mut self.reason);
             }
             // RFC 9112 section 6.3 rule 5, and no tolerance for whitespace that some parsers do not
             // strip.
@@ -286,7 +286,7 @@ impl<'b> Fields<'b> {
             RequestField::IfRange => once(&mut self.if_range, value, &mut self.reason),
             RequestField::IfMatch => once(&mut self.conditional.if_match, value, &mut self.reason),
             RequestField::IfUnmodifiedSince => {
-                once(&mut self.conditional.if_unmodified_since, value, &mut self.reason)
+                once(&mut self.conditional.if_unmodified_since, value, &mut self.reason);
             }
             RequestField::CacheControl => {
                 self.conditional.no_cache |=

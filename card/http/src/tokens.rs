@@ -38,7 +38,7 @@ impl Tokens {
             };
             match meaning(added, header.value) {
                 Added::Address => {
-                    addresses(header.value).for_each(|address| tokens.add_text(address, keys))
+                    addresses(header.value).for_each(|address| tokens.add_text(address, keys));
                 }
                 Added::Mark => {
                     identifiers(header.value)
@@ -51,7 +51,7 @@ impl Tokens {
                         said_for.for_each(|(_, address)| tokens.add_text(address, keys));
                     }
                     None => {
-                        identifiers(header.value).for_each(|part| tokens.add(TAG_MARK, part, keys))
+                        identifiers(header.value).for_each(|part| tokens.add(TAG_MARK, part, keys));
                     }
                 },
                 Added::Exact | Added::Route | Added::Baggage | Added::Agent | Added::Fetch => {}

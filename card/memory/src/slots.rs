@@ -227,7 +227,7 @@ mod tests {
                             }
                             // With this few runs every one of the free ones was looked at.
                             None if runs.len() < 32 => {
-                                prop_assert!(longest.unwrap_or(0) < count as usize)
+                                prop_assert!(longest.unwrap_or(0) < count as usize);
                             }
                             None => {}
                         }

@@ -160,7 +160,7 @@ mod tests {
                         *model.get_mut(&key).unwrap() += 1;
                     }
                     (Some(place), false) => {
-                        prop_assert_eq!(Some(table.remove(place)), model.remove(&key))
+                        prop_assert_eq!(Some(table.remove(place)), model.remove(&key));
                     }
                     (None, true) => match table.insert(Key(key), at as u64) {
                         Some(place) => {

@@ -234,7 +234,7 @@ fn run(config: PopularityConfig, steps: Vec<Step>) {
                             }
                         }
                         Removal::Evicted if object.inserted => {
-                            (object.inserted, object.cacheable) = (false, false)
+                            (object.inserted, object.cacheable) = (false, false);
                         }
                         _ => object.inserted = false,
                     }

@@ -231,7 +231,7 @@ fn interfaces_are_exclusive_and_vanish() {
         loop {
             match open("one", config) {
                 Err(TapError::Exists(_)) if began.elapsed() < DEADLINE => {
-                    std::thread::sleep(Duration::from_millis(1))
+                    std::thread::sleep(Duration::from_millis(1));
                 }
                 opened => break drop(opened.unwrap()),
             }

@@ -188,7 +188,7 @@ mod tests {
     fn arrive(rack: &mut Rack, board: &mut Scoreboard, segment: u32, now: u32) {
         let at = Seq(segment * 100);
         board.sack(at, at + 100, |range| {
-            rack.handle_arrival(range, Stamp(now), PATH.min_rtt_us, false)
+            rack.handle_arrival(range, Stamp(now), PATH.min_rtt_us, false);
         });
     }
 
@@ -263,12 +263,12 @@ mod tests {
         sent(&mut board, 3, 0);
         board.resend(Seq(0), Seq(100), Stamp(60_000));
         board.acknowledge(Seq(100), |range| {
-            rack.handle_arrival(range, Stamp(101_000), PATH.min_rtt_us, true)
+            rack.handle_arrival(range, Stamp(101_000), PATH.min_rtt_us, true);
         });
         assert_eq!(rack.newest, None);
         board.resend(Seq(100), Seq(200), Stamp(101_000));
         board.acknowledge(Seq(200), |range| {
-            rack.handle_arrival(range, Stamp(102_000), PATH.min_rtt_us, false)
+            rack.handle_arrival(range, Stamp(102_000), PATH.min_rtt_us, false);
         });
         assert_eq!(rack.newest, None, "less than the least round trip");
     }

@@ -162,7 +162,7 @@ pub fn parse(tcp: &[u8]) -> Result<SegmentHead, WireError> {
             (KIND_MSS, 4) => syn.mss = Some(u16_at(options, at + 2)),
             // RFC 7323 section 2.3: a shift above 14 is used as 14.
             (KIND_WINDOW_SCALE, 3) => {
-                syn.window_scale = Some(options[at + 2].min(WINDOW_SCALE_MAX))
+                syn.window_scale = Some(options[at + 2].min(WINDOW_SCALE_MAX));
             }
             (KIND_SACK_PERMITTED, 2) => syn.sack_permitted = true,
             (KIND_TIMESTAMPS, 10) => {

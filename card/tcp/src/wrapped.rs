@@ -255,7 +255,7 @@ fn skipped_ipv6(header: &[u8]) -> Option<usize> {
             // Padding of one byte; of several.
             [0, ref rest @ ..] => options = rest,
             [kind, bytes, ref rest @ ..] if kind & IPV6_UNKNOWN == 0 => {
-                options = rest.get(usize::from(bytes)..)?
+                options = rest.get(usize::from(bytes)..)?;
             }
             _ => return None,
         }
@@ -350,7 +350,7 @@ mod tests {
         for tagged in [false, true] {
             let frame = plain(true, tagged, b"hello");
             SKIPPED_IPV4.iter().for_each(|between| {
-                assert_eq!(unwrapped(&with(&frame, 0, between)).unwrap(), frame)
+                assert_eq!(unwrapped(&with(&frame, 0, between)).unwrap(), frame);
             });
             let frame = plain(false, tagged, b"hello");
             for (next, between) in SKIPPED_IPV6 {
@@ -367,7 +367,7 @@ mod tests {
     fn what_a_receiver_may_judge_by_is_left_alone() {
         let frame = plain(true, false, b"hello");
         JUDGED_IPV4.iter().for_each(|between| {
-            assert_eq!(unwrapped(&with(&frame, 0, between)), None, "{between:?}")
+            assert_eq!(unwrapped(&with(&frame, 0, between)), None, "{between:?}");
         });
         assert_eq!(unwrapped(&frame), None, "it is plain");
         let mut wrong = with(&frame, 0, SKIPPED_IPV4[0]);

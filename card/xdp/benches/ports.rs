@@ -280,7 +280,7 @@ fn packet_rows() {
     drop(client);
     let host = packet(&scene.card, "host", Some(files.host));
     forward_row("packet socket, steered", &scene, wire, host, move |now_ns| {
-        heartbeat.beat(now_ns, LEASE)
+        heartbeat.beat(now_ns, LEASE);
     });
 }
 
@@ -304,7 +304,7 @@ fn xdp_rows() {
     receive_rows("AF_XDP, copy mode", &mut client, &mut wire, &[60, 1514]);
     drop(client);
     forward_row("AF_XDP, copy mode", &scene, wire, host, move |now_ns| {
-        heartbeat.beat(now_ns, LEASE)
+        heartbeat.beat(now_ns, LEASE);
     });
 }
 

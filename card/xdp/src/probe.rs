@@ -163,7 +163,7 @@ pub fn probe(
             match tried {
                 Tried::Seen => {}
                 Tried::Unseen if !has_carrier(other)? => {
-                    untried.push(format!("{other} has no carrier"))
+                    untried.push(format!("{other} has no carrier"));
                 }
                 Tried::Unseen => {
                     return Err(ProbeError::Cut {

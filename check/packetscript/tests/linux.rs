@@ -30,7 +30,7 @@ fn the_kernel_does_what_the_scripts_say() {
                             return;
                         }
                         Err(error) => {
-                            wrong.lock().unwrap().push(format!("{}: {error}", named.name))
+                            wrong.lock().unwrap().push(format!("{}: {error}", named.name));
                         }
                     }
                 }

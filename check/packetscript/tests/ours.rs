@@ -53,7 +53,7 @@ fn check(
         match (run(&named.script), expected) {
             (Ok(()), None) | (Err(RunError::Failed(_)), Some(_)) => {}
             (Ok(()), Some(_)) => {
-                wrong.push(format!("{} is expected to fail, but passes", named.name))
+                wrong.push(format!("{} is expected to fail, but passes", named.name));
             }
             (Err(error), _) => wrong.push(format!("{}: {error}", named.name)),
         }

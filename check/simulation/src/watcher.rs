@@ -324,7 +324,7 @@ impl Watcher {
         match step {
             Step::Mark(fill) => match self.mark(&fill) {
                 Ok((sources, found)) => {
-                    self.put_off(Step::Compare { fill, sources, found }, now_ns)
+                    self.put_off(Step::Compare { fill, sources, found }, now_ns);
                 }
                 Err(reason) => {
                     let verdict = FillVerdict { id: fill.id, verdict: Verdict::Refused(reason) };

@@ -248,7 +248,7 @@ impl<'a> Checker<'a> {
             match verdict {
                 Verdict::Stale { ref mut by_ns } => *by_ns += lag_ns.min(reply.sent_ns),
                 Verdict::Current if reply.route == Route::Direct => {
-                    floor.raise(value, reply.ended_ns)
+                    floor.raise(value, reply.ended_ns);
                 }
                 Verdict::Current if rule.one_state => {
                     if let Some(passed_ns) = floor.passed_ns(value, reply.sent_ns) {

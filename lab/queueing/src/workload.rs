@@ -82,7 +82,7 @@ impl DrawnWorkload {
         match self.arrivals {
             Arrivals::Fixed => self.time_ps = self.next as f64 * self.interval_ps,
             Arrivals::Poisson => {
-                self.time_ps += self.interval_ps * exponential(&mut self.intervals)
+                self.time_ps += self.interval_ps * exponential(&mut self.intervals);
             }
         }
         self.next += 1;

@@ -196,7 +196,7 @@ impl<'a> Fetcher<'a> {
             let excused = self.shared.config.server_keeps_files_open && waiting.by_server;
             match judgement {
                 Judgement::Stale { .. } | Judgement::Torn if excused => {
-                    self.report.stale_by_server += 1
+                    self.report.stale_by_server += 1;
                 }
                 _ => self.report.count(judgement),
             }

@@ -63,7 +63,7 @@ mod tests {
         );
         assert!(some.sampled.unwrap().rate < 0.2 && some.accesses.len() < all.accesses.len());
         let near = |exact: f64, got: f64, error: f64| {
-            assert!((exact - got).abs() < error, "{exact} {got} {error}")
+            assert!((exact - got).abs() < error, "{exact} {got} {error}");
         };
         near(all.footprint() as f64, some.footprint() as f64, 0.1 * all.footprint() as f64);
         let sizes = [Size(4 << 20), Size(16 << 20), Size(64 << 20)];

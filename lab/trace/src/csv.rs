@@ -88,13 +88,13 @@ impl Parser {
             match column {
                 Column::Nothing => {}
                 Column::Time => {
-                    record.time_us = self.calendar.any_us(&value).ok_or(Defect::Time)?
+                    record.time_us = self.calendar.any_us(&value).ok_or(Defect::Time)?;
                 }
                 Column::TimeMs => record.time_us = scaled_us(&value, 1000, 1)?,
                 Column::TimeUs => record.time_us = scaled_us(&value, 1, 1)?,
                 Column::TimeNs => record.time_us = scaled_us(&value, 1, 1000)?,
                 Column::Client => {
-                    record.client = number_of(&value).unwrap_or_else(|| id_of(&value))
+                    record.client = number_of(&value).unwrap_or_else(|| id_of(&value));
                 }
                 Column::Key => {
                     has_key = !value.is_empty();

@@ -137,10 +137,10 @@ impl Parser {
             match (scanner.value()?, field) {
                 (Value::Scalar(scalar), field) => self.scalar(field, scalar, line),
                 (Value::Object, Field::Request) if place == Place::Top => {
-                    self.object(scanner, Place::Request, line)?
+                    self.object(scanner, Place::Request, line)?;
                 }
                 (Value::Object, Field::RequestHeaders) => {
-                    self.object(scanner, Place::RequestHeaders, line)?
+                    self.object(scanner, Place::RequestHeaders, line)?;
                 }
                 (Value::Object, Field::ReplyHeaders) => {
                     // All of the reply's headers are there: without a coding it has none.

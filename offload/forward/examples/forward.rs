@@ -121,7 +121,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Setup, Failure> {
             .ok_or_else(|| format!("`{word}`: NAME=ADDRESS/LENGTH or SERVICE=BACK-ENDS"))?;
         match left.split_once('/') {
             Some((protocol, address)) => {
-                setup.config.services.push(service(protocol, address, right)?)
+                setup.config.services.push(service(protocol, address, right)?);
             }
             None => add_interface(&mut setup, left, right)?,
         }

@@ -141,7 +141,7 @@ impl<P: Port> Copying<P> {
         match decision {
             Decision::Forward(out) => self.send_out(&head, data, out),
             Decision::Cut { whole, network_at, mtu } => {
-                self.send_cut(&mut head, data, whole, network_at, mtu)
+                self.send_cut(&mut head, data, whole, network_at, mtu);
             }
             Decision::Answer { interface } => self.send(interface, &head, &[], Offload::default()),
             Decision::FanOut { group, targets } => {

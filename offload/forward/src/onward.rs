@@ -181,7 +181,7 @@ pub(crate) fn complain(
 pub(crate) fn echo(interface: &Interface, packet: &Packet<'_>, head: &mut Head) -> Decision {
     let Packet { frame, view, .. } = packet;
     let extend = |head: &mut Head, bytes: &[u8]| {
-        head.try_extend_from_slice(bytes).expect("looked at before")
+        head.try_extend_from_slice(bytes).expect("looked at before");
     };
     extend(head, &frame[6..12]);
     extend(head, &interface.mac);

@@ -642,7 +642,7 @@ mod tests {
                         .collect::<Vec<_>>();
                     match state {
                         EntryState::HostUnbound => {
-                            prop_assert_eq!((queue, buffer.len()), (Some(Queue::Unbound), 0))
+                            prop_assert_eq!((queue, buffer.len()), (Some(Queue::Unbound), 0));
                         }
                         EntryState::HostBound => prop_assert!(queue.is_some() && buffer.len() == 1),
                         EntryState::ReceiveBound | EntryState::SendBound { .. } => {

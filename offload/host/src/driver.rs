@@ -172,7 +172,7 @@ impl Driver {
         for mbuf in payload.iter().filter(|mbuf| !mbuf.is_empty()) {
             match *mbuf {
                 Mbuf::Bytes { mmaddr, len, class, .. } => {
-                    commands.push(append_mm(mmaddr, len, class))
+                    commands.push(append_mm(mmaddr, len, class));
                 }
                 Mbuf::Pages { revision, .. } => {
                     mbuf.page_parts()

@@ -445,7 +445,7 @@ fn do_it(world: &World, side: &mut CardSide, shared: &nicache_bus::Window, deed:
     let rings = [COMMANDS, DONE, FRAMES, FRAMES]
         .map(|entries| ((32 + 2 * entries) * 8usize).next_multiple_of(64));
     let store = |word: usize, value: u64| {
-        shared.word(word * 8).store(value, std::sync::atomic::Ordering::SeqCst)
+        shared.word(word * 8).store(value, std::sync::atomic::Ordering::SeqCst);
     };
     match deed {
         Deed::Word(word, value) => store(word, value),

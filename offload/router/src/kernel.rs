@@ -388,10 +388,10 @@ fn neighbour(message: &NeighbourMessage) -> Option<KernelNeighbour> {
     for attribute in &message.attributes {
         match attribute {
             NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
-                address = Some(IpAddr::V4(*v4))
+                address = Some(IpAddr::V4(*v4));
             }
             NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
-                address = Some(IpAddr::V6(*v6))
+                address = Some(IpAddr::V6(*v6));
             }
             NeighbourAttribute::LinkLayerAddress(bytes) => mac = bytes.as_slice().try_into().ok(),
             _ => {}

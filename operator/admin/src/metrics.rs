@@ -480,7 +480,7 @@ mod tests {
                         );
                     }
                     "UNIT" => {
-                        assert!(format == Format::OpenMetrics && family.ends_with(rest), "{line}")
+                        assert!(format == Format::OpenMetrics && family.ends_with(rest), "{line}");
                     }
                     other => panic!("{other}"),
                 }

@@ -307,7 +307,7 @@ impl CardChannel {
         loop {
             match self.send(message) {
                 Err(error) if error.downcast_ref() == Some(&rustix::io::Errno::AGAIN) => {
-                    std::thread::sleep(ROOM)
+                    std::thread::sleep(ROOM);
                 }
                 sent => return sent,
             }

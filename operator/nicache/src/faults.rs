@@ -53,12 +53,12 @@ pub(crate) fn read(text: &str) -> Reading {
     for (key, value) in &table {
         match (key.as_str(), value) {
             ("path", Value::Array(tables)) => {
-                paths = good_paths(tables, &lines, &mut reading.faults)
+                paths = good_paths(tables, &lines, &mut reading.faults);
             }
             _ => match one_setting(key, value) {
                 Ok(()) => drop(good.insert(key.clone(), value.clone())),
                 Err(what) => {
-                    reading.faults.push(Fault { line: lines.of_key(key), key: key.clone(), what })
+                    reading.faults.push(Fault { line: lines.of_key(key), key: key.clone(), what });
                 }
             },
         }

@@ -194,7 +194,7 @@ unsafe extern "C" fn command_answered(
     private: *mut c_void,
 ) {
     EVENTS.with_borrow_mut(|events| {
-        events.push(Event::Command { tag: private.addr() as u64, status })
+        events.push(Event::Command { tag: private.addr() as u64, status });
     });
 }
 

@@ -153,7 +153,7 @@ impl Source<'_> {
         let (status, from, to) = match &wanted {
             Wanted::Nothing => {
                 return Ok(whole(own_page(416, manner, |head| {
-                    head.content_range = Some(format!("bytes */{bytes}"))
+                    head.content_range = Some(format!("bytes */{bytes}"));
                 })));
             }
             Wanted::Parts(parts) => match parts.as_slice() {

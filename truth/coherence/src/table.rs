@@ -111,8 +111,8 @@ unsafe impl Sync for RevisionTable {}
 impl RevisionTable {
     /// A table in private memory, for simulation and tests; 8 MiB, all zero, and without a lease.
     pub fn on_heap() -> Arc<Self> {
-        // SAFETY: all zeroes are a valid AtomicU64.
         let zeroes = |words: usize| -> Box<[AtomicU64]> {
+            // SAFETY: all zeroes are a valid AtomicU64.
             unsafe { Box::new_zeroed_slice(words).assume_init() }
         };
         let control = zeroes(CONTROL_BYTES / size_of::<u64>());

@@ -196,7 +196,7 @@ mod model {
             let mut card = self.card.clone();
             let sources: &[usize] = if self.places == Places::Apart { &[0, 1] } else { &[1] };
             let watch = |world: &mut Self| {
-                sources.iter().for_each(|&slot| world.slots[slot].watched = true)
+                sources.iter().for_each(|&slot| world.slots[slot].watched = true);
             };
             let go = |ahead: bool, step: u8| if ahead { step } else { OVER };
             card.step = match card.step {

@@ -117,7 +117,7 @@ pub(crate) fn take(
             *ack = subscriber.taken().or(ack.take());
         }
         Taken::Structure { ask, part, last, failed } => {
-            structure.take(follower, ask, part, last, failed)
+            structure.take(follower, ask, part, last, failed);
         }
     }
     if let Some(until_ns) = subscriber.until_ns() {

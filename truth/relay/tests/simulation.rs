@@ -313,7 +313,7 @@ impl World {
             0 => self.hosts[at].main_stands_until = long,
             1 => self.hosts[at].link_stands_until = long,
             2 => {
-                (self.hosts[at].main_stands_until, self.hosts[at].link_stands_until) = (long, long)
+                (self.hosts[at].main_stands_until, self.hosts[at].link_stands_until) = (long, long);
             }
             3 => self.hosts[at].cut_until = long,
             4 => self.relay_stands_until = long,
@@ -530,7 +530,7 @@ impl World {
                 match mutant {
                     Some(Mutant::NoMargin) => until += LEASE / 10,
                     Some(Mutant::LeaseFromAnswer) if is_renewed => {
-                        until = host_now + LEASE / 10 * 9
+                        until = host_now + LEASE / 10 * 9;
                     }
                     _ => {}
                 }

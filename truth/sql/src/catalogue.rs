@@ -272,7 +272,7 @@ impl Catalogue {
             }
             // Databases whose names differ in case alone are different ones.
             ["setting", "database", name] => {
-                self.database = Some(String::from_utf8(unhex(name)?).ok()?.into())
+                self.database = Some(String::from_utf8(unhex(name)?).ok()?.into());
             }
             ["setting", name, value] => self.setting(name, &unhex_name(value)?),
             _ => return None,
@@ -491,9 +491,9 @@ impl Expansion<'_> {
         }
         for at in tables {
             if write {
-                self.write(at, Some((used, parameters)))
+                self.write(at, Some((used, parameters)));
             } else {
-                self.read(at, Some((used, parameters)))
+                self.read(at, Some((used, parameters)));
             }
         }
     }

@@ -118,7 +118,7 @@ fn terms(selection: &Expr) -> Vec<Term<'_>> {
     while let Some(expr) = open.pop() {
         match expr {
             Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-                open.extend([&**left, &**right])
+                open.extend([&**left, &**right]);
             }
             Expr::Nested(inner) if binds_alike(inner) => open.push(inner),
             Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
@@ -172,7 +172,7 @@ fn binds_alike(expr: &Expr) -> bool {
                 open.extend([&**left, &**right]);
             }
             Expr::UnaryOp { op: UnaryOperator::Not | UnaryOperator::Minus, expr } => {
-                open.push(expr)
+                open.push(expr);
             }
             Expr::IsNull(expr) | Expr::IsNotNull(expr) => open.push(expr),
             Expr::Between { expr, low, high, .. } => open.extend([&**expr, &**low, &**high]),

@@ -151,10 +151,10 @@ impl Session {
         let mut commands = core::mem::take(&mut self.commands);
         match &mut self.protocol {
             Protocol::MySql(connection) => {
-                connection.handle_client(bytes, &mut |command| commands.push(command))
+                connection.handle_client(bytes, &mut |command| commands.push(command));
             }
             Protocol::Postgres(connection) => {
-                connection.handle_client(bytes, &mut |command| commands.push(command))
+                connection.handle_client(bytes, &mut |command| commands.push(command));
             }
         }
         for command in commands.drain(..) {
@@ -340,7 +340,7 @@ impl State {
             // It may have failed; the protocol says when it is certain.
             Class::Use(_) => self.database = None,
             Class::Temporary(name) if !self.temporary.contains(name) => {
-                self.temporary.push(name.clone())
+                self.temporary.push(name.clone());
             }
             _ => {}
         }
@@ -387,7 +387,7 @@ impl State {
             Setting::Reset => self.usual_lexing = self.began_with_usual_lexing,
             Setting::OtherLanguage => self.foreign = true,
             Setting::ReadUncommitted(dirty) => {
-                self.reads_uncommitted = dirty && self.dialect == Dialect::MySql
+                self.reads_uncommitted = dirty && self.dialect == Dialect::MySql;
             }
             Setting::Autocommit(_) | Setting::CompletionType | Setting::Other => {}
         }

@@ -383,7 +383,7 @@ fn mysql_assignment(tokens: &[Token], scope_is_session: &mut bool) -> Result<Set
                 match word.as_str() {
                     "session" | "local" if at == 0 && equals > 1 => *scope_is_session = true,
                     "global" | "persist" | "persist_only" if at == 0 && equals > 1 => {
-                        *scope_is_session = false
+                        *scope_is_session = false;
                     }
                     _ => name.push_str(&word),
                 }

@@ -187,7 +187,7 @@ impl Server {
                 Ok(0) => is_closed = true,
                 Ok(len) => got.extend_from_slice(&buffer[..len]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
-                    is_closed = true
+                    is_closed = true;
                 }
                 Err(_) => return Talk { answers, is_closed },
             }

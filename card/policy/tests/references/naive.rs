@@ -177,7 +177,7 @@ pub(crate) fn compare<P: Policy, Q: Policy>(
                 }
             }
             Step::Evict(but) => {
-                prop_assert_eq!(policy.evict(incoming(but)), model.evict(incoming(but)))
+                prop_assert_eq!(policy.evict(incoming(but)), model.evict(incoming(but)));
             }
             Step::Simulate(key, bytes) => {
                 prop_assert_eq!(

@@ -58,7 +58,7 @@ impl Policy for Formula {
             Some(object) => object.bytes = bytes,
             None if is_full => return Err(TableFull),
             None => {
-                self.objects.push(Object { key, bytes, frequency: 0.0, priority: 0.0, used: 0 })
+                self.objects.push(Object { key, bytes, frequency: 0.0, priority: 0.0, used: 0 });
             }
         }
         self.handle_hit(key);

@@ -329,7 +329,10 @@ fn packet_sockets_follow_the_queues_of_the_wire() {
             match wire.iter_mut().position(|socket| arrived(socket) == [usize::from(number)]) {
                 Some(queue) => break queue,
                 None => {
-                    assert!(began.elapsed() < DEADLINE, "flow {number} does not arrive at the wire")
+                    assert!(
+                        began.elapsed() < DEADLINE,
+                        "flow {number} does not arrive at the wire"
+                    );
                 }
             }
         };
@@ -340,7 +343,10 @@ fn packet_sockets_follow_the_queues_of_the_wire() {
             match host.iter_mut().position(|socket| arrived(socket) == [usize::from(number)]) {
                 Some(queue) => break queue,
                 None => {
-                    assert!(began.elapsed() < DEADLINE, "flow {number} does not arrive at the host")
+                    assert!(
+                        began.elapsed() < DEADLINE,
+                        "flow {number} does not arrive at the host"
+                    );
                 }
             }
         };

@@ -37,7 +37,7 @@ impl Program {
         let objects = setup.objects.clone();
         let body = move || {
             Server { listener, heard, inbox, objects, connections: Vec::new(), allowance: None }
-                .run()
+                .run();
         };
         let thread = std::thread::Builder::new()
             .name("script server".to_owned())

@@ -124,7 +124,7 @@ fn every_difference_is_found() {
     is_found("mss is missing", |frames| frames[0].1.options.clear());
     is_found("mss is another", |frames| frames[0].1.options = vec![TcpOption::Mss(1400)]);
     is_found("an option that is not expected", |frames| {
-        frames[0].1.options.push(TcpOption::SackPermitted)
+        frames[0].1.options.push(TcpOption::SackPermitted);
     });
     is_found("it is none of the group", |frames| frames[1].1.seq += 1);
     is_found("the payload is wrong: byte 201", |frames| frames[1].1.payload[200] ^= 1);

@@ -201,7 +201,7 @@ impl Run<'_> {
                 match self.start(subject, object).and_then(|running| cell::probe(&running, object))
                 {
                     Ok(found) => {
-                        capacity = Some(capacity.map_or(found, |most: f64| most.max(found)))
+                        capacity = Some(capacity.map_or(found, |most: f64| most.max(found)));
                     }
                     // It will fail again, and is told of then.
                     Err(_) => continue,

@@ -133,7 +133,7 @@ impl Report {
             match load {
                 Load::Rate(rate) => rates.push(rate_cell(subject, bytes, rate, hits, &of)),
                 Load::Connections(number) => {
-                    connections.push(connections_cell(subject, bytes, number, hits, &of))
+                    connections.push(connections_cell(subject, bytes, number, hits, &of));
                 }
             }
         }

@@ -116,7 +116,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
             begun?;
             match bench.measure(condition, round, number + round as usize) {
                 Ok(all) => {
-                    gathered.iter_mut().zip(all).for_each(|(sum, sample)| sum.append(sample))
+                    gathered.iter_mut().zip(all).for_each(|(sum, sample)| sum.append(sample));
                 }
                 Err(failure) => failures.push(failure),
             }

@@ -160,7 +160,7 @@ fn groups<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     for row in rows {
         match groups.last_mut() {
             Some(group) if (&group[0].trace, group[0].cards) == (&row.trace, row.cards) => {
-                group.push(row)
+                group.push(row);
             }
             _ => groups.push(vec![row]),
         }

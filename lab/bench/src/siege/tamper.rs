@@ -114,7 +114,7 @@ impl Tamper {
                 }
             }
             Change::Truncated | Change::TruncatedSummed => {
-                frame.truncate(random.usize(IP_AT..frame.len()))
+                frame.truncate(random.usize(IP_AT..frame.len()));
             }
             Change::FieldOfTcp => {
                 let fields = [(0, 2), (4, 4), (8, 4), (12, 1), (13, 1), (14, 2), (16, 2), (18, 2)];

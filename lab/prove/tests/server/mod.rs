@@ -271,7 +271,7 @@ impl Worker {
             Fault::StatusOnceIn(every) if is_turn(every) => head = "HTTP/1.1 500 Oops\r\n",
             Fault::CutOnceIn(every) if is_turn(every) => length += 1,
             Fault::GarbageOnceIn(every) if is_turn(every) => {
-                head = "HTTP/1.1 200 OK\r\nContent-Length: x\r\n"
+                head = "HTTP/1.1 200 OK\r\nContent-Length: x\r\n";
             }
             Fault::SilentOnceIn(every) if is_turn(every) => return true,
             Fault::Chunks => {

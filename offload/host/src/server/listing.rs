@@ -54,7 +54,7 @@ pub fn encode(path: &[u8]) -> String {
     for &byte in path {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                encoded.push(byte as char)
+                encoded.push(byte as char);
             }
             byte => {
                 let _ = write!(encoded, "%{byte:02X}");

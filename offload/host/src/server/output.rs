@@ -214,7 +214,7 @@ impl Piece {
         let range = (self.loaded_to, to);
         match (source.table, self.file.is_kept) {
             (Some(table), true) => {
-                load(&self.file, table, range, source.pages, source.window, &mut pages, gone)?
+                load(&self.file, table, range, source.pages, source.window, &mut pages, gone)?;
             }
             (table, _) => {
                 load_private(&self.file, range, source.pages, source.window, &mut pages, gone)?;

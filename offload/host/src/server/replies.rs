@@ -184,7 +184,7 @@ impl Service {
                 let mut source =
                     Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
                 output.sendfile(file, *range, &mut source, |block, gone| {
-                    forget(cards, block, gone)
+                    forget(cards, block, gone);
                 })?;
             }
             if !end.is_empty() {

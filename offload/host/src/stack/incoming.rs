@@ -233,7 +233,7 @@ mod tests {
             match parse(&frame, is_right, MAC, ADDRESS) {
                 Incoming::Answer(answer) => prop_assert!(answer.len() <= frame.len().max(42)),
                 Incoming::Tcp { payload, .. } => {
-                    prop_assert!(payload.start <= payload.end && payload.end <= frame.len())
+                    prop_assert!(payload.start <= payload.end && payload.end <= frame.len());
                 }
                 Incoming::Corrupt | Incoming::Nothing => {}
             }

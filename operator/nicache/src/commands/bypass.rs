@@ -18,7 +18,7 @@ pub(super) fn execute(arguments: &BypassArgs) -> Result<ExitCode> {
             println!("bypass is on: every request goes to the server");
         }
         Response::Card { answer: Answer::Bypass { on: false } } => {
-            println!("bypass is off: the card answers again")
+            println!("bypass is off: the card answers again");
         }
         Response::Card { answer: Answer::Refused { reason } } => bail!("{reason}"),
         _ => return Err(unexpected()),

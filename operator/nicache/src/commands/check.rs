@@ -117,7 +117,7 @@ fn check() -> Result<Check> {
                 }
             }
             Err(error) => {
-                check.programs.push(refused("witness without functions", format!("{error}")))
+                check.programs.push(refused("witness without functions", format!("{error}")));
             }
         }
     }

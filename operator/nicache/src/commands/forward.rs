@@ -19,7 +19,7 @@ pub(super) fn execute(arguments: ForwardArgs) -> Result<ExitCode> {
         Some(ForwardCommand::Why(why)) => {
             match ask(why.target.name.as_deref(), &Request::ForwardWhy { asked: why.address })? {
                 Response::ForwardWhy(report) if why.target.json => {
-                    println!("{}", serde_json::to_string(&report)?)
+                    println!("{}", serde_json::to_string(&report)?);
                 }
                 Response::ForwardWhy(report) => print!("{report}"),
                 _ => bail!("an unexpected response"),
@@ -44,10 +44,10 @@ fn set(
 ) -> Result<ExitCode> {
     match ask(name, &Request::Drain { address, within_ms })? {
         Response::Drained { back_ends } if is_json => {
-            println!("{}", serde_json::json!({ "back_ends": back_ends }))
+            println!("{}", serde_json::json!({ "back_ends": back_ends }));
         }
         Response::Drained { .. } if within_ms.is_some() => {
-            println!("{address} gets no new connections")
+            println!("{address} gets no new connections");
         }
         Response::Drained { .. } => println!("{address} gets connections again"),
         _ => bail!("an unexpected response"),

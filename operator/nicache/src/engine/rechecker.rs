@@ -184,7 +184,7 @@ impl Worker {
                 }
                 // The port's last connection is not quite over.
                 Err(error @ (rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ADDRNOTAVAIL)) => {
-                    last = error.into()
+                    last = error.into();
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -196,7 +196,7 @@ impl Host {
             }
             ToHost::Detach { card } => self.service.detach(usize::from(card)),
             ToHost::Report => {
-                send_message(supervisor, &FromHost::Report(Box::new(self.report())), &[])?
+                send_message(supervisor, &FromHost::Report(Box::new(self.report())), &[])?;
             }
         }
         Ok(())

@@ -134,7 +134,7 @@ impl Nicache {
         let (lines, log) = mpsc::channel();
         let stderr = BufReader::new(process.stderr.take().unwrap());
         std::thread::spawn(move || {
-            stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)))
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)));
         });
         let (first, ready) = mpsc::channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());

@@ -107,7 +107,7 @@ fn separates(stage: &Stage, one: &str, two: &str) {
     for (page, table) in [(&page_one, one), (&page_two, two)] {
         while_asked_for(stage, if table == one { &page_two } else { &page_one }, || {
             stage.change(page, "new", || {
-                drop(stage.sql(&format!("UPDATE {table} SET text = 'new'")))
+                drop(stage.sql(&format!("UPDATE {table} SET text = 'new'")));
             });
             stage.change(page, "77 ", || stage.write(&format!("data/{table}"), &"x".repeat(77)));
         });

@@ -36,12 +36,12 @@ fn questions_make_nothing_suspect() {
     let url = table(&stage, "asked", "");
     stage.sql("CREATE SEQUENCE counted");
     stage.expect_quiet(&url, || {
-        drop(stage.sql("SELECT text FROM asked; SHOW TABLES; SELECT COUNT(*) FROM asked"))
+        drop(stage.sql("SELECT text FROM asked; SHOW TABLES; SELECT COUNT(*) FROM asked"));
     });
     let url = page(&stage, "counted", "SELECT next_not_cached_value FROM counted");
     stage.change(&url, "5001", || drop(stage.sql("SELECT SetVal(counted, 5000)")));
     stage.change(&url, "6001", || {
-        drop(stage.sql("SELECT NEXT VALUE FOR counted; SELECT SETVAL(counted, 6000)"))
+        drop(stage.sql("SELECT NEXT VALUE FOR counted; SELECT SETVAL(counted, 6000)"));
     });
 }
 
@@ -316,12 +316,12 @@ fn begun_before() {
     });
     cases.run("a client that was idle", || {
         stage.change(&second, "new", || {
-            drop(idle.run("UPDATE early SET text = 'new' WHERE id = 2;"))
+            drop(idle.run("UPDATE early SET text = 'new' WHERE id = 2;"));
         });
     });
     cases.run("the same again", || {
         stage.change(&second, "newer", || {
-            drop(idle.run("UPDATE early SET text = 'newer' WHERE id = 2;"))
+            drop(idle.run("UPDATE early SET text = 'newer' WHERE id = 2;"));
         });
     });
     cases.end(&mut stage);

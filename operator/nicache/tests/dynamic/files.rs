@@ -46,10 +46,10 @@ pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
         stage.write("include/place.php", "<?php return 'old';");
         stage.script("include.php", "<?php echo 'It says ', include '@FOLDER@/include/place.php';");
         stage.change("/include.php", "new", || {
-            stage.write("include/place.php", "<?php return 'new';")
+            stage.write("include/place.php", "<?php return 'new';");
         });
         stage.change("/include.php", "newer", || {
-            stage.replace("include/place.php", "<?php return 'newer';")
+            stage.replace("include/place.php", "<?php return 'newer';");
         });
     });
     cases.run("the script itself", || {
@@ -100,14 +100,14 @@ pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
         let script = "<?php clearstatcache(); printf('%o', fileperms('@FOLDER@/data/attributes'));";
         stage.script("attributes.php", script);
         stage.change("/attributes.php", "600", || {
-            stage.shell(&format!("chmod 600 {data}/attributes"))
+            stage.shell(&format!("chmod 600 {data}/attributes"));
         });
         stage.script(
             "time.php",
             "<?php clearstatcache(); echo filemtime('@FOLDER@/data/attributes');",
         );
         stage.change("/time.php", "1000000000", || {
-            stage.shell(&format!("touch -d @1000000000 {data}/attributes"))
+            stage.shell(&format!("touch -d @1000000000 {data}/attributes"));
         });
     });
     cases.run("attributes of a folder", || {
@@ -155,7 +155,7 @@ pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
         let url = page(&stage, "copied");
         stage.write("data/source", "new");
         stage.change(&url, "new", || {
-            stage.shell(&format!("cp --reflink=auto {data}/source {data}/copied"))
+            stage.shell(&format!("cp --reflink=auto {data}/source {data}/copied"));
         });
     });
     cases.run("a sparse hole and a direct write", || {
@@ -309,7 +309,7 @@ pub(crate) fn where_links_lead_of(setup: Setup) {
     cases.run("a symbolic link to a folder is switched", || {
         deploy(&stage);
         stage.change("/app.php", "new", || {
-            stage.shell(&format!("ln -s two {data}/l3; mv -T {data}/l3 {data}/current"))
+            stage.shell(&format!("ln -s two {data}/l3; mv -T {data}/l3 {data}/current"));
         });
     });
     cases.end(&mut stage);

@@ -135,7 +135,7 @@ fn writers_and_readers() {
         stage.warm("/include.php");
         let before = stage.counter("hits_dynamic");
         let write = |version: usize| {
-            stage.replace("include/version.php", &format!("<?php return {version};"))
+            stage.replace("include/version.php", &format!("<?php return {version};"));
         };
         let (replies, failed) =
             under_load(&stage, "/include.php", Duration::from_secs(4), write, |_| {});
@@ -220,9 +220,9 @@ fn what_happens_to_programs() {
                 if done < 2 && at > Duration::from_millis(1000 + 1500 * done) {
                     done += 1;
                     if done == 1 {
-                        reload_php(&stage)
+                        reload_php(&stage);
                     } else {
-                        kill(process(&stage, "nginx: master"), Signal::HUP)
+                        kill(process(&stage, "nginx: master"), Signal::HUP);
                     }
                 }
             });
@@ -325,7 +325,7 @@ fn what_finds_no_room_in_the_ring() {
         stage.script("compiled.php", "<?php echo include '@FOLDER@/include/compiled.php';");
         in_a_full_ring(&stage, || assert_eq!(stage.get("/compiled.php"), "old"));
         stage.change("/compiled.php", "new", || {
-            stage.replace("include/compiled.php", "<?php return 'new';")
+            stage.replace("include/compiled.php", "<?php return 'new';");
         });
     });
     cases.end(&mut stage);
@@ -361,7 +361,7 @@ fn a_database_that_dies() {
         assert!(killed && replies > 100);
         stage.warm("/table.php");
         stage.change("/table.php", "version 77", || {
-            drop(stage.sql("UPDATE versions SET version = 77"))
+            drop(stage.sql("UPDATE versions SET version = 77"));
         });
     });
     cases.run("a table in memory is empty after that", || {

@@ -160,14 +160,14 @@ fn php_of_the_machine() {
     });
     cases.run("what its script includes", || {
         stage.change("/early.php", "second", || {
-            stage.replace("include/early.php", "<?php $text = 'second';")
+            stage.replace("include/early.php", "<?php $text = 'second';");
         });
     });
     cases.run("a file", || {
-        stage.change("/file.php", "second", || stage.write("data/text", "second"))
+        stage.change("/file.php", "second", || stage.write("data/text", "second"));
     });
     cases.run("a row", || {
-        stage.change("/row.php", "new", || drop(stage.sql("UPDATE t SET text = 'new'")))
+        stage.change("/row.php", "new", || drop(stage.sql("UPDATE t SET text = 'new'")));
     });
     cases.run("another site's database begins on the machine", || {
         stage.warm("/row.php");
@@ -181,7 +181,7 @@ fn php_of_the_machine() {
         assert!(purged <= 3, "{purged} times");
     });
     cases.run("others stay", || {
-        stays(&stage, "/file.php", "hits_dynamic", || drop(stage.direct("/away.php")))
+        stays(&stage, "/file.php", "hits_dynamic", || drop(stage.direct("/away.php")));
     });
     for (number, way) in
         ["reloaded by its operator", "started again by the machine"].into_iter().enumerate()
@@ -254,7 +254,7 @@ fn php_of_the_machine_by_tcp() {
     };
     let mut held = None;
     let mut stage = Stage::start(&setup, |folder| {
-        held = Some(hold(folder, || TcpStream::connect("127.0.0.1:9000").ok()))
+        held = Some(hold(folder, || TcpStream::connect("127.0.0.1:9000").ok()));
     });
     let mut cases = Cases::default();
     stage.write("data/text", "first");
@@ -270,7 +270,7 @@ fn php_of_the_machine_by_tcp() {
     });
     cases.run("what its script includes", || {
         stage.change("/part.php", "other", || {
-            stage.replace("include/part.php", "<?php $text = 'other';")
+            stage.replace("include/part.php", "<?php $text = 'other';");
         });
     });
     cases.run("started again by the machine", || {

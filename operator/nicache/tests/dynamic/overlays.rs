@@ -81,7 +81,7 @@ fn copied_up(revalidate: u32) {
     });
     cases.run("appended to", || {
         stage.change(&page("appended"), "oldnew", || {
-            stage.shell(&format!("printf new >>{data}/appended"))
+            stage.shell(&format!("printf new >>{data}/appended"));
         });
     });
     cases.run("replaced", || {
@@ -111,7 +111,7 @@ fn copied_up(revalidate: u32) {
     if revalidate == 0 {
         cases.run("what is compiled", || {
             stage.change("/include-place.php", "new", || {
-                stage.write("include/place.php", "<?php return 'new';")
+                stage.write("include/place.php", "<?php return 'new';");
             });
             stage.change("/include-replaced.php", "new", || {
                 stage.replace("include/replaced.php", "<?php return 'new';");

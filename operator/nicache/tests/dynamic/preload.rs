@@ -146,10 +146,10 @@ fn what_followed_programs_change() {
     cases.run("a program that writes as a stream and as it ends", || {
         let url = page(&stage, "stream");
         stage.change(&url, "new", || {
-            stage.shell(&format!("awk 'BEGIN {{ printf \"new\" >\"{data}/stream\" }}'"))
+            stage.shell(&format!("awk 'BEGIN {{ printf \"new\" >\"{data}/stream\" }}'"));
         });
         stage.change(&url, "end", || {
-            stage.shell(&format!("awk 'BEGIN {{ printf \"end\" }}' >{data}/stream"))
+            stage.shell(&format!("awk 'BEGIN {{ printf \"end\" }}' >{data}/stream"));
         });
     });
     cases.run("stores through a mapping", || {
@@ -191,7 +191,7 @@ fn what_followed_programs_change() {
     cases.run("a file of the server itself is dynamic, too", || {
         stage.shell(&format!("printf 'hello old' >{data}/../site/plain.html"));
         stage.change("/plain.html", "new", || {
-            stage.shell(&format!("printf 'hello new' >{data}/../site/plain.html"))
+            stage.shell(&format!("printf 'hello new' >{data}/../site/plain.html"));
         });
         assert_eq!(
             stage.counter("hits"),
@@ -229,7 +229,7 @@ fn what_strangers_change() {
         });
     };
     late("in place", &|stage, version| {
-        std::fs::write(stage.path("data/late"), format!("version {version}")).unwrap()
+        std::fs::write(stage.path("data/late"), format!("version {version}")).unwrap();
     });
     late("renamed over", &|stage, version| {
         std::fs::write(stage.path("data/new"), format!("version {version}")).unwrap();
@@ -388,7 +388,7 @@ fn what_happens_to_programs() {
     stage.script("file.php", "<?php echo 'version ', file_get_contents('@FOLDER@/data/version');");
     let data = stage.path("data").display().to_string();
     let write = |version: usize| {
-        stage.shell(&format!("printf {version} >{data}/v; mv {data}/v {data}/version"))
+        stage.shell(&format!("printf {version} >{data}/v; mv {data}/v {data}/version"));
     };
     cases.run("readers and a writer", || {
         write(0);

@@ -298,7 +298,7 @@ impl Mapping {
         // SAFETY: the last eight of DIGITS mapped bytes, aligned since the mapping begins at a
         // page.
         unsafe {
-            self.0.add(DIGITS - last.len()).cast::<u64>().write_volatile(u64::from_ne_bytes(last))
+            self.0.add(DIGITS - last.len()).cast::<u64>().write_volatile(u64::from_ne_bytes(last));
         };
     }
 }

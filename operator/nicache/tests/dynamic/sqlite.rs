@@ -83,7 +83,7 @@ fn opened_to_write() {
         run("UPDATE t SET text = 'first'");
         for round in 0..4 {
             stage.change(&url, &format!("v{round}"), || {
-                run(&format!("UPDATE t SET text = 'v{round}'"))
+                run(&format!("UPDATE t SET text = 'v{round}'"));
             });
         }
         // From here on it may store to a mapping of it.

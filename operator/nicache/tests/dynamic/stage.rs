@@ -410,7 +410,7 @@ impl Stage {
     pub(crate) fn shell(&self, script: &str) {
         match &self.hand {
             Some(hand) => {
-                drop(hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner).run(script))
+                drop(hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner).run(script));
             }
             None => {
                 let status = Command::new("sh").args(["-ec", script]).status().unwrap();

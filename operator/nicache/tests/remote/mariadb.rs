@@ -126,7 +126,7 @@ fn changes(pair: Pair) {
         shell.run("BEGIN; UPDATE versions SET version = 40;");
         assert_eq!(pair.stage.warm("/table.php"), "version 31");
         pair.stage.change("/table.php", "version 41", || {
-            drop(shell.run("UPDATE versions SET version = 41; COMMIT;"))
+            drop(shell.run("UPDATE versions SET version = 41; COMMIT;"));
         });
         pair.stage.warm("/table.php");
     });

@@ -34,7 +34,7 @@ impl Forwarding {
         let (told, lines) = mpsc::channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());
         std::thread::spawn(move || {
-            stdout.lines().map_while(Result::ok).for_each(|line| drop(told.send(line)))
+            stdout.lines().map_while(Result::ok).for_each(|line| drop(told.send(line)));
         });
         let mut forwarding = Self { process, ready: Value::Null, lines };
         forwarding.ready = forwarding.line().expect("it is ready");
@@ -411,7 +411,7 @@ fn a_file_between_interfaces() {
     // This machine's own port is its own, and others are not.
     let kept = TcpListener::bind("10.1.0.1:7000").unwrap();
     inside.run(|| {
-        drop(TcpStream::connect_timeout(&"10.1.0.1:7000".parse().unwrap(), LIMIT).unwrap())
+        drop(TcpStream::connect_timeout(&"10.1.0.1:7000".parse().unwrap(), LIMIT).unwrap());
     });
     drop(kept.accept().unwrap());
     // Routes of the kernel count at once.

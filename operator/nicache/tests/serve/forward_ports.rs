@@ -227,7 +227,7 @@ fn translation_and_services_over_af_xdp() {
             drop(
                 std::net::TcpStream::connect_timeout(&"10.1.0.1:7000".parse().unwrap(), LIMIT)
                     .unwrap(),
-            )
+            );
         });
         drop(kept.accept().unwrap());
         let now = forwarding.status();

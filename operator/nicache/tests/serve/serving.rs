@@ -55,12 +55,12 @@ impl Serving {
         let (lines, log) = mpsc::channel();
         let stderr = BufReader::new(process.stderr.take().unwrap());
         std::thread::spawn(move || {
-            stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)))
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)));
         });
         let (first, ready) = mpsc::channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());
         std::thread::spawn(move || {
-            stdout.lines().map_while(Result::ok).for_each(|line| drop(first.send(line)))
+            stdout.lines().map_while(Result::ok).for_each(|line| drop(first.send(line)));
         });
         let mut serving = Self { process, status: Value::Null, log };
         match ready.recv_timeout(START_TIMEOUT) {

@@ -10,7 +10,7 @@ pub(crate) fn block(bytes: &[u8]) {
     let keyring = Keyring::from_secrets(&SECRETS);
     match keyring.open(bytes) {
         BlockContent::Literal => {
-            assert!(bytes.len() < KEY_BYTES || !bytes.starts_with(keyring.tag()))
+            assert!(bytes.len() < KEY_BYTES || !bytes.starts_with(keyring.tag()));
         }
         BlockContent::Forged => assert!(bytes.starts_with(keyring.tag())),
         BlockContent::Key { sequence, valid_bytes } => {

@@ -127,7 +127,7 @@ pub(crate) fn pieces(random: &mut fastrand::Rng, data: &[u8]) -> Vec<Bytes> {
 /// No block that could be read after some power cut has the tag anywhere (N1).
 pub(crate) fn assert_no_tag(lun: &MemoryLun, cache: &Cache) {
     lun.scan(|at, block| {
-        assert!(!has_tag(block, cache.keyring().tag()), "the tag is on the unit at {at}")
+        assert!(!has_tag(block, cache.keyring().tag()), "the tag is on the unit at {at}");
     });
 }
 

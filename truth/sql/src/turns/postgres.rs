@@ -128,7 +128,7 @@ impl Turns {
                     Err(()) => self.lose(),
                     Ok(None) => {
                         is_identity &=
-                            self.client.kind == b'p' && self.phase == Phase::Authentication
+                            self.client.kind == b'p' && self.phase == Phase::Authentication;
                     }
                     Ok(Some(b'p')) if self.phase == Phase::Authentication => {}
                     Ok(Some(kind)) => {

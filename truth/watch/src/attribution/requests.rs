@@ -250,7 +250,7 @@ impl Attribution {
         let Some(process) = self.processes.get_mut(&event.tgid) else { return };
         match request.what {
             _ if process.connection != request.connection => {
-                drop(self.processes.remove(&event.tgid))
+                drop(self.processes.remove(&event.tgid));
             }
             RequestStep::FastCgi => process.read_fastcgi(event),
             RequestStep::Http(client) => process.begin(event.time_ns, client, Protocol::Http),

@@ -313,7 +313,7 @@ impl Databases {
         let catalogue = self.catalogue_of(event, sql);
         match self.connection(event, sql, client) {
             Some(connection) if event.incomplete => {
-                connection.session.handle_gap(&mut |event| happened.push(event))
+                connection.session.handle_gap(&mut |event| happened.push(event));
             }
             Some(connection) => {
                 connection.session.handle_client(
@@ -334,7 +334,7 @@ impl Databases {
             }
             match happened {
                 Event::Statement(execution) => {
-                    self.note_read(event, sql.connection, client, &execution)
+                    self.note_read(event, sql.connection, client, &execution);
                 }
                 Event::InProgress { writes } | Event::BecomesVisible { writes } => {
                     self.note_change(event, sql.connection, client, writes.into());

@@ -92,7 +92,7 @@ fn an_entry_goes_when_its_path_or_its_file_changes() {
     let changes: [Change; 11] = [
         ("written", |path| fs::write(path, b"olleh").unwrap()),
         ("touched", |path| {
-            fs::File::open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap()
+            fs::File::open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         }),
         ("its mode", |path| fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap()),
         ("removed", |path| fs::remove_file(path).unwrap()),
@@ -122,7 +122,7 @@ fn an_entry_goes_when_its_path_or_its_file_changes() {
             fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
         }),
         ("its directory's owner", |path| {
-            std::os::unix::fs::chown(path.parent().unwrap(), Some(1), None).unwrap()
+            std::os::unix::fs::chown(path.parent().unwrap(), Some(1), None).unwrap();
         }),
     ];
     let mut scene = Scene::new();

@@ -130,7 +130,7 @@ fn fallocate_and_punched_holes() {
             _ => FallocateFlags::INSERT_RANGE,
         };
         assert_witnessed(&[slot(&site.page)], || {
-            rustix::fs::fallocate(&file, flags, 4096, 4096).unwrap()
+            rustix::fs::fallocate(&file, flags, 4096, 4096).unwrap();
         });
     }
 }
@@ -145,7 +145,7 @@ fn direct_writes() {
     for round in 0..ROUNDS {
         let block = Block([round as u8; 4096]);
         assert_witnessed(&[slot(&site.page)], || {
-            file.write_all_at(&block.0, 4096 * (round as u64 % 3)).unwrap()
+            file.write_all_at(&block.0, 4096 * (round as u64 % 3)).unwrap();
         });
     }
 }
@@ -239,7 +239,7 @@ fn truncating_by_opening_and_shared_mappings() {
             rustix::mm::munmap(address, 4096).unwrap();
         }
         assert_witnessed(&own, || {
-            drop(rustix::fs::open(&site.page, OFlags::RDONLY | OFlags::TRUNC, Mode::empty()))
+            drop(rustix::fs::open(&site.page, OFlags::RDONLY | OFlags::TRUNC, Mode::empty()));
         });
     }
 }
@@ -259,7 +259,7 @@ fn a_store_to_a_clean_page_of_a_shared_mapping() {
     for round in 0..20 {
         // SAFETY: within the mapping of 4096 bytes.
         assert_witnessed(&[slot(&site.page)], || unsafe {
-            address.cast::<u8>().write_volatile(round)
+            address.cast::<u8>().write_volatile(round);
         });
         // SAFETY: the mapping is page-aligned and 4096 bytes long.
         unsafe { rustix::mm::msync(address, 4096, MsyncFlags::SYNC) }.unwrap();
@@ -293,10 +293,10 @@ fn rename_from_and_to_another_directory() {
     fs::create_dir(&elsewhere).unwrap();
     for _ in 0..ROUNDS {
         assert_witnessed(&[slot(&site.directory)], || {
-            fs::rename(&site.page, elsewhere.join("p")).unwrap()
+            fs::rename(&site.page, elsewhere.join("p")).unwrap();
         });
         assert_witnessed(&[slot(&site.directory)], || {
-            fs::rename(elsewhere.join("p"), &site.page).unwrap()
+            fs::rename(elsewhere.join("p"), &site.page).unwrap();
         });
     }
 }
@@ -358,7 +358,7 @@ fn symlink_replaced() {
     for round in 0..ROUNDS {
         let directory = [slot(&site.directory)];
         assert_witnessed(&directory, || {
-            std::os::unix::fs::symlink(format!("page-{round}"), &fresh).unwrap()
+            std::os::unix::fs::symlink(format!("page-{round}"), &fresh).unwrap();
         });
         assert_witnessed(&directory, || fs::rename(&fresh, &link).unwrap());
         if round % 3 == 0 {
@@ -390,7 +390,7 @@ fn mode_times_and_attributes() {
     for round in 0..ROUNDS {
         let mode = if round % 2 == 0 { 0o600 } else { 0o644 };
         assert_witnessed(&own, || {
-            fs::set_permissions(&site.page, fs::Permissions::from_mode(mode)).unwrap()
+            fs::set_permissions(&site.page, fs::Permissions::from_mode(mode)).unwrap();
         });
         let directory = [slot(&site.directory)];
         let mode = if round % 2 == 0 { 0o700 } else { 0o755 };
@@ -400,11 +400,11 @@ fn mode_times_and_attributes() {
         let time = Timespec { tv_sec: round as i64, tv_nsec: 0 };
         let times = Timestamps { last_access: time, last_modification: time };
         assert_witnessed(&own, || {
-            rustix::fs::utimensat(CWD, &site.page, &times, AtFlags::empty()).unwrap()
+            rustix::fs::utimensat(CWD, &site.page, &times, AtFlags::empty()).unwrap();
         });
         let flags = rustix::fs::XattrFlags::empty();
         assert_witnessed(&own, || {
-            rustix::fs::fsetxattr(&file, "user.nicache", &[round as u8], flags).unwrap()
+            rustix::fs::fsetxattr(&file, "user.nicache", &[round as u8], flags).unwrap();
         });
         assert_witnessed(&[SourceSlot::EVERYTHING], || {
             rustix::fs::setxattr(&site.page, "user.nicache", &[!(round as u8)], flags).unwrap();
@@ -444,7 +444,7 @@ fn mounts() {
         for _ in 0..50 {
             assert_witnessed(&[SourceSlot::MOUNTS], || mount_bind(&over, &directory).unwrap());
             assert_witnessed(&[SourceSlot::MOUNTS], || {
-                unmount(&directory, UnmountFlags::empty()).unwrap()
+                unmount(&directory, UnmountFlags::empty()).unwrap();
             });
         }
     });
@@ -488,7 +488,7 @@ fn mapping_for_writing_through_int_0x80() {
     // SAFETY: the path is shorter than the page.
     unsafe {
         low.cast::<u8>()
-            .copy_from_nonoverlapping(path.as_ptr().cast(), path.as_bytes_with_nul().len())
+            .copy_from_nonoverlapping(path.as_ptr().cast(), path.as_bytes_with_nul().len());
     };
     let call = |number: i64, first: i64, second: i64| -> i64 {
         let result: i64;

@@ -147,7 +147,7 @@ fn does(plan: &RunPlan, host: Option<&str>, roots: &[DocumentRoot]) -> Vec<Strin
     let mut does = Vec::new();
     match (host, &plan.wire) {
         (Some(host), _) => {
-            does.push(format!("stands in front of the server behind {host} (nicache attach)"))
+            does.push(format!("stands in front of the server behind {host} (nicache attach)"));
         }
         (None, _) if plan.server.is_empty() => {
             does.push("runs nginx with the demonstration site: no `server` is set".to_owned());

@@ -274,8 +274,8 @@ fn clone(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         fs::write(&site.other, vec![round as u8; PAGE_BYTES])?;
         let source = File::open(&site.other)?;
         let file = site.open()?;
-        // SAFETY: the argument is a descriptor.
         see(&site.page, &mut || {
+            // SAFETY: the argument is a descriptor.
             checked(unsafe { libc::ioctl(file.as_raw_fd(), FICLONE, source.as_raw_fd()) })
         })?;
     }
@@ -288,8 +288,8 @@ fn clone_range(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         let source = File::open(&site.other)?;
         let file = site.open()?;
         let range = [source.as_raw_fd() as u64, 0, BLOCK, BLOCK];
-        // SAFETY: `struct file_clone_range` is four words.
         see(&site.page, &mut || {
+            // SAFETY: `struct file_clone_range` is four words.
             checked(unsafe { libc::ioctl(file.as_raw_fd(), FICLONERANGE, range.as_ptr()) })
         })?;
     }
@@ -310,8 +310,8 @@ fn truncate_by_opening(site: &Site, see: &mut See<'_>) -> io::Result<()> {
 fn truncate(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     let path = path_of(&site.page);
     for round in 0..ROUNDS {
-        // SAFETY: a valid C string.
         see(&site.page, &mut || {
+            // SAFETY: a valid C string.
             checked(unsafe { libc::truncate(path.as_ptr(), 5_000 + round as i64) })
         })?;
     }
