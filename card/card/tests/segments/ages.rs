@@ -358,7 +358,7 @@ fn an_entry_that_has_lapsed_comes_back_although_who_asks_reads_slowly() {
     }
 }
 
-/// The server keeps its files open, so that nobody can say by which one it has answered.
+/// The server keeps its files open, so nobody can say by which one it has answered.
 #[test]
 fn a_file_that_is_not_looked_up_again_is_renewed_as_long_as_its_sources_are_unchanged() {
     let mut site = Site::new(Class::Static, |_| 7);

@@ -121,7 +121,7 @@ fn log_at_its_own_times() {
             all.count(is_hit);
             files
                 .entry(target)
-                .or_insert(File { first: *time, last: *time, share: Share::default() })
+                .or_insert_with(|| File { first: *time, last: *time, share: Share::default() })
                 .count(*time, is_hit);
             if let Some(before) = last.insert(target, *time) {
                 if time - before <= 60 {

@@ -1,6 +1,7 @@
 //! The card, segment by segment.
 
 mod ages;
+mod allocations;
 mod attack;
 mod classes;
 mod forms;

@@ -34,7 +34,7 @@ pub(crate) const CARD: [u8; 4] = [10, 0, 0, 3];
 pub(crate) const PROXY: [u8; 4] = [10, 0, 9, 1];
 /// Ports that the card's own requests come from.
 pub(crate) const OWN_PORTS: RangeInclusive<u16> = 60_001..=65_000;
-/// T of computed pages.
+/// T of dynamic pages.
 const AGE_MAX: Duration = Duration::from_secs(600);
 const UNIX_S: u64 = 1_700_000_000;
 /// Payload bytes of a segment, either way.
@@ -149,6 +149,8 @@ pub(crate) struct Script {
     pub table: Arc<RevisionTable>,
     /// Port that the client speaks from now.
     pub client_port: u16,
+    /// How often the card has allocated memory.
+    pub allocations: u64,
     /// Requests of the card's own so far.
     own_asks: u16,
     /// The card's requests that wait until a client's is answered.
@@ -230,7 +232,7 @@ impl Script {
             Rechecker { address: Ipv4Addr::from(CARD).into(), ports: OWN_PORTS, as_proxy };
         let script = Self::with_memory(memory_bytes, class, sees_changes, |config| {
             config.paths = Paths::new(
-                PathSettings { keeps_computed: true, ages, ..PathSettings::default() },
+                PathSettings { keeps_dynamic: true, ages, ..PathSettings::default() },
                 Vec::new(),
             );
             config.rechecker = Some(rechecker);
@@ -265,7 +267,7 @@ impl Script {
         let mut config = CardConfig::new(vec![80], memory_bytes, KeyConfig::new([3; 16]), [5; 16]);
         config.handshake = Handshake::Card;
         let settings = PathSettings {
-            keeps_computed: true,
+            keeps_dynamic: true,
             ages: AgeBounds::fixed(AGE_MAX),
             ..PathSettings::default()
         };
@@ -305,6 +307,7 @@ impl Script {
             reinstatement,
             change_before_answer,
             client_port: 40_000,
+            allocations: 0,
             own_asks: 0,
             own_waiting: VecDeque::new(),
             asks_beside: Arc::default(),
@@ -629,9 +632,13 @@ impl Script {
         if self.piling {
             return;
         }
-        for _ in 0..3 {
-            self.card.poll(self.now, self.unix_s).expect("ports in memory do not break");
-        }
+        let Self { card, now, unix_s, .. } = self;
+        let counted = allocation_counter::measure(|| {
+            for _ in 0..3 {
+                card.poll(*now, *unix_s).expect("ports in memory do not break");
+            }
+        });
+        self.allocations += counted.count_total;
     }
 
     /// Time passes, in steps of 5 ms.

@@ -192,7 +192,7 @@ fn the_reply_to_one_that_was_overtaken_is_not_kept() {
     }
 }
 
-/// Something changes during each execution, so that no reply may be kept. Those who were there
+/// Something changes during each execution, so no reply may be kept. Those who were there
 /// before the second one began have its reply, as it is that of the first; those who came later do
 /// not.
 #[test]
