@@ -52,6 +52,7 @@ links:
 	@tools/links
 	@tools/words
 	@tools/lines
+	@tools/claims
 
 doc:
 	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet $(CARGO_FLAGS)

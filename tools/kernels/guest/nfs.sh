@@ -16,7 +16,7 @@ python3 /nicache/guest/nfs.py /mnt/nfs /srv/exported
 failed=$?
 cd / || exit
 umount /mnt/nfs
-# Small requests, and nothing kept by the client, so that what asks often takes its time.
+# Small requests, and nothing kept by the client, so what asks often takes its time.
 mount -i -t nfs -o $options,rsize=4096,wsize=4096,noac,sync 127.0.0.1:/exported /mnt/nfs || exit 1
 mkdir /mnt/nfs/again
 python3 /nicache/guest/nfs.py /mnt/nfs/again /srv/exported/again many tree || failed=1
