@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
  * Events with bytes of a program's memory in the place of the path, in a record of about their
- * length. Bytes that were read before and not told of may come in front of them, so that the header
+ * length. Bytes that were read before and not told of may come in front of them, so the header
  * of a message needs no event of its own. Reporting returns 1 if there is no room. Included by
  * witness.bpf.c.
  */

@@ -71,7 +71,7 @@ struct ports {
 	__be16 from, to;
 } AS_HALVES;
 
-/* A value that is known to be within `mask`, said so that every verifier sees it: before 6.10 or so
+/* A value that is known to be within `mask`, said so every verifier sees it: before 6.10 or so
  * they compare one register, and pass on another one that was spilled before.
  */
 #define BOUNDED(value, mask)                       \

@@ -47,7 +47,7 @@ struct request_process {
 	__u8 writes_unseen; /* it has opened a file to write to, and what it writes is not seen */
 };
 
-/* An entry stays until its process ends, so that nothing is forgotten of it. */
+/* An entry stays until its process ends, so nothing is forgotten of it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -55,7 +55,7 @@ struct {
 	__type(value, struct request_process);
 } request_processes SEC(".maps");
 
-/* An IPv4 address, or the loopback one, in the clothes of IPv6; 0: another. */
+/* The IPv4 address in an IPv4-mapped IPv6 address; 127.0.0.1 for ::1; 0: another. */
 static __always_inline __u32 unwrap_ipv6(const struct in6_addr *from)
 {
 	__u32 words[4] = {};
@@ -79,7 +79,7 @@ static __always_inline __u32 peer_address(struct sock *sk)
 }
 
 /* An IPv6 address in 32 bits, as the card folds it: the exclusive or of its words; one of IPv4 in
- * its clothes is itself.
+ * that is mapped there is itself.
  */
 static __always_inline __u32 fold_ipv6(const struct in6_addr *from)
 {

@@ -7,7 +7,7 @@
  *
  * A statement changes something between the moment that the server receives it and the moment that
  * it asks its connection for more. Both moments stamp SLOT_DATABASES: the first before anything is
- * visible to anybody, the second so that a reply that was computed in between from the state before
+ * visible to anybody, the second so a reply that was computed in between from the state before
  * is not kept. Statements that are certain to be mere questions stamp nothing. Which tables are
  * meant is for the watcher to find out, who gets the bytes.
  */
@@ -735,7 +735,7 @@ __noinline int observe_shutdown(struct call *call, __u32 kind)
 	return 0;
 }
 
-/* A function, so that the server's way needs no room for it: all functions of a program share 512
+/* A function, so the server's way needs no room for it: all functions of a program share 512
  * bytes, and on kernels before 6.8 each takes a multiple of 32.
  */
 __noinline int observe_database(struct call *call, __u32 kind)

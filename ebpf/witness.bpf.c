@@ -54,7 +54,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #define BIT(nr) (1ULL << ((nr) & 63))
 
-/* One bit per system call that sys_exit cares about, so that all others cost one load and a shift.
+/* One bit per system call that sys_exit cares about, so all others cost one load and a shift.
  */
 const volatile __u64 interesting[NR_MAX / 64] = {
 	[0] = BIT(NR_accept) | BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) |

@@ -2,7 +2,7 @@
  *
  * Libraries that are loaded. With RTLD_DEEPBIND (PHP loads its extensions so) a library would bind
  * to libc before this library: the flag is taken away. The real functions look at who called them,
- * so that they are jumped to (a call in last place, which the compiler makes a jump), and nothing
+ * so they are jumped to (a call in last place, which the compiler makes a jump), and nothing
  * may come after.
  */
 #define _GNU_SOURCE

@@ -156,7 +156,7 @@ void count_lost(void)
 
 /* ---- the ring: the producer's side of truth/watch/src/witnesses/shared_ring.rs ---- */
 
-/* Over the record and its number, so that neither a torn record nor one of an earlier round is
+/* Over the record and its number, so neither a torn record nor one of an earlier round is
  * taken for it.
  */
 static __u64 check_of(const struct lookup_event *event, __u64 number)

@@ -29,7 +29,7 @@ pub enum FillAbort {
     ChangedAtInsert,
     /// Another request for the same was let through because the server said nothing to this one.
     Superseded,
-    /// A computed reply that is different each time.
+    /// A dynamic reply that is different each time.
     Volatile,
     /// The client took the reply so slowly that others could not have wanted to wait for it.
     SlowClient,

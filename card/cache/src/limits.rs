@@ -1,5 +1,5 @@
-//! Every limit of the cache in one place. All memory that these describe is allocated at start
-//! (I7).
+//! Limits of the cache that several files share; others stand beside the table that they bound. All
+//! memory that these describe is allocated at start (I7).
 
 /// Fills that can be under way at once, from the first byte of a reply to the watcher's verdict.
 pub const FILLS_MAX: usize = 256;

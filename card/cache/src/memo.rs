@@ -32,7 +32,7 @@ pub struct Meaning {
     pub http10: bool,
 }
 
-/// What the head means lies in front of its bytes, so that a short one takes two cache lines.
+/// What the head means lies in front of its bytes, so a short one takes two cache lines.
 #[repr(C, align(64))]
 struct Place {
     len: u16,

@@ -12,7 +12,7 @@ pub struct PathSettings {
     /// Nothing is kept.
     pub is_excluded: bool,
     /// Are replies kept that the server computed, or files alone?
-    pub keeps_computed: bool,
+    pub keeps_dynamic: bool,
     /// How old what nobody can see may be.
     pub ages: AgeBounds,
     /// What may differ between two replies that are taken for the same.
@@ -26,9 +26,9 @@ pub struct PathSettings {
 }
 
 impl PathSettings {
-    /// May computed replies be kept?
+    /// May dynamic replies be kept?
     pub fn wants_dynamic(&self) -> bool {
-        self.keeps_computed
+        self.keeps_dynamic
     }
 
     /// May anything differ?

@@ -1,4 +1,4 @@
-//! Names of headers and cookies that keep requests from the card, so that an operator can say what
+//! Names of headers and cookies that keep requests from the card, so an operator can say what
 //! they are. Never their values.
 //!
 //! The names that come most often, with counts that are too high by no more than that of the name

@@ -1,8 +1,8 @@
-//! Requests that wait for the reply to another one, so that a change does not send everybody to the
+//! Requests that wait for the reply to another one, so a change does not send everybody to the
 //! server at once; or for the watcher, which is about to say whether an entry may still be served.
 //!
 //! A request waits once, and not for long; then it goes to the server. If something changes while
-//! the other one is answered, so that the reply is not kept, those who had come before it was
+//! the other one is answered, so the reply is not kept, those who had come before it was
 //! forwarded have it nevertheless, once two executions agree
 //! ([`Store::said_since`](crate::store::Store::said_since)).
 //!

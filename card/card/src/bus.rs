@@ -12,7 +12,7 @@ pub const FRAME_OVERHEAD_BYTES: u64 = 12;
 pub struct Bus {
     to_host: [u64; BusClass::ALL.len()],
     from_host: [u64; BusClass::ALL.len()],
-    /// All bytes of all frames with their metadata, counted apart from the classes so that the two
+    /// All bytes of all frames with their metadata, counted apart from the classes so the two
     /// can be compared.
     total: u64,
     frames: u64,

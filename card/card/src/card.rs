@@ -320,7 +320,7 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// Makes SYN cookies with another key from now on, which nobody else may know. Worth it every
-    /// few minutes, at most every two: cookies of the key before the last are good no more.
+    /// few minutes, at most every two: cookies of the key before the last no longer count.
     pub fn renew_cookie_key(&mut self, key: IsnKey, now: Time) {
         self.cookie_keys.renew(key, now);
     }

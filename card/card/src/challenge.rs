@@ -1,4 +1,4 @@
-//! Segments that do not fit their connection: answered at a limited rate, so that whoever forges
+//! Segments that do not fit their connection: answered at a limited rate, so whoever forges
 //! them gets no packets for it (RFC 5961).
 
 use nicache_port::Port;

@@ -54,10 +54,10 @@ pub struct CardConfig {
     pub mtu: u16,
     /// Are hits recorded for the access log?
     pub access_log: bool,
-    /// What is set for paths: among other things, whether computed replies are cached, and how old
+    /// What is set for paths: among other things, whether dynamic replies are cached, and how old
     /// they may become. Default: only files are cached.
     pub paths: Paths,
-    /// Do the card's own replies carry Cache-Status (RFC 9211)? Default: no, so that a client
+    /// Do the card's own replies carry Cache-Status (RFC 9211)? Default: no, so a client
     /// cannot tell them from the server's.
     pub cache_status: bool,
     /// Who asks the server again for the card.

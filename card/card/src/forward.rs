@@ -150,7 +150,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Sets the deltas so that the first byte held and the next byte out are the host's next ones,
+    /// Sets the deltas so the first byte held and the next byte out are the host's next ones,
     /// and sends.
     pub(crate) fn splice_at_hold(&mut self, flow: &mut Flow, now: Time) {
         let first = flow.first_held();

@@ -322,7 +322,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// The card cannot follow the replies any more: everything passes from here on.
+    /// The card cannot follow the replies any longer: everything passes from here on.
     fn lose_track(&mut self, flow: &mut Flow, now: Time) {
         self.break_off_reply(flow);
         match flow.phase {

@@ -1,9 +1,9 @@
-//! Requests that change something (RFC 9111 section 4.4): what they name is not served any more
+//! Requests that change something (RFC 9111 section 4.4): what they name is not served any longer
 //! once they have been answered without an error.
 //!
 //! A resource is a source like any other: it has a slot in the revision table, which each of its
 //! entries and fills depends on. The stamp is there before the first byte of the reply goes to the
-//! client, so that whoever has the reply never gets what was true before (I1), whichever queue's
+//! client, so whoever has the reply never gets what was true before (I1), whichever queue's
 //! card he asks, also from servers whose changes no witness sees. On a connection that the card
 //! does not follow (opaque, untracked) only what begins a segment is seen.
 
@@ -59,7 +59,7 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// A segment of a client whose requests the card does not follow: one that begins with the
-    /// whole head of a request is read nevertheless, so that most changes are seen.
+    /// whole head of a request is read nevertheless, so most changes are seen.
     pub(crate) fn note_unfollowed(&mut self, flow: &mut Flow, payload: &[u8]) {
         let may_change = payload.first().is_some_and(u8::is_ascii_alphabetic)
             && ![&b"GET "[..], b"HEAD "].iter().any(|safe| payload.starts_with(safe));

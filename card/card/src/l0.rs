@@ -132,7 +132,7 @@ impl<W: Port, H: Port> Card<W, H> {
         self.sync_l0();
     }
 
-    /// Counts what L0 has answered, and lets entries go that it needs no more.
+    /// Counts what L0 has answered, and lets entries go that it no longer needs.
     pub fn settle_l0(&mut self, now: Time) {
         let Some(mut first) = self.first_level.take() else { return };
         for number in 0..first.slots.len() {

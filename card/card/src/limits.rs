@@ -1,4 +1,5 @@
-//! Every limit of the card in one place. All memory that these describe is allocated at start (I7).
+//! Limits of the card that several files share; others stand beside the table that they bound. All
+//! memory that these describe is allocated at start (I7).
 
 use std::time::Duration;
 

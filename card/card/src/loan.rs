@@ -69,7 +69,7 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// Takes a connection back. `ack`: what the segment acknowledges that is at hand. False: what
-    /// the client lacks is no more, so that the connection cannot go on.
+    /// the client lacks is gone, so the connection cannot go on.
     #[must_use]
     pub(crate) fn take_back(&mut self, flow: &mut Flow, ack: Option<Seq>, now: Time) -> bool {
         let (Some(place), Some(first)) = (flow.loan.take(), &mut self.first_level) else {

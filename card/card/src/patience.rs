@@ -18,7 +18,7 @@ const SILENT_MIN: Duration = Duration::from_secs(5);
 const SILENT_OWING_MIN: Duration = Duration::from_secs(30);
 /// How the host is asked whether it still knows a connection. Silence says little: its reset may
 /// have been lost on the way to the card, or it has taken one that the card did not believe. It is
-/// next door, so that asking costs little, and the client hears nothing of it.
+/// next door, so asking costs little, and the client hears nothing of it.
 const ASKING_HOST: KeepAliveRules =
     KeepAliveRules { idle: Duration::from_secs(300), interval: Duration::from_secs(10), probes: 5 };
 /// Places of the flow table looked at for such a connection.

@@ -29,7 +29,7 @@ const IDLE_DEAD: Duration = Duration::from_secs(3 * 3600);
 const LINGER: Duration = Duration::from_secs(10);
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Runs timers that are due: some of them, if there are many, so that frames and questions do
+    /// Runs timers that are due: some of them, if there are many, so frames and questions do
     /// not wait for all connections that somebody has opened at once.
     pub(crate) fn poll_timers(&mut self, now: Time) {
         for _ in 0..TIMERS_PER_POLL {

@@ -4,7 +4,7 @@
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u16 {
     // Words are added in native order and swapped once at the end (RFC 1071 section 2 B), eight
-    // bytes at a time, so that the loop is four instructions per eight bytes.
+    // bytes at a time, so the loop is four instructions per eight bytes.
     let mut acc: u64 = 0;
     let mut chunks = bytes.chunks_exact(8);
     for chunk in &mut chunks {

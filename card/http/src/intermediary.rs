@@ -7,7 +7,7 @@
 //! | [`Address`] | says who the client is; its name is a part of his class |
 //! | [`Mark`] | is another one for each request: two executions with the same one do not agree; its name is a part of the class |
 //!
-//! Deliberately absent, so that their requests go to the server: fields that say who has logged in
+//! Deliberately absent, so their requests go to the server: fields that say who has logged in
 //! (`X-Forwarded-User`, `X-Forwarded-Client-Cert`, `X-SSL-Client-*`), and fields that name another
 //! target or method (`X-Original-URL`, `X-Rewrite-URL`, `X-HTTP-Method-Override`).
 

@@ -4,7 +4,7 @@
 //! A mask is `PREFIX*SUFFIX`, both literal. Wherever the prefix stands, the shortest run of at most
 //! [`RUN_BYTES_MAX`] token bytes up to the suffix is masked; without a suffix it is all token bytes
 //! that follow. A token byte is a printable ASCII character other than `<`, `>`, the quotes and the
-//! backslash, so that a run never leaves the attribute, string or word that it began in. Two texts
+//! backslash, so a run never leaves the attribute, string or word that it began in. Two texts
 //! are equal under masks if they differ in such runs only, whatever their lengths.
 //!
 //! A run that is longer than the limit ends all masking: what follows counts as it stands. So does

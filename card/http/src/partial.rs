@@ -61,7 +61,7 @@ impl PartialTemplate {
         if !reply.learnable_206 || head.len() > TEMPLATE_BYTES_MAX {
             return None;
         }
-        // Once more, so that all values are slices of `head`.
+        // Once more, so all values are slices of `head`.
         let ReplyOutcome::Complete(reply) = parse_reply(head, Method::Get) else { return None };
         let renewal = reply.renewal.ok()?;
         let Framing::Length(content) = reply.framing else { return None };

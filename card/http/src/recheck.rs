@@ -4,7 +4,7 @@
 //! What chose the reply stays (the request line, the fields of the key, those that `Vary` names);
 //! everything else that the first client said about itself, cookies first of all, goes. What the
 //! card says instead is what clients of some class have said ([`ClientClass`](crate::ClientClass)),
-//! so that the server treats it as it would treat them. Only `User-Agent` ends with the card's
+//! so the server treats it as it would treat them. Only `User-Agent` ends with the card's
 //! name.
 
 use std::borrow::Cow;

@@ -62,9 +62,9 @@ pub struct ReplyHead<'a> {
     /// find that `keep_alive` is equal to the request's, as a server that is about to close says so
     /// to one client; or that the server [always closes](ReplyHead::always_closes).
     pub shareable: Result<(), NotShared>,
-    /// Is this a 304 to GET as plain as a shareable 200, so that a template may be made of it?
+    /// Is this a 304 to GET as plain as a shareable 200, so a template may be made of it?
     pub learnable_304: bool,
-    /// Is this a 206 to GET as plain as a shareable 200, so that a template for other ranges may be
+    /// Is this a 206 to GET as plain as a shareable 200, so a template for other ranges may be
     /// made of it?
     pub learnable_206: bool,
     /// Value of Content-Length.
@@ -344,7 +344,7 @@ impl<'b> Fields<'b> {
         Ok(())
     }
 
-    /// The first reason counts, but an unusual header only if there is no other: a computed reply
+    /// The first reason counts, but an unusual header only if there is no other: a dynamic reply
     /// may have that one.
     fn note(&mut self, reason: NotShared) {
         if matches!(self.reason, None | Some(NotShared::UnusualHeader)) {

@@ -2,7 +2,7 @@
 //! of resources.
 //!
 //! Coarser than [`crate::Key`]: all variants of a resource have one, its host counts without case
-//! and port, and its path with percent-encoding undone, so that a change by one spelling is a
+//! and port, and its path with percent-encoding undone, so a change by one spelling is a
 //! change for the others. Where that joins what a server keeps apart, an entry goes that could have
 //! stayed.
 
@@ -75,7 +75,7 @@ impl KeyConfig {
                 (word, filled) = (0, 0);
             }
         }
-        // The number of bytes in the last word, so that zero bytes count.
+        // The number of bytes in the last word, so zero bytes count.
         hash.word(word);
         hash.word(filled);
         UriKey(low(hash))

@@ -4,7 +4,7 @@ use crate::head::{is_token, list};
 use crate::limits::{VARY_NAME_BYTES_MAX, VARY_NAMES_MAX};
 use crate::reason::NotShared;
 
-/// Fields by which requests are always told apart, so that `Vary` on them costs nothing: in every
+/// Fields by which requests are always told apart, so `Vary` on them costs nothing: in every
 /// key, or as a trait of clients ([`Trait`](crate::Trait)), where an entry answers only whom the
 /// server has given the same bytes.
 fn is_always_told_apart(name: &[u8]) -> bool {
@@ -124,7 +124,8 @@ mod tests {
         let mut vary = Vary::default();
         let mut outcome = Ok(());
         for value in values {
-            outcome = outcome.and(vary.add(value.as_bytes()));
+            let added = vary.add(value.as_bytes());
+            outcome = outcome.and(added);
         }
         outcome?;
         match vary {

@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p nicache-memory`. Ranges begin at random places of a memory far larger than the
 //! caches ("cold") or of 256 KiB of it ("warm"). Times are CPU time of the thread, the least of
-//! several batches, so that other work on the machine disturbs them little.
+//! several batches, so other work on the machine disturbs them little.
 
 use std::hint::black_box;
 

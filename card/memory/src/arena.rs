@@ -1,4 +1,4 @@
-//! One anonymous mapping, touched in full at start so that no page fault is left for the packet
+//! One anonymous mapping, touched in full at start so no page fault is left for the packet
 //! path.
 //!
 //! Read first: mmap(2), madvise(2), Documentation/admin-guide/mm/transhuge.rst. Deliberately
@@ -97,7 +97,7 @@ impl Arena {
 
     fn reserved(len: usize) -> io::Result<Self> {
         let bytes = round_up(len, HUGE_PAGE_BYTES)?;
-        // MAP_HUGETLB reserves the pages at mmap(2), so that a shortage is an error here and not a
+        // MAP_HUGETLB reserves the pages at mmap(2), so a shortage is an error here and not a
         // SIGBUS later.
         let mapping = Mapping::new(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB)?;
         let start = mapping.first_aligned(SMALL_PAGE_BYTES)?;

@@ -23,7 +23,7 @@ pub struct MemoryConfig {
     /// Bytes for data, rounded down to whole slots; at least one slot. The tables come on top: 3.1
     /// % for the prefix sums and about 90 bytes per body.
     pub bytes: usize,
-    /// Bodies at once, sealed, filling, or released but pinned. Default: one per slot, so that
+    /// Bodies at once, sealed, filling, or released but pinned. Default: one per slot, so
     /// slots run out first.
     pub bodies_max: u32,
     /// Bodies being filled at once; each costs 2 KiB for its hash in progress. Default: 1024. A
@@ -336,7 +336,7 @@ impl CardMemory {
             return Ok(0);
         }
         let (arena, sums) = (self.arena.bytes(), self.sums.bytes());
-        // The end is looked up by the last byte of the range, so that it lies in a slot of the body
+        // The end is looked up by the last byte of the range, so it lies in a slot of the body
         // even if it is the end of the last one.
         let last = range.end - 1;
         let to_end =

@@ -14,7 +14,7 @@
 //!
 //! Subtraction cannot tell the two zeros of ones'-complement apart (0x0000: all bytes zero; 0xFFFF:
 //! anything else that is a multiple of 65535). Here both are 0. That never shows in a TCP or UDP
-//! checksum, since a pseudo-header with a protocol number is added and is not zero, so that the sum
+//! checksum, since a pseudo-header with a protocol number is added and is not zero, so the sum
 //! as a whole ends in the same representative either way.
 //!
 //! # The cost
@@ -22,8 +22,8 @@
 //! One `u16` per 64-byte line (3.1 % of the memory, one cache line per slot) holds `P` at the
 //! line's start. `P` at another offset takes the sum of up to 64 bytes of one line more. A range
 //! costs two of these whatever its length: two look-ups and two lines of data. One sum per slot
-//! would take 1/32 of the space but up to 2 KiB of summing on either side, which is no gain for a
-//! segment of 1448 bytes.
+//! would take 1/32 of the space but up to 2 KiB of summing on either side, which gains nothing for
+//! a segment of 1448 bytes.
 
 /// Bytes per prefix sum.
 pub(crate) const LINE_BYTES: usize = 64;

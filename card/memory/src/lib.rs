@@ -1,12 +1,12 @@
 //! Card memory: the store of reply bodies from which hits are answered.
 //!
 //! Read first: Bos et al. 2009, section 2.4.1 ("Mapping on memories"). As there, the memory is cut
-//! at start into slots of one size, so that there is no allocation at run time and no external
+//! at start into slots of one size, so there is no allocation at run time and no external
 //! fragmentation, and the bytes lie there ready for the network with their partial checksums. Three
 //! things differ from the paper:
 //!
 //! * A body is not a linked list of packets but an array of bytes over slots, contiguous where
-//!   possible and otherwise found through an index kept in slots of its own, so that any offset is
+//!   possible and otherwise found through an index kept in slots of its own, so any offset is
 //!   reached in constant time. A body can then be cut at whatever segment size the client asks for.
 //! * For the same reason there is not one partial checksum per packet but a prefix sum per 64-byte
 //!   line (see [`checksum`]); the sum of any range is the difference of two of them.

@@ -13,7 +13,7 @@ pub(crate) struct SlotMap {
     levels: Box<[Box<[u64]>]>,
     slots: u32,
     free: u32,
-    /// Where the search for a run begins: behind the last one given (next fit), so that large
+    /// Where the search for a run begins: behind the last one given (next fit), so large
     /// bodies do not probe the small holes at the start again and again.
     cursor: u32,
 }

@@ -348,7 +348,7 @@ proptest! {
     }
 }
 
-/// A memory in which every other slot is taken, so that every larger body is scattered over an
+/// A memory in which every other slot is taken, so every larger body is scattered over an
 /// index of depth 1 or 2.
 fn comb(slots: usize) -> (CardMemory, Vec<BodyId>) {
     let mut memory = CardMemory::with_config(&MemoryConfig {

@@ -1,7 +1,7 @@
 //! Nanoseconds per operation of each policy, and the length of a period's end.
 //!
 //! `cargo bench -p nicache-policy`. Times are CPU time of the thread, the least of several batches,
-//! so that other work on the machine disturbs them little.
+//! so other work on the machine disturbs them little.
 
 use std::hint::black_box;
 

@@ -12,7 +12,7 @@
 //!
 //! The paper's pages are of one size, 1. Here all four lists count bytes, `p` is in bytes, and one
 //! request for a ghost moves it by the ghost's bytes times the paper's `max(1, |B2| / |B1|)` (or
-//! its inverse), so that it takes as many requests as with pages to move `p` by one list. The
+//! its inverse), so it takes as many requests as with pages to move `p` by one list. The
 //! directory keeps the paper's bounds in bytes and in objects: `|T1| + |B1|` at most the memory,
 //! all four lists at most twice the memory. With objects of one size the result is exactly the
 //! paper's: its case IV deletes a ghost before it replaces and this policy when the new object
@@ -187,7 +187,7 @@ impl Arc {
         if exceed(1, &[t1, b1]) && !b1.list.is_empty() {
             return b1.list.back();
         }
-        if exceed(2, &[t1, t2, b1, b2]) { b2.list.back().or(b1.list.back()) } else { None }
+        if exceed(2, &[t1, t2, b1, b2]) { b2.list.back().or_else(|| b1.list.back()) } else { None }
     }
 }
 

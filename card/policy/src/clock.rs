@@ -9,7 +9,7 @@
 //! # The hand
 //!
 //! A poll moves the hand: objects that were used get their turn then. It rests at the victim, so
-//! that another poll names the same object unless it has been used meanwhile. The incoming object,
+//! another poll names the same object unless it has been used meanwhile. The incoming object,
 //! if it is there already, gets a turn for nothing.
 //!
 //! Every operation is O(1); the hand's way is amortised over the uses that it takes back.

@@ -1,4 +1,4 @@
-//! A binary heap of values of a [`Table`], each of which knows where it is in the heap, so that it
+//! A binary heap of values of a [`Table`], each of which knows where it is in the heap, so it
 //! can move and go.
 //!
 //! The ranks lie in the heap, not in the values: a comparison costs no look into the table. Every

@@ -9,8 +9,8 @@
 //! Read first: Arlitt, Cherkasova, Dilley, Friedrich and Jin 2000, "Evaluating content management
 //! techniques for web proxy caches" (Performance Evaluation Review 27(4)). The victim is the object
 //! of the least `K = F + L`, where `F` is its number of uses, and `L`, the memory's age, is the `K`
-//! of the last victim, 0 at first. `K` is worked out at each use of an object, so that one that is
-//! not used any more falls behind as `L` grows. There is nothing to set.
+//! of the last victim, 0 at first. `K` is worked out at each use of an object, so one that is
+//! not used any longer falls behind as `L` grows. There is nothing to set.
 //!
 //! Without ageing (`L` stays 0) it is the plain policy that Kim et al. 2002 (section 3) compare:
 //! slightly better there than [`Lru`](crate::Lru).

@@ -17,7 +17,7 @@
 //! *Sizes.* The paper's blocks are of one size. Here the shares count bytes and objects, whichever
 //! is used up first. An object larger than the LIR share is never LIR. Where an object comes that
 //! is larger than all of `Q`, the lowest LIR objects follow those of `Q`: they would have passed
-//! through it. So that this is rare, `Q` has a larger share of the bytes from the first object on
+//! through it. To keep this rare, `Q` has a larger share of the bytes from the first object on
 //! that has another size than the ones before: with the paper's 1 %, most objects of a web server
 //! are larger than `Q` where memory is short, and each that is asked for once takes LIR objects
 //! away.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Names an object. The card gives 64 bits of its keyed hash, so that a client cannot choose keys
+/// Names an object. The card gives 64 bits of its keyed hash, so a client cannot choose keys
 /// that collide; two objects with one key share their fate in the policy and nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Key(pub u64);
@@ -68,7 +68,7 @@ pub struct Incoming {
     pub bytes: u64,
 }
 
-/// The policy can follow no more objects: evict one and try again, or do not store the reply.
+/// The policy cannot follow another object: evict one and try again, or do not store the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the policy cannot follow further objects")]
 pub struct TableFull;
@@ -144,7 +144,7 @@ pub trait Policy: Send {
     /// not keep it.
     fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull>;
 
-    /// The object is not an entry any more, or was refused.
+    /// The object is not an entry any longer, or was refused.
     fn handle_remove(&mut self, key: Key, removal: Removal);
 
     /// The inserted object to evict next, for the sake of `incoming` or (None) at any price. It

@@ -21,7 +21,7 @@ pub enum PolicyName {
     LfuDa,
     /// Second chance.
     Clock,
-    /// Any.
+    /// Any object.
     Random,
     /// 2Q.
     TwoQ,
@@ -37,13 +37,13 @@ pub enum PolicyName {
     WTinyLfu,
     /// Three queues.
     S3Fifo,
-    /// A hand that moves over a queue.
+    /// A queue with a hand that evicts what was not used again.
     Sieve,
     /// Bos et al. 2009.
     Popularity,
     /// It knows the future; a bound only where all objects have one size.
     Belady,
-    /// The bound whatever the sizes: no policy at all, but what none can surpass.
+    /// An upper bound on the hit rate of every policy, whatever the sizes.
     PfooL,
 }
 
@@ -150,18 +150,18 @@ impl PolicyName {
             Self::Mru => "Most recently used",
             Self::Lfu => "Least frequently used; counts never age",
             Self::LfuDa => "Least frequently used; counts age",
-            Self::Clock => "Second chance",
-            Self::Random => "Any",
-            Self::TwoQ => "2Q",
-            Self::Lrfu => "Recency and frequency combined",
-            Self::Arc => "Adaptive replacement",
-            Self::Lirs => "Least inter-reference recency",
-            Self::Gdsf => "Greedy dual: large and seldom used ones first",
-            Self::WTinyLfu => "A window, then what a sketch of frequencies prefers",
-            Self::S3Fifo => "Three queues",
-            Self::Sieve => "A hand that moves over a queue",
+            Self::Clock => "First in, first out, with a second chance for what was used",
+            Self::Random => "An object at random",
+            Self::TwoQ => "Two queues: a new object must be used again to stay",
+            Self::Lrfu => "Recency and frequency, weighed together",
+            Self::Arc => "Recency and frequency, balanced by what was missed (ARC)",
+            Self::Lirs => "Longest time between two uses",
+            Self::Gdsf => "Large and seldom used objects first (greedy dual)",
+            Self::WTinyLfu => "A window for new objects, then the less frequent of two (W-TinyLFU)",
+            Self::S3Fifo => "Three queues: new objects, used ones, and names of evicted ones",
+            Self::Sieve => "A queue with a hand that evicts what was not used again",
             Self::Popularity => "Least requested over the past periods of 30 s (Bos et al. 2009)",
-            Self::Belady => "It knows the future; a bound where all objects have one size",
+            Self::Belady => "Knows the future; a bound where all objects have one size",
             Self::PfooL => "A bound that no policy can surpass, whatever the sizes",
         }
     }
@@ -200,7 +200,7 @@ mod tests {
         for name in PolicyName::ALL {
             let policy = name.build(1 << 20, 100, 1);
             assert_eq!(policy.is_none(), name.knows_the_future());
-            assert_eq!(policy.map_or(name.name(), |policy| policy.name()), name.name());
+            assert_eq!(policy.map_or_else(|| name.name(), |policy| policy.name()), name.name());
         }
     }
 }

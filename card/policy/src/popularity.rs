@@ -37,7 +37,7 @@
 //!
 //! *Victims.* An object goes only for one with a strictly higher score: first the unpopular ones,
 //! longest unused first, then the popular but not cacheable, then the cacheable, from the lowest
-//! rank up. Of each kind the least popular of the last [`VICTIM_LOOKS`] is taken, so that the
+//! rank up. Of each kind the least popular of the last [`VICTIM_LOOKS`] is taken, so the
 //! choice is O(1); if it is not less popular than the incoming object, the next kind is tried, and
 //! in the end nothing is evicted.
 //!

@@ -1,6 +1,6 @@
 //! A list of objects that knows their bytes.
 //!
-//! What the policies of queues keep of an object takes 20 bytes, so that a node of the table takes
+//! What the policies of queues keep of an object takes 20 bytes, so a node of the table takes
 //! 32 and two of them a cache line: a simulation spends its time waiting for those.
 
 use crate::{Linked, Links, List, Place, Table};

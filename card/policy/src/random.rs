@@ -3,7 +3,7 @@
 //!
 //! It needs no uses and no order, and is what a policy must beat to be worth its work. The random
 //! numbers are those of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom
-//! number generators") from a seed: one seed, one course. A poll draws none, so that it names the
+//! number generators") from a seed: one seed, one course. A poll draws none, so it names the
 //! same object again while no other comes or goes; a removal draws. Every operation is O(1).
 
 use nicache_random::{SplitMix64, below};

@@ -19,7 +19,7 @@
 //!
 //! # Polls
 //!
-//! A poll moves objects on until the one at the end has to go. It rests there, so that another poll
+//! A poll moves objects on until the one at the end has to go. It rests there, so another poll
 //! names the same object unless it has been used meanwhile. The incoming object, if it is there
 //! already, is moved on like a used one.
 //!

@@ -3,11 +3,11 @@
 //! Read first: Maggs and Sitaraman 2015, "Algorithmic nuggets in content delivery" (Computer
 //! Communication Review 45(3)): about three quarters of the objects asked for at a proxy are asked
 //! for once, and storing them costs room and work for nothing. There the memory is a Bloom filter;
-//! here it is the last keys themselves, in the order of their first miss, so that it forgets one by
+//! here it is the last keys themselves, in the order of their first miss, so it forgets one by
 //! one and never mistakes a key for another.
 //!
 //! A key leaves the memory when its object is inserted: after that object's eviction two misses are
-//! wanted again. An insertion that does not follow an admission is no concern of the filter. The
+//! wanted again. An insertion that does not follow an admission does not concern the filter. The
 //! policy behind it sees every request all the same.
 //!
 //! Every operation is O(1) beyond the policy's.

@@ -8,7 +8,7 @@
 //!
 //! # The hand
 //!
-//! A poll moves it. It rests at the victim, so that another poll names the same object unless it
+//! A poll moves it. It rests at the victim, so another poll names the same object unless it
 //! has been used meanwhile. When what it rests at goes, it moves on to the next newer object,
 //! behind the newest to the oldest. The incoming object, if it is there already, is passed over.
 //!
@@ -53,7 +53,7 @@ impl Order for SieveHand {
         queue: &mut Queue,
         incoming: Option<Incoming>,
     ) -> Option<Place> {
-        let mut place = self.at.or(queue.back())?;
+        let mut place = self.at.or_else(|| queue.back())?;
         loop {
             let is_incoming = is_incoming(table, place, incoming);
             if is_incoming && queue.len() == 1 {
@@ -66,7 +66,7 @@ impl Order for SieveHand {
                 self.at = Some(place);
                 return Some(place);
             }
-            place = List::before(table, place).or(queue.back())?;
+            place = List::before(table, place).or_else(|| queue.back())?;
         }
     }
 

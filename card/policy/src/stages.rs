@@ -4,8 +4,8 @@
 //! All three are of one table: a look-up finds an object or its ghost, and an object that becomes a
 //! ghost stays where it is.
 //!
-//! A ghost for whose object room is being made is *returning*: it counts as a ghost no more, so
-//! that the victims' ghosts do not push it out before it is inserted. There is one at a time; if
+//! A ghost for whose object room is being made is *returning*: it no longer counts as a ghost, so
+//! the victims' ghosts do not push it out before it is inserted. There is one at a time; if
 //! another comes instead, it is the newest ghost again.
 
 use crate::queue::{Home, Object, Queue};

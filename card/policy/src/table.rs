@@ -1,7 +1,7 @@
 //! A map from keys to values of fixed capacity.
 //!
-//! Values stay at their [`Place`] until removed, so that lists can link them. Collisions are
-//! chained through the nodes: unlike an open table, this has no tombstones, so that any number of
+//! Values stay at their [`Place`] until removed, so lists can link them. Collisions are
+//! chained through the nodes: unlike an open table, this has no tombstones, so any number of
 //! insertions and removals never leads to a rehash (a pause) or to growth (an allocation). One
 //! look-up costs two cache lines: the chain's head and the node.
 

@@ -5,7 +5,7 @@
 //! policy" (ACM Transactions on Storage 13(4)), sections 3 and 4.
 //!
 //! The memory has a *window* (LRU) and a *main* part, a segmented LRU of *probation* and
-//! *protected*. An object enters the window; what the window has no room for any more enters
+//! *protected*. An object enters the window; what the window has no room for any longer enters
 //! probation; a use in probation moves it to protected, and what protected has no room for goes
 //! back to probation. Requests of all keys, hits and misses alike, are counted in a sketch of a few
 //! bits per key, and all counts are halved every so many requests. When the memory is full, the

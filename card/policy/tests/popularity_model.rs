@@ -270,7 +270,7 @@ fn run(config: PopularityConfig, steps: Vec<Step>) {
     }
 }
 
-/// At most 7 objects are in memory, so that the policy looks at all of them.
+/// At most 7 objects are in memory, so the policy looks at all of them.
 fn check_victim(model: &Model, incoming: Option<u64>, victim: Option<Key>) {
     let limit = match incoming {
         None => f32::INFINITY,

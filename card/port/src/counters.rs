@@ -4,7 +4,7 @@
 //!  PortCounters  | receive: frames bytes super dropped | pad to 128 | send: frames bytes super dropped refused | pad to 128 |
 //! ```
 //! A direction has its own pair of cache lines (128 bytes: adjacent lines are fetched together), so
-//! that a reader does not slow the other direction down. One thread writes, so an update is a plain
+//! a reader does not slow the other direction down. One thread writes, so an update is a plain
 //! load and store: no locked instruction on the packet path.
 
 use std::io::{self, IoSlice};

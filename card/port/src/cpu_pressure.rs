@@ -2,7 +2,7 @@
 //!
 //! Read first: Linux, Documentation/accounting/psi.rst. `some` counts the time during which at
 //! least one program could run and did not. A program that waits on another processor than the
-//! card's counts, too: then the machine as a whole is short of them, and spinning is no use of one.
+//! card's counts, too: then the machine as a whole is short of them, and spinning only wastes one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

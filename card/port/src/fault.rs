@@ -5,7 +5,7 @@
 //! happens to it. So the fate of a frame depends on the seed, its number in its direction and the
 //! rates, not on what the other direction carries; and changing one rate leaves the other faults
 //! where they were. With *lanes* ([`Faulty::with_lanes`]) it is the frame's number in its lane that
-//! counts, so that flows are independent of each other, too.
+//! counts, so flows are independent of each other, too.
 //!
 //! Time comes from a [`Clock`], and nothing happens by itself: a frame that is held back moves on
 //! with the first [`receive`](Port::receive), [`send`](Port::send) or [`flush`](Port::flush) after
@@ -206,7 +206,7 @@ impl<P: Port, C: Clock> Port for Faulty<P, C> {
         self.release(now_ns);
         burst.clear();
         self.receiving.deliver(now_ns, burst);
-        // As many rounds as fill the burst, so that a flood of frames that get lost cannot keep us
+        // As many rounds as fill the burst, so a flood of frames that get lost cannot keep us
         // here.
         for _ in 0..burst.capacity().div_ceil(SCRATCH_FRAMES) {
             if burst.len() == burst.capacity() {
@@ -481,7 +481,7 @@ fn transport_range(frame: &[u8]) -> (usize, usize) {
         (header_len < packet_len && packet_len <= ip.len())
             .then_some((network + header_len, network + packet_len))
     };
-    ip_range().unwrap_or((ETHERNET_HEADER_BYTES.min(frame.len()), frame.len()))
+    ip_range().unwrap_or_else(|| (ETHERNET_HEADER_BYTES.min(frame.len()), frame.len()))
 }
 
 #[cfg(test)]

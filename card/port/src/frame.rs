@@ -218,7 +218,7 @@ impl FrameBuf {
         Ok(())
     }
 
-    /// Writes a byte into every page, so that none is first touched on the packet path (1.4 µs
+    /// Writes a byte into every page, so none is first touched on the packet path (1.4 µs
     /// each).
     fn touch(&mut self) {
         for page in self.bytes.chunks_mut(4096) {

@@ -75,7 +75,7 @@ impl Port for MemoryPort {
         if offload.gso.is_none() && frame_len > self.capabilities.frame_bytes_max {
             return Err(SendError::TooLong);
         }
-        // The same rules as on a TAP, so that a frame that passes here would pass there.
+        // The same rules as on a TAP, so a frame that passes here would pass there.
         encode_header(&offload, frame_len).map_err(|_| SendError::Invalid)?;
         let checksum =
             if self.capabilities.checksum { offload.checksum } else { Checksum::Unverified };

@@ -173,7 +173,7 @@ impl PacketSocket {
             return Err(PacketError::NotAPacketSocket(number));
         }
         // SAFETY: the number is not -1, and is only used for calls that answer EBADF or ENOTSOCK if
-        // it is not an open socket. Nothing is closed through it, so that an owner elsewhere in the
+        // it is not an open socket. Nothing is closed through it, so an owner elsewhere in the
         // process keeps what it has.
         let inherited = unsafe { BorrowedFd::borrow_raw(number) };
         interface_of(inherited)?;
@@ -341,7 +341,7 @@ impl Port for PacketSocket {
         }
         let capacity = burst.capacity();
         let mut kept = 0;
-        // As many steps as frames are wanted, so that a flood of malformed frames cannot keep us
+        // As many steps as frames are wanted, so a flood of malformed frames cannot keep us
         // here.
         for _ in 0..capacity {
             let free = &mut burst.buffers_mut()[kept..];

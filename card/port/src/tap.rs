@@ -2,7 +2,7 @@
 //! queue.
 //!
 //! Read first: Linux `Documentation/networking/tuntap.rst` and `drivers/net/tun.c`. Every read and
-//! write carries one frame behind a virtio-net header ([`crate::virtio_net`]), so that super-frames
+//! write carries one frame behind a virtio-net header ([`crate::virtio_net`]), so super-frames
 //! of up to 64 KiB cross with one system call each.
 //!
 //! The interface is created in the network namespace of the calling thread and lives as long as one
@@ -273,7 +273,7 @@ impl TapQueue {
             return Err(TapError::NotATap(number));
         }
         // SAFETY: the number is not -1, and is only used for fcntl and ioctl calls that answer
-        // EBADF if it is not open. Nothing is closed through it, so that an owner elsewhere in the
+        // EBADF if it is not open. Nothing is closed through it, so an owner elsewhere in the
         // process keeps what it has.
         let inherited = unsafe { BorrowedFd::borrow_raw(number) };
         interface_of(inherited)?;
@@ -322,7 +322,7 @@ impl Port for TapQueue {
 
     fn receive(&mut self, burst: &mut Burst) -> io::Result<usize> {
         burst.clear();
-        // As many reads as frames are wanted, so that a flood of malformed frames cannot keep us
+        // As many reads as frames are wanted, so a flood of malformed frames cannot keep us
         // here.
         for _ in 0..self.batch.frames().min(burst.capacity()) {
             let Some(frame) = burst.next_free() else {

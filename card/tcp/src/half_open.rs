@@ -1,4 +1,4 @@
-//! Connections whose handshake is not complete: a class of its own with a bound, so that a flood of
+//! Connections whose handshake is not complete: a class of its own with a bound, so a flood of
 //! SYNs takes no place from those that are established.
 //!
 //! The queue remembers the places of a flow table, oldest first. A place is taken out lazily: an

@@ -27,7 +27,7 @@ pub enum Pace {
     Full,
     /// At a quarter of that.
     Conservative,
-    /// No more: the threshold is the window.
+    /// It has ended: the threshold is the window.
     Over,
 }
 

@@ -1,4 +1,4 @@
-//! Pacing: when the next frame may leave, so that a window is spread over its round trip instead of
+//! Pacing: when the next frame may leave, so a window is spread over its round trip instead of
 //! filling the queues of the path at once.
 //!
 //! The rate is that of Linux' sk_pacing: twice the window per round trip in slow start, 1.2 times

@@ -333,7 +333,8 @@ mod tests {
                 // What was read before is acknowledged before the clock is looked at.
                 reading.handle_progress(owed as u32, 1 << 30, now);
                 owed = 0;
-                verdict = verdict.or(reading.handle_timeout(&rules, None, now));
+                let found = reading.handle_timeout(&rules, None, now);
+                verdict = verdict.or(found);
             }
             let long_enough = now.since(at(10)) > 50 * S;
             prop_assert!(!fast || verdict.is_none());

@@ -75,7 +75,7 @@ impl Rack {
     }
 
     /// A range has arrived, whether acknowledged or reported (section 6.2, steps 2 and 3).
-    /// `echo_is_older`: the timestamp echoed is from before the range was sent last, so that an
+    /// `echo_is_older`: the timestamp echoed is from before the range was sent last, so an
     /// earlier transmission has arrived.
     pub fn handle_arrival(
         &mut self,
@@ -115,7 +115,7 @@ impl Rack {
         if self.round.is_some_and(|end| una.ge(end)) {
             self.round = None;
         }
-        // Kept near, so that comparisons survive the wrap of the sequence space.
+        // Kept near, so comparisons survive the wrap of the sequence space.
         self.fack = self.fack.max(una);
     }
 

@@ -72,7 +72,7 @@ impl Recovery {
 
     /// Everything below `una` is acknowledged.
     pub fn advance(&mut self, una: Seq) {
-        // Kept close behind, so that comparisons survive the wrap of the sequence space.
+        // Kept close behind, so comparisons survive the wrap of the sequence space.
         if self.phase == Phase::Open && una.gt(self.point) {
             self.point = una - 1;
         }

@@ -45,7 +45,7 @@ impl Backoff {
 /// The timeout without back-off: SRTT + max(4 * RTTVAR, `rto_min`).
 ///
 /// RFC 6298 (2.3) takes max(G, 4 * RTTVAR) and (2.4) rounds the sum up to a minimum. Linux instead
-/// puts the minimum under the variation, so that a delayed acknowledgment (RFC 9293 section
+/// puts the minimum under the variation, so a delayed acknowledgment (RFC 9293 section
 /// 3.8.6.3: up to 500 ms, 40 to 200 ms in practice) on a long path does not look like a loss; the
 /// result is never smaller.
 #[inline]

@@ -13,7 +13,7 @@ pub struct Rtt {
     min_at: Time,
 }
 
-/// A sample is cut to this, so that a peer that echoes nonsense cannot freeze the flow.
+/// A sample is cut to this, so a peer that echoes nonsense cannot freeze the flow.
 const SAMPLE_NS_MAX: u64 = 120_000_000_000;
 /// The least round trip is that of this time: a path may change (RFC 8985 section 6.2 step 1;
 /// Linux' tcp_min_rtt_wlen).

@@ -73,7 +73,7 @@ struct Tile {
 }
 
 impl Tile {
-    /// Two neighbours can be told apart no more, or need not.
+    /// Two neighbours can no longer be told apart, or need not.
     fn joins(&self, next: &Self) -> bool {
         self.state == next.state
             && match self.state {

@@ -44,7 +44,7 @@ pub struct Splice {
     pub host_peer_scale: u8,
 }
 
-/// A window as it stands in a header, rounded down so that no byte is promised that was not
+/// A window as it stands in a header, rounded down so no byte is promised that was not
 /// granted. Windows above the field's reach become its maximum.
 #[must_use]
 pub fn window_field(bytes: u32, scale: u8) -> u16 {

@@ -83,7 +83,7 @@ impl TimeWaitTable {
         &mut self.sets[index]
     }
 
-    /// Adds the connection with this hash of its four-tuple (keyed, so that nobody can aim at a
+    /// Adds the connection with this hash of its four-tuple (keyed, so nobody can aim at a
     /// set). Returns whether a living entry had to give way.
     pub fn insert(&mut self, hash: u64, closed: Closed, now: Time) -> bool {
         let entry = Entry { hash, expires: now + TIME_WAIT, closed };

@@ -5,7 +5,7 @@ use crate::seq::Seq;
 use crate::time::Time;
 
 /// The clock of one flow's TSval: milliseconds of the card's time plus an offset. A tick of 1 ms is
-/// within the range of RFC 7323 section 5.4 and what Linux uses, so that a flow taken over in
+/// within the range of RFC 7323 section 5.4 and what Linux uses, so a flow taken over in
 /// mid-connection goes on at the same pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TsClock {
@@ -26,7 +26,7 @@ impl TsClock {
     }
 
     /// Somebody else sent `tsval` on this flow at `now`: from now on this clock is not behind it,
-    /// so that the receiver's PAWS check (RFC 7323 section 5) passes what we send next. A clock
+    /// so the receiver's PAWS check (RFC 7323 section 5) passes what we send next. A clock
     /// that is ahead stays.
     pub fn learn(&mut self, tsval: u32, now: Time) {
         if ahead(tsval, self.at(now)) {

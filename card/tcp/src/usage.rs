@@ -1,4 +1,4 @@
-//! Whether the congestion window was used, so that it does not grow beyond what was ever tried (RFC
+//! Whether the congestion window was used, so it does not grow beyond what was ever tried (RFC
 //! 9438 section 5.8, RFC 7661).
 
 use crate::seq::Seq;

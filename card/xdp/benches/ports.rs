@@ -157,7 +157,7 @@ impl<P: Port> Port for Timed<P> {
 }
 
 /// Carries a TCP transfer; frames are those toward the receiver. Between frames the thread sleeps
-/// at once, so that waiting costs nothing.
+/// at once, so waiting costs nothing.
 fn forward_row(
     name: &str,
     scene: &Scene,

@@ -40,7 +40,7 @@ impl Heartbeat {
     /// closed afterwards.
     ///
     /// # Errors
-    /// What `mmap` says, e.g. that this is no such map.
+    /// What `mmap` says, e.g. that this is not such a map.
     pub fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.

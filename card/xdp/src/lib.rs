@@ -15,7 +15,7 @@
 //! [`l0::L0`] answers single-segment hits before a card hears of them.
 //!
 //! Everything hangs on file descriptors: programs, maps and memberships end with the last process
-//! that holds them. A supervisor may hold them all ([`Steering::held`]), so that one card takes
+//! that holds them. A supervisor may hold them all ([`Steering::held`]), so one card takes
 //! over from another.
 //!
 //! Read first: `steering.rs`, then `ebpf/steer.bpf.c`; Linux `Documentation/networking/af_xdp.rst`

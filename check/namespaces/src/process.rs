@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A process that ends with the test: it is asked to, so that it ends its own children.
+/// A process that ends with the test: it is asked to, so it ends its own children.
 #[derive(Debug)]
 pub struct Process(pub Child);
 

@@ -1,4 +1,4 @@
-//! The bytes of requests and replies: known to both ends, so that every byte on the wire can be
+//! The bytes of requests and replies: known to both ends, so every byte on the wire can be
 //! checked.
 
 use nicache_http::HttpDate;
@@ -9,7 +9,7 @@ use crate::script::{Method, Object, Request};
 const DATE_AT: usize = b"HTTP/1.1 200 OK\r\nDate: ".len();
 /// Bytes of a date.
 const DATE_BYTES: usize = 29;
-/// Characters of `Content-Length` and what pads it, so that heads have one length.
+/// Characters of `Content-Length` and what pads it, so heads have one length.
 const LENGTH_AND_PADDING: usize = 9;
 /// What tells the end of the connection, and what stands there otherwise.
 const CLOSE: &str = "Connection: close";

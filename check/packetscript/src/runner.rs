@@ -17,7 +17,7 @@ mod tests;
 
 /// How long a packet is waited for that may come at any time.
 const ANY_TIME_MAX: Duration = Duration::from_secs(120);
-/// How long a packet that is too late is waited for, so that the error can say how late it is.
+/// How long a packet that is too late is waited for, so the error can say how late it is.
 const GRACE: Duration = Duration::from_secs(1);
 /// Between two SYNs of a flood.
 const FLOOD_INTERVAL: Duration = Duration::from_micros(20);

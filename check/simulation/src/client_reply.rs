@@ -42,7 +42,7 @@ pub(crate) enum Parsed {
     Reply(Box<Reply>),
 }
 
-/// Parses one reply. `ended`: the peer will send no more.
+/// Parses one reply. `ended`: the peer will send nothing further.
 pub(crate) fn parse(bytes: &[u8], head_request: bool, ended: bool) -> Parsed {
     let mut reply = Reply::default();
     let mut at = 0;

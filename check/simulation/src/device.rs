@@ -1,7 +1,7 @@
 //! The network card of a simulated machine: queues of frames below smoltcp, with the knobs that
 //! smoltcp itself lacks.
 //!
-//! Options of SYNs can be taken away, so that peers without SACK, timestamps or window scaling
+//! Options of SYNs can be taken away, so peers without SACK, timestamps or window scaling
 //! occur. Sequence numbers are moved to where a seed wants them: near the wrap-around, and growing
 //! with time from connection to connection as RFC 6528 asks for (smoltcp's own are random).
 

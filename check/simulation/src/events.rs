@@ -1,4 +1,4 @@
-//! What happened in a run, so that a quiet run cannot pass for a good one.
+//! What happened in a run, so a quiet run cannot pass for a good one.
 
 use std::collections::BTreeMap;
 

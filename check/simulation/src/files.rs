@@ -44,7 +44,7 @@ pub struct File {
     pub open_for_writing: bool,
     /// Its directory is locked by a rename until then.
     pub directory_locked_until_ns: u64,
-    /// Always the same number of bytes, so that a change in the middle of a reply goes unnoticed by
+    /// Always the same number of bytes, so a change in the middle of a reply goes unnoticed by
     /// its length.
     pub fixed_len: Option<usize>,
 }

@@ -39,7 +39,7 @@ pub(crate) struct MachinePlan {
     pub syn: SynChanges,
     /// For smoltcp's own choices.
     pub seed: u64,
-    /// Its connections are probed when they are silent, so that a peer that has forgotten them is
+    /// Its connections are probed when they are silent, so a peer that has forgotten them is
     /// found out.
     pub keep_alive: bool,
 }

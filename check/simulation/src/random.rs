@@ -37,7 +37,7 @@ impl Random {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A generator of its own, so that what one part draws does not shift what another part draws.
+    /// A generator of its own, so what one part draws does not shift what another part draws.
     pub fn fork(&mut self) -> Self {
         Self::new(self.word())
     }

@@ -69,7 +69,7 @@ pub(crate) struct RequestPlan {
     pub popular: u64,
     /// Percent of requests that are neither GET nor HEAD of a file without conditions.
     pub odd_percent: u64,
-    /// Of which kinds: from, to. A run that has few of them has each more often, so that what is
+    /// Of which kinds: from, to. A run that has few of them has each more often, so what is
     /// learned from one is used for another.
     pub odd_kinds: (u64, u64),
 }
@@ -119,7 +119,7 @@ pub(crate) fn draw(
         match random.range(plan.odd_kinds.0, plan.odd_kinds.1) {
             0..4 => condition(&mut asked, files, file, &mut fields, random),
             4 | 5 => {
-                // Few of them, so that they are asked for again.
+                // Few of them, so they are asked for again.
                 let file = file % 2;
                 asked.expect = Expect::File(file);
                 path = format!("/{}/{file}", if random.percent(50) { "chunked" } else { "close" });

@@ -17,7 +17,7 @@ pub(crate) const FIRST: &str = "version=0.";
 /// Where a file has its marker.
 const PLACE: &str = "@VERSION@";
 
-/// Versions are counted for the whole process, so that no two edits have the same marker.
+/// Versions are counted for the whole process, so no two edits have the same marker.
 static VERSION: AtomicU64 = AtomicU64::new(1);
 
 type Change = Arc<dyn Fn(SocketAddr, &str) -> Result<()> + Send + Sync>;
@@ -172,7 +172,7 @@ impl MarkedFile {
     }
 
     fn replace(&self, marker: &str) -> Result<()> {
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let folder = self.path.parent().unwrap_or_else(|| Path::new("/"));
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(self.text(marker).as_bytes())?;
         file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;

@@ -2,7 +2,7 @@
 //!
 //! It is below `/var/lib`, on a disk almost everywhere: nicache watches no tmpfs. What programs
 //! make and remove all the time (sockets, temporary files, databases) is in folders of its own,
-//! away from what the web server shows, so that it is not a change of a directory on the way to a
+//! away from what the web server shows, so it is not a change of a directory on the way to a
 //! page.
 
 use std::fs::File;
@@ -32,7 +32,7 @@ impl Folder {
             tempfile::Builder::new().prefix(&prefix).tempdir_in(PARENT).with_context(|| {
                 format!("cannot make a folder for the site below {PARENT} (are you root?)")
             })?;
-        // It gets its name when it is locked, so that nobody takes the folder for a leftover.
+        // It gets its name when it is locked, so nobody takes the folder for a leftover.
         let unlocked = folder.path().join("owner.new");
         let owner = File::create(&unlocked)?;
         owner.lock()?;
@@ -104,7 +104,7 @@ pub(crate) fn give_all(path: &Path, user: &str) -> Result<()> {
     Ok(())
 }
 
-/// Copies a tree, files behind symbolic links included, so that the copy can be edited.
+/// Copies a tree, files behind symbolic links included, so the copy can be edited.
 pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Nothing of the machine's own configuration is read for writing or changed, no service of the
-//! machine is used, and everything talks through Unix sockets in the folder, so that any number of
+//! machine is used, and everything talks through Unix sockets in the folder, so any number of
 //! copies run at once. Only the web server's port is chosen by the caller.
 #![forbid(unsafe_code)]
 

@@ -28,7 +28,7 @@ pub struct Running {
 
 impl Running {
     /// Starts them and waits for the front page. Each program gets a PID namespace of its own, so
-    /// that its children end with it.
+    /// its children end with it.
     pub fn start(site: &Site) -> Result<Self> {
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, site.port()));
         let mut running = Self { programs: Vec::new(), server };

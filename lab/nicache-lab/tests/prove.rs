@@ -98,7 +98,7 @@ struct Nginx(Child);
 impl Nginx {
     fn start(site: &Site) -> Self {
         let command = site.command();
-        // In a PID namespace of its own, so that no worker outlives it, whatever becomes of the
+        // In a PID namespace of its own, so no worker outlives it, whatever becomes of the
         // test.
         let child = Command::new("unshare")
             .args(["--pid", "--fork", "--kill-child"])

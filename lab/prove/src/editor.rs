@@ -11,7 +11,7 @@ use crate::schedule::Schedule;
 /// Why an edit failed.
 pub type EditError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Longest sleep, so that the end of a run is noticed.
+/// Longest sleep, so the end of a run is noticed.
 const NAP: Duration = Duration::from_millis(20);
 /// Attempts to end a run with an edit that succeeds.
 const LAST_EDITS: u32 = 5;

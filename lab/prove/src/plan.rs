@@ -18,7 +18,7 @@ pub struct Subject {
     /// By how much the server itself may be behind its edits: a cache of its own, or a source that
     /// nobody can watch.
     pub lag: Duration,
-    /// All of the server's workers are behind alike, so that what one has shown directly is a floor
+    /// All of the server's workers are behind alike, so what one has shown directly is a floor
     /// for all.
     pub one_state: bool,
     /// Ways to change it, taken at random; at least one.

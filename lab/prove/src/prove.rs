@@ -304,7 +304,7 @@ fn rest(plan: &Plan, rules: &Rules) -> Duration {
     plan.quiet + Duration::from_nanos(lags.chain(ages).max().unwrap_or(0))
 }
 
-/// A server that does not answer any more ends the run.
+/// A server that does not answer any longer ends the run.
 struct Stall {
     limit_ns: u64,
     replies: u64,

@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
                 let why = || {
                     slot.failure
                         .as_ref()
-                        .map_or("it ends each time".to_owned(), ToString::to_string)
+                        .map_or_else(|| "it ends each time".to_owned(), ToString::to_string)
                 };
                 self.judge.condemn(&slot.place, asked, now, Breach::Silent, || {
                     format!("no connection: {}", why())

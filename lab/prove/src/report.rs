@@ -95,7 +95,7 @@ pub struct Violation {
     pub breach: Breach,
     /// Path and query.
     pub page: String,
-    /// It came from the server directly, so that no cache is to blame.
+    /// It came from the server directly, so no cache is to blame.
     pub direct: bool,
     /// Number of the connection.
     pub connection: usize,

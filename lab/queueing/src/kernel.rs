@@ -1,6 +1,6 @@
 //! The event list: what happens next, and when.
 //!
-//! Events of the same time happen in the order in which they were scheduled, so that a run is a
+//! Events of the same time happen in the order in which they were scheduled, so a run is a
 //! function of its configuration and seed alone.
 
 use std::cmp::Ordering;

@@ -639,8 +639,8 @@ impl<'a> Run<'a> {
             network_processor_memory: self
                 .card_memory
                 .as_ref()
-                .map_or(MemoryState::default(), Memory::state),
-            host_memory: self.host_memory.as_ref().map_or(MemoryState::default(), Memory::state),
+                .map_or_else(MemoryState::default, Memory::state),
+            host_memory: self.host_memory.as_ref().map_or_else(MemoryState::default, Memory::state),
             stations,
         })
     }

@@ -1,4 +1,4 @@
-//! Draws: a stream of random numbers for each purpose, so that one more draw for one purpose moves
+//! Draws: a stream of random numbers for each purpose, so one more draw for one purpose moves
 //! no other.
 
 use fastrand::Rng;

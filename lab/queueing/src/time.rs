@@ -1,4 +1,4 @@
-//! Simulated time: whole picoseconds, so that sums do not depend on their order and equal times are
+//! Simulated time: whole picoseconds, so sums do not depend on their order and equal times are
 //! equal.
 
 use std::ops::{Add, Sub};

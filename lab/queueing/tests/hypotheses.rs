@@ -82,7 +82,7 @@ fn improvement_is_a_share_of_the_baselines_time() {
 }
 
 /// Short8MB with a faster and a slower bus has the same traffic to four figures: the same requests
-/// and sizes, so that no chance is left between the three. A bus with one byte as its unit would
+/// and sizes, so no chance is left between the three. A bus with one byte as its unit would
 /// save as much as half of what it costs (3.6 against 7.3 points); the paper has 2.60 and 8.35.
 /// Transfers of whole 1024 bytes do that: header and request cannot get faster.
 #[test]

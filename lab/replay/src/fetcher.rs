@@ -11,7 +11,7 @@ use crate::oracle::{Judgement, Observation, judge};
 use crate::report::Report;
 use crate::shared::Shared;
 
-/// A reply is judged this long after its end, so that the writer has surely noted the returns
+/// A reply is judged this long after its end, so the writer has surely noted the returns
 /// before it.
 const JUDGE_AFTER_NS: u64 = 500_000_000;
 /// Replies kept at most until they are judged.

@@ -42,7 +42,7 @@ pub use report::{ErrorCounts, ReplayerReport};
 pub use schedule::Demand;
 pub use watch::Watch;
 
-/// Replays with all replayers: the first one on this thread, so that with one replayer every socket
+/// Replays with all replayers: the first one on this thread, so with one replayer every socket
 /// is made by it, the others on threads of their own. For other threads (in other network
 /// namespaces, say) see [`run_part`]. `progress` is called a few times a second.
 ///

@@ -16,7 +16,7 @@ pub(crate) const VIOLATIONS_MAX: usize = 20;
 pub struct MethodReport {
     /// Times it was used.
     pub writes: u64,
-    /// Times that a kept reply had been served just before, so that there was something to purge.
+    /// Times that a kept reply had been served just before, so there was something to purge.
     pub cached_before: u64,
     /// Replies asked for right after a step of it had returned.
     pub read_after: u64,

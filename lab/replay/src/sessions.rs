@@ -47,7 +47,7 @@ pub struct SessionRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// When it begins, in nanoseconds after the first session. Logs have whole seconds: the
-    /// sessions of one second are spread over it evenly, so that they do not come in a burst.
+    /// sessions of one second are spread over it evenly, so they do not come in a burst.
     pub begin_ns: u64,
     first: u32,
     end: u32,

@@ -1,8 +1,8 @@
 //! A writer: changes its files in every way, and looks right after each step whether the change is
 //! there.
 //!
-//! A writer owns whole directories, so that every file has one writer and a history in order.
-//! Before most writes it fetches the file until a kept reply comes, so that there is something to
+//! A writer owns whole directories, so every file has one writer and a history in order.
+//! Before most writes it fetches the file until a kept reply comes, so there is something to
 //! purge.
 
 use std::collections::{BTreeSet, HashMap};

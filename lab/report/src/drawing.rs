@@ -320,7 +320,7 @@ struct PlacedMark {
     row: usize,
 }
 
-/// Labels of vertical marks stand above the plot, in as many rows as they need, so that they cover
+/// Labels of vertical marks stand above the plot, in as many rows as they need, so they cover
 /// no curve.
 fn mark_rows(figure: &Figure, x: &Projection, paper: f64) -> Vec<PlacedMark> {
     let mut row_ends: Vec<f64> = Vec::new();

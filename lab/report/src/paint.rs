@@ -1,4 +1,4 @@
-//! Colours, for both themes; markers, dashes and hatches, so that colour is never the only
+//! Colours, for both themes; markers, dashes and hatches, so colour is never the only
 //! difference.
 //!
 //! Text has a contrast of at least 4.5 against the background, what is drawn at least 3 (WCAG 2.2,

@@ -1,4 +1,4 @@
-//! Outputs that are kept in `tests/snapshots`, so that a change of them is seen and looked at.
+//! Outputs that are kept in `tests/snapshots`, so a change of them is seen and looked at.
 
 use std::path::Path;
 

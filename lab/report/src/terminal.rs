@@ -33,7 +33,7 @@ pub enum Charset {
 /// Narrower is not drawn.
 pub(crate) const WIDTH_MIN: usize = 20;
 
-/// What a terminal shows of text: no control characters, so that no name can move the cursor or
+/// What a terminal shows of text: no control characters, so no name can move the cursor or
 /// change colours.
 pub(crate) fn clean(text: &str, charset: Charset) -> String {
     let mut out = String::with_capacity(text.len());

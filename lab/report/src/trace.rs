@@ -1,5 +1,5 @@
 //! Paths of curves, bands and bars. Curves of more points than the paper can show are thinned: what
-//! is kept of each half pixel is its first, lowest, highest and last point, so that the drawing is
+//! is kept of each half pixel is its first, lowest, highest and last point, so the drawing is
 //! the same (M4: Jugel, Jerzak, Hackenbroich, Markl, "M4: A Visualization-Oriented Time Series Data
 //! Aggregation", 2014).
 

@@ -63,7 +63,7 @@ pub struct Advice {
 const PER_MILLE: f64 = 0.001;
 
 /// Weighs curves that have the same sizes, ascending. None if nothing is ever found in any cache.
-/// The bound is no policy to recommend.
+/// The bound is not a policy to recommend.
 pub fn advise(curves: &[Curve], objective: Objective) -> Option<Advice> {
     let real = || {
         curves

@@ -310,7 +310,7 @@ fn rates(parts: &[u64], part_s: u64) -> Vec<f64> {
 }
 
 /// Fits a line to the logarithms of ranks and requests (descending). Ranks are taken at equal
-/// distances of their logarithms, so that the many unpopular objects do not outweigh the popular
+/// distances of their logarithms, so the many unpopular objects do not outweigh the popular
 /// ones; those asked for once, whose number says where the trace ends and nothing of popularity,
 /// are left out. None with fewer than ten points.
 fn zipf(requests: &[u32]) -> Option<Zipf> {

@@ -131,7 +131,7 @@ impl Loader {
     /// [`TooManyObjects`]
     pub fn push_all(&mut self, records: &[Record]) -> Result<(), TooManyObjects> {
         for records in records.chunks(BATCH) {
-            // So that the processor waits for the memory of all at once.
+            // The processor then waits for the memory of all at once.
             black_box(
                 records.iter().fold(0, |sum, record| sum ^ self.targets.touch(record.object)),
             );
@@ -204,7 +204,7 @@ impl Loader {
         let number = self.number(record)?;
         let is_block_like = record.offset != 0 || record.object_bytes.is_some();
         if self.config.replies == Replies::Whole && (is_block_like || !is_whole) {
-            let extent = record.object_bytes.unwrap_or(record.offset.saturating_add(sent));
+            let extent = record.object_bytes.unwrap_or_else(|| record.offset.saturating_add(sent));
             let known = at(&mut self.extents, number);
             *known = extent.max(*known);
         }

@@ -1,6 +1,6 @@
 //! Numbers for names, in the order in which they come up.
 //!
-//! An open table with linear probing, which is at most half full, so that a look-up is mostly one
+//! An open table with linear probing, which is at most half full, so a look-up is mostly one
 //! cache line. That line can be asked for ahead ([`Numbers::touch`]): names come in batches when a
 //! trace is loaded, and waiting for memory for many of them at once is what makes loading fast.
 

@@ -39,7 +39,7 @@ impl Sampler {
         objects > self.objects_max
     }
 
-    /// Lowers the threshold, so that it leaves three quarters of these objects.
+    /// Lowers the threshold, so it leaves three quarters of these objects.
     pub(crate) fn lower(&mut self, objects: impl Iterator<Item = u64>) {
         let mut hashes: Vec<u64> = objects.map(hash).collect();
         let kept = (hashes.len() as f64 * KEPT) as usize;

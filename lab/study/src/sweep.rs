@@ -111,7 +111,7 @@ pub fn accesses_of(parts: &[Workload], choices: &[Choice], sizes: &[Size]) -> u6
     jobs(parts, choices, sizes).iter().map(|(_, part)| parts[*part].accesses.len() as u64).sum()
 }
 
-/// The longest ones first, so that no core is left with one in the end: large caches before small
+/// The longest ones first, so no core is left with one in the end: large caches before small
 /// ones.
 fn jobs(parts: &[Workload], choices: &[Choice], sizes: &[Size]) -> Vec<(Job, usize)> {
     let bytes: Vec<u64> = sizes.iter().map(|size| size.0).collect();

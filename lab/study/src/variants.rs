@@ -178,7 +178,7 @@ pub(crate) fn resolve(
 }
 
 /// Targets and sizes of whole replies that come back after others; what is there but once (a reply
-/// that was cut off) is no other.
+/// that was cut off) is not another one.
 fn returning(all: &Targets<'_>) -> HashSet<(u32, u32), FixedState> {
     /// Of most targets all replies have one size.
     #[derive(Clone, Copy, Default)]

@@ -1,5 +1,5 @@
 //! A trace in memory, made for being played back many times: objects have numbers in the order of
-//! their first accesses, so that what a policy keeps of popular ones lies together.
+//! their first accesses, so what a policy keeps of popular ones lies together.
 
 use nicache_policy::Key;
 
@@ -83,7 +83,7 @@ impl Workload {
         Key::nth(u64::from(object))
     }
 
-    /// Whether Belady's choice has the fewest misses here, so that it is a bound: all objects take
+    /// Whether Belady's choice has the fewest misses here, so it is a bound: all objects take
     /// the same room and never change, each reply can become an entry, and each request is one
     /// access.
     pub fn has_optimum(&self) -> bool {
@@ -117,9 +117,10 @@ impl Workload {
 
     /// Number of all objects; of a sample, an estimate of it.
     pub fn objects_in_all(&self) -> u64 {
-        self.sampled.map_or(u64::from(self.objects), |sampled| {
-            (f64::from(self.objects) / sampled.rate) as u64
-        })
+        self.sampled.map_or_else(
+            || u64::from(self.objects),
+            |sampled| (f64::from(self.objects) / sampled.rate) as u64,
+        )
     }
 
     /// Least room of each object, ascending: how many can be in a memory at once at most is found

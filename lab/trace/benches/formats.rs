@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p nicache-trace [FORMAT...]`. The data are real traces (`shared/traces` beside the
 //! repository), as they are or written in another format, repeated in memory. Times are CPU time of
-//! the thread, the least of several runs, so that other work on the machine disturbs them little.
+//! the thread, the least of several runs, so other work on the machine disturbs them little.
 
 use std::fmt::Write as _;
 use std::hint::black_box;

@@ -100,7 +100,7 @@ impl BadRecords {
     }
 }
 
-/// The beginning of a line in printable ASCII, so that it can neither garble a terminal nor forge a
+/// The beginning of a line in printable ASCII, so it can neither garble a terminal nor forge a
 /// line of a log.
 fn sanitised(line: &[u8]) -> String {
     let mut text = String::new();

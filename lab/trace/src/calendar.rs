@@ -177,7 +177,7 @@ impl DayClock {
         if !(1..=31).contains(&day) {
             return None;
         }
-        let (last, counted) = self.last.unwrap_or((day, i64::from(day)));
+        let (last, counted) = self.last.unwrap_or_else(|| (day, i64::from(day)));
         let step = i64::from(day) - i64::from(last);
         let days = if step < -HALF {
             self.month = counted;

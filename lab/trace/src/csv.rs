@@ -56,7 +56,7 @@ impl Parser {
                 .unwrap_or(SEPARATORS[0]),
         };
         Self {
-            columns: columns.or(header.map(|(columns, _)| columns)).unwrap_or_default(),
+            columns: columns.or_else(|| header.map(|(columns, _)| columns)).unwrap_or_default(),
             separator,
             header: if header.is_some() { first.to_vec() } else { Vec::new() },
             calendar: Calendar::default(),

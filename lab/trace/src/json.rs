@@ -247,8 +247,9 @@ impl Parser {
         }
         let (_, time_us) = line.time_us.ok_or(Defect::Time)?;
         let verb = Verb::of_method(method).ok_or(Defect::Method)?;
-        let status =
-            status_of(line.status).or((line.status == b"0").then_some(0)).ok_or(Defect::Status)?;
+        let status = status_of(line.status)
+            .or_else(|| (line.status == b"0").then_some(0))
+            .ok_or(Defect::Status)?;
         let bytes = match line.bytes.1 {
             b"" => None,
             text => Some(number_of(text).ok_or(Defect::Size)?),

@@ -17,8 +17,8 @@
 //!
 //! Both sides check whatever they read of the other: an index, an address or a command that cannot
 //! be is an error with a name ([`RingError`], [`DescriptorError`], [`WindowError`]), after which
-//! the attachment is of no more use and a new one begins. So either side may crash and be started
-//! again without the other.
+//! the attachment is of no further use and a new one begins. So either side may crash and be
+//! started again without the other.
 //!
 //! Deliberately absent: what the commands mean for packets (the card's firmware), and which block
 //! is where (the host's directory).

@@ -1,4 +1,4 @@
-//! A bus that is slower than this machine's: so that results that were bound by the interconnect
+//! A bus that is slower than this machine's: so results that were bound by the interconnect
 //! come out on a fast one.
 //!
 //! Data crosses in bursts. Each costs, beside its bytes, the time of so many more: addresses,

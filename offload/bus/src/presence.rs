@@ -6,7 +6,7 @@
 //! bit      32  asleep
 //! ```
 //!
-//! A hint and no more: a word that is out of date, or a lie, costs time and nothing else.
+//! Only a hint: a word that is out of date, or a lie, costs time and nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -9,7 +9,7 @@
 //! word    32  entry 0 (two words), entry 1, ...
 //! ```
 //!
-//! All counts only grow, so that an index that cannot be is seen at once: one that goes back, or
+//! All counts only grow, so an index that cannot be is seen at once: one that goes back, or
 //! that is more than the ring's length ahead. Entries become visible in batches
 //! ([`Producer::publish`]), and room in batches ([`Consumer::release`]).
 //!
@@ -59,7 +59,7 @@ impl<M: RingMemory + ?Sized> RingMemory for std::sync::Arc<M> {
     }
 }
 
-/// The peer wrote an index that cannot be. The ring is of no more use.
+/// The peer wrote an index that cannot be. The ring is of no further use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// Less than it was.
@@ -179,8 +179,8 @@ impl<M: RingMemory> Producer<M> {
         is_passed(self.memory.load(WANTED_ENTRY, Ordering::Relaxed), old, self.next)
     }
 
-    /// Asks for a bell when the ring has more room than it has now. True: it had no more at this
-    /// moment, so that one may sleep.
+    /// Asks for a bell when the ring has more room than it has now. True: it had not at this
+    /// moment, so one may sleep.
     ///
     /// # Errors
     /// The consumer is broken.
@@ -278,7 +278,7 @@ impl<M: RingMemory> Consumer<M> {
         is_passed(self.memory.load(WANTED_ROOM, Ordering::Relaxed), old, self.next)
     }
 
-    /// Asks for a bell when the next entry is there. True: it was not at this moment, so that one
+    /// Asks for a bell when the next entry is there. True: it was not at this moment, so one
     /// may sleep.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ impl Window {
     /// process, and it is refused.
     ///
     /// # Errors
-    /// `InvalidInput` if it is no such file, or what the system says.
+    /// `InvalidInput` if it is not such a file, or what the system says.
     pub fn map(file: OwnedFd) -> io::Result<Self> {
         let refused =
             |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("shared memory {why}"));

@@ -10,7 +10,7 @@
 //! * an entry that is torn, out of order, taken back, or not yet published: the consumer compares
 //!   both words;
 //! * a place that is written again before its entry was read *and* released. loom never lets a load
-//!   return what is stored later (load buffering), so that no entry would ever look overwritten.
+//!   return what is stored later (load buffering), so no entry would ever look overwritten.
 //!   Therefore the memory keeps what was read last in each place: a relaxed word, which the
 //!   producer is sure to find up to date only if the read happens before its write;
 //! * a bell that is lost: loom finds that nobody can go on, and says "deadlock".
@@ -206,7 +206,7 @@ struct Run {
     flaw: Flaw,
 }
 
-/// Twice the ring's length, so that the producer waits for other room than the words ask for while
+/// Twice the ring's length, so the producer waits for other room than the words ask for while
 /// they are 0.
 const ONE_BY_ONE: Run = Run {
     room: 2,
@@ -368,7 +368,7 @@ fn assert_found(run: Run, expected: &str) {
     let message = found
         .downcast_ref::<String>()
         .map(String::as_str)
-        .or(found.downcast_ref::<&str>().copied());
+        .or_else(|| found.downcast_ref::<&str>().copied());
     assert!(
         message.is_some_and(|message| message.contains(expected)),
         "{:?}, {:?}: {message:?}",

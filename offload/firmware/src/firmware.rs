@@ -15,7 +15,7 @@ use crate::dma::Dma;
 use crate::receive::{Delivered, deliver};
 use crate::transmit::Packet;
 
-/// Commands in one turn at most, so that frames are received meanwhile.
+/// Commands in one turn at most, so frames are received meanwhile.
 const COMMANDS_MAX: u64 = 128;
 /// Frames received in one turn at most: more than the acknowledgments of what is sent in one.
 const FRAMES_MAX: usize = 64;
@@ -26,7 +26,7 @@ const BELL_LATER_NS: u64 = 250_000;
 /// How far a modelled bus may be taken ahead: a card that sleeps too long catches up by half of it.
 const AHEAD_NS: u64 = 500_000;
 
-/// Why an attachment is of no more use.
+/// Why an attachment is of no further use.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The host wrote an index that cannot be.
@@ -66,7 +66,7 @@ pub struct Firmware<P> {
     /// The port that the frames of the burst came by, and how many of them are done with.
     burst_port: usize,
     delivered: usize,
-    /// More buffers than these are needed, so that frames stay where they are.
+    /// More buffers than these are needed, so frames stay where they are.
     starved_with: Option<u64>,
     /// The host is to be rung for, since this time.
     bell_owed_ns: Option<u64>,

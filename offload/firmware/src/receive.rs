@@ -49,7 +49,7 @@ pub(crate) fn deliver(
     let needed = buffers_needed(&first, frame.data());
     let room = side.received.room()?;
     if needed > FRAMES.min(BUFFERS_MAX) as u64 {
-        // It would never fit. The first buffer comes back, so that the host learns of it.
+        // It would never fit. The first buffer comes back, so the host learns of it.
         counters.receive_refused += 1;
         side.free.pop()?;
         return give_back(&[first], side, counters);

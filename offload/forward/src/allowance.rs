@@ -1,4 +1,4 @@
-//! How much may be said to whoever sends packets that belong to nothing, so that a flood of them is
+//! How much may be said to whoever sends packets that belong to nothing, so a flood of them is
 //! not answered by a flood (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
 //!
 //! A token bucket that keeps only the time at which it will be full: no part of a token is lost

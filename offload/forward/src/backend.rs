@@ -31,7 +31,7 @@ pub struct Capabilities {
     pub extents_max: usize,
 }
 
-/// Why a backend is of no more use.
+/// Why a backend is of no further use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// The card wrote an index that cannot be.

@@ -32,7 +32,7 @@ pub enum Phase {
     Query = 2,
     /// TCP whose handshake is over.
     Open = 3,
-    /// TCP of which one end or both send no more.
+    /// TCP of which one end or both have sent their last byte.
     Closing = 4,
     /// TCP that is over in order.
     TimeWait = 5,
@@ -229,7 +229,7 @@ impl Changes {
 }
 
 impl<T> Conntrack<T> {
-    /// An empty table. `seed`: a number that clients cannot know, so that they cannot choose what
+    /// An empty table. `seed`: a number that clients cannot know, so they cannot choose what
     /// collides.
     pub fn new(limits: Limits, timeouts: Timeouts, seed: u64) -> Self {
         let count = limits.connections;

@@ -55,7 +55,7 @@ pub(crate) fn complete(
 }
 
 /// The head of a piece, and which bytes follow it: those of `rest` for a packet with this `head`,
-/// whose IP header is at `network_at`. `None`: there are no more pieces.
+/// whose IP header is at `network_at`. `None`: there are no further pieces.
 pub(crate) fn piece(
     head: &[u8],
     network_at: usize,

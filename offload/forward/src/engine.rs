@@ -417,7 +417,7 @@ impl<B: Backend> Engine<B> {
         frame: Box<Frame>,
         moment: Moment,
     ) -> Result<Option<Box<Frame>>, Broken> {
-        // So that a connection's state does not advance by a packet that is looked at twice.
+        // A connection's state must not advance by a packet that is looked at twice.
         if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 {
             return Ok(Some(frame));
         }

@@ -1,5 +1,5 @@
-//! Connections whose packets need no look any more: which ones these are, and what is known of them
-//! while others forward them.
+//! Connections whose packets need no look any longer: which ones these are, and what is known of
+//! them while others forward them.
 //!
 //! A connection that is established in both directions is *entered* with each direction's way:
 //! ends, next hop, and until when. From then on whoever has it ([`FastPath`]) forwards what changes

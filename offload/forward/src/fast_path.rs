@@ -1,4 +1,4 @@
-//! Whoever forwards, in place of this forwarder, connections whose packets need no look any more:
+//! Whoever forwards, in place of this forwarder, connections whose packets need no look any longer:
 //! what is said to it, and what it says.
 //!
 //! Which connections these are is decided in `entering.rs`.

@@ -62,7 +62,7 @@ impl Neighbours {
     }
 
     /// A neighbour has said its address. One that nobody asked for is remembered only if
-    /// `is_to_us`, so that noise on the link fills nothing.
+    /// `is_to_us`, so noise on the link fills nothing.
     pub fn learn(
         &mut self,
         interface: usize,

@@ -19,7 +19,7 @@
 //! An entry whose transfer is under way is *pending*: it is in no queue, and so never evicted. The
 //! host alone decides; the card only does what descriptors say.
 //!
-//! Each load of an entry gives it a new *generation*, which goes with every descriptor, so that a
+//! Each load of an entry gives it a new *generation*, which goes with every descriptor, so a
 //! card finds a host that reuses an entry too early.
 
 use crate::lists::Lists;

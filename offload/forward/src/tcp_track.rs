@@ -53,7 +53,7 @@ pub enum TcpState {
     PickedUp,
     /// The handshake is over.
     Established,
-    /// One end at least sends no more.
+    /// One end at least has sent its last byte.
     Closing,
     /// Both ends have acknowledged that.
     TimeWait,

@@ -223,7 +223,7 @@ proptest! {
         prop_assert_eq!(quote, &sent[18..18 + quote.len()]);
     }
 
-    /// F2: fragments are translated so that the packet is right that is put together from them.
+    /// F2: fragments are translated so the packet is right that is put together from them.
     #[test]
     fn fragments_fit_each_other(recipe in recipes(), size in 5usize..20) {
         let mut world = World::new(|_| {});

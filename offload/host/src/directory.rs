@@ -281,7 +281,7 @@ impl Directory {
     }
 }
 
-/// The policy's name of a block. Numbers of files are the host's, so that no client can choose
+/// The policy's name of a block. Numbers of files are the host's, so no client can choose
 /// them.
 fn key_of(block: Block) -> Key {
     Key(u64::from(block.file.0) << 32 | u64::from(block.index))

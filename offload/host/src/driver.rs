@@ -1,15 +1,15 @@
 //! Packets as descriptors (Kim et al. 2002, section 4.3).
 //!
-//! For each part of a page the directory is asked. A block that is in the card's cache crosses the
-//! bus no more; one that is not is inserted, if there is a place for it, and then taken from there
-//! like any other. What belongs to no file goes around the cache.
+//! For each part of a page the directory is asked. A block that is in the card's cache no longer
+//! crosses the bus; one that is not is inserted, if there is a place for it, and then taken from
+//! there like any other. What belongs to no file goes around the cache.
 //!
 //! A page that a descriptor refers to is pinned until the card is done with it, whatever becomes of
 //! those who wanted it sent: an insertion of a page that has other bytes by then would spoil the
 //! cache.
 //!
 //! Headers lie in places of their own in the window, one for each descriptor that can be under way,
-//! so that they stay until the card has read them.
+//! so they stay until the card has read them.
 
 use std::collections::VecDeque;
 

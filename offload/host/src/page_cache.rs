@@ -1,9 +1,9 @@
 //! Blocks of files in the window.
 //!
 //! A page is *pinned* while something may have to send it: a connection whose client has not
-//! acknowledged its bytes. A pinned page keeps its bytes whatever becomes of the file, so that a
+//! acknowledged its bytes. A pinned page keeps its bytes whatever becomes of the file, so a
 //! reply once begun is of one version (invariant I2); one that is forgotten while it is pinned is
-//! nobody's any more, and free when it is unpinned.
+//! nobody's any longer, and free when it is unpinned.
 //!
 //! Which page goes when another block needs one is decided by a clock: its hand passes over pages
 //! that were used since it came by last, and takes the first that was not. A use costs one bit,
@@ -119,7 +119,7 @@ impl PageCache {
     }
 
     /// A page for a block that was [not found](Self::find), and the block that had to go for it.
-    /// The page is pinned, so that it may be filled. `None`: all are pinned.
+    /// The page is pinned, so it may be filled. `None`: all are pinned.
     pub fn allocate(&mut self, page: Page) -> Option<(PageNumber, Option<Block>)> {
         self.forget(page.block);
         let (frame, evicted) = self.take_free()?;
@@ -188,7 +188,7 @@ impl PageCache {
         buffer.page_parts().for_each(|part| self.pin(part.page));
     }
 
-    /// One who wanted it does no more.
+    /// One who wanted it no longer does.
     ///
     /// # Panics
     /// If nobody had pinned it: a bug of the caller.
@@ -205,7 +205,7 @@ impl PageCache {
         }
     }
 
-    /// One who wanted the pages of a buffer does no more.
+    /// One who wanted the pages of a buffer no longer does.
     ///
     /// # Panics
     /// As [`unpin`](Self::unpin).

@@ -180,7 +180,7 @@ fn very_many_requests_in_one_go() {
     world.check_nothing_is_left();
 }
 
-/// RFC 9112 section 9.6: what comes behind the last request is read and thrown away, so that the
+/// RFC 9112 section 9.6: what comes behind the last request is read and thrown away, so the
 /// client's end is seen.
 #[test]
 fn what_follows_the_last_request_is_not_waited_for() {

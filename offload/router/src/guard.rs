@@ -28,7 +28,7 @@ pub fn kept<'a>(plan: &'a Plan, link: &'a str) -> impl Iterator<Item = Kept> + '
     std::iter::once(own).chain(interfaces.flat_map(|interface| interface.keep.iter().cloned()))
 }
 
-/// The whole table as one line for `nft -i`, so that it comes into force at once or not at all.
+/// The whole table as one line for `nft -i`, so it comes into force at once or not at all.
 pub fn rules(instance: &str, plan: &Plan) -> String {
     let mut text = format!("table netdev {} {{ flags owner; ", table_name(instance));
     // What goes to a TAP's kernel side is what the forwarder has sent there.

@@ -1,7 +1,7 @@
 //! Whether back ends answer: TCP connections and HTTP requests of this machine's own, one thread
 //! for all.
 //!
-//! They come from ports that masquerading never gives out, so that their answers are let in to this
+//! They come from ports that masquerading never gives out, so their answers are let in to this
 //! machine's stack ([`crate::guard`]). A check ends with a reset, which leaves nothing in either
 //! stack's tables.
 //!

@@ -278,7 +278,7 @@ impl Router {
     fn look_for_news(&mut self, now: Time) {
         if self.kernel.has_news() {
             let again = self.read_last.map_or(now, |last| last + READ_AGAIN);
-            self.read_at.get_or_insert((now + NEWS_GATHER).max(again));
+            self.read_at.get_or_insert_with(|| (now + NEWS_GATHER).max(again));
         }
     }
 

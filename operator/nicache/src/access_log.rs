@@ -210,7 +210,7 @@ fn timestamp(unix_s: u64) -> String {
     format!("{day}/{month}/{year}:{time} +0000")
 }
 
-/// Quotes, backslashes and everything that is not a printable ASCII become `\xHH`, so that a client
+/// Quotes, backslashes and everything that is not a printable ASCII become `\xHH`, so a client
 /// cannot forge a line.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());

@@ -32,37 +32,37 @@ pub(crate) enum Command {
     /// Run a server behind the card; with no server: nginx with a small demonstration site
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunOptions>),
-    /// Stand between two interfaces, in front of a server that runs already
+    /// Put a card in front of a server that is already running, between two interfaces
     #[command(after_help = ATTACH_EXAMPLES)]
     Attach(Box<RunOptions>),
-    /// Serve the files of a folder from memory of the card, which this machine's own TCP manages
+    /// Serve a folder's files from card memory that this machine's own TCP manages
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeOptions>),
-    /// Serve a logical unit of an iSCSI target over NFS, from a cache whose bytes are not copied
-    /// between layers
+    /// Serve a logical unit of an iSCSI target over NFS, from a cache that copies no bytes between
+    /// layers
     #[command(after_help = crate::options::NFS_EXAMPLES)]
     Nfs(Box<NfsOptions>),
     /// Forward packets between interfaces, with NAT and load balancing; payload stays on the card
     #[command(after_help = forward::EXAMPLES)]
     Forward(ForwardArgs),
-    /// Stand in front of a database, and tell the machines that keep its pages what it receives
+    /// Put a proxy in front of a database, and tell the machines that keep its pages what changes
     #[command(after_help = RELAY_EXAMPLES)]
     Relay(RelayArgs),
-    /// Say what this machine's kernel lets nicache do, and why not the rest; or what is wrong with
-    /// a configuration file, and what it would do
+    /// Show what nicache can do on this kernel, and what is missing; or check a configuration file,
+    /// and show what it would do
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
-    /// Show what a running nicache does
+    /// Show what a running nicache is doing
     #[command(after_help = "Example: nicache status --json")]
     Status(StatusArgs),
-    /// Watch what a running nicache does: rates, hottest objects, what crosses the bus
+    /// Watch a running nicache: rates, hottest objects, what crosses the bus
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
-    /// Say what the card has of a page (its class, what it depends on, for how long) or `nicache
-    /// nfs` of a file, and why it does not have the rest
+    /// Explain whether a page is cached, and why: its class, what it depends on, for how long; with
+    /// `nicache nfs`, what the cache holds of a file
     #[command(after_help = WHY_EXAMPLES)]
     Why(WhyArgs),
-    /// Say which pages a change of a file, a directory or a table would purge
+    /// List the pages that a change of a file, a directory or a table would purge
     #[command(after_help = WHO_EXAMPLES)]
     Who(WhoArgs),
     /// Drop cached replies from the card
@@ -73,11 +73,10 @@ pub(crate) enum Command {
     /// Switch the card's caching off (everything passes to the server) and on again
     #[command(after_help = "Example: nicache bypass on")]
     Bypass(BypassArgs),
-    /// Have a card of another nicache take the place of the one at work; connections go on
+    /// Replace the running card with that of another version, without dropping connections
     #[command(after_help = UPGRADE_EXAMPLES)]
     Upgrade(UpgradeArgs),
-    /// Run a command whose changes of files are seen at once, also by a nicache that watches with
-    /// --watch preload
+    /// Run a command so its file changes show at once under --watch preload
     #[command(after_help = FOLLOW_EXAMPLES)]
     Follow(FollowArgs),
     /// Measure, in the laboratory
@@ -141,27 +140,31 @@ const RUN_EXAMPLES: &str = "Examples:
   sudo nicache run --config nicache.toml --share 5432 -- php -S 0.0.0.0:80 -t /srv/site
   sudo nicache run --with mariadbd-safe --with 'php-fpm8.2 --nodaemonize' -- nginx -g 'daemon off;'
 
-While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log). SIGHUP also has the programs
-beside it reload, those that know it or are PHP-FPM; SIGUSR1 has PHP-FPM reopen its log. `nginx -s reload` and the like work as without nicache.
-Ctrl-C or SIGTERM stops everything, the server first, then the programs beside it; a second one stops it without
-waiting for them.";
+While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the \
+access log). SIGHUP also has the programs beside it reload, those that know it or are PHP-FPM; \
+SIGUSR1 has PHP-FPM reopen its log. `nginx -s reload` and the like work as without nicache. \
+Ctrl-C or SIGTERM stops everything, the server first, then the programs beside it; a second one \
+stops it without waiting for them.";
 
 const CHECK_EXAMPLES: &str = "Examples:
   sudo nicache check
   sudo nicache check --json
   nicache check /etc/nicache/nicache.toml
 
-Without a file it loads every program that nicache may put into the kernel, and takes it out again; traffic is not touched. Exits with 1 if changes
-cannot be watched, or if the kernel refuses a program that it should take. With a file: exits with 1 if nicache would not start with it.";
+Without a file it loads every program that nicache may put into the kernel, and takes it out \
+again; traffic is not touched. Exits with 1 if changes cannot be watched, or if the kernel \
+refuses a program that it should take. With a file: exits with 1 if nicache would not start with \
+it.";
 
 const ATTACH_EXAMPLES: &str = "Examples:
   sudo nicache attach --wire eth0 --host veth-web --memory 1G
   sudo nicache attach --wire eth0 --host veth-web --port xdp --handshake card
   sudo nicache attach --wire uplink --host tap3 --server-pid $(pidof -s nginx)
 
-Frames of the service (--http-port) come to the card; all others go from one interface to the other in the kernel. If the card does not
-show that it lives for 300 ms, these go there, too, so that the server is reached without it. Kept are files; pages that programs compute are
-kept by `nicache run`, which sees a server from its start.";
+Frames of the service (--http-port) come to the card; all others go from one interface to the \
+other in the kernel. If the card does not show that it lives for 300 ms, these go there, too, so \
+that the server is reached without it. `attach` caches files only. For dynamic pages use \
+`nicache run`, which sees a server from its start.";
 
 /// Flags of `run` that mean nothing to `attach`, and the other way round.
 const RUN_ONLY: [&str; 14] = [
@@ -197,8 +200,9 @@ pub(crate) fn command() -> clap::Command {
 const UPGRADE_EXAMPLES: &str = "Example, after a new package has been installed:
   nicache upgrade
 
-The new card takes all new connections at once, with an empty memory. The old one serves those that it has for up to two minutes, and ends. If the
-new one does not start, nothing changes. Supervisor and watcher stay what they are until nicache is started again.";
+The new card takes all new connections at once, with an empty memory. The old one serves those \
+that it has for up to two minutes, and ends. If the new one does not start, nothing changes. \
+Supervisor and watcher stay what they are until nicache is started again.";
 
 /// Arguments of `upgrade`.
 #[derive(Debug, Args)]
@@ -217,8 +221,9 @@ const SERVE_EXAMPLES: &str = "Examples:
   sudo nicache serve /srv/site --cards 2 --route affinity --bus pci-64-33
   mkfifo /run/tv; sudo nicache serve /srv/site --live /tv.ts=/run/tv & ffmpeg -re -i film.mp4 -f mpegts - > /run/tv
 
-Card and host are two processes that share rings of descriptors, doorbells and a window of host memory; either is started again
-if it ends. `nicache status` shows what has crossed the bus, by class.";
+Card and host are two processes that share rings of descriptors, doorbells and a window of host \
+memory; either is started again if it ends. `nicache status` shows what has crossed the bus, by \
+class.";
 
 const RELAY_EXAMPLES: &str = "Example, on the database's machine 10.0.0.5, whose MariaDB listens at 127.0.0.1 only:
   openssl rand -hex 32 > /etc/nicache/relay.key; chmod 600 /etc/nicache/relay.key
@@ -227,17 +232,19 @@ const RELAY_EXAMPLES: &str = "Example, on the database's machine 10.0.0.5, whose
 and on each machine that serves pages:
   nicache run --remote-database mysql://10.0.0.5:3306,relay=10.0.0.5:7400,key=/etc/nicache/relay.key -- ...
 
-Every client must go through the relay: what reaches the database past it is not seen. To the database all
-connections come from the relay's machine; let no rule of it trust that address more than others.";
+Every client must go through the relay: what reaches the database past it is not seen. To the \
+database all connections come from the relay's machine; do not give that address extra \
+rights there.";
 
 const FOLLOW_EXAMPLES: &str = "Examples:
   nicache follow -- vi /srv/site/index.php
   nicache follow --name shop -- sh -c 'git -C /srv/site pull'
   env $(nicache follow --print) ./deploy
 
-With --watch preload, what other programs change shows after at most a second (--recheck), and what this command and the
-programs that it starts change shows at once. Statically linked and set-user-ID programs are others. With --watch kernel
-every program's changes show at once, and the command is just run.";
+With --watch preload, what other programs change shows after at most a second (--recheck), and \
+what this command and the programs that it starts change shows at once. Statically linked and \
+set-user-ID programs are others. With --watch kernel every program's changes show at once, and \
+the command is just run.";
 
 const TOP_EXAMPLES: &str = "Examples:
   nicache top
@@ -245,8 +252,8 @@ const TOP_EXAMPLES: &str = "Examples:
   nicache top --once
   nicache top --json | jq .change.hits_per_s
 
-Keys: q ends, p pauses, s sorts the objects, arrow keys choose a list and move in it, ? explains. For a
-browser and for Prometheus: nicache run --admin.";
+Keys: q ends, p pauses, s sorts the objects, arrow keys choose a list and move in it, ? \
+explains. For a browser and for Prometheus: nicache run --admin.";
 
 const WHY_EXAMPLES: &str = "Examples:
   nicache why https://www.example.com/2024/05/hello-world/
@@ -255,7 +262,8 @@ const WHY_EXAMPLES: &str = "Examples:
   nicache why http://www.example.com/ --http10 -H 'Connection: close'
   nicache why /data/projects/report.odt --name nfs0
 
-Without -H and --http10, it says what the requests of a browser and of curl would meet. For an https:// URL they have what the proxy in front adds.";
+Without -H and --http10, it says what the requests of a browser and of curl would meet. For an \
+https:// URL they have what the proxy in front adds.";
 
 const WHO_EXAMPLES: &str = "Examples:
   nicache who /var/www/html/wp-config.php

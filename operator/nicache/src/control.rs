@@ -33,7 +33,7 @@ pub const LINE_BYTES_MAX: u64 = 1 << 20;
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to look whether there is room for a message.
 const ROOM: Duration = Duration::from_millis(10);
-/// Most records in one [`FromCard::AccessLog`], so that a message stays below
+/// Most records in one [`FromCard::AccessLog`], so a message stays below
 /// [`crate::setup::MESSAGE_BYTES_MAX`] even if every text field has its full
 /// [`RECORD_FIELD_BYTES_MAX`] bytes, each of them escaped.
 pub const ACCESS_RECORDS_MAX: usize = 8;
@@ -467,7 +467,7 @@ pub struct Status {
     /// Why nothing has been kept lately, if so, as a sentence with what there is to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What the environment of a program must contain so that its changes are seen at once; empty:
+    /// What the environment of a program must contain so its changes are seen at once; empty:
     /// every program's are.
     #[serde(default)]
     pub writer_environment: Vec<(String, String)>,

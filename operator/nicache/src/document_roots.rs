@@ -60,7 +60,7 @@ fn of_command(argv: &[String]) -> Vec<PathBuf> {
             let prefix = PathBuf::from(option(argv, &["-p"]).unwrap_or("/usr/share/nginx"));
             let file = option(argv, &["-c"])
                 .map_or_else(|| "/etc/nginx/nginx.conf".into(), |file| prefix.join(file));
-            let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
+            let folder = file.parent().unwrap_or_else(|| Path::new("/")).to_owned();
             from_files(vec![file], &folder, &prefix, &["root", "alias"], &["include"])
         }
         "apache2" | "httpd" | "apachectl" | "apache2ctl" => {
@@ -88,7 +88,7 @@ fn of_command(argv: &[String]) -> Vec<PathBuf> {
         "lighttpd" => {
             let file =
                 PathBuf::from(option(argv, &["-f"]).unwrap_or("/etc/lighttpd/lighttpd.conf"));
-            let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
+            let folder = file.parent().unwrap_or_else(|| Path::new("/")).to_owned();
             from_files(vec![file], &folder, &folder, &["server.document-root"], &["include"])
         }
         "caddy" => option(argv, &["--root", "-r"]).map(PathBuf::from).into_iter().collect(),
@@ -147,7 +147,7 @@ fn from_files(
 fn matching(path: &Path) -> Vec<PathBuf> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let (folder, start, end) = match name.split_once('*') {
-        Some((start, end)) => (path.parent().unwrap_or(Path::new("/")), start, end),
+        Some((start, end)) => (path.parent().unwrap_or_else(|| Path::new("/")), start, end),
         None if path.is_dir() => (path, "", ""),
         None => return vec![path.to_owned()],
     };

@@ -154,7 +154,7 @@ fn good_paths(tables: &[Value], lines: &Lines, faults: &mut Vec<Fault>) -> Vec<(
             let mut alone = Table::new();
             alone.insert(
                 "pattern".into(),
-                settings.get("pattern").cloned().unwrap_or(Value::String("/".into())),
+                settings.get("pattern").cloned().unwrap_or_else(|| Value::String("/".into())),
             );
             alone.insert(key.clone(), value.clone());
             if let Err(error) = alone.try_into::<PathOptions>() {

@@ -271,7 +271,7 @@ pub struct WhoReport {
     pub entries: Vec<EntryReport>,
     /// All of them.
     pub entries_count: u64,
-    /// The server may hold the file in its memory, so that a change purges every dynamic entry.
+    /// The server may hold the file in its memory, so a change purges every dynamic entry.
     pub every_dynamic: bool,
 }
 

@@ -21,8 +21,7 @@ pub(crate) fn become_it(command: &str, arguments: &[OsString]) -> Result<ExitCod
     let error = Command::new(&program).arg(command).args(arguments).exec();
     if error.kind() == ErrorKind::NotFound {
         bail!(
-            "`nicache {command}` is a command of {NAME}, which is not beside this program or in PATH: install the package {NAME}, or build \
-             it (cargo build --release -p {NAME})"
+            "`nicache {command}` needs {NAME}: install the package {NAME}, or run `make lab`"
         );
     }
     Err(error).with_context(|| format!("cannot run {}", program.display()))

@@ -8,7 +8,7 @@
 //! what `run` does, [`control`] the two control protocols, [`setup`] what a child process is given
 //! at its start.
 //!
-//! A library, so that the second program, `nicache-lab`, speaks with a running nicache by the same
+//! A library, so the second program, `nicache-lab`, speaks with a running nicache by the same
 //! [`control`]; what it needs is public.
 #![deny(unsafe_code)]
 

@@ -97,7 +97,7 @@ pub(crate) fn render(counters: &Counters) -> String {
     line
 }
 
-/// Cuts the line to the terminal's width, so that redrawing never leaves lines behind.
+/// Cuts the line to the terminal's width, so redrawing never leaves lines behind.
 pub(crate) fn fit(line: &str) -> String {
     // A terminal that does not know its width says 0.
     let columns =

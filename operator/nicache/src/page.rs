@@ -14,7 +14,7 @@ pub struct PageName {
     /// All pages whose target begins so.
     #[serde(default)]
     pub is_beginning: bool,
-    /// Clients ask for it by https://, so that a proxy in front ends TLS.
+    /// Clients ask for it by https://, so a proxy in front ends TLS.
     #[serde(default)]
     pub is_https: bool,
 }

@@ -66,7 +66,7 @@ pub(crate) fn new_policy(kind: PolicyKind, bytes: u64, objects: u32, seed: u64) 
 mod tests {
     use super::*;
 
-    /// What a study calls them, so that its advice can be followed.
+    /// What a study calls them, so its advice can be followed.
     #[test]
     fn advice_can_be_followed() {
         for name in PolicyName::ALL.into_iter().filter(|name| !name.knows_the_future()) {

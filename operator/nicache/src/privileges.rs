@@ -3,7 +3,7 @@
 //!
 //! Capabilities belong to threads: they are given up before others are started. The filter of
 //! system calls comes last and is for all threads. The card may make those of a list only; one that
-//! is not there fails with EPERM, so that a library's new habit costs a feature and not the
+//! is not there fails with EPERM, so a library's new habit costs a feature and not the
 //! service. The watcher starts clients of databases, which inherit its filter, so it is the other
 //! way round there: a list of what none of them needs.
 //!

@@ -1,7 +1,7 @@
 //! `--publish` and `--outgoing`: the server's ports at this machine's addresses, and the server's
 //! way out.
 //!
-//! Done by the kernel's address translation, so that the server sees each client's real address.
+//! Done by the kernel's address translation, so the server sees each client's real address.
 //! The rules live in one table with `flags owner`: the kernel removes it when the `nft` process
 //! that made it ends, and that process ends with its standard input, which only the supervisor
 //! holds. Without nftables a relay in user space takes over for `--publish`, and says so.
@@ -116,7 +116,7 @@ pub(crate) fn start(
 }
 
 fn mapping(publish: &Publish, http_ports: &[u16]) -> Mapping {
-    let server_port = publish.server_port.or(http_ports.first().copied()).unwrap_or(80);
+    let server_port = publish.server_port.or_else(|| http_ports.first().copied()).unwrap_or(80);
     Mapping { address: publish.address, server_port }
 }
 

@@ -2,8 +2,8 @@
 //! down.
 //!
 //! Order of the start: reservations, namespaces, TAPs, watcher, card, publishing and sharing,
-//! programs beside the server, server. The watcher comes before the server so that it sees the
-//! server's first file; the card before the server so that no frame is lost.
+//! programs beside the server, server. The watcher comes before the server so it sees the
+//! server's first file; the card before the server so no frame is lost.
 //!
 //! A card that ends or stands still is started again, and requests pass to the server meanwhile
 //! ([`card_unit`]); without the watcher they pass until it is there ([`watch_unit`]). Whatever of

@@ -2,7 +2,7 @@
 //! operator: what it means, and what there is to do.
 //!
 //! The names of reasons are those of the counters (`bypass_cookie`, `fill_refused_wrote`). Texts
-//! are matched with the enums, so that a new reason without words does not compile.
+//! are matched with the enums, so a new reason without words does not compile.
 
 use nicache_cache::FillAbort;
 use nicache_card::CardBypass;
@@ -268,7 +268,7 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
         NotShared::LastModifiedOdd => just("its Last-Modified cannot be read"),
         NotShared::EtagOdd => just("its ETag is not one"),
         NotShared::ExpiresPinned => {
-            just("its Expires may hang on a time of day, so that it would not be right later")
+            just("its Expires may hang on a time of day, so it would not be right later")
         }
         NotShared::HeadTooLong => just("the head of the reply is longer than nicache keeps"),
     }

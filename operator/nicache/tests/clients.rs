@@ -80,7 +80,7 @@ impl Setup {
         output("sha256sum", &[path.to_str().unwrap()])[..64].to_owned()
     }
 
-    /// Time for the last replies to be judged, so that the next requests are hits.
+    /// Time for the last replies to be judged, so the next requests are hits.
     fn settle(&self) {
         std::thread::sleep(Duration::from_millis(50));
     }

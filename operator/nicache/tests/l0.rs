@@ -32,7 +32,7 @@ fn counter(nicache: &Nicache, name: &str) -> u64 {
     let status: Value = status(nicache.name());
     status["counters"][name]
         .as_u64()
-        .or(status["counters"]["more"][name].as_u64())
+        .or_else(|| status["counters"]["more"][name].as_u64())
         .unwrap_or_else(|| panic!("{status}"))
 }
 

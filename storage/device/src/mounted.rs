@@ -95,7 +95,7 @@ pub struct Mounted {
     root: Option<(OwnedFd, OwnedFd)>,
     supervisor: Child,
     server: Option<JoinHandle<io::Result<()>>>,
-    /// Behind a lock only so that the mount can be shared between threads.
+    /// Behind a lock only so the mount can be shared between threads.
     served: Mutex<Receiver<()>>,
     unmount_max: Duration,
 }
@@ -191,7 +191,7 @@ impl Mounted {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
         }
         if let Ok(Err(error)) = server.join() {
-            failed.get_or_insert(error.to_string());
+            failed.get_or_insert_with(|| error.to_string());
         }
         let _ = self.supervisor.wait();
         failed

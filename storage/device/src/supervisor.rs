@@ -1,7 +1,7 @@
 //! The process that owns device and mount, and outlives the server.
 //!
 //! It holds no keys and no data. When the server ends in order, it unmounts while the server still
-//! answers; when the server dies, it aborts the connection first, so that nothing waits for an
+//! answers; when the server dies, it aborts the connection first, so nothing waits for an
 //! answer that never comes.
 //!
 //! A killed server may never end: a thread of it that waits for a page, in the kernel, waits for
@@ -75,7 +75,7 @@ fn wait_for_end(socket: &OwnedFd, server: Option<Pid>) -> bool {
     }
 }
 
-/// Whether the parent is not the server any more, its first thread has ended, or that was told to
+/// Whether the parent is not the server any longer, its first thread has ended, or that was told to
 /// end at once.
 fn is_dying(server: Option<Pid>) -> bool {
     let parent = rustix::process::getppid();

@@ -47,7 +47,7 @@ struct Fiemap {
 
 /// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`, of which the extents are not a part.
 const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
-/// Write dirty pages first, so that the answer is final.
+/// Write dirty pages first, so the answer is final.
 const FIEMAP_FLAG_SYNC: u32 = 1;
 const LAST: u32 = 0x1;
 /// The flags with which `physical` does not say where the bytes are: unknown, delayed, encoded, not

@@ -38,7 +38,7 @@ impl Demo {
         self.folder.path().join("unit")
     }
 
-    /// Removes the file's name now, so that nothing is left however this process ends. The target
+    /// Removes the file's name now, so nothing is left however this process ends. The target
     /// still has it.
     pub fn forget_image(&self) -> io::Result<()> {
         fs::remove_file(self.image())?;

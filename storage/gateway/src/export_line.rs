@@ -1,4 +1,4 @@
-//! What is exported, and to whom, in one line: as in exports(5), so that nobody has to learn
+//! What is exported, and to whom, in one line: as in exports(5), so nobody has to learn
 //! another form.
 //!
 //! `NAME[=FOLDER] [CLIENT[(OPTION,...)] ...]`: clients mount NAME. FOLDER is a folder of the unit's

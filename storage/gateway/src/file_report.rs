@@ -1,4 +1,4 @@
-//! What a gateway has of a file, block by block, and why it has no more: `nicache why
+//! What a gateway has of a file, block by block, and why not the rest: `nicache why
 //! /export/path`.
 
 use std::fmt;

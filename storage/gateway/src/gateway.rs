@@ -34,7 +34,7 @@ use crate::web_line::WebLine;
 const DEVICE_THREADS: usize = 4;
 /// How long the last writes may take.
 const UNMOUNT_MAX: Duration = Duration::from_secs(60);
-/// A reply by HTTP refers to this part of the cache at once, so that slow clients together have a
+/// A reply by HTTP refers to this part of the cache at once, so slow clients together have a
 /// quarter of it.
 const WEB_PIECES: u64 = 1024;
 

@@ -110,8 +110,10 @@ fn identity_of(secret: &[u8; KEY_BYTES]) -> u32 {
 /// Whole or not at all, also if the machine stops; of two that make one at a time, the first one's
 /// stays.
 fn make(path: &Path) -> io::Result<()> {
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or_else(|| Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut secret = [0; KEY_BYTES];
     let filled = getrandom(&mut secret, GetRandomFlags::empty())?;

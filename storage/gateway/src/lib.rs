@@ -9,7 +9,7 @@
 //!   two gateways from one unit; [`read_credentials`] (`credentials.rs`) reads those for CHAP.
 //! * [`Figures`] (`figures.rs`) is what it has done, for people, programs and Prometheus;
 //!   `metered.rs` times the logical unit.
-//! * [`FileReport`] (`file_report.rs`) is what it has of a file, and why it has no more.
+//! * [`FileReport`] (`file_report.rs`) is what it has of a file, and why not the rest.
 //! * [`Demo`] (`demo.rs`) is a unit for a first try: a sparse file behind a real target.
 //!
 //! Read first: Peng, Sharma, Chiueh, "NCache: a network-centric buffer cache for pass-through

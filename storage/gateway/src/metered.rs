@@ -79,7 +79,7 @@ impl Metered {
         }
     }
 
-    /// Why the unit takes no more commands, if that is so.
+    /// Why the unit takes no further commands, if that is so.
     pub fn lost(&self) -> Option<String> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -41,7 +41,7 @@ pub enum LunError {
         /// What the target said.
         reason: String,
     },
-    /// The target did not answer for as long as commands wait for it. The unit takes no more
+    /// The target did not answer for as long as commands wait for it. The unit takes no further
     /// commands.
     #[error("{lun}: gave up after {waited_s} s without the target: {reason}")]
     Lost {
@@ -52,7 +52,7 @@ pub enum LunError {
         /// The last error.
         reason: String,
     },
-    /// Another gateway has the unit now. It takes no more commands.
+    /// Another gateway has the unit now. It takes no further commands.
     #[error(
         "{lun}: {reason}; what this gateway has not written is lost, and its clients are told so"
     )]
@@ -73,7 +73,7 @@ pub enum LunError {
 }
 
 impl LunError {
-    /// Whether the unit takes no more commands.
+    /// Whether the unit takes no further commands.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::Taken { .. })
     }

@@ -2,8 +2,8 @@
 //! argument.
 //!
 //! A session that breaks gives its commands back, and they wait for the next one, for as long as
-//! the operator said. Then the unit fails closed: it takes no more commands, because nobody can say
-//! what the target still has. In a new session, what the old one completed without a flush is
+//! the operator said. Then the unit fails closed: it takes no further commands, because nobody can
+//! say what the target still has. In a new session, what the old one completed without a flush is
 //! written again before anything else (`unflushed.rs`); so also after a flush that failed, because
 //! the target may have dropped what it could not write.
 //!
@@ -35,7 +35,7 @@ pub(crate) struct Limits {
     pub(crate) patience: Duration,
 }
 
-/// What a command does. It owns its bytes, so that they stay where they are however the session
+/// What a command does. It owns its bytes, so they stay where they are however the session
 /// ends.
 #[derive(Debug)]
 pub(crate) enum Operation {

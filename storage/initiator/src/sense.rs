@@ -40,7 +40,7 @@ pub enum Verdict {
     Again,
     /// The target is busy: send it again after a pause.
     Later(String),
-    /// The session is no more: send it again in the next one.
+    /// The session is gone: send it again in the next one.
     NextSession,
     /// The target's storage is full.
     Full(String),

@@ -77,7 +77,7 @@ impl Streams {
             stream.next = end;
             stream.streak = stream.streak.saturating_add(1);
         }
-        // Only when half of what was asked for is used up, so that runs are long.
+        // Only when half of what was asked for is used up, so runs are long.
         if stream.streak < STREAK || stream.until > stream.next + stream.window / 2 {
             return None;
         }

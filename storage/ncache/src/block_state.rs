@@ -8,7 +8,7 @@ pub enum BlockState {
     /// In the cache by file and block (FHO): a key stands for it in the file system, and the device
     /// has not seen that yet.
     ByFile,
-    /// The same, but it is shorter than a key, so that the file system has its bytes.
+    /// The same, but it is shorter than a key, so the file system has its bytes.
     ByFileShort,
     /// In the cache by block of the device (LBN).
     ByBlock,

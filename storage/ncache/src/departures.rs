@@ -17,7 +17,7 @@ pub(crate) enum Departure {
     Contested,
 }
 
-/// The low bits of a word are the departure, the others the block's number and one, so that zero is
+/// The low bits of a word are the departure, the others the block's number and one, so zero is
 /// none.
 const KIND_BITS: u32 = 2;
 /// An odd factor that spreads numbers over the upper half of a word.

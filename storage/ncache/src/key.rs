@@ -5,7 +5,7 @@
 //!  | tag  | sequence | valid | zeroes | MAC |  zeroes to the end of the block
 //! ```
 //!
-//! The tag is a secret of the mount, 128 random bits, so that no content that a client chooses
+//! The tag is a secret of the mount, 128 random bits, so no content that a client chooses
 //! begins with it. The MAC (BLAKE3, keyed, the first 128 bits) covers the 32 bytes before it: what
 //! has the tag and is not a key that was made here is refused, and never reaches the logical unit.
 //! Numbers are little-endian.

@@ -14,7 +14,7 @@
 //!   there; `places.rs` is where a file's blocks are; `find.rs` looks blocks up, `ahead.rs` reads
 //!   ahead, `flusher.rs` writes back under pressure; `copies.rs` counts what is copied.
 //! * [`FileLook`] (`look.rs`) is what the cache has of a file, for operators, and `departures.rs`
-//!   why it has no more.
+//!   why not the rest.
 //!
 //! Read first: Peng, Sharma, Chiueh, "NCache: a network-centric buffer cache for pass-through
 //! servers" (ICDCS 2005), section 3.

@@ -2,7 +2,7 @@
 //! *NCache*.
 //!
 //! A read asks the index by file, then, with the place of the block, the index by block, then the
-//! logical unit. A write puts its payload into chunks and a key for each into the file, so that
+//! logical unit. A write puts its payload into chunks and a key for each into the file, so
 //! space, quotas, times and rights are the kernel's affair at once. What is written in part is
 //! read, changed and written as a whole. What is shorter than a key goes as it is.
 //!
@@ -261,10 +261,9 @@ impl Nicache {
                 id.inode
             );
         }
-        synced.and(Err(io::Error::other(format!(
-            "{}: a write did not arrive",
-            self.cache.lun.name()
-        ))))
+        synced.and_then(|_| {
+            Err(io::Error::other(format!("{}: a write did not arrive", self.cache.lun.name())))
+        })
     }
 }
 

@@ -55,7 +55,7 @@ impl Answerer<'_> {
     }
 
     /// Appends the reply to a request, unless another one is to answer. An error if it is not a
-    /// call, so that there is nothing to reply to.
+    /// call, so there is nothing to reply to.
     pub(crate) fn answer(
         &mut self,
         record: Record,

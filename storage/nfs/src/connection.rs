@@ -3,10 +3,10 @@
 //!
 //! Workers share all connections. At any time at most one of them has a connection's *turn*: it
 //! receives, takes requests out and executes them. Where requests take their time, it passes the
-//! turn on before it executes one, so that requests of one connection are executed side by side;
+//! turn on before it executes one, so requests of one connection are executed side by side;
 //! where they do not, that would cost more than they do.
 //!
-//! The kernel tells of a connection only while nobody has the turn (`EPOLLONESHOT`), so that no
+//! The kernel tells of a connection only while nobody has the turn (`EPOLLONESHOT`), so no
 //! worker wakes for nothing.
 //!
 //! A connection with too many requests under way, or too many bytes to be sent, is *paused*: nobody

@@ -89,7 +89,7 @@ pub(crate) struct Export {
     pub root_inode: u64,
     /// What attributes say of the file system; the same after a restart.
     pub fsid: u64,
-    /// Whether it is a part of a file system, so that directories can be moved out of it.
+    /// Whether it is a part of a file system, so directories can be moved out of it.
     pub is_subtree: bool,
     /// The longest file that the file system can hold, in bytes.
     pub file_bytes_max: u64,

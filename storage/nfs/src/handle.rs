@@ -75,7 +75,7 @@ impl HandleKey {
     #[must_use]
     pub fn open(&self, bytes: &[u8]) -> Option<(ExportId, KernelHandle)> {
         let (front, proof) = bytes.split_last_chunk::<PROOF_BYTES>()?;
-        // All bytes are compared, so that the time tells nothing.
+        // All bytes are compared, so the time tells nothing.
         let difference = self.proof(front).iter().zip(proof).fold(0, |sum, (a, b)| sum | (a ^ b));
         if difference != 0 {
             return None;

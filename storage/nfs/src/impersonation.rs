@@ -1,4 +1,4 @@
-//! A thread acts as the caller, so that the kernel decides what the caller may do.
+//! A thread acts as the caller, so the kernel decides what the caller may do.
 //!
 //! File-system user, group and supplementary groups belong to a thread (setfsuid(2),
 //! credentials(7)). With a file-system user other than 0 the kernel takes from the thread the
@@ -17,7 +17,7 @@ use rustix::thread::{CapabilitySet, Gid, Uid, capabilities, set_capabilities};
 use crate::credential::Identity;
 use crate::kernel::set_thread_groups;
 
-/// The identity of the present thread, remembered so that it is changed only when the next caller
+/// The identity of the present thread, remembered so it is changed only when the next caller
 /// is another one.
 #[derive(Debug)]
 pub struct Impersonation {

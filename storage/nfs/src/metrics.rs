@@ -1,6 +1,6 @@
 //! What was asked for, how it went and how long it took. Plain numbers, for whoever shows them.
 //!
-//! Each worker counts for itself, so that no two write the same cache line; [`Metrics::add`] sums
+//! Each worker counts for itself, so no two write the same cache line; [`Metrics::add`] sums
 //! up.
 
 use hdrhistogram::Histogram;

@@ -116,8 +116,8 @@ impl Node {
         Self { writer: OnceLock::from(file), ..self }
     }
 
-    /// Its attributes. `NFS3ERR_STALE` if it has no name any more: that the server has it open must
-    /// keep no handle alive.
+    /// Its attributes. `NFS3ERR_STALE` if it has no name any longer: that the server has it open
+    /// must keep no handle alive.
     pub(crate) fn stat(&self) -> Result<Stat, Status> {
         let stat = fstat(&self.path)?;
         if stat.st_nlink == 0 { Err(Status::Stale) } else { Ok(stat) }

@@ -89,7 +89,7 @@ impl Procedure {
         Self::ALL.get(number as usize).copied()
     }
 
-    /// Whether to run it twice is not the same as to run it once, so that a retransmission must get
+    /// Whether to run it twice is not the same as to run it once, so a retransmission must get
     /// the first reply. WRITE is among them: a late second one would undo what was written in
     /// between.
     #[must_use]

@@ -1,6 +1,6 @@
 //! Records on a TCP connection (RFC 5531, section 11), put together without I/O.
 //!
-//! A small request is copied out of the receive buffer once, so that the next one can be received
+//! A small request is copied out of the receive buffer once, so the next one can be received
 //! while it is executed. A WRITE's payload is received where it stays: as soon as the arguments in
 //! front of it are there, the reader asks for the rest in memory of its own. To have no payload in
 //! the receive buffer by then, it asks for no more than the last WRITE's arguments took; a client

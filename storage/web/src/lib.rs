@@ -5,7 +5,7 @@
 //! * `site.rs` finds files below a folder, as somebody to whom nobody has given rights.
 //! * `reply.rs` is what a request is answered with. Content comes as references from a
 //!   [`Payload`](nicache_payload::Payload), and goes to the socket by one `writev` with its head.
-//! * [`Revised`] (`revisions.rs`) counts changes of files as they pass, so that a reply is of one
+//! * [`Revised`] (`revisions.rs`) counts changes of files as they pass, so a reply is of one
 //!   version.
 //!
 //! What requests and replies look like is that of `nicache serve` ([`nicache_host::server`]):

@@ -1,4 +1,4 @@
-//! The rules of coherence as switches, so that a test can turn one off and see that its oracle
+//! The rules of coherence as switches, so a test can turn one off and see that its oracle
 //! notices.
 //!
 //! In a build without debug assertions every rule is in force, and the switch does not exist.
@@ -10,7 +10,7 @@ pub const RULE_OFF: &str = "NICACHE_RULE_OFF";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Rule {
-    /// What the server's programs have read since their start counts for every computed reply (1,
+    /// What the server's programs have read since their start counts for every dynamic reply (1,
     /// 2).
     Retained,
     /// A changed file that the server has not looked at again lets nothing be kept (3).

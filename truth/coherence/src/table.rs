@@ -4,7 +4,7 @@
 //! Two BPF arrays with `BPF_F_MMAPABLE`; the same layout on the heap serves simulation and tests.
 //!
 //! ```text
-//! control (4096 bytes), one u64 per 64-byte line, so that a change of the clock does not take the epoch's line away:
+//! control (4096 bytes), one u64 per 64-byte line, so a change of the clock does not take the epoch's line away:
 //!      0 epoch           changes of watched sources                 kernel writes, cards read on every hit
 //!     64 clock           forwards so far                            cards advance, and the kernel when the server reads a file that has just changed
 //!    128 lost            look-up events that found no room          kernel writes

@@ -366,7 +366,7 @@ fn threads_never_see_a_hit_older_than_a_change_that_had_ended() {
                     if site.stop.load(Ordering::Relaxed) {
                         break;
                     }
-                    // One writer per file, so that `returned` is exact.
+                    // One writer per file, so `returned` is exact.
                     let file = (round % 2 * 2 + writer) as usize;
                     let version = site.visible[file].fetch_add(1, Ordering::SeqCst) + 1;
                     site.table.record_change(SourceSlot(file as u32 + 8));

@@ -102,7 +102,7 @@ pub enum Feature {
     Btrfs,
     /// Content on XFS can be kept, if change times are seen, too.
     Xfs,
-    /// Pages that programs compute can be kept.
+    /// Dynamic pages can be kept.
     Dynamic,
     /// `run --l0`.
     L0AtTap,
@@ -153,7 +153,7 @@ impl Feature {
             Self::ChangeTimes => "keeping what is on tmpfs",
             Self::Btrfs => "keeping what is on Btrfs",
             Self::Xfs => "keeping what is on XFS",
-            Self::Dynamic => "keeping pages that programs compute",
+            Self::Dynamic => "keeping dynamic pages",
             Self::L0AtTap => "--l0 for run",
             Self::L0AtDriver => "--l0 for attach and run --wire",
             Self::Xdp => "--port xdp",

@@ -1,7 +1,7 @@
 //! An authenticated, encrypted stream of messages: TCP with the Noise protocol, pattern `NNpsk0`
 //! (Noise Protocol Framework, revision 34).
 //!
-//! Both sides know the key; each connection has fresh keys of its own besides, so that nothing
+//! Both sides know the key; each connection has fresh keys of its own besides, so nothing
 //! recorded can be read later or repeated. A frame is a length of two bytes, big-endian, and one
 //! Noise message of that length.
 
@@ -106,7 +106,7 @@ fn write_frame(mut stream: &TcpStream, message: &[u8]) -> io::Result<()> {
     stream.write_all(&[&len.to_be_bytes(), message].concat())
 }
 
-/// A handshake message is short; whoever sends it byte by byte has no more time for it.
+/// A handshake message is short; whoever sends it byte by byte gets no extra time for it.
 fn read_handshake(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
     let deadline = std::time::Instant::now() + HANDSHAKE;
     let mut read = |bytes: &mut [u8]| -> io::Result<()> {
@@ -160,7 +160,7 @@ impl Sender {
     /// Sends what was pushed.
     ///
     /// # Errors
-    /// What the stream says; nothing can be sent any more then.
+    /// What the stream says; nothing can be sent any longer then.
     pub fn flush(&mut self) -> io::Result<()> {
         let sent = self.stream.write_all(&self.out);
         self.out.clear();

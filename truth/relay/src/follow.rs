@@ -114,7 +114,8 @@ pub(crate) fn take(
         }
         Taken::Event(event) => {
             follower.take(event);
-            *ack = subscriber.taken().or(ack.take());
+            let earlier = ack.take();
+            *ack = subscriber.taken().or(earlier);
         }
         Taken::Structure { ask, part, last, failed } => {
             structure.take(follower, ask, part, last, failed);

@@ -98,7 +98,7 @@ pub enum ToCard {
         ask: u64,
         /// What follows on the parts before.
         part: Vec<u8>,
-        /// There is no more.
+        /// That was all.
         last: bool,
         /// It could not be read, and `part` says why.
         failed: bool,

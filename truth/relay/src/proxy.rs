@@ -119,7 +119,7 @@ impl Proxy {
         let database = TcpStream::connect_timeout(&self.database, CONNECT)?;
         for stream in [&client, &database] {
             stream.set_nodelay(true)?;
-            // So that a machine that has vanished does not hold a connection for ever.
+            // A machine that has vanished must not hold a connection for ever.
             rustix::net::sockopt::set_socket_keepalive(stream, true)?;
         }
         let connection = self.names.fetch_add(1, Ordering::SeqCst);

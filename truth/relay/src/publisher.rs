@@ -11,7 +11,7 @@
 //! * Whoever has a lease of an earlier run of the relay is not known, so nothing goes through in
 //!   the first moments, as long as it may last.
 //! * A greeting ends the lease at once: whoever greets has voided what it kept.
-//! * The last events are remembered, so that a card host that was cut off for a moment misses
+//! * The last events are remembered, so a card host that was cut off for a moment misses
 //!   nothing of the connections.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};

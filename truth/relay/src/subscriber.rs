@@ -50,7 +50,7 @@ pub enum Taken {
         ask: u64,
         /// The part.
         part: Vec<u8>,
-        /// There is no more.
+        /// That was all.
         last: bool,
         /// `part` says why it could not be read.
         failed: bool,
@@ -98,7 +98,7 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// Follows nobody. `card` is random, so that no other card host has it.
+    /// Follows nobody. `card` is random, so no other card host has it.
     pub fn new(card: CardId) -> Self {
         Self {
             card,

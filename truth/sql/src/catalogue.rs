@@ -5,7 +5,7 @@
 //! again whenever [`crate::Event::SchemaChanged`] was seen. It has no I/O, and no notion of being
 //! out of date: the caller takes it away from the sessions until the new one is there.
 //!
-//! Each row is one column of fields between tabs. Names are in hexadecimal, so that no name can
+//! Each row is one column of fields between tabs. Names are in hexadecimal, so no name can
 //! forge a row.
 
 use std::collections::{HashMap, HashSet};
@@ -126,7 +126,7 @@ enum Routine {
     Anything,
 }
 
-/// The query that fetches the rows of a catalogue, to be run with the server's own client so that
+/// The query that fetches the rows of a catalogue, to be run with the server's own client so
 /// it prints nothing but the rows: `mariadb --batch --raw --skip-column-names`, or `psql -At` in
 /// each database.
 pub fn query(dialect: Dialect) -> &'static str {

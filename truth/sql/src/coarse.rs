@@ -1,5 +1,5 @@
 //! A first look at received bytes, simple enough for the kernel: is it certain that they change
-//! nothing, so that nobody needs to wait for them to be looked at?
+//! nothing, so nobody needs to wait for them to be looked at?
 //!
 //! The specification of what the kernel's program does, byte for byte. It answers for a whole
 //! buffer as one `recv` gave it; the first word is within its first [`COARSE_BYTES`] bytes, and the

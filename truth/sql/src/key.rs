@@ -31,7 +31,7 @@ pub enum Literal {
 pub struct Constant {
     /// The constant.
     pub literal: Literal,
-    /// It becomes the column's value, so that the server may convert or cut it; otherwise it is
+    /// It becomes the column's value, so the server may convert or cut it; otherwise it is
     /// compared.
     pub stored: bool,
 }

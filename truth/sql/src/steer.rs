@@ -183,8 +183,8 @@ fn temporary(dialect: Dialect, words: &Words) -> Class {
 }
 
 fn postgres_housekeeping(first: &str, words: &Words) -> Statement {
-    // EXPLAIN's elder brother in MariaDB, ANALYZE SELECT …, is not PostgreSQL's; an index function
-    // may run in VACUUM, but what it changes is nobody's page.
+    // ANALYZE SELECT … is MariaDB's EXPLAIN ANALYZE, not PostgreSQL's; an index function may run in
+    // VACUUM, but what it changes is nobody's page.
     let settings = match first {
         "reset" | "discard" => vec![
             Setting::ReadUncommitted(false),

@@ -161,7 +161,7 @@ impl Fills {
                     } else {
                         match class {
                             Class::Static => store.insert_static(new, execution, counters),
-                            Class::Dynamic => store.insert_computed(new, execution, counters),
+                            Class::Dynamic => store.insert_dynamic(new, execution, counters),
                         }
                     };
                     counters.fills_stored += u64::from(matches!(inserted, Ok(Inserted::Stored(_))));

@@ -4,7 +4,7 @@
 //! Where visitors come seldom, a change that leaves the page as it was (a program's own notes of a
 //! visit, say) would make every one of them wait for the server. The page has paid for one more
 //! request with its hits ([`Credit`](super::credit)); it is made when changes have come to rest, so
-//! that several of them cost one. A page that nobody comes to any more is left alone.
+//! several of them cost one. A page that nobody comes to any longer is left alone.
 //!
 //! After such a change the answer is for the class of clients alone that has got it since. If
 //! enough is saved, the page is asked for as one of each other class that had it before

@@ -1,4 +1,4 @@
-//! What clients of each class have said about themselves, so that the card can ask for a page as
+//! What clients of each class have said about themselves, so the card can ask for a page as
 //! one of them would.
 
 use nicache_http::{ClientClass, Trait, trait_lines};

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// What is saved at most, so that a page that was busy once does not cost more than it saves now.
+/// What is saved at most, so a page that was busy once does not cost more than it saves now.
 const MAX: i8 = 8;
 /// What the common credit holds at most.
 const COMMON_MAX: u32 = 64;

@@ -11,13 +11,13 @@ use super::remembered::{Name, Remembered};
 /// Pages remembered.
 const PAGES_MAX: usize = 4096;
 /// For how long after a difference. Twice as long, up to the maximum, if the last one was that long
-/// ago, so that it was trusted again in vain.
+/// ago, so it was trusted again in vain.
 const FIRST: Duration = Duration::from_secs(600);
 const DOUBLINGS_MAX: u32 = 7;
 /// A page that was the same for so many times as long begins anew.
 const FORGIVEN_AFTER: u32 = 4;
 
-/// A path with its query, as a source. Two paths may share it, so that one more is not trusted.
+/// A path with its query, as a source. Two paths may share it, so one more is not trusted.
 impl Name for SourceSlot {
     fn hash(&self) -> u64 {
         // The slot's number is a part of a keyed hash; its low bits choose the place.

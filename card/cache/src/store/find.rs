@@ -20,7 +20,7 @@ pub enum Found {
     Suspect,
     /// One that may not be served until the server has said the same again.
     Lapsed,
-    /// Nothing (any more).
+    /// Nothing (any longer).
     Absent,
 }
 

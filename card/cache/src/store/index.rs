@@ -116,8 +116,8 @@ impl Store {
         self.revocations += 1;
     }
 
-    /// Moves whenever a reply that was [published](Store::pin_published) may not be given any more,
-    /// but for changes of its sources and its time.
+    /// Moves whenever a reply that was [published](Store::pin_published) may not be given any
+    /// longer, but for changes of its sources and its time.
     pub fn revocations(&self) -> u64 {
         self.revocations.wrapping_add(self.vary.changes()).wrapping_add(self.splits.changes())
     }
@@ -235,7 +235,7 @@ impl Store {
         }
     }
 
-    /// Tells the policy of hits that somebody else has answered; whether they were of a computed
+    /// Tells the policy of hits that somebody else has answered; whether they were of a dynamic
     /// reply.
     pub fn note_hits(&mut self, id: EntryId, hits: u64) -> bool {
         let Some(entry) = self.get_mut(id) else { return false };

@@ -143,12 +143,12 @@ impl Store {
         self.place(new, age, epoch, counters).map(Inserted::Stored)
     }
 
-    /// Turns the fill of a computed reply into an entry, or renews the one that is there, if the
+    /// Turns the fill of a dynamic reply into an entry, or renews the one that is there, if the
     /// executions agree.
     ///
     /// # Errors
     /// As [`Store::insert_static`].
-    pub fn insert_computed(
+    pub fn insert_dynamic(
         &mut self,
         new: NewEntry,
         mut execution: Execution,
@@ -244,7 +244,7 @@ impl Store {
         }
     }
 
-    /// Takes the fill of a computed reply that is outdated: for those who had asked before it was
+    /// Takes the fill of a dynamic reply that is outdated: for those who had asked before it was
     /// forwarded, if it agrees with another ([`Store::said_since`]).
     ///
     /// # Errors

@@ -26,7 +26,7 @@ impl Store {
         entry.map(|entry| (entry.record, entry.stamp)).or_else(|| self.candidates.previous(key))
     }
 
-    /// How long the server usually needs for a computed page: the least of the last few times, as
+    /// How long the server usually needs for a dynamic page: the least of the last few times, as
     /// far as that can be said. `None` for what is not known to be computed.
     pub fn usual(&self, key: &Key) -> Option<Duration> {
         let entry =

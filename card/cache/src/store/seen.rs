@@ -156,8 +156,8 @@ impl Seen {
     }
 
     /// The server has answered a client of this class in another way: nobody gets this answer any
-    /// more who is of its class where that is not the class of the client that got it last. False:
-    /// there is no such trait, so that it is not for his class.
+    /// longer who is of its class where that is not the class of the client that got it last.
+    /// False: there is no such trait, so it is not for his class.
     pub(super) fn refute(&mut self, class: ClientClass) -> bool {
         let Some((last, _)) = self.last else { return false };
         let blamed = Traits::of(|of| class.of(of) != last.of(of));

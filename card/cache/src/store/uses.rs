@@ -1,7 +1,7 @@
 //! Which entries were used most since somebody last looked.
 //!
 //! A hit adds one to a number of its entry and nothing else; who looks pays. A look goes through
-//! the places in parts of its own choice, so that frames never wait for all of them.
+//! the places in parts of its own choice, so frames never wait for all of them.
 
 use std::ops::Range;
 

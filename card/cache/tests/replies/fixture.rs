@@ -23,7 +23,7 @@ use nicache_tcp::Time;
 
 const MEMORY_BYTES: usize = 1 << 20;
 const ENTRIES: usize = 64;
-/// T of computed pages.
+/// T of dynamic pages.
 pub(crate) const AGE: Duration = Duration::from_secs(600);
 /// What every reply depends on.
 pub(crate) const SOURCE: SourceSlot = SourceSlot(7);
@@ -185,7 +185,7 @@ impl Cache {
     ) -> Option<FillId> {
         let (key, page) = self.parsed(head);
         let settings = PathSettings {
-            keeps_computed: true,
+            keeps_dynamic: true,
             ages: AgeBounds::fixed(AGE),
             ..PathSettings::default()
         };

@@ -3,9 +3,9 @@
 //! Terms. *Client-facing* sequence numbers are those that the client sees; *host-facing* ones those
 //! that the host sees. *Out* is toward the client, *in* is from it. Bytes that the client sends are
 //! taken and acknowledged by the card (`rcv_nxt`), which answers them or sends them on to the host;
-//! the bytes of the host's replies pass end to end with their numbers moved by a constant, so that
+//! the bytes of the host's replies pass end to end with their numbers moved by a constant, so
 //! the host's own TCP paces and repairs them. Only one side talks to the client at a time:
-//! ownership of the out stream changes when all that was sent before is acknowledged, so that one
+//! ownership of the out stream changes when all that was sent before is acknowledged, so one
 //! pair of deltas describes the flow at any moment.
 
 pub(crate) mod changing;

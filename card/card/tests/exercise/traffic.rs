@@ -160,7 +160,7 @@ impl Traffic {
         config.prediction = prediction;
         if size & 16 != 0 {
             config.paths = Paths::new(
-                PathSettings { keeps_computed: true, ..PathSettings::default() },
+                PathSettings { keeps_dynamic: true, ..PathSettings::default() },
                 Vec::new(),
             );
         }

@@ -22,7 +22,7 @@ pub(super) struct Mood {
     pub is_mute: bool,
     /// It refuses whatever it may.
     pub is_contrary: bool,
-    /// What it knows as computed, by bits.
+    /// What it knows as dynamic, by bits.
     pub computed: u8,
 }
 
@@ -55,14 +55,14 @@ impl Watcher {
         if mood.is_contrary || path == PRIVATE {
             return Verdict::Refused(RefusalReason::NotLookedUp);
         }
-        let is_computed = mood.computed >> path & 1 == 1;
-        if is_computed && self.table.stamp_of(slot(path)) >= request.stamp {
+        let is_dynamic = mood.computed >> path & 1 == 1;
+        if is_dynamic && self.table.stamp_of(slot(path)) >= request.stamp {
             return Verdict::Outdated(RefusalReason::Changed);
         }
         let mut sources = SourceSet::new();
         sources.insert(slot(path)).expect("room for one");
         Verdict::Stored {
-            class: if is_computed { Class::Dynamic } else { Class::Static },
+            class: if is_dynamic { Class::Dynamic } else { Class::Static },
             sources,
             record: RecordNumber(
                 u64::from(path) * u64::from(VERSIONS) + u64::from(mood.versions[usize::from(path)]),

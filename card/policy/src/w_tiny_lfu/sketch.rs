@@ -4,7 +4,7 @@
 //! sketch and its applications"; Einziger et al. 2017 (see the parent), section 3.
 //!
 //! A key has one counter in each of 4 rows; its frequency is the least of them. Only those that are
-//! least are raised (*minimal increment*), so that keys that share a counter disturb each other
+//! least are raised (*minimal increment*), so keys that share a counter disturb each other
 //! little. The 4 counters lie in one block of 64 bytes: a look costs one cache line.
 
 use crate::Key;
@@ -105,7 +105,7 @@ fn counters(hash: u64) -> [Counter; ROWS] {
     })
 }
 
-/// The last step of MurmurHash3's 64 bits: other than the one of [`Table`](crate::Table), so that
+/// The last step of MurmurHash3's 64 bits: other than the one of [`Table`](crate::Table), so
 /// keys that collide there do not here.
 #[inline]
 fn scatter(key: Key) -> u64 {

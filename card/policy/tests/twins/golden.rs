@@ -5,7 +5,7 @@
 //!
 //! * LRFU is not in libCacheSim; with lambda 0 and 1 it is its LFU and LRU.
 //! * ARC in bytes: libCacheSim moves `p` by the quotient of the ghost lists alone, which is a few
-//!   bytes per request, so that `p` stays where it is. With objects of one size it is the same.
+//!   bytes per request, so `p` stays where it is. With objects of one size it is the same.
 //! * LIRS: at a hit of an HIR object that is not in the stack, libCacheSim demotes LIR objects
 //!   until there would be room for it, as if it became LIR, which may evict that very object, and
 //!   then puts it on the stack as being in memory. It stores no object larger than the HIR share.

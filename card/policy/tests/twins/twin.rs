@@ -17,7 +17,7 @@ pub(crate) enum Call {
     Evict(Option<u64>),
 }
 
-/// Calls in any order. Most are whole requests, so that states come up as in a real cache.
+/// Calls in any order. Most are whole requests, so states come up as in a real cache.
 pub(crate) fn calls() -> impl Strategy<Value = Vec<Call>> {
     let key = 0..KEYS;
     let bytes = prop_oneof![30 => 0u64..400, 1 => Just(u64::MAX), 1 => Just(1000u64)];

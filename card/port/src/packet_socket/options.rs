@@ -88,9 +88,9 @@ pub(super) fn bind(socket: impl AsFd, interface: u32, ethertype: u16) -> io::Res
 
 /// What a packet socket is bound to.
 pub(super) struct Bound {
-    /// Index of the interface, which is no more if this is not positive.
+    /// Index of the interface, which is gone if this is not positive.
     pub(super) interface: c_int,
-    /// Kind of link (`ARPHRD_*`); 0 if the interface is no more.
+    /// Kind of link (`ARPHRD_*`); 0 if the interface is gone.
     pub(super) link: u16,
 }
 

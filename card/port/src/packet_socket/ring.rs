@@ -192,7 +192,7 @@ pub(super) fn take_drops(socket: impl AsFd) -> io::Result<u64> {
     Ok(u64::from(counts.drops))
 }
 
-/// Whether a socket has such a ring, so that it can be mapped.
+/// Whether a socket has such a ring, so it can be mapped.
 pub(super) fn is_prepared(socket: BorrowedFd<'_>) -> bool {
     let version = options::get::<libc::c_int>(socket, libc::SOL_PACKET, libc::PACKET_VERSION);
     socket.as_raw_fd() >= 0

@@ -191,7 +191,7 @@ impl Sender {
             && let Some(echo) = news.echo
         {
             // RFC 7323 section 4.1: an acknowledgment of new data echoes the timestamp of what made
-            // it advance, so that retransmissions are measured without ambiguity. Without
+            // it advance, so retransmissions are measured without ambiguity. Without
             // timestamps the back-off stays (RFC 6298 section 5, Karn).
             self.backoff.reset();
             let ms = tick(now).wrapping_sub(echo);
@@ -291,7 +291,7 @@ impl Sender {
         } else if is_over {
             self.recovery.leave();
         } else if self.recovery.doubt == Doubt::NewData && (news.sacked > 0 || news.duplicate) {
-            // Step 3 a: a window of up to three segments, so that beside the two new ones there is
+            // Step 3 a: a window of up to three segments, so beside the two new ones there is
             // room for what is missing.
             self.recovery.doubt = Doubt::None;
             self.cubic = self.cubic.at_least(&Cubic::new(self.mss, 3));

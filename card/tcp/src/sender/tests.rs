@@ -3,7 +3,7 @@
 use super::*;
 
 const MSS: u32 = 1_000;
-/// Without pacing, so that what may be sent is seen at once.
+/// Without pacing, so what may be sent is seen at once.
 const UNPACED: SenderConfig = SenderConfig {
     initial_window_segments: 10,
     rto_min: Duration::from_millis(200),

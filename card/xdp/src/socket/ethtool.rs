@@ -18,7 +18,7 @@ const FLAG_TAKES_TAGS: u32 = 1 << 8;
 pub struct Settings {
     /// Receive queues, from 0 on. `None`: the driver does not say.
     pub receive_queues: Option<u32>,
-    /// The driver takes VLAN tags out of frames, so that AF_XDP does not see them.
+    /// The driver takes VLAN tags out of frames, so AF_XDP does not see them.
     pub takes_tags: bool,
 }
 

@@ -39,7 +39,7 @@ share-private = true
 /// Follows what the installation writes.
 const LOCAL_SETTINGS: &str = r#"
 
-// The site is whatever host it is asked as, so that it can be reached at any address and port.
+// The site is whatever host it is asked as, so it can be reached at any address and port.
 $wgServer = 'http://' . ($_SERVER['HTTP_HOST'] ?? '@HOST@');
 $wgSitename = 'A wiki @VERSION@';
 // Caches in PHP's memory would not hear of edits by the command line.

@@ -134,7 +134,7 @@ fn edits(folder: &Folder, database: &MariaDb, settings: &Settings) -> Result<Vec
             "{text}\n<!-- wp:paragraph -->\n<p>Pattern @VERSION@</p>\n<!-- /wp:paragraph -->\n"
         ),
     )?;
-    // For each page WordPress reads the heads of all patterns, so that one that has changed does
+    // For each page WordPress reads the heads of all patterns, so one that has changed does
     // not look as if PHP still went on with what it has compiled: T more.
     let ways = php::script_edits(
         &pattern,

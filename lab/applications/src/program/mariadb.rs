@@ -67,7 +67,7 @@ impl MariaDb {
     fn make(self, folder: &Folder) -> Result<(Self, Service)> {
         folder.subfolder(self.prefix, USER)?;
         // Each server removes what looks like its own leftovers in its folder of temporary files,
-        // so that is shared with no other.
+        // so is shared with no other.
         let temporary = folder.subfolder(&format!("{}-tmp", self.prefix), USER)?;
         succeed(
             Command::new("mariadb-install-db")

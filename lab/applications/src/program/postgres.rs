@@ -60,7 +60,7 @@ impl Postgres {
         let postgres = format!("{BIN}/postgres");
         let data = self.folder.join("db").display().to_string();
         let sockets = format!("unix_socket_directories={}", self.sockets().display());
-        // Shared memory is in the folder, so that nothing is left when the server is killed.
+        // Shared memory is in the folder, so nothing is left when the server is killed.
         let memory = ["-c", "shared_buffers=64MB", "-c", "dynamic_shared_memory_type=mmap"];
         let server = [&postgres, "-D", &data, "-c", "listen_addresses=", "-c", &sockets];
         let folder = format!("log_directory={}", self.folder.join("log").display());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nicache_applications::{Application, Client, Page, Running, Settings, Site};
 pub(crate) use nicache_namespaces::enter_private as private_network;
 
-/// Prepares the application with a PHP that looks at its files for every request, so that every
+/// Prepares the application with a PHP that looks at its files for every request, so every
 /// edit shows at once.
 pub(crate) fn prepare(application: Application) -> Site {
     let settings = Settings { workers: 2, opcache_revalidate_freq: 0, ..Settings::default() };

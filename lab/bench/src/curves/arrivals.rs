@@ -50,7 +50,7 @@ pub(super) struct Arrivals {
     end_ns: u64,
     /// Arrivals so far.
     count: u64,
-    /// The last one by chance. A float, so that parts of nanoseconds are not lost at high rates.
+    /// The last one by chance. A float, so parts of nanoseconds are not lost at high rates.
     last_ns: f64,
     random: fastrand::Rng,
 }

@@ -1,7 +1,7 @@
 //! Non-blocking connections of one thread that asks for one object: begins them, tells what happens
 //! to them.
 //!
-//! A connection for one request asks the server to close and waits for that, so that the time that
+//! A connection for one request asks the server to close and waits for that, so the time that
 //! a closed connection is remembered (TIME-WAIT) is spent at the server and no ports run out here.
 //!
 //! The thread never sleeps, as httperf never does: what it measures has no waking up in it, and
@@ -351,7 +351,7 @@ impl Connections {
         happened.push(Happened::Failed { failure, is_counted });
     }
 
-    /// Ends a connection so that its port is free at once.
+    /// Ends a connection so its port is free at once.
     fn reset(&mut self, number: usize) {
         if let Some(socket) = &self.places[number].socket {
             // If it cannot be set, it is closed as always.

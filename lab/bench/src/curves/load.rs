@@ -152,7 +152,7 @@ pub(super) fn run_at_full_speed(
     let mut happened = Vec::new();
     loop {
         let is_over = connections.now_ns() >= measured.end_ns;
-        // At the end what is asked for is still answered, so that the server's counters fit.
+        // At the end what is asked for is still answered, so the server's counters fit.
         while !is_over && !connections.is_full() {
             if let Err(failure) = connections.open(true) {
                 failures.count(failure);

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Conditions are those of [`crate::wire`]: each measurement has a subject that was started for it,
-//! and subjects take turns at each load, so that a drift of the machine hits all alike. Replies are
+//! and subjects take turns at each load, so a drift of the machine hits all alike. Replies are
 //! checked (status, length), and the card's counters say how many of them were hits.
 
 mod arrivals;

@@ -183,7 +183,8 @@ impl Report {
             let mut name = size_label(bytes);
             for cell in SUBJECTS.iter().filter_map(|subject| self.best(bytes, *subject)) {
                 let replies = cell.replies_per_s.mean;
-                let ratio = nginx.map_or("-".to_owned(), |nginx| format!("{:.2}", replies / nginx));
+                let ratio =
+                    nginx.map_or_else(|| "-".to_owned(), |nginx| format!("{:.2}", replies / nginx));
                 let label = cell.subject.label();
                 let (replies, rate) = (grouped(replies), grouped(f64::from(cell.rate)));
                 let _ = writeln!(text, "  {name:<8}{label:<27}{replies:>11}{rate:>12}{ratio:>8}");

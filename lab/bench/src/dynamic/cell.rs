@@ -109,7 +109,7 @@ impl Bench<'_> {
     /// # Errors
     /// The page does not come, or shows another version after the change.
     pub(super) fn prepare(&mut self, running: &mut Running) -> Result<Editor> {
-        // A database may start later than the web server. Asked for by another name, so that no
+        // A database may start later than the web server. Asked for by another name, so no
         // cache has the page before it is known.
         let path = self.page.path();
         let other = format!("{path}{}start=1", if path.contains('?') { '&' } else { '?' });
@@ -235,7 +235,7 @@ impl Bench<'_> {
     }
 }
 
-/// Repeats a load until the card answers, if there is one: it stores a computed page when it has
+/// Repeats a load until the card answers, if there is one: it stores a dynamic page when it has
 /// seen it twice alike, which takes a slow page seconds. A page that it does not store is measured
 /// as it is.
 fn wait_for_card(running: &Running, load: impl Fn()) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Configurations for the measurement, made from those that a site is prepared with, so that all
+//! Configurations for the measurement, made from those that a site is prepared with, so all
 //! subjects run the same server.
 
 use anyhow::{Result, ensure};

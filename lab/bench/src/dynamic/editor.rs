@@ -45,7 +45,7 @@ impl Editor {
             }
             Change::File(name) => Way::File {
                 path: folder.join(name),
-                // In another folder, so that there is one change in the one that the page is in.
+                // In another folder, so there is one change in the one that the page is in.
                 temporary: folder.join("tmp/next-version"),
                 template: template.to_owned(),
             },

@@ -84,7 +84,7 @@ pub fn draw(report: &Report) -> String {
          <rect width=\"100%\" height=\"100%\" class=\"page\"/>\n"
     );
     let setting = &report.setting;
-    let title = "Computed pages that change: how many requests per second, and how many of the replies were stale";
+    let title = "Dynamic pages that change: how many requests per second, and how many of the replies were stale";
     text(&mut svg, 16.0, 30.0, "text", "font-size=\"18\" font-weight=\"600\"", title);
     let captions = [
         "On each bar: stale replies among those that a client beside the load looked at. Stale: what it shows had been replaced before the \

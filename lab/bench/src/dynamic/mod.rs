@@ -1,4 +1,4 @@
-//! The benchmark of computed pages: a page that changes now and then, and what stands between it
+//! The benchmark of dynamic pages: a page that changes now and then, and what stands between it
 //! and its readers.
 //!
 //! ```text
@@ -79,7 +79,7 @@ pub struct Plan {
     pub pages: Vec<Page>,
     /// Which subjects.
     pub subjects: Vec<Subject>,
-    /// Edits per second. They come in ascending order, so that what an earlier measurement has left
+    /// Edits per second. They come in ascending order, so what an earlier measurement has left
     /// stale is in no one without edits.
     pub edits: Vec<u32>,
     /// Whether the watchers' cost is measured, too.

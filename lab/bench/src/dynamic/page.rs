@@ -114,7 +114,7 @@ impl std::str::FromStr for Page {
         Self::ALL
             .into_iter()
             .find(|page| page.name() == text)
-            .ok_or(format!("unknown page `{text}`: use one of {all}"))
+            .ok_or_else(|| format!("unknown page `{text}`: use one of {all}"))
     }
 }
 

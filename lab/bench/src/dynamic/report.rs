@@ -305,9 +305,10 @@ impl Report {
             for (number, subject) in self.subjects().into_iter().enumerate() {
                 let Some(cell) = self.cell(page, rate, subject) else { continue };
                 let rate = if number == 0 { rate.to_string() } else { String::new() };
-                let ratio = server.map_or("-".to_owned(), |server| {
-                    format!("{:.1}", cell.requests_per_s.median / server)
-                });
+                let ratio = server.map_or_else(
+                    || "-".to_owned(),
+                    |server| format!("{:.1}", cell.requests_per_s.median / server),
+                );
                 let speed = &cell.requests_per_s;
                 let speed = format!(
                     "{} ({}..{})",
@@ -521,9 +522,10 @@ impl Report {
         }
         for failure in &self.failures {
             let page = failure.page.label();
-            let rate = failure
-                .edits_per_s
-                .map_or(", cost of watching".to_owned(), |rate| format!(", {rate} edits/s"));
+            let rate = failure.edits_per_s.map_or_else(
+                || ", cost of watching".to_owned(),
+                |rate| format!(", {rate} edits/s"),
+            );
             let (subject, round) = (failure.subject.label(), failure.round + 1);
             let _ = writeln!(
                 text,

@@ -91,7 +91,7 @@ impl Site {
     }
 
     fn nginx_file(&self, store: Option<Store>) -> PathBuf {
-        let name = store.map_or("plain".to_owned(), |store| format!("{}s", store.seconds));
+        let name = store.map_or_else(|| "plain".to_owned(), |store| format!("{}s", store.seconds));
         self.folder().join(format!("nginx-bench-{name}.conf"))
     }
 

@@ -113,7 +113,7 @@ impl std::str::FromStr for Subject {
     fn from_str(text: &str) -> Result<Self, String> {
         let all = Self::ALL.map(Self::name).join(", ");
         let found = Self::ALL.into_iter().find(|subject| subject.name() == text);
-        found.ok_or(format!("unknown subject `{text}`: use one of {all}"))
+        found.ok_or_else(|| format!("unknown subject `{text}`: use one of {all}"))
     }
 }
 

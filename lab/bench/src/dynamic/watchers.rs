@@ -1,4 +1,4 @@
-//! What watching costs a server that gets nothing for it: a computed page that is never answered by
+//! What watching costs a server that gets nothing for it: a dynamic page that is never answered by
 //! the card.
 //!
 //! Both sides are the same path, the card with its cache bypassed between the same interfaces; in
@@ -16,7 +16,7 @@ use crate::Summary;
 use crate::wire::SERVER_CPU;
 use crate::wire::load::Client;
 
-/// The pages whose cost is looked at: a few lines of PHP with one row, so that system calls weigh
+/// The pages whose cost is looked at: a few lines of PHP with one row, so system calls weigh
 /// most, and one of a real application.
 pub(super) const PAGES: [Page; 2] = [Page::PhpItem, Page::WordPressFront];
 /// Connections at a time.

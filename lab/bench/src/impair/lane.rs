@@ -1,4 +1,4 @@
-//! Which transfer a frame belongs to, by the client's port: so that the n-th packet of a transfer
+//! Which transfer a frame belongs to, by the client's port: so the n-th packet of a transfer
 //! meets the same fate whoever answers, and whatever other transfers do meanwhile. Packets with
 //! payload are counted by themselves: senders differ in how many others they send.
 
@@ -15,7 +15,7 @@ pub(super) fn client_port(number: u32) -> u16 {
 }
 
 /// The client's port in an Ethernet frame with TCP in it, either way; without payload a number
-/// beyond all ports. Other frames have none, so that no address of a neighbour is lost.
+/// beyond all ports. Other frames have none, so no address of a neighbour is lost.
 pub(super) fn lane_of(frame: &[u8]) -> Option<u16> {
     let (port, has_payload) = segment(frame).filter(|(port, _)| PORTS.contains(port))?;
     Some(port + if has_payload { 0 } else { PORTS.len() as u16 })

@@ -10,7 +10,7 @@
 //! The receiver is Linux in all cases, and fetches over a new connection each time. It has a CPU
 //! together with the forwarder, the serving side has the other. All subjects run at once and take
 //! turns: for each condition and each repetition every subject is measured in turn, beginning with
-//! another one each time, so that what is compared was measured within seconds. The n-th packet of
+//! another one each time, so what is compared was measured within seconds. The n-th packet of
 //! a transfer meets the same fate whoever answers. A transfer that takes too long is cut off, and
 //! counts with what has come of it. Bodies are compared. Reported are medians with quartiles, and
 //! geometric means of the shares of pairs: with losses, single transfers differ by orders of

@@ -2,7 +2,7 @@
 //! does to them what a condition says.
 //!
 //! The kernel hands over frames no longer than the interface's MTU (no segmentation offload), so
-//! that faults meet real packets.
+//! faults meet real packets.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -23,7 +23,7 @@ use crate::wire::namespace::Namespace;
 pub(super) const INTERFACE: &str = "path";
 /// Frames carried at a time.
 const BURST_FRAMES: usize = 64;
-/// How long the thread sleeps at most, so that it hears of new conditions.
+/// How long the thread sleeps at most, so it hears of new conditions.
 const SLEEP_MAX: Duration = Duration::from_millis(5);
 
 /// A path between two namespaces; it ends when it is dropped.

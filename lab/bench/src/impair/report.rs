@@ -156,15 +156,15 @@ impl Report {
             for subject in Subject::ALL {
                 let cell = self.cell(&condition, subject);
                 let width = if subject == Subject::Linux { 22 } else { 24 };
-                let goodput = cell.map_or("-".to_owned(), |cell| cell.goodput.to_string());
+                let goodput = cell.map_or_else(|| "-".to_owned(), |cell| cell.goodput.to_string());
                 let _ = write!(text, "{goodput:>width$}");
                 if subject != Subject::Linux {
                     let share = cell
                         .and_then(|cell| cell.share)
-                        .map_or("-".to_owned(), |share| format!("{share:.2}"));
+                        .map_or_else(|| "-".to_owned(), |share| format!("{share:.2}"));
                     let mean = cell
                         .and_then(|cell| cell.share_mean)
-                        .map_or("-".to_owned(), |mean| mean.to_string());
+                        .map_or_else(|| "-".to_owned(), |mean| mean.to_string());
                     let _ = write!(text, "{share:>7}{mean:>18}");
                 }
             }

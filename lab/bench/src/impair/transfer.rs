@@ -37,7 +37,7 @@ impl Fetched {
     }
 }
 
-/// Fetches a file of so many bytes from `port`. The time runs from the request, so that what the
+/// Fetches a file of so many bytes from `port`. The time runs from the request, so what the
 /// client's own timers do in the handshake is not in it.
 ///
 /// # Errors

@@ -56,7 +56,7 @@ impl Host {
             }
             let Some(peer) = self.connections.get_mut(&head.src_port) else { continue };
             if let Some(stamps) =
-                head.timestamps.or(head.syn_options.and_then(|options| options.timestamps))
+                head.timestamps.or_else(|| head.syn_options.and_then(|options| options.timestamps))
             {
                 peer.heard = stamps.val;
             }

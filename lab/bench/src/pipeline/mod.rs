@@ -114,7 +114,7 @@ impl PipelineReport {
             let ns = format!("{:.0} ({:.0}..{:.0})", ns.median, ns.min, ns.max);
             let instructions = measured
                 .instructions
-                .map_or("-".to_owned(), |count| format!("{:.0}", count.median));
+                .map_or_else(|| "-".to_owned(), |count| format!("{:.0}", count.median));
             let _ = writeln!(
                 text,
                 "{:<52}{ns:>22}{instructions:>15}{:>9.1}",

@@ -2,7 +2,7 @@
 //! lead to when files change.
 //!
 //! A thousand PHP scripts each read one file of their own, and include one of a few that many
-//! share. Clients ask for them at random moments and do not wait, so that many requests are in
+//! share. Clients ask for them at random moments and do not wait, so many requests are in
 //! flight at once; a *slow* script sleeps before it ends. Which files is each page made of? All
 //! methods ([`Method`]) get the same events of the same run, from the kernel's witnesses; the truth
 //! is known from how the scripts were written. Meanwhile files are edited at random, and each

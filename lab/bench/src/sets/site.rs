@@ -12,7 +12,7 @@ use crate::wire::process::{Enclosure, Process};
 
 /// How many scripts there are (section 3.2 of the paper).
 pub(super) const SCRIPTS: usize = 1000;
-/// Files with code that scripts share, so that opcache keeps them.
+/// Files with code that scripts share, so opcache keeps them.
 pub(super) const INCLUDES: usize = 20;
 /// Address of the server; the client has the one before.
 const NETWORK: &str = "10.93.77";

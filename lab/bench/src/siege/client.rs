@@ -24,7 +24,7 @@ const CONNECTION: Duration = Duration::from_secs(2);
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Every so many requests one asks for what the card cannot have.
 const MISS_EVERY: u64 = 100;
-/// Every so many requests one asks for the largest file, so that the card has it again if somebody
+/// Every so many requests one asks for the largest file, so the card has it again if somebody
 /// else's changes below the same folder purge it.
 const LARGE_EVERY: u64 = 501;
 /// Sizes of the files that are asked for in turn, the first one for misses, too.

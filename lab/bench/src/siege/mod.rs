@@ -1,7 +1,7 @@
 //! The siege: a card with a real server behind it is attacked, and a client that behaves keeps
 //! asking.
 //!
-//! Each attack meets a card of its own, so that what one leaves behind does not burden another.
+//! Each attack meets a card of its own, so what one leaves behind does not burden another.
 //! Before, during and after it the client's replies are timed and compared with the files; the
 //! card's gauges and its process's memory are looked at twice a second. When the attack is over
 //! nothing more comes of it, not even a reset: the card has to get rid of it by itself, and the run

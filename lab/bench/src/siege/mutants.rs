@@ -33,7 +33,7 @@ struct Talk {
 /// The attack.
 #[derive(Debug)]
 pub(super) struct Mutants {
-    /// Looks at the conversations, so that there is an end to what they send.
+    /// Looks at the conversations, so there is an end to what they send.
     looks: Pace,
     noise: Pace,
     random: fastrand::Rng,
@@ -95,7 +95,7 @@ impl Mutants {
     }
 
     fn open(&mut self, index: u32, now_s: f64, wire: &mut Wire) {
-        // Few addresses, so that ports are used again while the card remembers them.
+        // Few addresses, so ports are used again while the card remembers them.
         let port = PORT_FIRST + (self.opened / 16) % PORTS;
         let from = address(self.opened % 16);
         self.opened += 1;

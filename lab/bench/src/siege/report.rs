@@ -235,7 +235,7 @@ impl Outcome {
             .collect();
         let time = self
             .returned_s
-            .map_or("not in time".to_owned(), |seconds| format!("after {seconds:.0} s"));
+            .map_or_else(|| "not in time".to_owned(), |seconds| format!("after {seconds:.0} s"));
         judge("nothing leaks", self.returned_s.is_some(), format!("{time}: {}", leaks.join(", ")));
         verdicts
     }

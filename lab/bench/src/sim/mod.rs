@@ -209,7 +209,7 @@ fn ours(plan: &Plan, arguments: &[&str], path: &Path) -> Result<(child::Ended, s
 fn run_peer(peer: &Path, name: &str, path: &Path, objects: u32) -> Result<Ran> {
     let mut command = std::process::Command::new(peer);
     // It appends its result to a file in its folder.
-    command.current_dir(path.parent().unwrap_or(Path::new("/")));
+    command.current_dir(path.parent().unwrap_or_else(|| Path::new("/")));
     command.arg(path).args(["oracleGeneral", name, &objects.to_string(), "--ignore-obj-size", "1"]);
     let ended = child::run(command)?;
     let number_after = |what: &str| -> Result<f64> {

@@ -86,7 +86,8 @@ fn answer(queue: &mut TapQueue, frame: &FrameBuf, open: &[u8], closing: &[u8], n
     if asked.flags.rst() || request.is_empty() && !asked.flags.syn() && !asked.flags.fin() {
         return;
     }
-    let stamps = asked.timestamps.or(asked.syn_options.and_then(|options| options.timestamps));
+    let stamps =
+        asked.timestamps.or_else(|| asked.syn_options.and_then(|options| options.timestamps));
     let timestamps = stamps.map(|theirs| Timestamps { val: now_ms, ecr: theirs.val });
     let closes = request.windows(5).any(|word| word == b"close");
     let payload = if request.is_empty() {

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The client has one CPU and the whole serving side another; in one kind of measurement both have
-//! both, so that what one side saves is the other's. Every subject runs alone: it is started anew
-//! for every object of every round, so that what one of them leaves behind (a kernel witness slows
-//! down system calls of the whole machine) does not burden another. Rounds are interleaved, so that
+//! both, so what one side saves is the other's. Every subject runs alone: it is started anew
+//! for every object of every round, so what one of them leaves behind (a kernel witness slows
+//! down system calls of the whole machine) does not burden another. Rounds are interleaved, so
 //! a drift of the machine hits all alike; reported are medians with the least and the most.
 //!
 //! What makes such measurements wrong, and is taken care of: the machine's default congestion

@@ -182,9 +182,10 @@ impl Report {
                 for (number, subject) in self.subjects().into_iter().enumerate() {
                     let Some(cell) = self.cell(mode, &object, subject) else { continue };
                     let name = if number == 0 { object.label() } else { String::new() };
-                    let ratio = nginx.map_or("-".to_owned(), |nginx| {
-                        format!("{:.2}", cell.requests_per_s.median / nginx)
-                    });
+                    let ratio = nginx.map_or_else(
+                        || "-".to_owned(),
+                        |nginx| format!("{:.2}", cell.requests_per_s.median / nginx),
+                    );
                     let rate = &cell.requests_per_s;
                     let rate = format!(
                         "{} ({}..{})",

@@ -33,7 +33,7 @@ pub(crate) enum BenchCommand {
     /// connection times at rising rates
     #[command(after_help = curves::EXAMPLES)]
     Curves(BenchCurvesArgs),
-    /// Computed pages that change (PHP with MariaDB, WordPress, DokuWiki): the server alone, behind
+    /// Dynamic pages that change (PHP with MariaDB, WordPress, DokuWiki): the server alone, behind
     /// caches, behind the card; speed and stale replies
     #[command(after_help = BENCH_DYNAMIC_EXAMPLES)]
     Dynamic(BenchDynamicArgs),
@@ -98,14 +98,16 @@ const BENCH_SIM_EXAMPLES: &str = "Examples:
   nicache bench sim
   nicache bench sim --peer ~/libCacheSim/build/bin/cachesim --figure sim.svg
 
-The peer is built by you (docs/bench tells how). Takes about 3 minutes a round with it, and 250 MB of disk.";
+The peer is built by you (docs/bench tells how). Takes about 3 minutes a round with it, and 250 \
+MB of disk.";
 
 const BENCH_NFS_EXAMPLES: &str = "Examples:
   sudo nicache bench nfs --quick
   sudo nicache bench nfs --save nfs.json --rounds 5
   sudo nicache bench nfs --only all-hit --seconds 10
 
-Needs root, two CPUs, a quiet machine and tgtd; takes about 4 minutes a round in full, one minute with --quick.";
+Needs root, two CPUs, a quiet machine and tgtd; takes about 4 minutes a round in full, one \
+minute with --quick.";
 
 /// Arguments of `bench nfs`.
 #[derive(Debug, Args)]
@@ -185,8 +187,8 @@ const BENCH_SIEGE_EXAMPLES: &str = "Examples:
   sudo nicache bench siege --attack idle --idle 100000 -- --handshake card --connections 131072
   sudo nicache bench siege --attack mutants --seconds 300 --seed 7
 
-Needs root and two CPUs. Everything happens in network namespaces of its own. Takes a minute an attack, and as long as the card's patience
-with its clients after it: about 10 minutes.";
+Needs root and two CPUs. Everything happens in network namespaces of its own. Takes a minute an \
+attack, and as long as the card's patience with its clients after it: about 10 minutes.";
 
 /// Arguments of `bench siege`.
 #[derive(Debug, Args)]
@@ -438,8 +440,9 @@ const BENCH_DYNAMIC_EXAMPLES: &str = "Examples:
   sudo nicache bench dynamic --pages php --subjects server,nicache --edits 0,10
   sudo nicache bench dynamic --only watchers --rounds 20
 
-Needs root, two CPUs, a quiet machine, wrk, varnish and the packages of the applications (it says which are missing);
-takes about 50 minutes in full, 8 minutes with --quick. Ctrl-C reports what has been measured so far.";
+Needs root, two CPUs, a quiet machine, wrk, varnish and the packages of the applications (it \
+says which are missing); takes about 50 minutes in full, 8 minutes with --quick. Ctrl-C reports \
+what has been measured so far.";
 
 /// Arguments of `bench dynamic`.
 #[derive(Debug, Args)]
@@ -509,7 +512,8 @@ const BENCH_SETS_EXAMPLES: &str = "Examples:
   sudo nicache bench sets --save sets.json --figure sets.svg
   sudo nicache bench sets --interval 1 --sleep 1000
 
-Needs root, two CPUs, nginx, PHP-FPM and 8 GB of memory for the processes of PHP; takes about two minutes.";
+Needs root, two CPUs, nginx, PHP-FPM and 8 GB of memory for the processes of PHP; takes about \
+two minutes.";
 
 /// Arguments of `bench sets`.
 #[derive(Debug, Args)]

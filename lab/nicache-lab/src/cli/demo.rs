@@ -12,8 +12,9 @@ pub(super) const DEMO_EXAMPLES: &str = "Examples:
   sudo nicache demo dokuwiki --once --prove 60s
   sudo nicache demo mediawiki -- --publish 127.0.0.1:8080 --memory 256M
 
-Packages of Debian that are missing are installed. The application gets a folder of its own below /var/lib, which is
-removed at the end, with its own database and configuration; nothing else of the machine is changed.";
+Packages of Debian that are missing are installed. The application gets a folder of its own \
+below /var/lib, which is removed at the end, with its own database and configuration; nothing \
+else of the machine is changed.";
 
 /// Arguments of `demo`.
 #[derive(Debug, Args)]

@@ -17,10 +17,10 @@ pub(super) const REPLAY_EXAMPLES: &str = "Examples, is a reply ever stale:
   sudo nicache replay --synthetic --duration 30 --writers 4 -- --handshake card --memory 256M
   sudo nicache replay access.log --site /srv/empty --url http://10.77.0.2/ --writers 2
 
-Without --url, nginx is started behind a nicache of its own, with a site that has the log's sizes.
-With --url, the server's document root must be the folder given with --site, and the server another
-user than root (it is shown files that it may not read). The status is 1 if a reply was stale, torn,
-corrupt or did not come.
+Without --url, nginx is started behind a nicache of its own, with a site that has the log's \
+sizes. With --url, the server's document root must be the folder given with --site, and the \
+server another user than root (it is shown files that it may not read). The status is 1 if a \
+reply was stale, torn, corrupt or did not come.
 
 Examples, how fast is a server:
   nicache trace site access.log.gz /srv/site      (and give a server /srv/site as document root)
@@ -28,10 +28,10 @@ Examples, how fast is a server:
   nicache replay access.log.gz --target http://10.0.0.1/ --target http://10.0.1.1/ --replayers 4
   nicache replay access.log.gz --target http://10.0.0.1/ --speed 20 --duration 60 --json
 
-With --target, nothing is changed and nothing is started. Requests of a client less than 15 s apart
-are one connection, and those less than 5 s apart are sent at once (Kim et al. 2002, section 5.2).
-Replies of 200, 206 and 304 in the log are replayed as requests for whole files, other ones are not.
-The status is 1 if a reply was wrong or did not come.";
+With --target, nothing is changed and nothing is started. Requests of a client less than 15 s \
+apart are one connection, and those less than 5 s apart are sent at once (Kim et al. 2002, \
+section 5.2). Replies of 200, 206 and 304 in the log are replayed as requests for whole files, \
+other ones are not. The status is 1 if a reply was wrong or did not come.";
 
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
@@ -183,9 +183,9 @@ pub(crate) struct ReplaySpeedArgs {
 
 pub(super) const TRACE_SITE_EXAMPLES: &str = "Example: nicache trace site access.log.gz /srv/site
 
-A file has as many bytes as the largest reply in the log, and is named by a number made of its target:
-DIR/ab/ab123456789abcde. Every server of files serves it as it is; `nicache replay LOG --target` asks
-for it.";
+A file has as many bytes as the largest reply in the log, and is named by a number made of its \
+target: DIR/ab/ab123456789abcde. Every server of files serves it as it is; `nicache replay LOG \
+--target` asks for it.";
 
 /// Arguments of `trace site`.
 #[derive(Debug, Args)]

@@ -48,7 +48,7 @@ pub(crate) struct TraceInfoArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
-    /// Follow a sample of so many objects, so that only their requests take memory; advice says
+    /// Follow a sample of so many objects, so only their requests take memory; advice says
     /// within how many points it is right
     #[arg(
         long,
@@ -71,7 +71,7 @@ pub(crate) struct TraceAdviseArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
-    /// Follow a sample of so many objects, so that only their requests take memory; advice says
+    /// Follow a sample of so many objects, so only their requests take memory; advice says
     /// within how many points it is right
     #[arg(
         long,

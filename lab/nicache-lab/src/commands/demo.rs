@@ -24,7 +24,7 @@ use nicache::page::PageName;
 const PORT: u16 = 80;
 /// How long databases and the like may take after the web server listens.
 const START: Duration = Duration::from_secs(60);
-/// Requests before a measurement, so that caches of the application itself are warm.
+/// Requests before a measurement, so caches of the application itself are warm.
 const WARM_UP: u32 = 5;
 /// How long the card may take until it answers a page, before it is measured all the same. Longer
 /// than a busy machine needs for two executions.
@@ -330,7 +330,7 @@ fn edit(site: &Site, behind: &Behind) -> Result<EditReport> {
         .find(|edit| edit.delay().is_zero())
         .context("there is nothing to edit")?;
     let mut client = Client::new(behind.server());
-    // As somebody who has just looked at it, so that there is an old page that could be shown.
+    // As somebody who has just looked at it, so there is an old page that could be shown.
     client.get(edit.path())?;
     let marker = edit.make(behind.server())?;
     let visible = client.get(edit.path())?.text().contains(&marker);

@@ -257,7 +257,8 @@ fn plan(arguments: &ProveArgs) -> Result<Plan> {
     plan.clock_slack = time(arguments.clock_slack);
     plan.statuses.clone_from(&arguments.allow_status);
     plan.first_version = arguments.first_version;
-    plan.duration = arguments.duration.map(time).or((!is_counted).then_some(USUAL_DURATION));
+    plan.duration =
+        arguments.duration.map(time).or_else(|| (!is_counted).then_some(USUAL_DURATION));
     plan.replies = arguments.replies.unwrap_or(1);
     plan.edits = arguments.edits.unwrap_or(1);
     plan.quiet = time(arguments.quiet);

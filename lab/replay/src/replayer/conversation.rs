@@ -5,7 +5,7 @@
 //! [`Conversation::handle_sent`] send, `handle_received` and `handle_end` take what the socket
 //! gives.
 //!
-//! The last request asks the server to close, so that the time that a closed connection is
+//! The last request asks the server to close, so the time that a closed connection is
 //! remembered (TIME-WAIT) is spent on the server's side and no ports run out here. A server may
 //! close earlier, after so many requests or when nothing was asked for a while: what it has not
 //! answered is asked for again on a new connection, as browsers do.

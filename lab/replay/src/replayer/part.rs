@@ -381,7 +381,7 @@ impl Part<'_> {
         }
     }
 
-    /// Counts what a session can not get any more, and ends it.
+    /// Counts what a session can not get any longer, and ends it.
     fn give_up(&mut self, place: usize, kind: ErrorKind, error: &dyn std::fmt::Display) {
         if kind == ErrorKind::Connect {
             self.pause_until_ns = now_ns() + CONNECT_PAUSE_NS;

@@ -12,7 +12,7 @@ pub(crate) struct Asked {
     pub(crate) head: bool,
 }
 
-/// A trace ready to be replayed. It does not change, so that replayers can share it.
+/// A trace ready to be replayed. It does not change, so replayers can share it.
 #[derive(Debug)]
 pub struct Plan {
     sessions: Sessions,

@@ -53,7 +53,7 @@ impl Socket {
         }
     }
 
-    /// Closes it with a reset, so that its port is free at once.
+    /// Closes it with a reset, so its port is free at once.
     pub(super) fn reset(self) {
         // If it cannot be set, it is closed as always.
         let _ = sockopt::set_socket_linger(&self.0, Some(Duration::ZERO));

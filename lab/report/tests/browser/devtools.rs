@@ -65,7 +65,7 @@ impl Browser {
             .by_ref()
             .map_while(Result::ok)
             .find_map(|line| line.strip_prefix("DevTools listening on ").map(str::to_owned));
-        // Whatever it says later is read, so that it never waits for room in the pipe.
+        // Whatever it says later is read, so it never waits for room in the pipe.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         let address = address.unwrap_or_else(|| {
             let _ = child.kill();
@@ -196,7 +196,7 @@ impl Browser {
     /// What a page must not do: errors, warnings, dialogs, exceptions, and requests but for itself;
     /// a page of a server may ask that server.
     pub(crate) fn complaints(&mut self) -> Vec<String> {
-        // A round trip, so that what was under way has arrived.
+        // A round trip, so what was under way has arrived.
         self.value("1");
         let bad = |(method, parameters): &(String, Value)| match method.as_str() {
             "Runtime.exceptionThrown"

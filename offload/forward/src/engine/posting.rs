@@ -1,4 +1,4 @@
-//! Which entry a receive gets, by mode; and what is fetched so that its entry can go (Yocum and
+//! Which entry a receive gets, by mode; and what is fetched so its entry can go (Yocum and
 //! Chase 2001, section 4.2).
 
 use super::{Buffer, Engine, UnderWay, Use};
@@ -67,7 +67,7 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Fetches what would be lost, so that its entry can go.
+    /// Fetches what would be lost, so its entry can go.
     pub(super) fn spill(&mut self, buffer: BufferId) -> Result<(), Broken> {
         if self.buffers[buffer.0 as usize].is_fetched || self.backend.room()? < 1 {
             return Ok(());

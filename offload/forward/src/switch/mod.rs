@@ -16,7 +16,7 @@
 //!  ◀══════════════════ everything else, rewritten (splice) ═══════════════════════════════════════▶
 //! ```
 //!
-//! Toward the back end a client's own sequence numbers are used, so that only one direction is
+//! Toward the back end a client's own sequence numbers are used, so only one direction is
 //! moved. What the client was told is acknowledged is kept until the back end has acknowledged it,
 //! too; only then may another forwarder take the connection over ([`crate::saved`]).
 //!

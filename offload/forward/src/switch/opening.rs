@@ -395,7 +395,7 @@ impl Forwarder {
         }
     }
 
-    /// A connection that waits is no more; so is the one with its back end.
+    /// A connection that waits is gone; so is the one with its back end.
     pub(super) fn forget_waiting(&mut self, place: u32, now: Time) {
         let Some(waiting) = self.switch().remove(place) else { return };
         let (Step::Connecting { id, .. } | Step::Draining { id, .. }) = waiting.step else {

@@ -28,7 +28,7 @@ pub enum LoadError {
     Io,
 }
 
-/// Why a block is in the page cache no more.
+/// Why a block is no longer in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
     /// Another one needed its page.

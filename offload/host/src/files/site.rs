@@ -23,7 +23,7 @@ const TRIES: usize = 3;
 /// Bits of a directory that others need to look things up in it.
 const SEARCHABLE: u16 = 0o111;
 
-/// How old a change must be so that another one has another time, whatever the granularity of the
+/// How old a change must be so another one has another time, whatever the granularity of the
 /// file system's times.
 const SETTLED_NS: i128 = 1_000_000_000;
 
@@ -56,13 +56,13 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// Whether a change after it was looked at must have given it other times than it has. Nobody
-    /// had it open for writing or mapped, so that any change sets them.
+    /// had it open for writing or mapped, so any change sets them.
     fn is_told_by_times(&self) -> bool {
         self.looked_ns - self.changed_ns >= SETTLED_NS
     }
 
     /// Whether it still seems to be what was looked at, by its times and its witness. For one that
-    /// is not kept, so that a change of it need not be seen.
+    /// is not kept, so a change of it need not be seen.
     pub fn seems_unchanged(&self, table: Option<&RevisionTable>) -> bool {
         let is_witnessed =
             self.since != Stamp(0) && table.is_some_and(|table| self.has_changed(table));
@@ -140,7 +140,7 @@ pub struct Site {
 }
 
 /// A file by the name that the kernel has for it. The number stays when the file has changed, so
-/// that blocks of its former revision are known as such.
+/// blocks of its former revision are known as such.
 #[derive(Debug)]
 struct Numbered {
     number: FileNumber,

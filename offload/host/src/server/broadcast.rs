@@ -75,7 +75,7 @@ impl Service {
         done
     }
 
-    /// Segments that a playlist names no more go as soon as nobody is sent them.
+    /// Segments that a playlist no longer names go as soon as nobody is sent them.
     pub(super) fn read_playlists(&mut self, now: Time) {
         for number in 0..self.playlists.len() {
             if now < self.playlists[number].due {

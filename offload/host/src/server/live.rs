@@ -3,7 +3,7 @@
 //!
 //! *A stream* comes through a FIFO. What can be read of it at a time, up to a block, is a block;
 //! viewers begin with the next one. A viewer that falls behind by more than [`WINDOW_BLOCKS`] is
-//! cut. *A playlist* names segments that are files; those that it names no more go as soon as
+//! cut. *A playlist* names segments that are files; those that it no longer names go as soon as
 //! nobody is sent them.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +35,7 @@ pub(super) const PLAYLIST_BYTES_MAX: u64 = 1 << 20;
 pub struct LiveSource {
     /// The path by which it is asked for; begins with a slash.
     pub path: Vec<u8>,
-    /// The FIFO, opened for reading and writing, so that it stays open without a writer; `None`: a
+    /// The FIFO, opened for reading and writing, so it stays open without a writer; `None`: a
     /// playlist below the document root.
     pub fifo: Option<OwnedFd>,
 }
@@ -73,7 +73,7 @@ pub(super) struct Stream {
     blocks: VecDeque<(PageNumber, u16)>,
     /// The next block of each viewer.
     viewers: BTreeMap<ConnectionId, u32>,
-    /// Blocks that no viewer needs any more, but for those who have not acknowledged them.
+    /// Blocks that no viewer needs any longer, but for those who have not acknowledged them.
     retiring: VecDeque<(Block, PageNumber)>,
 }
 
@@ -184,7 +184,7 @@ impl Stream {
     /// Lets go of blocks that every viewer has taken, or that are too old, and of the pages of
     /// those that every viewer has.
     pub(super) fn retire(&mut self, pages: &mut PageCache, mut gone: impl FnMut(Block, Gone)) {
-        let wanted = self.viewers.values().min().copied().unwrap_or(self.next_index());
+        let wanted = self.viewers.values().min().copied().unwrap_or_else(|| self.next_index());
         while !self.blocks.is_empty() && (self.first < wanted || self.blocks.len() > WINDOW_BLOCKS)
         {
             if let Some((page, _)) = self.blocks.pop_front() {

@@ -1,7 +1,7 @@
 //! What is to be sent on a connection, in the order of its requests: bytes, and pieces of files
 //! (`sendfile`, the one way in which content enters).
 //!
-//! Pages of a piece are found or read when it is begun, so that it is of one revision whatever
+//! Pages of a piece are found or read when it is begun, so it is of one revision whatever
 //! becomes of the file (invariant I2). Of a piece that is larger than [`PieceLimits`] the rest
 //! follows as the client takes it; if the file has changed by then, the connection is ended.
 
@@ -23,14 +23,14 @@ pub(super) struct PieceLimits {
     at_once_bytes: u64,
     /// Of a larger one, bytes that follow at a time.
     chunk_bytes: u64,
-    /// Bytes of a connection that TCP has at most, so that no client has all pages.
+    /// Bytes of a connection that TCP has at most, so no client has all pages.
     pub queue_bytes: u32,
     /// Bytes of one buffer at most: its pages are free when the client has all of them.
     buffer_bytes: u64,
 }
 
 impl PieceLimits {
-    /// So that several replies find room in a page cache.
+    /// Several replies then find room in a page cache.
     pub(super) fn for_pages(pages: u32) -> Self {
         let bytes = u64::from(pages) * BLOCK_BYTES;
         let queue_bytes = (bytes / 64).clamp(BLOCK_BYTES, 1 << 20);
@@ -194,7 +194,7 @@ impl Output {
 }
 
 impl Piece {
-    /// Where the next chunk ends: with a block, so that none is in two chunks.
+    /// Where the next chunk ends: with a block, so none is in two chunks.
     fn chunk_end(&self, limits: &PieceLimits) -> u64 {
         let end = self.loaded_to + limits.chunk_bytes;
         if self.file.is_kept {

@@ -40,7 +40,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// take a minute.
 const LOSSY: Duration = Duration::from_secs(240);
 
-/// Why a card is of no more use until it has a new attachment.
+/// Why a card is of no further use until it has a new attachment.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The card wrote an index that cannot be.
@@ -92,7 +92,7 @@ pub(super) struct Session {
     pub(super) output: Output,
     /// Bytes of a request's content that are still to be skipped.
     pub(super) skip: u64,
-    /// Bytes of the input that are no whole head.
+    /// Bytes of the input that are not a whole head.
     pub(super) parsed: usize,
     /// No further request is read.
     pub(super) is_last: bool,
@@ -101,7 +101,7 @@ pub(super) struct Session {
     pub(super) idle_due: Time,
     /// How long the head of a request takes.
     pub(super) head_timer: HeadTimer,
-    /// It has asked for a file, so that its card is chosen.
+    /// It has asked for a file, so its card is chosen.
     pub(super) is_routed: bool,
 }
 
@@ -614,7 +614,7 @@ impl Service {
     }
 }
 
-/// A buffer is needed no more.
+/// A buffer is no longer needed.
 pub(super) fn free(pages: &mut PageCache, places: &mut Places, buffer: Mbuf) {
     match buffer {
         Mbuf::Pages { .. } => pages.unpin_all(&buffer),
@@ -624,7 +624,7 @@ pub(super) fn free(pages: &mut PageCache, places: &mut Places, buffer: Mbuf) {
     }
 }
 
-/// What the page cache has no more, no directory may know (invariant I8).
+/// What the page cache no longer has, no directory may know (invariant I8).
 pub(super) fn forget(cards: &mut [Card], block: Block, gone: Gone) {
     for driver in cards.iter_mut().filter_map(|card| card.driver.as_mut()) {
         match gone {

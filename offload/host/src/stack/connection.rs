@@ -83,7 +83,7 @@ pub struct Outgoing {
 /// What a segment has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reaction {
-    /// There are more bytes in [`Connection::input`], or there will be no more.
+    /// There are more bytes in [`Connection::input`], or these were the last.
     pub readable: bool,
     /// Bytes were acknowledged: buffers may be freed, and there is room for more.
     pub acked: bool,
@@ -241,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// Whether the client will send no more.
+    /// Whether the client has sent its last byte.
     pub fn is_read_out(&self) -> bool {
         self.receiver.finished()
     }
@@ -297,7 +297,7 @@ impl Connection {
         self.close.is_over()
     }
 
-    /// Whether it is over in order, so that its numbers must wait (TIME-WAIT).
+    /// Whether it is over in order, so its numbers must wait (TIME-WAIT).
     pub fn must_wait(&self) -> bool {
         self.close == State::TimeWait
     }

@@ -8,7 +8,7 @@ use nicache_tcp::Seq;
 
 use crate::mbuf::Mbuf;
 
-/// Most places of one packet's bytes, so that its descriptors and the card's gather list have room
+/// Most places of one packet's bytes, so its descriptors and the card's gather list have room
 /// for them.
 pub const PACKET_PARTS_MAX: usize = 48;
 

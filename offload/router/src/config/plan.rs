@@ -274,7 +274,7 @@ impl Maker<'_> {
                 format!("`{label}` has no address: write addresses = [\"10.1.0.1/24\"]{or}");
             return Err(self.error(span, message));
         }
-        let kind = text.port.as_ref().map_or(PortKind::default(), |port| port.get_ref().0);
+        let kind = text.port.as_ref().map_or_else(PortKind::default, |port| port.get_ref().0);
         let port = match self.plan.links.iter().position(|other| other.name == *name) {
             Some(port) => {
                 let other = &self.plan.links[port];
@@ -359,7 +359,7 @@ impl Maker<'_> {
         let ports =
             text.ports.as_ref().map_or(MASQUERADE_PORTS, |ports| ports.get_ref().0.0.clone());
         if ports.contains(OWN_PORTS.start()) || ports.contains(OWN_PORTS.end()) {
-            let at = text.ports.as_ref().map_or(masquerade.span(), Spanned::span);
+            let at = text.ports.as_ref().map_or_else(|| masquerade.span(), Spanned::span);
             let (first, last) = (OWN_PORTS.start(), OWN_PORTS.end());
             return Err(self.error(
                 at,
@@ -615,7 +615,7 @@ impl Maker<'_> {
             ));
         }
         let mut target = back_end;
-        target.set_port(text.port.unwrap_or(back_end.port()));
+        target.set_port(text.port.unwrap_or_else(|| back_end.port()));
         let path = text.path.clone().unwrap_or_else(|| "/".to_owned());
         let host = text.host.clone().unwrap_or_else(|| target.ip().to_string());
         let is_plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_graphic());
@@ -635,7 +635,7 @@ impl Maker<'_> {
             CheckKind::Http => CheckWay::Http { path, host, status: text.status },
         };
         let time = |word: Option<Word<super::values::Span>>, ms| {
-            word.map_or(Duration::from_millis(ms), |Word(span)| span.0)
+            word.map_or_else(|| Duration::from_millis(ms), |Word(span)| span.0)
         };
         let (rise, fall) = (text.rise.unwrap_or(2), text.fall.unwrap_or(3));
         if rise == 0 || fall == 0 {

@@ -119,7 +119,7 @@ fn download(
         at += len;
         loaded.bytes.fetch_add(len as u64, Ordering::Relaxed);
         let due = Duration::from_secs_f64(at as f64 / bytes_per_s as f64);
-        // In small steps, so that the end is heard of.
+        // In small steps, so the end is heard of.
         std::thread::sleep(due.saturating_sub(begun.elapsed()).min(Duration::from_millis(100)));
     }
     Ok(())

@@ -17,7 +17,7 @@ const NAMES: [&str; SERVERS as usize] = ["a", "b", "c"];
 pub const FILE_BYTES: usize = 4 << 20;
 const _: () = assert!(ETHERNET_HEADER_BYTES == 14);
 
-/// The byte of the file at a place: every place of a megabyte has another neighbourhood, so that a
+/// The byte of the file at a place: every place of a megabyte has another neighbourhood, so a
 /// part in a wrong place is found.
 pub fn file_byte(at: usize) -> u8 {
     let word = (at as u64 / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);

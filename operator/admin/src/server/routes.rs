@@ -16,7 +16,7 @@ use crate::Source;
 use crate::metrics::{Format, render};
 use crate::page::{Page, page};
 
-/// Pages that follow events at once, so that others still find a connection.
+/// Pages that follow events at once, so others still find a connection.
 const FOLLOWERS_MAX: usize = 32;
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";

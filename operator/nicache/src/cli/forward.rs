@@ -33,10 +33,11 @@ A small forward.toml, which shares one address among a network and sends port 80
     address = \"10.1.0.12:80\"
     weight = 2
 
-An interface may have port = \"xdp\" (AF_XDP sockets) or port = \"tap\" (a TAP that nicache makes) in place of packet sockets.
+An interface may have port = \"xdp\" (AF_XDP sockets) or port = \"tap\" (a TAP that nicache \
+makes) in place of packet sockets.
 
-The interfaces are the forwarder's while it runs: this machine itself is reached by them only at the ports that `keep` names
-(keep = [\"tcp/22\"]). docs/forward.md has all keys.";
+The interfaces are the forwarder's while it runs: this machine itself is reached by them only at \
+the ports that `keep` names (keep = [\"tcp/22\"]). docs/forward.md has all keys.";
 
 /// Whether packets of established connections are forwarded in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

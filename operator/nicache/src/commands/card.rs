@@ -374,7 +374,7 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
     config.mtu = u16::try_from(setup.mtu).unwrap_or(u16::MAX);
     config.cache_status = setup.cache_status;
     let default = PathSettings {
-        keeps_computed: setup.rechecks.wants_computed(),
+        keeps_dynamic: setup.rechecks.wants_dynamic(),
         ages: setup.rechecks.bounds(),
         ..PathSettings::default()
     };
@@ -424,7 +424,8 @@ fn answer(
                 reports.push(counters);
             }
             let mut counters = Box::new(merge(reports));
-            counters.not_caching = unwatched(watched).or(counters.not_caching.take());
+            let of_cards = counters.not_caching.take();
+            counters.not_caching = unwatched(watched).or(of_cards);
             Ok(Answer::Cards { cards, counters })
         }
         Question::Hottest => Ok(Answer::Hottest { objects: hottest.look(shards, monotonic())? }),

@@ -14,7 +14,7 @@ use crate::page::PageName;
 use crate::top::text::shown;
 use crate::words;
 
-/// Says what a running nicache has of a page, or a `nicache nfs` of a file, and why it has no more.
+/// Says what a running nicache has of a page, or a `nicache nfs` of a file, and why not the rest.
 pub(super) fn execute(arguments: &WhyArgs) -> Result<ExitCode> {
     let page = PageName::parse(&arguments.url)?;
     let requests = match arguments.headers.is_empty() && !arguments.http10 {

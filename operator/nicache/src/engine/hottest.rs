@@ -1,7 +1,7 @@
 //! What is used most, of late: an average of hits per second in which the past fades.
 //!
 //! The cards count uses and nothing else ([`nicache_cache::MostUsed`]); whoever asks here pays for
-//! the look. One look has the card pause for a part of its places at a time, so that frames wait
+//! the look. One look has the card pause for a part of its places at a time, so frames wait
 //! for a tenth of a millisecond at most. What a look has no time for is looked at by the next one.
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ const FADES_IN: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Places that a card looks at without a pause.
 const PART_PLACES: usize = 2048;
-/// One look takes no longer, so that other questions are answered in time: the supervisor takes a
+/// One look takes no longer, so other questions are answered in time: the supervisor takes a
 /// card that does not answer for a dead one.
 const LOOK_TIME: Duration = Duration::from_millis(80);
 /// Objects that are taken from a part.

@@ -1,4 +1,4 @@
-//! Shows the kernel that all threads of the card work, so that frames come to it.
+//! Shows the kernel that all threads of the card work, so frames come to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -23,7 +23,7 @@ pub(crate) type Shards = Vec<Shard<ShardPort, ShardPort>>;
 /// How often the older looks whether its connections have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long connections may go on with the older. Then they are reset.
-const ELDER_TIME: Duration = Duration::from_secs(120);
+const OLDER_TIME: Duration = Duration::from_secs(120);
 
 /// The older of each shard, by two sockets for the wire and for the host, and a file that tells
 /// whether it lives.
@@ -104,7 +104,7 @@ fn end_when_done(
     if tell.recv().is_err() {
         return;
     }
-    let until = Instant::now() + ELDER_TIME;
+    let until = Instant::now() + OLDER_TIME;
     let left = || -> Result<usize> {
         let flows = shards
             .iter()

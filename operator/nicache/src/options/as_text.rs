@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::span::Span;
 use super::{AdminAddress, Milliseconds, Network, Publish, RemoteDatabase, Subnet};
 
-/// Serde by way of `FromStr` and `Display`, so that the file's spelling is the flag's.
+/// Serde by way of `FromStr` and `Display`, so the file's spelling is the flag's.
 macro_rules! serde_as_text {
     ($($kind:ty),*) => {$(
         impl Serialize for $kind {

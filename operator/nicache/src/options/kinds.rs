@@ -52,7 +52,7 @@ pub(crate) enum WatchKind {
 pub(crate) enum ReloadPhp {
     /// At the first moment at which it has no request.
     Idle,
-    /// By nicache never: its pages are kept once somebody else has reloaded it.
+    /// Never. Its pages are kept after you reload it yourself.
     Never,
 }
 

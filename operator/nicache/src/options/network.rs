@@ -64,7 +64,7 @@ impl Subnet {
     }
 
     /// The address of the card's own client, on this machine: one of the range that is set aside
-    /// for measurements between networks (RFC 2544), so that no client has it. What a page says to
+    /// for measurements between networks (RFC 2544), so no client has it. What a page says to
     /// this address and to another client, it says to everybody.
     pub(crate) fn rechecker(self) -> Ipv4Addr {
         let [_, second, third, fourth] = self.network.octets();

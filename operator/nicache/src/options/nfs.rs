@@ -21,12 +21,14 @@ pub(crate) const NFS_EXAMPLES: &str = "Examples:
 On a client:
   mount -t nfs -o vers=3,proto=tcp,nolock,port=2049,mountport=2049,mountproto=tcp SERVER:/data /mnt
 
-An export is NAME[=FOLDER] [CLIENT[(OPTION,...)] ...], as in exports(5): FOLDER is a folder of the unit (default: all of it), CLIENT an address, a
-network or *; without one only this machine is let in. Options: ro, rw, sync, async, root_squash, no_root_squash, all_squash, anonuid=N,
+An export is NAME[=FOLDER] [CLIENT[(OPTION,...)] ...], as in exports(5): FOLDER is a folder of \
+the unit (default: all of it), CLIENT an address, a network or *; without one only this machine \
+is let in. Options: ro, rw, sync, async, root_squash, no_root_squash, all_squash, anonuid=N, \
 anongid=N, secure, insecure. The first client that fits decides.
 
-The unit holds an ext4. It is mounted where no other program of this machine sees it. Ctrl-C or SIGTERM writes everything, unmounts and logs out.
-After a crash, start it again: what COMMIT has acknowledged is there, and clients send the rest again.";
+The unit holds an ext4. It is mounted where no other program of this machine sees it. Ctrl-C or \
+SIGTERM writes everything, unmounts and logs out. After a crash, start it again: what COMMIT has \
+acknowledged is there, and clients send the rest again.";
 
 /// Settings of `nicache nfs`.
 #[derive(Debug, Clone, Args)]

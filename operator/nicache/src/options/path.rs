@@ -85,7 +85,7 @@ impl PathOptions {
             Masks::new(&self.masks).with_context(|| format!("path `{}`: masks", self.pattern))?;
         Ok(PathSettings {
             is_excluded: self.cache == Some(false),
-            keeps_computed: own.wants_computed(),
+            keeps_dynamic: own.wants_dynamic(),
             ages: own.bounds(),
             masks,
             masked_headers: self.mask_headers.iter().map(|name| name.as_bytes().into()).collect(),
@@ -117,9 +117,10 @@ impl PathOptions {
             ("drop-set-cookie", !self.drop_set_cookie.is_empty()),
         ];
         let first = computed.iter().find(|(_, is_set)| *is_set).map(|(key, _)| *key);
-        let other =
-            first.or(self.recheck.map(|_| "recheck")).or(self.recheck_max.map(|_| "recheck-max"));
-        let other = other.or((!self.ignore_cookie.is_empty()).then_some("ignore-cookie"));
+        let other = first
+            .or_else(|| self.recheck.map(|_| "recheck"))
+            .or_else(|| self.recheck_max.map(|_| "recheck-max"));
+        let other = other.or_else(|| (!self.ignore_cookie.is_empty()).then_some("ignore-cookie"));
         if let (Some(false), Some(key)) = (self.cache, other) {
             bail!("path `{name}`: `{key}` means nothing beside `cache = false`");
         }
@@ -127,7 +128,7 @@ impl PathOptions {
         if let Some(most) = self.recheck_max.filter(|most| *most < own.first) {
             bail!("path `{name}`: `recheck-max` ({most}) is less than `recheck` ({})", own.first);
         }
-        if let (false, Some(key)) = (own.wants_computed(), first) {
+        if let (false, Some(key)) = (own.wants_dynamic(), first) {
             bail!(
                 "path `{name}`: `{key}` is for dynamic pages, and with `recheck` 0 none of them is kept"
             );

@@ -249,7 +249,7 @@ impl RunOptions {
         if plan.memory_bytes < MEMORY_BYTES_MIN {
             bail!("memory: the card needs at least 1M");
         }
-        if plan.watch == WatchKind::Preload && !plan.rechecks.wants_computed() {
+        if plan.watch == WatchKind::Preload && !plan.rechecks.wants_dynamic() {
             bail!(
                 "recheck: 0 caches files alone, for which --watch preload cannot vouch; leave it away, or use --watch kernel"
             );
@@ -262,7 +262,7 @@ impl RunOptions {
             all.map(|rechecks| rechecks.first.max(rechecks.most)).max().unwrap_or(RECHECK_DEFAULT);
         if plan.watch == WatchKind::Preload && longest > RECHECK_DEFAULT {
             bail!(
-                "recheck, recheck-max: with --watch preload a change by another program shows after this time, so that it may not be above \
+                "recheck, recheck-max: with --watch preload a change by another program shows after this time, so it may not be above \
                  {RECHECK_DEFAULT}, for no path; use --watch kernel for {longest}"
             );
         }

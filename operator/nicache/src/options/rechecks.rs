@@ -21,13 +21,13 @@ pub(crate) struct Rechecks {
 
 impl Rechecks {
     /// Are replies kept that the server computed?
-    pub(crate) fn wants_computed(self) -> bool {
+    pub(crate) fn wants_dynamic(self) -> bool {
         self.first.0 > 0
     }
 
     /// For the card. Files have a T, too, where nothing else is kept.
     pub(crate) fn bounds(self) -> AgeBounds {
-        let first = if self.wants_computed() { self.first } else { RECHECK_DEFAULT };
+        let first = if self.wants_dynamic() { self.first } else { RECHECK_DEFAULT };
         AgeBounds { first: first.into(), most: self.most.max(first).into() }
     }
 }

@@ -37,29 +37,28 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 
-    /// Which replies go when the memory is full; `nicache trace advise` weighs them for a log
-    /// [default: lru]
+    /// Which replies to evict when the memory is full. `nicache trace advise` compares the policies
+    /// on a log [default: lru]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyKind>,
 
-    /// Who answers a client's connection request: the server (pass-through), or the card itself, so
-    /// that the server never hears of a hit at all (card) [default: pass-through]
+    /// Who answers a client's connection request: the server (pass-through), or the card, which
+    /// keeps hits from the server altogether (card) [default: pass-through]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake: Option<HandshakeKind>,
 
-    /// How old what nobody can see (the clock, a counter in a program's memory, a server's own
-    /// rules) may be in a reply at first: 500ms, 1s, 10s, ... Changes of files show at once,
-    /// whatever this says. 0 caches files alone [default: 1s]
+    /// How old a reply may be at first in what cannot be watched (the clock, a counter in a
+    /// program's memory, a server's own rules): 500ms, 1s, 10s, ... Changes of files always show at
+    /// once. 0 caches only files [default: 1s]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<Milliseconds>,
 
-    /// How old what nobody can see may be in a reply that the server has given for long. It grows
-    /// from 1s (or --recheck) to a quarter of the time for which the answer has been the same, up
-    /// to this much. A page that came out different although nothing had changed begins anew
-    /// [default: 1m]
+    /// The same limit for a reply that has proven stable. It grows from --recheck to a quarter of
+    /// the time for which the answer has been the same, up to this much. A page that comes out
+    /// different although nothing has changed starts again at --recheck [default: 1m]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck_max: Option<Milliseconds>,
@@ -207,8 +206,8 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub l0: Option<bool>,
 
-    /// Say in the replies that the card gives that it gave them: `Cache-Status: nicache; hit` (RFC
-    /// 9211). Replies of the server pass as they are, without it
+    /// Add `Cache-Status: nicache; hit` (RFC 9211) to replies from the card. Replies of the server
+    /// pass unchanged
     #[arg(
         long,
         num_args = 0..=1,
@@ -241,8 +240,8 @@ pub(crate) struct RunOptions {
     pub vary: Vec<String>,
 
     /// Files in which the server keeps what belongs to one visitor's session, exact or as
-    /// `/folder/prefix*`, e.g. `/var/lib/php/sessions/sess_*`: to write them changes nothing for
-    /// others. Repeatable
+    /// `/folder/prefix*`, e.g. `/var/lib/php/sessions/sess_*`: writing them does not affect other
+    /// visitors. Repeatable
     #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub session_files: Vec<PathBuf>,
@@ -261,24 +260,25 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub follow_unit: Vec<String>,
 
-    /// Whether a PHP-FPM that was started before nicache is reloaded, so that its pages can be kept
+    /// Whether to reload a PHP-FPM that was started before nicache: only then can its pages be kept
     /// [default: idle]
     #[arg(long, value_name = "WHEN")]
     pub reload_php: Option<ReloadPhp>,
 
-    /// Connections that each queue follows at most; each takes some 5 KiB. What is above passes to
-    /// the server untouched [default: 16384]
+    /// Connections that each queue follows at most; each takes some 5 KiB. Further connections pass
+    /// to the server untouched [default: 16384]
     #[arg(long, value_name = "N", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
 
-    /// Of these: connections whose handshake is not complete. From half of it on, --handshake card
-    /// answers with SYN cookies, which take no memory [default: a quarter of --connections]
+    /// How many of --connections may have an incomplete handshake. From half of that on,
+    /// --handshake card answers with SYN cookies, which take no memory [default: a quarter of
+    /// --connections]
     #[arg(long, value_name = "N", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_open: Option<u32>,
 
-    /// Times that the card repeats its answer to a SYN, after 1s, 2s, 4s, ... (--handshake card)
+    /// How often the card repeats its answer to a SYN, after 1s, 2s, 4s, ... (--handshake card)
     /// [default: 5]
     #[arg(long, value_name = "N", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -295,14 +295,14 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_time: Option<Span>,
 
-    /// Bytes of a reply from card memory that a client must take in a second, in the mean of
-    /// --read-period. Two periods below it end the connection. 0: as slowly as it likes [default:
-    /// 100]
+    /// Bytes per second that a client must take of a reply from card memory, averaged over
+    /// --read-period. Two periods below that end the connection. 0: no limit [default: 100]
     #[arg(long, value_name = "BYTES", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_rate: Option<u32>,
 
-    /// Over which --read-rate is a mean. Longer than the outages of a mobile network [default: 30s]
+    /// Period over which --read-rate is averaged. Make it longer than the outages of a mobile
+    /// network [default: 30s]
     #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_period: Option<Span>,
@@ -313,18 +313,18 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_window: Option<Span>,
 
-    /// How long a connection that the card and the server share may be silent before the client is
-    /// asked whether it still lives [default: 2h]
+    /// How long a connection that the card and the server share may be silent before the card
+    /// probes the client [default: 2h]
     #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<Span>,
 
-    /// Time between two such questions [default: 75s]
+    /// Time between two probes of a silent client [default: 75s]
     #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive_interval: Option<Span>,
 
-    /// Such questions without an answer after which the connection is given up [default: 9]
+    /// Unanswered probes after which the card drops the connection [default: 9]
     #[arg(long, value_name = "N", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive_probes: Option<u8>,
@@ -338,8 +338,8 @@ pub(crate) struct RunOptions {
     pub path: Vec<PathOptions>,
 
     /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at
-    /// /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. Nobody is asked for a password
-    /// [default: nowhere]
+    /// /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. There is no password [default:
+    /// nowhere]
     #[arg(long, value_name = "[ADDR:]PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin: Option<AdminAddress>,
@@ -378,7 +378,7 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_format: Option<LogFormat>,
 
-    /// Read settings from this file (TOML; keys are the flags' names); flags beat it
+    /// Read settings from this file (TOML; keys are the flags' names); flags override it
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub config: Option<PathBuf>,

@@ -51,7 +51,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "MODEL")]
     pub bus: Option<BusModel>,
 
-    /// Who cuts content into segments: the card, so that one header crosses the bus for up to 64
+    /// Who cuts content into segments: the card, so one header crosses the bus for up to 64
     /// KB, or the host, as with cards that cannot (those of the paper)
     #[arg(long, value_enum, default_value = "card")]
     pub segmentation: SegmentationKind,
@@ -156,11 +156,11 @@ impl FromStr for LiveOption {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum CoherenceKind {
-    /// When it is looked for.
+    /// Drop it when somebody asks for it.
     Lazy,
-    /// At once.
+    /// Drop it at once.
     Eager,
-    /// Never: it is replaced by what it has become.
+    /// Replace it with the new content.
     Update,
 }
 

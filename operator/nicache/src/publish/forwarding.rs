@@ -5,7 +5,7 @@
 //! which each holds a shared lock. A nicache that is killed leaves the file behind; the next one
 //! takes the value from it.
 //!
-//! A machine that forwards IPv6 takes no more routes from routers, and drops those that it has,
+//! A machine that forwards IPv6 takes no further routes from routers, and drops those that it has,
 //! unless `accept_ra` is 2 (ip-sysctl). So what is 1 is set to 2 first: the machine keeps its own
 //! way out.
 

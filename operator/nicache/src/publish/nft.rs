@@ -144,7 +144,7 @@ fn table_name(interface: &str) -> String {
     format!("nicache_{interface}")
 }
 
-/// The whole table of IPv4 as one line, so that it comes into force at once or not at all.
+/// The whole table of IPv4 as one line, so it comes into force at once or not at all.
 fn rules(scene: &Scene<'_>) -> String {
     let Scene { interface, subnet, outgoing, .. } = scene;
     let server = subnet.server();

@@ -500,7 +500,7 @@ fn host_memory(setup: &HostSetup) -> Result<Window> {
         .context("cannot make host memory: try a smaller --page-cache")
 }
 
-/// FIFOs are opened for writing, too, so that they stay open between two writers.
+/// FIFOs are opened for writing, too, so they stay open between two writers.
 fn open_live(options: &[LiveOption], root: &[u8]) -> Result<(Vec<LivePath>, Vec<OwnedFd>)> {
     let (mut paths, mut fifos) = (Vec::new(), Vec::new());
     for LiveOption { path, file } in options {

@@ -46,7 +46,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long the card may take to flush its files.
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// What a card's process is given beside its setup. It is kept open here, so that interfaces and
+/// What a card's process is given beside its setup. It is kept open here, so interfaces and
 /// witness outlive a card.
 #[derive(Debug)]
 pub(super) struct CardFiles {
@@ -521,7 +521,7 @@ fn begin_after(card: &Child, older: &Child, queues: u16) -> Result<()> {
     let pairs = (0..2 * queues).map(|_| PairSocket::pair()).collect::<Result<Vec<_>, _>>()?;
     let (to_older, from_younger): (Vec<_>, Vec<_>) =
         pairs.iter().map(|(one, other)| (one.as_fd(), other.as_fd())).unzip();
-    // One first stops reading, then the other begins, so that no frame is taken by the wrong one.
+    // One first stops reading, then the other begins, so no frame is taken by the wrong one.
     send_message(&older.channel, &ToCard::Yield, &from_younger)?;
     send_message(&card.channel, &ToCard::BeginAfter, &to_older)
 }

@@ -1,6 +1,6 @@
 //! The child processes: how they are started, watched and ended.
 //!
-//! Every child is this same program with a hidden command, in a process group of its own (so that
+//! Every child is this same program with a hidden command, in a process group of its own (so
 //! Ctrl-C reaches the supervisor only), asks the kernel to be killed when the thread that started
 //! it dies, and hears from [`crate::setup`] what to do.
 

@@ -1,6 +1,6 @@
 //! That nothing of the server outlives nicache, however that ends.
 //!
-//! The server's processes have the numbers that everybody else on the machine sees, so that `nginx
+//! The server's processes have the numbers that everybody else on the machine sees, so `nginx
 //! -s reload`, log rotation and the hooks of certificates find them by the server's own PID file.
 //! (In a PID namespace of its own the kernel would kill them with its first process, but the file
 //! would name other processes of the machine.) What is to be killed is known by the server's
@@ -39,7 +39,7 @@ impl Guard {
     pub(crate) fn start(namespace: &Namespace) -> Result<Self> {
         let mut process = Child::start(Role::Guard)?;
         let server_netns = namespace.inode();
-        // It has the file open, too, so that the number stays this namespace's.
+        // It has the file open, too, so the number stays this namespace's.
         send_message(&process.channel, &GuardSetup { server_netns }, &[namespace.file()])?;
         first_word::<GuardSetup>(&mut process, START)?;
         Ok(Self { server_netns, _process: process })

@@ -36,7 +36,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// Reserves a free number, the name and the network. `setting_up` is held until the interface
-    /// has its address, so that two that start together do not choose the same network.
+    /// has its address, so two that start together do not choose the same network.
     pub(crate) fn reserve(name: Option<&str>, subnet: Option<Subnet>) -> Result<(Self, Lock)> {
         let folder = run_folder();
         let mut builder = std::fs::DirBuilder::new();

@@ -1,9 +1,9 @@
 //! PHP-FPM that was started before nicache, as a service of the machine: it is told to begin anew,
-//! so that what it keeps in its memory is known.
+//! so what it keeps in its memory is known.
 //!
 //! The watcher tells of the processes that the server has asked ([`ToWatch::Outsiders`]). PHP-FPM
 //! reloads at SIGUSR2: its first process replaces itself, and its sockets stay, but a request that
-//! one of its processes is at may be cut off. So that none is, the server is stopped for a few
+//! one of its processes is at may be cut off. To prevent that, the server is stopped for a few
 //! milliseconds at a moment at which all of PHP-FPM's processes wait for a connection; what clients
 //! send meanwhile waits in sockets. Before the server is stopped, the relays to PHP-FPM's ports let
 //! nobody through and are empty: what is in them would come to PHP-FPM afterwards.
@@ -151,7 +151,7 @@ impl Outsiders {
         if known.since.elapsed() > KEPT_WITHIN && !known.is_said && keeps_connections(master) {
             known.is_said = true;
             tracing::warn!(
-                "{what} was started before nicache, and keeps connections open (`fastcgi_keep_conn on`), so that nobody can tell whether it is at a \
+                "{what} was started before nicache, and keeps connections open (`fastcgi_keep_conn on`), so nobody can tell whether it is at a \
                  request: its pages are kept once it is reloaded, {}",
                 advice(master)
             );

@@ -113,7 +113,7 @@ pub(super) fn remove_leftovers(is_dead: impl Fn(&str) -> bool) {
         let file_name = folder.file_name();
         let name = file_name
             .to_str()
-            .and_then(|name| name.strip_suffix(".memory").or(name.strip_suffix(".object")));
+            .and_then(|name| name.strip_suffix(".memory").or_else(|| name.strip_suffix(".object")));
         if name.is_some_and(&is_dead) {
             let _ = std::fs::remove_dir_all(folder.path());
         }

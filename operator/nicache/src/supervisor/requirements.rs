@@ -16,7 +16,7 @@ pub(crate) fn check_privilege(command: &str) -> Result<()> {
     Ok(())
 }
 
-/// Looks a program up as the shell would, so that a typing error is found before anything is built
+/// Looks a program up as the shell would, so a typing error is found before anything is built
 /// up.
 pub(crate) fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

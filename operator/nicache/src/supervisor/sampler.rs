@@ -15,7 +15,7 @@ use super::watch_link::WatchLink;
 use crate::control::{Answer, Question, Status, misfit};
 use crate::engine;
 
-/// A sample that is not older is told again, so that however many look, the card is asked a few
+/// A sample that is not older is told again, so however many look, the card is asked a few
 /// times a second.
 const FRESH: Duration = SAMPLE_INTERVAL.checked_div(2).expect("2 is not 0");
 

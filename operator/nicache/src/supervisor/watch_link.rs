@@ -72,7 +72,7 @@ impl WatchLink {
     }
 
     /// Asks and waits for the answer, at most `limit`. While an earlier answer is overdue nothing
-    /// else is asked, so that questions to a watcher that stands still do not pile up.
+    /// else is asked, so questions to a watcher that stands still do not pile up.
     ///
     /// # Errors
     /// The watcher does not answer in time, has gone, or is not there yet.

@@ -14,7 +14,7 @@
 //!
 //! One that has watched takes what it knew of the cards' entries with it at its end. The next one
 //! has a witness of its own, and cards begin anew with it. What the server has read before is not
-//! known to it: it vouches for files, not for computed pages. With `--watch preload` it could not
+//! known to it: it vouches for files, not for dynamic pages. With `--watch preload` it could not
 //! even do that, because the library in the server's programs goes on in the memory of the first
 //! one.
 

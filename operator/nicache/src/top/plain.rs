@@ -18,7 +18,7 @@ const LINES_MAX: usize = 10;
 /// Prints what happens in one interval, or in each until nobody reads.
 ///
 /// # Errors
-/// No nicache answers (any more).
+/// No nicache answers (any longer).
 pub(super) fn run(
     name: Option<&str>,
     interval: Duration,
@@ -36,7 +36,7 @@ pub(super) fn run(
         let Some(change) = &model.change else { continue };
         let text = if json { line(&model, change)? } else { summary(&model, change) };
         let mut out = std::io::stdout().lock();
-        // Nobody reads any more: that is a way to end it.
+        // Nobody reads any longer: that is a way to end it.
         if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() || once {
             return Ok(ExitCode::SUCCESS);
         }

@@ -1,4 +1,4 @@
-//! Samples from the control socket, by a thread of its own, so that keys are answered while a card
+//! Samples from the control socket, by a thread of its own, so keys are answered while a card
 //! is slow.
 
 use std::sync::mpsc::{self, Receiver};

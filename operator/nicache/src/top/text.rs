@@ -46,7 +46,7 @@ pub(crate) fn span(time: Duration) -> String {
     if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
-/// A text that clients or files chose, so that a terminal shows it and obeys nothing in it: control
+/// A text that clients or files chose, so a terminal shows it and obeys nothing in it: control
 /// characters, and those that turn the direction of writing or are not seen, are written as their
 /// numbers.
 pub(crate) fn shown(text: &str) -> String {

@@ -424,7 +424,7 @@ fn what_the_database_changes_by_itself() {
         while begun.elapsed() < Duration::from_secs(6) {
             let is_new = stage.sql("SELECT text FROM timed WHERE id = 1").contains("new");
             if is_new {
-                new_since.get_or_insert(Instant::now());
+                new_since.get_or_insert_with(Instant::now);
             }
             let late = new_since.map(|since: Instant| since.elapsed());
             let shown = client.get(&url).unwrap().text();

@@ -34,7 +34,7 @@ fn targets(report: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Computed pages, and a file.
+/// Dynamic pages, and a file.
 fn warm(stage: &Stage, pages: &[&str]) {
     pages.iter().for_each(|page| drop(stage.warm(page)));
     let is_stored = || {

@@ -135,7 +135,7 @@ impl Far {
                 words.extend(["--bind-address=127.0.0.1".to_owned(), "--port=3306".to_owned()]);
             }
             Kind::Postgres => {
-                // It looks for its files beside the program that it is, so that is a copy there,
+                // It looks for its files beside the program that it is, so is a copy there,
                 // for the time of the test.
                 let name = format!("elsewhere{}", self.holder.id());
                 let other = found.with_file_name(&name);

@@ -384,7 +384,7 @@ pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
         stage.direct("/late.php");
         std::thread::sleep(Duration::from_millis(100));
         stage.write("include/late.php", "<?php return 'new';");
-        // Everything else goes, so that the page is filled again while PHP is late.
+        // Everything else goes, so the page is filled again while PHP is late.
         assert!(
             crate::common::command(&["purge", "--all", "--name", stage.nicache.name()])
                 .status

@@ -7,7 +7,7 @@ use crate::check::Cases;
 use crate::machine::process;
 use crate::stage::{Setup, Stage};
 
-/// Every page may be a minute old as far as nobody can see, so that nothing but what happens here
+/// Every page may be a minute old as far as nobody can see, so nothing but what happens here
 /// ends one.
 pub(crate) const LONG: &[&str] = &["--path=pattern = '*', recheck = '1m'"];
 

@@ -1,7 +1,7 @@
-//! Computed pages of real programs behind `nicache run`: nothing that changes them may leave an old
+//! Dynamic pages of real programs behind `nicache run`: nothing that changes them may leave an old
 //! one behind (docs/coherence.md).
 //!
-//! Every case first sees hits of its page, so that none passes because nothing was kept. Where a
+//! Every case first sees hits of its page, so none passes because nothing was kept. Where a
 //! page may never be kept, the case says so.
 #![allow(unsafe_code)]
 

@@ -24,7 +24,7 @@ fn stage_with(setup: &Setup) -> Stage {
 /// Fetches a page as somebody else.
 fn fetch(stage: &Stage, from: Option<&str>, headers: &[&str], path: &str) -> String {
     let mut command = Command::new("curl");
-    // The same headers as others send, so that the key is the same.
+    // The same headers as others send, so the key is the same.
     command.args(["-sS", "-m", "10", "-H", "Accept:", "-H", "User-Agent:"]);
     if let Some(from) = from {
         command.args(["--interface", from]);

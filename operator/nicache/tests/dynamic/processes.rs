@@ -14,7 +14,7 @@ use crate::rules::{carry_out, outer_pid, way};
 use crate::stage::{Setup, Stage};
 use rustix::process::Signal;
 
-/// Debian's own way of managing processes, with few requests for each so that they change all the
+/// Debian's own way of managing processes, with few requests for each so they change all the
 /// time.
 const POOL: &str = "pm = dynamic
 pm.start_servers = 1

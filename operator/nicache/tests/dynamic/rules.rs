@@ -291,7 +291,7 @@ impl Mapping {
         )
     }
 
-    /// By one store, so that nobody reads a part of it.
+    /// By one store, so nobody reads a part of it.
     fn store(&mut self, number: u64) {
         let digits = format!("{number:08}");
         let last: [u8; 8] = digits.as_bytes().try_into().unwrap();
@@ -432,7 +432,7 @@ fn without_age() {
     });
 }
 
-/// A clock that stands still for four seconds at a time, so that executions agree.
+/// A clock that stands still for four seconds at a time, so executions agree.
 #[test]
 fn without_earning() {
     is_found(Rule::Earned, &["file"], |stage, plan| {

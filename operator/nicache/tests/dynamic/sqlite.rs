@@ -139,7 +139,7 @@ pub(crate) fn changes_of(mut stage: Stage) {
         shell.wait().unwrap();
         stage.expect(&url, "new");
     });
-    // Writers share memory there, so that such pages may never be kept; they may be right only.
+    // Writers share memory there, so such pages may never be kept; they may be right only.
     for flags in ["SQLITE3_OPEN_READONLY", "SQLITE3_OPEN_READWRITE"] {
         cases.run(&format!("write-ahead log, {flags}"), || {
             let name = format!("wal_{flags}");

@@ -38,7 +38,7 @@ pub(crate) enum Database {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watch {
     Kernel,
-    /// What the test's own process changes is not seen, so that a [`Stage`] changes things by
+    /// What the test's own process changes is not seen, so a [`Stage`] changes things by
     /// programs that are followed.
     Preload,
 }

@@ -170,7 +170,7 @@ pub(crate) fn another_server_of(setup: Setup) {
         // Outside of the server's group: nobody sees what it says. When it said each value last.
         let said = &std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            // Its socket ends with it, so that nobody waits for it; and it ends when nobody asks it
+            // Its socket ends with it, so nobody waits for it; and it ends when nobody asks it
             // any longer.
             let _end = Asked(socket);
             let teller = scope.spawn(move || {

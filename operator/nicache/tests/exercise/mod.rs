@@ -35,9 +35,7 @@ pub(super) fn configuration(bytes: &[u8]) {
     if let Ok(plan) = options.resolve_attach() {
         check_plan(&plan.run);
         assert!(
-            plan.run.server.is_empty()
-                && plan.run.cards == 1
-                && !plan.run.rechecks.wants_computed()
+            plan.run.server.is_empty() && plan.run.cards == 1 && !plan.run.rechecks.wants_dynamic()
         );
     }
 }
@@ -63,7 +61,7 @@ fn check_plan(plan: &RunPlan) {
         let settings = path.settings(plan.rechecks).expect("settings");
         let first = settings.ages.first.as_millis();
         assert!(
-            !settings.keeps_computed || first == u128::from(path.rechecks(plan.rechecks).first.0)
+            !settings.keeps_dynamic || first == u128::from(path.rechecks(plan.rechecks).first.0)
         );
     }
     let publish = plan
@@ -106,7 +104,7 @@ pub(super) fn value(bytes: &[u8]) {
     }
 }
 
-/// What is understood is written so that it is understood the same.
+/// What is understood is written so it is understood the same.
 fn both_ways<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
     match text.parse::<T>() {
         Ok(value) => {
@@ -124,7 +122,7 @@ fn bus_model(text: &str) {
     let Ok(model) = text.parse::<BusModel>() else { return };
     assert!(model.bytes_per_s.is_finite() && model.bytes_per_s > 0.0 && model.burst_bytes > 0);
     let again: BusModel = model.to_string().parse().expect("it can be read again");
-    // The unit is another one, so that the last digits of a number may be.
+    // The unit is another one, so the last digits of a number may be.
     assert!((again.bytes_per_s / model.bytes_per_s - 1.0).abs() < 1e-12);
     assert_eq!(
         (again.burst_bytes, again.overhead_bytes),

@@ -35,7 +35,7 @@ fn all_kinds_of_conditions(stage: &Stage) {
         let reply = stage.same("GET", "/small.txt", fields, *due);
         assert_eq!(reply.status(), *status, "{fields}{reply:?}");
     }
-    // Here servers differ, so that it is the server's business.
+    // Here servers differ, so it is the server's business.
     for fields in [
         format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {date}\r\n"),
         format!("If-None-Match: {tag}\r\nIf-Modified-Since: {before}\r\n"),

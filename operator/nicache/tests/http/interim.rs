@@ -113,7 +113,7 @@ fn a_content_that_was_announced_is_never_a_request() {
     let Some(stage) = Stage::node(&[], SCRIPT) else { return };
     let mut connection = stage.connect();
     hit(&stage, &mut connection);
-    // The server takes these bytes for content, so that the card must not answer them.
+    // The server takes these bytes for content, so the card must not answer them.
     connection.send(
         format!(
             "PUT /take HTTP/1.1\r\nHost: files\r\nContent-Length: {}\r\n\r\n{FILE}",

@@ -2,7 +2,7 @@
 //! the way between.
 //!
 //! The other machine is a network namespace at the far end of a cable. Its database has another
-//! name than databases have, so that the witnesses of this kernel do not see what it receives: all
+//! name than databases have, so the witnesses of this kernel do not see what it receives: all
 //! that is known of it comes from the relay.
 #![allow(unsafe_code)]
 

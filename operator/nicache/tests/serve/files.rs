@@ -75,7 +75,7 @@ fn a_file_that_somebody_writes_is_served_as_it_is() {
     assert_eq!(
         serving.counter("files_not_kept"),
         before,
-        "nobody writes it any more, so that it is kept"
+        "nobody writes it any more, so it is kept"
     );
 }
 

@@ -85,7 +85,7 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<(TcpStream, Vec<u8>)>
     stream.write_all(
         format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes(),
     )?;
-    // Byte by byte, so that the body is left.
+    // Byte by byte, so the body is left.
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];

@@ -106,7 +106,7 @@ impl Stage {
         self.counters()["hits"]
     }
 
-    /// Time for the last reply to be judged, so that the next request may be a hit.
+    /// Time for the last reply to be judged, so the next request may be a hit.
     pub(crate) fn settle(&self) {
         std::thread::sleep(Duration::from_millis(20));
     }

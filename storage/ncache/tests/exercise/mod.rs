@@ -2,7 +2,7 @@
 
 use nicache_ncache::{BlockContent, KEY_BYTES, Keyring};
 
-/// The secrets of these mounts. The corpus knows them, so that it gets behind the tag.
+/// The secrets of these mounts. The corpus knows them, so it gets behind the tag.
 const SECRETS: [u8; 48] = *b"tag of 16 bytes!and 32 bytes of a MAC's key.....";
 
 /// A block that comes to the device: only what was sealed here opens, byte for byte.

@@ -272,7 +272,7 @@ fn mode(attributes: &SetAttributes) -> Mode {
 
 /// An EXCLUSIVE verifier is kept in the new file's times until the client sets them, as the
 /// kernel's own server does it: it outlasts a restart and needs no other place. Seconds take 31
-/// bits each, because some file systems have no more; the nanoseconds take the rest.
+/// bits each, because some file systems have only these; the nanoseconds take the rest.
 fn times_of(verifier: [u8; 8]) -> Timestamps {
     let bits = u64::from_be_bytes(verifier);
     let time = |word: u64| Timespec {

@@ -64,7 +64,7 @@ impl Request<'_> {
         Self::check_regular(object)?;
         Self::check_data_access(object, Access::READ_OK)?;
         let file = object.node.reader(object.export, self.thread)?;
-        // No file is longer than this, so that there is nothing.
+        // No file is longer than this, so there is nothing.
         let extents = if count == 0 || offset > object.export.file_bytes_max {
             Vec::new()
         } else {

@@ -60,7 +60,7 @@ impl Request<'_> {
         self.service.key.seal(directory.export.id, &kernel)
     }
 
-    /// A file without a name is closed, so that its space is free at once.
+    /// A file without a name is closed, so its space is free at once.
     fn forget_nameless(&self, handle: Option<HandleBytes>) {
         if let Some(handle) = handle
             && let Some(node) = self.service.nodes.get(&handle)

@@ -97,7 +97,7 @@ fn is_taken<T: Unpack>(mut bytes: &[u8]) -> bool {
     T::unpack(&mut bytes).is_ok()
 }
 
-/// What is taken here is taken there; only there is no bound to lengths, so that it is asked about
+/// What is taken here is taken there; only there is no bound to lengths, so it is asked about
 /// nothing else.
 fn check(procedure: Procedure, bytes: &[u8]) {
     if procedure == Procedure::Write

@@ -177,9 +177,9 @@ fn quotas() {
         );
         let mut status = Ok(());
         for i in 0..6 {
-            status = status.and(
-                client.create(&root, format!("n{i}"), createhow3::GUARDED(mode(0o644))).map(|_| ()),
-            );
+            let made =
+                client.create(&root, format!("n{i}"), createhow3::GUARDED(mode(0o644))).map(|_| ());
+            status = status.and(made);
         }
         assert_eq!(status, Err(Stat::NFS3ERR_DQUOT));
         client.act_as(2000, 2000, &[]);

@@ -483,7 +483,7 @@ fn blake3_of(bytes: &[u8]) -> String {
     )
 }
 
-/// A thread that executes operations locally, so that the test's own thread stays who it is.
+/// A thread that executes operations locally, so the test's own thread stays who it is.
 fn local_thread(root: &Path) -> (mpsc::Sender<(usize, Operation)>, mpsc::Receiver<Outcome>) {
     let (orders, to_do) = mpsc::channel::<(usize, Operation)>();
     let (done, outcomes) = mpsc::channel();

@@ -93,7 +93,7 @@ pub enum Verdict {
         /// The sources of [`FillRequest::previous`] are as they were.
         previous_unchanged: bool,
     },
-    /// No, since it may be out of date by now; but it was computed for anybody, so that whoever had
+    /// No, since it may be out of date by now; but it was computed for anybody, so whoever had
     /// asked before its request was forwarded may have it.
     Outdated(RefusalReason),
     /// No.
@@ -390,7 +390,7 @@ mod tests {
             }
         }
 
-        /// As above, but close to a valid message, so that the checks behind the first are reached.
+        /// As above, but close to a valid message, so the checks behind the first are reached.
         #[test]
         fn a_damaged_message_does_no_harm(
             at in 0..200_usize,

@@ -25,7 +25,7 @@ pub(crate) struct Proxy {
 fn pump(mut from: UnixStream, mut to: UnixStream, keep: impl Fn(Vec<u8>)) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
-        // Kept first, so that an answer never comes before its question.
+        // Kept first, so an answer never comes before its question.
         keep(buffer[..length].to_vec());
         if to.write_all(&buffer[..length]).is_err() {
             break;

@@ -2,10 +2,10 @@
 //! `mail`.
 //!
 //! What they do, the server does. They are gone when a reply is judged, and so cannot be asked any
-//! more where their paths start: that is where those of the process start that takes the requests,
-//! because one that goes elsewhere (chroot, another namespace) ends all that is kept. Their working
-//! directories [`History`](crate::witnesses::history::History) knows; the folders that they open
-//! are remembered here.
+//! longer where their paths start: that is where those of the process start that takes the
+//! requests, because one that goes elsewhere (chroot, another namespace) ends all that is kept.
+//! Their working directories [`History`](crate::witnesses::history::History) knows; the folders
+//! that they open are remembered here.
 //!
 //! What such a program has read is in its memory, but nobody asks it for anything later, as a rule.
 //! It counts only for requests that came after the program was started, and while it is there: a

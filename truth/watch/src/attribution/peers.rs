@@ -263,7 +263,7 @@ impl<'a> Peers<'a> {
         self
     }
 
-    /// Whom did this sending go to, so that it is certain that nothing unseen came in from outside?
+    /// Whom did this sending go to, so it is certain that nothing unseen came in from outside?
     ///
     /// # Errors
     /// [`RefusalReason::UnwatchedPeer`].

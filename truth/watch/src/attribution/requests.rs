@@ -1,4 +1,4 @@
-//! Which request a process of the server worked on, and when: what it did then is no other
+//! Which request a process of the server worked on, and when: what it did then is not another
 //! request's.
 //!
 //! Read first: `ebpf/requests.h` (what the kernel tells), `fastcgi.rs`; docs/coherence.md rules 1,
@@ -11,7 +11,7 @@
 //! 1. its process works on one request at a time: it has one thread, and has always closed its
 //!    connection before it took the next. A worker of PHP-FPM, Apache's prefork and synchronous
 //!    gunicorn are such; nginx, Node and uvicorn are not as soon as two clients come at once, and
-//!    are followed no more from then on;
+//!    are no longer followed from then on;
 //! 2. it was between the beginning and the end of an *execution*. With FastCGI that is from the
 //!    first byte of the request to the end of the reply (what is done after
 //!    `fastcgi_finish_request` counts for everybody); with HTTP from the first byte to the next

@@ -108,7 +108,7 @@ impl Node {
         self.layers.iter().any(|layer| layer.only_times)
     }
 
-    /// On an overlay: does another layer have the same name, so that this file may be a copy?
+    /// On an overlay: does another layer have the same name, so this file may be a copy?
     pub(crate) fn is_in_several_layers(&self) -> bool {
         self.is_in_several
     }
@@ -351,7 +351,7 @@ impl Resolver {
     }
 
     /// A path's directory part, with its final slash. Each is walked once, from the one above, so
-    /// that a thousand files cost as many steps as there are directories.
+    /// a thousand files cost as many steps as there are directories.
     fn directory(
         &mut self,
         origin: Origin,

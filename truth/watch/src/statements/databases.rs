@@ -59,7 +59,7 @@ struct Connection {
     in_doubt: Vec<u64>,
     /// The structure may be another once they are done.
     structure_in_doubt: bool,
-    /// They come from what the kernel took for a question, so that nobody tells when it is done.
+    /// They come from what the kernel took for a question, so nobody tells when it is done.
     ends_with_reply: bool,
     times_ns: VecDeque<u64>,
     /// Requests since the server's last reply, and whether one of them may do something that nobody
@@ -178,7 +178,7 @@ impl Databases {
         self.begin_memory(now_ns, clock);
     }
 
-    /// What was read and changed before is not known any more; what is in doubt goes on to be.
+    /// What was read and changed before is not known any longer; what is in doubt goes on to be.
     pub(crate) fn begin_memory(&mut self, now_ns: u64, clock: Stamp) {
         self.journal.begin(now_ns, clock);
     }
@@ -357,7 +357,7 @@ impl Databases {
                         reads: everything.clone(),
                     });
                     // What the kernel has seen to be a question changes nothing because of a
-                    // session that is not understood; and its end is told by nobody, so that it
+                    // session that is not understood; and its end is told by nobody, so it
                     // would stay in doubt as long as its connection is idle.
                     if !certain || !matches!(reason, Reason::Gap | Reason::Lexing) {
                         self.note_change(event, sql.connection, client, everything);
@@ -593,7 +593,7 @@ impl Databases {
         self.unseen_change |= self.catalogues.take_hidden_writers();
     }
 
-    /// Connections that are there no more although something is in doubt on them. A server may
+    /// Connections that are gone although something is in doubt on them. A server may
     /// close one without asking it for more, and the kernel's witness does not see that: the last
     /// message on TLS, which may have been anything. To be told to [`Databases::end_closed`] when
     /// all events up to now have been observed.

@@ -64,7 +64,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// What was read and changed before is not known any more; what is in doubt goes on to be.
+    /// What was read and changed before is not known any longer; what is in doubt goes on to be.
     pub(super) fn begin(&mut self, now_ns: u64, clock: Stamp) {
         self.reads.clear();
         self.reads_since_ns = now_ns;
@@ -245,8 +245,9 @@ impl Journal {
             );
             return true;
         }
-        let in_time =
-            |change: &&Change| change.done.map_or(Rule::Doubt.holds(), |done| done >= since);
+        let in_time = |change: &&Change| {
+            change.done.map_or_else(|| Rule::Doubt.holds(), |done| done >= since)
+        };
         let meets = |change: &&Change| {
             let is_there =
                 |server: Server| server == change.server || server == 0 || change.server == 0;

@@ -1,4 +1,4 @@
-//! What was found out about processes that have to do with databases, so that `/proc` is not read
+//! What was found out about processes that have to do with databases, so `/proc` is not read
 //! for each connection.
 
 use std::collections::{HashMap, HashSet};

@@ -6,7 +6,7 @@
 //! Two threads share a [`RemoteDatabase`]. One follows the relay: each event stamps
 //! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES), unless it is certain to be
 //! a question, and is understood, before it is acknowledged. The other, the watcher's own, judges
-//! fills and sets the lease of the revision table; only that one gets into step, so that between
+//! fills and sets the lease of the revision table; only that one gets into step, so between
 //! the first bounded lease and the first stored page nothing can come.
 //!
 //! Why a reply is never kept without what it read: the relay gives a client no reply before the

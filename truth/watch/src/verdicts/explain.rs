@@ -62,7 +62,7 @@ pub struct Explanation {
     /// Tables and rows.
     pub tables: Vec<String>,
     /// Files that the server's programs have read since their start and may still hold: of a
-    /// computed reply, each of them counts, too.
+    /// dynamic reply, each of them counts, too.
     pub retained: usize,
 }
 
@@ -71,7 +71,7 @@ pub struct Explanation {
 pub struct Dependents {
     /// What they were judged by. Numbers of entries that are gone may be among them.
     pub records: Vec<RecordNumber>,
-    /// The server may hold the file in its memory: every computed entry depends on it.
+    /// The server may hold the file in its memory: every dynamic entry depends on it.
     pub every_dynamic: bool,
 }
 

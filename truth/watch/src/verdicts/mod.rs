@@ -1,6 +1,6 @@
 //! The verdicts on replies: may one become an entry, may an entry stay?
 
-pub(crate) mod computed;
+pub(crate) mod dynamic;
 pub(crate) mod explain;
 pub(crate) mod records;
 pub(crate) mod registrar;

@@ -1,4 +1,4 @@
-//! What a fill was judged by, so that its entry can be judged again: in order of age, in bounded
+//! What a fill was judged by, so its entry can be judged again: in order of age, in bounded
 //! memory.
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,7 +1,7 @@
 //! Judges fills: may this reply become an entry, and which sources does it depend on? And again
 //! later: may the entry stay?
 //!
-//! A reply is *dynamic* if it is none of the server's files, see `computed.rs`; and *static* if its
+//! A reply is *dynamic* if it is none of the server's files, see `dynamic.rs`; and *static* if its
 //! body is, byte for byte, a file that the server looked up while it worked on the request. The
 //! order of the steps is the proof that an entry is never older than a change that had ended:
 //!
@@ -60,7 +60,7 @@ use crate::resolve::settled::AtRest;
 use crate::resolve::survey::{Candidate, Purpose, Selected, select, survey};
 use crate::statements::databases::Databases;
 use crate::statements::remote::RemoteDatabase;
-use crate::verdicts::computed::{Computed, Seen, may_be_decided, survey_computed};
+use crate::verdicts::dynamic::{DynamicSources, Seen, may_be_decided, survey_dynamic};
 use crate::verdicts::records::{Looked, Record, Records};
 use crate::witnesses::event::{EventKind, LookupEvent, RequestStep};
 use crate::witnesses::history::History;
@@ -79,7 +79,7 @@ pub struct RegistrarCounters {
     pub refused: [u64; RefusalReason::ALL.len()],
     /// Look-up events taken from the kernel.
     pub events: u64,
-    /// Computed replies whose look-ups were those of an earlier one, so that they were not done
+    /// Dynamic replies whose look-ups were those of an earlier one, so they were not done
     /// again.
     pub reused: u64,
     /// Entries that may stay.
@@ -151,7 +151,7 @@ impl Registrar {
         }
     }
 
-    /// From now on no computed reply is vouched for. For a server that was started before the
+    /// From now on no dynamic reply is vouched for. For a server that was started before the
     /// witness was there: what it has read is in its memory, and nobody has seen it read.
     pub fn vouch_for_files_only(&mut self) {
         self.files_only = true;
@@ -470,11 +470,11 @@ impl Registrar {
             return Err(RefusalReason::UnwatchedFilesystem);
         }
         if !request.may_be_static || !self.witness.sees_everybody() {
-            return self.judge_computed(request, resolver);
+            return self.judge_dynamic(request, resolver);
         }
         if self.may_be_decided(request) {
             return match request.may_be_dynamic && !self.files_only {
-                true => self.judge_computed(request, resolver),
+                true => self.judge_dynamic(request, resolver),
                 false => Err(RefusalReason::Decided),
             };
         }
@@ -485,7 +485,7 @@ impl Registrar {
                 | RefusalReason::ModifiedMismatch
                 | RefusalReason::EmptyBody
                 | RefusalReason::TooManySources,
-            ) if request.may_be_dynamic => match self.judge_computed(request, resolver)? {
+            ) if request.may_be_dynamic => match self.judge_dynamic(request, resolver)? {
                 // It may as well be a file that has just changed.
                 Verdict::Outdated(reason) => Err(reason),
                 verdict => Ok(verdict),
@@ -583,7 +583,7 @@ impl Registrar {
 
     /// What does a reply depend on that is not a file? Once it is certain that the server has only
     /// asked for what it said, a change since makes it outdated.
-    fn judge_computed(
+    fn judge_dynamic(
         &mut self,
         request: &FillRequest<'_>,
         resolver: &mut Resolver,
@@ -624,8 +624,8 @@ impl Registrar {
         // What somebody may have changed unseen is looked at each time.
         let earlier = request.previous.filter(|_| self.witness.sees_everybody());
         let earlier = earlier.and_then(|(number, _)| self.records.get(number));
-        let Computed { looked, is_reused, reads, reads_changed } =
-            survey_computed(seen, request, earlier, &self.table, resolver, &mut peers, at_rest)?;
+        let DynamicSources { looked, is_reused, reads, reads_changed } =
+            survey_dynamic(seen, request, earlier, &self.table, resolver, &mut peers, at_rest)?;
         self.counters.reused += u64::from(is_reused);
         for &slot in &looked.sources {
             self.table.track(slot);
@@ -669,7 +669,7 @@ impl Registrar {
         Ok(Verdict::Stored { class: Class::Dynamic, sources, record, previous_unchanged })
     }
 
-    /// Is nothing changed that an earlier computed reply depends on? `now`: what the present one
+    /// Is nothing changed that an earlier dynamic reply depends on? `now`: what the present one
     /// has looked at.
     fn is_unchanged(&mut self, number: RecordNumber, since: Stamp, now: &Looked) -> bool {
         let Some(record) = self.records.get(number) else { return false };

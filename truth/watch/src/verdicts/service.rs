@@ -31,15 +31,15 @@ pub trait Operator {
     /// now on, if one was brought.
     ///
     /// # Errors
-    /// Nobody is there any more; the watcher ends.
+    /// Nobody is there any longer; the watcher ends.
     fn answer(&mut self, registrar: &mut Registrar) -> io::Result<Option<OwnedFd>>;
 }
 
 /// Serves cards, each until it closes its end of its socket (SOCK_SEQPACKET), until there is
 /// neither a card nor an operator to bring one. The lease ends with the loop.
 ///
-/// A datagram that is no [`Question`] ends a card's service, too: it is not the card that it should
-/// be.
+/// A datagram that is not a [`Question`] ends a card's service, too: it is not the card that it
+/// should be.
 ///
 /// # Errors
 /// What polling says.
@@ -58,7 +58,7 @@ fn serve(
     mut cards: Vec<OwnedFd>,
     mut operator: Option<&mut dyn Operator>,
 ) -> io::Result<()> {
-    // One byte longer than any message, so that a longer datagram is noticed.
+    // One byte longer than any message, so a longer datagram is noticed.
     let mut batch = vec![([0; MESSAGE_BYTES_MAX + 1], 0); BATCH_MAX];
     let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() };
     while !cards.is_empty() || operator.is_some() {

@@ -3,7 +3,7 @@
 //!
 //! Read first: `preload/start.c`; section 2.3 of the CacheCard paper, whose way this is.
 //!
-//! What it cannot promise. A change by a program without the library is seen by nobody, so that no
+//! What it cannot promise. A change by a program without the library is seen by nobody, so no
 //! entry may live longer than what nobody can see may be old. The server's own programs must all
 //! have it: each that starts one without it says so, and here `/proc` is looked at for processes of
 //! the server's network namespace that have not mapped the shared memory. While there is one,

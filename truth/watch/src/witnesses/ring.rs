@@ -6,7 +6,7 @@
 //! ```text
 //! page 0            consumer position (ours to write)
 //! page 1            producer position (the kernel's)
-//! pages 2..         data, mapped twice in a row, so that a record is always contiguous
+//! pages 2..         data, mapped twice in a row, so a record is always contiguous
 //! record            u32 length, bit 31 = still being written, bit 30 = discarded | u32 | data, padded to 8 bytes
 //! ```
 //!

@@ -14,7 +14,7 @@ pub enum Drained {
     /// A record is still being written on another processor; what lies behind it cannot be read
     /// yet.
     Busy,
-    /// There is what no witness writes. It is of no more use.
+    /// There is what no witness writes. It is of no further use.
     Corrupt,
 }
 

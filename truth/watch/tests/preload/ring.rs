@@ -44,7 +44,7 @@ fn drain_until(memory: &mut Memory, mut done: impl FnMut() -> bool) -> Vec<Looku
 
 #[test]
 fn nothing_is_lost_or_torn_between_producers() {
-    /// All of them fit, so that a slow reader is not a reason to lose some.
+    /// All of them fit, so a slow reader is not a reason to lose some.
     const COUNT: u32 = 3_500;
     let mut memory = Memory::new();
     let names = ["a", "b", "c", "d"];

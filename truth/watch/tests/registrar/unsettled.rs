@@ -23,7 +23,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 
 impl Scene {
     /// Judges a reply that a program made.
-    fn judge_computed(&mut self, forwarded: &Forwarded, body: &[u8]) -> Verdict {
+    fn judge_dynamic(&mut self, forwarded: &Forwarded, body: &[u8]) -> Verdict {
         let request = FillRequest {
             id: 8,
             stamp: forwarded.stamp,
@@ -45,7 +45,7 @@ impl Scene {
         verdict
     }
 
-    /// The server reads the file and asks nothing of it, so that its change time is as it was.
+    /// The server reads the file and asks nothing of it, so its change time is as it was.
     fn read(&self, path: &Path) -> Vec<u8> {
         let path = path.to_owned();
         self.server.run(move || {
@@ -57,11 +57,11 @@ impl Scene {
     }
 
     /// A request that the server answers from this file.
-    fn fill_computed(&mut self, path: &Path) -> Verdict {
+    fn fill_dynamic(&mut self, path: &Path) -> Verdict {
         self.settled(|scene| {
             let forwarded = scene.forward();
             let body = scene.read(path);
-            match scene.judge_computed(&forwarded, &body) {
+            match scene.judge_dynamic(&forwarded, &body) {
                 // Other tests make directories beside this one's.
                 Verdict::Outdated(reason @ RefusalReason::Changed) => Verdict::Refused(reason),
                 // A database of somebody else on this machine has just been started.
@@ -165,13 +165,13 @@ fn a_second_write_in_the_same_tick(folder: &Path) -> usize {
         writer.write(&path, b"B");
         untold += usize::from(scene.table.stamp_of(slot_of(&page)) == before);
         first_kept +=
-            usize::from(matches!(scene.judge_computed(&forwarded, &body), Verdict::Stored { .. }));
+            usize::from(matches!(scene.judge_dynamic(&forwarded, &body), Verdict::Stored { .. }));
 
         std::thread::sleep(SETTLING);
         let forwarded = scene.forward();
         let body = scene.read(&other);
         later_kept +=
-            usize::from(matches!(scene.judge_computed(&forwarded, &body), Verdict::Stored { .. }));
+            usize::from(matches!(scene.judge_dynamic(&forwarded, &body), Verdict::Stored { .. }));
 
         // Once the server has read what is there now, all is well. Linux 6.1 closes a ring's
         // descriptor a second later.
@@ -179,7 +179,7 @@ fn a_second_write_in_the_same_tick(folder: &Path) -> usize {
             std::thread::sleep(Duration::from_millis(300) * reading);
             assert_eq!(scene.read(&page), b"B");
             std::thread::sleep(Duration::from_millis(15));
-            matches!(scene.fill_computed(&other), Verdict::Stored { .. })
+            matches!(scene.fill_dynamic(&other), Verdict::Stored { .. })
         });
         assert!(is_kept);
     }
@@ -264,16 +264,16 @@ fn stores_after_the_server_has_read(folder: &Path) {
         memory.write_volatile(b'B');
         rustix::mm::munmap(memory.cast(), 1).unwrap();
     }
-    assert_refused(&scene.judge_computed(&forwarded, &body), RefusalReason::OpenForWriting);
+    assert_refused(&scene.judge_dynamic(&forwarded, &body), RefusalReason::OpenForWriting);
 
     // Nor is what the server makes of it later, from its memory.
-    let verdict = scene.fill_computed(&other);
+    let verdict = scene.fill_dynamic(&other);
     assert!(matches!(verdict, Verdict::Outdated(RefusalReason::Dirty)), "{verdict:?}");
     // Nobody says when the server is done with what it has read.
     std::thread::sleep(OPENING);
     assert_eq!(scene.read(&page), b"B");
     std::thread::sleep(OPENING);
-    let verdict = scene.fill_computed(&other);
+    let verdict = scene.fill_dynamic(&other);
     assert!(matches!(verdict, Verdict::Stored { .. }), "{verdict:?}");
 }
 
@@ -301,12 +301,12 @@ fn the_length_of_a_file(folder: &Path) {
         let forwarded = scene.forward();
         let asked = page.clone();
         scene.server.run(move || assert!(fs::metadata(asked).is_ok()));
-        (scene.judge_computed(&forwarded, b"1"), forwarded)
+        (scene.judge_dynamic(&forwarded, b"1"), forwarded)
     };
     let (verdict, too_early) = ask(&mut scene);
     assert_refused(&verdict, RefusalReason::Changed);
     // This one had come before the file was seen at rest.
-    assert!(!matches!(scene.judge_computed(&too_early, b"1"), Verdict::Stored { .. }));
+    assert!(!matches!(scene.judge_dynamic(&too_early, b"1"), Verdict::Stored { .. }));
     let is_stored =
         |scene: &mut Scene| matches!(scene.settled(|scene| ask(scene).0), Verdict::Stored { .. });
     assert!(is_stored(&mut scene));
@@ -364,7 +364,7 @@ fn names_that_are_exchanged_while_the_server_reads() {
             let forwarded = scene.forward();
             let body = scene.read(&other);
             kept += usize::from(matches!(
-                scene.judge_computed(&forwarded, &body),
+                scene.judge_dynamic(&forwarded, &body),
                 Verdict::Stored { .. }
             ));
             // It looks again.

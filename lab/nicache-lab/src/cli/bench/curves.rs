@@ -12,7 +12,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   sudo nicache bench curves --only \"1 B, card, hits\" --rates 5000,10000,20000,40000 --seconds 10
   nicache bench curves --from curves.json --figure curves.svg
 
-Needs root, two CPUs, a quiet machine and nginx; takes about 35 minutes in full, 5 minutes with --quick.";
+Needs root, two CPUs, a quiet machine and nginx; takes about 35 minutes in full, 5 minutes with \
+--quick.";
 
 /// Arguments of `bench curves`.
 #[derive(Debug, Args)]

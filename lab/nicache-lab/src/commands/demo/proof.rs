@@ -14,7 +14,7 @@ use nicache_prove::{EditError, Editor, Marker, Page, Plan, Subject};
 const HASTE: Duration = Duration::from_secs(2);
 
 /// What is to be read and changed, for so long; so many edits per second in all. Each edit is made
-/// once before, so that every page has its marker.
+/// once before, so every page has its marker.
 #[expect(clippy::cast_precision_loss, reason = "a handful of subjects")]
 pub(super) fn plan(
     site: &Site,

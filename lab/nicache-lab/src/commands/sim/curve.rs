@@ -137,7 +137,7 @@ pub(crate) fn play_at(
         1 => None,
         cards => Some(split(workload, usize::from(cards), options.split.into())),
     };
-    let parts = parts.as_deref().unwrap_or(std::slice::from_ref(workload));
+    let parts = parts.as_deref().unwrap_or_else(|| std::slice::from_ref(workload));
     let threads = options
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

@@ -12,8 +12,8 @@ use crate::resolve::resolver::{Node, Walk};
 use crate::witnesses::event::{Identity, LookupEvent};
 use crate::witnesses::mappings::runs;
 
-/// A server that has not read a changed file for this long is taken to have no use for it any more;
-/// what it still keeps of it is bounded by the age of dynamic entries.
+/// A server that has not read a changed file for this long is taken to have no use for it any
+/// longer; what it still keeps of it is bounded by the age of dynamic entries.
 pub(crate) const DIRTY_NS_MAX: u64 = 60_000_000_000;
 /// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data
 /// that it does not keep, if the same process has also read it as often although it was what it had

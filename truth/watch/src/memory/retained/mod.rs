@@ -1,7 +1,7 @@
 //! Files that the server may have in its own memory: whatever it has read since its start, other
 //! than to send it on with sendfile.
 //!
-//! A cache of compiled scripts, of templates or of open files answers from memory, so that a later
+//! A cache of compiled scripts, of templates or of open files answers from memory, so a later
 //! request looks at none of the files that its reply depends on (docs/coherence.md rule 2). And
 //! after a change the server goes on with what it has until it reads the file again. To ask for the
 //! file's time is not enough: PHP finds out where a path leads, or a script asks whether a file is

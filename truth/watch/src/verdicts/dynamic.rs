@@ -46,8 +46,8 @@ const O_EXCL: u32 = 0o200;
 /// dynamic entries bounds what they say.
 const MADE_UP: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
 
-/// What a computed reply depends on.
-pub(crate) struct Computed {
+/// What a dynamic reply depends on.
+pub(crate) struct DynamicSources {
     /// Files and directories.
     pub(crate) looked: Arc<Looked>,
     /// They were known from an earlier reply.
@@ -68,12 +68,12 @@ pub(crate) struct Seen<'a> {
     pub(crate) witness: &'a dyn Witness,
 }
 
-/// Finds out what a computed reply depends on. `earlier`: what another reply to the same request
+/// Finds out what a dynamic reply depends on. `earlier`: what another reply to the same request
 /// did.
 ///
 /// # Errors
 /// Why it may not be kept.
-pub(crate) fn survey_computed(
+pub(crate) fn survey_dynamic(
     seen: Seen<'_>,
     request: &FillRequest<'_>,
     earlier: Option<&Record>,
@@ -81,7 +81,7 @@ pub(crate) fn survey_computed(
     resolver: &mut Resolver,
     peers: &mut Peers<'_>,
     at_rest: &mut AtRest,
-) -> Result<Computed, RefusalReason> {
+) -> Result<DynamicSources, RefusalReason> {
     let Seen { history, databases, remotes, attribution, witness } = seen;
     let mut events: Vec<&LookupEvent> = history
         .since(request.forwarded_ns)
@@ -174,7 +174,7 @@ pub(crate) fn survey_computed(
     let reads_changed = databases.has_changed(&reads, since)
         || remotes.iter().any(|remote| remote.has_changed(&reads, since));
     let has_asked = asked_database || !asked_remotes.is_empty() || !reads.is_empty();
-    Ok(Computed { looked, is_reused, reads: has_asked.then_some(reads), reads_changed })
+    Ok(DynamicSources { looked, is_reused, reads: has_asked.then_some(reads), reads_changed })
 }
 
 /// May anything but the files that the server looked at have decided which file it sends, and
