@@ -105,7 +105,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 && flow.fill.is_some()
                 && self.config.rechecker.is_some()
                 && !self.store.is_of_proxy_alone(&base, &by);
-            if may_ask && self.store.take_second(&key) {
+            if may_ask && self.store.take_second(&key, &by) {
                 let names = self.store.vary.names(&base);
                 let example = Example { port, preface, proxy: by.proxy, head };
                 self.rechecks.ask_for(

@@ -40,7 +40,7 @@ impl Store {
     /// Somebody is about to ask the server for a page. Should the card ask, too, to have two
     /// replies to compare? Then it does: the page pays for it. Not for one that is merely old: one
     /// reply renews it.
-    pub fn take_second(&mut self, key: &Key) -> bool {
+    pub fn take_second(&mut self, key: &Key, by: &Who) -> bool {
         let id = self.name_of(key);
         let dynamic = id.and_then(|id| self.get_mut(id)).filter(|entry| entry.is_dynamic());
         match dynamic {
@@ -52,12 +52,12 @@ impl Store {
                     && entry.age.credit.is_ample()
                     && entry.age.credit.spend(false)
             }
-            None => self.candidates.take_second(key),
+            None => self.candidates.take_second(key, by),
         }
     }
 
-    /// The server has said the same twice, to one client: the card asks for it as one of his class,
-    /// if the page pays for it ([`Self::poll_second`]).
+    /// The server has answered one client again: the card asks as one of his class, if the page pays
+    /// for it ([`Self::poll_second`]).
     pub(super) fn ask_as_other(&mut self, key: &Key, execution: &mut Execution) {
         let is_own = execution.by.by == Executor::Card;
         if is_own || execution.recheck.is_none() || self.seconds.len() == SECONDS_MAX {

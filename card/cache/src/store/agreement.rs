@@ -301,7 +301,7 @@ pub(super) enum Opinion {
     Agreed { sameness: Sameness, past: Past },
     /// It is the first.
     First,
-    /// It is as the one before, but for the same client.
+    /// It cannot agree with the one before, which was for the same client.
     SameClient,
     /// It differs from another although nothing has changed.
     Differs,
@@ -334,15 +334,15 @@ impl Candidates {
 
     /// Is it worth it that the card asks for the page, too, which the server is about to be asked
     /// for by somebody? Then it does: once it has said so.
-    pub(super) fn take_second(&mut self, key: &Key) -> bool {
+    pub(super) fn take_second(&mut self, key: &Key, by: &Who) -> bool {
         let Some(known) = self.candidates.get_mut(key) else { return false };
         known.credit.note_execution();
-        known.popular && known.credit.spend(false)
+        (known.popular || !known.by.is_other(by)) && known.credit.spend(false)
     }
 
-    /// The server has said the same twice, to one client: may the card ask, too? Then it does. It
-    /// asks once the client has his reply, because two executions at one time of a program that
-    /// takes notes change what the other reads.
+    /// A client has come again and has got a reply that may be kept: may the card ask, too? Then it
+    /// does. It asks once the client has his reply, because two executions at one time of a program
+    /// that takes notes change what the other reads.
     pub(super) fn take_other(&mut self, key: &Key) -> bool {
         self.candidates.get_mut(key).is_some_and(|known| known.credit.spend(true))
     }
@@ -404,6 +404,7 @@ impl Candidates {
         }
         let apart = Traits::of(|of: Trait| known.class.of(of) != execution.class.of(of));
         let apart = blamed(apart, &known.digests, &execution.digests);
+        let is_same_client = !known.by.is_other(&execution.by);
         known.rest_on(basis);
         known.take(execution);
         if is_comparable && !is_equal && !apart.is_empty() && Rule::Classes.holds() {
@@ -413,7 +414,7 @@ impl Candidates {
             known.count_difference(execution.finished);
             return Opinion::Differs;
         }
-        if is_comparable { Opinion::SameClient } else { Opinion::First }
+        if is_same_client { Opinion::SameClient } else { Opinion::First }
     }
 
     /// Compares an execution that is outdated with the one before, and takes its place unless they
