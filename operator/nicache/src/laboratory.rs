@@ -20,9 +20,7 @@ pub(crate) fn become_it(command: &str, arguments: &[OsString]) -> Result<ExitCod
     let program = beside.filter(|file| file.is_file()).unwrap_or_else(|| PathBuf::from(NAME));
     let error = Command::new(&program).arg(command).args(arguments).exec();
     if error.kind() == ErrorKind::NotFound {
-        bail!(
-            "`nicache {command}` needs {NAME}: install the package {NAME}, or run `make lab`"
-        );
+        bail!("`nicache {command}` needs {NAME}: install the package {NAME}, or run `make lab`");
     }
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }

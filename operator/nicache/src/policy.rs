@@ -14,8 +14,8 @@ impl PolicyKind {
     /// Least recently used.
     pub(crate) const LRU: Self = Self(PolicyName::Lru);
     /// Those that know the future are left out.
-    const ALL: [Self; 16] = {
-        let mut kinds = [Self::LRU; 16];
+    const ALL: [Self; PolicyName::ALL.len() - 2] = {
+        let mut kinds = [Self::LRU; PolicyName::ALL.len() - 2];
         let (mut from, mut to) = (0, 0);
         while from < PolicyName::ALL.len() {
             let name = PolicyName::ALL[from];

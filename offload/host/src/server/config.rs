@@ -82,7 +82,7 @@ impl Layout {
 
 /// What the host is on a card's wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CardPort {
+pub struct CardLink {
     /// Its MAC address.
     pub mac: [u8; 6],
     /// Its IPv4 address, in host byte order.

@@ -34,6 +34,6 @@ mod service;
 mod transmit;
 pub mod validator;
 
-pub use config::{CardPort, FRAME_BYTES, FRAMES, Layout, Route, ServiceConfig};
+pub use config::{CardLink, FRAME_BYTES, FRAMES, Layout, Route, ServiceConfig};
 pub use live::{LiveCounters, LiveSource, segments};
 pub use service::{Broken, Service, ServiceCounters};

@@ -1,6 +1,6 @@
 //! By which card a client is served (Kim et al. 2002, section 6.3).
 
-use super::config::{CardPort, Route};
+use super::config::{CardLink, Route};
 use super::service::{Card, Service};
 use crate::block::{BLOCK_BYTES, Block};
 use crate::files::OpenFile;
@@ -42,7 +42,7 @@ impl Service {
             && card != came_by
             && let Some(connection) = self.connections.get(id)
         {
-            let CardPort { mac, peer_mac, .. } = self.cards[card].port;
+            let CardLink { mac, peer_mac, .. } = self.cards[card].port;
             connection.reroute(mac, peer_mac);
             self.counters.rerouted += 1;
             if let Some(session) = self.session(id) {

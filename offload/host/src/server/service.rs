@@ -14,7 +14,7 @@ use nicache_tcp::handshake::Limits;
 use nicache_tcp::patience::{HeadTimer, ReadRules};
 use nicache_tcp::{HeadRepr, SenderConfig, Time};
 
-use super::config::{CardPort, FRAME_BYTES, FRAMES, Layout, Route, ServiceConfig};
+use super::config::{CardLink, FRAME_BYTES, FRAMES, Layout, Route, ServiceConfig};
 use super::live::{LiveCounters, Playlist, Stream};
 use super::output::{Output, PieceLimits};
 use crate::block::Block;
@@ -81,7 +81,7 @@ nicache_counters::counters! {
 /// One card.
 #[derive(Debug)]
 pub(super) struct Card {
-    pub(super) port: CardPort,
+    pub(super) port: CardLink,
     pub(super) driver: Option<Driver>,
 }
 
@@ -144,7 +144,7 @@ impl Service {
     pub fn new(
         config: &ServiceConfig,
         window: Arc<Window>,
-        ports: &[CardPort],
+        ports: &[CardLink],
         site: Site,
         now: Time,
     ) -> Self {
@@ -456,7 +456,7 @@ impl Service {
         is_right: bool,
         now: Time,
     ) -> Result<(), Broken> {
-        let CardPort { mac, address, .. } = self.cards[card].port;
+        let CardLink { mac, address, .. } = self.cards[card].port;
         match parse_frame(frame, is_right, mac, address) {
             Incoming::Nothing => self.counters.frames_ignored += 1,
             Incoming::Corrupt => self.counters.frames_corrupt += 1,

@@ -22,7 +22,7 @@ use nicache_bus::{Attachment, CardSide, HostSide, Window};
 use nicache_coherence::RevisionTable;
 use nicache_firmware::{Firmware, Progress};
 use nicache_host::files::Site;
-use nicache_host::server::{Broken, CardPort, Layout, Route, Service, ServiceConfig};
+use nicache_host::server::{Broken, CardLink, Layout, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
 use nicache_policy::{Fifo, Lfu, Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{
@@ -168,9 +168,9 @@ impl World {
             card_cuts: true,
         };
         let cards = 0..settings.cards as usize;
-        let ports: Vec<CardPort> = cards
+        let ports: Vec<CardLink> = cards
             .clone()
-            .map(|card| CardPort {
+            .map(|card| CardLink {
                 mac: card_mac(card),
                 address: u32::from_be_bytes(card_address(card)),
                 peer_mac: CLIENT_MAC,

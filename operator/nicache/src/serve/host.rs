@@ -11,7 +11,7 @@ use nicache_bus::{Attachment, BusClass, Presence, Window};
 use nicache_coherence::RevisionTable;
 use nicache_counters::Counter;
 use nicache_host::files::Site;
-use nicache_host::server::{CardPort, LiveSource, Route, Service, ServiceConfig};
+use nicache_host::server::{CardLink, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 use rustix::time::{ClockId, clock_gettime};
@@ -75,12 +75,12 @@ pub(crate) fn execute() -> Result<ExitCode> {
         _ => None,
     };
     let site = Site::new(setup.root.clone(), setup.index.clone(), setup.lists, watched);
-    let port = |card: &CardAddress| CardPort {
+    let port = |card: &CardAddress| CardLink {
         mac: card.mac,
         address: card.address.into(),
         peer_mac: card.peer_mac,
     };
-    let ports: Vec<CardPort> = setup.cards.iter().map(port).collect();
+    let ports: Vec<CardLink> = setup.cards.iter().map(port).collect();
     let config = service_config(&setup, secret()?);
     let mut service = Service::new(&config, window, &ports, site, monotonic());
     live.into_iter().for_each(|source| service.add_live(source));

@@ -8,15 +8,17 @@ use std::path::Path;
 
 use nicache_coherence::RefusalReason;
 
+use crate::databases::kinds;
 use crate::databases::processes::DatabaseProcesses;
 use crate::processes::{processes, sockets_of};
 use crate::witnesses::event::{LookupEvent, Peer, Sent};
 use crate::witnesses::members::{Members, Outsiders};
 
-/// Programs that keep data which nobody sees change, by any name that they have. Programs of the
-/// server's group that are none of these are taken for parts of the application, whose own memory
-/// is bounded by the age of dynamic entries.
-const STORES: [&str; 36] = [
+/// Programs that keep data which nobody sees change, by any name that they have, beside the
+/// databases that are followed ([`kinds`]). Programs of the server's group that are none of these
+/// are taken for parts of the application, whose own memory is bounded by the age of dynamic
+/// entries.
+const STORES: [&str; 33] = [
     "aerospike",
     "arangod",
     "beam.smp",
@@ -32,14 +34,11 @@ const STORES: [&str; 36] = [
     "influxd",
     "keydb-server",
     "kvrocks",
-    "mariadbd",
     "meilisearch",
     "memcached",
     "mongod",
     "mongos",
-    "mysqld",
     "nats-server",
-    "postgres",
     "qdrant",
     // Debian's redis-server is a link to one of the others.
     "redis-check-aof",
@@ -431,8 +430,10 @@ impl<'a> Peers<'a> {
         let (Ok(netns), Ok(exe)) = (link("ns/net"), link("exe")) else { return Kind::Unknown };
         let is_inside = netns.as_os_str() == &*format!("net:[{}]", self.server_netns)
             || self.members.as_ref().is_some_and(|(members, _)| members.contains(process));
-        let is_store = names_of(process, &exe)
-            .is_none_or(|names| names.iter().any(|name| STORES.contains(&&**name)));
+        let keeps_data =
+            |name: &str| STORES.contains(&name) || kinds::by_process_name(name).is_some();
+        let is_store =
+            names_of(process, &exe).is_none_or(|names| names.iter().any(|name| keeps_data(name)));
         if is_inside && !is_store { Kind::Application } else { Kind::Other }
     }
 }
