@@ -7,7 +7,7 @@
 //! * [`WholeReader`] keeps what the connection brings until a reply is whole.
 //!
 //! Both take a head as the card does: what leaves a reply's end in doubt is an error
-//! ([`nicache_http::parse_reply`]).
+//! ([`nicache_http::parse_framing`]).
 //!
 //! Read first: RFC 9112, section 6.3 (how long a body is); then `reader.rs`. Deliberately absent:
 //! sockets and timeouts, which every client has in its own way.

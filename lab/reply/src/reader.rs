@@ -6,8 +6,7 @@
 //! reply's.
 
 use nicache_http::{
-    BodyFault, Follower, Framing, HEAD_BYTES_MAX, MalformedReply, Method, ReplyHead, ReplyOutcome,
-    parse_reply,
+    BodyFault, Follower, HEAD_BYTES_MAX, MalformedReply, Method, ReplyFraming, parse_framing,
 };
 
 use crate::head::Head;
@@ -47,16 +46,6 @@ pub struct ReplyReader {
     follower: Option<Follower>,
 }
 
-/// A head's facts, without the place where it is.
-#[derive(Clone, Copy)]
-struct Found {
-    status: u16,
-    keep_alive: bool,
-    framing: Framing,
-    length: Option<u64>,
-    len: usize,
-}
-
 impl ReplyReader {
     /// Takes the head of the next reply, which answers a request with `method`, from the beginning
     /// of `input`. `None`: all is taken, and more must come.
@@ -78,11 +67,11 @@ impl ReplyReader {
             }
             let before = self.head.len();
             let found = if before == 0 {
-                find(input, method)?
+                parse_framing(input, method).map_err(ReplyError::Head)?
             } else {
                 let taken = input.len().min(HEAD_BYTES_MAX.saturating_sub(before));
                 self.head.extend_from_slice(&input[..taken]);
-                find(&self.head, method)?
+                parse_framing(&self.head, method).map_err(ReplyError::Head)?
             };
             let Some(found) = found else {
                 if before == 0 {
@@ -91,15 +80,16 @@ impl ReplyReader {
                 *input = &[];
                 return Ok(None);
             };
-            let (bytes, rest) = input.split_at(found.len - before);
+            let (bytes, rest) = input.split_at(found.head_len - before);
             *input = rest;
             if found.status < 200 {
                 self.head.clear();
                 continue;
             }
-            let Found { status, keep_alive, framing, length, len } = found;
+            let ReplyFraming { status, head_len, framing, content_length: length, keep_alive } =
+                found;
             self.follower = Some(Follower::new(framing));
-            let bytes = if before == 0 { bytes } else { &self.head[..len] };
+            let bytes = if before == 0 { bytes } else { &self.head[..head_len] };
             return Ok(Some(Head { status, keep_alive, framing, length, bytes }));
         }
     }
@@ -163,22 +153,6 @@ impl ReplyReader {
         self.head.clear();
         self.follower = None;
     }
-}
-
-/// A whole head, if there is one.
-fn find(bytes: &[u8], method: Method) -> Result<Option<Found>, ReplyError> {
-    let head = match parse_reply(bytes, method) {
-        ReplyOutcome::Partial => return Ok(None),
-        ReplyOutcome::Malformed(reason) => return Err(ReplyError::Head(reason)),
-        ReplyOutcome::Complete(head) => head,
-    };
-    let ReplyHead { status, keep_alive, framing, content_length, head_len: len, .. } = head;
-    // Digits, which fit, are all that it can be.
-    let length = match framing {
-        Framing::Length(length) => Some(length),
-        _ => content_length.and_then(|value| str::from_utf8(value).ok()?.parse().ok()),
-    };
-    Ok(Some(Found { status, keep_alive, framing, length, len }))
 }
 
 #[cfg(test)]
