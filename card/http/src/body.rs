@@ -5,8 +5,8 @@
 //! and trailers. These are followed (the client gets the bytes anyhow) but remembered, because a
 //! body that had any is not stored.
 
+use crate::framing::Framing;
 use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, CHUNK_SIZE_DIGITS_MAX, TRAILER_BYTES_MAX};
-use crate::reply::Framing;
 
 /// What is wrong with a body's framing. The rest of the connection is opaque.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

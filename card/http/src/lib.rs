@@ -35,6 +35,7 @@ mod diagnose;
 mod execution_fields;
 mod expiring;
 mod forwarded;
+mod framing;
 mod head;
 mod host;
 mod identity;
@@ -74,6 +75,7 @@ pub use cookie::{ANALYTICS, ANALYTICS_COOKIES, is_analytics_cookie};
 pub use date::{DateCache, HttpDate, IMF_FIXDATE_BYTES, parse_imf_fixdate};
 pub use execution_fields::without_execution_fields;
 pub use expiring::carries_expiry;
+pub use framing::{Framing, ReplyFraming, parse_framing};
 pub use httparse::Header;
 pub use if_range::{IfRange, agreed_if_range, if_range_applies};
 pub use key::{Key, KeyConfig, vary_key};
@@ -92,7 +94,7 @@ pub use proxy_protocol::{
 pub use range::{Agreed, ByteRange, RANGES_MAX, Ranges, Wanted, agreed, wanted};
 pub use reason::{BypassReason, MalformedReply, NotShared};
 pub use recheck::{recheck_head, with_class_headers};
-pub use reply::{Framing, ReplyConfig, ReplyHead, ReplyOutcome, parse_reply, parse_reply_with};
+pub use reply::{ReplyConfig, ReplyHead, ReplyOutcome, parse_reply, parse_reply_with};
 pub use request::{
     Extent, HeaderScratch, Request, RequestOutcome, is_worth_parsing, parse_request,
 };

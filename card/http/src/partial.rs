@@ -5,11 +5,12 @@
 use arrayvec::ArrayVec;
 
 use crate::date::{HttpDate, IMF_FIXDATE_BYTES};
+use crate::framing::Framing;
 use crate::head::offset_in;
 use crate::limits::TEMPLATE_BYTES_MAX;
 use crate::protocol::Method;
 use crate::range::ByteRange;
-use crate::reply::{Framing, ReplyHead, ReplyOutcome, parse_reply};
+use crate::reply::{ReplyHead, ReplyOutcome, parse_reply};
 
 /// Digits of a u64.
 const DIGITS_MAX: usize = 20;

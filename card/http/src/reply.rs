@@ -7,17 +7,15 @@
 
 use crate::cache_control::{CacheControl, Lifted};
 use crate::conditional::opaque_tag;
-use crate::connection::ConnectionOptions;
 use crate::date::parse_imf_fixdate;
-use crate::head::{Lines, Spacing, is_name, offset_in};
-use crate::length::parse_content_length;
-use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX, TEMPLATE_BYTES_MAX};
+use crate::framing::{Framing, FramingFields, Slots, Tokens};
+use crate::head::{Spacing, is_name, offset_in};
+use crate::limits::TEMPLATE_BYTES_MAX;
 use crate::protocol::{Method, Version};
 use crate::reason::{MalformedReply, NotShared};
 use crate::reply_field::{ReplyField, classify};
 use crate::vary::Vary;
-use httparse::{Header, Status};
-use std::mem::MaybeUninit;
+use httparse::Header;
 
 /// What the bytes at the start of a reply are.
 #[derive(Clone, Debug)]
@@ -32,19 +30,6 @@ pub enum ReplyOutcome<'a> {
     Complete(ReplyHead<'a>),
     /// Where the reply ends is in doubt: the rest of the connection is opaque.
     Malformed(MalformedReply),
-}
-
-/// How a reply's content ends (RFC 9112 section 6.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// There is none: the reply to HEAD, 1xx, 204, 304.
-    None,
-    /// After this many bytes.
-    Length(u64),
-    /// With the last chunk.
-    Chunked,
-    /// With the connection.
-    Close,
 }
 
 /// A reply head whose framing is certain.
@@ -170,30 +155,13 @@ pub fn parse_reply_with<'a>(
     method: Method,
     config: &ReplyConfig,
 ) -> ReplyOutcome<'a> {
-    let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
-    if let Some(b'\r' | b'\n') = window.first() {
-        return ReplyOutcome::Malformed(MalformedReply::LeadingEmptyLine);
-    }
-    let mut slots = [const { MaybeUninit::uninit() }; HEADERS_MAX];
-    let mut tokens = httparse::Response::new(&mut []);
-    let parser = httparse::ParserConfig::default();
-    let head_len = match parser.parse_response_with_uninit_headers(&mut tokens, window, &mut slots)
-    {
-        Ok(Status::Complete(head_len)) => head_len,
-        Ok(Status::Partial) if window.len() < HEAD_BYTES_MAX => return ReplyOutcome::Partial,
-        Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            return ReplyOutcome::Malformed(MalformedReply::HeadTooLong);
-        }
-        Err(httparse::Error::NewLine) => {
-            return ReplyOutcome::Malformed(MalformedReply::BareLineBreak);
-        }
-        Err(_) => return ReplyOutcome::Malformed(MalformedReply::Syntax),
+    let mut slots = Slots::new();
+    let tokens = match Tokens::of(bytes, &mut slots) {
+        Ok(Some(tokens)) => tokens,
+        Ok(None) => return ReplyOutcome::Partial,
+        Err(reason) => return ReplyOutcome::Malformed(reason),
     };
-    let version = Version::from_minor(tokens.version);
-    let status = tokens.code.unwrap_or(0);
-    match Fields::take_all(&window[..head_len], tokens.headers, config)
-        .and_then(|fields| fields.decide(head_len, status, version, method))
-    {
+    match Fields::take_all(&tokens, config).and_then(|fields| fields.decide(&tokens, method)) {
         Ok(head) => ReplyOutcome::Complete(head),
         Err(reason) => ReplyOutcome::Malformed(reason),
     }
@@ -202,11 +170,9 @@ pub fn parse_reply_with<'a>(
 /// What the header fields of a reply say.
 struct Fields<'b> {
     head: &'b [u8],
-    content_length: Option<u64>,
+    framing: FramingFields,
     length_value: Option<&'b [u8]>,
     content_type: Option<&'b [u8]>,
-    chunked: bool,
-    connection: ConnectionOptions,
     connection_fields: u8,
     has_execution_fields: bool,
     cache_control: CacheControl,
@@ -223,21 +189,14 @@ struct Fields<'b> {
 }
 
 impl<'b> Fields<'b> {
-    fn take_all(
-        head: &'b [u8],
-        headers: &[Header<'b>],
-        config: &ReplyConfig,
-    ) -> Result<Self, MalformedReply> {
-        let bare = |_| MalformedReply::BareLineBreak;
-        let start_line_len = head.iter().position(|b| *b == b'\r').unwrap_or(head.len());
-        let mut lines = Lines::new(head, start_line_len).map_err(bare)?;
+    fn take_all(tokens: &Tokens<'_, 'b>, config: &ReplyConfig) -> Result<Self, MalformedReply> {
+        let &Tokens { head, headers, .. } = tokens;
+        let mut lines = tokens.lines()?;
         let mut fields = Fields {
             head,
-            content_length: None,
+            framing: FramingFields::default(),
             length_value: None,
             content_type: None,
-            chunked: false,
-            connection: ConnectionOptions::default(),
             connection_fields: 0,
             has_execution_fields: false,
             cache_control: CacheControl::default(),
@@ -257,10 +216,10 @@ impl<'b> Fields<'b> {
             fields.note(NotShared::StatusLine);
         }
         for (index, header) in headers.iter().enumerate() {
-            let spacing = lines.field(header).map_err(bare)?;
+            let spacing = lines.field(header)?;
             fields.take(header, spacing, &headers[..index], config)?;
         }
-        lines.finish().map_err(bare)?;
+        lines.finish()?;
         Ok(fields)
     }
 
@@ -275,24 +234,12 @@ impl<'b> Fields<'b> {
         let (name, value) = (header.name.as_bytes(), header.value);
         match classify(name) {
             ReplyField::ContentLength => {
-                // RFC 9112 section 6.3 rule 5.
-                if self.content_length.is_some() || spacing == Spacing::Odd {
-                    return Err(MalformedReply::ContentLength);
-                }
-                self.content_length =
-                    Some(parse_content_length(value).ok_or(MalformedReply::ContentLength)?);
+                self.framing.take_length(value, spacing)?;
                 self.length_value = Some(value);
             }
-            ReplyField::TransferEncoding => {
-                // RFC 9112 section 6.1: other codings, lists and repetitions are read in different
-                // ways.
-                if self.chunked || spacing == Spacing::Odd || !is_name(value, b"chunked") {
-                    return Err(MalformedReply::TransferEncoding);
-                }
-                self.chunked = true;
-            }
+            ReplyField::TransferEncoding => self.framing.take_encoding(value, spacing)?,
             ReplyField::Connection => {
-                self.connection.add(value);
+                self.framing.connection.add(value);
                 self.connection_fields = self.connection_fields.saturating_add(1);
             }
             ReplyField::Date => once(&mut self.date, value, &mut self.reason),
@@ -360,13 +307,12 @@ impl<'b> Fields<'b> {
 
     fn decide(
         mut self,
-        head_len: usize,
-        status: u16,
-        version: Version,
+        tokens: &Tokens<'_, 'b>,
         method: Method,
     ) -> Result<ReplyHead<'b>, MalformedReply> {
-        let framing = self.framing(status, version, method)?;
-        let keep_alive = framing != Framing::Close && self.connection.is_keep_alive(version);
+        let &Tokens { head_len, status, version, .. } = tokens;
+        let framing = self.framing.framing(status, version, method)?;
+        let keep_alive = self.framing.keep_alive(framing, version);
         let renewal = self.renewal();
         let of_message = message_reason(status, version, method, keep_alive);
         self.check_values(head_len, version);
@@ -409,47 +355,9 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// RFC 9112 section 6.3, but whatever it resolves by precedence is an error here.
-    fn framing(
-        &self,
-        status: u16,
-        version: Version,
-        method: Method,
-    ) -> Result<Framing, MalformedReply> {
-        match status {
-            101 => return Err(MalformedReply::SwitchingProtocols),
-            100..=599 => {}
-            _ => return Err(MalformedReply::Status),
-        }
-        if self.chunked && self.content_length.is_some() {
-            return Err(MalformedReply::LengthAndEncoding);
-        }
-        // RFC 9112 section 6.1: HTTP/1.0 knows no Transfer-Encoding.
-        if self.chunked && version == Version::Http10 {
-            return Err(MalformedReply::TransferEncoding);
-        }
-        if matches!(status, 100..=199 | 204) {
-            // RFC 9110 section 8.6 and RFC 9112 section 6.1 forbid both fields here; clients differ
-            // in what they do.
-            if self.chunked {
-                return Err(MalformedReply::TransferEncoding);
-            }
-            if self.content_length.is_some() {
-                return Err(MalformedReply::ContentLength);
-            }
-            return Ok(Framing::None);
-        }
-        Ok(match self.content_length {
-            _ if status == 304 || method == Method::Head => Framing::None,
-            Some(length) => Framing::Length(length),
-            None if self.chunked => Framing::Chunked,
-            None => Framing::Close,
-        })
-    }
-
     /// Checks of values that stand for themselves.
     fn check_values(&mut self, head_len: usize, version: Version) {
-        if self.connection_fields > 1 || self.connection.class(version).is_none() {
+        if self.connection_fields > 1 || self.framing.connection.class(version).is_none() {
             self.note(NotShared::ConnectionOdd);
         }
         if self.last_modified.is_some_and(|value| parse_imf_fixdate(value).is_none()) {

@@ -1,14 +1,15 @@
 //! A small HTTP client: one connection that is kept open, one request at a time.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nicache_reply::{AtClose, Method, WholeReader, WholeReply, fields};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest line of a head.
-const LINE_BYTES_MAX: u64 = 64 * 1024;
+/// Most bytes of a body.
+const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,18 @@ pub struct Reply {
 }
 
 impl Reply {
+    fn of(reply: &WholeReply<'_>) -> Self {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let headers = fields(reply.head);
+        Self {
+            status: reply.status,
+            headers: headers
+                .map(|(name, value)| (text(name).to_ascii_lowercase(), text(value)))
+                .collect(),
+            body: reply.body.to_vec(),
+        }
+    }
+
     /// The body as text, with what is not UTF-8 replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
@@ -38,7 +51,7 @@ impl Reply {
 pub struct Client {
     server: SocketAddr,
     host: String,
-    connection: Option<BufReader<TcpStream>>,
+    connection: Option<(TcpStream, WholeReader)>,
     cookies: Vec<(String, String)>,
     keeps_cookies: bool,
 }
@@ -99,8 +112,13 @@ impl Client {
         head += "\r\n";
         let message = [head.as_bytes(), body].concat();
         let used = self.connection.is_some();
-        let reply = match self.exchange(&message) {
-            Err(_) if used => self.exchange(&message),
+        let kind = match method {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            _ => Method::Other,
+        };
+        let reply = match self.exchange(kind, &message) {
+            Err(_) if used => self.exchange(kind, &message),
             other => other,
         };
         let reply = reply.with_context(|| format!("{method} http://{}{path}", self.host))?;
@@ -110,15 +128,15 @@ impl Client {
         Ok(reply)
     }
 
-    fn exchange(&mut self, message: &[u8]) -> Result<Reply> {
-        let mut connection = match self.connection.take() {
+    fn exchange(&mut self, method: Method, message: &[u8]) -> Result<Reply> {
+        let (mut stream, mut reader) = match self.connection.take() {
             Some(connection) => connection,
-            None => BufReader::new(self.connect()?),
+            None => (self.connect()?, WholeReader::new(BODY_BYTES_MAX)),
         };
-        connection.get_mut().write_all(message)?;
-        let (reply, keep) = read_reply(&mut connection)?;
+        stream.write_all(message)?;
+        let (reply, keep) = read_reply(&mut stream, &mut reader, method)?;
         if keep {
-            self.connection = Some(connection);
+            self.connection = Some((stream, reader));
         }
         Ok(reply)
     }
@@ -143,73 +161,27 @@ impl Client {
 }
 
 /// A reply, and whether another may follow.
-fn read_reply(from: &mut impl BufRead) -> Result<(Reply, bool)> {
-    let first = line(from)?;
-    let mut words = first.split(' ');
-    let version = words.next().unwrap_or_default();
-    let status: u16 = words
-        .next()
-        .and_then(|code| code.parse().ok())
-        .with_context(|| format!("no status line: {first}"))?;
-    let mut headers = Vec::new();
+fn read_reply(
+    from: &mut impl Read,
+    reader: &mut WholeReader,
+    method: Method,
+) -> Result<(Reply, bool)> {
+    let mut piece = [0; 16 << 10];
     loop {
-        let text = line(from)?;
-        if text.is_empty() {
-            break;
+        if let Some(reply) = reader.next(method)? {
+            return Ok((Reply::of(&reply), reply.keep_alive));
         }
-        let (name, value) = text.split_once(':').with_context(|| format!("no header: {text}"))?;
-        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
-    }
-    let mut reply = Reply { status, headers, body: Vec::new() };
-    let closes =
-        reply.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-    let mut keep = version == "HTTP/1.1" && !closes;
-    if matches!(status, 204 | 304) {
-        return Ok((reply, keep));
-    }
-    if reply.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
-    {
-        loop {
-            let size = line(from)?;
-            let size = u64::from_str_radix(size.split(';').next().unwrap_or_default().trim(), 16)
-                .context("no chunk size")?;
-            take(from, size, &mut reply.body)?;
-            let end = line(from)?;
-            if size == 0 {
-                if !end.is_empty() {
-                    bail!("trailers are not understood: {end}");
-                }
-                break;
-            }
+        match from.read(&mut piece)? {
+            0 => break,
+            length => reader.space().extend_from_slice(&piece[..length]),
         }
-    } else if let Some(length) = reply.header("content-length") {
-        let length = length.parse().context("no length")?;
-        take(from, length, &mut reply.body)?;
-    } else {
-        from.read_to_end(&mut reply.body)?;
-        keep = false;
     }
-    Ok((reply, keep))
-}
-
-fn take(from: &mut impl BufRead, length: u64, body: &mut Vec<u8>) -> Result<()> {
-    let taken = from.take(length).read_to_end(body)?;
-    if taken as u64 != length {
-        bail!("the body ended after {taken} of {length} bytes");
+    match reader.handle_close() {
+        AtClose::Whole(reply) => Ok((Reply::of(&reply), false)),
+        AtClose::Nothing | AtClose::Cut => {
+            bail!("the connection ended in the middle of a reply")
+        }
     }
-    Ok(())
-}
-
-fn line(from: &mut impl BufRead) -> Result<String> {
-    let mut text = Vec::new();
-    from.take(LINE_BYTES_MAX).read_until(b'\n', &mut text)?;
-    if text.pop() != Some(b'\n') {
-        bail!("the connection ended in the middle of a reply");
-    }
-    if text.last() == Some(&b'\r') {
-        text.pop();
-    }
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// As in a form.
@@ -229,7 +201,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<(Reply, bool)> {
-        read_reply(&mut text.as_bytes())
+        read_reply(&mut text.as_bytes(), &mut WholeReader::new(100), Method::Get)
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nicache_reply::WholeReader;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{
@@ -12,7 +13,8 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use crate::response::ResponseReader;
+/// Longest body that is read, in bytes.
+pub(crate) const BODY_BYTES_MAX: usize = 16 << 20;
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +42,7 @@ pub(crate) struct Connection {
     written: usize,
     pub(crate) established: bool,
     pub(crate) opened_ns: u64,
-    pub(crate) reader: ResponseReader,
+    pub(crate) reader: WholeReader,
     /// Requests without reply, the oldest first.
     pub(crate) asked: VecDeque<Asked>,
 }
@@ -69,7 +71,7 @@ impl Connection {
             written: 0,
             established: false,
             opened_ns: now_ns,
-            reader: ResponseReader::new(),
+            reader: WholeReader::new(BODY_BYTES_MAX),
             asked: VecDeque::new(),
         })
     }

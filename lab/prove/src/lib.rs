@@ -34,7 +34,6 @@ mod plan;
 mod prove;
 mod reader;
 mod report;
-mod response;
 mod schedule;
 mod warm_up;
 

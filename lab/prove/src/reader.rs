@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use nicache_reply::{AtClose, Method, WholeReply};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
@@ -17,7 +18,6 @@ use crate::connection::{Asked, Connection, Received};
 use crate::excerpt::{beginning, excerpt, whole};
 use crate::page::Chooser;
 use crate::report::{DESCRIBED_MAX, EditTimes, Tally, Violation};
-use crate::response::{AtClose, Response};
 
 /// How often deadlines and the phase are looked at.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -482,7 +482,7 @@ impl Judge<'_> {
     fn take_replies(&mut self, slot: &mut Slot, ended_ns: u64) -> bool {
         let Some(connection) = &mut slot.connection else { return false };
         loop {
-            match connection.reader.next() {
+            match connection.reader.next(Method::Get) {
                 Ok(Some(response)) => {
                     let Some(asked) = connection.asked.pop_front() else {
                         let nobody = Asked { page: 0, sent_ns: ended_ns, last: false };
@@ -555,8 +555,8 @@ impl Judge<'_> {
         self.condemn(&slot.place, asked, ended_ns, Breach::Cut, text);
     }
 
-    fn judge(&mut self, place: &Place, asked: Asked, ended_ns: u64, response: &Response<'_>) {
-        let &Response { status, head, body, .. } = response;
+    fn judge(&mut self, place: &Place, asked: Asked, ended_ns: u64, response: &WholeReply<'_>) {
+        let &WholeReply { status, head, body, .. } = response;
         self.count(place, asked);
         *self.tally.statuses.entry(status).or_default() += 1;
         self.tally.body_bytes += body.len() as u64;

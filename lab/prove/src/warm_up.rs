@@ -5,8 +5,10 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use nicache_reply::{AtClose, Method, WholeReader, WholeReply};
+
+use crate::connection::BODY_BYTES_MAX;
 use crate::marker::Marker;
-use crate::response::{AtClose, Response, ResponseReader};
 
 /// A page as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,16 +29,18 @@ impl Fetched {
 /// Reads one page over a connection of its own.
 pub(crate) fn fetch(server: SocketAddr, request: &[u8], timeout: Duration) -> io::Result<Fetched> {
     let fetched =
-        |response: Response<'_>| Fetched { status: response.status, body: response.body.to_vec() };
+        |reply: WholeReply<'_>| Fetched { status: reply.status, body: reply.body.to_vec() };
     let no_reply = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut stream = TcpStream::connect_timeout(&server, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.write_all(request)?;
-    let mut reader = ResponseReader::new();
+    let mut reader = WholeReader::new(BODY_BYTES_MAX);
     let mut piece = [0; 16 << 10];
     loop {
-        if let Some(response) = reader.next().map_err(|error| no_reply(error.to_string()))? {
-            return Ok(fetched(response));
+        if let Some(reply) =
+            reader.next(Method::Get).map_err(|error| no_reply(error.to_string()))?
+        {
+            return Ok(fetched(reply));
         }
         match stream.read(&mut piece)? {
             0 => break,
@@ -44,7 +48,7 @@ pub(crate) fn fetch(server: SocketAddr, request: &[u8], timeout: Duration) -> io
         }
     }
     match reader.handle_close() {
-        AtClose::Whole(response) => Ok(fetched(response)),
+        AtClose::Whole(reply) => Ok(fetched(reply)),
         AtClose::Nothing | AtClose::Cut => {
             Err(no_reply("the connection ended before the reply did".to_owned()))
         }

@@ -5,16 +5,18 @@
 //! this very request; if not, the reply was kept by somebody: of another client's request, or of
 //! one that the cache made of itself.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use nicache_reply::{Head, Method, ReplyError, ReplyReader};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+
 /// A reply that takes longer is lost.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest head that is read.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Most fields of a head.
-const FIELDS_MAX: usize = 64;
+/// Bytes received at once.
+const RECEIVED_BYTES_MAX: usize = 64 * 1024;
 
 /// Whose request a reply says that it was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,7 @@ pub(crate) struct Connection {
     /// Bytes received and not yet used; those before `used` are.
     received: Vec<u8>,
     used: usize,
+    reader: ReplyReader,
     body: Vec<u8>,
 }
 
@@ -58,7 +61,13 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Self { stream, received: Vec::with_capacity(64 * 1024), used: 0, body: Vec::new() })
+        Ok(Self {
+            stream,
+            received: Vec::with_capacity(RECEIVED_BYTES_MAX),
+            used: 0,
+            reader: ReplyReader::default(),
+            body: Vec::new(),
+        })
     }
 
     /// Sends a batch of requests as they are.
@@ -75,32 +84,26 @@ impl Connection {
     /// Those of the socket; `UnexpectedEof` for a reply that is cut off, `InvalidData` for one that
     /// cannot be read.
     pub(crate) fn receive(&mut self, head: bool) -> io::Result<Reply> {
-        let reply = loop {
-            match parse(&self.received[self.used..])? {
-                Some((reply, length)) => {
-                    self.used += length;
-                    break reply;
-                }
-                None if self.received.len() - self.used > HEAD_BYTES_MAX => {
-                    return Err(broken("an endless head"));
-                }
-                None => self.read_more()?,
-            }
-        };
+        let method = if head { Method::Head } else { Method::Get };
+        let no_reply = |error: ReplyError| io::Error::new(io::ErrorKind::InvalidData, error);
+        let mut reply = None;
         self.body.clear();
-        if !head {
-            let length = usize::try_from(reply.length).map_err(|_| broken("an endless body"))?;
-            let here = length.min(self.received.len() - self.used);
-            self.body.extend_from_slice(&self.received[self.used..self.used + here]);
-            self.used += here;
-            self.body.resize(length, 0);
-            self.stream.read_exact(&mut self.body[here..])?;
+        loop {
+            let mut bytes = &self.received[self.used..];
+            if reply.is_none() {
+                let head = self.reader.read_head(&mut bytes, method).map_err(no_reply)?;
+                reply = head.map(|head| by_head(&head)).transpose()?;
+            }
+            if let Some(reply) = reply {
+                let body = &mut self.body;
+                let take = |piece: &[u8]| body.extend_from_slice(piece);
+                if self.reader.read_body(&mut bytes, take).map_err(no_reply)? {
+                    self.used = self.received.len() - bytes.len();
+                    return Ok(reply);
+                }
+            }
+            self.read_more()?;
         }
-        if self.used == self.received.len() {
-            self.received.clear();
-            self.used = 0;
-        }
-        Ok(reply)
     }
 
     /// The body of the last reply.
@@ -108,14 +111,18 @@ impl Connection {
         &self.body
     }
 
+    /// Receives, when all that was received is used.
     fn read_more(&mut self) -> io::Result<()> {
-        self.received.drain(..self.used);
         self.used = 0;
-        let before = self.received.len();
-        self.received.resize(before + 16 * 1024, 0);
-        let read = self.stream.read(&mut self.received[before..]);
-        self.received.truncate(before + *read.as_ref().unwrap_or(&0));
-        if read? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+        self.received.clear();
+        loop {
+            match rustix::io::read(&self.stream, spare_capacity(&mut self.received)) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
@@ -135,40 +142,19 @@ pub(crate) fn write_request(
     );
 }
 
-fn broken(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
-/// A whole head and its bytes, if there is one.
-fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut head = httparse::Response::new(&mut fields);
-    let length = match head.parse(bytes).map_err(|_| broken("a head that is none"))? {
-        httparse::Status::Partial => return Ok(None),
-        httparse::Status::Complete(length) => length,
-    };
-    let mut reply = Reply {
-        status: head.code.unwrap_or(0),
-        length: u64::MAX,
-        answered: None,
-        keep_alive: head.version == Some(1),
-    };
-    for field in head.headers.iter() {
-        let text = std::str::from_utf8(field.value).unwrap_or_default();
-        if field.name.eq_ignore_ascii_case("content-length") {
-            reply.length = text.parse().map_err(|_| broken("a length that is none"))?;
-        } else if field.name.eq_ignore_ascii_case("x-robots-tag") {
-            let number = text.strip_prefix("replay-").and_then(|number| number.parse().ok());
-            reply.answered = Some(number.map_or(Asker::Other, Asker::Request));
-        } else if field.name.eq_ignore_ascii_case("connection") {
-            reply.keep_alive = !text.eq_ignore_ascii_case("close");
-        }
-    }
-    if reply.length == u64::MAX {
-        Err(broken("a reply without Content-Length"))
-    } else {
-        Ok(Some((reply, length)))
-    }
+/// What a reply is by its head.
+fn by_head(head: &Head<'_>) -> io::Result<Reply> {
+    let no_length = || io::Error::new(io::ErrorKind::InvalidData, "a reply without Content-Length");
+    let answered = head.field("x-robots-tag").map(|value| {
+        let number = str::from_utf8(value).ok().and_then(|text| text.strip_prefix("replay-"));
+        number.and_then(|number| number.parse().ok()).map_or(Asker::Other, Asker::Request)
+    });
+    Ok(Reply {
+        status: head.status,
+        length: head.length.ok_or_else(no_length)?,
+        answered,
+        keep_alive: head.keep_alive,
+    })
 }
 
 #[cfg(test)]

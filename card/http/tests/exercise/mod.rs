@@ -167,9 +167,27 @@ pub(crate) fn preface(bytes: &[u8]) {
 pub(crate) fn reply(bytes: &[u8]) {
     for method in [Method::Get, Method::Head, Method::Other] {
         let outcome = parse_reply(bytes, method);
-        let ReplyOutcome::Complete(head) = outcome else {
-            continue;
+        let framing = parse_framing(bytes, method);
+        let head = match outcome {
+            ReplyOutcome::Partial => {
+                assert_eq!(framing, Ok(None));
+                continue;
+            }
+            ReplyOutcome::Malformed(reason) => {
+                assert_eq!(framing, Err(reason));
+                continue;
+            }
+            ReplyOutcome::Complete(head) => head,
         };
+        let framing = framing.expect("the same verdict").expect("a whole head");
+        assert_eq!(
+            (framing.status, framing.head_len, framing.framing, framing.keep_alive),
+            (head.status, head.head_len, head.framing, head.keep_alive)
+        );
+        assert_eq!(
+            framing.content_length.map(|length| length.to_string().into_bytes()).as_deref(),
+            head.content_length
+        );
         assert!(head.head_len <= bytes.len() && head.head_len <= HEAD_BYTES_MAX);
         assert!((100..=599).contains(&head.status) && head.status != 101);
         assert!(!(head.framing == Framing::Close && head.keep_alive));

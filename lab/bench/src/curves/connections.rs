@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use serde::{Deserialize, Serialize};
 
-use super::reply::ReplyReader;
+use super::reply::Checker;
 
 /// After so long without its reply a connection has failed.
 const TIMEOUT_NS: u64 = 5_000_000_000;
@@ -135,7 +135,7 @@ struct Place {
     serial: u32,
     begun_ns: u64,
     is_counted: bool,
-    reader: ReplyReader,
+    checker: Checker,
 }
 
 /// See the module's head.
@@ -166,7 +166,7 @@ impl Connections {
             serial: 0,
             begun_ns: 0,
             is_counted: false,
-            reader: ReplyReader::default(),
+            checker: Checker::default(),
         };
         Ok(Self {
             target,
@@ -216,7 +216,7 @@ impl Connections {
         epoll::add(&self.epoll, &socket, data, flags).map_err(|_| Failure::Connect)?;
         (place.socket, place.state) = (Some(socket), State::Connecting);
         (place.begun_ns, place.is_counted) = (begun_ns, is_counted);
-        place.reader.clear();
+        place.checker.clear();
         self.free.pop();
         Ok(())
     }
@@ -305,7 +305,7 @@ impl Connections {
                 (_, State::Waiting) => {}
                 _ => return self.fail(number, Failure::Wrong, happened),
             }
-            match place.reader.take(&self.buffer[..received], self.target.body_bytes) {
+            match place.checker.take(&self.buffer[..received], self.target.body_bytes) {
                 Ok(true) => {
                     place.state = if self.target.close { State::Closing } else { State::Idle };
                     let end_ns = self.begin.elapsed().as_nanos() as u64;

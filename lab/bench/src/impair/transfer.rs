@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_reply::{Method, ReplyReader};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::lane::client_port;
@@ -16,8 +17,6 @@ use crate::wire::{CLIENT_CPU, Object};
 
 /// How long a handshake may take.
 const CONNECT: Duration = Duration::from_secs(70);
-/// Most bytes of a reply head.
-const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// A reply, or what had come of it when time was over.
 #[derive(Debug)]
@@ -113,41 +112,76 @@ fn fetch_here(server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Res
     let path = Object { bytes, connections: 1 }.path();
     let begun = Instant::now();
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())?;
-    let mut received = Vec::with_capacity(bytes as usize + HEAD_BYTES_MAX);
+    let (mut reader, mut body) = (ReplyReader::default(), Vec::with_capacity(bytes as usize));
     let mut piece = vec![0; 256 << 10];
-    let mut body_at = None;
-    loop {
+    let mut is_whole = false;
+    while !is_whole {
         let left = limit.saturating_sub(begun.elapsed());
-        let wanted = body_at.map_or(usize::MAX, |at: usize| at + bytes as usize);
-        if left.is_zero() || received.len() >= wanted {
+        if left.is_zero() {
             break;
         }
         stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut piece) {
-            Ok(0) => bail!("the server closed after {} bytes", received.len()),
-            Ok(count) => received.extend_from_slice(&piece[..count]),
+        let count = match stream.read(&mut piece) {
+            Ok(0) => bail!("the server closed after {} bytes of the body", body.len()),
+            Ok(count) => count,
             Err(error)
                 if matches!(
                     error.kind(),
                     std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                ) => {}
-            Err(error) => {
-                return Err(error).context(format!("reading after {} bytes", received.len()));
+                ) =>
+            {
+                continue;
             }
+            Err(error) => {
+                return Err(error)
+                    .context(format!("reading after {} bytes of the body", body.len()));
+            }
+        };
+        let mut received = &piece[..count];
+        if !reader.is_in_body() {
+            let Some(head) = reader.read_head(&mut received, Method::Get)? else { continue };
+            ensure!(head.status == 200, "the reply is not a success");
         }
-        if body_at.is_none() {
-            body_at = received.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4);
-            ensure!(
-                body_at.is_some() || received.len() < HEAD_BYTES_MAX,
-                "no end of the reply's head"
-            );
-            ensure!(
-                received.len() < 12 || &received[9..12] == b"200",
-                "the reply is not a success"
-            );
-        }
+        is_whole = reader.read_body(&mut received, |bytes| body.extend_from_slice(bytes))?;
     }
     let time = begun.elapsed();
-    let body = body_at.map_or_else(Vec::new, |at| received.split_off(at));
-    Ok(Fetched { time, is_whole: body.len() as u64 == bytes, body })
+    Ok(Fetched { time, is_whole: is_whole && body.len() as u64 == bytes, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Fetches 5 bytes of a server that sends `text`, and closes only when it is not asked any
+    /// longer.
+    fn fetched(text: &'static str, limit: Duration) -> Result<Fetched> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let answer = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+            // Until the client closes, which may reset the connection.
+            let _ = stream.read(&mut request);
+        });
+        let fetched = fetch_here(server, 0, 5, limit);
+        answer.join().unwrap();
+        fetched
+    }
+
+    #[test]
+    fn a_file_is_fetched_whole_or_as_far_as_it_came() {
+        let long = Duration::from_secs(60);
+        let right = fetched("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", long).unwrap();
+        assert_eq!((right.is_whole, &right.body[..]), (true, &b"hello"[..]));
+        let short = fetched("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhell", long).unwrap();
+        assert_eq!((short.is_whole, &short.body[..]), (false, &b"hell"[..]));
+        let limit = Duration::from_millis(200);
+        let late = fetched("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel", limit).unwrap();
+        assert!(!late.is_whole && b"hel".starts_with(&late.body));
+        assert!(fetched("HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n", long).is_err());
+    }
 }

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use nicache_reply::{Method, ReplyError, ReplyReader};
 use serde::{Deserialize, Serialize};
 
 use crate::wire::Object;
@@ -31,7 +32,6 @@ const LARGE_EVERY: u64 = 501;
 pub(super) const SIZES: [u64; 4] = [100, 10_000, 100_000, 1_000_000];
 /// Latencies that are kept of a connection in a phase.
 const LATENCIES_MAX: usize = 4_000_000;
-const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// Phases of an attack that are told apart.
 pub(super) const PHASES: usize = 4;
@@ -220,7 +220,7 @@ impl Asker {
         connected: Instant,
         notes: &mut [Notes; PHASES],
     ) {
-        let mut buffer = Vec::with_capacity(256 << 10);
+        let mut buffer = vec![0; 64 << 10];
         let mut begun = connected;
         while connected.elapsed() < CONNECTION {
             let Some(own) = notes.get_mut(self.phase.load(Ordering::Relaxed)) else { return };
@@ -238,14 +238,11 @@ impl Asker {
             };
             let request =
                 format!("GET /object-{}{query} HTTP/1.1\r\nHost: siege\r\n\r\n", SIZES[which]);
-            let reply = stream
+            let answer = stream
                 .write_all(request.as_bytes())
-                .and_then(|()| read_reply(&mut stream, &mut buffer));
-            match reply {
-                Ok((body_at, goes_on))
-                    if buffer[body_at..] == self.bodies[which][..]
-                        && buffer.starts_with(b"HTTP/1.1 200") =>
-                {
+                .and_then(|()| read_reply(&mut stream, &mut buffer, &self.bodies[which]));
+            match answer {
+                Ok(Answer::Right { goes_on }) => {
                     if own.latencies_us.len() < LATENCIES_MAX {
                         own.latencies_us
                             .push(begun.elapsed().as_micros().min(u128::from(u32::MAX)) as u32);
@@ -256,13 +253,11 @@ impl Asker {
                         return;
                     }
                 }
-                Ok(_) if !buffer.starts_with(b"HTTP/1.1 200") => {
-                    let line = buffer.split(|byte| *byte == b'\r').next().unwrap_or_default();
-                    let line = String::from_utf8_lossy(&line[..line.len().min(40)]).into_owned();
+                Ok(Answer::Failure(line)) => {
                     *own.errors.entry(format!("reply: {line}")).or_default() += 1;
                     return;
                 }
-                Ok(_) => {
+                Ok(Answer::WrongBody) => {
                     own.wrong += 1;
                     return;
                 }
@@ -283,40 +278,78 @@ fn kind(error: &std::io::Error) -> String {
     }
 }
 
-/// Reads a reply with a length into `buffer`; where its body begins, and whether the connection
-/// goes on.
-fn read_reply(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<(usize, bool)> {
-    buffer.clear();
-    let mut piece = [0; 64 << 10];
-    let mut goes_on = true;
-    let mut end: Option<(usize, usize)> = None;
+/// What an answer is.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    /// A success with the body of the file; the connection may go on.
+    Right { goes_on: bool },
+    /// A success with another body.
+    WrongBody,
+    /// No success; its status line, at most 40 bytes.
+    Failure(String),
+}
+
+/// Reads an answer, piece by piece into `buffer`, whose body must be `body`.
+fn read_reply(
+    stream: &mut impl Read,
+    buffer: &mut [u8],
+    mut body: &[u8],
+) -> std::io::Result<Answer> {
+    let no_reply = |error: ReplyError| std::io::Error::new(ErrorKind::InvalidData, error);
+    let mut reader = ReplyReader::default();
+    let (mut goes_on, mut is_right) = (true, true);
     loop {
-        if let Some((body_at, end)) = end
-            && buffer.len() >= end
-        {
-            return Ok((body_at, goes_on));
-        }
-        let count = stream.read(&mut piece)?;
+        let count = stream.read(buffer)?;
         if count == 0 {
             return Err(std::io::Error::new(
                 ErrorKind::UnexpectedEof,
                 "closed before the reply's end",
             ));
         }
-        buffer.extend_from_slice(&piece[..count]);
-        if end.is_none()
-            && let Some(at) = buffer.windows(4).position(|end| end == b"\r\n\r\n")
-        {
-            let head = String::from_utf8_lossy(&buffer[..at]).to_ascii_lowercase();
-            goes_on = !head.lines().any(|line| line == "connection: close");
-            let length = head.lines().find_map(|line| {
-                line.strip_prefix("content-length:")?.trim().parse::<usize>().ok()
-            });
-            let length = length
-                .ok_or_else(|| std::io::Error::new(ErrorKind::InvalidData, "no Content-Length"))?;
-            end = Some((at + 4, at + 4 + length));
-        } else if end.is_none() && buffer.len() > HEAD_BYTES_MAX {
-            return Err(std::io::Error::new(ErrorKind::InvalidData, "no end of the reply's head"));
+        let mut bytes = &buffer[..count];
+        if !reader.is_in_body() {
+            let head = reader.read_head(&mut bytes, Method::Get).map_err(no_reply)?;
+            let Some(head) = head else { continue };
+            if head.status != 200 {
+                let line = head.bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+                let line = String::from_utf8_lossy(&line[..line.len().min(40)]).into_owned();
+                return Ok(Answer::Failure(line));
+            }
+            goes_on = head.keep_alive;
+        }
+        let compare = |piece: &[u8]| match body.strip_prefix(piece) {
+            Some(rest) => body = rest,
+            None => is_right = false,
+        };
+        if reader.read_body(&mut bytes, compare).map_err(no_reply)? {
+            is_right &= body.is_empty() && bytes.is_empty();
+            return Ok(if is_right { Answer::Right { goes_on } } else { Answer::WrongBody });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_told_apart_whatever_the_pieces() {
+        let answer = |text: &str, piece| {
+            let answer = read_reply(&mut text.as_bytes(), &mut vec![0; piece], b"hello");
+            answer.map_err(|error| error.kind())
+        };
+        let right = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
+            2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
+        for piece in [1, 7, 1000] {
+            assert_eq!(answer(right, piece), Ok(Answer::Right { goes_on: true }));
+            assert_eq!(answer(chunked, piece), Ok(Answer::Right { goes_on: false }));
+            assert_eq!(answer(&right.replace("lo", "la"), piece), Ok(Answer::WrongBody));
+            assert_eq!(answer(&right.replace('5', "4"), piece), Ok(Answer::WrongBody));
+            assert_eq!(answer(&right.replace('5', "6"), piece), Err(ErrorKind::UnexpectedEof));
+            assert_eq!(answer("SSH-2.0-x\r\n", piece), Err(ErrorKind::InvalidData));
+            let busy = right.replace("200 OK", "503 Busy");
+            assert_eq!(answer(&busy, piece), Ok(Answer::Failure("HTTP/1.1 503 Busy".to_owned())));
         }
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_reply::{Method, WholeReader};
 use serde::Deserialize;
 
 use super::cpu::Cpus;
@@ -15,8 +16,8 @@ use super::namespace::Namespace;
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Most bytes of a reply head.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Most bytes of a body that is looked at.
+const BODY_BYTES_MAX: usize = 16 << 20;
 
 /// Tells the totals as one line of JSON. It has no per-request hook, so `wrk` sends prepared bytes
 /// as it does without a script.
@@ -135,7 +136,7 @@ pub(crate) fn get(
     server: Ipv4Addr,
     path: &str,
     close: bool,
-) -> Result<(String, Vec<u8>)> {
+) -> Result<(Vec<u8>, Vec<u8>)> {
     let connection = if close { "Connection: close\r\n" } else { "" };
     let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n{connection}\r\n");
     namespace.run(move || {
@@ -147,46 +148,28 @@ pub(crate) fn get(
     })
 }
 
-fn read_reply(stream: &mut impl Read) -> Result<(String, Vec<u8>)> {
-    let mut bytes = Vec::new();
-    let mut chunk = [0; 64 * 1024];
-    let mut wanted = usize::MAX;
-    let mut head = String::new();
-    while bytes.len() < wanted {
-        let got = stream.read(&mut chunk).context("no reply")?;
-        ensure!(got > 0, "the connection ended within a reply");
-        bytes.extend_from_slice(&chunk[..got]);
-        if head.is_empty()
-            && let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n")
-        {
-            head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-            wanted = end + 4 + content_length(&head).context("a reply without Content-Length")?;
+fn read_reply(stream: &mut impl Read) -> Result<(Vec<u8>, Vec<u8>)> {
+    let mut reader = WholeReader::new(BODY_BYTES_MAX);
+    let mut piece = [0; 64 * 1024];
+    loop {
+        if let Some(reply) = reader.next(Method::Get)? {
+            ensure!(
+                reply.status == 200,
+                "the reply is not a success: {}",
+                String::from_utf8_lossy(reply.head).lines().next().unwrap_or_default()
+            );
+            return Ok((reply.head.to_vec(), reply.body.to_vec()));
         }
-        ensure!(!head.is_empty() || bytes.len() <= HEAD_BYTES_MAX, "a reply head without end");
+        let got = stream.read(&mut piece).context("no reply")?;
+        ensure!(got > 0, "the connection ended within a reply");
+        reader.space().extend_from_slice(&piece[..got]);
     }
-    ensure!(
-        head.starts_with("HTTP/1.1 200 "),
-        "the reply is not a success: {}",
-        head.lines().next().unwrap_or_default()
-    );
-    let body = bytes.split_off(wanted - content_length(&head).unwrap_or(0));
-    Ok((head, body))
-}
-
-fn content_length(head: &str) -> Option<usize> {
-    field(head, "content-length")?.parse().ok()
-}
-
-/// Value of a header field.
-pub(crate) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        key.eq_ignore_ascii_case(name).then(|| value.trim())
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use nicache_reply::field;
+
     use super::*;
 
     fn totals() -> Totals {
@@ -208,7 +191,7 @@ mod tests {
         let reply = b"HTTP/1.1 200 OK\r\nX-Varnish: 5 3\r\nContent-Length: 4\r\n\r\nbody";
         let (head, body) = read_reply(&mut &reply[..]).unwrap();
         assert_eq!(body, b"body");
-        assert_eq!(field(&head, "x-varnish"), Some("5 3"));
+        assert_eq!(field(&head, "x-varnish"), Some(&b"5 3"[..]));
         assert!(read_reply(&mut &reply[..reply.len() - 1]).is_err());
         assert!(
             read_reply(&mut &b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..]).is_err()

@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_reply::field;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -446,10 +447,10 @@ impl Running {
                 }
                 // A hit names the request that filled it, too.
                 (Subject::Varnish, ..) => {
-                    load::field(&head, "x-varnish").is_some_and(|ids| ids.contains(' '))
+                    field(&head, "x-varnish").is_some_and(|ids| ids.contains(&b' '))
                 }
                 // Only what its cache delivers has an age: nginx sends none.
-                (Subject::Haproxy, ..) => load::field(&head, "age").is_some(),
+                (Subject::Haproxy, ..) => field(&head, "age").is_some(),
                 (_, Some(before), Some(after)) => after.hits > before.hits,
                 _ => false,
             };

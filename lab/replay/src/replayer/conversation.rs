@@ -11,7 +11,7 @@
 //! answered is asked for again on a new connection, as browsers do.
 
 use super::plan::{Asked, Plan};
-use super::reply::{HeadError, ReplyReader};
+use super::reply::{Comparer, Unreadable};
 use super::report::{ErrorKind, ReplayerReport};
 use crate::sessions::{Session, SessionRequest};
 
@@ -41,7 +41,7 @@ pub(super) enum Fault {
     Cut,
     /// What comes cannot be read.
     #[error(transparent)]
-    Head(#[from] HeadError),
+    Unreadable(#[from] Unreadable),
     /// Bytes that nobody asked for.
     #[error("bytes follow the last reply")]
     Surplus,
@@ -52,7 +52,7 @@ impl Fault {
     pub(super) fn kind(self) -> ErrorKind {
         match self {
             Self::Cut => ErrorKind::Reset,
-            Self::Head(_) | Self::Surplus => ErrorKind::Head,
+            Self::Unreadable(_) | Self::Surplus => ErrorKind::Head,
         }
     }
 }
@@ -74,7 +74,7 @@ pub(super) struct Conversation {
     /// Written requests, of which the first bytes are sent.
     out: Vec<u8>,
     sent: usize,
-    reader: ReplyReader,
+    comparer: Comparer,
     is_connected: bool,
 }
 
@@ -91,7 +91,7 @@ impl Conversation {
             speed: None,
             out: Vec::new(),
             sent: 0,
-            reader: ReplyReader::default(),
+            comparer: Comparer::default(),
             is_connected: false,
         }
     }
@@ -137,7 +137,7 @@ impl Conversation {
     pub(super) fn handle_connection(&mut self) {
         (self.is_connected, self.written, self.sent) = (true, self.answered, 0);
         self.out.clear();
-        self.reader = ReplyReader::default();
+        self.comparer = Comparer::default();
     }
 
     /// Bytes to send now; more may follow.
@@ -177,7 +177,9 @@ impl Conversation {
                 return Err(Fault::Surplus);
             }
             let asked = asked(requests[self.answered]);
-            let Some(reply) = self.reader.read(&mut bytes, asked, plan.expected())? else { break };
+            let Some(reply) = self.comparer.read(&mut bytes, asked, plan.expected())? else {
+                break;
+            };
             self.answered += 1;
             report.count_reply(&reply, now_ns.saturating_sub(self.asked_ns), || {
                 plan.target(asked.object)
@@ -196,7 +198,7 @@ impl Conversation {
     /// [`Fault::Cut`] if something was still to come.
     pub(super) fn handle_end(&mut self) -> Result<(), Fault> {
         let was_connected = std::mem::replace(&mut self.is_connected, false);
-        let is_idle = self.answered == self.written && self.reader.is_between_replies();
+        let is_idle = self.answered == self.written && self.comparer.is_between_replies();
         if !was_connected || is_idle { Ok(()) } else { Err(Fault::Cut) }
     }
 

@@ -7,20 +7,13 @@
 //! `Content-Length`. A file has a length; a server that does not tell it is not one to be measured
 //! with this.
 
-use std::mem::MaybeUninit;
-
-use httparse::{ParserConfig, Response, Status};
+use nicache_reply::{Framing, Head, Method, ReplyError, ReplyReader};
 
 use super::expected::Expected;
 use super::plan::Asked;
 
-/// Longest head that is read.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Most fields of a head.
-const FIELDS_MAX: usize = 64;
-
 /// A reply that came whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Finished {
     /// What is wrong with it, if anything.
     pub wrong: Option<Wrong>,
@@ -41,129 +34,73 @@ pub(super) enum Wrong {
     Body(u64),
 }
 
-/// Why no reply can be found in the bytes.
+/// Why what comes cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum HeadError {
-    /// No head of HTTP.
-    #[error("what came is not a head of HTTP")]
-    Syntax,
-    /// A head longer than is read.
-    #[error("a head has more than {HEAD_BYTES_MAX} bytes")]
-    TooLong,
-    /// Only bodies of a known length are read.
+pub(super) enum Unreadable {
+    /// No reply.
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+    /// Only bodies of a known length are compared.
     #[error(
         "a reply has no Content-Length (chunked, or ended by the connection), so it cannot be compared"
     )]
     NoLength,
 }
 
-/// Reads the replies of one connection.
+/// Compares the replies of one connection.
 #[derive(Debug, Default)]
-pub(super) struct ReplyReader {
-    /// The beginning of a head whose end has not come.
-    head: Vec<u8>,
-    body: Option<Body>,
-}
-
-/// The body that is coming.
-#[derive(Clone, Copy, Debug)]
-struct Body {
-    offset: u64,
-    /// Bytes of it.
-    end: u64,
+pub(super) struct Comparer {
+    reader: ReplyReader,
+    /// The reply whose body is coming, and how many bytes of it have come.
     reply: Finished,
+    offset: u64,
 }
 
-struct Head {
-    status: u16,
-    length: Option<u64>,
-    keeps_open: bool,
-    /// Bytes of it.
-    bytes: usize,
-}
-
-impl ReplyReader {
+impl Comparer {
     /// Takes bytes of the reply to `asked` from the beginning of `input`. `None`: all are taken and
     /// more must come.
     ///
     /// # Errors
-    /// [`HeadError`]; then nothing that follows can be understood.
+    /// [`Unreadable`]; then nothing that follows can be understood.
     pub(super) fn read(
         &mut self,
         input: &mut &[u8],
         asked: Asked,
         expected: &Expected,
-    ) -> Result<Option<Finished>, HeadError> {
-        let mut body = match self.body.take() {
-            Some(body) => body,
-            None => match self.read_head(input)? {
-                Some(head) => body_of(&head, asked, expected)?,
-                None => return Ok(None),
-            },
-        };
-        let take = input.len().min(usize::try_from(body.end - body.offset).unwrap_or(usize::MAX));
-        let (bytes, rest) = input.split_at(take);
-        *input = rest;
-        if body.reply.wrong.is_none() {
-            let difference = expected.difference(asked.object, body.offset, bytes);
-            body.reply.wrong = difference.map(Wrong::Body);
+    ) -> Result<Option<Finished>, Unreadable> {
+        if !self.reader.is_in_body() {
+            let method = if asked.head { Method::Head } else { Method::Get };
+            let Some(head) = self.reader.read_head(input, method)? else { return Ok(None) };
+            let Some(reply) = by_head(&head, expected.bytes(asked.object)) else {
+                self.reader.clear();
+                return Err(Unreadable::NoLength);
+            };
+            (self.reply, self.offset) = (reply, 0);
         }
-        body.offset += take as u64;
-        if body.offset == body.end {
-            return Ok(Some(body.reply));
-        }
-        self.body = Some(body);
-        Ok(None)
+        let Self { reader, reply, offset } = self;
+        let is_whole = reader.read_body(input, |bytes| {
+            if reply.wrong.is_none() {
+                let difference = expected.difference(asked.object, *offset, bytes);
+                reply.wrong = difference.map(Wrong::Body);
+            }
+            *offset += bytes.len() as u64;
+        })?;
+        Ok(is_whole.then_some(*reply))
     }
 
     /// Whether nothing of a reply has come since the last one.
     pub(super) fn is_between_replies(&self) -> bool {
-        self.head.is_empty() && self.body.is_none()
-    }
-
-    /// A final head; interim ones (1xx) are passed over.
-    fn read_head(&mut self, input: &mut &[u8]) -> Result<Option<Head>, HeadError> {
-        loop {
-            let head = if self.head.is_empty() {
-                let Some(head) = parse(input)? else {
-                    if input.len() > HEAD_BYTES_MAX {
-                        return Err(HeadError::TooLong);
-                    }
-                    self.head.extend_from_slice(input);
-                    *input = &[];
-                    return Ok(None);
-                };
-                *input = &input[head.bytes..];
-                head
-            } else {
-                let before = self.head.len();
-                let take = input.len().min(HEAD_BYTES_MAX + 1 - before);
-                self.head.extend_from_slice(&input[..take]);
-                let Some(head) = parse(&self.head)? else {
-                    if self.head.len() > HEAD_BYTES_MAX {
-                        return Err(HeadError::TooLong);
-                    }
-                    *input = &[];
-                    return Ok(None);
-                };
-                *input = &input[head.bytes - before..];
-                self.head.clear();
-                head
-            };
-            if head.status >= 200 {
-                return Ok(Some(head));
-            }
-        }
+        self.reader.is_between_replies()
     }
 }
 
-fn body_of(head: &Head, asked: Asked, expected: &Expected) -> Result<Body, HeadError> {
-    let right = expected.bytes(asked.object);
-    let has_body = !asked.head && !matches!(head.status, 204 | 304);
-    let end = match head.length {
-        _ if !has_body => 0,
-        Some(length) => length,
-        None => return Err(HeadError::NoLength),
+/// What the reply for a file of `right` bytes is by its head; `None` if that does not tell its
+/// length.
+fn by_head(head: &Head<'_>, right: u64) -> Option<Finished> {
+    let body_bytes = match head.framing {
+        Framing::None => 0,
+        Framing::Length(length) => length,
+        Framing::Chunked | Framing::Close => return None,
     };
     let wrong = if head.status != 200 {
         Some(Wrong::Status(head.status))
@@ -171,47 +108,12 @@ fn body_of(head: &Head, asked: Asked, expected: &Expected) -> Result<Body, HeadE
         // The reply to a HEAD may leave the length out (RFC 9110, section 8.6).
         head.length.filter(|&length| length != right).map(Wrong::Length)
     };
-    let reply = Finished { wrong, body_bytes: end, keeps_open: head.keeps_open };
-    Ok(Body { offset: 0, end, reply })
-}
-
-/// A whole head, if there is one.
-fn parse(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
-    // Fields that a head does not have are not even set to nothing, which would cost more than
-    // reading those it has.
-    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-    let mut response = Response::new(&mut []);
-    let parsed = ParserConfig::default().parse_response_with_uninit_headers(
-        &mut response,
-        bytes,
-        &mut fields,
-    );
-    let length = match parsed.map_err(|_| HeadError::Syntax)? {
-        Status::Partial => return Ok(None),
-        Status::Complete(length) => length,
-    };
-    let keeps_open = response.version == Some(1);
-    let mut head =
-        Head { status: response.code.unwrap_or(0), length: None, keeps_open, bytes: length };
-    for field in response.headers.iter() {
-        if field.name.eq_ignore_ascii_case("content-length") {
-            let text = std::str::from_utf8(field.value).map_err(|_| HeadError::Syntax)?;
-            head.length = Some(text.trim().parse().map_err(|_| HeadError::Syntax)?);
-        } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(HeadError::NoLength);
-        } else if field.name.eq_ignore_ascii_case("connection") {
-            let mut options = field.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-            head.keeps_open = match head.keeps_open {
-                true => !options.any(|option| option.eq_ignore_ascii_case(b"close")),
-                false => options.any(|option| option.eq_ignore_ascii_case(b"keep-alive")),
-            };
-        }
-    }
-    Ok(Some(head))
+    Some(Finished { wrong, body_bytes, keeps_open: head.keep_alive })
 }
 
 #[cfg(test)]
 mod tests {
+    use nicache_http::{HEAD_BYTES_MAX, MalformedReply};
     use proptest::prelude::*;
 
     use super::*;
@@ -251,8 +153,8 @@ mod tests {
         bytes: &[u8],
         pieces: &[usize],
         asked: &[Asked],
-    ) -> Result<Vec<Finished>, HeadError> {
-        let (expected, mut reader, mut replies) = (expected(), ReplyReader::default(), Vec::new());
+    ) -> Result<Vec<Finished>, Unreadable> {
+        let (expected, mut reader, mut replies) = (expected(), Comparer::default(), Vec::new());
         let (mut rest, mut pieces) = (bytes, pieces.iter().cycle());
         while !rest.is_empty() {
             let (mut piece, after) = rest.split_at((*pieces.next().unwrap()).clamp(1, rest.len()));
@@ -297,7 +199,7 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..200),
             piece in 1usize..50,
         ) {
-            let (expected, mut reader) = (expected(), ReplyReader::default());
+            let (expected, mut reader) = (expected(), Comparer::default());
             for piece in bytes.chunks(piece) {
                 let mut piece = piece;
                 while let Ok(Some(_)) = reader.read(&mut piece, get(1), &expected) {}
@@ -335,16 +237,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compared_is_an_error() {
+        let head = |reason| Unreadable::Reply(ReplyError::Head(reason));
         let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(HEAD_BYTES_MAX));
         for (bytes, error) in [
             (
                 &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"[..],
-                HeadError::NoLength,
+                Unreadable::NoLength,
             ),
-            (b"HTTP/1.1 200 OK\r\n\r\n", HeadError::NoLength),
-            (b"SSH-2.0-x\r\n\r\n", HeadError::Syntax),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", HeadError::Syntax),
-            (endless.as_bytes(), HeadError::TooLong),
+            (b"HTTP/1.1 200 OK\r\n\r\n", Unreadable::NoLength),
+            (b"SSH-2.0-x\r\n\r\n", head(MalformedReply::Syntax)),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", head(MalformedReply::ContentLength)),
+            (endless.as_bytes(), head(MalformedReply::HeadTooLong)),
         ] {
             assert_eq!(read_all(bytes, &[1000], &[get(1)]), Err(error));
             assert_eq!(read_all(bytes, &[100_000], &[get(1)]), Err(error));

@@ -17,10 +17,7 @@ use std::time::Duration;
 
 use nicache_cache::Recheck;
 use nicache_card::OwnPorts;
-use nicache_http::{
-    Follower, HEAD_BYTES_MAX, Method, ProxyVersion, ReplyOutcome, own_address, parse_reply,
-    proxy_header,
-};
+use nicache_http::{Follower, Method, ProxyVersion, own_address, parse_framing, proxy_header};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 
 use crate::setup::RecheckAddresses;
@@ -194,48 +191,78 @@ impl Worker {
 }
 
 /// Reads a reply to its end, which the card follows, too. True if the connection may be used again.
-fn read_reply(stream: &mut TcpStream) -> io::Result<bool> {
+fn read_reply(stream: &mut impl Read) -> io::Result<bool> {
     let odd = || io::Error::from(io::ErrorKind::InvalidData);
+    let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let mut bytes = vec![0; 64 * 1024];
     let mut held = 0;
+    let (head, mut from) = loop {
+        match parse_framing(&bytes[..held], Method::Get).map_err(|_| odd())? {
+            // What follows an interim reply may be here already.
+            Some(interim) if interim.status < 200 => {
+                bytes.copy_within(interim.head_len..held, 0);
+                held -= interim.head_len;
+            }
+            Some(head) => break (head, head.head_len),
+            // A head that needs more room than there is has been refused before.
+            None => match stream.read(&mut bytes[held..])? {
+                0 => return Err(cut()),
+                read => held += read,
+            },
+        }
+    };
+    let mut follower = Follower::new(head.framing);
     loop {
-        if held > HEAD_BYTES_MAX {
+        if follower.follow(&bytes[from..held], |_| ()).fault.is_some() {
             return Err(odd());
         }
-        let read = stream.read(&mut bytes[held..])?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        if follower.is_finished() {
+            return Ok(head.keep_alive);
         }
-        held += read;
-        match parse_reply(&bytes[..held], Method::Get) {
-            ReplyOutcome::Partial => {}
-            ReplyOutcome::Malformed(_) => return Err(odd()),
-            ReplyOutcome::Complete(reply) if reply.interim => {
-                let head_len = reply.head_len;
-                bytes.copy_within(head_len..held, 0);
-                held -= head_len;
-            }
-            ReplyOutcome::Complete(reply) => {
-                let (keep_alive, head_len) = (reply.keep_alive, reply.head_len);
-                let mut follower = Follower::new(reply.framing);
-                let mut from = head_len;
-                loop {
-                    let followed = follower.follow(&bytes[from..held], |_| ());
-                    if followed.fault.is_some() {
-                        return Err(odd());
-                    }
-                    if followed.finished_at.is_some() || follower.is_finished() {
-                        return Ok(keep_alive);
-                    }
-                    (from, held) = (0, stream.read(&mut bytes)?);
-                    if held == 0 {
-                        return if follower.handle_close() {
-                            Ok(false)
-                        } else {
-                            Err(io::ErrorKind::UnexpectedEof.into())
-                        };
-                    }
-                }
+        (from, held) = (0, stream.read(&mut bytes)?);
+        if held == 0 {
+            return if follower.handle_close() { Ok(false) } else { Err(cut()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_http::HEAD_BYTES_MAX;
+
+    use super::*;
+
+    /// Gives `text` in pieces of so many bytes, then the end.
+    struct Pieces<'a>(std::slice::Chunks<'a, u8>);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let piece = self.0.next().unwrap_or_default();
+            buffer[..piece.len()].copy_from_slice(piece);
+            Ok(piece.len())
+        }
+    }
+
+    #[test]
+    fn replies_are_read_to_their_end_whatever_the_pieces() {
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+        let early = format!("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n{chunked}");
+        let long = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(HEAD_BYTES_MAX));
+        let (cut, odd) = (io::ErrorKind::UnexpectedEof, io::ErrorKind::InvalidData);
+        for size in [1, 30, 16_000, 60_000] {
+            for (text, expected) in [
+                (chunked, Ok(true)),
+                (&early, Ok(true)),
+                ("HTTP/1.1 304 x\r\nConnection: close\r\n\r\n", Ok(false)),
+                ("HTTP/1.1 200 OK\r\n\r\nto the end", Ok(false)),
+                ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort", Err(cut)),
+                ("HTTP/1.1 200 OK\r\nContent-", Err(cut)),
+                ("SSH-2.0-x\r\n\r\n", Err(odd)),
+                (&long, Err(odd)),
+            ] {
+                let read = read_reply(&mut Pieces(text.as_bytes().chunks(size)));
+                let read = read.map_err(|error| error.kind());
+                assert_eq!(read, expected, "{text:.60} in pieces of {size}");
             }
         }
     }
