@@ -195,23 +195,15 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use std::process::Command;
+    use nicache_namespaces::run;
 
-    fn run(program: &str, arguments: &str) -> String {
-        let output =
-            Command::new(program).args(arguments.split_whitespace()).output().expect(program);
-        assert!(output.status.success(), "{program} {arguments}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
+    use super::*;
 
     /// In a network namespace with the interface `near`, whose number is given.
     fn in_namespace(test: impl FnOnce(u32) + Send + 'static) {
         let run = || {
-            // Sound: only `UnshareFlags::FILES` is not.
-            #[allow(deprecated)]
-            if let Err(errno) = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET) {
-                return println!("skipped: no network namespace: {errno}");
+            if let Err(error) = nicache_namespaces::enter_new() {
+                return println!("skipped: no network namespace: {error}");
             }
             run("ip", "link add dev near type veth peer name far");
             test(run("ip", "-o link show dev near").split(':').next().unwrap().parse().unwrap());

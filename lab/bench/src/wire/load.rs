@@ -8,10 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_netns::Namespace;
 use serde::Deserialize;
 
 use super::cpu::Cpus;
-use super::namespace::Namespace;
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(5);

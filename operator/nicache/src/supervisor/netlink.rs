@@ -98,7 +98,7 @@ impl Netlink {
         &mut self,
         name: &str,
         peer: &str,
-        namespace: &impl AsFd,
+        namespace: impl AsFd,
     ) -> io::Result<()> {
         let text = |name: &str| [name.as_bytes(), &[0]].concat();
         let mut there = Message::part();
