@@ -3,7 +3,7 @@
 use nicache_forward::modes::Mode;
 use nicache_forward::pcache::Order;
 use nicache_forward::prefix::Prefix;
-use nicache_study::Size;
+use nicache_memory::Size;
 use serde::Deserialize;
 use toml::Spanned;
 
