@@ -204,10 +204,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-        let read =
-            |(unit, ms): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(ms);
-        let ms = units.into_iter().find_map(read).filter(|ms| (1..=86_400_000).contains(ms));
+        let ms = nicache_span::milliseconds(text).filter(|ms| (1..=86_400_000).contains(ms));
         let odd = || format!("`{text}` is not a time from 1ms to 24h, such as 500ms, 2s or 5m");
         ms.map(|ms| Self(Duration::from_millis(ms))).ok_or_else(odd)
     }
