@@ -2,74 +2,38 @@
 
 use nicache_coherence::RefusalReason;
 use nicache_http::NotShared;
+use nicache_reasons::reasons;
 
-/// Why a reply that passed was not offered to the watcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum FillAbort {
-    /// No fill was free, or the request head was too long to keep.
-    Resources,
-    /// The body is larger than one object may be.
-    TooLarge,
-    /// The policy holds what is in memory for worth more, or all of it is in use.
-    NoRoom,
-    /// The policy did not want it once its length was known.
-    NotAdmitted,
-    /// The head of the reply is larger than the card stores.
-    HeadTooLarge,
-    /// The reply has no body by its nature.
-    NoBody,
-    /// Its chunks had extensions or trailers, which the card does not keep.
-    ChunkExtras,
-    /// Bytes of the reply did not pass in order, or it ended early.
-    Incomplete,
-    /// The watcher did not answer in time, or is gone.
-    NoVerdict,
-    /// A source changed between the verdict and the insertion.
-    ChangedAtInsert,
-    /// Another request for the same was let through because the server said nothing to this one.
-    Superseded,
-    /// A dynamic reply that is different each time.
-    Volatile,
-    /// The client took the reply so slowly that others could not have wanted to wait for it.
-    SlowClient,
-}
-
-impl FillAbort {
-    /// All reasons.
-    pub const ALL: [Self; 13] = [
-        Self::Resources,
-        Self::TooLarge,
-        Self::NoRoom,
-        Self::NotAdmitted,
-        Self::HeadTooLarge,
-        Self::NoBody,
-        Self::ChunkExtras,
-        Self::Incomplete,
-        Self::NoVerdict,
-        Self::ChangedAtInsert,
-        Self::Superseded,
-        Self::Volatile,
-        Self::SlowClient,
-    ];
-
-    /// The name in metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Resources => "resources",
-            Self::TooLarge => "too_large",
-            Self::NoRoom => "no_room",
-            Self::NotAdmitted => "not_admitted",
-            Self::HeadTooLarge => "head_too_large",
-            Self::NoBody => "no_body",
-            Self::ChunkExtras => "chunk_extras",
-            Self::Incomplete => "incomplete",
-            Self::NoVerdict => "no_verdict",
-            Self::ChangedAtInsert => "changed_at_insert",
-            Self::Superseded => "superseded",
-            Self::Volatile => "volatile",
-            Self::SlowClient => "slow_client",
-        }
+reasons! {
+    /// Why a reply that passed was not offered to the watcher.
+    FillAbort {
+        /// No fill was free, or the request head was too long to keep.
+        Resources => "resources",
+        /// The body is larger than one object may be.
+        TooLarge => "too_large",
+        /// The policy holds what is in memory for worth more, or all of it is in use.
+        NoRoom => "no_room",
+        /// The policy did not want it once its length was known.
+        NotAdmitted => "not_admitted",
+        /// The head of the reply is larger than the card stores.
+        HeadTooLarge => "head_too_large",
+        /// The reply has no body by its nature.
+        NoBody => "no_body",
+        /// Its chunks had extensions or trailers, which the card does not keep.
+        ChunkExtras => "chunk_extras",
+        /// Bytes of the reply did not pass in order, or it ended early.
+        Incomplete => "incomplete",
+        /// The watcher did not answer in time, or is gone.
+        NoVerdict => "no_verdict",
+        /// A source changed between the verdict and the insertion.
+        ChangedAtInsert => "changed_at_insert",
+        /// Another request for the same was let through because the server said nothing to this
+        /// one.
+        Superseded => "superseded",
+        /// A dynamic reply that is different each time.
+        Volatile => "volatile",
+        /// The client took the reply so slowly that others could not have wanted to wait for it.
+        SlowClient => "slow_client",
     }
 }
 
@@ -108,6 +72,6 @@ nicache_counters::counters! {
 impl Counters {
     /// Counts a reply that is not offered to the watcher.
     pub fn count_abort(&mut self, reason: FillAbort) {
-        self.fills_aborted[reason as usize] += 1;
+        self.fills_aborted[reason.index()] += 1;
     }
 }

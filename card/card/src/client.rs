@@ -248,7 +248,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 None if output_idle => {
                     // No buffer is left: fail open.
                     self.counters.bypasses_by_card
-                        [crate::counters::CardBypass::Resources as usize] += 1;
+                        [crate::counters::CardBypass::Resources.index()] += 1;
                     self.make_opaque(flow, None, now);
                     if flow.host.phase == HostPhase::Open {
                         self.pass_client_frame(flow, frame, tcp);

@@ -1,39 +1,23 @@
 //! What the card counts. One thread owns them; others get copies.
 
 use nicache_http::BypassReason;
+use nicache_reasons::reasons;
 
 use crate::bus::Bus;
 
-/// Why the card, not the request, let a request pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum CardBypass {
-    /// The operator turned the cache off.
-    Operator,
-    /// The watcher's lease has run out.
-    Lease,
-    /// A conditional request on which servers differ.
-    Conditional,
-    /// No hold buffer or reply place was left.
-    Resources,
-    /// A range on which servers differ, or that they answer with a page of their own.
-    Range,
-}
-
-impl CardBypass {
-    /// All reasons.
-    pub const ALL: [Self; 5] =
-        [Self::Operator, Self::Lease, Self::Conditional, Self::Resources, Self::Range];
-
-    /// The name in metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Operator => "operator",
-            Self::Lease => "lease",
-            Self::Conditional => "conditional",
-            Self::Resources => "resources",
-            Self::Range => "range",
-        }
+reasons! {
+    /// Why the card, not the request, let a request pass.
+    CardBypass {
+        /// The operator turned the cache off.
+        Operator => "operator",
+        /// The watcher's lease has run out.
+        Lease => "lease",
+        /// A conditional request on which servers differ.
+        Conditional => "conditional",
+        /// No hold buffer or reply place was left.
+        Resources => "resources",
+        /// A range on which servers differ, or that they answer with a page of their own.
+        Range => "range",
     }
 }
 

@@ -65,7 +65,7 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn forward(&mut self, flow: &mut Flow, forward: Forward, now: Time) {
         match forward.reason {
             None => self.counters.misses += 1,
-            Some(Reason::Card(reason)) => self.counters.bypasses_by_card[reason as usize] += 1,
+            Some(Reason::Card(reason)) => self.counters.bypasses_by_card[reason.index()] += 1,
             Some(Reason::Request) => {}
         }
         flow.fill = None;

@@ -6,7 +6,6 @@
 //! kernel's way in.
 
 use std::io::IoSlice;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nicache_port::*;
@@ -59,18 +58,9 @@ fn memory(name: &str, capabilities: Capabilities, payload: usize) {
 }
 
 fn tap() -> Result<TapQueue, String> {
-    // Sound: only `UnshareFlags::FILES` is not.
-    #[allow(deprecated)]
-    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)
-        .map_err(|errno| errno.to_string())?;
+    nicache_namespaces::enter_new().map_err(|error| error.to_string())?;
     let mut queues = Tap::open("bench", 1).map_err(|error| error.to_string())?;
-    let up = Command::new("ip")
-        .args(["link", "set", "bench", "up"])
-        .status()
-        .map_err(|error| error.to_string())?;
-    if !up.success() {
-        return Err("`ip link set bench up` failed".into());
-    }
+    nicache_namespaces::ip("link set bench up");
     Ok(queues.remove(0))
 }
 

@@ -148,7 +148,7 @@ fn the_kernel_believes_the_metadata_and_else_verifies() {
         tap.send(&[IoSlice::new(&long)], Offload::default()),
         Err(SendError::TooLong)
     ));
-    namespace.ip("link set card0 down".into());
+    namespace.ip("link set card0 down");
     let down = tap.send(&[IoSlice::new(&frame)], Offload::default());
     assert!(matches!(down, Err(SendError::Io(_))), "{down:?}");
 }
@@ -157,7 +157,7 @@ fn the_kernel_believes_the_metadata_and_else_verifies() {
 fn queues_share_the_traffic_of_an_interface() {
     let Some(namespace) = namespace() else { return };
     let mut queues = namespace.tap(1, 4);
-    namespace.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0".into());
+    namespace.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0");
     for _ in 0..64 {
         udp_socket(&namespace, v4(1, 0)).send_to(&[7; 500], v4(2, 9)).unwrap();
     }
@@ -177,7 +177,7 @@ fn queues_share_the_traffic_of_an_interface() {
 fn an_idle_tap_sleeps_and_wakes() {
     let Some(namespace) = namespace() else { return };
     let mut tap = namespace.tap(1, 1).remove(0);
-    namespace.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0".into());
+    namespace.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0");
     let mut burst = Burst::new(4);
     let mut drain = |tap: &mut TapQueue| {
         let mut frames = 0;
@@ -310,7 +310,7 @@ fn a_child_takes_over_a_queue() {
         .unwrap();
     let mut child = Reaped(child);
     drop(tap);
-    namespace.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0".into());
+    namespace.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0");
     let socket = udp_socket(&namespace, v4(1, 0));
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let start = Instant::now();

@@ -63,10 +63,8 @@ fn the_packet_path_does_not_allocate() {
 /// Two packet sockets on a veth pair in a namespace of the calling thread; `None`, with the reason
 /// printed, without the privilege.
 fn packet_sockets() -> Option<[PacketSocket; 2]> {
-    // Sound: only `UnshareFlags::FILES` is not.
-    #[allow(deprecated)]
-    if let Err(errno) = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET) {
-        println!("skipped: no network namespace: {errno}");
+    if let Err(error) = nicache_namespaces::enter_new() {
+        println!("skipped: no network namespace: {error}");
         return None;
     }
     for arguments in [

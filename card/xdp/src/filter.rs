@@ -10,10 +10,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
-use rustix::net::netlink::SocketAddrNetlink;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{TcAttribute, TcFilterBpfOption, TcMessage, TcOption};
+use nicache_netlink::Netlink;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
-    netdevice, recv, send, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, netdevice, socket_with,
 };
 
 use crate::log::with_log;
@@ -22,21 +23,10 @@ use crate::log::with_log;
 const HANDLES: u32 = 0x6e69_0000;
 const NUMBERS: u32 = 0x1_0000;
 /// The programs' names, as libbpf has the kernel know them.
-const NAMES: [&[u8]; 2] = [b"wire_ingress:", b"host_ingress:"];
+const NAMES: [&str; 2] = ["wire_ingress:", "host_ingress:"];
 
-const RTM_NEWTFILTER: u16 = 44;
-const RTM_GETTFILTER: u16 = 46;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-/// `NLM_F_REQUEST`, and `NLM_F_DUMP`: all of them.
-const DUMP: u16 = 0x1 | 0x300;
 /// `clsact`, ingress.
 const PARENT: u32 = 0xffff_fff2;
-const TCA_OPTIONS: u16 = 2;
-const TCA_BPF_NAME: u16 = 7;
-/// Bytes of `nlmsghdr` and `tcmsg`.
-const NLMSG_BYTES: usize = 16;
-const TCMSG_BYTES: usize = 20;
 
 /// A filter, removed when this is dropped (in the interface's network namespace). The queueing
 /// discipline stays, as others may have filters there.
@@ -107,19 +97,18 @@ fn claim(interface: u32, handle: u32) -> io::Result<Option<OwnedFd>> {
 /// Removes the filters whose owners are dead. `program` is any: filters are removed by their
 /// handle.
 fn remove_dead(program: BorrowedFd<'_>) -> io::Result<()> {
-    let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    connect(&netlink, &SocketAddrNetlink::new(0, 0))?;
+    let mut netlink = Netlink::open()?;
     let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     for name in table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())) {
         // An interface may have gone meanwhile.
         let Ok(interface) = netdevice::name_to_index(&netlink, name) else { continue };
-        for handle in filters(netlink.as_fd(), interface)? {
+        for handle in filters(&mut netlink, interface)? {
             // Held until the filter is gone.
             let Some(_claimed) = claim(interface, handle)? else { continue };
             let (removed, _) = with_log(|| hook(program, interface, handle).detach());
             // Another start may have been faster.
             if let Err(error) = removed
-                && filters(netlink.as_fd(), interface)?.contains(&handle)
+                && filters(&mut netlink, interface)?.contains(&handle)
             {
                 return Err(io::Error::other(format!(
                     "the filter that a killed nicache has left at {name} cannot be removed: {error:#}"
@@ -131,87 +120,44 @@ fn remove_dead(program: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// The handles of such filters at an interface.
-fn filters(netlink: BorrowedFd<'_>, interface: u32) -> io::Result<Vec<u32>> {
-    // nlmsghdr: length, type, flags, sequence number, port. tcmsg: family, padding, interface,
-    // handle, parent, info.
-    let head = [
-        &((NLMSG_BYTES + TCMSG_BYTES) as u32).to_ne_bytes()[..],
-        &RTM_GETTFILTER.to_ne_bytes(),
-        &DUMP.to_ne_bytes(),
-    ];
-    let body =
-        [[0; 4], [0; 4], [0; 4], interface.to_ne_bytes(), [0; 4], PARENT.to_ne_bytes(), [0; 4]];
-    send(netlink, &[head.concat(), body.concat()].concat(), SendFlags::empty())?;
-    let (mut found, mut buffer) = (Vec::new(), vec![0; 65_536]);
-    loop {
-        let (length, _) = recv(netlink, &mut buffer[..], RecvFlags::empty())?;
-        let mut rest = &buffer[..length];
-        while let Some(message) = message(rest) {
-            match u16_at(message, 4) {
-                Some(NLMSG_DONE) => return Ok(found),
-                Some(NLMSG_ERROR) => {
-                    let number = u32_at(message, NLMSG_BYTES).unwrap_or(0) as i32;
-                    return Err(io::Error::from_raw_os_error(-number));
-                }
-                Some(RTM_NEWTFILTER) => found.extend(own_handle(message)),
-                _ => {}
-            }
-            rest = &rest[message.len().next_multiple_of(4).min(rest.len())..];
-        }
-    }
-}
-
-/// The first message, as long as it says.
-fn message(bytes: &[u8]) -> Option<&[u8]> {
-    bytes.get(..u32_at(bytes, 0)? as usize).filter(|message| message.len() >= NLMSG_BYTES)
+fn filters(netlink: &mut Netlink, interface: u32) -> io::Result<Vec<u32>> {
+    let mut question = TcMessage::with_index(interface as i32);
+    question.header.parent = PARENT.into();
+    let told = netlink.dump(&RouteNetlinkMessage::GetTrafficFilter(question))?;
+    let own = |message: &RouteNetlinkMessage| match message {
+        RouteNetlinkMessage::NewTrafficFilter(filter) => own_handle(filter),
+        _ => None,
+    };
+    Ok(told.iter().filter_map(own).collect())
 }
 
 /// The handle of a filter, if it is one of these.
-fn own_handle(message: &[u8]) -> Option<u32> {
-    let handle = u32_at(message, NLMSG_BYTES + 8)?;
-    let options = attribute(message.get(NLMSG_BYTES + TCMSG_BYTES..)?, TCA_OPTIONS)?;
-    let name = attribute(options, TCA_BPF_NAME)?;
-    (handle & !(NUMBERS - 1) == HANDLES && NAMES.iter().any(|known| name.starts_with(known)))
-        .then_some(handle)
-}
-
-fn attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let length = usize::from(u16_at(rest, 0)?);
-        if u16_at(rest, 2)? == wanted {
-            return rest.get(4..length);
+fn own_handle(filter: &TcMessage) -> Option<u32> {
+    let options = filter.attributes.iter().filter_map(|attribute| match attribute {
+        TcAttribute::Options(options) => Some(options),
+        _ => None,
+    });
+    let is_known = |option: &TcOption| match option {
+        TcOption::Bpf(TcFilterBpfOption::ProgName(name)) => {
+            NAMES.iter().any(|known| name.starts_with(known))
         }
-        rest = rest.get(length.max(4).next_multiple_of(4)..)?;
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+        _ => false,
+    };
+    let handle = u32::from(filter.header.handle);
+    (handle & !(NUMBERS - 1) == HANDLES && options.flatten().any(is_known)).then_some(handle)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use std::process::Command;
+    use nicache_namespaces::run;
 
-    fn run(program: &str, arguments: &str) -> String {
-        let output =
-            Command::new(program).args(arguments.split_whitespace()).output().expect(program);
-        assert!(output.status.success(), "{program} {arguments}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
+    use super::*;
 
     /// In a network namespace with the interface `near`, whose number is given.
     fn in_namespace(test: impl FnOnce(u32) + Send + 'static) {
         let run = || {
-            // Sound: only `UnshareFlags::FILES` is not.
-            #[allow(deprecated)]
-            if let Err(errno) = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET) {
-                return println!("skipped: no network namespace: {errno}");
+            if let Err(error) = nicache_namespaces::enter_new() {
+                return println!("skipped: no network namespace: {error}");
             }
             run("ip", "link add dev near type veth peer name far");
             test(run("ip", "-o link show dev near").split(':').next().unwrap().parse().unwrap());

@@ -20,10 +20,8 @@ fn frame(payload: usize) -> Vec<u8> {
 
 /// Frames from `near` are received at `far` by AF_XDP, and sent back.
 fn rounds() {
-    // Sound: only `UnshareFlags::FILES` is not.
-    #[allow(deprecated)]
-    if let Err(errno) = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET) {
-        return println!("skipped: no network namespace: {errno}");
+    if let Err(error) = nicache_namespaces::enter_new() {
+        return println!("skipped: no network namespace: {error}");
     }
     for arguments in [
         "link add dev near type veth peer name far",

@@ -10,14 +10,8 @@ pub fn ip(arguments: impl AsRef<str>) -> String {
 /// Runs a program with arguments that blanks separate, and returns what it said. Panics if it
 /// fails.
 pub fn run(program: &str, arguments: impl AsRef<str>) -> String {
-    text_of(&output(program, arguments.as_ref()), program, arguments.as_ref())
-}
-
-/// What a command said. Panics if it has failed.
-pub(crate) fn text_of(output: &Output, program: &str, arguments: &str) -> String {
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments}: {}, {complaint}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    let words = format!("{program} {}", arguments.as_ref());
+    nicache_netns::command(&words).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The same, whatever came of it. Panics if there is no such program.

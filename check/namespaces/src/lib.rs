@@ -1,13 +1,14 @@
-//! Network namespaces for tests. They have no name, so they and their interfaces are gone when
-//! their threads and processes are, however a test ends.
+//! Network namespaces for tests: those of [`nicache_netns`], with panics for errors, and programs
+//! that end with the test.
 //!
 //! * [`Namespace`]: one with a thread in it, to which work is given; pairs of interfaces join two
 //!   of them.
-//! * [`enter_new`], [`enter_private`]: the calling thread moves into a new one.
+//! * [`enter_private`], [`enter_new`], [`enter`]: the calling thread moves into another one.
 //! * [`inside`]: work in the namespace of another process.
 //! * [`Process`], [`wait_for_listener`]: programs that run in one.
 //!
-//! All of it panics with what a command said if something fails: a test has nothing better to do.
+//! What is made here panics with what a command said if something fails: a test has nothing better
+//! to do.
 
 #![forbid(unsafe_code)]
 
@@ -16,23 +17,12 @@ mod namespace;
 mod process;
 
 use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
 pub use command::{ip, output, run};
 pub use namespace::Namespace;
+pub use nicache_netns::{enter, enter_new, of_this_thread};
 pub use process::{Process, wait_for_listener};
-
-/// Moves the calling thread into a new network namespace. Its loopback interface is down.
-///
-/// # Errors
-/// Not permitted, or the kernel has no network namespaces.
-pub fn enter_new() -> io::Result<()> {
-    // Sound: only `UnshareFlags::FILES` is not.
-    #[allow(deprecated)]
-    Ok(rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)?)
-}
 
 /// Moves the calling thread of a test into a new network namespace with its loopback interface up.
 /// Panics without root.
@@ -49,7 +39,7 @@ pub fn enter_private() {
 pub fn inside<T: Send + 'static>(pid: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
     let netns = File::open(format!("/proc/{pid}/ns/net")).unwrap();
     let body = move || {
-        rustix::thread::move_into_link_name_space(netns.as_fd(), None).unwrap();
+        enter(netns).unwrap();
         work()
     };
     std::thread::spawn(body).join().unwrap()
@@ -58,5 +48,5 @@ pub fn inside<T: Send + 'static>(pid: u64, work: impl FnOnce() -> T + Send + 'st
 /// Inode number of the calling thread's network namespace.
 pub fn inode() -> u32 {
     // The kernel gives them 32 bits.
-    std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino() as u32
+    of_this_thread().unwrap().metadata().unwrap().ino() as u32
 }

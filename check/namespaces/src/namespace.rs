@@ -1,37 +1,21 @@
-//! A namespace with a thread in it.
+//! A namespace of a test, whose commands panic.
 
+use std::ops::Deref;
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
 
 use crate::process::Process;
-use crate::{enter_new, inode};
-
-type Job = Box<dyn FnOnce() + Send>;
 
 /// A network namespace: a thread that is in it and runs what it is given. Sockets made there stay
 /// in it, and processes live in it.
 #[derive(Debug)]
-pub struct Namespace {
-    jobs: Option<Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
-    inode: u32,
-}
+pub struct Namespace(nicache_netns::Namespace);
 
 impl Namespace {
     /// One whose loopback interface is down. `None`, with the reason printed: this machine makes
     /// none for us.
     pub fn new() -> Option<Self> {
-        let (jobs, inbox) = channel::<Job>();
-        let (started, start) = channel();
-        let thread = std::thread::spawn(move || {
-            let entered = enter_new().map(|()| inode());
-            // Fails only if nobody waits any longer.
-            let _ = started.send(entered);
-            inbox.iter().for_each(|job| job());
-        });
-        match start.recv().unwrap() {
-            Ok(inode) => Some(Self { jobs: Some(jobs), thread: Some(thread), inode }),
+        match nicache_netns::Namespace::create() {
+            Ok(namespace) => Some(Self(namespace)),
             Err(error) => {
                 println!("skipped: no network namespace: {error}");
                 None
@@ -48,28 +32,15 @@ impl Namespace {
 
     /// Its inode number.
     pub fn inode(&self) -> u32 {
-        self.inode
-    }
-
-    /// Runs `job` inside and waits for its result. Panics if the job does.
-    pub fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
-        let (done, result) = channel();
-        let job = Box::new(move || drop(done.send(job())));
-        self.jobs
-            .as_ref()
-            .expect("they are there until it is dropped")
-            .send(job)
-            .expect("a job has panicked");
-        result.recv().expect("the job panicked")
+        // The kernel gives them 32 bits.
+        self.0.inode() as u32
     }
 
     /// Runs a program inside with arguments that blanks separate, and returns what it said. Panics
     /// if it fails.
     pub fn command(&self, program: &str, arguments: impl AsRef<str>) -> String {
-        let (named, given) = (program.to_owned(), arguments.as_ref().to_owned());
-        // What fails panics here, and the namespace lives on.
-        let output = self.run(move || crate::output(&named, &given));
-        crate::command::text_of(&output, program, arguments.as_ref())
+        let words = format!("{program} {}", arguments.as_ref());
+        self.0.command(&words).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Runs a command inside whose words blanks separate, whatever comes of it.
@@ -84,17 +55,10 @@ impl Namespace {
         self.command("ip", arguments)
     }
 
-    /// The thread that is inside, by which `ip` names the namespace.
-    pub fn thread_id(&self) -> i32 {
-        self.run(|| rustix::thread::gettid().as_raw_nonzero().get())
-    }
-
     /// Gives this namespace an interface `name`, up, whose other end is `end` in the namespace
-    /// `middle`, up and with no address.
+    /// `middle`, up. Neither has an address. Panics if the names are taken.
     pub fn veth(&self, name: &str, middle: &Self, end: &str) {
-        middle.ip(format!("link add {end} type veth peer name {name} netns {}", self.thread_id()));
-        middle.ip(format!("link set {end} addrgenmode none up"));
-        self.ip(format!("link set {name} up"));
+        self.0.veth(name, middle, end).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Starts a program inside. It ends with the value that is returned.
@@ -107,9 +71,11 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        let _ = self.thread.take().map(JoinHandle::join);
+/// What does not fail: jobs, names.
+impl Deref for Namespace {
+    type Target = nicache_netns::Namespace;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }

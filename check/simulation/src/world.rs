@@ -443,7 +443,7 @@ impl World {
     fn count(&mut self) {
         let counters = self.card.counters();
         let events = &mut self.oracle.events;
-        let aborted = |reason: FillAbort| counters.cache.fills_aborted[reason as usize];
+        let aborted = |reason: FillAbort| counters.cache.fills_aborted[reason.index()];
         let refused = |reason: RefusalReason| counters.cache.fills_refused[reason.index()];
         events.add("hits", counters.hits);
         events.add("hits_of_head", counters.hits_head);
@@ -454,17 +454,17 @@ impl World {
         events.add("waits_collapsed", counters.cache.waits_collapsed);
         events.add(
             "bypass_range",
-            counters.bypasses_by_card[nicache_card::CardBypass::Range as usize],
+            counters.bypasses_by_card[nicache_card::CardBypass::Range.index()],
         );
         events.add("misses", counters.misses);
         events.add("bypass_request", counters.bypasses_by_request.iter().sum());
         events.add(
             "bypass_lease",
-            counters.bypasses_by_card[nicache_card::CardBypass::Lease as usize],
+            counters.bypasses_by_card[nicache_card::CardBypass::Lease.index()],
         );
         events.add(
             "bypass_conditional",
-            counters.bypasses_by_card[nicache_card::CardBypass::Conditional as usize],
+            counters.bypasses_by_card[nicache_card::CardBypass::Conditional.index()],
         );
         events.add("card_retransmits", counters.retransmits);
         events.add("evictions", counters.cache.evictions);

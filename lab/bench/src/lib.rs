@@ -27,10 +27,8 @@
 //! [`sim`]: how fast traces are played back against policies, and curves made, beside libCacheSim.
 //!
 //! [`yocum`]: what payload caching is worth to a forwarder: the paper's tables from a model of its machine.
-//!
-//! Unsafe code is confined to `wire/namespace.rs` (`unshare(2)`).
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod curves;
 pub mod dynamic;

@@ -21,8 +21,9 @@ use nicache_forward::rules::{Action, Rule};
 use nicache_forward::services::{BackEnd, Chosen, Health, ServiceConfig};
 use nicache_forward::tuple::{Endpoint, Protocol};
 use nicache_forward::{Config, Drop as Dropped, Forwarder};
+use nicache_namespaces::Namespace;
 use nicache_port::{PacketConfig, PacketSocket, Port};
-use nicache_router::demo::{Namespace, file_byte};
+use nicache_router::demo::file_byte;
 use nicache_tcp::Time;
 use nicache_tcp::frame::Tags;
 
@@ -69,15 +70,11 @@ impl World {
         with_fast_path: bool,
         adjust: impl FnOnce(&mut Config),
     ) -> Option<Self> {
-        let make = || {
-            Namespace::create()
-                .map_err(|error| println!("skipped: no network namespace: {error}"))
-                .ok()
-        };
+        let make = Namespace::with_loopback;
         let (client, server, middle) = (make()?, make()?, make()?);
-        client.veth("eth0", &middle, "left").unwrap();
-        server.veth("eth0", &middle, "right").unwrap();
-        let ip = |namespace: &Namespace, arguments: &str| namespace.ip(arguments).unwrap();
+        client.veth("eth0", &middle, "left");
+        server.veth("eth0", &middle, "right");
+        let ip = |namespace: &Namespace, arguments: &str| namespace.ip(arguments);
         ip(&client, "address add 10.1.0.2/24 dev eth0");
         ip(&client, "route add default via 10.1.0.1");
         ip(&client, "address add fd01::2/64 dev eth0 nodad");
@@ -439,7 +436,7 @@ fn what_changes_counts_at_once() {
     assert!(is_fast() && world.fast().packets >= before + 10);
 
     // The server has another network card.
-    world.server.ip("link set eth0 address 06:00:00:00:00:01").unwrap();
+    world.server.ip("link set eth0 address 06:00:00:00:00:01");
     let mac = [6, 0, 0, 0, 0, 1];
     world.ask(move |forwarder| forwarder.learn_neighbour(1, address("192.0.2.2"), mac, now()));
     exchanges(10);

@@ -22,6 +22,8 @@
 //! Each load of an entry gives it a new *generation*, which goes with every descriptor, so a
 //! card finds a host that reuses an entry too early.
 
+use nicache_random::{SplitMix64, below};
+
 use crate::lists::Lists;
 
 /// A place in the card's cache.
@@ -170,7 +172,9 @@ pub struct Pcache {
     queues: Lists<3>,
     order: Order,
     loads: u64,
-    random: u64,
+    random: SplitMix64,
+    /// What is replaced next, of [`Order::Random`]: the same until an entry is loaded.
+    choice: u64,
     counters: PcacheCounters,
     #[cfg(test)]
     pub(crate) ignores_changes: bool,
@@ -188,7 +192,8 @@ impl Pcache {
             queues,
             order,
             loads: 0,
-            random: 0x9e37_79b9_7f4a_7c15,
+            random: SplitMix64::new(0),
+            choice: 0,
             counters: PcacheCounters::default(),
             #[cfg(test)]
             ignores_changes: false,
@@ -377,7 +382,7 @@ impl Pcache {
                 .iter_from_last(queue)
                 .min_by_key(|entry| self.entries[*entry as usize].loaded),
             Order::Random => {
-                let at = self.random % u64::from(self.queues.len(queue));
+                let at = below(self.choice, self.queues.len(queue).into());
                 self.queues.iter_from_last(queue).nth(at as usize)
             }
         };
@@ -386,10 +391,7 @@ impl Pcache {
 
     fn load(&mut self, buffer: BufferId, state: EntryState) -> Option<Bound> {
         let entry = self.replacement()?;
-        // Another choice next time (xorshift64).
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
+        self.choice = self.random.next_u64();
         let queue = self.queue(entry);
         let evicted = self.entries[entry.0 as usize].buffer;
         if let Some(old) = evicted {
@@ -482,6 +484,28 @@ mod tests {
                 pcache.pc_send_complete(buffer).unwrap();
             }
             assert_eq!(pcache.next_evicted(), Some(Some(B[expected])), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_random_choice_is_foretold_and_is_another_one_each_time() {
+        let mut pcache = Pcache::new(4, 6, Order::Random);
+        for buffer in &B[..4] {
+            received(&mut pcache, *buffer);
+        }
+        let (mut held, mut chosen) = (B[..4].to_vec(), Vec::new());
+        for _ in 0..32 {
+            let foretold = pcache.next_evicted().unwrap();
+            assert_eq!(pcache.next_evicted(), Some(foretold));
+            let new = B.into_iter().find(|buffer| !held.contains(buffer)).unwrap();
+            let bound = received(&mut pcache, new);
+            assert_eq!(bound.evicted, foretold);
+            held.retain(|buffer| Some(*buffer) != foretold);
+            held.push(new);
+            chosen.push(bound.entry.0);
+        }
+        for entry in 0..4 {
+            assert!(chosen.contains(&entry), "{chosen:?}");
         }
     }
 

@@ -13,7 +13,7 @@ pub use error::ConfigError;
 pub use file::{FILE_BYTES_MAX, File, parse};
 pub use plan::{Check, CheckWay, Interfaced, Linking, OWN_PORTS, Plan};
 pub use taps::TapPlan;
-pub use values::{Kept, PortKind, Socket, Span};
+pub use values::{Kept, LinkPortKind, Socket, Span};
 
 #[cfg(test)]
 mod tests;

@@ -11,9 +11,7 @@
 //! all interfaces, when it ends.
 
 mod load;
-mod namespace;
 mod stage;
 
 pub use load::{Load, Loaded};
-pub use namespace::Namespace;
 pub use stage::{FILE_BYTES, Stage, file_byte};

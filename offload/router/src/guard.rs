@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use nicache_forward::tuple::Protocol;
 
-use crate::config::{Kept, OWN_PORTS, Plan, PortKind};
+use crate::config::{Kept, LinkPortKind, OWN_PORTS, Plan};
 
 /// Messages of ICMPv6 that neighbours send (RFC 4861).
 const DISCOVERY: &str = "icmpv6 type { 133, 134, 135, 136, 137 } accept; ";
@@ -32,7 +32,7 @@ pub fn kept<'a>(plan: &'a Plan, link: &'a str) -> impl Iterator<Item = Kept> + '
 pub fn rules(instance: &str, plan: &Plan) -> String {
     let mut text = format!("table netdev {} {{ flags owner; ", table_name(instance));
     // What goes to a TAP's kernel side is what the forwarder has sent there.
-    let shared = plan.links.iter().filter(|link| link.port != PortKind::Tap);
+    let shared = plan.links.iter().filter(|link| link.port != LinkPortKind::Tap);
     for (number, link) in shared.enumerate() {
         let _ = write!(
             text,

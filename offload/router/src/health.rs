@@ -269,7 +269,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::demo::Namespace;
+    use nicache_namespaces::Namespace;
 
     fn check(number: u16, target: SocketAddr, way: CheckWay) -> Check {
         let chosen = Chosen { service: 0, back_end: number };
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn up_and_down_and_not_at_once() {
-        let Some(namespace) = Namespace::for_test() else { return };
+        let Some(namespace) = Namespace::with_loopback() else { return };
         let (told, heard) = mpsc::channel();
         let stop = std::sync::Arc::new(Doorbell::new().unwrap());
         let bell = std::sync::Arc::clone(&stop);

@@ -7,9 +7,6 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
@@ -20,19 +17,16 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteNextHopFlags, RouteType, RouteVia,
 };
 use nicache_forward::prefix::Prefix;
+use nicache_netlink::Netlink;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 use serde::{Deserialize, Serialize};
 
 /// What is told of: links, neighbours, addresses and routes of both versions of IP (`RTMGRP_*`).
 const GROUPS: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
-/// As `ip` does.
-const BUFFER_BYTES: usize = 64 * 1024;
 /// Routes of whole networks may be many: the kernel tells them as fast as they are read.
 const RECEIVE_BYTES: usize = 1 << 20;
-/// A table that changes while it is told is asked for again.
-const TRIES: u32 = 8;
 
 /// An interface of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,9 +76,8 @@ pub struct KernelNeighbour {
 /// The kernel's tables.
 #[derive(Debug)]
 pub struct Kernel {
-    asked: OwnedFd,
+    asked: Netlink,
     news: OwnedFd,
-    sequence: u32,
 }
 
 impl Kernel {
@@ -93,20 +86,13 @@ impl Kernel {
     /// # Errors
     /// What the system says.
     pub fn open() -> io::Result<Self> {
-        let open = || {
-            rustix::net::socket_with(
-                AddressFamily::NETLINK,
-                SocketType::RAW,
-                SocketFlags::CLOEXEC,
-                None,
-            )
-        };
-        let (asked, news) = (open()?, open()?);
-        rustix::net::bind(&asked, &SocketAddrNetlink::new(0, 0))?;
+        let asked = Netlink::open()?;
+        let flags = SocketFlags::CLOEXEC;
+        let news = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         rustix::net::bind(&news, &SocketAddrNetlink::new(0, GROUPS))?;
         // More than the system allows is cut down to that.
         sockopt::set_socket_recv_buffer_size(&asked, RECEIVE_BYTES)?;
-        Ok(Self { asked, news, sequence: 0 })
+        Ok(Self { asked, news })
     }
 
     /// The files that another process needs for [`from_files`](Self::from_files).
@@ -118,7 +104,7 @@ impl Kernel {
     pub fn from_files([asked, news]: [OwnedFd; 2]) -> Self {
         // Answers to another process's questions may still wait: a number of its own tells them
         // apart.
-        Self { asked, news, sequence: std::process::id() << 8 }
+        Self { asked: Netlink::from_file(asked, std::process::id() << 8), news }
     }
 
     /// Readable when something has changed.
@@ -144,18 +130,19 @@ impl Kernel {
     /// # Errors
     /// What the system says.
     pub fn links(&mut self) -> io::Result<Vec<Link>> {
-        let mut links = Vec::new();
-        self.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
+        let (mut links, mut addresses) = (Vec::new(), Vec::new());
+        let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        for message in self.asked.dump(&question)? {
             if let RouteNetlinkMessage::NewLink(message) = message {
                 links.extend(link(&message));
             }
-        })?;
-        let mut addresses = Vec::new();
-        self.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |message| {
+        }
+        let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        for message in self.asked.dump(&question)? {
             if let RouteNetlinkMessage::NewAddress(message) = message {
                 addresses.push((message.header.index, address(&message)));
             }
-        })?;
+        }
         for link in &mut links {
             let own = addresses.iter().filter(|(index, _)| *index == link.index);
             link.addresses = own.filter_map(|(_, address)| *address).collect();
@@ -168,13 +155,14 @@ impl Kernel {
     /// # Errors
     /// What the system says.
     pub fn routes(&mut self) -> io::Result<Vec<KernelRoute>> {
-        let mut routes = Vec::new();
-        self.dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()), |message| {
-            if let RouteNetlinkMessage::NewRoute(message) = message {
-                routes.extend(route(&message));
-            }
-        })?;
-        Ok(routes)
+        let question = RouteNetlinkMessage::GetRoute(RouteMessage::default());
+        let told = self.asked.dump(&question)?.into_iter();
+        Ok(told
+            .filter_map(|message| match message {
+                RouteNetlinkMessage::NewRoute(message) => route(&message),
+                _ => None,
+            })
+            .collect())
     }
 
     /// All neighbours whose MAC address is known.
@@ -182,107 +170,15 @@ impl Kernel {
     /// # Errors
     /// What the system says.
     pub fn neighbours(&mut self) -> io::Result<Vec<KernelNeighbour>> {
-        let mut neighbours = Vec::new();
-        self.dump(RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()), |message| {
-            if let RouteNetlinkMessage::NewNeighbour(message) = message {
-                neighbours.extend(neighbour(&message));
-            }
-        })?;
-        Ok(neighbours)
+        let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+        let told = self.asked.dump(&question)?.into_iter();
+        Ok(told
+            .filter_map(|message| match message {
+                RouteNetlinkMessage::NewNeighbour(message) => neighbour(&message),
+                _ => None,
+            })
+            .collect())
     }
-
-    /// Asks for a whole table. What it had given is forgotten if the table changed meanwhile, so
-    /// `take` may see things twice.
-    fn dump(
-        &mut self,
-        question: RouteNetlinkMessage,
-        mut take: impl FnMut(RouteNetlinkMessage),
-    ) -> io::Result<()> {
-        let mut tries = 0;
-        loop {
-            let (mut all, is_whole) = self.dump_once(question.clone())?;
-            tries += 1;
-            if is_whole || tries == TRIES {
-                all.drain(..).for_each(&mut take);
-                return Ok(());
-            }
-        }
-    }
-
-    fn dump_once(
-        &mut self,
-        question: RouteNetlinkMessage,
-    ) -> io::Result<(Vec<RouteNetlinkMessage>, bool)> {
-        const INTERRUPTED: u16 = 0x10;
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut header = NetlinkHeader::default();
-        (header.flags, header.sequence_number) = (NLM_F_REQUEST | NLM_F_DUMP, self.sequence);
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        rustix::net::send(&self.asked, &bytes, SendFlags::empty())?;
-        let mut buffer = vec![0; BUFFER_BYTES];
-        let (mut all, mut is_whole) = (Vec::new(), true);
-        loop {
-            let (length, _) =
-                match rustix::net::recv(&self.asked, &mut buffer[..], RecvFlags::empty()) {
-                    Err(Errno::INTR) => continue,
-                    received => received?,
-                };
-            let mut rest = &buffer[..length];
-            while !rest.is_empty() {
-                let (header, part) = split(rest)?;
-                let (part, next) = part;
-                rest = next;
-                if header.sequence_number != self.sequence {
-                    continue;
-                }
-                is_whole &= header.flags & INTERRUPTED == 0;
-                match header.message_type {
-                    DONE => return Ok((all, is_whole)),
-                    ERROR => {
-                        let errno = part
-                            .get(..4)
-                            .and_then(|bytes| bytes.try_into().ok())
-                            .map_or(0, i32::from_ne_bytes);
-                        return Err(io::Error::from_raw_os_error(errno.wrapping_neg()));
-                    }
-                    _ => {}
-                }
-                // What this version of the library does not know is none of ours.
-                if let Ok(message) = RouteNetlinkMessage::deserialize(&header, part) {
-                    all.push(message);
-                }
-            }
-        }
-    }
-}
-
-const ERROR: u16 = 2;
-const DONE: u16 = 3;
-const HEADER_BYTES: usize = 16;
-
-/// A message's header and payload, and what is behind it.
-#[allow(clippy::type_complexity, reason = "said in the line above")]
-fn split(bytes: &[u8]) -> io::Result<(NetlinkHeader, (&[u8], &[u8]))> {
-    let odd = || {
-        io::Error::new(io::ErrorKind::InvalidData, "the kernel sent a message that ends too early")
-    };
-    let word = |at: usize| {
-        bytes.get(at..at + 4).map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")))
-    };
-    let half = |at: usize| {
-        bytes.get(at..at + 2).map(|half| u16::from_ne_bytes(half.try_into().expect("two bytes")))
-    };
-    let length = word(0).ok_or_else(odd)? as usize;
-    let mut header = NetlinkHeader::default();
-    header.length = length as u32;
-    header.message_type = half(4).ok_or_else(odd)?;
-    header.flags = half(6).ok_or_else(odd)?;
-    header.sequence_number = word(8).ok_or_else(odd)?;
-    let payload = bytes.get(HEADER_BYTES..length).ok_or_else(odd)?;
-    Ok((header, (payload, &bytes[length.next_multiple_of(4).min(bytes.len())..])))
 }
 
 fn link(message: &LinkMessage) -> Option<Link> {
@@ -405,17 +301,17 @@ fn neighbour(message: &NeighbourMessage) -> Option<KernelNeighbour> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::Namespace;
+    use nicache_namespaces::Namespace;
 
     #[test]
     fn what_ip_sets_up_is_seen() {
-        let Some(namespace) = Namespace::for_test() else { return };
+        let Some(namespace) = Namespace::with_loopback() else { return };
         let (mut kernel, before) = namespace.run(|| {
             let mut kernel = Kernel::open().unwrap();
             let before = kernel.links().unwrap().len();
             (kernel, before)
         });
-        namespace.ip("link add left type veth peer name right").unwrap();
+        namespace.ip("link add left type veth peer name right");
         for command in [
             "link set left addrgenmode none mtu 1400 up",
             "link set right up",
@@ -427,7 +323,7 @@ mod tests {
             "neighbour add 10.1.0.9 lladdr 2:0:0:0:0:9 dev left nud permanent",
             "route add blackhole 192.0.2.0/24",
         ] {
-            namespace.ip(command).unwrap();
+            namespace.ip(command);
         }
         assert!(kernel.has_news());
         assert!(!kernel.has_news());
@@ -456,7 +352,7 @@ mod tests {
             is_permanent: true,
         };
         assert!(neighbours.contains(&known), "{neighbours:?}");
-        namespace.ip("route del default").unwrap();
+        namespace.ip("route del default");
         assert!(
             kernel.has_news() && kernel.routes().unwrap().iter().all(|route| !route.to.is_empty())
         );

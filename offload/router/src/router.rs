@@ -25,7 +25,7 @@ use nicache_forward::routes::{Route, Routes};
 use nicache_forward::services::{Chosen, Health};
 use nicache_tcp::Time;
 
-use crate::config::{Plan, PortKind};
+use crate::config::{LinkPortKind, Plan};
 use crate::keep::{Keep, Keeper};
 use crate::kernel::Kernel;
 use crate::report::Rates;
@@ -286,7 +286,7 @@ impl Router {
     fn read_tables(&mut self, now: Time) -> io::Result<()> {
         // What the kernel knows by a TAP it knows as the station at the other end.
         let is_tap = |index: u32| {
-            self.plan.links.iter().any(|link| link.index == index && link.port == PortKind::Tap)
+            self.plan.links.iter().any(|link| link.index == index && link.port == LinkPortKind::Tap)
         };
         let interface_of = |index: u32| {
             let mut interfaces = self.plan.interfaces.iter();

@@ -10,7 +10,7 @@
 //!
 //! A library, so the second program, `nicache-lab`, speaks with a running nicache by the same
 //! [`control`]; what it needs is public.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod access_log;
 pub mod asking;

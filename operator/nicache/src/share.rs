@@ -7,9 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use nicache_netns::Namespace;
 
 use crate::relay::{self, Gate};
-use crate::supervisor::namespace::Namespace;
 
 /// A port that is shared, and the gate of its relay.
 pub(crate) struct Share {

@@ -24,7 +24,6 @@ pub(crate) mod guard;
 pub(crate) mod hint;
 pub(crate) mod instance;
 mod listening;
-pub(crate) mod namespace;
 pub(crate) mod netlink;
 pub(crate) mod notify;
 mod orders;

@@ -29,25 +29,23 @@ const fn with(because: &'static str, advice: &'static str) -> Words {
 /// The words for a reason by the name of its counter.
 pub(crate) fn of(name: &str) -> Option<Words> {
     if let Some(label) = name.strip_prefix("bypass_") {
-        let by_request = BypassReason::ALL
-            .iter()
-            .find(|reason| reason.label() == label)
-            .map(|reason| bypass(*reason));
-        return by_request.or_else(|| {
-            CardBypass::ALL.into_iter().find(|reason| reason.label() == label).map(bypass_of_card)
-        });
+        let by_request = BypassReason::ALL.iter().find(|reason| reason.label() == label);
+        let by_card = CardBypass::ALL.iter().find(|reason| reason.label() == label);
+        return by_request
+            .map(|reason| bypass(*reason))
+            .or_else(|| by_card.map(|reason| bypass_of_card(*reason)));
     }
     if let Some(label) = name.strip_prefix("fill_refused_") {
-        return RefusalReason::ALL.into_iter().find(|reason| reason.label() == label).map(refusal);
+        let reason = RefusalReason::ALL.iter().find(|reason| reason.label() == label);
+        return reason.map(|reason| refusal(*reason));
     }
     if let Some(label) = name.strip_prefix("fill_not_shared_") {
-        return NotShared::ALL
-            .iter()
-            .find(|reason| reason.label() == label)
-            .map(|reason| not_shared(*reason));
+        let reason = NotShared::ALL.iter().find(|reason| reason.label() == label);
+        return reason.map(|reason| not_shared(*reason));
     }
     if let Some(label) = name.strip_prefix("fill_aborted_") {
-        return FillAbort::ALL.into_iter().find(|reason| reason.label() == label).map(abort);
+        let reason = FillAbort::ALL.iter().find(|reason| reason.label() == label);
+        return reason.map(|reason| abort(*reason));
     }
     Some(match name {
         "first" => with(
@@ -315,15 +313,15 @@ pub(crate) const fn abort(reason: FillAbort) -> Words {
 /// All names of reasons, as counters have them.
 #[cfg(test)]
 pub(crate) fn all_names() -> Vec<String> {
-    let bypass = BypassReason::ALL
-        .iter()
-        .map(BypassReason::label)
-        .chain(CardBypass::ALL.map(CardBypass::label));
+    let bypass = BypassReason::ALL.iter().map(BypassReason::label);
+    let bypass = bypass.chain(CardBypass::ALL.iter().map(CardBypass::label));
     let bypass = bypass.map(|label| format!("bypass_{label}"));
-    let refused = RefusalReason::ALL.map(|reason| format!("fill_refused_{}", reason.label()));
+    let refused = RefusalReason::ALL.iter();
+    let refused = refused.map(|reason| format!("fill_refused_{}", reason.label()));
     let not_shared =
         NotShared::ALL.iter().map(|reason| format!("fill_not_shared_{}", reason.label()));
-    let aborted = FillAbort::ALL.map(|reason| format!("fill_aborted_{}", reason.label()));
+    let aborted = FillAbort::ALL.iter();
+    let aborted = aborted.map(|reason| format!("fill_aborted_{}", reason.label()));
     bypass
         .chain(refused)
         .chain(not_shared)

@@ -1,13 +1,11 @@
 //! Fills from a real, unmodified nginx in a network namespace of its own. Skipped where nginx is
 //! not installed.
-#![allow(unsafe_code)]
 
 mod common;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,8 +15,8 @@ use std::time::Duration;
 
 use common::{directory_on_ext4, slot};
 use nicache_coherence::{FillRequest, RefusalReason, RevisionTable, Stamp, Verdict};
+use nicache_namespaces::{enter, enter_private, of_this_thread};
 use nicache_watch::{KernelWatcher, Registrar, now_ns};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tempfile::TempDir;
 
 /// The web server's port: what is sent there is said to its clients.
@@ -62,15 +60,13 @@ impl Nginx {
                server {{ listen 127.0.0.1:{PORT}; root {at}/site; }} }}"
         );
         fs::write(root.path().join("nginx.conf"), settings).unwrap();
-        let outside = File::open("/proc/thread-self/ns/net").unwrap();
-        // SAFETY: this thread alone moves, and holds no sockets.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-        let inside = File::open("/proc/thread-self/ns/net").unwrap();
-        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+        let outside = of_this_thread().unwrap();
+        enter_private();
+        let inside = of_this_thread().unwrap();
         let mut command = Command::new(binary);
         command.arg("-p").arg(root.path()).arg("-c").arg(root.path().join("nginx.conf"));
         let server = command.stderr(Stdio::null()).spawn().unwrap();
-        enter(&outside);
+        enter(&outside).unwrap();
         let mut nginx = {
             let watcher = KernelWatcher::load(0).unwrap();
             let table = Arc::new(watcher.table().unwrap());
@@ -91,9 +87,9 @@ impl Nginx {
 
     /// A connection of somebody who does not belong to the server.
     fn connect(&self) -> io::Result<TcpStream> {
-        enter(&self.inside);
+        enter(&self.inside).unwrap();
         let stream = TcpStream::connect(("127.0.0.1", PORT));
-        enter(&self.outside);
+        enter(&self.outside).unwrap();
         stream
     }
 
@@ -179,11 +175,6 @@ impl Nginx {
     }
 }
 
-/// The calling thread is in this network from now on.
-fn enter(network: &File) {
-    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-}
-
 impl Drop for Nginx {
     fn drop(&mut self) {
         // Its master takes its workers along.
@@ -236,7 +227,7 @@ fn a_program_beside_the_server_that_talks_all_the_time() {
     let stop = Arc::new(AtomicBool::new(false));
     let (inside, stopped) = (nginx.inside.try_clone().unwrap(), Arc::clone(&stop));
     let talker = std::thread::spawn(move || {
-        enter(&inside);
+        enter(&inside).unwrap();
         let (from, to) =
             (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         from.connect(to.local_addr().unwrap()).unwrap();

@@ -56,8 +56,8 @@ impl Store {
         }
     }
 
-    /// The server has answered one client again: the card asks as one of his class, if the page pays
-    /// for it ([`Self::poll_second`]).
+    /// The server has answered one client again: the card asks as one of his class, if the page
+    /// pays for it ([`Self::poll_second`]).
     pub(super) fn ask_as_other(&mut self, key: &Key, execution: &mut Execution) {
         let is_own = execution.by.by == Executor::Card;
         if is_own || execution.recheck.is_none() || self.seconds.len() == SECONDS_MAX {

@@ -56,7 +56,7 @@ fn a_change_during_a_fill_keeps_nothing() {
     cache.reply(fill, "one");
     cache.talk();
     assert_eq!(cache.find("/a"), Found::Absent);
-    assert_eq!(cache.counters.fills_aborted[FillAbort::ChangedAtInsert as usize], 1);
+    assert_eq!(cache.counters.fills_aborted[FillAbort::ChangedAtInsert.index()], 1);
     assert_eq!(cache.store.memory().used_bytes(), 0, "its memory is free");
 }
 
@@ -96,7 +96,7 @@ fn a_busy_watcher_is_asked_again_soon_and_a_silent_one_is_given_up() {
     cache.pass(2);
     cache.talk();
     assert_eq!((cache.fills.in_use(), cache.talk_due()), (0, None));
-    assert_eq!(cache.counters.fills_aborted[FillAbort::NoVerdict as usize], 1);
+    assert_eq!(cache.counters.fills_aborted[FillAbort::NoVerdict.index()], 1);
     assert_eq!(cache.store.memory().used_bytes(), 0);
     // Nor is one that never takes the question waited for.
     cache.mood().is_busy = true;
@@ -106,7 +106,7 @@ fn a_busy_watcher_is_asked_again_soon_and_a_silent_one_is_given_up() {
     cache.pass(5_001);
     cache.talk();
     assert_eq!(
-        (cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::NoVerdict as usize]),
+        (cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::NoVerdict.index()]),
         (0, 2)
     );
 }
@@ -123,7 +123,7 @@ fn an_answer_to_an_older_question_is_nothing() {
     assert_ne!(fill, next);
     cache.fills.abort(fill, FillAbort::SlowClient, &mut cache.store, &mut cache.counters);
     assert_eq!(
-        (cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::SlowClient as usize]),
+        (cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::SlowClient.index()]),
         (1, 1)
     );
     cache.mood().refused = Some(RefusalReason::Changed);

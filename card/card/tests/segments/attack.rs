@@ -206,7 +206,7 @@ fn who_does_not_read_a_miss_keeps_nobody_from_storing_it() {
         assert!(second != 32 || script.card.flows() == 1, "the connection goes on");
     }
     assert_eq!(
-        script.card.counters().cache.fills_aborted[nicache_cache::FillAbort::SlowClient as usize],
+        script.card.counters().cache.fills_aborted[nicache_cache::FillAbort::SlowClient.index()],
         1
     );
 }
@@ -255,7 +255,7 @@ fn who_closes_the_window_on_a_miss_keeps_nobody_from_storing_it() {
             "a host that is slow may be waited for"
         );
         let given_up = script.card.counters().cache.fills_aborted
-            [nicache_cache::FillAbort::SlowClient as usize];
+            [nicache_cache::FillAbort::SlowClient.index()];
         assert_eq!(given_up, u64::from(window == 0));
     }
 }

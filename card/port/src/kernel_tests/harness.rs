@@ -2,15 +2,12 @@
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::ops::Deref;
 use std::os::fd::AsFd;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use rustix::io::Errno;
 
 use crate::*;
 
@@ -18,59 +15,17 @@ pub(super) const MTU_FRAME_BYTES: usize = 1514;
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 pub(super) const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-type Job = Box<dyn FnOnce() + Send>;
-
-/// A network namespace: a thread that is in it and runs what it is given. Sockets made there stay
-/// in it.
-pub(super) struct Namespace {
-    jobs: Option<Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
-}
+/// A network namespace with the interface `card0`.
+pub(super) struct Namespace(nicache_namespaces::Namespace);
 
 impl Namespace {
-    pub(super) fn new() -> Result<Self, String> {
-        let (jobs, inbox) = channel::<Job>();
-        let (started, start) = channel();
-        let thread = std::thread::spawn(move || {
-            // Sound: only `UnshareFlags::FILES` is not.
-            #[allow(deprecated)]
-            let result = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET);
-            started.send(result).unwrap();
-            inbox.iter().for_each(|job| job());
-        });
-        match start.recv().unwrap() {
-            Ok(()) => {}
-            Err(errno @ Errno::PERM) => return Err(format!("no network namespace: {errno}")),
-            Err(errno) => panic!("no network namespace: {errno}"),
-        }
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
-    }
-
-    pub(super) fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
-        let (done, result) = channel();
-        let job = Box::new(move || drop(done.send(job())));
-        self.jobs.as_ref().unwrap().send(job).unwrap();
-        result.recv().expect("the job panicked")
-    }
-
-    pub(super) fn ip(&self, arguments: String) {
-        self.run(move || {
-            let output = Command::new("ip")
-                .args(arguments.split_whitespace())
-                .output()
-                .expect("iproute2 is needed");
-            assert!(output.status.success(), "ip {arguments}: {output:?}");
-        });
-    }
-
     /// Gives this namespace an interface `card0` with the addresses 10.77.0.`host` and
     /// fd77::`host`, up, whose other end is `name` in the namespace `card`.
     pub(super) fn veth(&self, host: u8, card: &Self, name: &str) {
-        let thread = self.run(rustix::thread::gettid);
         let [a, b, c, d, e, _] = MAC;
         card.ip(format!(
             "link add {name} type veth peer name card0 address {a:x}:{b:x}:{c:x}:{d:x}:{e:x}:{host:x} netns {}",
-            thread.as_raw_nonzero()
+            self.thread_id()
         ));
         // The card's end is a plug in the wall, with no address of its own.
         card.ip(format!("link set {name} addrgenmode none up"));
@@ -80,7 +35,7 @@ impl Namespace {
     fn address(&self, host: u8) {
         self.ip(format!("address add 10.77.0.{host}/24 dev card0"));
         self.ip(format!("address add fd77::{host}/64 dev card0 nodad"));
-        self.ip("link set card0 up".into());
+        self.ip("link set card0 up");
     }
 
     /// An interface `card0` with the addresses 10.77.0.`host` and fd77::`host`, up.
@@ -95,27 +50,24 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        let _ = self.thread.take().map(JoinHandle::join);
+impl Deref for Namespace {
+    type Target = nicache_namespaces::Namespace;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
 /// A namespace if TAPs can be made in it; else prints why not.
 pub(super) fn namespace() -> Option<Namespace> {
-    let usable =
-        Namespace::new().and_then(|namespace| match namespace.run(|| Tap::open("probe", 1)) {
-            Err(error @ (TapError::NoDevice | TapError::NotPermitted)) => Err(error.to_string()),
-            Err(error) => panic!("{error}"),
-            Ok(_) => Ok(namespace),
-        });
-    match usable {
-        Ok(namespace) => Some(namespace),
-        Err(reason) => {
-            println!("skipped: {reason}");
+    let namespace = nicache_namespaces::Namespace::new()?;
+    match namespace.run(|| Tap::open("probe", 1)) {
+        Err(error @ (TapError::NoDevice | TapError::NotPermitted)) => {
+            println!("skipped: {error}");
             None
         }
+        Err(error) => panic!("{error}"),
+        Ok(_) => Some(Namespace(namespace)),
     }
 }
 

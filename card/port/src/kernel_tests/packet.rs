@@ -143,7 +143,7 @@ fn vlan_tags_are_sent_and_put_back() {
     for tags in [&[0x81, 0, 0, 7][..], &[0x88, 0xa8, 0, 9, 0x81, 0, 0x20, 7]] {
         let Some(scene) = scene() else { return };
         // Room for two tags; the kernel allows for one only.
-        scene.card.ip("link add left mtu 1508 type veth peer name right mtu 1508".into());
+        scene.card.ip("link add left mtu 1508 type veth peer name right mtu 1508");
         for side in ["left", "right"] {
             scene.card.ip(format!("link set {side} addrgenmode none up"));
         }
@@ -297,13 +297,13 @@ fn an_interface_may_go_down_and_up_and_vanish() {
     let mut drain = |socket: &mut PacketSocket| while socket.receive(&mut burst).unwrap() > 0 {};
     let frame = [[0xff; 14], [0; 14], [0; 14], [0; 14], [0; 14]].concat();
     drain(&mut socket);
-    scene.card.ip("link set wire down".into());
+    scene.card.ip("link set wire down");
     drain(&mut socket);
     socket.send(&[IoSlice::new(&frame)], Offload::default()).unwrap();
     socket.flush().unwrap();
     assert_eq!(socket.send_dropped(), 1);
-    scene.card.ip("link set wire up".into());
-    scene.client.ip("neighbour replace 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0".into());
+    scene.card.ip("link set wire up");
+    scene.client.ip("neighbour replace 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0");
     let start = Instant::now();
     loop {
         // The carrier comes a moment later.
@@ -323,13 +323,13 @@ fn an_interface_may_go_down_and_up_and_vanish() {
     assert_eq!(socket.send_dropped(), 1);
 
     let closed = scene.open("host");
-    scene.card.ip("link delete wire".into());
+    scene.card.ip("link delete wire");
     let error = (0..1000).find_map(|_| socket.receive(&mut burst).err()).expect("nothing is told");
     assert!(error.to_string().contains("`wire` is gone"), "{error}");
     let long = [IoSlice::new(&frame), IoSlice::new(&[0; 3000])];
     assert!(matches!(socket.send(&long, Offload::default()), Err(SendError::Io(_))));
     assert!(matches!(PacketSocket::from_owned_fd(socket.into()), Err(PacketError::Gone(_))));
-    scene.card.ip("link delete host".into());
+    scene.card.ip("link delete host");
     drop(closed);
 }
 
@@ -351,8 +351,8 @@ fn what_cannot_be_opened_or_sent_says_why() {
     assert!(matches!(send(&mut socket, FRAME_BYTES_MAX + 1), Err(SendError::TooLong)));
     assert!(matches!(send(&mut socket, 13), Err(SendError::Invalid)));
     // A new MTU is known before long.
-    scene.client.ip("link set card0 mtu 4000".into());
-    scene.card.ip("link set wire mtu 4000".into());
+    scene.client.ip("link set card0 mtu 4000");
+    scene.card.ip("link set wire mtu 4000");
     let mut burst = Burst::new(4);
     (0..300).for_each(|_| drop(socket.receive(&mut burst)));
     assert_eq!(socket.capabilities().frame_bytes_max, 4014);
@@ -374,7 +374,7 @@ fn frames_that_find_the_ring_or_the_queue_full_are_counted() {
     let config = PacketConfig { receive_buffer_bytes: 200_000, ..ALL };
     let mut socket =
         scene.card.run(move || PacketSocket::open("wire", 1, &config)).unwrap().remove(0);
-    scene.client.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0".into());
+    scene.client.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0");
     let sender = udp_socket(&scene.client, v4(1, 0));
     let mut burst = Burst::new(64);
     let mut arrived = |socket: &mut PacketSocket, marker: &[u8]| {

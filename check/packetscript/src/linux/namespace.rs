@@ -4,10 +4,8 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::process::Command;
 
 use nicache_port::{Tap, TapConfig, TapError, TapQueue};
-use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::backend::BackendError;
@@ -28,11 +26,9 @@ pub(super) fn create(setup: &Setup) -> Result<(TapQueue, TcpListener), BackendEr
 }
 
 fn inside(setup: &Setup) -> Result<(TapQueue, TcpListener), BackendError> {
-    // Sound: only `UnshareFlags::FILES` is not.
-    #[allow(deprecated)]
-    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET).map_err(|errno| match errno {
-        Errno::PERM => BackendError::NotPermitted,
-        errno => BackendError::io("a network namespace", errno),
+    nicache_netns::enter_new().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => BackendError::NotPermitted,
+        _ => BackendError::io("a network namespace", error),
     })?;
     // Segments come one by one, with their sums: as a network card without any offload gets them.
     let config = TapConfig { checksum: false, tso: false, uso: false, ..TapConfig::default() };
@@ -78,15 +74,8 @@ fn mac(bytes: [u8; 6]) -> String {
 }
 
 fn ip(arguments: &str) -> Result<(), BackendError> {
-    let output = Command::new("ip")
-        .args(arguments.split_whitespace())
-        .output()
-        .map_err(|error| BackendError::io("running `ip` of iproute2", error))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(BackendError::Unsupported(format!("`ip {arguments}` failed: {said}")))
+    let done = nicache_netns::ip(arguments);
+    done.map(drop).map_err(|error| BackendError::Unsupported(error.to_string()))
 }
 
 /// Sets a value of the namespace of the calling thread.

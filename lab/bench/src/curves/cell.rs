@@ -130,7 +130,7 @@ fn on_client<T: Send>(running: &Running, job: impl FnOnce() -> Result<T> + Send)
     running.client().lend(|| {
         bind_to(CLIENT_CPU).context("cannot bind a thread to the client's CPU")?;
         job()
-    })
+    })?
 }
 
 fn target(running: &Running, object: &Object, close: bool) -> Target {

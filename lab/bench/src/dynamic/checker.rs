@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, ensure};
 use nicache_applications::Client;
+use nicache_netns::Namespace;
 
 use super::oracle::{Clock, Observation, version_in};
 use crate::wire::cpu::bind_to;
-use crate::wire::namespace::Namespace;
 
 /// Pause between two requests; 500 per second are few beside the load.
 const PERIOD_NS: u64 = 2_000_000;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use nicache_applications::{Application, Site as Prepared};
+use nicache_netns::Namespace;
 
 use super::configuration;
 use super::store::Store;
-use crate::wire::namespace::Namespace;
 use crate::wire::process::{Enclosure, Process};
 
 /// A site, prepared once for the whole run.

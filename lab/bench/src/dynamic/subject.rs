@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nicache_applications::{Client, Reply};
+use nicache_netns::Namespace;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::site::Site;
 use super::store::Store;
-use crate::wire::namespace::{Namespace, cubic_route};
+use crate::wire::namespace::{self, cubic_route};
 use crate::wire::process::{CpuTime, Enclosure, Process};
 use crate::wire::subject::{ready, run_nicache};
 
@@ -149,11 +150,11 @@ impl Running {
     /// # Errors
     /// Something does not start.
     pub(super) fn start(subject: Subject, site: &Site, nicache: &Path, cpu: usize) -> Result<Self> {
-        let client = Namespace::create()?;
+        let client = namespace::create()?;
         if subject.is_card() {
             return Self::start_card(subject, client, site, nicache, cpu);
         }
-        let server = Namespace::create()?;
+        let server = namespace::create()?;
         let mut running = Self {
             processes: Vec::new(),
             card: None,
@@ -162,9 +163,9 @@ impl Running {
             others: Vec::new(),
         };
         if let Some(store) = subject.varnish_store() {
-            let proxy = Namespace::create()?;
-            Namespace::join(&running.client, &proxy, "wire", "10.201.1")?;
-            Namespace::join(&proxy, &server, "back", "10.201.2")?;
+            let proxy = namespace::create()?;
+            namespace::join(&running.client, &proxy, "wire", "10.201.1")?;
+            namespace::join(&proxy, &server, "back", "10.201.2")?;
             running.processes = site.start(&server, cpu, None)?;
             let argv = site.varnish("10.201.2.2", store)?;
             let log = site.logs().join("varnish.log");
@@ -177,7 +178,7 @@ impl Running {
             )?);
             running.others.push(proxy);
         } else {
-            Namespace::join(&running.client, &server, "wire", "10.201.1")?;
+            namespace::join(&running.client, &server, "wire", "10.201.1")?;
             running.processes = site.start(&server, cpu, subject.nginx_store())?;
         }
         running.others.push(server);

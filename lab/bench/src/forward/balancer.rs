@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use nicache_router::demo::Namespace;
+use nicache_netns::Namespace;
 
 use super::ground::Ground;
 

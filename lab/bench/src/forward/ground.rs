@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nicache_router::demo::Namespace;
+use nicache_netns::Namespace;
 
 /// Where the server listens.
 pub(super) const SERVER: &str = "10.201.2.2:5001";
@@ -70,8 +70,9 @@ pub(super) struct Ground {
 impl Ground {
     /// Builds it, with a server that serves.
     pub(super) fn build() -> Result<Self> {
-        let create =
-            || Namespace::create().context("cannot make a network namespace: this needs root");
+        let create = || {
+            Namespace::with_loopback().context("cannot make a network namespace: this needs root")
+        };
         let (client, middle, server) = (create()?, create()?, create()?);
         client.veth("eth0", &middle, "left")?;
         server.veth("eth0", &middle, "right")?;

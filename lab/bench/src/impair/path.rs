@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nicache_netns::Namespace;
 use nicache_port::{
     Burst, FaultConfig, Faulty, MonotonicClock, Port, Tap, TapConfig, TapQueue, wait,
 };
@@ -17,7 +18,6 @@ use super::condition::Condition;
 use super::lane::lane_of;
 use crate::wire::CLIENT_CPU;
 use crate::wire::cpu::bind_to;
-use crate::wire::namespace::Namespace;
 
 /// Name of the interface on both sides.
 pub(super) const INTERFACE: &str = "path";

@@ -10,6 +10,7 @@ use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_netns::Namespace;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ use super::condition::Condition;
 use super::path::{INTERFACE, Path};
 use super::site::Site;
 use super::transfer;
-use crate::wire::namespace::Namespace;
+use crate::wire::namespace;
 use crate::wire::process::{Enclosure, Process};
 use crate::wire::subject::{ready, run_nicache};
 
@@ -75,14 +76,14 @@ impl Running {
         nicache: &FilePath,
         cpu: usize,
     ) -> Result<Self> {
-        let (client, server) = (Namespace::create()?, Namespace::create()?);
+        let (client, server) = (namespace::create()?, namespace::create()?);
         let path = Path::open(&client, &server)?;
         let mut running = if subject == Subject::Linux {
             let address = Ipv4Addr::new(10, 203, 1, 2);
             server.command(&format!("ip address add {address}/30 dev {INTERFACE}"))?;
             server.command(&format!("ip -6 address add {NETWORK_V6}2/64 dev {INTERFACE} nodad"))?;
             let routes = cubic_routes(INTERFACE, address);
-            routes.iter().try_for_each(|route| server.command(route))?;
+            routes.iter().try_for_each(|route| server.command(route).map(drop))?;
             let log = site.folder().join("nginx.log");
             let process =
                 Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx("linux")?, &log)?;
@@ -153,7 +154,7 @@ impl Running {
         let inside =
             |words: &str| middle.command(&format!("nsenter --target {server_pid} --net {words}"));
         inside(&format!("ip -6 address add {NETWORK_V6}2/64 dev eth0 nodad"))?;
-        cubic_routes("eth0", server).iter().try_for_each(|route| inside(route))?;
+        cubic_routes("eth0", server).iter().try_for_each(|route| inside(route).map(drop))?;
         let _others = vec![middle];
         Ok(Self {
             path,
@@ -228,7 +229,10 @@ impl Running {
     fn route(&self, has_v6: bool) -> Result<()> {
         let [v4, v6] = cubic_routes(INTERFACE, self.client_address);
         self.client.command(&v4)?;
-        if has_v6 { self.client.command(&v6) } else { Ok(()) }
+        if has_v6 {
+            self.client.command(&v6)?;
+        }
+        Ok(())
     }
 
     /// Makes sure, over a perfect path, that a body is right and comes from where it should.

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_netns::Namespace;
 use nicache_reply::{Method, ReplyReader};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::lane::client_port;
 use crate::wire::cpu::bind_to;
-use crate::wire::namespace::Namespace;
 use crate::wire::{CLIENT_CPU, Object};
 
 /// How long a handshake may take.
@@ -51,7 +51,7 @@ pub(super) fn fetch(
     client.lend(move || {
         bind_to(CLIENT_CPU)?;
         fetch_here(server, port, bytes, limit)
-    })
+    })?
 }
 
 /// Fetches it once for each transfer of `numbers`, `at_once` at a time, each from its own port; in

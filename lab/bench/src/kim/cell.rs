@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_netns::Namespace;
 use nicache_replay::replayer::{
     Demand, Plan, ReplayerConfig, ReplayerReport, ServerAddress, Watch, run_part,
 };
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::wire::cpu::bind_to;
-use crate::wire::namespace::{Namespace, cubic_route};
+use crate::wire::namespace::{self, cubic_route};
 use crate::wire::process::{CpuTime, Enclosure, Process};
 use crate::wire::subject::{ready, run_nicache};
 use crate::wire::{CLIENT_CPU, SERVER_CPU};
@@ -86,7 +87,7 @@ pub(super) fn measure(
     setup: Setup,
     clients: usize,
 ) -> Result<Sample> {
-    let client = Namespace::create()?;
+    let client = namespace::create()?;
     client.run(|| {
         let _ = std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535");
     });
@@ -165,7 +166,7 @@ fn replay(
     client.lend(|| {
         bind_to(CLIENT_CPU)?;
         Ok(run_part(plan, &config, 0, &Arc::new(Watch::default()), &mut |_| {})?)
-    })
+    })?
 }
 
 /// What has crossed all cards, with the modelled bus's clock.

@@ -17,13 +17,13 @@ mod report;
 mod site;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nicache_coherence::RevisionTable;
+use nicache_netns::Namespace;
 use nicache_watch::{
     Attribution, Drained, EventKind, KernelWatcher, LookupEvent, LookupRing, now_ns,
 };
@@ -38,7 +38,6 @@ use methods::{Knowledge, Seen};
 use site::{INCLUDES, SCRIPTS, Site};
 
 use crate::progress::{Progress, Stop};
-use crate::wire::namespace::Namespace;
 use crate::wire::process::machine_load;
 use crate::wire::{LOAD_MAX, check_machine, is_installed, kernel, versions};
 
@@ -122,9 +121,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
 fn measure(plan: &Plan, script: Script, progress: &mut Progress) -> Result<CaseReport> {
     let logs = tempfile::Builder::new().prefix("nicache-bench-").tempdir()?;
     let (client, server) = site::namespaces()?;
-    let netns =
-        server.run(|| std::fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino()))?;
-    let watcher = KernelWatcher::load(u32::try_from(netns)?)?;
+    let watcher = KernelWatcher::load(u32::try_from(server.inode())?)?;
     let table = Arc::new(watcher.table()?);
     table.set_service_ports(&[site::server_address().port()]);
     let mut ring = LookupRing::map(watcher.ring_fd())?;

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_netns::Namespace;
 use tempfile::TempDir;
 
-use crate::wire::namespace::Namespace;
+use crate::wire::namespace;
 use crate::wire::process::{Enclosure, Process};
 
 /// How many scripts there are (section 3.2 of the paper).
@@ -212,8 +213,8 @@ impl Site {
 /// # Errors
 /// Not permitted.
 pub(super) fn namespaces() -> Result<(Namespace, Namespace)> {
-    let (client, server) = (Namespace::create()?, Namespace::create()?);
-    Namespace::join(&client, &server, "sets0", NETWORK)?;
+    let (client, server) = (namespace::create()?, namespace::create()?);
+    namespace::join(&client, &server, "sets0", NETWORK)?;
     // Ports of connections that have ended are used again only after a minute.
     client.run(|| std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "10000 65000"))?;
     for namespace in [&client, &server] {

@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use nicache_netns::Namespace;
 use nicache_reply::{Method, ReplyError, ReplyReader};
 use serde::{Deserialize, Serialize};
 
 use crate::wire::Object;
 use crate::wire::cpu::bind_to;
-use crate::wire::namespace::Namespace;
 
 /// Connections at a time.
 const CONNECTIONS: usize = 4;

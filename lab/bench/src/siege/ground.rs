@@ -14,6 +14,7 @@ use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_netns::Namespace;
 use nicache_tcp::frame::Mac;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ use super::address::{MAC, NETWORK};
 use super::gauges::Gauges;
 use super::wire::{INTERFACE, Wire};
 use crate::impair::site::Site;
-use crate::wire::namespace::Namespace;
+use crate::wire::namespace;
 use crate::wire::process::{Enclosure, Process};
 use crate::wire::subject::{ready, run_nicache};
 
@@ -53,7 +54,7 @@ impl Ground {
         options: &[String],
         cpu: usize,
     ) -> Result<(Self, Wire)> {
-        let (client, middle) = (Namespace::create()?, Namespace::create()?);
+        let (client, middle) = (namespace::create()?, namespace::create()?);
         let name = format!("siege-{}", std::process::id());
         let mut argv = vec![
             nicache.to_str().context("the path of this program is not valid UTF-8")?.to_owned(),

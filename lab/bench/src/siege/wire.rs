@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nicache_netns::Namespace;
 use nicache_port::{Burst, Checksum, Offload, Port, Tap, TapConfig, TapQueue, wait};
 use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Mac, Packet, Tags, write_headers};
 use nicache_tcp::wire::CHECKSUM_OFFSET;
@@ -13,7 +14,6 @@ use nicache_tcp::{HeadRepr, SegmentHead, checksum};
 
 use super::address::{MAC, NETWORK};
 use super::tamper::Tamper;
-use crate::wire::namespace::Namespace;
 
 /// Name of the interface.
 pub(super) const INTERFACE: &str = "siege";

@@ -8,11 +8,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_netns::Namespace;
 use nicache_reply::{Method, WholeReader};
 use serde::Deserialize;
 
 use super::cpu::Cpus;
-use super::namespace::Namespace;
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -8,10 +8,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nicache_netns::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cpu::Cpus;
-use super::namespace::Namespace;
 
 /// Kernel clock ticks per second in `/proc/PID/stat` and `/proc/stat` (USER_HZ, 100 on every Linux
 /// port that matters).

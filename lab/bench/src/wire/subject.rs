@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nicache_netns::Namespace;
 use nicache_reply::field;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use super::cpu::Cpus;
 use super::floor;
 use super::load;
-use super::namespace::{Namespace, cubic_route};
+use super::namespace::{self, cubic_route};
 use super::peers;
 use super::process::{Enclosure, Process};
 use super::site::{Object, Site};
@@ -182,7 +183,7 @@ impl Running {
         cpus: impl Into<Cpus>,
     ) -> Result<Self> {
         let cpus = cpus.into();
-        let client = Namespace::create()?;
+        let client = namespace::create()?;
         // Room for a connection per request, whose ports are used up otherwise. Not every container
         // lets a namespace have its way.
         client.run(|| {
@@ -197,7 +198,7 @@ impl Running {
         if subject.is_card() {
             return Self::start_card(subject, client, site, nicache, cpus);
         }
-        let server = Namespace::create()?;
+        let server = namespace::create()?;
         let mut running = Self {
             subject,
             processes: Vec::new(),
@@ -208,9 +209,9 @@ impl Running {
         };
         let nginx_log = site.folder().join("nginx.log");
         if matches!(subject, Subject::Varnish | Subject::Haproxy) {
-            let proxy = Namespace::create()?;
-            Namespace::join(&running.client, &proxy, WIRE, "10.201.1")?;
-            Namespace::join(&proxy, &server, "back", "10.201.2")?;
+            let proxy = namespace::create()?;
+            namespace::join(&running.client, &proxy, WIRE, "10.201.1")?;
+            namespace::join(&proxy, &server, "back", "10.201.2")?;
             running.processes.push(Process::start(
                 &server,
                 cpus,
@@ -233,7 +234,7 @@ impl Running {
             )?);
             running.others.push(proxy);
         } else {
-            Namespace::join(&running.client, &server, WIRE, "10.201.1")?;
+            namespace::join(&running.client, &server, WIRE, "10.201.1")?;
             let (argv, log) = match subject {
                 Subject::Apache => {
                     (peers::apache(site.folder(), &site.files())?, site.folder().join("apache.log"))
@@ -542,7 +543,7 @@ impl Running {
 /// A namespace with the other end of a pair of virtual Ethernet interfaces, where a card can be
 /// put; the client's has the first address of 10.201.1.0/30.
 fn wire_of(client: &Namespace) -> Result<Namespace> {
-    let place = Namespace::create()?;
+    let place = namespace::create()?;
     client.command(&format!(
         "ip link add {WIRE} type veth peer name {WIRE} netns {}",
         place.thread_id()

@@ -3,13 +3,13 @@
 use nicache_forward::modes::Mode;
 use nicache_forward::pcache::Order;
 use nicache_forward::prefix::Prefix;
-use nicache_study::Size;
+use nicache_memory::Size;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::ConfigError;
 use super::values::{
-    Address, Kept, Linked, Named, PortKind, Ports, ProxyVersion, Socket, Span, Transport, Word,
+    Address, Kept, LinkPortKind, Linked, Named, Ports, ProxyVersion, Socket, Span, Transport, Word,
 };
 
 /// Bytes of a file at most: it is handed to a process in one message.
@@ -70,7 +70,7 @@ pub struct InterfaceText {
     /// Its name.
     pub name: Spanned<String>,
     /// By what the card is on it; a packet socket, if it is not said.
-    pub port: Option<Spanned<Word<PortKind>>>,
+    pub port: Option<Spanned<Word<LinkPortKind>>>,
     /// Frames with this tag.
     pub vlan: Option<Spanned<u16>>,
     /// Its addresses; those that the kernel has, if they are not said.

@@ -27,7 +27,7 @@ use super::file::{
     ServiceText, parse,
 };
 use super::taps::{TapPlan, beside, tap_of};
-use super::values::{Address, Kept, Named, PortKind, Ports, Socket, Transport, Word};
+use super::values::{Address, Kept, LinkPortKind, Named, Ports, Socket, Transport, Word};
 use crate::kernel::Link;
 
 /// Source ports of the health checks, which no connection through the forwarder gets.
@@ -107,7 +107,7 @@ pub struct Linking {
     /// Its number there; 0: it is still to be made.
     pub index: u32,
     /// By what the card is on it.
-    pub port: PortKind,
+    pub port: LinkPortKind,
     /// What a TAP is to be like.
     pub tap: Option<TapPlan>,
 }
@@ -274,7 +274,7 @@ impl Maker<'_> {
                 format!("`{label}` has no address: write addresses = [\"10.1.0.1/24\"]{or}");
             return Err(self.error(span, message));
         }
-        let kind = text.port.as_ref().map_or_else(PortKind::default, |port| port.get_ref().0);
+        let kind = text.port.as_ref().map_or_else(LinkPortKind::default, |port| port.get_ref().0);
         let port = match self.plan.links.iter().position(|other| other.name == *name) {
             Some(port) => {
                 let other = &self.plan.links[port];

@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::error::ConfigError;
 use super::file::{File, InterfaceText};
-use super::values::{Linked, PortKind, Word};
+use super::values::{LinkPortKind, Linked, Word};
 use crate::kernel::Link;
 
 /// Of a TAP, unless the file says otherwise.
@@ -49,7 +49,7 @@ pub(super) fn tap_of(
     let error = |span, message: String| Err(ConfigError::at(source, span, message));
     let name = text.name.get_ref();
     let is_tap = |text: &InterfaceText| {
-        text.port.as_ref().is_some_and(|port| port.get_ref().0 == PortKind::Tap)
+        text.port.as_ref().is_some_and(|port| port.get_ref().0 == LinkPortKind::Tap)
     };
     if !is_tap(text) {
         return match text.machine_addresses.first() {

@@ -134,7 +134,7 @@ fn a_tap_to_be_made() {
     let made = |name: &str, index, port, tap| Linking { name: name.into(), index, port, tap };
     assert_eq!(
         plan.links,
-        [made("guests", 0, PortKind::Tap, Some(tap)), made("eth0", 2, PortKind::Xdp, None)]
+        [made("guests", 0, LinkPortKind::Tap, Some(tap)), made("eth0", 2, LinkPortKind::Xdp, None)]
     );
     assert_eq!((plan.config.interfaces[0].mtu, plan.config.interfaces[1].mtu), (4000, 4000));
     // Once it is there: beside the kernel's own address, and with none of those that the kernel

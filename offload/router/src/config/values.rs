@@ -139,7 +139,7 @@ impl FromStr for Ports {
 
 /// By what the card is on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PortKind {
+pub enum LinkPortKind {
     /// A packet socket.
     #[default]
     Packet,
@@ -149,7 +149,7 @@ pub enum PortKind {
     Tap,
 }
 
-impl fmt::Display for PortKind {
+impl fmt::Display for LinkPortKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Packet => "packet",
@@ -159,7 +159,7 @@ impl fmt::Display for PortKind {
     }
 }
 
-impl FromStr for PortKind {
+impl FromStr for LinkPortKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -204,10 +204,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-        let read =
-            |(unit, ms): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(ms);
-        let ms = units.into_iter().find_map(read).filter(|ms| (1..=86_400_000).contains(ms));
+        let ms = nicache_span::milliseconds(text).filter(|ms| (1..=86_400_000).contains(ms));
         let odd = || format!("`{text}` is not a time from 1ms to 24h, such as 500ms, 2s or 5m");
         ms.map(|ms| Self(Duration::from_millis(ms))).ok_or_else(odd)
     }
@@ -227,10 +224,10 @@ mod tests {
         for odd in ["10.1.0.1", "10.1.0.1/33", "x/24", "10.1.0.1/-1", ""] {
             assert!(odd.parse::<Linked>().is_err(), "{odd}");
         }
-        for kind in [PortKind::Packet, PortKind::Xdp, PortKind::Tap] {
+        for kind in [LinkPortKind::Packet, LinkPortKind::Xdp, LinkPortKind::Tap] {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
-        assert!("afxdp".parse::<PortKind>().is_err());
+        assert!("afxdp".parse::<LinkPortKind>().is_err());
         for odd in ["", "9-8", "70000", "80-", "a"] {
             assert!(odd.parse::<Ports>().is_err(), "{odd}");
         }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::namespace::Namespace;
+use nicache_netns::Namespace;
+
 use super::stage::{FILE_BYTES, file_byte};
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -4,10 +4,9 @@ use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use nicache_netns::{Namespace, ip};
 use nicache_port::ETHERNET_HEADER_BYTES;
 use tempfile::TempDir;
-
-use super::namespace::{Namespace, ip};
 
 const CLIENTS: u8 = 3;
 const SERVERS: u8 = 3;
@@ -44,7 +43,7 @@ impl Stage {
     /// # Errors
     /// What is missing, and what to do.
     pub fn build(interface: &str, net: u8) -> io::Result<Self> {
-        let middle = Namespace::create()?;
+        let middle = Namespace::with_loopback()?;
         let folder = tempfile::Builder::new().prefix("nicache-forward-").tempdir()?;
         std::fs::write(
             folder.path().join("file"),
@@ -55,7 +54,10 @@ impl Stage {
             folder.path(),
             std::os::unix::fs::PermissionsExt::from_mode(0o755),
         )?;
-        ip(&format!("link add {interface} type veth peer name machine netns {}", middle.tid()))?;
+        ip(&format!(
+            "link add {interface} type veth peer name machine netns {}",
+            middle.thread_id()
+        ))?;
         ip(&format!("link set {interface} addrgenmode none up"))?;
         ip(&format!("address add 10.{net}.0.1/30 dev {interface}"))?;
         middle.ip("link set machine addrgenmode none up")?;
@@ -87,7 +89,7 @@ impl Stage {
     /// A namespace with a link to the middle, 10.net.`third`.0/24: the forwarder has .1, the
     /// namespace .2.
     fn link(&self, end: &str, third: u8) -> io::Result<Namespace> {
-        let (net, other) = (self.net, Namespace::create()?);
+        let (net, other) = (self.net, Namespace::with_loopback()?);
         other.veth("eth0", &self.middle, end)?;
         self.middle.ip(&format!("address add 10.{net}.{third}.1/24 dev {end}"))?;
         other.ip(&format!("address add 10.{net}.{third}.2/24 dev eth0"))?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use nicache_router::config::{Plan, PortKind};
+use nicache_router::config::{LinkPortKind, Plan};
 use nicache_router::kernel::{Kernel, Link};
 
 use crate::cli::{ForwardArgs, ForwardCommand};
@@ -81,9 +81,9 @@ fn check_file(path: &Path) -> Result<ExitCode> {
             format!(", masquerades as {}", masquerade.join(", "))
         };
         let port = match plan.links.get(usize::from(interface.port)).map(|link| link.port) {
-            Some(PortKind::Xdp) => ", by AF_XDP",
-            Some(PortKind::Tap) => ", on a TAP that nicache makes",
-            Some(PortKind::Packet) | None => "",
+            Some(LinkPortKind::Xdp) => ", by AF_XDP",
+            Some(LinkPortKind::Tap) => ", on a TAP that nicache makes",
+            Some(LinkPortKind::Packet) | None => "",
         };
         println!(
             "  interface {}: {}, mtu {}{masquerade}{port}",

@@ -96,7 +96,7 @@ pub(crate) fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         add(format!("bypass_{}", reason.label()), counts.bypasses_by_request[reason.index()]);
     }
     for reason in CardBypass::ALL {
-        add(format!("bypass_{}", reason.label()), counts.bypasses_by_card[reason as usize]);
+        add(format!("bypass_{}", reason.label()), counts.bypasses_by_card[reason.index()]);
     }
     for reason in RefusalReason::ALL {
         add(format!("fill_refused_{}", reason.label()), counts.cache.fills_refused[reason.index()]);
@@ -108,10 +108,7 @@ pub(crate) fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         );
     }
     for reason in FillAbort::ALL {
-        add(
-            format!("fill_aborted_{}", reason.label()),
-            counts.cache.fills_aborted[reason as usize],
-        );
+        add(format!("fill_aborted_{}", reason.label()), counts.cache.fills_aborted[reason.index()]);
     }
     report
 }

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use anyhow::{Context, Result, anyhow};
 use nicache_forward::tuple::Protocol;
 use nicache_port::{PacketConfig, PacketSocket, TapQueue};
-use nicache_router::config::{Linking, Plan, PortKind};
+use nicache_router::config::{LinkPortKind, Linking, Plan};
 use nicache_router::guard::kept;
 use nicache_xdp::{KeptPorts, Settings, Sieve};
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ impl Ports {
     /// The TAPs that a plan wants made, up and with their addresses.
     pub(super) fn make_taps(plan: &Plan, place: &Place) -> Result<Vec<TapQueue>> {
         let wanted: Vec<Linking> =
-            plan.links.iter().filter(|link| link.port == PortKind::Tap).cloned().collect();
+            plan.links.iter().filter(|link| link.port == LinkPortKind::Tap).cloned().collect();
         place.run(move || wanted.iter().map(make_tap).collect())
     }
 
@@ -93,9 +93,9 @@ impl Ports {
         let mut taps = taps.into_iter();
         let port = |link: &Linking| {
             let way = match link.port {
-                PortKind::Packet => Way::Packet { instead: None },
-                PortKind::Tap => Way::Tap(taps.next().context("a TAP was not made")?),
-                PortKind::Xdp => {
+                LinkPortKind::Packet => Way::Packet { instead: None },
+                LinkPortKind::Tap => Way::Tap(taps.next().context("a TAP was not made")?),
+                LinkPortKind::Xdp => {
                     let keeps: Vec<KeptPorts> = kept(plan, &link.name)
                         .map(|kept| KeptPorts {
                             is_udp: kept.protocol == Protocol::Udp,
@@ -192,9 +192,9 @@ impl Ports {
     pub(super) fn status(&self) -> Vec<PortStatus> {
         let status = |port: &Port| {
             let (kind, queues, instead) = match &port.way {
-                Way::Packet { instead } => (PortKind::Packet, None, instead.clone()),
-                Way::Xdp { queues, .. } => (PortKind::Xdp, Some(*queues), None),
-                Way::Tap(_) => (PortKind::Tap, None, None),
+                Way::Packet { instead } => (LinkPortKind::Packet, None, instead.clone()),
+                Way::Xdp { queues, .. } => (LinkPortKind::Xdp, Some(*queues), None),
+                Way::Tap(_) => (LinkPortKind::Tap, None, None),
             };
             PortStatus { link: port.link.name.clone(), port: kind.to_string(), queues, instead }
         };

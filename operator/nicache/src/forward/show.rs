@@ -105,7 +105,7 @@ impl Show {
             ),
             format!(
                 "  sudo nsenter --net=/proc/{pid}/task/{}/ns/net curl http://{service}/    as a client",
-                client.tid()
+                client.thread_id()
             ),
             format!("  sudo nicache status --name {name}"),
             format!("  sudo nicache forward why {service}:80 --name {name}"),

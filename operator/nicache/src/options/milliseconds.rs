@@ -18,11 +18,12 @@ impl FromStr for Milliseconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
-        let parse = |(unit, factor): (&str, u64)| {
-            text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor)
+        let value = match text {
+            "0" => Some(0),
+            // An hour is the longest, and is written in minutes.
+            _ if text.ends_with('h') => None,
+            _ => nicache_span::milliseconds(text),
         };
-        let value = if text == "0" { Some(0) } else { units.into_iter().find_map(parse) };
         value.filter(|&value| value <= 3_600_000).map(Milliseconds).ok_or_else(|| {
             format!("`{text}` is not a time of up to an hour; write 0, 500ms, 1s or 2m")
         })
@@ -32,10 +33,24 @@ impl FromStr for Milliseconds {
 impl fmt::Display for Milliseconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            0 => write!(f, "0"),
-            n if n.is_multiple_of(60_000) => write!(f, "{}m", n / 60_000),
-            n if n.is_multiple_of(1000) => write!(f, "{}s", n / 1000),
-            n => write!(f, "{n}ms"),
+            0 => f.write_str("0"),
+            3_600_000 => f.write_str("60m"),
+            ms => f.write_str(&nicache_span::text(ms)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for text in ["0", "500ms", "1s", "2m", "60m"] {
+            assert_eq!(text.parse::<Milliseconds>().unwrap().to_string(), text);
+        }
+        for text in ["", "1", "1h", "61m", "3600001ms", "-1s"] {
+            assert!(text.parse::<Milliseconds>().is_err(), "{text}");
         }
     }
 }

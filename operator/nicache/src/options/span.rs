@@ -15,12 +15,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
-        let parse = |(unit, factor): (&str, u64)| {
-            text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor)
-        };
-        let value =
-            units.into_iter().find_map(parse).filter(|value| (100..=SPAN_MAX).contains(value));
+        let value = nicache_span::milliseconds(text).filter(|ms| (100..=SPAN_MAX).contains(ms));
         value.map(|ms| Self(Duration::from_millis(ms))).ok_or_else(|| {
             format!("`{text}` is not a time between 100ms and 24h; write 500ms, 90s, 2m or 2h")
         })
@@ -29,11 +24,7 @@ impl FromStr for Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.0.as_millis();
-        let units = [("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
-        let (unit, factor) =
-            units.into_iter().find(|(_, factor)| ms.is_multiple_of(*factor)).unwrap_or(("ms", 1));
-        write!(f, "{}{unit}", ms / factor)
+        f.write_str(&nicache_span::text(self.0.as_millis() as u64))
     }
 }
 

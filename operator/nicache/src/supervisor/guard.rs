@@ -13,10 +13,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use nicache_netns::Namespace;
 use rustix::process::{Signal, kill_process};
 
 use super::children::{Child, Role, first_word};
-use super::namespace::Namespace;
 use crate::processes::{pid, processes_in};
 use crate::setup::{GuardSetup, send_message};
 

@@ -9,12 +9,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result};
+use nicache_netns::Namespace;
 use nicache_xdp::Rest;
 
 use super::card_setup::connections_lost_max;
 use super::card_unit::CardPorts;
 use super::instance::Instance;
-use super::namespace::Namespace;
 use super::netlink::Netlink;
 use super::standing::{Standing, StandingPlan};
 use super::tap;
@@ -87,10 +87,9 @@ impl Place {
     ) -> Result<Self> {
         let mut netlink = Netlink::open()?;
         let mac = own_mac()?;
-        let inside = namespace.run(|| std::fs::File::open("/proc/thread-self/ns/net"))?;
-        netlink.add_veth(&instance.interface, tap::HOST_NAME, &inside).with_context(|| {
-            format!("cannot make the interfaces {} and {}", instance.interface, tap::HOST_NAME)
-        })?;
+        netlink.add_veth(&instance.interface, tap::HOST_NAME, namespace.file()).with_context(
+            || format!("cannot make the interfaces {} and {}", instance.interface, tap::HOST_NAME),
+        )?;
         let index = netlink.index(&instance.interface)?.context("the new interface is gone")?;
         let mtu = netlink
             .mtu(&wire.interface)

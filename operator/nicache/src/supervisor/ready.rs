@@ -8,8 +8,9 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use nicache_netns::Namespace;
+
 use super::listening::{Listening, look};
-use super::namespace::Namespace;
 
 /// How often to look.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(25);

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nicache_admin::AdminServer;
+use nicache_netns::Namespace;
 
 use super::card_link::CardLink;
 use super::card_setup::card_setup;
@@ -16,7 +17,6 @@ use super::children::{Child, Role};
 use super::control_server::ControlServer;
 use super::guard::Guard;
 use super::instance::Instance;
-use super::namespace::Namespace;
 use super::orders::{OrderDesk, Orders, orders};
 use super::place::Place;
 use super::preload_files::{Part, PreloadFiles};
@@ -78,7 +78,11 @@ impl<'a> Running<'a> {
             plan.admin.map(|address| AdminServer::bind(address.0, plan.admin_reach)).transpose()?;
         let (instance, setting_up) = Instance::reserve(plan.name.as_deref(), plan.subnet)?;
         let control = ControlServer::bind(&instance.socket_path())?;
-        let namespace = Namespace::create()?;
+        // Its file is open before a watcher is there, which takes everything that happens inside
+        // for the server's doing.
+        let namespace = Namespace::create().context(
+            "cannot make a network namespace for the server: this needs root with CAP_SYS_ADMIN and a kernel with CONFIG_NET_NS",
+        )?;
         let mut instances = vec![instance];
         while instances.len() < usize::from(plan.cards) {
             // One more network and interface; the lock that is held keeps others from choosing the

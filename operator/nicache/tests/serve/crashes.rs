@@ -33,13 +33,12 @@ fn no_wrong_byte_whoever_is_killed_when() {
     let serving = Serving::start(folder.path(), &["--memory", "1M", "--cards", "2"]);
     let (stop, right, cut) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let addresses = [serving.address(0), serving.address(1)];
-    let netns = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+    let netns = nicache_netns::of_this_thread().unwrap();
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
             let (sizes, stop, right, cut, netns) = (&sizes, &stop, &right, &cut, &netns);
             scope.spawn(move || {
-                rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(netns), None)
-                    .unwrap();
+                nicache_netns::enter(netns).unwrap();
                 let mut turn = number as usize;
                 while !stop.load(Ordering::Relaxed) {
                     let Ok(mut client) = Client::try_open(addresses[turn % 2]) else {

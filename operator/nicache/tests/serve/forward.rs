@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use nicache_router::demo::{FILE_BYTES, Namespace, file_byte};
+use nicache_namespaces::Namespace;
+use nicache_router::demo::{FILE_BYTES, file_byte};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -275,20 +276,21 @@ fn a_download_outlives_card_and_forwarder() {
 #[test]
 fn a_file_between_interfaces() {
     private_network();
-    let (inside, outside) = (Namespace::create().unwrap(), Namespace::create().unwrap());
+    let (inside, outside) =
+        (Namespace::with_loopback().unwrap(), Namespace::with_loopback().unwrap());
     for (namespace, end) in [(&inside, "left"), (&outside, "right")] {
-        ip(&format!("link add {end} type veth peer name eth0 netns {}", namespace.tid()));
+        ip(&format!("link add {end} type veth peer name eth0 netns {}", namespace.thread_id()));
         ip(&format!("link set {end} addrgenmode none up"));
-        namespace.ip("link set eth0 addrgenmode none up").unwrap();
+        namespace.ip("link set eth0 addrgenmode none up");
     }
     ip("address add 10.1.0.1/24 dev left");
     ip("address add 10.1.0.9/24 dev left");
-    inside.ip("address add 10.1.0.2/24 dev eth0").unwrap();
-    inside.ip("address add 10.1.0.66/24 dev eth0").unwrap();
-    inside.ip("route add default via 10.1.0.1").unwrap();
-    outside.ip("link set eth0 mtu 1400").unwrap();
-    outside.ip("address add 192.0.2.2/24 dev eth0").unwrap();
-    outside.ip("address add 198.51.100.1/32 dev eth0").unwrap();
+    inside.ip("address add 10.1.0.2/24 dev eth0");
+    inside.ip("address add 10.1.0.66/24 dev eth0");
+    inside.ip("route add default via 10.1.0.1");
+    outside.ip("link set eth0 mtu 1400");
+    outside.ip("address add 192.0.2.2/24 dev eth0");
+    outside.ip("address add 198.51.100.1/32 dev eth0");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forward.toml");
     let text = r#"

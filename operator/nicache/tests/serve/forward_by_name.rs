@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use nicache_router::demo::{Namespace, file_byte};
+use nicache_namespaces::Namespace;
+use nicache_router::demo::file_byte;
 use rustix::process::Signal;
 
 use crate::common::{command, ip, kill, private_network, within};
@@ -116,17 +117,18 @@ struct Stage {
 impl Stage {
     fn build() -> Self {
         private_network();
-        let (client, servers) = (Namespace::create().unwrap(), Namespace::create().unwrap());
+        let (client, servers) =
+            (Namespace::with_loopback().unwrap(), Namespace::with_loopback().unwrap());
         for (namespace, end) in [(&client, "left"), (&servers, "right")] {
-            ip(&format!("link add {end} type veth peer name eth0 netns {}", namespace.tid()));
+            ip(&format!("link add {end} type veth peer name eth0 netns {}", namespace.thread_id()));
             ip(&format!("link set {end} addrgenmode none up"));
-            namespace.ip("link set eth0 addrgenmode none up").unwrap();
+            namespace.ip("link set eth0 addrgenmode none up");
         }
         ip("address add 198.51.100.1/24 dev left");
         ip("address add 10.1.0.1/24 dev right");
-        client.ip("address add 198.51.100.2/24 dev eth0").unwrap();
-        servers.ip("address add 10.1.0.11/24 dev eth0").unwrap();
-        servers.ip("address add 10.1.0.12/24 dev eth0").unwrap();
+        client.ip("address add 198.51.100.2/24 dev eth0");
+        servers.ip("address add 10.1.0.11/24 dev eth0");
+        servers.ip("address add 10.1.0.12/24 dev eth0");
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(
             folder.path(),

@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nicache_namespaces::Namespace;
 use nicache_port::{Burst, Offload, PacketConfig, PacketSocket, Port, Reception};
-use nicache_router::demo::{Namespace, file_byte};
+use nicache_router::demo::file_byte;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -52,14 +53,15 @@ struct Stage {
 impl Stage {
     fn build() -> Self {
         private_network();
-        let (client, servers) = (Namespace::create().unwrap(), Namespace::create().unwrap());
+        let (client, servers) =
+            (Namespace::with_loopback().unwrap(), Namespace::with_loopback().unwrap());
         for (namespace, end, net) in
             [(&client, "left", ["10.1.0", "fd01:"]), (&servers, "right", ["192.0.2", "fd02:"])]
         {
             let queues = "numrxqueues 2 numtxqueues 2";
             ip(&format!(
                 "link add {end} {queues} type veth peer name eth0 {queues} netns {}",
-                namespace.tid()
+                namespace.thread_id()
             ));
             ip(&format!("link set {end} addrgenmode none up"));
             ip(&format!("address add {}.1/24 dev {end}", net[0]));
@@ -67,11 +69,11 @@ impl Stage {
             sees_tags(end);
             // The kernel at the other end is to write tags into frames.
             namespace.run(|| output("ethtool", &["-K", "eth0", "txvlan", "off"]));
-            namespace.ip("link set eth0 addrgenmode none up").unwrap();
+            namespace.ip("link set eth0 addrgenmode none up");
         }
         for (address, gateway) in [("10.1.0.2/24", "10.1.0.1"), ("fd01::2/64", "fd01::1")] {
-            client.ip(&format!("address add {address} dev eth0 nodad")).unwrap();
-            client.ip(&format!("route add default via {gateway}")).unwrap();
+            client.ip(format!("address add {address} dev eth0 nodad"));
+            client.ip(format!("route add default via {gateway}"));
         }
         for address in [
             "192.0.2.2/24",
@@ -81,7 +83,7 @@ impl Stage {
             "fd02::3/64",
             "fd03::9/128",
         ] {
-            servers.ip(&format!("address add {address} dev eth0 nodad")).unwrap();
+            servers.ip(format!("address add {address} dev eth0 nodad"));
         }
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(
@@ -292,13 +294,13 @@ fn counts_each_packet_once(stage: &Stage, forwarding: &Forwarding) {
 #[test]
 fn the_fast_path_leaves_out_links_with_af_xdp() {
     let stage = Stage::build();
-    let third = Namespace::create().unwrap();
-    ip(&format!("link add third type veth peer name eth0 netns {}", third.tid()));
+    let third = Namespace::with_loopback().unwrap();
+    ip(&format!("link add third type veth peer name eth0 netns {}", third.thread_id()));
     ip("link set third addrgenmode none up");
     ip("address add 10.3.0.1/24 dev third");
-    third.ip("link set eth0 addrgenmode none up").unwrap();
-    third.ip("address add 10.3.0.2/24 dev eth0").unwrap();
-    third.ip("route add default via 10.3.0.1").unwrap();
+    third.ip("link set eth0 addrgenmode none up");
+    third.ip("address add 10.3.0.2/24 dev eth0");
+    third.ip("route add default via 10.3.0.1");
     let interfaces = format!("{}[[interface]]\nname = \"third\"\n", links("xdp", "packet"));
     let forwarding = stage.start(&interfaces);
     stage.all_ways();
@@ -313,20 +315,21 @@ fn the_fast_path_leaves_out_links_with_af_xdp() {
 #[test]
 fn a_vlan_over_af_xdp() {
     let stage = Stage::build();
-    let (switch, tagged) = (Namespace::create().unwrap(), Namespace::create().unwrap());
+    let (switch, tagged) =
+        (Namespace::with_loopback().unwrap(), Namespace::with_loopback().unwrap());
     // Between the client and `left` there is a switch now, at which the other client's frames get a
     // tag.
-    stage.client.ip("link del eth0").unwrap();
-    ip(&format!("link add left type veth peer name trunk netns {}", switch.tid()));
+    stage.client.ip("link del eth0");
+    ip(&format!("link add left type veth peer name trunk netns {}", switch.thread_id()));
     ip("link set left addrgenmode none up");
     ip("address add 10.1.0.1/24 dev left");
     ip("address add fd01::1/64 dev left nodad");
     sees_tags("left");
-    switch.ip("link set trunk addrgenmode none up").unwrap();
+    switch.ip("link set trunk addrgenmode none up");
     for (client, port, nets) in
         [(&stage.client, "plain", ["10.1.0", "fd01:"]), (&tagged, "tagged", ["10.7.0", "fd07:"])]
     {
-        client.veth("eth0", &switch, port).unwrap();
+        client.veth("eth0", &switch, port);
         // Frames are plain when the switch has them.
         client.run(|| {
             output(
@@ -336,8 +339,8 @@ fn a_vlan_over_af_xdp() {
         });
         for (net, len) in nets.into_iter().zip([24, 64]) {
             let separator = if len == 24 { "." } else { ":" };
-            client.ip(&format!("address add {net}{separator}2/{len} dev eth0 nodad")).unwrap();
-            client.ip(&format!("route add default via {net}{separator}1")).unwrap();
+            client.ip(format!("address add {net}{separator}2/{len} dev eth0 nodad"));
+            client.ip(format!("route add default via {net}{separator}1"));
         }
     }
     let _switch = Switch::start(&switch);

@@ -210,8 +210,8 @@ impl FillVerdict {
                 Verdict::Stored { class, sources, record, previous_unchanged } => {
                     (*class, sources.as_slice(), record.0, *previous_unchanged, 0)
                 }
-                Verdict::Outdated(reason) => (Class::Dynamic, &[], 0, false, *reason as u8),
-                Verdict::Refused(reason) => (Class::Static, &[], 0, false, *reason as u8),
+                Verdict::Outdated(reason) => (Class::Dynamic, &[], 0, false, reason.code()),
+                Verdict::Refused(reason) => (Class::Static, &[], 0, false, reason.code()),
             };
         let (kind, count) = (Kind::FillVerdict as u8, sources.len() as u8);
         out[..8].copy_from_slice(&[

@@ -24,8 +24,7 @@ fn as_long_as_there_is_one_nothing_is_judged() {
     const STEP_NS: u64 = 300_000_000;
     // In a network namespace of its own, so other tests' programs are none of the server's.
     std::thread::spawn(|| {
-        // SAFETY: the thread alone moves, and has no sockets.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+        nicache_namespaces::enter_new().unwrap();
         let mut memory = Memory::new();
         let mut now = now_ns();
         let mut blind = |memory: &mut Memory| {

@@ -14,7 +14,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// The target's name.
 pub const NAME: &str = "iqn.2026-11.org.nicache:unit";
@@ -85,11 +84,7 @@ impl Target {
 
     /// Moves the calling thread, and those that it starts later, into the target's network.
     pub fn enter(&self) -> io::Result<()> {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.holder.id()))?;
-        Ok(move_into_link_name_space(
-            std::os::fd::AsFd::as_fd(&namespace),
-            Some(LinkNameSpaceType::Network),
-        )?)
+        nicache_netns::enter(File::open(format!("/proc/{}/ns/net", self.holder.id()))?)
     }
 
     /// Ends the target as `kill -9` does.
