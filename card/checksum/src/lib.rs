@@ -9,6 +9,7 @@
 //! faults of this one.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod gather;
 mod sum;

@@ -1,5 +1,6 @@
 //! Counters that are named and described once: in the line of their field.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 /// What a counter is called, and what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,7 +61,7 @@ reasons! {
         Body => "body",
         /// A Connection value other than `close` and `keep-alive` (RFC 9110 section 7.6.1).
         ConnectionOption => "connection_option",
-        /// Upgrade (RFC 9110 section 7.8): what follows may be no HTTP.
+        /// Upgrade (RFC 9110 section 7.8): what follows may not be HTTP.
         Upgrade => "upgrade",
         /// Expect (RFC 9110 section 10.1.1): whether content is sent depends on the reply.
         Expect => "expect",

@@ -1,6 +1,7 @@
 //! Reasons that are counted: why a request passes, a reply is not kept, or a statement touches
 //! everything.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 /// Makes an enumeration of reasons, each with a label for metrics:
 ///

@@ -13,6 +13,7 @@
 //! sockets and timeouts, which every client has in its own way.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod head;
 mod reader;

@@ -98,7 +98,7 @@ nicache_counters::counters! {
     /// See the module's head.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Counters {
-        packets: "Packets looked at; a super-frame is one.",
+        packets: "Packets processed. A super-frame counts once.",
         forwarded: "Packets passed on; one that goes to several counts for each.",
         answered: "Packets answered: questions for addresses, echoes, errors of ours.",
         begun: "Connections begun.",

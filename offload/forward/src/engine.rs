@@ -69,10 +69,10 @@ nicache_counters::counters! {
         posted_whole: "Receives posted without an entry of the card, because none could be had.",
         too_long: "Packets with more parts, or longer heads, than the card takes.",
         waited_in_vain: "Frames that waited for a neighbour in vain.",
-        refused_receipts: "What the card told that cannot be.",
+        refused_receipts: "Invalid reports of the card.",
         refused: "Descriptors that the card refused.",
         looked_at: "Frames whose payload was read (services by name).",
-        looked_in_vain: "Frames whose payload was to be read, and was lost or too much.",
+        looked_in_vain: "Frames whose payload could not be read: it was lost, or too long.",
     }
 }
 

@@ -45,7 +45,7 @@ nicache_counters::counters! {
         hits as "block_hits": "Blocks that were found.",
         misses as "block_misses": "Blocks that were not, whatever the reason.",
         inserted as "blocks_inserted": "Blocks put into the cache.",
-        evicted as "blocks_evicted": "Blocks that had to go for others.",
+        evicted as "blocks_evicted": "Blocks evicted to make room for others.",
         invalidated as "blocks_invalidated": "Blocks forgotten because their file had changed.",
         updated as "blocks_updated": "Blocks that were replaced by what their file has become.",
         excluded as "blocks_excluded": "Blocks forgotten because their page went.",

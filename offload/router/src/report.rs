@@ -176,7 +176,7 @@ const OWN: [Counter; 17] = [
         "fast_packets",
         "Packets forwarded in the kernel (fast path); they are among those passed on.",
     ),
-    Counter::growing("fast_bytes", "Bytes of IP in them."),
+    Counter::growing("fast_bytes", "Bytes of IP forwarded in the kernel."),
     Counter::gauge(
         "fast_connections",
         "Connections that are forwarded in the kernel at the moment.",

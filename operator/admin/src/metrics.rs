@@ -170,7 +170,7 @@ fn about(text: &mut Text, sample: &Sample) {
     text.family(
         "nicache_database_voided",
         Kind::Counter,
-        "Times that all pages of the database were voided.",
+        "Drops of all pages of the database at once.",
     );
     for database in databases() {
         text.value("nicache_database_voided", &[("database", &database.database)], database.voided);

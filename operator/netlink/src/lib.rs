@@ -2,6 +2,7 @@
 //! (`rtnetlink(7)`). What the messages mean is for those who send them.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -7,6 +7,7 @@
 //! * [`command`], [`ip`]: programs in the namespace of the calling thread.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod command;
 mod namespace;

@@ -2,6 +2,7 @@
 //! what to say if it is not, is for whoever reads the setting.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 /// Units and their milliseconds.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];

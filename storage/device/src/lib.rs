@@ -18,6 +18,7 @@
 //! fsopen(2), fsmount(2).
 //!
 //! Deliberately absent: any knowledge of keys (`nicache-ncache`).
+#![deny(clippy::disallowed_methods)]
 
 mod blocks;
 mod detached;

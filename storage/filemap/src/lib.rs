@@ -2,6 +2,7 @@
 //! without a safe wrapper elsewhere.
 //!
 //! Read first: Documentation/filesystems/fiemap.rst; sync_file_range(2); cachestat(2).
+#![deny(clippy::disallowed_methods)]
 
 use std::fs::File;
 use std::io;

@@ -34,7 +34,7 @@ nicache_counters::counters! {
     #[derive(Clone, Debug, Default)]
     pub struct Metrics {
         other_calls: "Calls of MOUNT and the port mapper.",
-        refused_calls: "Calls that were refused before a procedure saw them: unknown program, bad credential, arguments that are none.",
+        refused_calls: "Calls that were refused before a procedure saw them: unknown program, bad credential, malformed arguments.",
         bad_records: "Records that are not calls, or too long. Each ends its connection.",
         repeated_calls: "Calls that were answered with what they were answered before.",
         waiting_calls: "Calls that came again while they were under way.",

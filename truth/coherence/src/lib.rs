@@ -11,6 +11,7 @@
 //!
 //! Deliberately absent: how changes are witnessed and how a fill is judged. That is the watcher's
 //! business (`nicache-watch`), and the card must not depend on it.
+#![deny(clippy::disallowed_methods)]
 
 mod client;
 mod messages;

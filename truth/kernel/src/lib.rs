@@ -14,6 +14,7 @@
 //!
 //! Deliberately absent: attaching anything. What is found here is what the kernel says of itself;
 //! the verifier has the last word when a program is loaded.
+#![deny(clippy::disallowed_methods)]
 
 mod assumption;
 mod findings;

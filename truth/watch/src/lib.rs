@@ -26,6 +26,7 @@
 //!
 //! Deliberately absent: which process starts which, and how descriptors are inherited (the
 //! command's business).
+#![deny(clippy::disallowed_methods)]
 
 mod attribution;
 mod clock;

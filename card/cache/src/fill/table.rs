@@ -197,7 +197,7 @@ impl Fills {
         self.get(id).map(|fill| fill.key)
     }
 
-    /// The request for this that the server has not said anything to yet.
+    /// The request for `base` that the server has not answered yet, if there is one.
     pub fn unanswered(&self, base: &Key) -> Option<Unanswered> {
         let is_silent = |fill: &Fill| fill.base == *base && fill.state == State::Forwarded;
         let found = self.keys.find(base.low_u64(), |&index| is_silent(&self.fills[index as usize]));

@@ -187,7 +187,8 @@ impl Running {
     pub(super) fn stop(mut self) -> Result<()> {
         match self.subject {
             Subject::Nicache(_) => {
-                let pid = Pid::from_raw(self.child.id() as i32).context("no process")?;
+                let pid = Pid::from_raw(self.child.id() as i32)
+                    .context("the server's process has no number")?;
                 kill_process(pid, Signal::INT)?;
             }
             Subject::Ganesha => {

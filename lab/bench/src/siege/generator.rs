@@ -93,7 +93,7 @@ impl Generator {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Ends the attack: nothing is sent or answered any longer. What was counted.
+    /// Ends the attack, and returns what it counted.
     ///
     /// # Errors
     /// The interface was gone before.

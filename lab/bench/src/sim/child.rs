@@ -81,7 +81,7 @@ fn own_memory(pid: Pid) -> Option<u64> {
 /// User and system time (proc(5), stat, fields 14 and 15).
 fn cpu_s(pid: Pid) -> Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
-    let rest = text.rsplit_once(')').context("no process")?.1;
+    let rest = text.rsplit_once(')').context("/proc does not say how the process is")?.1;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let ticks =
         |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).context("no times");

@@ -36,7 +36,7 @@ pub(super) fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
     let cards = arguments.cards.map(|address| listen(address, "--cards")).transpose()?;
     let mut run = [0; 8];
     rustix::rand::getrandom(&mut run, rustix::rand::GetRandomFlags::empty())
-        .context("random numbers")?;
+        .context("cannot get random numbers from the kernel")?;
     let publisher =
         Publisher::new(u64::from_ne_bytes(run), arguments.lease.0 * 1_000_000, now_ns());
     let hub = Arc::new(Hub::new(publisher));

@@ -236,7 +236,7 @@ fn follow_remotes(
         remotes.push(Arc::clone(&remote));
         let mut card = [0; 8];
         rustix::rand::getrandom(&mut card, rustix::rand::GetRandomFlags::empty())
-            .context("random numbers")?;
+            .context("cannot get random numbers from the kernel")?;
         let card = u64::from_ne_bytes(card);
         let (relay, mut subscriber) = (setup.relay.clone(), Subscriber::new(card));
         let body = move || match &relay {

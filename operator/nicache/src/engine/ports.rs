@@ -108,7 +108,7 @@ impl Ports {
             }
             PortsSetup::Interfaces { wire, host, port, has_driver, probe } => {
                 let heartbeat =
-                    Heartbeat::map(next()?.as_fd()).context("the card's sign of life")?;
+                    Heartbeat::map(next()?.as_fd()).context("cannot map the card's heartbeat")?;
                 let host_queue = next()?;
                 // The network card has spread what comes from the wire; the kernel spreads what
                 // comes from the host alike.

@@ -82,13 +82,13 @@ fn respond(request: Request, orders: &Orders, sampler: &Sampler) -> Result<Respo
                         report: *report,
                     })))
                 }
-                _ => bail!("an unexpected answer"),
+                _ => bail!("the forwarder gave an unexpected answer: is it of another version?"),
             }
         }
         Request::Sample => Ok(Response::Sample(Box::new((*sampler.take()?).clone()))),
         Request::ForwardWhy { asked } => match orders.ask(Question::Why { asked })?.answer {
             Answer::Why(report) => Ok(Response::ForwardWhy(report)),
-            _ => bail!("an unexpected answer"),
+            _ => bail!("the forwarder gave an unexpected answer: is it of another version?"),
         },
         Request::Drain { address, within_ms } => drain(orders, address, within_ms),
         Request::Upgrade { program } => {
@@ -107,6 +107,6 @@ fn drain(orders: &Orders, address: SocketAddr, within_ms: Option<u64>) -> Result
             bail!("{address} is not a back end: `nicache status` lists those that are")
         }
         Answer::Drained { back_ends } => Ok(Response::Drained { back_ends }),
-        _ => bail!("an unexpected answer"),
+        _ => bail!("the forwarder gave an unexpected answer: is it of another version?"),
     }
 }

@@ -234,7 +234,7 @@ fn attach(link: &Linking, kept: Vec<KeptPorts>) -> Result<(Sieve, u32)> {
 fn make_tap(link: &Linking) -> Result<TapQueue> {
     let (name, wanted) =
         (&link.name, link.tap.as_ref().context("nobody says what a TAP is to be like")?);
-    let queue = tap::open(name, 1)?.pop().context("a TAP has one queue")?;
+    let queue = tap::open(name, 1)?.pop().context("the TAP was opened without a queue")?;
     let mut netlink = Netlink::open()?;
     let index = netlink.index(name)?.with_context(|| format!("the interface {name} is gone"))?;
     for (address, len) in &wanted.addresses {

@@ -49,7 +49,7 @@ impl Sampler {
         }
         let Asked { answer: Answer::Report(report), about } = self.orders.ask(Question::Report)?
         else {
-            bail!("an unexpected answer");
+            bail!("the forwarder gave an unexpected answer: is it of another version?");
         };
         let sample = Arc::new(sample(*report, about, moment(self.started)));
         *last = Some((Instant::now(), Arc::clone(&sample)));

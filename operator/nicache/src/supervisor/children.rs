@@ -191,7 +191,7 @@ pub(crate) fn first_word<T: serde::de::DeserializeOwned>(
     let mut patience = Patience::with(child.pid(), limit);
     while !wait_readable(child.channel.as_fd(), LOOK_EVERY)? {
         if patience.is_over() {
-            bail!("{title} did not start, and stood still for {} s", limit.as_secs());
+            bail!("{title} did not start: it did nothing for {} s", limit.as_secs());
         }
     }
     match receive_message(&child.channel)? {

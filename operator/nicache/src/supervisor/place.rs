@@ -159,7 +159,7 @@ fn configure(wire: &WireOptions, mac: [u8; 6], mtu: u32) -> Result<()> {
 fn own_mac() -> Result<[u8; 6]> {
     let mut mac = [0; 6];
     rustix::rand::getrandom(&mut mac, rustix::rand::GetRandomFlags::empty())
-        .context("random numbers")?;
+        .context("cannot get random numbers from the kernel")?;
     mac[0] = mac[0] & 0xfc | 2;
     Ok(mac)
 }

@@ -394,6 +394,7 @@ impl Registrar {
     }
 
     /// Everything that the server looked up before the call is in the history, or an error.
+    #[expect(clippy::disallowed_methods, reason = "it waits for the kernel's ring")]
     fn drain_completely(&mut self) -> Result<(), RefusalReason> {
         let start = Instant::now();
         loop {

@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "real processes are looked at")]
+
 use std::sync::LazyLock;
 
 use super::file::VOLATILE_CHANGES;
