@@ -1,12 +1,19 @@
-# make run    build nicache and run it with the demonstration site (ARGS="--memory 1G -- nginx ..." for your own server)
-# make demo   build nicache and nicache-lab and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
-# make test   all tests, two programs at a time; they make network namespaces, so they run as root (sudo is used if you are not)
-# make test-kernels  the main jobs on the stock kernels of Debian, each in a virtual machine (an hour without KVM)
-# make lint   formatting, links and words of the documentation, clippy, and licenses where cargo-deny is installed; warnings are errors
+# make run    build nicache and run it with the demonstration site (ARGS="--memory 1G -- nginx ..."
+#             for your own server)
+# make demo   build nicache and nicache-lab and show a real application behind it (APP=wordpress,
+#             flask, ...; `nicache demo --help` lists them)
+# make test   all tests, two programs at a time; they make network namespaces, so they run as root
+#             (sudo is used if you are not)
+# make test-kernels  the main jobs on the stock kernels of Debian, each in a virtual machine (an hour
+#             without KVM)
+# make lint   formatting, links, words and lines, clippy, and licenses by cargo-deny; warnings are
+#             errors
 # make doc    the crates' documentation, in target/doc; warnings are errors
-# make bench  all benchmarks: nicache against nginx, Apache, Varnish and HAProxy, static and dynamic (two and a half hours; ARGS=--quick for a
-#             look), simulations (CACHESIM=libCacheSim's program to compare), the card alone, and parts of it
-# make deb    Debian packages of nicache and nicache-lab, in dist/ (the service is not started: it needs /etc/nicache/nicache.toml first)
+# make bench  all benchmarks: nicache against nginx, Apache, Varnish and HAProxy, static and dynamic
+#             (two and a half hours; ARGS=--quick for a look), simulations (CACHESIM=libCacheSim's
+#             program to compare), the card alone, and parts of it
+# make deb    Debian packages of nicache and nicache-lab, in dist/ (the service is not started: it
+#             needs /etc/nicache/nicache.toml first)
 # make tarball  the same as an archive for any Linux of this architecture, statically linked
 #
 # Whatever is missing on the machine is installed first (tools/setup).
@@ -55,7 +62,8 @@ links:
 	@tools/claims
 
 doc:
-	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet $(CARGO_FLAGS)
+	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" cargo doc --workspace --no-deps \
+		--document-private-items --locked --quiet $(CARGO_FLAGS)
 
 # Targets that clippy looks at; with none: libraries and programs.
 LINT_TARGETS ?= --all-targets
@@ -67,12 +75,18 @@ lint: format links
 
 bench: lab
 	@tools/setup bench
-	$(SUDO) $(TARGET)/release/nicache-lab bench wire --save docs/bench/wire.json --figure docs/bench/wire.svg $(ARGS)
-	$(SUDO) $(TARGET)/release/nicache-lab bench curves --save docs/bench/curves.json --figure docs/bench/curves.svg $(ARGS)
-	$(SUDO) $(TARGET)/release/nicache-lab bench dynamic --save docs/bench/dynamic.json --figure docs/bench/dynamic.svg $(ARGS)
-	$(SUDO) $(TARGET)/release/nicache-lab bench kim --save docs/bench/kim.json --figure docs/bench/kim.svg $(ARGS) $(LOGS)
-	$(SUDO) $(TARGET)/release/nicache-lab bench sets --save docs/bench/sets.json --figure docs/bench/sets.svg $(ARGS)
-	$(TARGET)/release/nicache-lab bench sim --save docs/bench/sim.json --figure docs/bench/sim.svg $(ARGS) $(if $(CACHESIM),--peer $(CACHESIM))
+	$(SUDO) $(TARGET)/release/nicache-lab bench wire --save docs/bench/wire.json \
+		--figure docs/bench/wire.svg $(ARGS)
+	$(SUDO) $(TARGET)/release/nicache-lab bench curves --save docs/bench/curves.json \
+		--figure docs/bench/curves.svg $(ARGS)
+	$(SUDO) $(TARGET)/release/nicache-lab bench dynamic --save docs/bench/dynamic.json \
+		--figure docs/bench/dynamic.svg $(ARGS)
+	$(SUDO) $(TARGET)/release/nicache-lab bench kim --save docs/bench/kim.json \
+		--figure docs/bench/kim.svg $(ARGS) $(LOGS)
+	$(SUDO) $(TARGET)/release/nicache-lab bench sets --save docs/bench/sets.json \
+		--figure docs/bench/sets.svg $(ARGS)
+	$(TARGET)/release/nicache-lab bench sim --save docs/bench/sim.json \
+		--figure docs/bench/sim.svg $(ARGS) $(if $(CACHESIM),--peer $(CACHESIM))
 	$(TARGET)/release/nicache-lab bench pipeline
 	cargo bench --workspace --locked $(CARGO_FLAGS)
 
@@ -80,12 +94,15 @@ deb: lab
 	@tools/deb $(TARGET)/release/nicache dist
 	@tools/deb $(TARGET)/release/nicache-lab dist
 
-# glibc itself, libelf and zlib are linked in. What remains of the machine: /bin/sh and the programs that commands name.
+# glibc itself, libelf and zlib are linked in. What remains of the machine: /bin/sh and the programs
+# that commands name.
 STATIC := $(shell uname -m)-unknown-linux-gnu
 tarball:
 	@tools/setup build
-	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" LIBBPF_SYS_LIBRARY_PATH=/usr/lib/$(shell uname -m)-linux-gnu \
-		cargo build --release --locked -p nicache -p nicache-lab --features nicache/static,nicache-lab/static --target $(STATIC) $(CARGO_FLAGS)
+	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" \
+		LIBBPF_SYS_LIBRARY_PATH=/usr/lib/$(shell uname -m)-linux-gnu \
+		cargo build --release --locked -p nicache -p nicache-lab \
+		--features nicache/static,nicache-lab/static --target $(STATIC) $(CARGO_FLAGS)
 	@tools/tarball $(TARGET)/$(STATIC)/release/nicache dist
 	@tools/tarball $(TARGET)/$(STATIC)/release/nicache-lab dist
 
