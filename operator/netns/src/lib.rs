@@ -4,7 +4,7 @@
 //! * [`Namespace`]: one with a thread in it, to which work is given; pairs of interfaces join two
 //!   of them.
 //! * [`enter_new`], [`enter`]: the calling thread moves into another one.
-//! * [`command`], [`ip`]: programs in the namespace of the calling thread.
+//! * [`command()`], [`ip`]: programs in the namespace of the calling thread.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]
