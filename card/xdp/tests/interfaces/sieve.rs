@@ -239,7 +239,20 @@ fn probes_of_one_link() {
             use std::os::fd::AsFd;
             let sieve = Sieve::attach("wire", 2, kept()).unwrap();
             let map = if is_connected { sieve.sockets() } else { map.as_fd() };
-            let open = |queue| XdpSocket::open("wire", queue, map, &XdpConfig::default()).unwrap();
+            // The kernel lets go of a queue some time after its last socket is closed.
+            let open = |queue| {
+                (0..1000)
+                    .find_map(|_| {
+                        match XdpSocket::open("wire", queue, map, &XdpConfig::default()) {
+                            Err(XdpError::Busy { .. }) => {
+                                std::thread::sleep(Duration::from_millis(10));
+                                None
+                            }
+                            opened => Some(opened.unwrap()),
+                        }
+                    })
+                    .expect("the queue becomes free")
+            };
             let mut sockets = [open(0), open(1)];
             let ports = sockets.iter_mut().map(|socket| socket as &mut dyn Port).collect();
             let mut side = ProbeSide {
