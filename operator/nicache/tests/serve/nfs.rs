@@ -326,7 +326,10 @@ fn assert_why_of_a_file(nfs: &Nfs) {
     assert_eq!(caller.commit(&file).unwrap().status, 0);
     let report = why("/demo/with a # and 100 %");
     assert_eq!((blocks(&report, "by_block"), blocks(&report, "by_file")), (2, 0), "{report:#}");
-    assert_eq!((blocks(&report, "overwritten"), blocks(&report, "hole")), (1, 3), "{report:#}");
+    // Why it is not cached may be forgotten: another block of the same hash, of the journal, say,
+    // may have been written since.
+    let third = blocks(&report, "overwritten") + blocks(&report, "unread");
+    assert_eq!((third, blocks(&report, "hole")), (1, 3), "{report:#}");
     let ranges = report["ranges"].as_array().unwrap();
     let holes = ranges.iter().find(|range| range["state"] == "hole").unwrap();
     assert_eq!(
