@@ -150,7 +150,7 @@ impl<W: Port, H: Port> Card<W, H> {
 }
 
 /// What a connection may send at once, in bytes, if its client is on this machine: the congestion
-/// window, but not more than an initial one (RFC 6928), since nobody paces it.
+/// window, but not more than an initial one (RFC 6928), because nobody paces it.
 pub(crate) fn burst_bytes(flow: &Flow) -> u16 {
     let most = flow.sender.cwnd().min(INITIAL_WINDOW_SEGMENTS * u32::from(flow.mss));
     if flow.is_elsewhere { 0 } else { u16::try_from(most).unwrap_or(u16::MAX) }

@@ -5,6 +5,7 @@ use nicache_http::{ClientClass, Key, with_class_headers};
 use nicache_tcp::Time;
 
 use super::agreement::Execution;
+use super::class_headers::ClassHeaders;
 use super::entry::EntryId;
 use super::index::Store;
 use super::standing::Standing;
@@ -13,6 +14,13 @@ use crate::counters::Counters;
 use crate::fill::host_of;
 use crate::limits::SECONDS_MAX;
 use crate::recheck::{Recheck, seed};
+
+/// The request `bare`, in the headers that clients of this class send.
+fn as_class(headers: &ClassHeaders, class: ClientClass, bare: &Recheck, seed: u64) -> Recheck {
+    let (lines, proxy) = headers.of(class);
+    let head = with_class_headers(&bare.head, &lines, seed);
+    Recheck { head, is_as_proxy: proxy == Proxy::Here, ..*bare }
+}
 
 impl Store {
     /// A client of this class has sent a request with this head, to which the server has given an
@@ -67,9 +75,8 @@ impl Store {
             && let Some(bare) = execution.recheck.take()
         {
             self.asked_as_class += 1;
-            let (lines, proxy) = self.class_headers.of(execution.class);
-            let head = with_class_headers(&bare.head, &lines, seed(key, self.asked_as_class));
-            self.seconds.push(Recheck { head, is_as_proxy: proxy == Proxy::Here, ..bare });
+            let seed = seed(key, self.asked_as_class);
+            self.seconds.push(as_class(&self.class_headers, execution.class, &bare, seed));
         }
     }
 
@@ -112,10 +119,9 @@ impl Store {
         let entry = places[id.index as usize].entry.as_mut()?;
         let class = entry.age.take_turn(site_classes.of(&entry.host), now)?;
         self.asked_as_class += 1;
-        let (lines, proxy) = self.class_headers.of(class);
         let bare = self.get(id)?.age.recheck.as_ref()?;
-        let head = with_class_headers(&bare.head, &lines, seed(&key, self.asked_as_class));
-        Some(Recheck { head, is_as_proxy: proxy == Proxy::Here, ..*bare })
+        let seed = seed(&key, self.asked_as_class);
+        Some(as_class(&self.class_headers, class, bare, seed))
     }
 
     /// The server was asked for a page that had an entry not long ago, and again something had

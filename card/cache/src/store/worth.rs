@@ -2,10 +2,11 @@
 //! and left alone for a while (the "too dynamic" files of bos2009).
 //!
 //! A purge is *wasted* if the entry had fewer than [`HITS_MIN`] hits since the server last said it;
-//! so is a try to have the page again that comes to nothing, since something has changed meanwhile
-//! (one in [`TRY`]: while a change is under way every try comes to nothing). After [`WASTED_MAX`]
-//! wasted purges in a row the page goes to the server like one that was never asked for; the first
-//! time for [`FIRST`], each time twice as long. One purge that was worth it, and all is forgotten.
+//! so is a try to have the page again that comes to nothing, because something has changed
+//! meanwhile (one in [`TRY`]: while a change is under way every try comes to nothing). After
+//! [`WASTED_MAX`] wasted purges in a row the page goes to the server like one that was never asked
+//! for; the first time for [`FIRST`], each time twice as long. One purge that was worth it, and all
+//! is forgotten.
 
 use std::time::Duration;
 

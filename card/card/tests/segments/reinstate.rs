@@ -8,7 +8,7 @@ use nicache_coherence::{Reinstatement, SourceSlot};
 use crate::script::{SOURCE, Script};
 
 /// Asks once; true if the reply came from the card, which may wait for the watcher. If the request
-/// goes to the host, the connection is of no more use.
+/// goes to the host, the connection is of no further use.
 fn is_hit(script: &mut Script) -> bool {
     script.ask(60_000);
     script.wait(Duration::from_millis(30));
