@@ -3,7 +3,8 @@
 //!
 //! * [`Namespace`]: one with a thread in it, to which work is given; pairs of interfaces join two
 //!   of them.
-//! * [`enter_new`], [`enter`]: the calling thread moves into another one.
+//! * [`enter_new`], [`enter`]: the calling thread moves into another one; [`within`]: a thread of
+//!   its own does one piece of work there.
 //! * [`command()`], [`ip`]: programs in the namespace of the calling thread.
 
 #![forbid(unsafe_code)]
@@ -38,6 +39,24 @@ pub fn enter_new() -> io::Result<()> {
 /// Not permitted, or the file is not a network namespace's.
 pub fn enter(namespace: impl AsFd) -> io::Result<()> {
     Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+}
+
+/// Runs `job` on a thread of its own in a network namespace, by a file of it as for [`enter`].
+/// Sockets that it opens belong to that namespace and may be used anywhere.
+///
+/// # Errors
+/// As [`enter`].
+///
+/// # Panics
+/// If the job does.
+pub fn within<T: Send>(
+    namespace: impl AsFd + Send,
+    job: impl FnOnce() -> T + Send,
+) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let body = || enter(namespace).map(|()| job());
+        scope.spawn(body).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// A file of the calling thread's network namespace, which is there as long as the file is open.

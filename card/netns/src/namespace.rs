@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{Pid, gettid};
 
-use crate::{command, enter, enter_new, of_this_thread};
+use crate::{command, enter_new, of_this_thread, within};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -110,10 +110,7 @@ impl Namespace {
     /// # Panics
     /// If the job does.
     pub fn lend<T: Send>(&self, job: impl FnOnce() -> T + Send) -> io::Result<T> {
-        std::thread::scope(|scope| {
-            let body = || enter(self.file()).map(|()| job());
-            scope.spawn(body).join().unwrap_or_else(|panic| resume_unwind(panic))
-        })
+        within(self.file(), job)
     }
 
     /// Runs a command inside, whose words blanks separate, and returns what it wrote to standard

@@ -1,5 +1,6 @@
 //! A `nicache run` as a child process, for commands that need one of their own.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -59,6 +60,12 @@ impl Behind {
     pub(crate) fn server(&self) -> SocketAddr {
         let port = self.status.http_ports.first().copied().unwrap_or(80);
         SocketAddr::from((self.status.server_address, port))
+    }
+
+    /// The server's network namespace: there, its address is its own.
+    pub(crate) fn namespace(&self) -> Result<File> {
+        let path = format!("/proc/{}/ns/net", self.status.server_pid);
+        File::open(&path).with_context(|| format!("cannot open {path}"))
     }
 
     /// How it ended, if it has.

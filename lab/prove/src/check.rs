@@ -14,6 +14,7 @@ use crate::floor::Floor;
 use crate::history::{Possible, Verdict};
 use crate::log::{Log, LogCopy};
 use crate::marker::Marker;
+use crate::sighting::Sightings;
 
 /// What is wrong with a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -117,6 +118,7 @@ pub(crate) struct SubjectRule {
     pub(crate) marker: Marker,
     pub(crate) lag_ns: u64,
     pub(crate) one_state: bool,
+    pub(crate) as_server: bool,
     pub(crate) log: Log,
 }
 
@@ -132,6 +134,8 @@ pub(crate) struct PageRule {
     pub(crate) own: Option<Finder<'static>>,
     /// What the server itself has shown here, for each subject.
     pub(crate) floors: Vec<Floor>,
+    /// What it has shown here when that was over, for each subject.
+    pub(crate) sightings: Vec<Sightings>,
 }
 
 /// What replies are judged by.
@@ -243,6 +247,13 @@ impl<'a> Checker<'a> {
             if let (Route::Direct, Verdict::Stale { by_ns }) = (reply.route, judged_from(0)) {
                 let most = &mut self.measured.server_lag_ns[subject];
                 *most = by_ns.max(*most);
+                if rule.as_server {
+                    // Nothing is edited during the last look, so it has one time.
+                    let sent_ns = if reply.last { u64::MAX } else { reply.sent_ns };
+                    page.sightings[subject].add(value, sent_ns);
+                    page.floors[subject].raise(value, reply.ended_ns);
+                    return;
+                }
             }
             let floor = &page.floors[subject];
             match verdict {
@@ -379,6 +390,7 @@ mod tests {
             marker: Marker::named(name),
             lag_ns,
             one_state,
+            as_server: false,
             log: Log::new(history()),
         };
         let page = |shows: &[usize], within_ns| PageRule {
@@ -389,6 +401,7 @@ mod tests {
             steady: true,
             own: None,
             floors: vec![Floor::default(), Floor::default()],
+            sightings: vec![Sightings::default(), Sightings::default()],
         };
         Rules {
             subjects: vec![subject("a", 0), subject("b", LAG)],

@@ -35,6 +35,7 @@ mod prove;
 mod reader;
 mod report;
 mod schedule;
+mod sighting;
 mod warm_up;
 
 pub use check::{Breach, Finding};
@@ -43,6 +44,6 @@ pub use editor::{EditError, Editor};
 pub use history::{History, Possible, Verdict};
 pub use marker::{Marker, MarkerError};
 pub use page::{Page, Popularity};
-pub use plan::{Plan, Readers, Subject};
+pub use plan::{Direct, Plan, Readers, Subject};
 pub use prove::{Progress, ProveError, prove};
 pub use report::{Outcome, PageReport, Report, SubjectReport, Violation};

@@ -1,5 +1,7 @@
 //! What is to be proved, and how.
 
+use std::fs::File;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +23,10 @@ pub struct Subject {
     /// All of the server's workers are behind alike, so what one has shown directly is a floor
     /// for all.
     pub one_state: bool,
+    /// The server itself may be behind for any time, by a mistake of its own: an old version is its
+    /// own if it still gives that version directly later ([`Plan::direct`]), and a violation if
+    /// not. The same holds for the last version.
+    pub as_server: bool,
     /// Ways to change it, taken at random; at least one.
     pub editors: Vec<Box<dyn Editor>>,
 }
@@ -30,7 +36,14 @@ impl Subject {
     pub fn new(editor: Box<dyn Editor>) -> Self {
         let name = editor.name().to_owned();
         let marker = Marker::named(&name);
-        Self { name, marker, lag: Duration::ZERO, one_state: false, editors: vec![editor] }
+        Self {
+            name,
+            marker,
+            lag: Duration::ZERO,
+            one_state: false,
+            as_server: false,
+            editors: vec![editor],
+        }
     }
 
     /// The subjects of some editors, grouped by name.
@@ -54,6 +67,7 @@ impl std::fmt::Debug for Subject {
             .field("marker", &self.marker)
             .field("lag", &self.lag)
             .field("one_state", &self.one_state)
+            .field("as_server", &self.as_server)
             .field("editors", &kinds)
             .finish()
     }
@@ -89,6 +103,25 @@ impl Default for Readers {
     }
 }
 
+/// Where the server is reached without anything in front of it.
+#[derive(Clone, Debug)]
+pub struct Direct {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The network namespace in which it has that address; `None`: the caller's own.
+    pub namespace: Option<Arc<File>>,
+}
+
+impl Direct {
+    /// Runs `job` in its network namespace.
+    pub(crate) fn within<T: Send>(&self, job: impl FnOnce() -> T + Send) -> io::Result<T> {
+        match &self.namespace {
+            None => Ok(job()),
+            Some(namespace) => nicache_netns::within(namespace, job),
+        }
+    }
+}
+
 /// A proof to be run.
 #[derive(Debug)]
 pub struct Plan {
@@ -99,7 +132,7 @@ pub struct Plan {
     /// Further request fields, without line ends.
     pub headers: Vec<String>,
     /// The same server without anything in front of it.
-    pub direct: Option<SocketAddr>,
+    pub direct: Option<Direct>,
     /// What is read.
     pub pages: Vec<Page>,
     /// How often each.

@@ -20,6 +20,7 @@ use crate::plan::{Plan, Subject};
 use crate::reader::{Phase, Place, Reader, Shared};
 use crate::report::{PageReport, Report, SubjectReport, Tally};
 use crate::schedule::Schedule;
+use crate::sighting::Sightings;
 use crate::warm_up::{Fetched, fetch};
 
 /// How often the end of the run is looked for.
@@ -147,7 +148,8 @@ pub fn prove(mut plan: Plan, mut progress: impl FnMut(&Progress)) -> Result<Repo
     let mut subjects = std::mem::take(&mut plan.subjects);
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let pages = plan.pages.iter().zip(&requests);
-    let before = pages.map(|(page, request)| fetch_page(&plan, &page.target, request, plan.server));
+    let before =
+        pages.map(|(page, request)| fetch_page(&plan, &page.target, request, Route::Proved));
     let before: Vec<Fetched> = before.collect::<Result<_, _>>()?;
     let first_versions = first_versions(&plan, &subjects, &before)?;
     let histories = first_versions.iter().map(|&(before, _)| Log::new(History::new(before)));
@@ -160,6 +162,7 @@ pub fn prove(mut plan: Plan, mut progress: impl FnMut(&Progress)) -> Result<Repo
                 marker: subject.marker.clone(),
                 lag_ns: subject.lag.as_nanos() as u64,
                 one_state: subject.one_state,
+                as_server: subject.as_server,
                 log,
             })
             .collect(),
@@ -268,6 +271,7 @@ fn run(
         }
         let mut tally = Tally::new(plan.pages.len());
         readers.into_iter().for_each(|reader| tally.merge(joined(reader)));
+        shared.judge_held_back(&mut tally);
         (tally, edited, seconds)
     });
     let mut report = collect(plan, rules, tally, edited, seconds);
@@ -363,13 +367,17 @@ fn fetch_page(
     plan: &Plan,
     page: &str,
     request: &[u8],
-    server: SocketAddr,
+    route: Route,
 ) -> Result<Fetched, ProveError> {
-    fetch(server, request, plan.readers.timeout).map_err(|source| ProveError::Fetch {
-        page: page.to_owned(),
-        server,
-        source,
-    })
+    let timeout = plan.readers.timeout;
+    let read = |server| fetch(server, request, timeout);
+    let (server, fetched) = match (route, &plan.direct) {
+        (Route::Direct, Some(direct)) => {
+            (direct.address, direct.within(|| read(direct.address)).flatten())
+        }
+        _ => (plan.server, read(plan.server)),
+    };
+    fetched.map_err(|source| ProveError::Fetch { page: page.to_owned(), server, source })
 }
 
 /// For each subject: the version that is there, if any, and that of the first edit.
@@ -400,7 +408,7 @@ fn page_rules(
     requests: &[Vec<u8>],
     before: &[Fetched],
 ) -> Result<Vec<PageRule>, ProveError> {
-    let server = plan.direct.unwrap_or(plan.server);
+    let route = if plan.direct.is_some() { Route::Direct } else { Route::Proved };
     // Whoever is behind may show for a while what was there before there were markers.
     let patience = plan.quiet
         + Duration::from_nanos(subjects.iter().map(|subject| subject.lag_ns).max().unwrap_or(0));
@@ -409,7 +417,7 @@ fn page_rules(
     let mut after = Vec::new();
     for (page, request) in plan.pages.iter().zip(requests) {
         let shows = loop {
-            let fetched = fetch_page(plan, &page.target, request, server)?;
+            let fetched = fetch_page(plan, &page.target, request, route)?;
             match shown_on(page, &fetched, subjects) {
                 Ok(shows) => {
                     after.push(fetched.body);
@@ -427,6 +435,7 @@ fn page_rules(
             steady: page.steady,
             own: page.says.as_ref().map(|says| Finder::new(says.as_bytes()).into_owned()),
             floors: subjects.iter().map(|_| Floor::default()).collect(),
+            sightings: subjects.iter().map(|_| Sightings::default()).collect(),
         });
     }
     let is_open = |rule: &PageRule| rule.steady && rule.own.is_none();
@@ -499,15 +508,13 @@ fn shown_on(
 }
 
 fn places(plan: &Plan) -> Vec<Place> {
-    let direct = plan.direct.map_or(0, |_| plan.readers.direct_connections);
+    let direct = plan.direct.as_ref().map_or(0, |_| plan.readers.direct_connections);
     let total = plan.readers.connections + direct;
     let place = |number: usize| {
         let from = &plan.readers.from;
-        let (route, server) = match plan.direct {
-            Some(server) if number >= plan.readers.connections => (Route::Direct, server),
-            _ => (Route::Proved, plan.server),
-        };
-        Place { number, route, server, from: (!from.is_empty()).then(|| from[number % from.len()]) }
+        let direct = plan.direct.clone().filter(|_| number >= plan.readers.connections);
+        let from = (!from.is_empty()).then(|| from[number % from.len()]);
+        Place { number, server: plan.server, direct, from }
     };
     (0..total).map(place).collect()
 }
@@ -521,6 +528,9 @@ fn collect(
 ) -> Report {
     for (subject, &lag_ns) in edited.iter_mut().zip(&tally.measured.server_lag_ns) {
         subject.server_lag_ms = lag_ns as f64 / 1e6;
+    }
+    for (subject, rule) in edited.iter_mut().zip(&rules.subjects) {
+        subject.as_server = rule.as_server;
     }
     let pages = rules.pages.iter().enumerate().map(|(index, page)| PageReport {
         target: page.target.clone(),
@@ -543,6 +553,7 @@ fn collect(
         unanswered: tally.unanswered,
         statuses: tally.statuses,
         violations: tally.violations,
+        as_old_as_server: tally.as_old_as_server,
         breaches: tally.breaches,
         direct_breaches: tally.direct_breaches,
         subjects: edited,

@@ -17,7 +17,8 @@ use crate::clock::{now_ns, unix_offset_ns};
 use crate::connection::{Asked, Connection, Received};
 use crate::excerpt::{beginning, excerpt, whole};
 use crate::page::Chooser;
-use crate::report::{DESCRIBED_MAX, EditTimes, Tally, Violation};
+use crate::plan::Direct;
+use crate::report::{DESCRIBED_MAX, EditTimes, HeldBack, Tally, Violation};
 
 /// How often deadlines and the phase are looked at.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -25,6 +26,10 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const RETRY_NS: u64 = 20_000_000;
 /// Events taken at once.
 const EVENTS_MAX: usize = 256;
+/// Replies of one thread that are judged when everything is over. More are violations at once.
+const HELD_BACK_MAX: usize = 1 << 18;
+/// Those of them that can be told in words.
+const HELD_BACK_TOLD_MAX: usize = 1 << 10;
 /// Edits told with a violation.
 const EDITS_TOLD: usize = 4;
 
@@ -121,7 +126,29 @@ impl<'a> Shared<'a> {
         described
     }
 
-    /// Keeps the first violations.
+    /// The replies that were held back are the server's own, or violations.
+    pub(crate) fn judge_held_back(&self, tally: &mut Tally) {
+        for HeldBack { asked, findings, described } in std::mem::take(&mut tally.held_back) {
+            let page = &self.rules.pages[asked.page];
+            let is_servers = |finding: &Finding| match (finding.subject, finding.shown) {
+                (Some(subject), Some(shown)) => {
+                    let sightings = &page.sightings[subject];
+                    // Between its last sighting and the first newer reply nobody knows.
+                    let is_over = || page.floors[subject].passed_ns(shown, asked.sent_ns).is_some();
+                    sightings.has(shown, asked.sent_ns) || sightings.has(shown, 0) && !is_over()
+                }
+                _ => false,
+            };
+            if findings.iter().all(is_servers) {
+                tally.as_old_as_server += 1;
+            } else {
+                self.keep(described);
+                tally.condemn(asked.page, Route::Proved, breaches(&findings));
+            }
+        }
+    }
+
+    /// In words what is wrong, unless enough is told already.
     fn describe(
         &self,
         place: &Place,
@@ -129,9 +156,9 @@ impl<'a> Shared<'a> {
         ended_ns: u64,
         finding: &Finding,
         excerpt: impl FnOnce() -> String,
-    ) {
+    ) -> Option<Violation> {
         if self.is_full.load(Ordering::Relaxed) {
-            return;
+            return None;
         }
         // What was before the start has a negative time.
         let ms = |ns: u64| (ns as f64 - self.start_ns as f64) / 1e6;
@@ -145,10 +172,10 @@ impl<'a> Shared<'a> {
             });
             times.take(EDITS_TOLD).collect()
         });
-        let violation = Violation {
+        Some(Violation {
             breach: finding.breach,
             page: self.rules.pages[asked.page].target.clone(),
-            direct: place.route == Route::Direct,
+            direct: place.direct.is_some(),
             connection: place.number,
             sent_ms: ms(asked.sent_ns),
             ended_ms: ms(ended_ns),
@@ -159,11 +186,14 @@ impl<'a> Shared<'a> {
             older_by_ms: finding.by_ns.map(|ns| ns as f64 / 1e6),
             edits,
             excerpt: excerpt(),
-        };
+        })
+    }
+
+    /// Keeps the first violations.
+    fn keep(&self, violations: impl IntoIterator<Item = Violation>) {
         let mut described = self.described.lock().unwrap_or_else(PoisonError::into_inner);
-        if described.len() < DESCRIBED_MAX {
-            described.push(violation);
-        }
+        let room = DESCRIBED_MAX - described.len();
+        described.extend(violations.into_iter().take(room));
         self.is_full.store(described.len() >= DESCRIBED_MAX, Ordering::Relaxed);
     }
 }
@@ -172,9 +202,26 @@ impl<'a> Shared<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) number: usize,
-    pub(crate) route: Route,
+    /// By way of what is to be proved.
     pub(crate) server: SocketAddr,
+    /// Past it, if so.
+    pub(crate) direct: Option<Direct>,
     pub(crate) from: Option<IpAddr>,
+}
+
+impl Place {
+    fn route(&self) -> Route {
+        if self.direct.is_some() { Route::Direct } else { Route::Proved }
+    }
+
+    fn open(&self, now_ns: u64) -> io::Result<Connection> {
+        match &self.direct {
+            None => Connection::open(self.server, self.from, now_ns),
+            Some(direct) => {
+                direct.within(|| Connection::open(direct.address, self.from, now_ns)).flatten()
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -334,12 +381,11 @@ impl<'a> Reader<'a> {
         if !is_wanted || now < slot.retry_ns {
             return;
         }
-        let opened =
-            Connection::open(slot.place.server, slot.place.from, now).and_then(|connection| {
-                let data = EventData::new_u64(index as u64);
-                epoll::add(&self.epoll, &connection, data, EventFlags::IN | EventFlags::OUT)?;
-                Ok(connection)
-            });
+        let opened = slot.place.open(now).and_then(|connection| {
+            let data = EventData::new_u64(index as u64);
+            epoll::add(&self.epoll, &connection, data, EventFlags::IN | EventFlags::OUT)?;
+            Ok(connection)
+        });
         match opened {
             Ok(connection) => slot.connection = Some(connection),
             Err(error) => {
@@ -563,7 +609,7 @@ impl Judge<'_> {
         self.tally.last_replies += u64::from(asked.last);
         let reply = Reply {
             page: asked.page,
-            route: place.route,
+            route: place.route(),
             status,
             body,
             sent_ns: asked.sent_ns,
@@ -575,15 +621,36 @@ impl Judge<'_> {
         if findings.is_empty() {
             return;
         }
-        for finding in &findings {
-            self.shared.describe(place, asked, ended_ns, finding, || {
+        let may_be_the_servers = self.may_be_the_servers(place, &findings);
+        let is_told = !may_be_the_servers || self.tally.held_back.len() < HELD_BACK_TOLD_MAX;
+        let mut described = Vec::new();
+        for finding in findings.iter().filter(|_| is_told) {
+            described.extend(self.shared.describe(place, asked, ended_ns, finding, || {
                 finding
                     .place
                     .as_ref()
                     .map_or_else(|| whole(head, body), |place| excerpt(body, place))
-            });
+            }));
         }
-        self.count_breaches(place, asked, findings.iter().map(|finding| finding.breach));
+        if may_be_the_servers {
+            self.tally.held_back.push(HeldBack { asked, findings, described });
+            return;
+        }
+        self.shared.keep(described);
+        self.tally.condemn(asked.page, place.route(), breaches(&findings));
+    }
+
+    /// Is nothing wrong with the reply but versions that the server itself may still give?
+    fn may_be_the_servers(&self, place: &Place, findings: &[Finding]) -> bool {
+        let is_old = |finding: &Finding| {
+            matches!(finding.breach, Breach::Stale | Breach::NeverUpdated)
+                && finding
+                    .subject
+                    .is_some_and(|subject| self.shared.rules.subjects[subject].as_server)
+        };
+        place.route() == Route::Proved
+            && self.tally.held_back.len() < HELD_BACK_MAX
+            && findings.iter().all(is_old)
     }
 
     /// A violation that needs no look at a body.
@@ -596,12 +663,12 @@ impl Judge<'_> {
         text: impl FnOnce() -> String,
     ) {
         self.count(place, asked);
-        self.shared.describe(place, asked, ended_ns, &Finding::new(breach), text);
-        self.count_breaches(place, asked, [breach]);
+        self.shared.keep(self.shared.describe(place, asked, ended_ns, &Finding::new(breach), text));
+        self.tally.condemn(asked.page, place.route(), [breach]);
     }
 
     fn count(&mut self, place: &Place, asked: Asked) {
-        match place.route {
+        match place.route() {
             Route::Proved => {
                 self.tally.replies += 1;
                 self.tally.pages[asked.page].0 += 1;
@@ -609,24 +676,8 @@ impl Judge<'_> {
             Route::Direct => self.tally.direct_replies += 1,
         }
     }
+}
 
-    fn count_breaches(
-        &mut self,
-        place: &Place,
-        asked: Asked,
-        breaches: impl IntoIterator<Item = Breach>,
-    ) {
-        let counts = match place.route {
-            Route::Proved => {
-                self.tally.violations += 1;
-                self.tally.pages[asked.page].1 += 1;
-                &mut self.tally.breaches
-            }
-            Route::Direct => &mut self.tally.direct_breaches,
-        };
-        let mut breaches: Vec<Breach> = breaches.into_iter().collect();
-        breaches.sort_unstable();
-        breaches.dedup();
-        breaches.into_iter().for_each(|breach| *counts.entry(breach).or_default() += 1);
-    }
+fn breaches(findings: &[Finding]) -> impl Iterator<Item = Breach> + '_ {
+    findings.iter().map(|finding| finding.breach)
 }

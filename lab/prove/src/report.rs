@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::check::{Breach, Measured};
+use crate::check::{Breach, Finding, Measured, Route};
+use crate::connection::Asked;
 
 /// Violations described at most.
 pub(crate) const DESCRIBED_MAX: usize = 10;
@@ -49,6 +50,9 @@ pub struct SubjectReport {
     pub last_version: u64,
     /// By how much the server itself may be behind.
     pub lag_ms: f64,
+    /// The server itself may be behind for any time: an old version that it still gave directly
+    /// later was its own.
+    pub as_server: bool,
     /// By how much it was seen to be behind at most (directly).
     pub server_lag_ms: f64,
     /// Edits by what they did.
@@ -153,6 +157,16 @@ impl fmt::Display for Violation {
     }
 }
 
+/// A reply with nothing wrong but versions that are over, each of a subject whose server may be
+/// behind for any time.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldBack {
+    pub(crate) asked: Asked,
+    pub(crate) findings: Vec<Finding>,
+    /// What to tell if it is a violation; nothing beyond the first ones.
+    pub(crate) described: Vec<Violation>,
+}
+
 /// What the readers of one thread have seen, or of all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
@@ -168,6 +182,10 @@ pub(crate) struct Tally {
     pub(crate) pages: Vec<(u64, u64)>,
     /// Replies with a violation.
     pub(crate) violations: u64,
+    /// Replies that were as old as the server's own.
+    pub(crate) as_old_as_server: u64,
+    /// Replies that are judged when everything is over.
+    pub(crate) held_back: Vec<HeldBack>,
     pub(crate) breaches: BTreeMap<Breach, u64>,
     pub(crate) direct_breaches: BTreeMap<Breach, u64>,
     pub(crate) measured: Measured,
@@ -176,6 +194,27 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn new(pages: usize) -> Self {
         Self { pages: vec![(0, 0); pages], ..Self::default() }
+    }
+
+    /// Counts a reply of a page with these breaches.
+    pub(crate) fn condemn(
+        &mut self,
+        page: usize,
+        route: Route,
+        breaches: impl IntoIterator<Item = Breach>,
+    ) {
+        let counts = match route {
+            Route::Proved => {
+                self.violations += 1;
+                self.pages[page].1 += 1;
+                &mut self.breaches
+            }
+            Route::Direct => &mut self.direct_breaches,
+        };
+        let mut breaches: Vec<Breach> = breaches.into_iter().collect();
+        breaches.sort_unstable();
+        breaches.dedup();
+        breaches.into_iter().for_each(|breach| *counts.entry(breach).or_default() += 1);
     }
 
     pub(crate) fn merge(&mut self, other: Self) {
@@ -187,6 +226,8 @@ impl Tally {
         self.connect_failures += other.connect_failures;
         self.unanswered += other.unanswered;
         self.violations += other.violations;
+        self.as_old_as_server += other.as_old_as_server;
+        self.held_back.extend(other.held_back);
         add_all(&mut self.statuses, other.statuses);
         add_all(&mut self.breaches, other.breaches);
         add_all(&mut self.direct_breaches, other.direct_breaches);
@@ -240,7 +281,10 @@ pub struct Report {
     pub statuses: BTreeMap<u16, u64>,
     /// Replies, or missing ones, with a violation.
     pub violations: u64,
-    /// The same by kind. A reply may have several.
+    /// Replies with a version that was over, which the server itself still gave directly later:
+    /// they are not violations ([`SubjectReport::as_server`]).
+    pub as_old_as_server: u64,
+    /// Violations by kind. A reply may have several.
     pub breaches: BTreeMap<Breach, u64>,
     /// Violations of the server itself, without any cache, by kind.
     pub direct_breaches: BTreeMap<Breach, u64>,
@@ -292,7 +336,10 @@ impl Report {
         for page in self.pages.iter().filter(|page| page.replies == 0) {
             reasons.push(format!("{} was never read", page.target));
         }
-        for subject in self.subjects.iter().filter(|subject| subject.server_lag_ms > subject.lag_ms)
+        for subject in self
+            .subjects
+            .iter()
+            .filter(|subject| !subject.as_server && subject.server_lag_ms > subject.lag_ms)
         {
             reasons.push(format!(
                 "the server itself was {:.0} ms behind the edits of `{}`, and only {:.0} ms were allowed for: \
@@ -359,7 +406,10 @@ impl fmt::Display for Report {
                 "subject    {} shown as {}, {} edits up to version {}, {} failed",
                 subject.name, subject.marker, subject.edits, subject.last_version, subject.failed
             )?;
-            if subject.lag_ms > 0.0 || subject.server_lag_ms > 0.0 {
+            if subject.as_server {
+                let seen = subject.server_lag_ms;
+                write!(f, ", the server was seen to be {seen:.0} ms behind by itself")?;
+            } else if subject.lag_ms > 0.0 || subject.server_lag_ms > 0.0 {
                 let (lag, seen) = (subject.lag_ms, subject.server_lag_ms);
                 write!(f, ", the server may be {lag:.0} ms behind and was seen to be {seen:.0}")?;
             }
@@ -380,6 +430,13 @@ impl fmt::Display for Report {
                 breaches.iter().map(|(breach, count)| format!("{count} {}", breach.label()));
             listed(&counts.collect::<Vec<_>>())
         };
+        if self.as_old_as_server > 0 {
+            writeln!(
+                f,
+                "behind     {} replies with an old version that the server itself gave directly, too, and later",
+                self.as_old_as_server
+            )?;
+        }
         writeln!(f, "violations {}", counts(&self.breaches))?;
         if self.direct_replies > 0 {
             writeln!(f, "           {} of the server itself", counts(&self.direct_breaches))?;

@@ -5,7 +5,7 @@ mod server;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nicache_prove::{Breach, Editor, Outcome, Page, Plan, Report, Subject, prove};
+use nicache_prove::{Breach, Direct, Editor, Outcome, Page, Plan, Report, Subject, prove};
 use server::{FailingEditor, Fault, OtherEditor, Server, SlowEditor};
 
 /// A plan for `/` of a server: some hundred milliseconds of fast edits.
@@ -229,7 +229,7 @@ fn the_server_itself_is_asked_and_is_a_floor() {
         let behind = Duration::from_millis(if cached { 600 } else { 300 });
         let server = Server::start_with(Fault::Behind(behind), Arc::clone(&content));
         let mut plan = plan(&server);
-        plan.direct = Some(direct.address);
+        plan.direct = Some(Direct { address: direct.address, namespace: None });
         plan.readers.direct_connections = 2;
         (plan.subjects[0].lag, plan.subjects[0].one_state) = (Duration::from_secs(1), one_state);
         plan.replies = 1000;
@@ -243,12 +243,45 @@ fn the_server_itself_is_asked_and_is_a_floor() {
 }
 
 #[test]
+fn what_the_server_itself_still_gives_is_its_own() {
+    let direct = Server::start(Fault::Behind(Duration::from_millis(300)));
+    let content = Arc::clone(&direct.content);
+    for (behind, is_right) in [(300, true), (600, false)] {
+        let behind = Duration::from_millis(behind);
+        let server = Server::start_with(Fault::Behind(behind), Arc::clone(&content));
+        let mut plan = plan(&server);
+        plan.direct = Some(Direct { address: direct.address, namespace: None });
+        plan.readers.direct_connections = 2;
+        plan.subjects[0].as_server = true;
+        plan.replies = 1000;
+        plan.quiet = Duration::from_millis(700);
+        let report = prove(plan, |_| {}).unwrap();
+        assert_eq!(report.count(Breach::Stale) == 0, is_right, "{report}");
+        assert_eq!(report.outcome() == Outcome::Proven, is_right, "{report}");
+        assert!(report.as_old_as_server > 100, "{report}");
+    }
+}
+
+#[test]
+fn a_server_that_never_shows_the_last_edit_is_not_blamed_on_the_cache() {
+    for (itself, is_right) in [(Fault::StopsAfter(10), true), (Fault::None, false)] {
+        let direct = Server::start(itself);
+        let server = Server::start_with(Fault::StopsAfter(10), Arc::clone(&direct.content));
+        let mut plan = plan(&server);
+        plan.direct = Some(Direct { address: direct.address, namespace: None });
+        plan.subjects[0].as_server = true;
+        let report = prove(plan, |_| {}).unwrap();
+        assert_eq!(report.outcome() == Outcome::Proven, is_right, "{report}");
+    }
+}
+
+#[test]
 fn a_lag_that_is_not_declared_proves_nothing() {
     let server = Server::start(Fault::None);
     let direct =
         Server::start_with(Fault::Behind(Duration::from_millis(100)), Arc::clone(&server.content));
     let mut plan = plan(&server);
-    plan.direct = Some(direct.address);
+    plan.direct = Some(Direct { address: direct.address, namespace: None });
     plan.quiet = Duration::from_millis(500);
     let report = prove(plan, |_| {}).unwrap();
     let Outcome::NothingProven(reasons) = report.outcome() else { panic!("{report}") };

@@ -91,6 +91,10 @@ pub(crate) struct ProveArgs {
     /// what a page has shown directly, no later request may get older
     #[arg(long, requires = "direct")]
     pub one_state: bool,
+    /// The server itself may be behind for any time, by a mistake of its own: an old version is the
+    /// server's own if the server still gives it directly later. Else it is a violation
+    #[arg(long, requires = "direct")]
+    pub as_server: bool,
     /// Connections
     #[arg(
         long,

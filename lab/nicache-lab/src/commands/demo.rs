@@ -153,7 +153,14 @@ fn prove(
     asked: &Arc<AtomicBool>,
 ) -> Result<Proof> {
     say(arguments, &format!("reading for {} s while everything is changed", duration.as_secs()));
-    let plan = proof::plan(site, behind.server(), duration, arguments.edits_per_second, asked)?;
+    let plan = proof::plan(
+        site,
+        behind.server(),
+        duration,
+        arguments.edits_per_second,
+        asked,
+        Arc::new(behind.namespace()?),
+    )?;
     let before = counters(behind)?;
     let report = follow(plan)?;
     Ok(Proof::new(report, Some(counters(behind)?.since(&before)), Some(HitKind::Dynamic)))

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 use nicache::control::{Counters, Request, Response, ask, unexpected};
 use nicache::{logs, numbers};
 use nicache_prove::{
-    Breach, CommandEditor, Editor, Marker, Outcome, Page, Plan, Popularity, Progress, Readers,
-    Report, Subject, prove,
+    Breach, CommandEditor, Direct, Editor, Marker, Outcome, Page, Plan, Popularity, Progress,
+    Readers, Report, Subject, prove,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -239,8 +239,8 @@ fn plan(arguments: &ProveArgs) -> Result<Plan> {
     let mut plan = Plan::new(url.address, pages, subjects);
     plan.host = url.host;
     plan.headers.clone_from(&arguments.header);
-    plan.direct =
-        arguments.direct.as_deref().map(server_of).transpose()?.map(|direct| direct.address);
+    let direct = arguments.direct.as_deref().map(server_of).transpose()?;
+    plan.direct = direct.map(|direct| Direct { address: direct.address, namespace: None });
     plan.popularity = arguments.zipf.map_or(Popularity::Uniform, Popularity::Zipf);
     plan.edits_per_second = arguments.edits_per_second;
     plan.burst = arguments.burst;
@@ -294,7 +294,10 @@ fn subjects(arguments: &ProveArgs) -> Result<Vec<Subject>> {
         let (name, lag) = assigned(text, "server-lag")?;
         subject_named(&mut subjects, name, "server-lag")?.lag = lag;
     }
-    subjects.iter_mut().for_each(|subject| subject.one_state = arguments.one_state);
+    for subject in &mut subjects {
+        subject.one_state = arguments.one_state;
+        subject.as_server = arguments.as_server;
+    }
     Ok(subjects)
 }
 

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use nicache_applications::Client;
 use nicache_coherence::Rule;
-use nicache_prove::{EditError, Editor, Outcome, Page, Plan, Readers, Report, Subject, prove};
+use nicache_prove::{
+    Direct, EditError, Editor, Outcome, Page, Plan, Readers, Report, Subject, prove,
+};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::process::Signal;
 
@@ -488,7 +490,7 @@ fn late_php(without: Option<Rule>) -> (Stage, Plan) {
     let mut plan = Plan::new(stage.address(), vec![Page::new("/include.php")], vec![subject]);
     let mut direct = stage.address();
     direct.set_port(DIRECT_PORT);
-    plan.direct = Some(direct);
+    plan.direct = Some(Direct { address: direct, namespace: None });
     plan.readers = Readers { connections: 12, direct_connections: 2, ..Readers::default() };
     plan.edits_per_second = 0.3;
     plan.burst = 1;

@@ -1,6 +1,7 @@
 //! The oracle over an application: its pages are read while all that they show is changed in every
 //! way that the application has.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,13 +9,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nicache_applications::{Edit, Site};
-use nicache_prove::{EditError, Editor, Marker, Page, Plan, Subject};
+use nicache_prove::{Direct, EditError, Editor, Marker, Page, Plan, Subject};
 
 /// Between two edits where the application itself does not tell them apart otherwise.
 const HASTE: Duration = Duration::from_secs(2);
 
+/// Connections to the server itself, where it may be behind: few, because it works for the card's
+/// visitors, too.
+const DIRECT_READERS: usize = 2;
+
 /// What is to be read and changed, for so long; so many edits per second in all. Each edit is made
-/// once before, so every page has its marker.
+/// once before, so every page has its marker. `namespace` is the server's: there it is reached
+/// without the card.
 #[expect(clippy::cast_precision_loss, reason = "a handful of subjects")]
 pub(super) fn plan(
     site: &Site,
@@ -22,6 +28,7 @@ pub(super) fn plan(
     duration: Duration,
     edits_per_second: f64,
     stop: &Arc<AtomicBool>,
+    namespace: Arc<File>,
 ) -> Result<Plan> {
     let mut pages: Vec<Page> = Vec::new();
     let mut subjects: Vec<Subject> = Vec::new();
@@ -47,7 +54,14 @@ pub(super) fn plan(
                     });
                 pages[at].shows.get_or_insert_default().push(way.subject.clone());
                 let marker = Marker::after(&format!("{}version=", edit.words()));
-                subjects.push(Subject { marker, lag: edit.delay(), ..Subject::new(Box::new(way)) });
+                // How far it is behind then is as long as its own executions take, or for ever.
+                let as_server = edit.is_hasty() && edit.delay().is_zero();
+                subjects.push(Subject {
+                    marker,
+                    lag: edit.delay(),
+                    as_server,
+                    ..Subject::new(Box::new(way))
+                });
             }
         }
     }
@@ -68,6 +82,10 @@ pub(super) fn plan(
     std::thread::sleep(site.edits().iter().map(Edit::delay).fold(least_gap, Duration::max));
     let edits_per_second = edits_per_second / subjects.len().max(1) as f64;
     let mut plan = Plan::new(server, pages, subjects);
+    if plan.subjects.iter().any(|subject| subject.as_server) {
+        plan.direct = Some(Direct { address: server, namespace: Some(namespace) });
+        plan.readers.direct_connections = DIRECT_READERS;
+    }
     plan.edits_per_second = edits_per_second;
     plan.least_gap = least_gap;
     plan.duration = Some(duration);
