@@ -42,7 +42,7 @@ impl StrangeName {
 /// The table.
 pub struct Strangers {
     names: Vec<(StrangeName, u64)>,
-    /// Those that nobody has been told of yet.
+    /// Names of which the operator has not been told yet.
     new: Vec<StrangeName>,
     told: u64,
     pages: Box<[Option<(UriKey, StrangeName)>]>,
@@ -92,7 +92,7 @@ impl Strangers {
         &self.names
     }
 
-    /// Those that are new.
+    /// Takes a name of which the operator has not been told yet. Only the first 100 names are told.
     pub fn take_new(&mut self) -> Option<StrangeName> {
         self.new.pop()
     }

@@ -453,7 +453,9 @@ impl<W: Port, H: Port> Card<W, H> {
         self.with_flow_at(index, None, now, handle);
     }
 
-    /// Likewise; `ack` is what the client acknowledges with the segment that is at hand.
+    /// Runs `handle` on a flow taken out of the table, then puts it back with its timer armed, or
+    /// forgets it. `ack` is what the client acknowledges with the segment that is at hand, if there
+    /// is one.
     fn with_flow_at(
         &mut self,
         index: u32,

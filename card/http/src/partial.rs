@@ -81,7 +81,8 @@ impl PartialTemplate {
         })
     }
 
-    /// The same with an Expires that stands still, as that of the whole reply does.
+    /// A template whose Expires stands still, as that of the whole reply does, instead of moving
+    /// with Date.
     pub fn pinned(mut self) -> Self {
         self.expires = None;
         self

@@ -305,7 +305,8 @@ pub(super) enum Opinion {
     SameClient,
     /// It differs from another although nothing has changed.
     Differs,
-    /// Likewise, but the other one was for a client of another class, in these traits.
+    /// It differs from another, which was for a client of another class, although nothing has
+    /// changed. The classes differ in these traits.
     IsForOthers(Traits),
 }
 

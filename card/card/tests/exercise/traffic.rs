@@ -31,7 +31,8 @@ const MTU: usize = 1500;
 const UNIX_S: u64 = 1_700_000_100;
 /// Smallest payload that card and host fill segments with, whatever a client takes.
 const MSS_MIN: u16 = 64;
-/// The same on connections that a SYN cookie has opened.
+/// Smallest payload that card and host fill segments with on connections that a SYN cookie has
+/// opened.
 const COOKIE_MSS_MIN: u16 = 216;
 /// Frames of one side that can be repeated.
 const MEMORIES: usize = 32;

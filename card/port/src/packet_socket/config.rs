@@ -13,7 +13,7 @@ pub enum Reception<'a> {
     /// None.
     #[default]
     Own,
-    /// Those for these MAC addresses, and all multicast.
+    /// Frames for these MAC addresses, and all multicast.
     Addresses(&'a [[u8; 6]]),
     /// Everything that is on the wire.
     Promiscuous,
