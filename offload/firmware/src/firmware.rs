@@ -89,7 +89,8 @@ impl<P: Port> Firmware<P> {
         Self::with_ports(vec![port], side, window, cache_bytes, meter)
     }
 
-    /// The same with several ports, which descriptors name by their places.
+    /// A card with so many bytes of cache and several ports, which descriptors name by their
+    /// places, at a new attachment.
     ///
     /// # Errors
     /// There is no memory for the cache, no port, or more of them than descriptors can name.

@@ -293,7 +293,7 @@ impl<T> Conntrack<T> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
 
-    /// The same, for its owner's note.
+    /// The owner's note of a connection, to change it, if the connection is there.
     pub fn note_mut(&mut self, id: ConnectionId) -> Option<&mut T> {
         Some(&mut self.slots.get_mut(id.0 as usize)?.as_mut()?.note)
     }

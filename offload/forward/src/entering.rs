@@ -245,7 +245,7 @@ impl Entering {
         }
     }
 
-    /// The same for a connection that is forgotten.
+    /// Takes a connection that is forgotten out of the fast path.
     pub(crate) fn forget(&mut self, connection: &Connection<Note>, now: Time) {
         if let Some(entered) = &connection.note.entered {
             self.give_up(connection, entered, now);

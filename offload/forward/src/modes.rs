@@ -15,7 +15,8 @@ pub enum Mode {
     /// It stays on the card alone: it does not cross, and what the card loses is dropped (section
     /// 4.2).
     Direct,
-    /// As direct; but the host fetches what it would lose, and drops nothing.
+    /// It stays on the card; what the card is about to lose, the host fetches, so nothing is
+    /// dropped.
     Spill,
     /// Direct, and by way of main memory while the card is under pressure; nothing is dropped.
     Adaptive,

@@ -42,7 +42,7 @@ pub struct External {
 pub struct Forwarded {
     /// Of TCP or UDP.
     pub protocol: Protocol,
-    /// As seen from outside.
+    /// Its endpoint as seen from outside.
     pub external: Endpoint,
     /// Where it leads.
     pub internal: Endpoint,
@@ -230,8 +230,8 @@ impl Nat {
         }))
     }
 
-    /// The same with this very endpoint outside. `None`: that is not free, or the inside one has
-    /// another.
+    /// A mapping for an inside endpoint with this very endpoint outside, for one connection more.
+    /// `None`: that is not free, or the inside endpoint has another.
     pub fn hold_as(
         &mut self,
         protocol: Protocol,

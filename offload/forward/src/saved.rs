@@ -20,9 +20,9 @@ use crate::tuple::{Endpoint, Tuple};
 /// A connection, see the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// As its packets come in.
+    /// Addresses and ports of its packets as they come in.
     pub original: Tuple,
-    /// As they go out.
+    /// Addresses and ports of its packets as they go out.
     pub outgoing: Tuple,
     /// Of TCP: where it stands.
     pub state: Option<TcpState>,

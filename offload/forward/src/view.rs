@@ -186,8 +186,8 @@ impl View {
         Ok(view)
     }
 
-    /// The same with a packet that an ICMP error quotes, of which at least 8 bytes behind the IP
-    /// header are there (RFC 792).
+    /// Looks at a packet that an ICMP error quotes, of which at least 8 bytes behind the IP header
+    /// are there (RFC 792). `network_at`: where that header begins.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -212,7 +212,7 @@ impl View {
         Some(Tuple { protocol, source, destination })
     }
 
-    /// The same packet somewhere else.
+    /// What is known of this packet if its IP header begins at `network_at`, as in a copy of it.
     #[must_use]
     pub fn moved(&self, network_at: usize) -> Self {
         let move_to = |at: usize| at - self.network_at + network_at;

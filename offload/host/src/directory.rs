@@ -18,7 +18,7 @@ pub enum Coherence {
     /// When it is looked for with another revision. The paper's.
     #[default]
     Lazy,
-    /// As soon as the host knows of the change.
+    /// It forgets the block as soon as the host knows of the change.
     Eager,
     /// It does not: what is in the cache is replaced by what the file has become.
     Update,
@@ -245,7 +245,7 @@ impl Directory {
         }
     }
 
-    /// As [`invalidate`](Self::invalidate), if what is in the cache is older than this.
+    /// Forgets a block whose file has changed, if what is in the cache is older than this revision.
     pub fn invalidate_older(&mut self, block: Block, revision: Revision) {
         if self.entry(block).is_some_and(|(_, entry)| entry.revision < revision) {
             self.invalidate(block);

@@ -35,7 +35,7 @@ pub struct Report {
     pub interfaces: Vec<InterfaceReport>,
     /// Services with their back ends.
     pub services: Vec<ServiceReport>,
-    /// Those connections that have moved most.
+    /// The connections that have moved most bytes.
     pub flows: Vec<FlowReport>,
 }
 
@@ -119,9 +119,9 @@ pub struct BackEndReport {
 /// A connection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
-    /// As its first packet came in.
+    /// Addresses and ports of its first packet as it came in.
     pub original: String,
-    /// As it goes out.
+    /// Addresses and ports of its packets as they go out.
     pub outgoing: String,
     /// Where it stands.
     pub state: String,

@@ -112,7 +112,7 @@ pub struct StateReport {
     pub state: String,
     /// How many.
     pub blocks: u64,
-    /// The same in bytes.
+    /// Bytes of these blocks.
     pub bytes: u64,
     /// What that means, and why.
     pub why: String,
@@ -122,7 +122,7 @@ pub struct StateReport {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RangeReport {
-    /// As in [`StateReport`].
+    /// State of the blocks, by the names that [`StateReport::state`] lists.
     pub state: String,
     /// The first block of the file.
     pub first: u64,
@@ -168,7 +168,8 @@ pub struct FileReport {
     /// `--copy original`, else keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_pages: Option<u64>,
-    /// Those of them that are not written.
+    /// The file's pages in the kernel's page cache that are not written to the unit yet, if the
+    /// kernel can say (Linux 6.5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_dirty_pages: Option<u64>,
 }

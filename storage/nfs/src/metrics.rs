@@ -15,7 +15,7 @@ const LATENCY_NS_MAX: u64 = 100_000_000_000;
 pub struct ProcedureMetrics {
     /// Calls that were executed.
     pub calls: u64,
-    /// Those among them that were answered with an error.
+    /// Executed calls that were answered with an error.
     pub errors: u64,
     /// From the whole request to the reply, in nanoseconds, within 1 %.
     pub latency_ns: Histogram<u64>,

@@ -33,7 +33,7 @@ pub enum Step {
     Opened,
     /// The client has sent this, and the database has not got it yet.
     Received {
-        /// As one read gave them, at most [`EVENT_BYTES_MAX`].
+        /// What one read gave, at most [`EVENT_BYTES_MAX`].
         bytes: Vec<u8>,
         /// They change nothing, unless by a function that they call: the database gets them at
         /// once, and the client its reply after the acknowledgment.

@@ -81,8 +81,8 @@ const SYN_TIMES: [Duration; 3] =
 /// Resets per second, and at once: for segments of connections that nobody knows, which anybody can
 /// send.
 const STRAY_RESETS: Allowance = Allowance::new(1000, 200);
-/// The same for connections that end here, each of which was begun with a handshake. A flood of the
-/// others takes nothing from them.
+/// Resets per second, and at once: for segments of connections that end here, each of which was
+/// begun with a handshake. A flood of segments that nobody knows takes nothing from them.
 const ENDING_RESETS: Allowance = Allowance::new(1000, 200);
 /// Shift of windows toward clients: up to 16 MiB.
 const SCALE: u8 = 8;
@@ -146,7 +146,7 @@ const OPENING: usize = 2;
 /// A connection that is not spliced yet.
 #[derive(Debug)]
 struct Waiting {
-    /// As the client's packets come in.
+    /// Addresses and ports of the client's packets as they come in.
     tuple: Tuple,
     service: u16,
     interface: usize,

@@ -478,7 +478,7 @@ fn since_before(found: Found, before: Option<&Found>) -> Found {
     }
 }
 
-/// The same file, whose bytes are not to be kept.
+/// What was found, with the mark that the bytes of its file are not to be kept.
 fn unkept(found: Found) -> Found {
     match found {
         Found::File { file, since_ns } => match Arc::try_unwrap(file) {

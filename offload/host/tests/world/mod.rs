@@ -146,7 +146,7 @@ impl World {
         Self::with_site(settings, folder, watched)
     }
 
-    /// The same without a witness: no file is kept.
+    /// A world with all cards attached and no witness: no file is kept.
     pub(crate) fn unwatched(settings: Settings) -> Self {
         Self::with_site(settings, Folder::new(), None)
     }

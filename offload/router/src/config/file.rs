@@ -121,7 +121,7 @@ pub struct RouteText {
 pub struct ForwardedText {
     /// TCP or UDP.
     pub protocol: Spanned<Word<Transport>>,
-    /// As seen from outside.
+    /// Where it is reached from outside.
     pub from: Spanned<Word<Socket>>,
     /// Where it leads.
     pub to: Spanned<Word<Socket>>,

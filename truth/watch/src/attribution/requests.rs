@@ -216,7 +216,7 @@ impl Attribution {
         self.forgotten_ns != 0 || self.takers.contains(&process)
     }
 
-    /// Those that have.
+    /// The processes that have taken a request and are still there.
     pub fn takers(&self) -> impl Iterator<Item = u32> + '_ {
         self.takers.iter().copied()
     }

@@ -111,7 +111,8 @@ impl Catalogues {
         self.may(server, Catalogue::select_may_write)
     }
 
-    /// The same of one that names no sequence's function.
+    /// May a SELECT on this server change something if it names no sequence's function? Yes, unless
+    /// all that was asked about is known and has no functions that may write.
     pub(crate) fn functions_may_write(&self, server: u32) -> bool {
         self.may(server, Catalogue::functions_may_write)
     }

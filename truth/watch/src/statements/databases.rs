@@ -93,7 +93,7 @@ pub(crate) struct Closed {
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Databases {
-    /// These are not the databases of this machine, but one of another.
+    /// The databases are those of another machine, which this says.
     elsewhere: Option<Elsewhere>,
     connections: HashMap<u64, Connection>,
     /// Connections were forgotten to make room: one that is not known may be an old one, unless it

@@ -25,7 +25,8 @@ pub(crate) struct Looked {
     pub root: Option<Root>,
     /// Every source.
     pub sources: BTreeSet<SourceSlot>,
-    /// Those that may not have changed at all: all but directories that something was looked up in.
+    /// Sources that may not have changed at all: all but directories that something was looked up
+    /// in.
     pub fixed: Vec<SourceSlot>,
     /// The directories, and who could search them.
     pub directories: BTreeSet<Passage>,

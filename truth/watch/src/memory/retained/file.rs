@@ -84,7 +84,7 @@ pub(super) struct File {
 /// What a file on an overlay is.
 #[derive(Debug)]
 pub(super) struct Layered {
-    /// Those of the way to it in each layer, and its own.
+    /// Slots of the way to it in each layer, and its own.
     pub(super) slots: Box<[SourceSlot]>,
     /// The file that has its bytes, and its change time.
     pub(super) file: (Identity, i128),
