@@ -98,7 +98,7 @@ pub struct Plan {
     pub host: String,
     /// Further request fields, without line ends.
     pub headers: Vec<String>,
-    /// The same server without anything in front of it.
+    /// The server without anything in front of it.
     pub direct: Option<SocketAddr>,
     /// What is read.
     pub pages: Vec<Page>,

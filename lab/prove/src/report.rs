@@ -24,9 +24,9 @@ pub enum Outcome {
 /// Edits of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KindReport {
-    /// Those that succeeded.
+    /// Edits that succeeded.
     pub edits: u64,
-    /// Those that failed.
+    /// Edits that failed.
     pub failed: u64,
 }
 
@@ -240,7 +240,7 @@ pub struct Report {
     pub statuses: BTreeMap<u16, u64>,
     /// Replies, or missing ones, with a violation.
     pub violations: u64,
-    /// The same by kind. A reply may have several.
+    /// Violations by kind. A reply may have several.
     pub breaches: BTreeMap<Breach, u64>,
     /// Violations of the server itself, without any cache, by kind.
     pub direct_breaches: BTreeMap<Breach, u64>,

@@ -45,7 +45,7 @@ pub struct Answer {
 pub struct Snapshot {
     /// Cycles of the host's clock since the beginning.
     pub tick: u64,
-    /// The same in ps.
+    /// Time since the beginning, in ps.
     pub time: Time,
     /// What is shown.
     #[serde(flatten)]

@@ -13,7 +13,7 @@ use crate::parallel;
 pub struct Summary {
     /// Mean response time, in ns.
     pub response_mean_ns: Interval,
-    /// The same in cycles of the host's clock.
+    /// Mean response time, in cycles of the host's clock.
     pub response_mean_ticks: Interval,
     /// Median of the response times, in ns.
     pub response_p50_ns: Interval,

@@ -42,7 +42,7 @@ pub enum Changes {
 pub enum Writes {
     /// What is cached of its target is out of date.
     Invalidate,
-    /// The same as a read: caches of disks.
+    /// It counts as a read: caches of disks.
     AsReads,
 }
 

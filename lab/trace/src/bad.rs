@@ -63,7 +63,7 @@ pub struct BadRecord {
 pub struct BadRecords {
     /// How many.
     pub count: u64,
-    /// Those of them that a server writes there, too, and that are not requests
+    /// Skipped lines that a server writes there, too, and that are not requests
     /// ([`Defect::NoRequest`]).
     pub no_requests: u64,
     /// The first of them, at most [`BadRecords::FIRST_MAX`].

@@ -58,7 +58,7 @@ impl<'a> Window<'a> {
         self.damage.as_ref()
     }
 
-    /// The same, taken out.
+    /// Takes out the damage of the packing at which reading ended.
     pub(crate) fn take_damage(&mut self) -> Option<ReadError> {
         self.damage.take()
     }

@@ -58,14 +58,14 @@ pub(super) enum Happened {
         begun_ns: u64,
         /// When the last byte came.
         end_ns: u64,
-        /// As it was opened.
+        /// What [`Connections::open`] was told of this connection, for the caller.
         is_counted: bool,
     },
     /// A connection has failed; its place is free.
     Failed {
         /// Why.
         failure: Failure,
-        /// As it was opened.
+        /// What [`Connections::open`] was told of this connection, for the caller.
         is_counted: bool,
     },
     /// The server has closed after its reply; the place is free.
@@ -369,7 +369,7 @@ impl Connections {
 }
 
 impl Drop for Connections {
-    /// Those that are open end at once: many that linger would burden what is measured next.
+    /// Connections that are open end at once: many that linger would burden what is measured next.
     fn drop(&mut self) {
         for number in 0..self.places.len() {
             if self.places[number].state != State::Free {

@@ -340,7 +340,7 @@ impl Report {
     }
 }
 
-/// As people say it.
+/// A number of bytes as people say it, such as "10 KB".
 pub(super) fn size_label(bytes: u64) -> String {
     Object { bytes, connections: 1 }.label()
 }

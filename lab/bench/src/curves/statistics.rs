@@ -42,7 +42,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// As many whole windows as there are between two times.
+    /// Makes as many whole windows of `window_ns` as there are between two times.
     pub(super) fn new(begin_ns: u64, end_ns: u64, window_ns: u64) -> Self {
         let windows = end_ns.saturating_sub(begin_ns) / window_ns.max(1);
         Self { begin_ns, window_ns: window_ns.max(1), counts: vec![0; windows as usize] }

@@ -133,7 +133,7 @@ pub struct Cell {
     pub edits: u64,
     /// Replies of all samples whose body was looked at.
     pub checked: u64,
-    /// Those of them that were stale.
+    /// Checked replies of all samples that were stale.
     pub stale: u64,
     /// The worst staleness of all samples.
     pub worst_stale_ms: f64,

@@ -109,9 +109,11 @@ pub struct Row {
     pub is_modelled: bool,
     /// Share of content kept off the bus, against all content that was sent.
     pub content_kept: Summary,
-    /// The same, predicted by playing back the trace with as many sessions at once.
+    /// Share of content kept off the bus, predicted by playing back the trace with as many sessions
+    /// at once.
     pub content_kept_predicted: Option<f64>,
-    /// The same, predicted by playing it back one request after the other.
+    /// Share of content kept off the bus, predicted by playing back the trace one request after the
+    /// other.
     pub content_kept_in_order: Option<f64>,
     /// Share of overhead kept off the bus, against no cache.
     pub overhead_kept: Option<f64>,
@@ -198,7 +200,7 @@ pub struct Prediction {
     pub memory_bytes: u64,
     /// Requests one after the other, as in the paper.
     pub in_order: f64,
-    /// As many sessions at once as were replayed.
+    /// With as many sessions at once as were replayed.
     pub at_once: f64,
 }
 

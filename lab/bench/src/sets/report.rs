@@ -58,9 +58,9 @@ pub struct CaseReport {
     pub workers: u32,
     /// Requests that were answered.
     pub answered: usize,
-    /// Those of them that were not successes; they count nowhere else.
+    /// Answered requests that were not successes; they count nowhere else.
     pub failed: usize,
-    /// Those whose execution was known; the others got the union.
+    /// Requests whose execution was known; the others got the union.
     pub identified: usize,
     /// Requests in flight, on average over time.
     pub in_flight: f64,

@@ -19,7 +19,7 @@ pub enum Mode {
     KeepAlive,
     /// One connection that stays open: latency.
     One,
-    /// As many connections, each for one request.
+    /// As many connections as with [`Mode::KeepAlive`], each for one request.
     Close,
     /// Many connections that stay open, and both sides run on the same two CPUs.
     Shared,

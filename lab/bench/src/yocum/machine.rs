@@ -51,9 +51,9 @@ pub struct Machine {
     pub stalled: f64,
     /// What a hop adds to the time of a packet, whatever its length.
     pub hop_us: f64,
-    /// And for each byte that a receive, and a send, takes over the bus, in nanoseconds.
+    /// What a hop adds for each byte that a receive takes over the bus, in nanoseconds.
     pub receive_ns: f64,
-    /// See `receive_ns`.
+    /// What a hop adds for each byte that a send takes over the bus, in nanoseconds.
     pub send_ns: f64,
 }
 

@@ -330,7 +330,7 @@ impl From<VariantsOption> for Variants {
 pub enum WritesOption {
     /// What is cached is out of date
     Invalidate,
-    /// The same as reads
+    /// A write counts as a read does
     AsReads,
 }
 

@@ -48,7 +48,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// As what it is counted.
+    /// The kind of error that it is counted as.
     pub(super) fn kind(self) -> ErrorKind {
         match self {
             Self::Cut => ErrorKind::Reset,
