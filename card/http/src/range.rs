@@ -60,7 +60,7 @@ pub enum Wanted {
     /// All of it: there is no range, it is of another unit or malformed, or it is more than is
     /// served.
     Whole,
-    /// These ranges, in the order of the request.
+    /// Byte ranges of it, in the order of the request.
     Parts(Ranges),
     /// None of what was asked for is there (416).
     Nothing,

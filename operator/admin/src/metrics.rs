@@ -38,7 +38,8 @@ impl Format {
     }
 }
 
-/// The same for what also sinks: how their names begin, the family, the label, what it is.
+/// Values of a sample that may sink and are one family with a label: how their names begin, the
+/// family, the label, what it is.
 const BY_LABEL: [(&str, &str, &str, &str); 3] = [
     (
         "forward_state_",

@@ -193,7 +193,7 @@ pub(crate) enum FromWatch {
     },
     /// To [`ToWatch::Databases`].
     Databases {
-        /// Those with a relay, in the order in which they were given.
+        /// The databases with a relay, in the order in which they were given.
         databases: Vec<DatabaseReport>,
     },
     /// To [`ToWatch::Outsiders`].
@@ -242,7 +242,7 @@ pub struct SourcesReport {
 /// One path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathReport {
-    /// As the server spelled it.
+    /// The path as the server spelled it.
     pub path: String,
     /// `read`, `missing` or `listed`.
     pub used: String,

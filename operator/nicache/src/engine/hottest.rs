@@ -110,7 +110,7 @@ impl Hottest {
         });
     }
 
-    /// These were used in the last `during`, evenly.
+    /// Counts uses of entries, which were spread evenly over the last `during`.
     fn note(&mut self, used: &[Used], during: Duration) {
         if during.is_zero() {
             return;

@@ -21,8 +21,8 @@ pub(super) enum KernelPath {
 }
 
 impl KernelPath {
-    /// As the arguments say. A kernel that has none is not an error: the card forwards everything
-    /// then.
+    /// Loads the programs and attaches them, if the arguments say so. A kernel that has none is not
+    /// an error: the card forwards everything then.
     pub(super) fn start(
         arguments: &ForwardArgs,
         plan: &Plan,

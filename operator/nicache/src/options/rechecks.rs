@@ -15,7 +15,7 @@ pub(super) const RECHECK_MAX_DEFAULT: Milliseconds = Milliseconds(60_000);
 pub(crate) struct Rechecks {
     /// At first; 0: only files are kept.
     pub first: Milliseconds,
-    /// As it is earned, at most. If `first` is more, that counts.
+    /// T at most, as it is earned. If `first` is more, that counts.
     pub most: Milliseconds,
 }
 

@@ -71,7 +71,7 @@ pub(super) enum CardPorts {
 }
 
 impl CardPorts {
-    /// As [`PortsSetup`] says.
+    /// The files that go to a card with its setup, in the order that [`PortsSetup`] says.
     fn files(&self, setup: &PortsSetup) -> Result<Vec<BorrowedFd<'_>>> {
         Ok(match self {
             Self::Taps { wire, host } => wire.iter().chain(host).map(AsFd::as_fd).collect(),

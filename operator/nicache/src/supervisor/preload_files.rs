@@ -32,7 +32,7 @@ pub(super) struct PreloadFiles {
 /// What a program does that loads the library.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
-    /// It is one of the server's.
+    /// It is a program of the server.
     Server,
     /// It changes files.
     Writer,

@@ -100,7 +100,7 @@ pub(super) struct Reason {
     pub per_s: f64,
     /// Times since the start.
     pub count: u64,
-    /// The same in words, if there are some.
+    /// The reason in words, if there are some.
     pub because: Option<&'static str>,
 }
 
