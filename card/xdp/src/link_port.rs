@@ -16,7 +16,8 @@ use rustix::event::epoll;
 
 use crate::socket::XdpSocket;
 
-/// See the module's head.
+/// A link of a forwarder's as one port: an AF_XDP socket on each queue, and a packet socket for
+/// what goes to the kernel. The first queue sends.
 #[derive(Debug)]
 pub struct LinkPort {
     sockets: Vec<XdpSocket>,

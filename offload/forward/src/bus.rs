@@ -29,7 +29,7 @@ const UDP_CHECKSUM: u16 = 6;
 /// Parts of a packet at most (`docs/bus.md`), without its head.
 const EXTENTS_MAX: usize = 62;
 
-/// See the module's head.
+/// Our own card as a backend, by its rings (`docs/bus.md`).
 #[derive(Debug)]
 pub struct Bus {
     side: HostSide,

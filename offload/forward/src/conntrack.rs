@@ -199,7 +199,8 @@ pub enum InsertError {
     Protocol,
 }
 
-/// See the module's head. All memory is allocated at creation.
+/// The connections that are known: found by either direction, forgotten by time, and bounded. All
+/// memory is allocated at creation.
 #[derive(Debug)]
 pub struct Conntrack<T> {
     slots: Vec<Option<Connection<T>>>,

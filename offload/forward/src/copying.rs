@@ -41,7 +41,8 @@ struct Held {
     until: Time,
 }
 
-/// See the module's head. Ports are numbered as the interfaces of the forwarder name them.
+/// Forwards between ports where whole frames are at hand: the mode without a card. Ports are
+/// numbered as the interfaces of the forwarder name them.
 #[derive(Debug)]
 pub struct Copying<P> {
     forwarder: Forwarder,

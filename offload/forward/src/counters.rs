@@ -95,7 +95,7 @@ impl Drop {
 }
 
 nicache_counters::counters! {
-    /// See the module's head.
+    /// What a forwarder has done, and why it has not passed something on.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Counters {
         packets: "Packets processed. A super-frame counts once.",

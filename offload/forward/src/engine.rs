@@ -120,7 +120,8 @@ pub enum Sent {
     No,
 }
 
-/// See the module's head.
+/// A forwarder with a card: posts receives, queues frames, sends heads and what follows them, and
+/// takes entries back. The [module](self) has the rule that keeps bytes apart (invariant F1).
 #[derive(Debug)]
 pub struct Engine<B> {
     backend: B,

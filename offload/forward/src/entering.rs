@@ -41,7 +41,8 @@ const LEASE: Duration = Duration::from_secs(10);
 /// How long a place rests.
 const REST: Duration = Duration::from_secs(1);
 
-/// See the module's head.
+/// Which connections are on the fast path, and what is known of them while it forwards their
+/// packets.
 #[derive(Debug)]
 pub(crate) struct Entering {
     path: Box<dyn FastPath>,

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// See the module's head.
+/// How payload gets from a receive to a send: by way of main memory, of the card's cache, or of
+/// both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// To main memory and back: payload crosses the bus twice, and the card keeps nothing.

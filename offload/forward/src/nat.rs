@@ -52,7 +52,8 @@ pub struct Forwarded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MappingId(u32);
 
-/// See the module's head.
+/// An inside endpoint and the external port that stands for it, whoever it speaks with (RFC 4787
+/// REQ-1).
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
     /// Of one protocol.
@@ -88,7 +89,8 @@ struct Outside {
     ports: [Ports; 3],
 }
 
-/// See the module's head. Memory is allocated at creation.
+/// All mappings of inside endpoints to outside ones, and the ports that are free. Memory is
+/// allocated at creation.
 #[derive(Debug)]
 pub struct Nat {
     outside: Vec<Outside>,

@@ -162,8 +162,9 @@ pub struct PcacheCounters {
     pub invalidated: u64,
 }
 
-/// See the module's head. All memory is allocated at creation: 40 bytes for each entry, 4 for each
-/// buffer.
+/// The payload cache module: which buffer of main memory is also in which place of the card's
+/// cache, and which place goes next. All memory is allocated at creation: 40 bytes for each entry,
+/// 4 for each buffer.
 #[derive(Debug)]
 pub struct Pcache {
     entries: Box<[Entry]>,

@@ -78,7 +78,8 @@ impl Ruled {
     }
 }
 
-/// See the module's head.
+/// What may pass: allow, drop, or so many bytes per second. The first rule that fits counts; what
+/// no rule fits passes.
 #[derive(Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,

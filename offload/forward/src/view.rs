@@ -141,7 +141,8 @@ pub enum IcmpError {
     },
 }
 
-/// See the module's head. Positions are in bytes from the beginning of what was parsed.
+/// What the headers of a packet say: a checked copy of the fields that a forwarder looks at.
+/// Positions are in bytes from the beginning of what was parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Where the IP header begins.

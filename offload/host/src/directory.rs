@@ -61,7 +61,8 @@ struct Entry {
     packet: u64,
 }
 
-/// See the module's head. Everything is allocated at construction, but for what the policy does.
+/// Which blocks are in one card's cache, and where (Kim et al. 2002, section 4.2). Everything is
+/// allocated at construction, but for what the policy does.
 pub struct Directory {
     /// By place; `None`: it is free.
     entries: Box<[Option<Entry>]>,

@@ -13,7 +13,8 @@ const BUS_PAUSE: Duration = Duration::from_millis(50);
 /// In the place of a card host: what is said to all.
 pub(crate) const EVERYBODY: CardId = 0;
 
-/// See the module's head.
+/// The publisher, shared by the threads of a relay, which wait here for events to send and for
+/// changes to go through.
 #[derive(Debug)]
 pub struct Hub {
     publisher: Mutex<Publisher>,

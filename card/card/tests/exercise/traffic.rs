@@ -74,7 +74,8 @@ pub(super) struct Outcome {
     pub predicted: u64,
 }
 
-/// See the module's head.
+/// A card with its ports, and what crosses them: everything that comes out is checked, and given to
+/// whom it is for.
 pub(super) struct Traffic {
     /// The card.
     pub card: Card<MemoryPort, MemoryPort>,

@@ -138,7 +138,8 @@ struct Place {
     checker: Checker,
 }
 
-/// See the module's head.
+/// Non-blocking connections of one thread that asks for one object: begins them, and tells what
+/// happens to them. Never sleeps.
 pub(super) struct Connections {
     target: Target,
     request: Vec<u8>,

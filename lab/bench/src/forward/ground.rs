@@ -56,7 +56,8 @@ pub(super) struct Moved {
     pub ours_s: f64,
 }
 
-/// See the module's head.
+/// The network namespaces of client, subject and server, with the links between them and a server
+/// that serves.
 pub(super) struct Ground {
     /// Where clients are.
     pub client: Namespace,

@@ -57,7 +57,8 @@ impl Fault {
     }
 }
 
-/// See the module's head.
+/// One session with a server, without its socket: says what to send and when, and takes what has
+/// come. The [module](self) has the order of the calls.
 #[derive(Debug)]
 pub(super) struct Conversation {
     session: Session,

@@ -170,7 +170,8 @@ struct Waiting {
     bytes: Vec<u8>,
 }
 
-/// See the module's head.
+/// Connections of services by name that are not spliced yet: answers their handshakes, looks at
+/// their first bytes, and opens the connection to the back end.
 pub(crate) struct Switch {
     places: Vec<Option<Box<Waiting>>>,
     free: Vec<u32>,

@@ -124,7 +124,7 @@ struct Known {
     epoch: Epoch,
 }
 
-/// See the module's head.
+/// The document root: what paths lead to, remembered as long as no watched source has changed.
 #[derive(Debug)]
 pub struct Site {
     root: Vec<u8>,

@@ -105,7 +105,7 @@ pub(super) struct Session {
     pub(super) is_routed: bool,
 }
 
-/// See the module's head.
+/// The host's loop, in one thread: takes frames in, answers requests, sends packets.
 #[derive(Debug)]
 pub struct Service {
     pub(super) window: Arc<Window>,

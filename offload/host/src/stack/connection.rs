@@ -111,7 +111,7 @@ enum Phase {
     Open,
 }
 
-/// See the module's head.
+/// One TCP connection of a server (RFC 9293), from the client's SYN to the end. No I/O, no clock.
 #[derive(Debug)]
 pub struct Connection {
     ends: Ends,

@@ -58,7 +58,7 @@ nicache_counters::counters! {
     }
 }
 
-/// See the module's head.
+/// All connections of the host: found by their ends, with a timer each.
 #[derive(Debug)]
 pub struct Connections {
     config: StackConfig,

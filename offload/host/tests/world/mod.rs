@@ -102,7 +102,8 @@ pub(crate) struct Wire {
     segments: Burst,
 }
 
-/// See the module's head.
+/// A client, a wire, cards and the host in one process, with a clock that jumps to when something
+/// is due.
 pub(crate) struct World {
     /// The host.
     pub service: Service,

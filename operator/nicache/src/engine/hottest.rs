@@ -43,7 +43,8 @@ struct Part {
     looked: Time,
 }
 
-/// See the module's head.
+/// What is used most, of late: an average of hits per second in which the past fades. Whoever asks
+/// pays for the look.
 #[derive(Debug)]
 pub(crate) struct Hottest {
     started: Time,

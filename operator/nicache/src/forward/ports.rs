@@ -57,7 +57,8 @@ impl fmt::Display for PortStatus {
     }
 }
 
-/// See the module's head.
+/// What the card is on each link by (AF_XDP, packet socket or TAP), which the supervisor keeps
+/// while cards come and go.
 #[derive(Debug)]
 pub(super) struct Ports(Vec<Port>);
 

@@ -136,7 +136,8 @@ impl CardPorts {
     }
 }
 
-/// See the module's head.
+/// A card as the supervisor has it: its process, all that another process needs to take its place,
+/// and who passes frames meanwhile.
 #[derive(Debug)]
 pub(super) struct CardUnit {
     /// Of which cards are started.

@@ -168,7 +168,8 @@ pub enum End {
     },
 }
 
-/// See the module's head.
+/// Which request each process of the server worked on, and when: what it did then is not another
+/// request's. The [module](self) has the rules.
 #[derive(Debug, Default)]
 pub struct Attribution {
     processes: HashMap<u32, Process>,

@@ -60,7 +60,8 @@ struct Answer {
 /// Asks a database on another machine for its structure, by name (PostgreSQL); may take seconds.
 pub(crate) type Source = Arc<dyn Fn(Option<&str>) -> io::Result<String> + Send + Sync>;
 
-/// See the module's head.
+/// The structure of the databases that are watched: fetched by the servers' own command-line
+/// clients, in the background, and again after each change of it.
 pub(crate) struct Catalogues {
     /// Where to ask, if not the servers on this machine.
     source: Option<Source>,

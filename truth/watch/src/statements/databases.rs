@@ -90,7 +90,8 @@ pub(crate) struct Closed {
     last_ns: u64,
 }
 
-/// See the module's head.
+/// What is read from databases, and what is changed in them: the statements of all clients, as
+/// their servers receive them.
 #[derive(Debug)]
 pub(crate) struct Databases {
     /// The databases are those of another machine, which this says.

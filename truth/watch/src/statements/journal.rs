@@ -46,7 +46,8 @@ pub(super) struct Change {
     pub(super) writes: Arc<[Access]>,
 }
 
-/// See the module's head.
+/// What statements have read and changed, as far as it is remembered. A change is in doubt from
+/// [`Journal::push_change`] to [`Journal::settle`].
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     reads: VecDeque<Read>,

@@ -333,7 +333,8 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// See the module's head.
+/// Makes sure that no change which was witnessed before the request was forwarded took effect only
+/// after the server had read the old state: by change times, open writers, lengths and look-ups.
 fn ensure_settled(
     survey: &Survey<'_>,
     request: &FillRequest<'_>,

@@ -89,7 +89,8 @@ impl Record {
     }
 }
 
-/// See the module's head.
+/// What each fill was judged by, so its entry can be judged again: in order of age, in bounded
+/// memory.
 #[derive(Debug)]
 pub(crate) struct Records {
     /// With the bytes that each was counted for.

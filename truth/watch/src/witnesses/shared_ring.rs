@@ -35,7 +35,8 @@ pub const GIVEN_UP_NS: u64 = 500_000_000;
 
 const TAKEN_AT: usize = 64;
 
-/// See the module's head. One reader only.
+/// Reader of the ring that the preloaded library writes, with many producers, which may be killed
+/// at any moment. One reader only. The [module](self) has the layout.
 pub struct SharedRing {
     memory: Memory,
     /// The next record.

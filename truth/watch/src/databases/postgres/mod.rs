@@ -14,7 +14,7 @@ use crate::databases::sql::{self, Session};
 /// The database that is there before any other.
 const FIRST_DATABASE: &str = "postgres";
 
-/// See the module's head.
+/// What the watcher must know of PostgreSQL.
 #[derive(Debug)]
 pub(crate) struct Postgres;
 
