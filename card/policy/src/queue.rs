@@ -71,7 +71,7 @@ impl Queue {
         self.list.len()
     }
 
-    /// Their bytes.
+    /// Bytes of the objects in it.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes

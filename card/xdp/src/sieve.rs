@@ -38,7 +38,7 @@ const WORDS_OF_A_PROTOCOL: u32 = 65_536 / PORTS_OF_A_WORD;
 /// Ports of this machine's own stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptPorts {
-    /// They are of UDP; else of TCP.
+    /// The ports are of UDP; otherwise of TCP.
     pub is_udp: bool,
     /// Which ones.
     pub ports: std::ops::RangeInclusive<u16>,

@@ -73,7 +73,7 @@ pub enum ConfigError {
         /// What it extends.
         name: String,
     },
-    /// They extend each other in a circle or too deeply.
+    /// Configurations extend each other in a circle or too deeply.
     #[error("{origin}: more than {EXTENDS_MAX} configurations extend each other; is it a circle?")]
     TooDeep {
         /// Which file or name.

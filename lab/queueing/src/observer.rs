@@ -58,11 +58,11 @@ pub struct Snapshot {
 pub enum State {
     /// Requests.
     Requests {
-        /// That came.
+        /// Requests that came.
         arrived: u64,
-        /// That were answered.
+        /// Requests that were answered.
         answered: u64,
-        /// That are under way.
+        /// Requests that are under way.
         outstanding: u64,
     },
     /// A station.

@@ -64,9 +64,9 @@ pub struct Outcome {
     pub seed: u64,
     /// Requests answered.
     pub requests: u64,
-    /// Of these, from the network processor's memory.
+    /// Requests answered from the network processor's memory.
     pub hits: u64,
-    /// Their share.
+    /// Share of requests answered from the network processor's memory, 0 to 1.
     pub hit_ratio: f64,
     /// Time from a request's coming to the end of its response. This is what the paper calls
     /// throughput.

@@ -42,7 +42,8 @@ pub struct Advice {
     /// The size to take, and what the policy does at the nearest size that was played back, which
     /// is not larger.
     pub size: Size,
-    /// That size.
+    /// What the policy does at that size, or at the nearest one that was played back and is not
+    /// larger.
     pub at: Point,
     /// Where the policy's curve has its knee.
     pub knee: Size,

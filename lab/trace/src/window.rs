@@ -19,7 +19,7 @@ pub(crate) enum Found {
     /// The beginning of a line that is too long, or what there is of a record or (where the packing
     /// is damaged) of a line.
     Part(Range<usize>),
-    /// That was all.
+    /// There is nothing more.
     End,
 }
 

@@ -121,10 +121,10 @@ pub struct Bound {
 pub enum SendBind {
     /// The buffer's bytes are in the entry.
     Hit(Bound),
-    /// They go there first.
+    /// The buffer's bytes are to go into the entry first.
     Miss(Bound),
-    /// They can go nowhere: all entries are pending, or the buffer was changed while sends of it
-    /// are pending.
+    /// The buffer's bytes can go into no entry: all are pending, or the buffer was changed while
+    /// sends of it are pending.
     Uncached,
 }
 

@@ -14,11 +14,11 @@ use crate::tuple::{Protocol, Tuple};
 /// What becomes of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// They pass.
+    /// Packets pass.
     Allow,
-    /// They do not.
+    /// Packets are dropped.
     Drop,
-    /// They pass at a rate.
+    /// Packets pass at a rate; more of them are dropped.
     Limit {
         /// Bytes of IP per second.
         bytes_per_s: u64,
@@ -32,7 +32,7 @@ pub enum Action {
 pub struct Rule {
     /// The interface that they come in by.
     pub interface: Option<usize>,
-    /// Their protocol.
+    /// Protocol of the packets.
     pub protocol: Option<Protocol>,
     /// Who sends the first packet of the connection.
     pub source: Option<Prefix>,

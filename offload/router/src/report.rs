@@ -129,9 +129,9 @@ pub struct FlowReport {
     pub packets: [u64; 2],
     /// Bytes of IP.
     pub bytes: [u64; 2],
-    /// Milliseconds since it began, and since its last packet.
+    /// Milliseconds since it began.
     pub age_ms: u64,
-    /// See above.
+    /// Milliseconds since its last packet.
     pub idle_ms: u64,
     /// The back end, if a service chose one.
     pub back_end: Option<String>,

@@ -13,9 +13,9 @@ pub(crate) const ENTRIES_MAX: usize = 64;
 pub(crate) const RECORDS_MAX: usize = 1000;
 /// Requests in one question at most.
 pub(crate) const ASKED_MAX: usize = 4;
-/// Bytes of the header fields of a request in an answer at most, and of those of an entry.
+/// Bytes of the header fields of a request in an answer at most.
 pub(crate) const FIELDS_BYTES_MAX: usize = 2048;
-/// See above.
+/// Bytes of the header fields of an entry in an answer at most.
 pub(crate) const ENTRY_FIELDS_BYTES_MAX: usize = 256;
 /// Paths of one entry that an answer names at most.
 pub(crate) const PATHS_MAX: usize = 500;
@@ -66,9 +66,9 @@ pub struct MeetingReport {
     pub meets: String,
     /// In what the client differs from those who have been answered.
     pub missing: Vec<String>,
-    /// Queues that would answer it, and all: a connection belongs to one.
+    /// Queues that would answer it from memory; a connection belongs to one.
     pub queues_hit: usize,
-    /// See above.
+    /// All queues of the cards.
     pub queues: usize,
     /// The key of its reply, in hexadecimal.
     pub key: Option<String>,

@@ -74,7 +74,7 @@ pub struct CopyFigures {
     pub class: String,
     /// How often.
     pub copies: u64,
-    /// Their bytes.
+    /// Bytes that were copied.
     pub bytes: u64,
 }
 

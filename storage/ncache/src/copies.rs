@@ -48,7 +48,7 @@ impl CopyClass {
 pub struct Counted {
     /// How many.
     pub copies: u64,
-    /// Their bytes.
+    /// Bytes that were copied.
     pub bytes: u64,
 }
 

@@ -35,7 +35,7 @@ pub enum Step {
     Received {
         /// What one read gave, at most [`EVENT_BYTES_MAX`].
         bytes: Vec<u8>,
-        /// They change nothing, unless by a function that they call: the database gets them at
+        /// The bytes change nothing, unless by a function that they call: the database gets them at
         /// once, and the client its reply after the acknowledgment.
         certain: bool,
         /// What the client sent before may not be done.
@@ -98,7 +98,7 @@ pub enum ToCard {
         ask: u64,
         /// What follows on the parts before.
         part: Vec<u8>,
-        /// That was all.
+        /// This is the last part of the answer.
         last: bool,
         /// It could not be read, and `part` says why.
         failed: bool,

@@ -50,7 +50,7 @@ pub enum Taken {
         ask: u64,
         /// The part.
         part: Vec<u8>,
-        /// That was all.
+        /// This is the last part of the answer.
         last: bool,
         /// `part` says why it could not be read.
         failed: bool,

@@ -130,7 +130,7 @@ pub(crate) struct Flow {
     pub client_mac: Mac,
     /// MAC that they go to.
     pub server_mac: Mac,
-    /// Their VLAN tags.
+    /// VLAN tags of the client's frames.
     pub tags: Tags,
     /// What the card does with it.
     pub phase: Phase,

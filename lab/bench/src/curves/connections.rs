@@ -156,7 +156,7 @@ impl Connections {
     /// Room for so many at a time.
     ///
     /// # Errors
-    /// Those of epoll.
+    /// What the system says of epoll.
     pub(super) fn new(target: Target, at_once: usize) -> io::Result<Self> {
         let close = if target.close { "Connection: close\r\n" } else { "" };
         let request =

@@ -71,13 +71,13 @@ pub(super) struct Times(Histogram<u64>);
 pub struct TimeSummary {
     /// How many were measured.
     pub count: u64,
-    /// Their mean.
+    /// Mean of the times.
     pub mean_us: f64,
     /// Half of them took at most so long.
     pub median_us: f64,
     /// 99 % of them.
     pub p99_us: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the times.
     pub deviation_us: f64,
 }
 

@@ -93,7 +93,7 @@ pub(super) struct Bench<'a> {
     pub template: &'a str,
     /// All its edits so far.
     pub log: &'a mut Log,
-    /// Their clock.
+    /// The clock by which edits and replies are put in order.
     pub clock: Clock,
     /// Its site.
     pub site: &'a Site,

@@ -41,9 +41,9 @@ impl fmt::Display for Spread {
 pub struct ShareMean {
     /// The mean.
     pub share: f64,
-    /// Least and most that it may be with 95 %, if pairs are independent.
+    /// Least that the mean may be with 95 %, if pairs are independent.
     pub low: f64,
-    /// See `low`.
+    /// Most that the mean may be with 95 %, if pairs are independent.
     pub high: f64,
 }
 

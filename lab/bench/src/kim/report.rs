@@ -75,7 +75,7 @@ pub struct Setting {
     pub kernel: String,
     /// Share of the machine that others used before the run.
     pub load_before: f64,
-    /// That was much.
+    /// Others used so much of the machine before the run that figures may be wrong.
     pub busy: bool,
     /// The logs.
     pub traces: Vec<TraceFacts>,

@@ -46,7 +46,7 @@ pub struct Setting {
     pub kernel: String,
     /// Share of the machine that others used before the run.
     pub load_before: f64,
-    /// That was much.
+    /// Others used so much of the machine before the run that figures may be wrong.
     pub busy: bool,
     /// Bytes of nicache's cache.
     pub memory_bytes: u64,

@@ -224,11 +224,11 @@ pub struct GroupText {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActionText {
-    /// They pass.
+    /// Packets pass.
     Allow,
-    /// They do not.
+    /// Packets are dropped.
     Drop,
-    /// They pass at a rate.
+    /// Packets pass at a rate; more of them are dropped.
     Limit,
 }
 
@@ -244,7 +244,7 @@ pub struct RuleText {
     pub burst: Option<Word<Size>>,
     /// The interface that they come in by.
     pub interface: Option<Spanned<String>>,
-    /// Their protocol.
+    /// Protocol of the packets.
     pub protocol: Option<Word<Transport>>,
     /// Who begins.
     pub source: Option<Word<Prefix>>,

@@ -14,7 +14,7 @@ use crate::cli::{FastPathArg, ForwardArgs};
 
 /// The programs, or why there are none.
 pub(super) enum KernelPath {
-    /// They are at all links with packet sockets.
+    /// The programs are at all links with packet sockets.
     On(Programs),
     /// Nobody wants them, or the kernel has none.
     Off(String),

@@ -188,7 +188,7 @@ enum State {
 struct Bond {
     /// What the card has of the watcher; none: it has never heard of one.
     witness: Arc<Vec<OwnedFd>>,
-    /// That watcher's end of the socket between both, until it has it.
+    /// The watcher's end of the socket between card and watcher, until the watcher has it.
     socket: Option<OwnedFd>,
 }
 

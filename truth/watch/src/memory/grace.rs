@@ -22,7 +22,8 @@ use crate::attribution::requests::{Attribution, End};
 const UNKNOWN_NS_MIN: u64 = 100_000_000;
 /// The most time for which an opening counts whose end is not known.
 const UNKNOWN_NS_MAX: u64 = 10_000_000_000;
-/// That is so many times as long as the longest request of late.
+/// An opening whose end is not known counts for so many times as long as the longest request of
+/// late.
 const UNKNOWN_REQUESTS: u64 = 4;
 /// For how long a request is one of late, at least.
 const LATE_NS: u64 = 60_000_000_000;

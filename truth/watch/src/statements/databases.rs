@@ -59,7 +59,8 @@ struct Connection {
     in_doubt: Vec<u64>,
     /// The structure may be another once they are done.
     structure_in_doubt: bool,
-    /// They come from what the kernel took for a question, so nobody tells when it is done.
+    /// The changes in doubt come from what the kernel took for a question, so nobody tells when
+    /// they are done.
     ends_with_reply: bool,
     times_ns: VecDeque<u64>,
     /// Requests since the server's last reply, and whether one of them may do something that nobody
