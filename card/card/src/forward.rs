@@ -28,7 +28,7 @@ pub(crate) struct Forward {
     pub(crate) goes_ahead: bool,
     /// It may change something.
     pub(crate) is_unsafe: bool,
-    /// What.
+    /// What it may change.
     pub(crate) changing: Option<Changing>,
     /// What is to be learned from the reply.
     pub(crate) lesson: Option<Lesson>,

@@ -157,7 +157,7 @@ pub struct PartFormat {
 /// Several ranges that were asked for, as far as their reply must agree with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartsAsked {
-    /// How many.
+    /// How many ranges were asked for.
     pub count: u8,
     /// The first of them.
     pub first: ByteRange,

@@ -33,7 +33,7 @@ pub enum RequestOutcome<'a> {
     Complete(Request<'a>),
     /// To be passed to the server.
     Bypass {
-        /// Why.
+        /// Why the card does not answer it.
         reason: BypassReason,
         /// Where the request ends.
         extent: Extent,

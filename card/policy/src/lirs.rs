@@ -158,7 +158,7 @@ impl Linked for Object {
 }
 
 impl Lirs {
-    /// With the default shares, for a memory of `bytes_max` that holds at most `objects_max`
+    /// LIRS with the default shares, for a memory of `bytes_max` that holds at most `objects_max`
     /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&LirsConfig::new(bytes_max, objects_max))

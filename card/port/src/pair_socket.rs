@@ -127,7 +127,7 @@ pub struct Divertible<P> {
 }
 
 impl<P> Divertible<P> {
-    /// Not diverted yet.
+    /// A port whose frames are not diverted yet.
     pub fn new(port: P) -> Self {
         Self { port, from: None }
     }

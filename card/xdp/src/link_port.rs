@@ -29,7 +29,8 @@ pub struct LinkPort {
 }
 
 impl LinkPort {
-    /// From the sockets of all queues, in their order, and the packet socket of the same link.
+    /// Makes a port of the sockets of all queues, in their order, and the packet socket of the same
+    /// link.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] without a socket; else what the system says.

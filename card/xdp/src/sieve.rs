@@ -75,12 +75,12 @@ impl Sieve {
         Ok(Self { program, sockets, _link: link })
     }
 
-    /// For [`XdpSocket::open`](crate::XdpSocket::open): the map of sockets by queue.
+    /// The map of sockets by queue, for [`XdpSocket::open`](crate::XdpSocket::open).
     pub fn sockets(&self) -> BorrowedFd<'_> {
         self.sockets.as_fd()
     }
 
-    /// For [`probe_link`](crate::probe_link).
+    /// The program itself, for [`probe_link`](crate::probe_link).
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }

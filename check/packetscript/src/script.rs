@@ -135,9 +135,9 @@ pub struct Line {
     pub text: String,
     /// The only side that it is for, with the reason.
     pub only: Option<(Side, String)>,
-    /// When.
+    /// When it happens or is to happen.
     pub when: When,
-    /// What.
+    /// What happens or is to happen.
     pub event: Event,
 }
 

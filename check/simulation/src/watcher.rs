@@ -33,7 +33,7 @@ pub(crate) struct WatcherPlan {
 /// The server looked a path up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lookup {
-    /// When.
+    /// When the server looked it up, in ns.
     pub time_ns: u64,
     /// Which path.
     pub file: usize,

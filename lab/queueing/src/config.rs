@@ -236,7 +236,7 @@ pub const FREQUENCY_PER_S_MAX: f64 = 1e12;
 #[derive(Clone, PartialEq, Debug, Error)]
 #[error("{key} is {value}, but must be {bounds}")]
 pub struct OutOfBounds {
-    /// Which.
+    /// Which parameter it is.
     pub key: &'static str,
     /// What it is.
     pub value: String,

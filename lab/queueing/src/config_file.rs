@@ -82,9 +82,9 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("{path}: {reason}")]
     File {
-        /// Which.
+        /// Which file cannot be read.
         path: PathBuf,
-        /// Why.
+        /// Why the file cannot be read.
         reason: std::io::Error,
     },
 }

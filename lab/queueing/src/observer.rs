@@ -67,7 +67,7 @@ pub enum State {
     },
     /// A station.
     Station {
-        /// Which.
+        /// Which station it is.
         name: Component,
         /// Jobs waiting.
         waiting: usize,

@@ -111,12 +111,12 @@ pub struct BusBytes {
 }
 
 impl BusBytes {
-    /// From the network processor to the host.
+    /// Bytes from the network processor to the host.
     pub fn to_host(&self) -> u64 {
         self.requests
     }
 
-    /// From the host to the network processor.
+    /// Bytes from the host to the network processor.
     pub fn to_card(&self) -> u64 {
         self.responses + self.headers + self.locations
     }
@@ -149,7 +149,7 @@ pub struct PathTimes {
 /// The figures of a station.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StationOutcome {
-    /// Which.
+    /// Which station it is.
     pub component: Component,
     /// Whether jobs can wait there.
     pub queues: bool,

@@ -38,7 +38,7 @@ pub struct Summary {
 /// The figures of a station in several runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StationSummary {
-    /// Which.
+    /// Which station it is.
     pub component: Component,
     /// Share of the time in which it serves.
     pub utilisation: Interval,

@@ -61,7 +61,7 @@ impl Method {
         Self::DirectorySwitch,
     ];
 
-    /// For people.
+    /// The method's name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::WriteInPlace => "write in place",

@@ -36,7 +36,7 @@ pub enum TraceError {
     Read {
         /// The log.
         path: PathBuf,
-        /// Why.
+        /// Why the log cannot be read.
         source: ReadError,
     },
     /// No line of it can be replayed.

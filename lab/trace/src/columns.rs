@@ -21,9 +21,9 @@ pub enum Column {
     TimeUs,
     /// When, in nanoseconds.
     TimeNs,
-    /// Who.
+    /// Who asked: the client.
     Client,
-    /// What.
+    /// What was asked for: the object's key.
     Key,
     /// Where: it is part of what is asked for.
     Host,

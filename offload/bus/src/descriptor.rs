@@ -84,7 +84,7 @@ impl Flags {
     pub const UDP: Self = Self(8);
     const ALL: u8 = 15;
 
-    /// Both.
+    /// The flags of both.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -300,7 +300,7 @@ pub enum Completion {
     },
     /// A descriptor was not executed.
     Refused {
-        /// Why.
+        /// Why it was not executed.
         refusal: Refusal,
         /// Its number, counted from the beginning of the attachment.
         descriptor: u64,

@@ -118,7 +118,7 @@ const OVERHEAD_AT: usize = 128;
 const METER_BYTES: usize = 4096;
 
 impl Meter {
-    /// Of a bus that nobody has used.
+    /// Makes the meter of a bus of this kind that nobody has used.
     ///
     /// # Errors
     /// What the system says.
@@ -138,7 +138,7 @@ impl Meter {
         Ok(Self { shared, model })
     }
 
-    /// To be handed to the other cards.
+    /// The meter's file, to be handed to the other cards.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.shared.file()
     }

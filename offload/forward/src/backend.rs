@@ -60,7 +60,7 @@ pub enum Extent {
         buffer: BufferId,
         /// From where in it.
         at: u32,
-        /// How many.
+        /// How many bytes.
         len: u32,
     },
     /// Bytes of an entry.
@@ -69,7 +69,7 @@ pub enum Extent {
         loaded: Loaded,
         /// From where in it.
         at: u32,
-        /// How many.
+        /// How many bytes.
         len: u32,
     },
 }

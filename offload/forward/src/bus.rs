@@ -46,7 +46,7 @@ impl Bus {
         HEADS_BYTES + u64::from(buffers) * u64::from(BUFFER_BYTES)
     }
 
-    /// At a new attachment, with so many buffers.
+    /// The backend of a card at a new attachment, with so many buffers.
     pub fn new(side: HostSide, window: Arc<Window>, buffers: u32) -> Self {
         Self {
             side,

@@ -68,7 +68,7 @@ impl Drop {
         Self::ResetLimit,
     ];
 
-    /// For tables and metrics.
+    /// The reason's name in tables and metrics.
     pub fn label(self) -> &'static str {
         match self {
             Self::Interface => "interface",

@@ -150,7 +150,7 @@ pub struct Engine<B> {
 }
 
 impl<B: Backend> Engine<B> {
-    /// With a backend whose cache is empty.
+    /// An engine with a backend whose cache is empty.
     pub fn new(backend: B, config: EngineConfig) -> Self {
         let entries = if config.mode == Mode::Copy { 0 } else { config.entries };
         Self {

@@ -279,7 +279,7 @@ impl Entering {
     }
 }
 
-/// Neither a fragment, nor with options or extension headers of IP.
+/// Is the packet neither a fragment, nor with options or extension headers of IP?
 fn is_plain(packet: &Packet<'_>) -> bool {
     let view = &packet.view;
     let header = if view.source.is_ipv4() { 20 } else { 40 };

@@ -44,7 +44,7 @@ pub enum EntryState {
     /// Sends from it are pending, this many. Its buffer may have been changed meanwhile, and then
     /// it becomes free at the end.
     SendBound {
-        /// How many.
+        /// How many sends are pending.
         sends: u32,
         /// The buffer was changed.
         is_invalidated: bool,

@@ -88,7 +88,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// From a list, of which the first 65 535 count.
+    /// Makes rules from a list, of which the first 65 535 count.
     pub fn new(rules: Vec<Rule>, now: Time) -> Self {
         let mut made = Self::default();
         made.replace(rules, now);

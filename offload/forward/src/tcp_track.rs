@@ -31,7 +31,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The other one.
+    /// The other direction.
     #[must_use]
     pub fn other(self) -> Self {
         match self {

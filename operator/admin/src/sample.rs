@@ -192,7 +192,7 @@ pub struct Crossing {
     pub class: String,
     /// Which way.
     pub direction: Direction,
-    /// How many.
+    /// How many bytes.
     pub bytes: u64,
 }
 

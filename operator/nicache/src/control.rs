@@ -96,13 +96,13 @@ pub enum Question {
     PurgeAll,
     /// Drop the entries of some pages.
     PurgeTarget {
-        /// Which.
+        /// Which pages.
         #[serde(flatten)]
         page: PageName,
     },
     /// What is there of this page, and what would these requests meet?
     Page {
-        /// Which one.
+        /// Which page it is.
         #[serde(flatten)]
         page: PageName,
         /// At most [`crate::inquiry::ASKED_MAX`].
@@ -194,7 +194,7 @@ pub enum Answer {
     },
     /// Not possible.
     Refused {
-        /// Why.
+        /// Why it is not possible.
         reason: String,
     },
 }
@@ -341,7 +341,7 @@ pub enum Request {
     },
     /// What is there of a page, and on what does it depend?
     Why {
-        /// Which one.
+        /// Which page it is.
         #[serde(flatten)]
         page: PageName,
         /// What is asked for it, at most [`crate::inquiry::ASKED_MAX`].
@@ -410,7 +410,7 @@ pub enum Response {
     Who(Box<WhoReport>),
     /// Not possible.
     Error {
-        /// Why.
+        /// Why it is not possible.
         reason: String,
     },
 }

@@ -120,7 +120,7 @@ pub(crate) struct Recipient {
 }
 
 impl Recipient {
-    /// For a program that was just started.
+    /// A program that was just started, to which signals are handed on.
     pub(crate) fn new(program: &Child) -> Self {
         Self { main_process: Some(Pid::from_child(program)), told_to_end: None }
     }

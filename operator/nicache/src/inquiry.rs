@@ -219,7 +219,7 @@ pub struct DatabaseReport {
 }
 
 impl DatabaseReport {
-    /// Of a database of which nothing has been heard.
+    /// The report of a database of which nothing has been heard.
     pub fn unheard(address: SocketAddrV4) -> Self {
         Self { database: address.to_string(), in_step: false, events: 0, changes: 0, voided: 0 }
     }

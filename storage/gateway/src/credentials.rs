@@ -29,15 +29,15 @@ pub enum CredentialsError {
     /// The file cannot be read.
     #[error("cannot read the credentials in {path}: {error}")]
     Read {
-        /// Which.
+        /// Which file cannot be read.
         path: PathBuf,
-        /// Why.
+        /// Why the file cannot be read.
         error: io::Error,
     },
     /// Others can read it.
     #[error("{path} can be read by others: run `chmod 600 {path}`")]
     Open {
-        /// Which.
+        /// Which file can be read by others.
         path: PathBuf,
     },
     /// It has another form.

@@ -87,7 +87,7 @@ pub enum FileReportError {
     Open {
         /// What was asked for.
         path: String,
-        /// Why.
+        /// Why it cannot be opened.
         error: io::Error,
     },
     /// It has no blocks.
@@ -110,7 +110,7 @@ pub struct StateReport {
     /// `by_file`, `by_file_short`, `by_block`, `coming`, `evicted`, `overwritten`, `contested`,
     /// `unread`, `reserved` or `hole`.
     pub state: String,
-    /// How many.
+    /// How many blocks are in the state.
     pub blocks: u64,
     /// Bytes of these blocks.
     pub bytes: u64,
@@ -126,7 +126,7 @@ pub struct RangeReport {
     pub state: String,
     /// The first block of the file.
     pub first: u64,
-    /// How many.
+    /// How many blocks are in the range.
     pub blocks: u64,
     /// The first one's block on the unit, if it has one with bytes; the others are behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -289,7 +289,7 @@ impl FileReport {
         self.states.iter().find(|one| one.state == state).map_or(0, |one| one.blocks)
     }
 
-    /// For people; with `is_all` every range instead of the first ones.
+    /// The report as text for people; with `is_all` every range instead of the first ones.
     pub fn text(&self, is_all: bool) -> String {
         Shown { report: self, lines: if is_all { usize::MAX } else { LINES } }.to_string()
     }

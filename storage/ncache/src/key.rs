@@ -29,7 +29,7 @@ pub enum BlockContent {
     Literal,
     /// A key that was made here.
     Key {
-        /// Which.
+        /// Which key it is.
         sequence: Sequence,
         /// Bytes of the block that are the file's; the rest is zeroes.
         valid_bytes: u32,

@@ -51,7 +51,7 @@ nicache_counters::counters! {
 }
 
 impl Metrics {
-    /// Of one procedure.
+    /// The figures of one procedure.
     #[must_use]
     pub fn procedure(&self, procedure: Procedure) -> &ProcedureMetrics {
         &self.procedures[procedure as usize]

@@ -84,9 +84,9 @@ pub enum ServerError {
     /// An address cannot be used.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// Which.
+        /// Which address cannot be used.
         address: SocketAddr,
-        /// Why.
+        /// Why the address cannot be used.
         error: io::Error,
     },
     /// Threads cannot act as other users.

@@ -10,7 +10,7 @@ pub(super) const QUEUES_MAX: usize = 256;
 /// is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reception<'a> {
-    /// None.
+    /// No frames beside those for its own address.
     #[default]
     Own,
     /// Frames for these MAC addresses, and all multicast.

@@ -63,7 +63,7 @@ pub(super) enum Happened {
     },
     /// A connection has failed; its place is free.
     Failed {
-        /// Why.
+        /// Why the connection failed.
         failure: Failure,
         /// What [`Connections::open`] was told of this connection, for the caller.
         is_counted: bool,

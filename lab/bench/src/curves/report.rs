@@ -66,7 +66,7 @@ pub struct Failure {
     pub load: Load,
     /// When, from 0.
     pub round: u32,
-    /// Why.
+    /// Why the measurement failed.
     pub reason: String,
 }
 
@@ -156,7 +156,7 @@ impl Report {
         cells.max_by(|one, other| one.replies_per_s.mean.total_cmp(&other.replies_per_s.mean))
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         self.write_best(&mut text);

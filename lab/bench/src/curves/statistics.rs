@@ -18,7 +18,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of any number of values; all zero for none.
+    /// Mean and standard deviation of any number of values; all zero for none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         // Welford's method: no difference of large sums.
         let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);

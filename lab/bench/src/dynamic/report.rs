@@ -66,9 +66,9 @@ pub struct Setting {
 /// A subject that did not take part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Which.
+    /// Which subject did not take part.
     pub subject: Subject,
-    /// Why.
+    /// Why it did not take part.
     pub reason: String,
 }
 
@@ -83,7 +83,7 @@ pub struct Failure {
     pub edits_per_s: Option<u32>,
     /// When, from 0.
     pub round: usize,
-    /// Why.
+    /// Why the measurement failed.
     pub reason: String,
 }
 
@@ -187,7 +187,7 @@ pub enum Limit {
     Client,
     /// The serving side's.
     Server,
-    /// Both.
+    /// Both CPUs are full.
     Both,
     /// Neither: waiting for locks, timers, or each other.
     Neither,
@@ -264,7 +264,7 @@ impl Report {
             && self.cells.iter().all(|cell| cell.impossible == 0)
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         for page in self.pages() {

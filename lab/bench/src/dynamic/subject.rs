@@ -65,7 +65,7 @@ impl Subject {
         }
     }
 
-    /// For tables and figures.
+    /// The subject's name in tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Self::Server => "server alone",

@@ -34,7 +34,7 @@ pub(super) enum Load {
 }
 
 impl Load {
-    /// For tables.
+    /// The load's name in tables.
     pub(super) fn label(self) -> String {
         match self {
             Self::Tcp(1) => "1 TCP stream".to_owned(),

@@ -79,7 +79,7 @@ pub struct Failure {
     pub subject: Subject,
     /// What the path did.
     pub condition: Condition,
-    /// Why.
+    /// Why it could not be measured.
     pub reason: String,
 }
 
@@ -143,7 +143,7 @@ impl Report {
         self.cells.iter().find(|cell| cell.condition == *condition && cell.subject == subject)
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let _ = write!(text, "{:<48}{:>22}", "Mbit/s: median (quartiles)", Subject::Linux.label());

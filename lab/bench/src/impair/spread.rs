@@ -17,7 +17,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of any number of measurements; all zero for none.
+    /// Figures of any number of measurements; all zero for none.
     pub fn of(values: &[f64]) -> Self {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
@@ -48,7 +48,7 @@ pub struct ShareMean {
 }
 
 impl ShareMean {
-    /// Of `ours` beside `theirs`, pair by pair; `None` without pairs.
+    /// The mean ratio of `ours` to `theirs`, pair by pair; `None` without pairs.
     pub fn of_pairs(ours: &[f64], theirs: &[f64]) -> Option<Self> {
         let logs: Vec<f64> =
             ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs).ln()).collect();

@@ -35,7 +35,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// For progress and messages.
+    /// What is measured, in words for progress and messages.
     pub(super) fn label(&self) -> String {
         let bus = if self.is_modelled { MODEL } else { "no model" };
         format!("{} cards of {} MB, {bus}", self.cards, self.memory_bytes >> 20)

@@ -205,7 +205,7 @@ pub struct Prediction {
 }
 
 impl Report {
-    /// Of all samples.
+    /// Makes the report of all samples.
     pub fn new(setting: Setting, samples: &[Sample], predictions: &[Prediction]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for sample in samples {
@@ -249,7 +249,7 @@ impl Report {
         self.rows.iter().filter_map(difference).fold(0.0, f64::max)
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let setting = &self.setting;

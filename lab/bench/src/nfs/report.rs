@@ -89,7 +89,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of all samples.
+    /// Makes the report of all samples.
     pub fn new(setting: Setting, samples: &[Sample]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for sample in samples {
@@ -135,7 +135,7 @@ impl Report {
         self.rows.iter().find(is)
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let setting = &self.setting;

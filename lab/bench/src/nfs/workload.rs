@@ -57,7 +57,7 @@ impl Workload {
         all
     }
 
-    /// For people.
+    /// The workload's name for people.
     pub fn name(self) -> String {
         let size = |bytes: u32| {
             if bytes >= 1 << 20 {

@@ -40,7 +40,7 @@ pub const SCENARIOS: [Scenario; 9] = [
 /// What was measured of one scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Which.
+    /// Which scenario was measured.
     pub scenario: Scenario,
     /// Nanoseconds of CPU time in the card per request.
     pub ns: Summary,
@@ -101,7 +101,7 @@ pub fn run(rounds: u32, time: Duration, chosen: impl Fn(&str) -> bool) -> Result
 }
 
 impl PipelineReport {
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(

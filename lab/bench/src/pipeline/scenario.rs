@@ -73,7 +73,7 @@ pub struct Round {
 }
 
 impl Scenario {
-    /// For tables.
+    /// The scenario's name in tables.
     pub fn label(&self) -> String {
         let kind = match self.kind {
             Kind::Hit => "hit",

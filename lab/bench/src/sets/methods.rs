@@ -30,7 +30,7 @@ impl Method {
     /// The methods whose sets differ in size, which figures show.
     pub const DRAWN: [Self; 3] = [Self::Contraction, Self::Exact, Self::Union];
 
-    /// For people.
+    /// The method's name for people.
     pub fn label(self) -> &'static str {
         match self {
             Self::Contraction => "the paper's contraction",

@@ -28,7 +28,7 @@ impl AttackKind {
     pub const ALL: [Self; 5] =
         [Self::SynFlood, Self::SlowReaders, Self::SlowSenders, Self::Idle, Self::Mutants];
 
-    /// For tables and figures.
+    /// The attack's name in tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Self::SynFlood => "SYN flood",

@@ -82,7 +82,7 @@ impl Subject {
         Self::Serve,
     ];
 
-    /// For tables and figures.
+    /// The subject's name in tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",

@@ -89,7 +89,7 @@ impl AsFd for OpenFile {
 pub enum Found {
     /// A file.
     File {
-        /// Which.
+        /// Which file it is.
         file: Arc<OpenFile>,
         /// Since when the path has led to it, as far as is known, in nanoseconds since 1970.
         since_ns: i128,

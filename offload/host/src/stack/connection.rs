@@ -44,7 +44,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Of what is sent to the client.
+    /// The addresses of what is sent to the client.
     pub fn to_client(&self) -> Addresses {
         Addresses {
             source_mac: self.server_mac,

@@ -31,7 +31,7 @@ pub struct ConnectionId(pub u32);
 pub enum Handled {
     /// It belongs to a connection, which is to be polled.
     Connection {
-        /// Which.
+        /// Which connection it is.
         id: ConnectionId,
         /// It has just begun.
         is_new: bool,

@@ -75,7 +75,7 @@ impl KernelPath {
         filter.transpose().context("no descriptor for the fast path")
     }
 
-    /// For viewers.
+    /// Whether the fast path is on, in words for viewers.
     pub(super) fn status(&self, ports: &Ports) -> String {
         match (self, &*ports.slow()) {
             (Self::On(_), []) => "on".to_owned(),

@@ -189,7 +189,7 @@ impl Ports {
         self.0.iter().filter(|port| !port.is_fast).map(|port| &*port.link.name).collect()
     }
 
-    /// For viewers.
+    /// How each port is doing, for viewers.
     pub(super) fn status(&self) -> Vec<PortStatus> {
         let status = |port: &Port| {
             let (kind, queues, instead) = match &port.way {

@@ -25,7 +25,7 @@ impl Rechecks {
         self.first.0 > 0
     }
 
-    /// For the card. Files have a T, too, where nothing else is kept.
+    /// The least and the largest T, for the card. Files have a T, too, where nothing else is kept.
     pub(crate) fn bounds(self) -> AgeBounds {
         let first = if self.wants_dynamic() { self.first } else { RECHECK_DEFAULT };
         AgeBounds { first: first.into(), most: self.most.max(first).into() }

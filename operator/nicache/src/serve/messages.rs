@@ -72,7 +72,7 @@ pub(crate) enum FromFirmware {
     Unfit {
         /// Its number.
         port: usize,
-        /// Why.
+        /// Why the port cannot be used.
         reason: String,
     },
     /// The host is broken; another attachment is needed.

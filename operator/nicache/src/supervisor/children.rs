@@ -64,7 +64,7 @@ impl Role {
         if self == Self::Guard { "server-guard" } else { "nicache" }
     }
 
-    /// For messages.
+    /// The child's name in messages.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Card | Self::Firmware => "the card process",

@@ -82,7 +82,7 @@ impl Ends<'_> {
 /// A process has opened the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// Which one.
+    /// Which process has opened the file.
     pub process: u32,
     /// When (CLOCK_MONOTONIC).
     pub time_ns: u64,

@@ -116,7 +116,7 @@ pub enum RequestStep {
 /// Something that the server has sent, other than to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// To whom.
+    /// To whom it was sent.
     pub to: Peer,
     /// Inode number of its own socket.
     pub connection: u64,
