@@ -39,7 +39,8 @@ impl StrangeName {
     }
 }
 
-/// The table.
+/// Names of headers and cookies that keep requests from the card, those that come most often, with
+/// how often they came.
 pub struct Strangers {
     names: Vec<(StrangeName, u64)>,
     /// Names of which the operator has not been told yet.
@@ -52,7 +53,7 @@ pub struct Strangers {
 const TOLD_MAX: u64 = 100;
 
 impl Strangers {
-    /// None yet.
+    /// A table without names; takes the memory for all of them.
     pub fn new() -> Self {
         Self {
             names: Vec::with_capacity(NAMES_MAX),

@@ -127,7 +127,7 @@ pub struct Waiters<Id> {
 }
 
 impl<Id: Copy + PartialEq> Waiters<Id> {
-    /// Nobody waits.
+    /// A list on which nobody waits.
     pub fn new() -> Self {
         Self {
             waiting: Vec::with_capacity(WAITERS_MAX),

@@ -251,7 +251,7 @@ impl<W: Port, H: Port> Card<W, H> {
         &self.counters
     }
 
-    /// The entries.
+    /// The entries that the card keeps.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -261,12 +261,12 @@ impl<W: Port, H: Port> Card<W, H> {
         self.flows.len()
     }
 
-    /// Of these: connections whose handshake is not complete.
+    /// Connections tracked now whose handshake is not complete.
     pub fn half_open(&self) -> usize {
         self.half_open.len()
     }
 
-    /// Of these: connections that clients are done with and the server has yet to close. What the
+    /// Connections tracked now that clients are done with and the server has yet to close. What the
     /// kernel has accepted for the server and the server has not is among them.
     pub fn left_to_host(&self) -> usize {
         self.left_to_host

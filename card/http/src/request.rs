@@ -106,7 +106,7 @@ pub struct HeaderScratch<'b> {
 }
 
 impl HeaderScratch<'_> {
-    /// Empty room.
+    /// Room for the header fields of one request, empty at first.
     #[inline]
     pub const fn new() -> Self {
         HeaderScratch { slots: [const { MaybeUninit::uninit() }; HEADERS_MAX] }

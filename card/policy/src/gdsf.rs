@@ -107,7 +107,7 @@ impl Gdsf {
         Self::with_config(&GdsfConfig::new(bytes_max, objects_max))
     }
 
-    /// Allocates everything.
+    /// GDSF with these settings. Allocates everything.
     pub fn with_config(config: &GdsfConfig) -> Self {
         let table = Table::new(config.objects_max as usize);
         Self {

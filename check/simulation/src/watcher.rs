@@ -144,7 +144,8 @@ struct Judgement {
     step: Step,
 }
 
-/// The watcher; see the module's head.
+/// A model of the watcher: judges fills as the contract of `nicache-coherence` says, with delays,
+/// refusals, deaths and lost events.
 pub(crate) struct Watcher {
     link: WatcherLink,
     table: Arc<RevisionTable>,

@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Most bytes of a body.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// A reply.
+/// A reply with its body whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// Status code.

@@ -59,7 +59,7 @@ impl std::fmt::Debug for Subject {
     }
 }
 
-/// Who reads.
+/// How many connections read the pages, and where.
 #[derive(Clone, Debug)]
 pub struct Readers {
     /// Connections to the server that is to be proved.

@@ -15,7 +15,7 @@ pub trait Observer {
     fn handle_snapshot(&mut self, _snapshot: &Snapshot) {}
 }
 
-/// Hears nothing.
+/// An observer to whom nothing is told.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deaf;
 

@@ -38,7 +38,7 @@ impl Component {
         Self::Disk,
     ];
 
-    /// Its name.
+    /// The component's name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::NetworkProcessor => "network processor",
@@ -170,7 +170,7 @@ pub struct StationOutcome {
 }
 
 impl StationOutcome {
-    /// From what a station counted in `span`.
+    /// The figures of what a station counted in `span`.
     pub fn new(component: Component, queues: bool, counts: &StationCounts, span: Time) -> Self {
         let per_span = |sum: u128| ratio(sum as f64, span.0 as f64);
         let per_job_ns = |sum: u128| ratio(sum as f64, counts.begun as f64) / 1e3;

@@ -61,7 +61,7 @@ pub fn run_seeds(
 }
 
 impl Summary {
-    /// Of these runs.
+    /// The figures of these runs.
     pub fn of(outcomes: Vec<Outcome>) -> Self {
         let interval = |figure: &dyn Fn(&Outcome) -> f64| {
             Interval::of(&outcomes.iter().map(figure).collect::<Vec<_>>())

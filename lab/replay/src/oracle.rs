@@ -83,7 +83,7 @@ impl History {
         }
     }
 
-    /// The steps.
+    /// The steps of the file's history.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }

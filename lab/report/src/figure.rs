@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::Unit;
 
-/// A figure.
+/// A figure: axes, and series of points on them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figure {
     /// Name in addresses and file names; what is neither letter, digit nor hyphen is replaced where
@@ -25,7 +25,7 @@ pub struct Figure {
     pub marks: Vec<Mark>,
 }
 
-/// An axis.
+/// An axis: its label, unit, scale and ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Axis {
     /// What it measures, without the unit ("Cache size").

@@ -72,7 +72,7 @@ impl<W: Write> KeyWriter<W> {
         }
     }
 
-    /// The output.
+    /// Gives the output back.
     pub fn into_inner(self) -> W {
         self.output
     }

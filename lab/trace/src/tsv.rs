@@ -102,7 +102,7 @@ impl<W: Write> TsvWriter<W> {
         }
     }
 
-    /// The output.
+    /// Gives the output back.
     pub fn into_inner(self) -> W {
         self.output
     }

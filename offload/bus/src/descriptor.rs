@@ -106,7 +106,7 @@ pub struct Segmentation {
     pub transport: u8,
 }
 
-/// One command.
+/// What a descriptor has the card do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Empties the cache, and asks how large it is.

@@ -88,7 +88,7 @@ impl Window {
         self.file.as_fd()
     }
 
-    /// Its size.
+    /// Bytes of the window.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }

@@ -54,7 +54,7 @@ pub enum Progress {
     Idle,
 }
 
-/// The card, see the module's head.
+/// The serve card: executes the host's descriptors, sends and receives frames, and decides nothing.
 #[derive(Debug)]
 pub struct Firmware<P> {
     ports: Vec<P>,

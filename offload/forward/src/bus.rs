@@ -58,7 +58,7 @@ impl Bus {
         }
     }
 
-    /// The rings.
+    /// The host's ends of the card's rings.
     pub fn side(&mut self) -> &mut HostSide {
         &mut self.side
     }

@@ -162,7 +162,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// TCP's state.
+    /// Where the connection stands if it is one of TCP.
     pub fn tcp_state(&self) -> Option<TcpState> {
         match &self.track {
             Track::Tcp(track) => Some(track.state()),

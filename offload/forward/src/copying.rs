@@ -68,7 +68,7 @@ impl<P: Port> Copying<P> {
         }
     }
 
-    /// The forwarder.
+    /// The forwarder that decides.
     pub fn forwarder(&self) -> &Forwarder {
         &self.forwarder
     }
@@ -78,7 +78,7 @@ impl<P: Port> Copying<P> {
         &mut self.forwarder
     }
 
-    /// The ports.
+    /// The ports that frames cross.
     pub fn ports(&self) -> &[P] {
         &self.ports
     }

@@ -191,7 +191,7 @@ impl<B: Backend> Engine<B> {
         &mut self.pcache
     }
 
-    /// The card.
+    /// The card or what stands for it.
     pub fn backend(&mut self) -> &mut B {
         &mut self.backend
     }

@@ -22,7 +22,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// From its text. `None`: it is neither.
+    /// Reads a name, or `*.` and the end of names. `None`: the text is neither.
     pub fn new(text: &str) -> Option<Self> {
         let (rest, is_end) = match text.strip_prefix("*.") {
             Some(rest) => (rest, true),

@@ -102,7 +102,8 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// Without mappings, of which there may be `mappings`. `seed`: a number that nobody else knows.
+    /// A table without mappings, of which there may be `mappings`. `seed`: a number that nobody
+    /// else knows.
     pub fn new(externals: Vec<External>, mappings: u32, seed: u64) -> Self {
         let outside = externals
             .into_iter()

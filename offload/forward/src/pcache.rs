@@ -339,7 +339,7 @@ impl Pcache {
         self.queues.len(queue as usize)
     }
 
-    /// All entries.
+    /// How many entries the cache has.
     pub fn entries(&self) -> u32 {
         self.entries.len() as u32
     }

@@ -16,13 +16,13 @@ use nicache_tcp::wire::Flags;
 
 use crate::tuple::{Endpoint, Protocol, Tuple};
 
-/// Protocol numbers (IANA).
+/// Protocol number of TCP (IANA).
 pub const TCP: u8 = 6;
-/// UDP.
+/// Protocol number of UDP (IANA).
 pub const UDP: u8 = 17;
-/// ICMP of IPv4.
+/// Protocol number of ICMP for IPv4 (IANA).
 pub const ICMP: u8 = 1;
-/// ICMP of IPv6.
+/// Protocol number of ICMP for IPv6 (IANA).
 pub const ICMPV6: u8 = 58;
 
 const HOP_BY_HOP: u8 = 0;
@@ -31,11 +31,11 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Ethernet types.
+/// Ethernet type of IPv4.
 pub const ETHERTYPE_IPV4: u16 = 0x0800;
-/// IPv6.
+/// Ethernet type of IPv6.
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// Address resolution.
+/// Ethernet type of address resolution (ARP).
 pub const ETHERTYPE_ARP: u16 = 0x0806;
 
 /// Extension headers that are walked through at most.

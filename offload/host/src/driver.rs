@@ -100,7 +100,7 @@ impl Driver {
         &self.side.presence
     }
 
-    /// The rings.
+    /// The host's ends of the card's rings.
     pub fn side(&mut self) -> &mut HostSide {
         &mut self.side
     }

@@ -23,7 +23,7 @@ impl Places {
         Self { mmaddr, places, free: (0..places).rev().collect() }
     }
 
-    /// All places.
+    /// How many places there are.
     pub fn places(&self) -> usize {
         self.places as usize
     }

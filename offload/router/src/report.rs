@@ -71,7 +71,7 @@ pub struct Rates {
     pub begun: f64,
 }
 
-/// An interface.
+/// An interface of the forwarder, as viewers are told of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceReport {
     /// Its name.
@@ -84,7 +84,7 @@ pub struct InterfaceReport {
     pub masquerade: Vec<String>,
 }
 
-/// A service.
+/// A service of the forwarder and its back ends, as viewers are told of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServiceReport {
     /// Its name.
@@ -116,7 +116,7 @@ pub struct BackEndReport {
     pub names: Vec<String>,
 }
 
-/// A connection.
+/// A connection that is forwarded, for viewers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
     /// Addresses and ports of its first packet as it came in.

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use crate::Description;
 use crate::sample::{CardSample, Mode, Sample};
 
-/// Which text.
+/// Which text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus' own, version 0.0.4.

@@ -106,7 +106,7 @@ impl MeetingReport {
     }
 }
 
-/// One entry.
+/// One entry of a page, as a card has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EntryReport {
     /// Key in hexadecimal.
@@ -239,7 +239,7 @@ pub struct SourcesReport {
     pub retained: u64,
 }
 
-/// One path.
+/// One path that an entry depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathReport {
     /// The path as the server spelled it.
@@ -250,7 +250,7 @@ pub struct PathReport {
     pub revision: Option<u64>,
 }
 
-/// To `nicache why`.
+/// What `nicache why` tells of a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WhyReport {
     /// What the card knows.
@@ -264,7 +264,7 @@ pub struct WhyReport {
     pub lacks: Vec<String>,
 }
 
-/// To `nicache who`.
+/// What `nicache who` tells of a file, a directory or a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WhoReport {
     /// Entries that a change would purge, at most [`ENTRIES_MAX`].

@@ -48,7 +48,8 @@ pub enum CredentialsError {
 }
 
 impl UnitCredentials {
-    /// From lines as above. `name` is for messages.
+    /// Reads `USER:PASSWORD`, and the target's own name and secret from a second line if there is
+    /// one. `name` is for messages.
     pub fn parse(name: &str, text: &str) -> Result<Self, CredentialsError> {
         let mut found =
             text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(|line| {

@@ -56,7 +56,7 @@ impl Keyring {
         Ok(Self::from_secrets(&secrets))
     }
 
-    /// From given secrets, for tests.
+    /// Makes keys from given secrets, for tests.
     pub fn from_secrets(secrets: &[u8; TAG_BYTES + 32]) -> Self {
         let (mut tag, mut mac_key) = ([0; TAG_BYTES], [0; 32]);
         tag.copy_from_slice(&secrets[..TAG_BYTES]);

@@ -10,7 +10,7 @@ use crate::protocol::{Procedure, Status};
 /// The longest time that is told apart, in nanoseconds: 100 s.
 const LATENCY_NS_MAX: u64 = 100_000_000_000;
 
-/// One procedure.
+/// What was measured of one procedure.
 #[derive(Clone, Debug)]
 pub struct ProcedureMetrics {
     /// Calls that were executed.

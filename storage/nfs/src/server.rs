@@ -57,7 +57,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// For `exports`, on one address, with defaults.
+    /// Settings for `exports`, on one address, with defaults.
     #[must_use]
     pub fn new(exports: Vec<ExportConfig>, listen: SocketAddr, handle_key: HandleKey) -> Self {
         Self {

@@ -88,7 +88,7 @@ impl Revised {
         Self { payload, revisions: Arc::default() }
     }
 
-    /// The counters.
+    /// The revisions of the files.
     pub fn revisions(&self) -> &Arc<Revisions> {
         &self.revisions
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const MESSAGE_BYTES_MAX: usize = 65_535 - 16;
 /// Most bytes of a database connection in one [`Event`].
 pub const EVENT_BYTES_MAX: usize = 32 * 1024;
-/// Of a reply, so many bytes are told.
+/// First bytes of a database's reply that are told, at most.
 pub const REPLY_BYTES: usize = 64;
 /// Most bytes of a database's structure in one [`ToCard::Structure`].
 pub const STRUCTURE_PART_BYTES: usize = 32 * 1024;
@@ -26,7 +26,7 @@ pub struct Event {
     pub step: Step,
 }
 
-/// See [`Event`].
+/// What happened on a connection of the database, in an [`Event`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// A client has connected.

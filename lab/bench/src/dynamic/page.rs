@@ -62,7 +62,7 @@ impl Page {
         }
     }
 
-    /// Request target.
+    /// The page's request target.
     pub fn path(self) -> &'static str {
         match self {
             Self::PhpItem => "/item.php?id=1",

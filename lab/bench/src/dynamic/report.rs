@@ -88,7 +88,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// From an error with all its causes.
+    /// A failure with an error and all its causes as the reason.
     pub fn new(
         subject: Subject,
         page: Page,
@@ -207,7 +207,7 @@ impl Limit {
 }
 
 impl Report {
-    /// Summarises samples.
+    /// Makes the report of all samples.
     pub fn new(
         setting: Setting,
         samples: Vec<Sample>,

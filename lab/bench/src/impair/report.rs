@@ -65,7 +65,7 @@ impl Sample {
         Self { subject, condition, mbit_per_s: Vec::new(), cut: 0 }
     }
 
-    /// Another repetition.
+    /// Adds another repetition.
     pub fn append(&mut self, mut more: Self) {
         self.mbit_per_s.append(&mut more.mbit_per_s);
         self.cut += more.cut;
@@ -101,7 +101,7 @@ pub struct Cell {
 }
 
 impl Report {
-    /// Summarises samples.
+    /// Makes the report of all samples.
     pub fn new(setting: Setting, samples: Vec<Sample>, failures: Vec<Failure>) -> Self {
         let linux = |condition: &Condition| {
             samples

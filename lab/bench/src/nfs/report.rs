@@ -10,7 +10,7 @@ use super::subject::Subject;
 use super::workload::Workload;
 use crate::Summary;
 
-/// One measurement.
+/// One measurement of a subject with a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// What was asked for.

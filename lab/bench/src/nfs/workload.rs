@@ -11,7 +11,7 @@ pub(super) const MIX_FILE_BYTES: u64 = 128 << 10;
 /// Names in the directory whose metadata are asked for.
 pub(super) const NAMES: u32 = 512;
 
-/// A workload.
+/// What is asked of an NFS server in a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Workload {

@@ -24,7 +24,7 @@ pub use scenario::{Kind, Scenario};
 
 use crate::Summary;
 
-/// All scenarios.
+/// All scenarios that are measured.
 pub const SCENARIOS: [Scenario; 9] = [
     Scenario { kind: Kind::Hit, body_bytes: 100, browser: false },
     Scenario { kind: Kind::Hit, body_bytes: 100, browser: true },
@@ -50,7 +50,7 @@ pub struct Measured {
     pub frames: f64,
 }
 
-/// All scenarios.
+/// What was measured of all scenarios.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PipelineReport {
     /// In their order.

@@ -7,7 +7,7 @@ use super::flood::Flood;
 use super::generator::Attack;
 use super::mutants::Mutants;
 
-/// An attack.
+/// What attackers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttackKind {

@@ -42,7 +42,7 @@ pub struct Setting {
     pub busy: bool,
 }
 
-/// A policy.
+/// What was measured of a policy, beside the peer's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Its name.

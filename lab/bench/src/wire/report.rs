@@ -98,7 +98,7 @@ pub struct Cell {
 }
 
 impl Report {
-    /// Summarises samples.
+    /// Makes the report of all samples.
     pub fn new(
         setting: Setting,
         samples: Vec<Sample>,

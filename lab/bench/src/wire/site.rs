@@ -43,7 +43,7 @@ impl Object {
         }
     }
 
-    /// Request target.
+    /// The object's request target.
     pub fn path(&self) -> String {
         format!("/object-{}", self.bytes)
     }

@@ -25,7 +25,7 @@ pub enum How {
 }
 
 impl How {
-    /// In the order of the paper's columns.
+    /// All ways, in the order of the paper's columns.
     pub const ALL: [Self; 3] = [Self::Copy, Self::Pcache, Self::Direct];
 
     /// How often payload crosses the bus.
@@ -38,7 +38,7 @@ impl How {
     }
 }
 
-/// The constants.
+/// The constants of the paper's forwarder, fitted to its Table 2 and Figure 6.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
     /// Bytes that cross the bus per second, both directions together.

@@ -41,7 +41,7 @@ impl Name {
         Self::new(host).filter(|_| is_port(port))
     }
 
-    /// Its bytes.
+    /// The bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -72,7 +72,7 @@ const BYTES_MAX: usize = 16 << 20;
 const OWN_MAX: usize = 1024;
 /// A client that does not complete its handshake is forgotten; it may begin again.
 const HALF_OPEN_TIME: Duration = Duration::from_secs(10);
-/// From the end of the handshake to the name.
+/// How long a client may take from the end of the handshake to the name.
 pub const LOOK_TIME: Duration = Duration::from_secs(10);
 /// After so long without an answer a back end is asked again, and given up at the end (RFC 6298: 1
 /// s, doubled).

@@ -204,7 +204,7 @@ impl Service {
         &self.counters
     }
 
-    /// The connections.
+    /// The connections of the host's TCP.
     pub fn connections(&self) -> &Connections {
         &self.connections
     }

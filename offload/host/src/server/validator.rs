@@ -25,7 +25,8 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// Of a file to which a path has led since `since_ns`; as of `now_ns`. Nanoseconds since 1970.
+    /// Validators of a file to which a path has led since `since_ns`; as of `now_ns`. Nanoseconds
+    /// since 1970.
     pub fn of(file: &OpenFile, since_ns: i128, now_ns: i128) -> Self {
         Self::new((file.changed_ns, file.ino, file.bytes), file.revision.0, since_ns, now_ns)
     }

@@ -124,7 +124,7 @@ impl Connections {
         self.index.is_empty()
     }
 
-    /// A connection.
+    /// The connection with this number, if it is there.
     pub fn get(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.places.get_mut(id.0 as usize)?.as_deref_mut()
     }
@@ -293,7 +293,7 @@ impl Connections {
         self.free.push(id.0);
     }
 
-    /// All connections.
+    /// The numbers of all connections.
     pub fn ids(&self) -> impl Iterator<Item = ConnectionId> {
         (0..self.places.len() as u32)
             .filter(|&index| self.places[index as usize].is_some())

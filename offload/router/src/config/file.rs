@@ -93,7 +93,7 @@ pub struct InterfaceText {
     pub keep: Vec<Word<Kept>>,
 }
 
-/// With which addresses.
+/// Behind which addresses of an interface others are hidden.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "write true, false or a list of addresses")]
 pub enum Masquerade {
@@ -103,7 +103,7 @@ pub enum Masquerade {
     Addresses(Vec<Word<Address>>),
 }
 
-/// A route.
+/// A route in the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RouteText {
@@ -127,7 +127,7 @@ pub struct ForwardedText {
     pub to: Spanned<Word<Socket>>,
 }
 
-/// A service.
+/// A service in the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServiceText {
@@ -232,7 +232,7 @@ pub enum ActionText {
     Limit,
 }
 
-/// A rule.
+/// A rule in the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleText {
