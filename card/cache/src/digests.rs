@@ -12,7 +12,8 @@ pub const MASKED_BYTES_MAX: u64 = 1 << 20;
 pub struct Digests {
     /// Of the whole reply but for its date.
     pub exact: [u8; 32],
-    /// The same without what is masked; equal to `exact` if nothing is.
+    /// BLAKE3 of the whole reply without its date and without what the path's settings mask; equal
+    /// to `exact` if they mask nothing.
     pub masked: [u8; 32],
     /// Of the whole reply if its Expires stands still instead of moving with Date; equal to `exact`
     /// if there is none.
@@ -26,11 +27,12 @@ pub struct Digests {
 /// How two executions are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sameness {
-    /// But for their dates.
+    /// The replies are equal, byte for byte, but for their dates.
     Exact,
-    /// But for their dates, and Expires stands still.
+    /// The replies are equal but for their dates, and their Expires stands still instead of moving
+    /// with Date.
     Pinned,
-    /// But for what is masked.
+    /// The replies are equal but for what the path's settings mask.
     Masked,
 }
 

@@ -44,7 +44,8 @@ pub struct LastReply {
     pub at: Time,
 }
 
-/// See the module's head.
+/// What last became of pages that are not served from card memory, to tell an operator why. Fixed
+/// in size: two pages that share a place overwrite each other.
 pub(crate) struct Outcomes {
     places: Box<[Option<(Key, Outcome, Time)>]>,
     pages: Box<[Option<LastReply>]>,

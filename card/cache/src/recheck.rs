@@ -50,7 +50,7 @@ pub(crate) fn seed(key: &Key, number: u64) -> u64 {
 }
 
 impl Rechecks {
-    /// Nothing.
+    /// Has nothing to ask for yet; takes the memory for all questions.
     pub fn new() -> Self {
         Self { waiting: Vec::with_capacity(RECHECKS_MAX), asked: 0 }
     }

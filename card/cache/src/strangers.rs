@@ -39,10 +39,11 @@ impl StrangeName {
     }
 }
 
-/// The table.
+/// Names of headers and cookies that keep requests from the card, those that come most often, with
+/// how often they came.
 pub struct Strangers {
     names: Vec<(StrangeName, u64)>,
-    /// Those that nobody has been told of yet.
+    /// Names of which the operator has not been told yet.
     new: Vec<StrangeName>,
     told: u64,
     pages: Box<[Option<(UriKey, StrangeName)>]>,
@@ -52,7 +53,7 @@ pub struct Strangers {
 const TOLD_MAX: u64 = 100;
 
 impl Strangers {
-    /// None yet.
+    /// A table without names; takes the memory for all of them.
     pub fn new() -> Self {
         Self {
             names: Vec::with_capacity(NAMES_MAX),
@@ -92,7 +93,7 @@ impl Strangers {
         &self.names
     }
 
-    /// Those that are new.
+    /// Takes a name of which the operator has not been told yet. Only the first 100 names are told.
     pub fn take_new(&mut self) -> Option<StrangeName> {
         self.new.pop()
     }

@@ -14,9 +14,9 @@
 //! one, the server is of that kind, and for a while one more is let through at once, then another
 //! one when that is answered.
 //!
-//! And those for whom it gets too long leave one after the other: if they all did, a server that is
-//! busy would have so much to do at once that hardly a reply were ready before the next change, and
-//! nobody's wait would ever be worth it.
+//! Clients for whom the wait gets too long leave one after the other: if they all did, a server
+//! that is busy would have so much to do at once that hardly a reply were ready before the next
+//! change, and nobody's wait would ever be worth it.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -127,7 +127,7 @@ pub struct Waiters<Id> {
 }
 
 impl<Id: Copy + PartialEq> Waiters<Id> {
-    /// Nobody waits.
+    /// A list on which nobody waits.
     pub fn new() -> Self {
         Self {
             waiting: Vec::with_capacity(WAITERS_MAX),

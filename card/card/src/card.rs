@@ -251,7 +251,7 @@ impl<W: Port, H: Port> Card<W, H> {
         &self.counters
     }
 
-    /// The entries.
+    /// The entries that the card keeps.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -261,12 +261,12 @@ impl<W: Port, H: Port> Card<W, H> {
         self.flows.len()
     }
 
-    /// Of these: connections whose handshake is not complete.
+    /// Connections tracked now whose handshake is not complete.
     pub fn half_open(&self) -> usize {
         self.half_open.len()
     }
 
-    /// Of these: connections that clients are done with and the server has yet to close. What the
+    /// Connections tracked now that clients are done with and the server has yet to close. What the
     /// kernel has accepted for the server and the server has not is among them.
     pub fn left_to_host(&self) -> usize {
         self.left_to_host
@@ -453,7 +453,9 @@ impl<W: Port, H: Port> Card<W, H> {
         self.with_flow_at(index, None, now, handle);
     }
 
-    /// Likewise; `ack` is what the client acknowledges with the segment that is at hand.
+    /// Runs `handle` on a flow taken out of the table, then puts it back with its timer armed, or
+    /// forgets it. `ack` is what the client acknowledges with the segment that is at hand, if there
+    /// is one.
     fn with_flow_at(
         &mut self,
         index: u32,

@@ -117,7 +117,7 @@ pub struct Rechecker {
 pub struct AsProxy {
     /// The address.
     pub address: Address,
-    /// Those of its ports that the card's own client has.
+    /// Which TCP ports of the address belong to the card's own client.
     pub ports: Arc<OwnPorts>,
 }
 

@@ -23,11 +23,12 @@ pub(crate) struct Forward {
     pub(crate) store_as: Option<StoreAs>,
     /// It has waited for another one's reply, and the server said nothing.
     pub(crate) was_held_up: bool,
-    /// Then its own reply is to be had instead.
+    /// It has waited in vain: its reply is to be had instead of one for another client that the
+    /// server has not said anything of yet.
     pub(crate) goes_ahead: bool,
     /// It may change something.
     pub(crate) is_unsafe: bool,
-    /// What.
+    /// What it may change.
     pub(crate) changing: Option<Changing>,
     /// What is to be learned from the reply.
     pub(crate) lesson: Option<Lesson>,

@@ -82,7 +82,7 @@ pub struct Loan {
     /// Of the reply from `snd_una` to `snd_nxt`: [`Published::tag`](crate::Published), and `Date`
     /// in seconds since 1970.
     pub tag: u64,
-    /// See `tag`.
+    /// `Date` of the reply from `snd_una` to `snd_nxt`, in seconds since 1970.
     pub date: u64,
 }
 

@@ -92,7 +92,7 @@ fn sum(record: &[u8; RECORD_BYTES]) -> u8 {
 #[derive(Default)]
 pub(crate) struct Adopted {
     pub(crate) orphans: HashMap<FlowKey, Orphan>,
-    /// Those that are to be probed yet.
+    /// Connections in `orphans` that have not been probed yet.
     pub(crate) unprobed: VecDeque<FlowKey>,
     pub(crate) until: Option<Time>,
 }

@@ -14,7 +14,8 @@ use crate::timers::FIN_WAIT;
 
 /// How long a client must have been silent for its connection to give way to another one.
 const SILENT_MIN: Duration = Duration::from_secs(5);
-/// The same for one that has not acknowledged all: longer than several repetitions that are lost.
+/// How long a client that has not acknowledged all must have been silent for its connection to give
+/// way to another one: longer than several repetitions that are lost.
 const SILENT_OWING_MIN: Duration = Duration::from_secs(30);
 /// How the host is asked whether it still knows a connection. Silence says little: its reset may
 /// have been lost on the way to the card, or it has taken one that the card did not believe. It is
@@ -180,7 +181,8 @@ fn is_probed(flow: &Flow) -> bool {
         && !flow.is_forgettable()
 }
 
-/// The same for the host, which repeats what it has sent by itself.
+/// Is the connection one whose host is asked whether it still knows it? A host that waits for an
+/// acknowledgment repeats what it has sent by itself, and need not be asked.
 fn is_host_asked(flow: &Flow) -> bool {
     is_shared(flow)
         && flow.host.sender.all_acked()

@@ -151,7 +151,8 @@ impl Datagram {
     }
 }
 
-/// See the module's head.
+/// Makes plain packets of those with options, extension headers or fragments. Parts of a datagram
+/// are kept until it is whole or given up.
 pub(crate) struct Reassembly {
     datagrams: Vec<Datagram>,
     waiting: usize,

@@ -71,7 +71,8 @@ proptest! {
     }
 }
 
-/// Else the runs above would compare the general way with itself.
+/// The card answers some requests of the traffic by expectation. Otherwise the runs above would
+/// compare the general way with itself.
 #[test]
 fn some_requests_are_expected() {
     // Slots 0 and 1 ask for the same again and again, by whole segments; the card completes the

@@ -19,7 +19,7 @@ const CHROMIUM: &[u8] = b"GET /static/js/app.js HTTP/1.1\r\nHost: www.example.co
     Referer: http://www.example.com/index.html\r\nAccept-Encoding: gzip, deflate\r\nAccept-Language: en-US,en;q=0.9\r\n\
     If-None-Match: \"673e2f1a-1f4\"\r\nIf-Modified-Since: Wed, 20 Nov 2024 18:51:06 GMT\r\n\r\n";
 
-/// The same as Caddy passes it on.
+/// What Caddy, as a reverse proxy, passes on of a browser's request.
 const CADDY: &[u8] = b"GET /static/js/app.js HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) \
     AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate, br\r\n\
     Accept-Language: en-US,en;q=0.9\r\nReferer: https://www.example.com/index.html\r\nSec-Fetch-Dest: script\r\nSec-Fetch-Mode: no-cors\r\n\

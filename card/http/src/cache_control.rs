@@ -71,7 +71,7 @@ impl CacheControl {
 }
 
 trait LowerIn {
-    /// In lower case, in `room`; empty if there is too little of it.
+    /// The bytes in lower case, in `room`; empty if there is too little of it.
     fn to_ascii_lowercase_in<'r>(&self, room: &'r mut [u8]) -> &'r [u8];
 }
 

@@ -46,7 +46,7 @@ impl Trait {
         Self::Proxy,
     ];
 
-    /// For an operator.
+    /// The trait's name for an operator.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Origin => "Referer (host)",

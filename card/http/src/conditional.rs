@@ -169,7 +169,7 @@ fn modified_since(date: &[u8], last_modified: Option<&[u8]>) -> Verdict {
 /// What the conditions of a request come to by the RFC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// As if there were none.
+    /// Serve the request as if it had no conditions.
     Proceed,
     /// 304.
     NotModified,

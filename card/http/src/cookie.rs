@@ -4,7 +4,8 @@
 /// the browser: no server reads them. It cannot be a cookie's.
 pub const ANALYTICS: &str = "@analytics";
 
-/// That list (docs/tls.md): names, and beginnings of names with a final `*`.
+/// The cookies of the list [`ANALYTICS`] (docs/tls.md): names, and beginnings of names with a final
+/// `*`.
 pub const ANALYTICS_COOKIES: &[&str] = &[
     // Google Analytics, Tag Manager, Ads
     "_ga",

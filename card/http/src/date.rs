@@ -40,7 +40,7 @@ impl HttpDate {
         Self { unix_s, bytes }
     }
 
-    /// The IMF-fixdate.
+    /// The date in the form that HTTP prefers (IMF-fixdate, RFC 9110 section 5.6.7).
     pub fn as_bytes(&self) -> &[u8; IMF_FIXDATE_BYTES] {
         &self.bytes
     }

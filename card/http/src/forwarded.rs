@@ -11,7 +11,7 @@ pub(crate) fn elements(value: &[u8]) -> Option<impl Iterator<Item = (&[u8], &[u8
         .then(|| pairs(value).flatten().map(|pair| (pair.name, pair.value)))
 }
 
-/// The same with separators and values of `for` replaced by `address`.
+/// Writes a plain value of `Forwarded` to `out` with `address` in place of each value of `for`.
 pub(crate) fn with_own_address(value: &[u8], address: &str, out: &mut Vec<u8>) {
     for (at, pair) in (Pairs { rest: value }).flatten().enumerate() {
         if at > 0 {

@@ -112,7 +112,7 @@ pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|b| *b == b',').map(trim_ows)
 }
 
-/// Without optional whitespace (RFC 9110 section 5.6.3) at both ends.
+/// A field's value without optional whitespace (RFC 9110 section 5.6.3) at both ends.
 pub(crate) fn trim_ows(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
         value = rest;

@@ -60,7 +60,7 @@ fn is_port_suffix(suffix: &[u8]) -> bool {
     }
 }
 
-/// Of at most five digits.
+/// The number that at most five digits stand for.
 fn number(digits: &[u8]) -> u32 {
     digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
 }

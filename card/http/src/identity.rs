@@ -10,7 +10,7 @@ pub(crate) fn addresses(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| *byte == b',').map(bare_address).filter(|address| !address.is_empty())
 }
 
-/// Without quotes and white space.
+/// An address without quotes and white space.
 pub(crate) fn bare_address(text: &[u8]) -> &[u8] {
     let text = text.trim_ascii();
     text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(text).trim_ascii()

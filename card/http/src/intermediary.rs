@@ -18,8 +18,8 @@ use crate::identity::identifiers;
 pub(crate) enum Added {
     /// Counts by its value.
     Exact,
-    /// Likewise, and says how the request came to a proxy: a server believes it, or not, by who
-    /// sent it.
+    /// Counts by its value, and says how the request came to a proxy: a server believes it, or not,
+    /// by who sent it.
     Route,
     /// The client's address, or a list of addresses; believed by who sent it.
     Address,
@@ -27,7 +27,7 @@ pub(crate) enum Added {
     Forwarded,
     /// Names the request, for logs and traces.
     Mark,
-    /// Likewise, but members that an application may look at.
+    /// Names the request, for logs and traces, and has members that an application may look at.
     Baggage,
     /// What kind of program asks.
     Agent,

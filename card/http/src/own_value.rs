@@ -67,8 +67,8 @@ fn own_addresses(list: &[u8], seed: u64) -> Vec<u8> {
     out
 }
 
-/// The same with each digit of each identifier replaced by another one, and letters of hexadecimal
-/// numbers by others.
+/// The value of a field that names a request, with each digit of each identifier replaced by
+/// another one, and letters of hexadecimal numbers by others.
 fn own_mark(value: &[u8], seed: u64) -> Vec<u8> {
     let mut draw = Draw::new(seed);
     let mut out = value.to_vec();

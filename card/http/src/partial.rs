@@ -81,7 +81,8 @@ impl PartialTemplate {
         })
     }
 
-    /// The same with an Expires that stands still, as that of the whole reply does.
+    /// A template whose Expires stands still, as that of the whole reply does, instead of moving
+    /// with Date.
     pub fn pinned(mut self) -> Self {
         self.expires = None;
         self
@@ -156,7 +157,7 @@ pub struct PartFormat {
 /// Several ranges that were asked for, as far as their reply must agree with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartsAsked {
-    /// How many.
+    /// How many ranges were asked for.
     pub count: u8,
     /// The first of them.
     pub first: ByteRange,

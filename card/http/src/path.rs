@@ -10,7 +10,7 @@
 
 use memchr::memmem;
 
-/// Most patterns.
+/// Patterns that can be set up, at most.
 pub const PATTERNS_MAX: usize = 64;
 /// Longest pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
@@ -37,7 +37,7 @@ pub enum PatternError {
     TooMany,
 }
 
-/// One pattern.
+/// Which paths a setting is for, with `*` for any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern {
     host: Option<Box<[u8]>>,

@@ -60,7 +60,7 @@ pub enum Wanted {
     /// All of it: there is no range, it is of another unit or malformed, or it is more than is
     /// served.
     Whole,
-    /// These.
+    /// Byte ranges of it, in the order of the request.
     Parts(Ranges),
     /// None of what was asked for is there (416).
     Nothing,
@@ -73,7 +73,7 @@ pub enum Wanted {
     reason = "lives on the stack for a moment; a box would allocate per request"
 )]
 pub enum Agreed {
-    /// These: one or more, ascending, with gaps between them.
+    /// One or more ranges, ascending, with gaps between them.
     Parts(Ranges),
     /// Nothing of what was asked for is there: 416, with a page of the server's own.
     Nothing,

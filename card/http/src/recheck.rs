@@ -54,9 +54,9 @@ pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig) -> 
     Some(out.into())
 }
 
-/// That request with header lines of a client, but for fields that it has already. `lines`: each
-/// ends with CR LF. `seed`: what the card says of its own comes of it; another one for each
-/// request.
+/// A request of the card's own with header lines of a client, but for fields that it has already.
+/// `lines`: each ends with CR LF. `seed`: what the card says of its own comes of it; another one
+/// for each request.
 pub fn with_class_headers(bare: &[u8], lines: &[u8], seed: u64) -> Box<[u8]> {
     let name_of = |line: &'_ [u8]| {
         line.iter().position(|byte| *byte == b':').map(|end| line[..end].to_ascii_lowercase())

@@ -149,7 +149,9 @@ pub fn parse_reply(bytes: &[u8], method: Method) -> ReplyOutcome<'_> {
     parse_reply_with(bytes, method, &ReplyConfig::new())
 }
 
-/// As [`parse_reply`], with the operator's additions.
+/// Parses the reply head that begins at `bytes[0]`, the answer to a request with `method`, and lets
+/// pass what the operator has added in `config`. Never panics. See [`crate::is_worth_parsing`] for
+/// when to call it again after [`ReplyOutcome::Partial`].
 pub fn parse_reply_with<'a>(
     bytes: &'a [u8],
     method: Method,

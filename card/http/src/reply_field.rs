@@ -23,9 +23,9 @@ pub(crate) enum ReplyField {
     Trailer,
     /// Content-Security-Policy, with or without Report-Only.
     SecurityPolicy,
-    /// The same in each reply of a server of files, and may come once.
+    /// Has the same value in each reply of a server of files, and may come once.
     UsualOnce,
-    /// The same in each reply of a server of files, and may come several times.
+    /// Has the same value in each reply of a server of files, and may come several times.
     Usual,
     /// The number of the execution, or how long it took: of no reply but the server's own.
     Execution,

@@ -33,7 +33,7 @@ pub enum RequestOutcome<'a> {
     Complete(Request<'a>),
     /// To be passed to the server.
     Bypass {
-        /// Why.
+        /// Why the card does not answer it.
         reason: BypassReason,
         /// Where the request ends.
         extent: Extent,
@@ -106,7 +106,7 @@ pub struct HeaderScratch<'b> {
 }
 
 impl HeaderScratch<'_> {
-    /// Empty room.
+    /// Room for the header fields of one request, empty at first.
     #[inline]
     pub const fn new() -> Self {
         HeaderScratch { slots: [const { MaybeUninit::uninit() }; HEADERS_MAX] }

@@ -70,8 +70,8 @@ impl HeadTemplate {
         self.expires.is_some()
     }
 
-    /// The same with an Expires that stands still, whatever Date says: for a server that has been
-    /// seen to do so.
+    /// A template whose Expires stands still, whatever Date says: for a server that has been seen
+    /// to do so.
     pub fn pinned(mut self) -> Self {
         self.expires = None;
         self

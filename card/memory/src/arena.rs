@@ -80,7 +80,7 @@ impl Arena {
         self.pages
     }
 
-    /// All bytes.
+    /// All bytes of the memory.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `start` is the start of `len` mapped, initialised (zero or written) bytes that

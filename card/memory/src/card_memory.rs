@@ -272,8 +272,11 @@ impl CardMemory {
         self.seal_with(id, &[])
     }
 
-    /// The same for a body that lacks `tail`, which is put behind it and does not count for the
-    /// hash.
+    /// Ends the filling of a body that lacks only `tail`, which is put behind it and does not count
+    /// for the hash, and computes its hash.
+    ///
+    /// # Errors
+    /// The body is gone or is not being filled, or `tail` has not as many bytes as the body lacks.
     pub fn seal_with(&mut self, id: BodyId, tail: &[u8]) -> Result<(), SealError> {
         let Some(body) =
             self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial)

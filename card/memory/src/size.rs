@@ -51,7 +51,7 @@ impl Serialize for Size {
     }
 }
 
-/// As text, or as a number of bytes.
+/// Reads a size written as text, such as "64M", or as a number of bytes.
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextOrNumber;

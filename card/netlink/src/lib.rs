@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// As `ip` does.
+/// Room for one datagram of the kernel's, as in `ip`: 64 KiB.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// A table that changes while it is told is asked for again.
 const TRIES: u32 = 8;

@@ -82,7 +82,7 @@ impl Linked for Object {
 }
 
 impl Arc {
-    /// For a memory of `bytes_max` that holds at most `objects_max` objects (2^30).
+    /// ARC for a memory of `bytes_max` that holds at most `objects_max` objects (2^30).
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         let objects_max = objects_max.min(1 << 30) as usize;
         let parts = [Part::default(); 4];

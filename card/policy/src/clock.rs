@@ -28,13 +28,13 @@ pub struct ClockHand {
 }
 
 impl Clock {
-    /// With one bit per object, for a memory of `bytes_max` that holds at most `objects_max`
+    /// CLOCK with one bit per object, for a memory of `bytes_max` that holds at most `objects_max`
     /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_bits(bytes_max, objects_max, 1)
     }
 
-    /// With counters of `bits`, clamped to 1..=8.
+    /// CLOCK with counters of `bits`, clamped to 1..=8.
     pub fn with_bits(bytes_max: u64, objects_max: u32, bits: u8) -> Self {
         let uses_max = u8::MAX >> (8 - bits.clamp(1, 8));
         Self::with_order(bytes_max, objects_max, ClockHand { uses_max })

@@ -16,7 +16,7 @@ pub type Fifo = Ordered<FirstIn>;
 pub struct FirstIn;
 
 impl Fifo {
-    /// For a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// FIFO for a memory of `bytes_max` that holds at most `objects_max` objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_order(bytes_max, objects_max, FirstIn)
     }

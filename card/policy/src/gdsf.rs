@@ -101,12 +101,13 @@ impl Heaped for Object {
 }
 
 impl Gdsf {
-    /// With the default cost, for a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// GDSF with the default cost, for a memory of `bytes_max` that holds at most `objects_max`
+    /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&GdsfConfig::new(bytes_max, objects_max))
     }
 
-    /// Allocates everything.
+    /// GDSF with these settings. Allocates everything.
     pub fn with_config(config: &GdsfConfig) -> Self {
         let table = Table::new(config.objects_max as usize);
         Self {

@@ -25,7 +25,7 @@ impl Default for Position {
     }
 }
 
-/// The heap.
+/// A binary heap of values of a [`Table`]: the least rank is in front.
 #[derive(Debug)]
 pub struct Heap<R> {
     nodes: Vec<(R, Place)>,

@@ -62,7 +62,8 @@ impl Heaped for Object {
 }
 
 impl Lfu {
-    /// With dynamic ageing, for a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// LFU with dynamic ageing, for a memory of `bytes_max` that holds at most `objects_max`
+    /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self { age: Some(0), ..Self::without_ageing(bytes_max, objects_max) }
     }

@@ -50,7 +50,8 @@ pub struct LirsConfig {
     /// Default 0.01 (Jiang and Zhang 2002, section 4). More follows shifts of interest faster and
     /// bears scans worse.
     pub hir_share: f64,
-    /// The same of the bytes as soon as objects of different sizes have come, if it is more.
+    /// Share of the bytes that is for HIR objects as soon as objects of different sizes have come,
+    /// from 0 to 1; it counts if it is more than `hir_share`.
     ///
     /// Default 0.2: on three web servers' logs it has 3 to 8 points more hits than 0.01 where
     /// memory is short, and about as many where it is not.
@@ -80,7 +81,7 @@ pub struct Lirs {
     queue_links: QueueLinks,
     /// `Q`: all HIR objects in memory, the next victim first.
     queue: Queue,
-    /// Those of the stack that are not in memory, evicted first in front.
+    /// Objects of the stack that are not in memory, evicted first in front.
     ghosts: Queue,
     lir_sum: Sum,
     lir_max: Sum,
@@ -122,7 +123,7 @@ enum Sizes {
     /// No object has come.
     #[default]
     None,
-    /// This one.
+    /// All objects had this many bytes.
     One(u64),
     /// Different ones.
     Several,
@@ -157,7 +158,7 @@ impl Linked for Object {
 }
 
 impl Lirs {
-    /// With the default shares, for a memory of `bytes_max` that holds at most `objects_max`
+    /// LIRS with the default shares, for a memory of `bytes_max` that holds at most `objects_max`
     /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&LirsConfig::new(bytes_max, objects_max))

@@ -85,7 +85,7 @@ impl Heaped for Object {
 }
 
 impl Lrfu {
-    /// With the default lambda, for a memory of `bytes_max` that holds at most `objects_max`
+    /// LRFU with the default lambda, for a memory of `bytes_max` that holds at most `objects_max`
     /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&LrfuConfig::new(bytes_max, objects_max))

@@ -16,7 +16,7 @@ pub type Lru = Ordered<LeastRecent>;
 pub struct LeastRecent;
 
 impl Lru {
-    /// For a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// LRU for a memory of `bytes_max` that holds at most `objects_max` objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_order(bytes_max, objects_max, LeastRecent)
     }

@@ -21,7 +21,7 @@ pub type Mru = Ordered<MostRecent>;
 pub struct MostRecent;
 
 impl Mru {
-    /// For a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// MRU for a memory of `bytes_max` that holds at most `objects_max` objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_order(bytes_max, objects_max, MostRecent)
     }

@@ -37,7 +37,8 @@ pub struct Ordered<O> {
 }
 
 impl<O: Order> Ordered<O> {
-    /// For a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// A policy for a memory of `bytes_max` that holds at most `objects_max` objects, which go in
+    /// this order.
     pub(crate) fn with_order(bytes_max: u64, objects_max: u32, order: O) -> Self {
         Self { table: Table::new(objects_max as usize), queue: Queue::default(), order, bytes_max }
     }

@@ -78,7 +78,7 @@ pub struct TableFull;
 pub struct Occupancy {
     /// Objects inserted and not removed.
     pub objects: usize,
-    /// Their bytes.
+    /// Bytes of these objects.
     pub bytes: u64,
     /// Keys remembered without an object: ghost entries, requests counted.
     pub ghosts: usize,

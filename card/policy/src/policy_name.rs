@@ -17,7 +17,7 @@ pub enum PolicyName {
     Mru,
     /// Least frequently used.
     Lfu,
-    /// The same with dynamic ageing.
+    /// Least frequently used, with dynamic ageing.
     LfuDa,
     /// Second chance.
     Clock,

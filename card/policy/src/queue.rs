@@ -38,7 +38,7 @@ impl Object {
         Self { bytes: [bytes as u32, (bytes >> 32) as u32], ..Self::default() }
     }
 
-    /// Its size.
+    /// Bytes of the object.
     #[inline]
     pub fn bytes(&self) -> u64 {
         u64::from(self.bytes[0]) | u64::from(self.bytes[1]) << 32
@@ -71,7 +71,7 @@ impl Queue {
         self.list.len()
     }
 
-    /// Their bytes.
+    /// Bytes of the objects in it.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes

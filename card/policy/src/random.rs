@@ -31,7 +31,7 @@ struct Object {
 }
 
 impl Random {
-    /// For a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// Random replacement for a memory of `bytes_max` that holds at most `objects_max` objects.
     pub fn new(bytes_max: u64, objects_max: u32, seed: u64) -> Self {
         let table = Table::new(objects_max as usize);
         let places = Vec::with_capacity(table.capacity());

@@ -68,7 +68,8 @@ pub struct S3Fifo {
 }
 
 impl S3Fifo {
-    /// With default settings, for a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// S3-FIFO with default settings, for a memory of `bytes_max` that holds at most `objects_max`
+    /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&S3FifoConfig::new(bytes_max, objects_max))
     }

@@ -45,8 +45,8 @@ impl Linked for Missed {
 }
 
 impl<P: Policy> SecondHit<P> {
-    /// With a memory of the last `keys_max` keys, 32 to 40 bytes each. One of 0 keys admits
-    /// nothing.
+    /// A policy that admits what is asked for again while it is among the last `keys_max` keys that
+    /// were missed, 32 to 40 bytes each. One of 0 keys admits nothing.
     pub fn new(policy: P, keys_max: u32) -> Self {
         Self { policy, missed: Table::new(keys_max as usize), order: List::default() }
     }

@@ -28,7 +28,7 @@ pub struct SieveHand {
 }
 
 impl Sieve {
-    /// For a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// SIEVE for a memory of `bytes_max` that holds at most `objects_max` objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_order(bytes_max, objects_max, SieveHand::default())
     }

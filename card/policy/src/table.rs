@@ -13,7 +13,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place(pub(crate) u32);
 
-/// The map.
+/// A map from keys to values of fixed capacity. Values stay at their [`Place`] until removed.
 #[derive(Debug)]
 pub struct Table<T> {
     heads: Box<[u32]>,
@@ -121,7 +121,7 @@ impl<T: Default + Clone> Table<T> {
         self.nodes[place.0 as usize].key
     }
 
-    /// A value.
+    /// The value at a place that is taken.
     #[inline]
     pub fn get(&self, place: Place) -> &T {
         &self.nodes[place.0 as usize].value

@@ -48,7 +48,8 @@ pub struct TwoQ {
 }
 
 impl TwoQ {
-    /// With default settings, for a memory of `bytes_max` that holds at most `objects_max` objects.
+    /// 2Q with default settings, for a memory of `bytes_max` that holds at most `objects_max`
+    /// objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&TwoQConfig::new(bytes_max, objects_max))
     }

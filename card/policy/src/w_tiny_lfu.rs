@@ -138,8 +138,8 @@ impl Linked for Object {
 }
 
 impl WTinyLfu {
-    /// With the default shares, for a memory of `bytes_max` that holds at most `objects_max`
-    /// objects.
+    /// W-TinyLFU with the default shares, for a memory of `bytes_max` that holds at most
+    /// `objects_max` objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Self {
         Self::with_config(&WTinyLfuConfig::new(bytes_max, objects_max))
     }

@@ -101,7 +101,7 @@ pub struct Counted<P> {
 }
 
 impl<P: Port> Counted<P> {
-    /// Wraps `inner`.
+    /// Counts what crosses `inner` from now on.
     pub fn new(inner: P) -> Self {
         Self { inner, counters: Arc::default() }
     }

@@ -13,7 +13,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Above this share of the time somebody waits often: one in so many.
 const CONTENDED_ONE_IN: u64 = 5;
 
-/// See the module's head.
+/// Tells whether programs wait for a processor of this machine, by the kernel's pressure stall
+/// information.
 #[derive(Debug)]
 pub struct CpuPressure {
     /// `None`: the kernel does not tell.

@@ -57,7 +57,7 @@ pub struct FaultRates {
     pub latency_ns: u64,
 }
 
-/// Both directions.
+/// What a path does to frames, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FaultConfig {
     /// What all decisions follow from.
@@ -120,7 +120,7 @@ pub struct Faulty<P, C> {
 }
 
 impl<P: Port, C: Clock> Faulty<P, C> {
-    /// Wraps `inner`.
+    /// Does to frames of `inner` what `config` says, as time passes by `clock`.
     pub fn new(inner: P, config: &FaultConfig, clock: C) -> Self {
         let mut seeds = SplitMix64::new(config.seed);
         Self {

@@ -190,7 +190,7 @@ impl FrameBuf {
         self.len = len;
     }
 
-    /// The metadata.
+    /// Checksum and segmentation of the frame, as far as they are left to whoever sends it.
     pub fn offload(&self) -> Offload {
         self.offload
     }

@@ -298,7 +298,7 @@ impl PacketSocket {
     }
 }
 
-/// Of a frame that is not a super-frame, on an interface with this MTU.
+/// Most bytes of a frame that is not a super-frame, on an interface with this MTU.
 fn frame_bytes_max(mtu: usize) -> usize {
     FRAME_BYTES_MAX.min(mtu + ETHERNET_HEADER_BYTES)
 }

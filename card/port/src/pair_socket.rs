@@ -22,7 +22,7 @@ use crate::virtio_net::{VIRTIO_NET_HEADER_BYTES, decode_header, encode_header};
 /// Room for frames that wait, in bytes.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// One end.
+/// One end of a pair of connected sockets, by which frames cross between two processes.
 #[derive(Debug)]
 pub struct PairSocket {
     fd: OwnedFd,
@@ -127,7 +127,7 @@ pub struct Divertible<P> {
 }
 
 impl<P> Divertible<P> {
-    /// Not diverted yet.
+    /// A port whose frames are not diverted yet.
     pub fn new(port: P) -> Self {
         Self { port, from: None }
     }

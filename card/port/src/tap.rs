@@ -131,7 +131,9 @@ impl Tap {
         Self::open_with(name, queue_count, &TapConfig::default())
     }
 
-    /// The same with other settings.
+    /// Creates the TAP interface `name` (`%d` in it stands for a free number) with settings that
+    /// the caller chose, in the network namespace of the calling thread, and opens `queue_count`
+    /// queues, between which the kernel spreads flows.
     ///
     /// # Errors
     /// See [`TapError`].
@@ -209,7 +211,7 @@ struct Batch {
     full: u32,
 }
 
-/// As many receives in a row that find all they want double the batch.
+/// Receives in a row that find all they want, after which the batch doubles.
 const FULL_TO_DOUBLE: u32 = 16;
 /// Most frames of a batch.
 const BATCH_FRAMES_MAX: usize = 64;

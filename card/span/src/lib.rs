@@ -14,7 +14,8 @@ pub fn milliseconds(text: &str) -> Option<u64> {
     })
 }
 
-/// The same time as text, in the longest unit that leaves a whole number.
+/// A time in milliseconds as text, in the longest unit that leaves a whole number: `120000` is
+/// "2m".
 pub fn text(milliseconds: u64) -> String {
     let fits = |(_, factor): &&(&str, u64)| milliseconds.is_multiple_of(*factor);
     let (unit, factor) = UNITS.iter().rev().find(fits).expect("everything is a multiple of 1");

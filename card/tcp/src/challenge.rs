@@ -14,11 +14,11 @@ pub const INTERVAL: Duration = Duration::from_millis(500);
 /// Challenges of all connections in a second, on average.
 pub const PER_SECOND: u32 = 1_000;
 
-/// Of one connection: when it was last challenged.
+/// When one connection was last sent a challenge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Challenged(Option<Time>);
 
-/// Of all connections together.
+/// How many challenges may be sent on all connections together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChallengeBudget {
     second: u64,

@@ -35,7 +35,7 @@ impl CookieKeys {
         self.current = key;
     }
 
-    /// See [`syn_cookie::make`].
+    /// Makes the cookie for a SYN with the present key; see [`syn_cookie::make`].
     #[must_use]
     pub fn make(
         &self,
@@ -48,7 +48,7 @@ impl CookieKeys {
         syn_cookie::make(&self.current, tuple, client, options, tsval, now)
     }
 
-    /// See [`syn_cookie::open`].
+    /// Judges the segment that answers a SYN-ACK by the keys that count; see [`syn_cookie::open`].
     #[must_use]
     pub fn open(
         &self,

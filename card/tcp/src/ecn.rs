@@ -23,7 +23,7 @@ pub enum Codepoint {
 }
 
 impl Codepoint {
-    /// From the two lowest bits of the traffic class.
+    /// The codepoint in the two lowest bits of the traffic class.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {

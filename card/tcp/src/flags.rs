@@ -32,7 +32,7 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// These without the bits of `other`.
+    /// The flags that are set here and not in `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Self) -> Self {

@@ -36,7 +36,7 @@ pub fn write_headers(
     }
 }
 
-/// Likewise, whatever the headers are.
+/// Writes Ethernet, IP and TCP headers of any kind, with tags and options, to the front of `bytes`.
 pub(crate) fn write_any_headers(
     addresses: &Addresses,
     tcp: &HeadRepr,

@@ -9,7 +9,7 @@ use crate::time::Time;
 
 /// Segment size to assume of a peer that does not tell, over IPv4 (RFC 9293 section 3.7.1).
 pub const MSS_DEFAULT_V4: u16 = 536;
-/// The same over IPv6.
+/// Segment size to assume of a peer that does not tell, over IPv6 (RFC 9293 section 3.7.1).
 pub const MSS_DEFAULT_V6: u16 = 1_220;
 /// No peer gets smaller segments than this, whatever it asks for: a tiny size is an amplification
 /// attack on the sender's CPU (Linux' TCP_MIN_SND_MSS).

@@ -93,7 +93,7 @@ impl Tags {
     }
 }
 
-/// From where a frame goes where. Both addresses are of the same version of IP.
+/// Where a frame comes from and where it goes. Both addresses are of the same version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// Source MAC.

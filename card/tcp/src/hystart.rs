@@ -23,9 +23,9 @@ const ROUNDS: u8 = 5;
 /// How slow start goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// As ever.
+    /// The window grows as in slow start without HyStart++.
     Full,
-    /// At a quarter of that.
+    /// The window grows at a quarter of slow start's pace.
     Conservative,
     /// It has ended: the threshold is the window.
     Over,

@@ -9,7 +9,8 @@
 //! whether it arrives or is sent. Otherwise the short end of a reply would let nothing go that was
 //! lost before it.
 
-/// One reduction.
+/// One reduction of the window after a loss: how much may be sent for each acknowledgment until it
+/// is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prr {
     /// RecoverFS: bytes on the path when it began.

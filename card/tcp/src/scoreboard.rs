@@ -110,7 +110,8 @@ impl Scoreboard {
         Self { tiles: [tile; RANGES_MAX], len: 0, una: at, nxt: at, sacked: 0, lost: 0 }
     }
 
-    /// As if it were new, at little cost: what tiles say that are not in use says nothing.
+    /// Forgets everything: nothing is outstanding, the next byte is `at`. Costs little, because
+    /// what tiles say that are not in use is left as it is.
     pub fn move_to(&mut self, at: Seq) {
         (self.len, self.una, self.nxt, self.sacked, self.lost) = (0, at, at, 0, 0);
     }

@@ -62,7 +62,7 @@ impl Heartbeat {
         self.word().store(0, Ordering::Relaxed);
     }
 
-    /// Until when the card counts as alive, in ns.
+    /// Until when the card counts as alive, in ns of CLOCK_MONOTONIC.
     pub fn until_ns(&self) -> u64 {
         self.word().load(Ordering::Relaxed)
     }

@@ -22,7 +22,8 @@ pub(crate) fn attach_xdp(program: BorrowedFd<'_>, interface: u32) -> io::Result<
     create(program, interface, libbpf_sys::BPF_XDP, FLAG_NATIVE)
 }
 
-/// The same, with what it means if that fails.
+/// Attaches an XDP program that the driver of `interface` runs. If that fails, the error says what
+/// it means to the operator. The descriptor is the link: closing it detaches the program.
 pub(crate) fn attach_native(
     program: BorrowedFd<'_>,
     interface: &str,

@@ -16,7 +16,8 @@ use rustix::event::epoll;
 
 use crate::socket::XdpSocket;
 
-/// See the module's head.
+/// A link of a forwarder's as one port: an AF_XDP socket on each queue, and a packet socket for
+/// what goes to the kernel. The first queue sends.
 #[derive(Debug)]
 pub struct LinkPort {
     sockets: Vec<XdpSocket>,
@@ -28,7 +29,8 @@ pub struct LinkPort {
 }
 
 impl LinkPort {
-    /// From the sockets of all queues, in their order, and the packet socket of the same link.
+    /// Makes a port of the sockets of all queues, in their order, and the packet socket of the same
+    /// link.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] without a socket; else what the system says.

@@ -184,8 +184,9 @@ pub fn probe(
     Ok(untried)
 }
 
-/// The same for one link alone, whose AF_XDP sockets `program` hands frames to that nobody keeps:
-/// it hears and speaks.
+/// Sends probe frames through one link alone: what comes in by it must reach its ports, and what
+/// they send must leave. `program` hands frames that nobody keeps to its AF_XDP sockets; `key` is
+/// any number that nobody else knows, not 0. Tells what could not be tried, and why.
 ///
 /// # Errors
 /// See [`ProbeError`].

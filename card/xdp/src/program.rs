@@ -67,7 +67,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// With what libbpf has said meanwhile.
+    /// The error with what libbpf has said meanwhile.
     pub(crate) fn explain(self, log: &str) -> SteeringError {
         match self {
             Self::Io(error) => SteeringError::Io { step: "keeping a steering program", error },

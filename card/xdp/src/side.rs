@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// What becomes of frames that are not the card's, or of all if the card is not alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rest {
-    /// They go on to the kernel's stack, to which the interface belongs.
+    /// Frames go on to the kernel's stack, to which the interface belongs.
     Pass,
-    /// They go out on the other side, as on a wire. The interface receives everything that is on
+    /// Frames go out on the other side, as on a wire. The interface receives everything that is on
     /// its own wire, as a bridge's would.
     Redirect,
     /// The other side is a station with this MAC address beside the kernel's own stack: its frames

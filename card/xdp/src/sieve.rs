@@ -38,7 +38,7 @@ const WORDS_OF_A_PROTOCOL: u32 = 65_536 / PORTS_OF_A_WORD;
 /// Ports of this machine's own stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptPorts {
-    /// They are of UDP; else of TCP.
+    /// The ports are of UDP; otherwise of TCP.
     pub is_udp: bool,
     /// Which ones.
     pub ports: std::ops::RangeInclusive<u16>,
@@ -75,12 +75,12 @@ impl Sieve {
         Ok(Self { program, sockets, _link: link })
     }
 
-    /// For [`XdpSocket::open`](crate::XdpSocket::open): the map of sockets by queue.
+    /// The map of sockets by queue, for [`XdpSocket::open`](crate::XdpSocket::open).
     pub fn sockets(&self) -> BorrowedFd<'_> {
         self.sockets.as_fd()
     }
 
-    /// For [`probe_link`](crate::probe_link).
+    /// The program itself, for [`probe_link`](crate::probe_link).
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }

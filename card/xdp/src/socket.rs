@@ -246,7 +246,7 @@ impl XdpSocket {
         &self.interface
     }
 
-    /// The queue.
+    /// The queue of the interface that the socket is on.
     pub fn queue(&self) -> u32 {
         self.queue
     }

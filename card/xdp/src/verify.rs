@@ -22,28 +22,32 @@ pub fn verify_steering() -> Result<u32, SteeringError> {
     Ok(programs.filter_map(|program| verified_instructions(program.as_fd())).max().unwrap_or(0))
 }
 
-/// The same for [`Sieve`](crate::Sieve).
+/// Loads the program of [`Sieve`](crate::Sieve); the number of instructions that the verifier went
+/// through, 0 if the kernel does not say. Nothing is attached, and nothing stays.
 ///
 /// # Errors
-/// As [`verify_steering`].
+/// Why the kernel refuses the program.
 pub fn verify_sieve() -> Result<u32, SteeringError> {
     let (program, ..) = sieve::load(1)?;
     Ok(verified_instructions(program.as_fd()).unwrap_or(0))
 }
 
-/// The same for [`L0`](crate::l0::L0) at a TAP. `control`: the control page of the kernel's
-/// revision table.
+/// Loads the program of [`L0`](crate::l0::L0) at a TAP; the number of instructions that the
+/// verifier went through, 0 if the kernel does not say. Nothing is attached, and nothing stays.
+/// `control`: the control page of the kernel's revision table.
 ///
 /// # Errors
-/// As [`verify_steering`].
+/// Why the kernel refuses the program.
 pub fn verify_l0_at_tap(control: BorrowedFd<'_>) -> Result<u32, SteeringError> {
     l0::verify_at_egress(control)
 }
 
-/// The same for [`L0`](crate::l0::L0) at an interface's driver.
+/// Loads the program of [`L0`](crate::l0::L0) at an interface's driver; the number of instructions
+/// that the verifier went through, 0 if the kernel does not say. Nothing is attached, and nothing
+/// stays. `control`: the control page of the kernel's revision table.
 ///
 /// # Errors
-/// As [`verify_steering`].
+/// Why the kernel refuses the program.
 pub fn verify_l0_at_driver(control: BorrowedFd<'_>) -> Result<u32, SteeringError> {
     l0::verify_at_driver(control)
 }

@@ -14,7 +14,8 @@ pub fn run(program: &str, arguments: impl AsRef<str>) -> String {
     nicache_netns::command(&words).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The same, whatever came of it. Panics if there is no such program.
+/// Runs a program with arguments that blanks separate, and returns what came of it, failure or not.
+/// Panics if there is no such program.
 pub fn output(program: &str, arguments: &str) -> Output {
     Command::new(program)
         .args(arguments.split_ascii_whitespace())

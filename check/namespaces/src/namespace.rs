@@ -23,7 +23,8 @@ impl Namespace {
         }
     }
 
-    /// The same with its loopback interface up.
+    /// A namespace whose loopback interface is up. `None`, with the reason printed: this machine
+    /// makes none for us.
     pub fn with_loopback() -> Option<Self> {
         let namespace = Self::new()?;
         namespace.ip("link set lo up");

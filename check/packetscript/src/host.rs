@@ -35,7 +35,7 @@ const START: Duration = Duration::from_secs(100);
 /// Bytes of IPv4 and TCP headers without options.
 const HEADERS_BYTES: u16 = 40;
 
-/// See the module's head.
+/// The TCP stack of `nicache serve` with the script's server on it, in virtual time; IPv4 only.
 pub struct Host {
     connections: Connections,
     programs: BTreeMap<ConnectionId, Responder>,

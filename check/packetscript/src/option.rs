@@ -65,7 +65,7 @@ pub enum OptionSpec {
 /// A timestamp in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stamp {
-    /// That number: of the client as it is, of the server counted from its first on the connection.
+    /// A number: of the client as it is, of the server counted from its first on the connection.
     Number(u32),
     /// `*`: any; to send: the present time as TSval, the server's last as TSecr.
     Any,

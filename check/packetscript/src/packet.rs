@@ -27,7 +27,7 @@ const QUOTED_BYTES: usize = 28;
 pub(crate) struct Packet {
     /// Who sent it.
     pub source: IpAddr,
-    /// To whom.
+    /// To whom it was sent.
     pub destination: IpAddr,
     /// The ECN bits of the IP header.
     pub ecn: u8,

@@ -135,9 +135,9 @@ pub struct Line {
     pub text: String,
     /// The only side that it is for, with the reason.
     pub only: Option<(Side, String)>,
-    /// When.
+    /// When it happens or is to happen.
     pub when: When,
-    /// What.
+    /// What happens or is to happen.
     pub event: Event,
 }
 
@@ -177,7 +177,7 @@ pub enum Event {
     May {
         /// What it may send.
         segment: Segment,
-        /// As often as it likes.
+        /// It may do so as often as it likes, not only once.
         is_repeated: bool,
     },
     /// The server is to send all of these, in any order; each with the time and the line's number
@@ -248,7 +248,7 @@ pub struct Segment {
 /// Options of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OptionList {
-    /// Those that are named, in order.
+    /// The options that are named, in order.
     pub options: Vec<OptionSpec>,
     /// Others may be there, too.
     pub others: bool,

@@ -31,7 +31,8 @@ pub(crate) struct SynChanges {
     pub wraps_within: Option<u32>,
 }
 
-/// Queues of frames; see the module's head.
+/// The network card of a simulated machine: queues of frames below smoltcp, with the knobs that
+/// smoltcp itself lacks.
 #[derive(Debug)]
 pub(crate) struct Station {
     /// Frames for the machine.

@@ -93,12 +93,12 @@ pub const KINDS: &[&str] = &[
 pub struct Events(BTreeMap<&'static str, u64>);
 
 impl Events {
-    /// Counts one.
+    /// Counts one event of this kind.
     pub fn count(&mut self, kind: &'static str) {
         self.add(kind, 1);
     }
 
-    /// Counts several.
+    /// Counts several events of this kind.
     pub fn add(&mut self, kind: &'static str, events: u64) {
         debug_assert!(KINDS.contains(&kind), "{kind} is not listed");
         *self.0.entry(kind).or_default() += events;

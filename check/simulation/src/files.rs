@@ -49,7 +49,7 @@ pub struct File {
     pub fixed_len: Option<usize>,
 }
 
-/// All files.
+/// All files of the server.
 #[derive(Debug)]
 pub struct Files {
     files: Vec<File>,
@@ -96,7 +96,7 @@ impl Files {
         self.files.is_empty()
     }
 
-    /// A file.
+    /// The file with this number.
     pub fn get(&self, file: usize) -> &File {
         &self.files[file]
     }

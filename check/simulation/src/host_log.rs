@@ -16,9 +16,9 @@ pub struct HostReply {
     pub peer: Peer,
     /// Everything written for it, interim replies included.
     pub bytes: Vec<u8>,
-    /// When the request had been read, and when the last byte was written.
+    /// When the request had been read.
     pub started_ns: u64,
-    /// See `started_ns`.
+    /// When the last byte was written; `None`: it was not.
     pub finished_ns: Option<u64>,
     /// Meant for this client alone.
     pub private: bool,

@@ -35,7 +35,7 @@ pub(crate) struct Link {
     pub super_frames: (u64, u64),
     /// Frames and bytes that the port took, and that came from it.
     pub sent: (u64, u64),
-    /// The same for frames that came.
+    /// Frames and bytes that came from the port.
     pub received: (u64, u64),
     /// Frames that the port refused.
     pub refused: u64,

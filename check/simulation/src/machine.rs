@@ -44,7 +44,7 @@ pub(crate) struct MachinePlan {
     pub keep_alive: bool,
 }
 
-/// See the module's head.
+/// A simulated machine: smoltcp over a [`Station`].
 pub(crate) struct Machine {
     /// Its TCP/IP.
     pub iface: Interface,

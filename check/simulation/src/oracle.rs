@@ -31,7 +31,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Knows everything.
+    /// An oracle that knows every version of the files and everything that the host has sent.
     pub fn new(files: SharedFiles, log: SharedLog, cache_status: bool) -> Self {
         Self {
             files,

@@ -7,7 +7,7 @@ use nicache_random::SplitMix64;
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// The same seed gives the same sequence.
+    /// A generator that gives the same sequence for the same seed.
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::new(seed))
     }

@@ -67,7 +67,7 @@ pub(crate) struct Scenario {
     pub entries: usize,
     /// Offloads of the wire port, seen from the card, and whether clients use them.
     pub wire: (Capabilities, bool),
-    /// The same for the host port.
+    /// Offloads of the host port, seen from the card, and whether the host uses them.
     pub host: (Capabilities, bool),
     /// Faults of the wire in both directions: from clients, to clients.
     pub wire_faults: [FaultRates; 2],

@@ -13,15 +13,15 @@ pub(crate) struct ServerCounts {
     pub deaths: u64,
     /// Replies in pieces.
     pub slow: u64,
-    /// Of the kinds that the name says.
+    /// Replies in chunks (RFC 9112 section 7.1).
     pub chunked: u64,
-    /// See above.
+    /// Replies that end with the connection.
     pub close_delimited: u64,
-    /// See above.
+    /// Replies after an interim one (1xx).
     pub interim: u64,
-    /// See above.
+    /// Replies that are for one client alone.
     pub private: u64,
-    /// See above.
+    /// Replies that say that there is no such file (404).
     pub not_found: u64,
     /// A file changed while it was sent.
     pub changed_during_reply: u64,

@@ -33,7 +33,7 @@ pub(crate) struct WatcherPlan {
 /// The server looked a path up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lookup {
-    /// When.
+    /// When the server looked it up, in ns.
     pub time_ns: u64,
     /// Which path.
     pub file: usize,
@@ -144,7 +144,8 @@ struct Judgement {
     step: Step,
 }
 
-/// The watcher; see the module's head.
+/// A model of the watcher: judges fills as the contract of `nicache-coherence` says, with delays,
+/// refusals, deaths and lost events.
 pub(crate) struct Watcher {
     link: WatcherLink,
     table: Arc<RevisionTable>,

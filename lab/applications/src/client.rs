@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Most bytes of a body.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// A reply.
+/// A reply with its body whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// Status code.
@@ -68,7 +68,7 @@ impl Client {
         Self { keeps_cookies: true, ..Self::new(server) }
     }
 
-    /// The same visitor, who writes the server's name so.
+    /// A visitor who writes the server's name as `host` in his requests.
     pub fn naming(self, host: &str) -> Self {
         Self { host: host.to_owned(), ..self }
     }
@@ -184,7 +184,7 @@ fn read_reply(
     }
 }
 
-/// As in a form.
+/// A name or a value as it is written in the body of a form (`application/x-www-form-urlencoded`).
 fn encode(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {

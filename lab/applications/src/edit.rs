@@ -69,7 +69,8 @@ impl Edit {
         Self { delay: Duration::from_secs(seconds.into()), ..self }
     }
 
-    /// The same so many seconds later still, if there is a delay.
+    /// Allows the application to show the old content for so many seconds more, if it may show it
+    /// for a while at all.
     pub(crate) fn later(self, seconds: u32) -> Self {
         if self.delay.is_zero() {
             self
@@ -127,10 +128,12 @@ impl Edit {
         self.make_version(server, VERSION.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The same with a number of the caller's.
+    /// Makes the edit with a version number that the caller chose, and returns the marker, such as
+    /// `version=17.`, that the page's body contains from now on. `server` is where the running
+    /// server is reached.
     ///
     /// # Errors
-    /// As [`Edit::make`].
+    /// What the application or the file system says; the marker may be shown or not then.
     pub fn make_version(&self, server: SocketAddr, version: u64) -> Result<String> {
         let marker = format!("version={version}.");
         (self.change)(server, &marker)

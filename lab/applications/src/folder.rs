@@ -60,7 +60,8 @@ impl Folder {
         self.folder.path().join(name)
     }
 
-    /// The same as text, for configuration files; there is nothing to quote in it.
+    /// Path of a file or folder in it as text, for configuration files; there is nothing to quote
+    /// in it.
     pub(crate) fn text(&self, name: &str) -> String {
         self.join(name).display().to_string()
     }

@@ -12,7 +12,7 @@ use crate::program::succeed;
 /// `invoke-rc.d` asks this program before it starts a service.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Those of `packages` that are not installed; a machine without `dpkg` has none.
+/// Which of `packages` are not installed; on a machine without `dpkg` none is.
 pub(crate) fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
     let query = Command::new("dpkg-query")
         .args(["-W", "-f", "${Package} ${db:Status-Status}\n"])

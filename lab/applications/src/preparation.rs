@@ -43,7 +43,7 @@ impl Application {
         common.into_iter().chain(own.into_iter().flatten().copied()).collect()
     }
 
-    /// Those of its packages that are not installed.
+    /// The application's packages that are not installed.
     pub fn missing_packages(self) -> Vec<&'static str> {
         packages::missing(&self.packages())
     }

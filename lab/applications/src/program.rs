@@ -45,7 +45,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<String> {
     succeed_with(command, "")
 }
 
-/// Same, with a text on its standard input.
+/// Runs a program with a text on its standard input. It must succeed; returns its standard output.
 pub(crate) fn succeed_with(command: &mut Command, input: &str) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     // An unnamed file takes any length without another thread to feed a pipe.

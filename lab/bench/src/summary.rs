@@ -14,7 +14,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of any number of measurements; all zero for none.
+    /// Figures of any number of measurements; all zero for none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

@@ -96,7 +96,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Without any detail.
+    /// A finding of this violation without any detail.
     pub fn new(breach: Breach) -> Self {
         Self { breach, subject: None, shown: None, possible: None, by_ns: None, place: None }
     }

@@ -73,7 +73,7 @@ impl std::fmt::Debug for Subject {
     }
 }
 
-/// Who reads.
+/// How many connections read the pages, and where.
 #[derive(Clone, Debug)]
 pub struct Readers {
     /// Connections to the server that is to be proved.
@@ -131,7 +131,7 @@ pub struct Plan {
     pub host: String,
     /// Further request fields, without line ends.
     pub headers: Vec<String>,
-    /// The same server without anything in front of it.
+    /// The server without anything in front of it.
     pub direct: Option<Direct>,
     /// What is read.
     pub pages: Vec<Page>,

@@ -52,7 +52,7 @@ pub enum ProveError {
         page: String,
         /// From where.
         server: SocketAddr,
-        /// Why.
+        /// Why the page could not be read.
         source: io::Error,
     },
     /// A page is not there.

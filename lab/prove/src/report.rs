@@ -25,9 +25,9 @@ pub enum Outcome {
 /// Edits of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KindReport {
-    /// Those that succeeded.
+    /// Edits that succeeded.
     pub edits: u64,
-    /// Those that failed.
+    /// Edits that failed.
     pub failed: u64,
 }
 

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// All parameters.
+/// All parameters of a simulation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -28,7 +28,7 @@ pub struct Config {
     pub debug: Debug,
 }
 
-/// Requests.
+/// What requests come, and how often.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
@@ -68,7 +68,7 @@ pub enum Identifiers {
     Zipf,
 }
 
-/// Responses.
+/// How large responses are.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Responses {
@@ -138,7 +138,7 @@ pub enum MemoryPolicy {
     Popularity,
 }
 
-/// The bus.
+/// The bus between the network processor and the host.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bus {
@@ -150,7 +150,7 @@ pub struct Bus {
     pub contention: bool,
 }
 
-/// The host.
+/// The host's processor and how long it works for a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
@@ -172,7 +172,7 @@ pub struct Host {
     pub memory_policy: MemoryPolicy,
 }
 
-/// The disk.
+/// The host's disk.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
@@ -184,7 +184,7 @@ pub struct Disk {
     pub latency_cycles: f64,
 }
 
-/// The run.
+/// How a run is made: its scale, its warm-up, and requests at once.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulation {
@@ -236,7 +236,7 @@ pub const FREQUENCY_PER_S_MAX: f64 = 1e12;
 #[derive(Clone, PartialEq, Debug, Error)]
 #[error("{key} is {value}, but must be {bounds}")]
 pub struct OutOfBounds {
-    /// Which.
+    /// Which parameter it is.
     pub key: &'static str,
     /// What it is.
     pub value: String,

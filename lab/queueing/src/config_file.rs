@@ -73,7 +73,7 @@ pub enum ConfigError {
         /// What it extends.
         name: String,
     },
-    /// They extend each other in a circle or too deeply.
+    /// Configurations extend each other in a circle or too deeply.
     #[error("{origin}: more than {EXTENDS_MAX} configurations extend each other; is it a circle?")]
     TooDeep {
         /// Which file or name.
@@ -82,9 +82,9 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("{path}: {reason}")]
     File {
-        /// Which.
+        /// Which file cannot be read.
         path: PathBuf,
-        /// Why.
+        /// Why the file cannot be read.
         reason: std::io::Error,
     },
 }

@@ -14,7 +14,7 @@ pub enum DumpFormat {
     JsonLines,
 }
 
-/// Writes snapshots.
+/// Writes snapshots of the components as they come.
 #[derive(Debug)]
 pub struct Dump<W> {
     out: W,
@@ -23,7 +23,7 @@ pub struct Dump<W> {
 }
 
 impl<W: Write> Dump<W> {
-    /// To `out`, which should be buffered.
+    /// Writes to `out`, which should be buffered.
     pub fn new(out: W, format: DumpFormat) -> Self {
         Self { out, format, error: None }
     }

@@ -18,7 +18,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of these figures.
+    /// Mean and interval of these figures.
     pub fn of(figures: &[f64]) -> Self {
         let count = figures.len();
         let mean = figures.iter().sum::<f64>() / count.max(1) as f64;
@@ -34,7 +34,7 @@ impl Interval {
         self.mean - self.half_width
     }
 
-    /// The largest.
+    /// The upper end of the interval.
     pub fn high(&self) -> f64 {
         self.mean + self.half_width
     }

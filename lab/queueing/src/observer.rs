@@ -15,7 +15,7 @@ pub trait Observer {
     fn handle_snapshot(&mut self, _snapshot: &Snapshot) {}
 }
 
-/// Hears nothing.
+/// An observer to whom nothing is told.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deaf;
 
@@ -45,7 +45,7 @@ pub struct Answer {
 pub struct Snapshot {
     /// Cycles of the host's clock since the beginning.
     pub tick: u64,
-    /// The same in ps.
+    /// Time since the beginning, in ps.
     pub time: Time,
     /// What is shown.
     #[serde(flatten)]
@@ -58,16 +58,16 @@ pub struct Snapshot {
 pub enum State {
     /// Requests.
     Requests {
-        /// That came.
+        /// Requests that came.
         arrived: u64,
-        /// That were answered.
+        /// Requests that were answered.
         answered: u64,
-        /// That are under way.
+        /// Requests that are under way.
         outstanding: u64,
     },
     /// A station.
     Station {
-        /// Which.
+        /// Which station it is.
         name: Component,
         /// Jobs waiting.
         waiting: usize,

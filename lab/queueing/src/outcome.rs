@@ -38,7 +38,7 @@ impl Component {
         Self::Disk,
     ];
 
-    /// Its name.
+    /// The component's name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::NetworkProcessor => "network processor",
@@ -64,9 +64,9 @@ pub struct Outcome {
     pub seed: u64,
     /// Requests answered.
     pub requests: u64,
-    /// Of these, from the network processor's memory.
+    /// Requests answered from the network processor's memory.
     pub hits: u64,
-    /// Their share.
+    /// Share of requests answered from the network processor's memory, 0 to 1.
     pub hit_ratio: f64,
     /// Time from a request's coming to the end of its response. This is what the paper calls
     /// throughput.
@@ -111,12 +111,12 @@ pub struct BusBytes {
 }
 
 impl BusBytes {
-    /// From the network processor to the host.
+    /// Bytes from the network processor to the host.
     pub fn to_host(&self) -> u64 {
         self.requests
     }
 
-    /// From the host to the network processor.
+    /// Bytes from the host to the network processor.
     pub fn to_card(&self) -> u64 {
         self.responses + self.headers + self.locations
     }
@@ -149,7 +149,7 @@ pub struct PathTimes {
 /// The figures of a station.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StationOutcome {
-    /// Which.
+    /// Which station it is.
     pub component: Component,
     /// Whether jobs can wait there.
     pub queues: bool,
@@ -170,7 +170,7 @@ pub struct StationOutcome {
 }
 
 impl StationOutcome {
-    /// From what a station counted in `span`.
+    /// The figures of what a station counted in `span`.
     pub fn new(component: Component, queues: bool, counts: &StationCounts, span: Time) -> Self {
         let per_span = |sum: u128| ratio(sum as f64, span.0 as f64);
         let per_job_ns = |sum: u128| ratio(sum as f64, counts.begun as f64) / 1e3;

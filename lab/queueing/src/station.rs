@@ -73,7 +73,7 @@ pub struct StationCounts {
 }
 
 impl<J> Station<J> {
-    /// Empty.
+    /// A station without jobs.
     pub fn new(servers: Servers) -> Self {
         Self {
             servers,
@@ -123,7 +123,7 @@ impl<J> Station<J> {
         self.counts
     }
 
-    /// Jobs waiting.
+    /// How many jobs wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -13,7 +13,7 @@ use crate::parallel;
 pub struct Summary {
     /// Mean response time, in ns.
     pub response_mean_ns: Interval,
-    /// The same in cycles of the host's clock.
+    /// Mean response time, in cycles of the host's clock.
     pub response_mean_ticks: Interval,
     /// Median of the response times, in ns.
     pub response_p50_ns: Interval,
@@ -38,7 +38,7 @@ pub struct Summary {
 /// The figures of a station in several runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StationSummary {
-    /// Which.
+    /// Which station it is.
     pub component: Component,
     /// Share of the time in which it serves.
     pub utilisation: Interval,
@@ -61,7 +61,7 @@ pub fn run_seeds(
 }
 
 impl Summary {
-    /// Of these runs.
+    /// The figures of these runs.
     pub fn of(outcomes: Vec<Outcome>) -> Self {
         let interval = |figure: &dyn Fn(&Outcome) -> f64| {
             Interval::of(&outcomes.iter().map(figure).collect::<Vec<_>>())

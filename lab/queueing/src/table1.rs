@@ -101,7 +101,7 @@ pub enum Table1Error {
     Run {
         /// Of which configuration.
         name: &'static str,
-        /// Why.
+        /// Why the run did not come to its end.
         reason: RunError,
     },
     /// There are too few repetitions for a band.

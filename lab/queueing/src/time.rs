@@ -21,12 +21,12 @@ impl Time {
         Self((seconds * 1e12).round() as u64)
     }
 
-    /// In seconds.
+    /// The time in seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e12
     }
 
-    /// In nanoseconds.
+    /// The time in nanoseconds.
     pub fn nanoseconds(self) -> f64 {
         self.0 as f64 / 1e3
     }
@@ -55,7 +55,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// With so many million cycles per second.
+    /// A clock with so many million cycles per second.
     pub fn new(mhz: f64) -> Self {
         Self { cycle_ps: 1e6 / mhz }
     }

@@ -55,7 +55,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// What the system says of the socket.
     pub(crate) fn open(server: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&server, REPLY_TIMEOUT)?;
         stream.set_nodelay(true)?;
@@ -73,7 +73,7 @@ impl Connection {
     /// Sends a batch of requests as they are.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// What the system says of the socket.
     pub(crate) fn send(&mut self, requests: &[u8]) -> io::Result<()> {
         self.stream.write_all(requests)
     }
@@ -81,8 +81,8 @@ impl Connection {
     /// Reads one reply whole. `head`: it answers a HEAD.
     ///
     /// # Errors
-    /// Those of the socket; `UnexpectedEof` for a reply that is cut off, `InvalidData` for one that
-    /// cannot be read.
+    /// What the system says of the socket; `UnexpectedEof` for a reply that is cut off,
+    /// `InvalidData` for one that cannot be read.
     pub(crate) fn receive(&mut self, head: bool) -> io::Result<Reply> {
         let method = if head { Method::Head } else { Method::Get };
         let no_reply = |error: ReplyError| io::Error::new(io::ErrorKind::InvalidData, error);

@@ -25,12 +25,12 @@ pub enum Body {
     Empty,
     /// The first bytes of one version.
     Whole {
-        /// Which.
+        /// Which version it is.
         version: u32,
     },
     /// Every line is right for its place, but the lines are of several versions (ascending).
     Mixed {
-        /// Which.
+        /// Which versions the lines are of.
         versions: Vec<u32>,
     },
     /// A line that no version of this file has at this place: torn within the line, or wrong.

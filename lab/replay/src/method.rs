@@ -8,7 +8,7 @@ use serde::Serialize;
 pub enum Method {
     /// pwrite over the old bytes.
     WriteInPlace,
-    /// The same, and the modification time is set back to what it was.
+    /// pwrite over the old bytes, and the modification time is set back to what it was.
     WriteKeepTime,
     /// pwrite with O_DIRECT.
     WriteDirect,
@@ -61,7 +61,7 @@ impl Method {
         Self::DirectorySwitch,
     ];
 
-    /// For people.
+    /// The method's name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::WriteInPlace => "write in place",

@@ -21,7 +21,7 @@ use crate::content::{Body, is_patchwork};
 pub enum State {
     /// The first `len` bytes of a version.
     Content {
-        /// Which.
+        /// Which version it is.
         version: u32,
         /// Bytes, never 0.
         len: u64,
@@ -83,7 +83,7 @@ impl History {
         }
     }
 
-    /// The steps.
+    /// The steps of the file's history.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }

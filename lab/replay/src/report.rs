@@ -80,7 +80,7 @@ impl Report {
         self.hits as f64 / (self.replies.max(1)) as f64
     }
 
-    /// All writes.
+    /// How many writes there were, by all methods.
     pub fn writes_total(&self) -> u64 {
         self.writes.values().map(|method| method.writes).sum()
     }

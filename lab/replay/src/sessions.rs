@@ -57,7 +57,7 @@ pub struct Session {
 #[derive(Clone, Debug, Default)]
 pub struct Sessions {
     sessions: Vec<Session>,
-    /// Those of a session follow each other.
+    /// Requests of all sessions; the requests of one session follow each other.
     requests: Vec<SessionRequest>,
     span_ns: u64,
 }

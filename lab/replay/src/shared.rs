@@ -56,7 +56,7 @@ pub enum ReplayError {
         method: crate::Method,
         /// Of which file.
         path: std::path::PathBuf,
-        /// Why.
+        /// Why the change failed.
         source: io::Error,
     },
 }

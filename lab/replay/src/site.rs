@@ -32,7 +32,7 @@ pub enum SiteError {
     Io {
         /// The document root.
         root: PathBuf,
-        /// Why.
+        /// Why the operation failed.
         source: io::Error,
     },
     /// There are files already.

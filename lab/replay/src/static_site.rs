@@ -28,7 +28,7 @@ pub enum CheckError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Why the file cannot be looked at.
         source: io::Error,
     },
     /// A file has another size than the log says.

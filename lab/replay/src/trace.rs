@@ -36,7 +36,7 @@ pub enum TraceError {
     Read {
         /// The log.
         path: PathBuf,
-        /// Why.
+        /// Why the log cannot be read.
         source: ReadError,
     },
     /// No line of it can be replayed.
@@ -61,7 +61,7 @@ pub enum TraceError {
         "only {good} lines or records can be understood, and {strange} cannot{first_bad}; if it is something else, name its format"
     )]
     Strange {
-        /// Those that can.
+        /// Lines or records that can be understood.
         good: u64,
         /// The others.
         strange: u64,

@@ -48,7 +48,8 @@ impl Current {
     }
 }
 
-/// See the module's head.
+/// Changes its files in every way, and looks right after each step whether the change is there. No
+/// other writer changes its directories.
 pub(crate) struct Writer<'a> {
     shared: &'a Shared<'a>,
     random: Random,

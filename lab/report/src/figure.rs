@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::Unit;
 
-/// A figure.
+/// A figure: axes, and series of points on them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figure {
     /// Name in addresses and file names; what is neither letter, digit nor hyphen is replaced where
@@ -25,7 +25,7 @@ pub struct Figure {
     pub marks: Vec<Mark>,
 }
 
-/// An axis.
+/// An axis: its label, unit, scale and ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Axis {
     /// What it measures, without the unit ("Cache size").
@@ -61,7 +61,7 @@ impl Axis {
         }
     }
 
-    /// The same axis with fixed ends.
+    /// Gives the axis fixed ends, in place of ends that the values choose.
     #[must_use]
     pub fn between(self, min: f64, max: f64) -> Self {
         Self { min: Some(min), max: Some(max), ..self }
@@ -108,13 +108,13 @@ impl Series {
         }
     }
 
-    /// The same points in another style.
+    /// Draws the points in another style.
     #[must_use]
     pub fn styled(self, style: Style) -> Self {
         Self { style, ..self }
     }
 
-    /// The same series in a group.
+    /// Puts the series in a group.
     #[must_use]
     pub fn grouped(self, group: impl Into<String>) -> Self {
         Self { group: Some(group.into()), ..self }
@@ -153,7 +153,7 @@ pub enum Style {
     /// A line through them, with a band for the error bars.
     #[default]
     Line,
-    /// The same, dashed.
+    /// A dashed line through the points, with a band for the error bars.
     Dashed,
     /// Markers, with error bars.
     Points,

@@ -68,13 +68,13 @@ impl Projection {
         Self { scale, min, max, from: 0.0, to: 1.0 }
     }
 
-    /// The same axis on paper.
+    /// Lays the axis on paper, from one place on it to another.
     pub(crate) fn onto(self, from: f64, to: f64) -> Self {
         Self { from, to, ..self }
     }
 
-    /// The same axis with its ends at ticks, but an end that `axis` gives; percentages do not end
-    /// above 100.
+    /// Moves the ends of the axis to ticks, but for an end that `axis` gives; percentages do not
+    /// end above 100.
     pub(crate) fn rounded(mut self, axis: &Axis, values_max: f64) -> Self {
         if self.scale != Scale::Linear || !axis.names.is_empty() {
             return self;

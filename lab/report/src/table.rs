@@ -32,7 +32,7 @@ impl Column {
     }
 }
 
-/// A row.
+/// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// One for each column; the first is the row's header.

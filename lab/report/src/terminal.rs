@@ -64,14 +64,14 @@ fn is_hidden(character: char) -> bool {
             '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// As much of the text as fits, with spaces after it (or before it) up to the width.
+/// The text, cut to what fits, with spaces after it (or before it) up to the width.
 pub(crate) fn padded(text: &str, width: usize, right: bool, charset: Charset) -> String {
     let text = shortened(text, width, charset);
     let space = " ".repeat(width.saturating_sub(text.width()));
     if right { space + &text } else { text + &space }
 }
 
-/// As much of the text as fits.
+/// The text, cut to what fits in so many columns.
 pub(crate) fn shortened(text: &str, width: usize, charset: Charset) -> String {
     if text.width() <= width {
         return text.to_owned();

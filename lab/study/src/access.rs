@@ -25,25 +25,26 @@ impl Access {
         Self { word: object, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
     }
 
-    /// The same, but what is cached of the object is out of date and goes before it.
+    /// Marks an access before which what is cached of the object goes, because it is out of date.
     #[must_use]
     pub fn changed(self, changed: bool) -> Self {
         if changed { Self { word: self.word | CHANGED, ..self } } else { self }
     }
 
-    /// The same, but the reply cannot become an entry: it has no body, or not the whole.
+    /// Marks an access whose reply cannot become an entry: it has no body, or not the whole.
     #[must_use]
     pub fn without_fill(self, without: bool) -> Self {
         if without { Self { word: self.word | NO_FILL, ..self } } else { self }
     }
 
-    /// The same as the last access of its request.
+    /// Marks the last access of a request.
     #[must_use]
     pub fn ending(self, ends: bool) -> Self {
         if ends { Self { word: self.word | ENDS, ..self } } else { self }
     }
 
-    /// The same, of another object; none if there is no such number.
+    /// The access with another object's number; `None`: the number is above
+    /// [`Access::OBJECTS_MAX`].
     #[must_use]
     pub fn with_object(self, object: u32) -> Option<Self> {
         (object <= Self::OBJECTS_MAX)

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{Choice, Curve, Point, PolicyName, Size};
 
-/// What counts.
+/// What the advice is to have most of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -32,7 +32,7 @@ impl Objective {
     }
 }
 
-/// The recommendation.
+/// The policy and the size to take, with what they do.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
     /// What was wanted.
@@ -42,7 +42,8 @@ pub struct Advice {
     /// The size to take, and what the policy does at the nearest size that was played back, which
     /// is not larger.
     pub size: Size,
-    /// That size.
+    /// What the policy does at that size, or at the nearest one that was played back and is not
+    /// larger.
     pub at: Point,
     /// Where the policy's curve has its knee.
     pub knee: Size,

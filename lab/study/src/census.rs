@@ -49,7 +49,7 @@ struct Object {
     bytes: u64,
 }
 
-/// Plain counts.
+/// How many requests and bytes something has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
     /// Requests.

@@ -37,7 +37,7 @@ const SEED: u64 = 1;
 const SECOND_HIT_KEYS: u32 = 4;
 
 impl Choice {
-    /// As people write it: "S3-FIFO, second hit".
+    /// The choice as people write it: "S3-FIFO, second hit".
     pub fn title(&self) -> String {
         let mut title = self.policy.title().to_owned()
             + &self.parameters.show(self.policy).replacen(':', " ", 1);

@@ -7,15 +7,15 @@ use serde::Serialize;
 pub struct Counts {
     /// Accesses of objects or blocks.
     pub accesses: u64,
-    /// Those that found it.
+    /// Accesses that found their object or block in the cache.
     pub hits: u64,
     /// Requests, each of one or more accesses.
     pub requests: u64,
-    /// Those of which all was found.
+    /// Requests of which all was found in the cache.
     pub request_hits: u64,
     /// Bytes sent.
     pub bytes: u64,
-    /// Those that came from the cache.
+    /// Bytes sent that came from the cache.
     pub hit_bytes: u64,
     /// Entries that were out of date and went.
     pub purged: u64,

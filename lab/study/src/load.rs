@@ -47,7 +47,7 @@ pub struct Totals {
     pub bytes: u128,
     /// Requests whose reply can come from a cache.
     pub cacheable: u64,
-    /// Their bytes.
+    /// Bytes of the bodies of replies that can come from a cache.
     #[serde(serialize_with = "crate::sum::serialize")]
     pub cacheable_bytes: u128,
     /// Writes.
@@ -78,7 +78,8 @@ const BATCH: usize = 32;
 pub struct Loader {
     config: LoadConfig,
     targets: Numbers,
-    /// Their names, if a sample may have to be made smaller.
+    /// What the trace calls each target (a record's `object`), if a sample may have to be made
+    /// smaller.
     names: Vec<u64>,
     sampler: Option<Sampler>,
     clients: Numbers,

@@ -18,7 +18,7 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Replies {
-    /// They are what was sent.
+    /// Replies are what was sent.
     AsLogged,
     /// Each stands for the whole object at its largest.
     Whole,
@@ -42,7 +42,7 @@ pub enum Changes {
 pub enum Writes {
     /// What is cached of its target is out of date.
     Invalidate,
-    /// The same as a read: caches of disks.
+    /// It counts as a read: caches of disks.
     AsReads,
 }
 

@@ -173,7 +173,8 @@ impl Parameters {
         self.values == [None; SETTINGS_MAX]
     }
 
-    /// As [`Parameters::of`] takes it, each after a colon.
+    /// The settings that are not the defaults, as [`Parameters::of`] takes them, each after a
+    /// colon.
     pub fn show(&self, policy: PolicyName) -> String {
         let shown = known_of(policy).iter().zip(self.values).filter_map(|(known, value)| {
             let value = value?;

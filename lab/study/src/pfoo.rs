@@ -9,11 +9,12 @@
 //! times they fit, so no cache may reach it; the paper finds it within a few percent of the optimum
 //! for long traces and small caches.
 //!
-//! The same for bytes takes those that give the most bytes for their cost; and for requests of
-//! several blocks, each request with the intervals of all its blocks. What is cached of an object
-//! takes at least the least room that a reply has had since the object last changed. So it holds
-//! for every policy that this crate plays back, also one that knows the future, whatever it admits.
-//! Each of the three figures is a bound for itself; no policy may reach two of them at once.
+//! The bound for bytes takes the intervals that give the most bytes for their cost; that for
+//! requests of several blocks takes each request with the intervals of all its blocks. What is
+//! cached of an object takes at least the least room that a reply has had since the object last
+//! changed. So it holds for every policy that this crate plays back, also one that knows the
+//! future, whatever it admits. Each of the three figures is a bound for itself; no policy may reach
+//! two of them at once.
 
 use crate::{Counts, Workload};
 

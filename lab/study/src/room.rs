@@ -11,7 +11,7 @@ pub enum Room {
     /// Whole slots of so many bytes, at least one: a card's memory. Bos et al. 2009 have slots of
     /// 1600 bytes.
     Slots(u32),
-    /// The same for each: with this budget is a number of objects.
+    /// Every entry is charged one, so the budget is a number of objects.
     One,
 }
 

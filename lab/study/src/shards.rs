@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::{Room, Size};
 
-/// Independent samples.
+/// Independent samples that are taken, to know how far their mean can be believed.
 pub const GROUPS: usize = 8;
 /// 97.5 % quantile of Student's t with `GROUPS - 1` degrees of freedom.
 pub(crate) const STUDENT_T: f64 = 2.365;
@@ -57,7 +57,7 @@ pub struct Estimate {
     pub byte_miss_ratio_error: f64,
 }
 
-/// The sampler.
+/// Follows samples of a workload's objects for the miss ratios of LRU caches of all sizes.
 #[derive(Debug)]
 pub struct Shards {
     groups: Vec<Group>,

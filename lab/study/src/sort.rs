@@ -32,7 +32,7 @@ impl Reason {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Method, Self::Status, Self::Private, Self::Dynamic];
 
-    /// In words, for tables.
+    /// The sort's name in words, for tables.
     pub fn title(self) -> &'static str {
         match self {
             Self::Method => "other methods",

@@ -5,7 +5,7 @@ use serde::Serializer;
 /// A sum as a number of JSON: whole as long as it fits 64 bits, else as near as a double is.
 ///
 /// # Errors
-/// Those of the serializer.
+/// What the serializer says.
 pub(crate) fn serialize<S: Serializer>(sum: &u128, serializer: S) -> Result<S::Ok, S::Error> {
     match u64::try_from(*sum) {
         Ok(sum) => serializer.serialize_u64(sum),

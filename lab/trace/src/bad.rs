@@ -54,16 +54,16 @@ pub struct BadRecord {
     /// Its beginning, at most 120 bytes; what cannot be printed is escaped as `\x..`, records are
     /// in hexadecimal.
     pub text: String,
-    /// Why.
+    /// Why it was skipped.
     pub defect: Defect,
 }
 
 /// The lines or records that were skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadRecords {
-    /// How many.
+    /// How many were skipped.
     pub count: u64,
-    /// Those of them that a server writes there, too, and that are not requests
+    /// Skipped lines that a server writes there, too, and that are not requests
     /// ([`Defect::NoRequest`]).
     pub no_requests: u64,
     /// The first of them, at most [`BadRecords::FIRST_MAX`].

@@ -21,9 +21,9 @@ pub enum Column {
     TimeUs,
     /// When, in nanoseconds.
     TimeNs,
-    /// Who.
+    /// Who asked: the client.
     Client,
-    /// What.
+    /// What was asked for: the object's key.
     Key,
     /// Where: it is part of what is asked for.
     Host,
@@ -153,8 +153,8 @@ fn names() -> String {
 }
 
 impl Columns {
-    /// Those that a line of names tells; names that are not known are columns that are not looked
-    /// at. `None` if no column is a key, or if there is but one.
+    /// The columns that a line of names tells; names that are not known are columns that are not
+    /// looked at. `None` if no column is a key, or if there is but one.
     pub fn of_header<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut columns = Self::default();
         for name in names.take(COLUMNS_MAX) {

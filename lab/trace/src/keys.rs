@@ -64,7 +64,7 @@ impl<W: Write> KeyWriter<W> {
     /// Writes a request.
     ///
     /// # Errors
-    /// Those of the output.
+    /// What the output says.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         match record.object_bytes.or(record.bytes) {
             Some(bytes) => writeln!(self.output, "{},{bytes}", record.object),
@@ -72,7 +72,7 @@ impl<W: Write> KeyWriter<W> {
         }
     }
 
-    /// The output.
+    /// Gives the output back.
     pub fn into_inner(self) -> W {
         self.output
     }

@@ -58,7 +58,7 @@ pub(crate) fn next_access(bytes: &[u8]) -> i64 {
 /// bits otherwise; what is too large for its field is the largest number that fits.
 ///
 /// # Errors
-/// Those of `output`.
+/// What `output` says.
 pub fn write_oracle_general(mut output: impl Write, records: &[Record]) -> io::Result<()> {
     let mut next = vec![NEVER; records.len()];
     let mut seen = HashMap::new();

@@ -34,7 +34,7 @@ pub enum ReadError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Why the file cannot be opened.
         source: io::Error,
     },
     /// The file, the pipe or the disk fails.
@@ -42,7 +42,7 @@ pub enum ReadError {
     Io {
         /// Bytes that were read until then.
         position: u64,
-        /// Why.
+        /// Why it cannot be read on.
         source: io::Error,
     },
     /// The packed bytes are damaged or cut off.
@@ -54,7 +54,7 @@ pub enum ReadError {
         packing: Packing,
         /// Packed bytes that were read until then; some of them were not looked at yet.
         position: u64,
-        /// Why.
+        /// What the unpacker says is wrong.
         source: io::Error,
     },
     /// What there is, is not a trace.

@@ -49,7 +49,7 @@ pub(crate) enum RecordParser {
 }
 
 impl Parser {
-    /// For a trace of this format, which begins with `start`.
+    /// A parser for a trace of this format, which begins with `start`.
     pub(crate) fn new(format: Format, start: &[u8]) -> Self {
         match format {
             Format::Common => Self::Line(LineParser::Common(common::Parser::default())),

@@ -23,9 +23,10 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const TEXTS: [Format; 4] = [Format::Common, Format::Json, Format::Nfs, Format::Tsv];
 /// Of a log so many parts in a hundred of the first lines must be good.
 const LOG_PERCENT: usize = 10;
-/// The same of a format that other texts may look like by chance.
+/// So many in a hundred of the first lines must be good of a format that other texts may look like
+/// by chance.
 const LIST_PERCENT: usize = 90;
-/// The same of a table, beside its line of names.
+/// So many in a hundred of the first lines of a table must be good, beside its line of names.
 const TABLE_PERCENT: usize = 50;
 /// Share of good records in a binary trace.
 const BINARY_SHARE: f64 = 0.9;

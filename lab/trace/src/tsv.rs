@@ -62,7 +62,7 @@ impl<W: Write> TsvWriter<W> {
     /// Writes the line of the columns' names.
     ///
     /// # Errors
-    /// Those of `output`.
+    /// What `output` says.
     pub fn new(mut output: W) -> io::Result<Self> {
         output.write_all(HEADER)?;
         Ok(Self { output })
@@ -72,7 +72,7 @@ impl<W: Write> TsvWriter<W> {
     /// as the object's number in hexadecimal after a `/`.
     ///
     /// # Errors
-    /// Those of the output.
+    /// What the output says.
     pub fn write(&mut self, record: &Record, target: &[u8]) -> io::Result<()> {
         let (second, us) = (record.time_us / US_PER_SECOND, record.time_us % US_PER_SECOND);
         write!(self.output, "{second}")?;
@@ -102,7 +102,7 @@ impl<W: Write> TsvWriter<W> {
         }
     }
 
-    /// The output.
+    /// Gives the output back.
     pub fn into_inner(self) -> W {
         self.output
     }

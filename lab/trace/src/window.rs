@@ -19,7 +19,7 @@ pub(crate) enum Found {
     /// The beginning of a line that is too long, or what there is of a record or (where the packing
     /// is damaged) of a line.
     Part(Range<usize>),
-    /// That was all.
+    /// There is nothing more.
     End,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Window<'a> {
         self.damage.as_ref()
     }
 
-    /// The same, taken out.
+    /// Takes out the damage of the packing at which reading ended.
     pub(crate) fn take_damage(&mut self) -> Option<ReadError> {
         self.damage.take()
     }

@@ -59,8 +59,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Record, Defect> {
     })
 }
 
-/// The same, if the record is such as the documented log has: a file type of its list, a time after
-/// 1990. What is not is `None`: by it alone, other files are told apart.
+/// Parses a record of [`RECORD_BYTES`] if it is such as the documented log has: a file type of its
+/// list, a time after 1990. What is not is `None`: by it alone, other files are told apart.
 pub(crate) fn parse_plausible(bytes: &[u8]) -> Option<Result<Record, Defect>> {
     const TYPE_LAST: u8 = 12;
     const FIRST_S: u64 = 631_152_000;

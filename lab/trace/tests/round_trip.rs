@@ -128,7 +128,7 @@ proptest! {
         }
     }
 
-    /// As real traces are: in the order of time, with objects that come again.
+    /// Traces in the order of time, with objects that come again, as real ones are, are recognised.
     #[test]
     fn oracle_general_is_recognised(
         steps in proptest::collection::vec((0u64..100, 0u64..30, 1u64..10_000_000), 3..300),

@@ -51,7 +51,8 @@ const ATTACHMENT_BYTES: usize = RINGS_AT
     + ring_bytes(RINGS[2])
     + ring_bytes(RINGS[3]);
 
-/// See the module's head.
+/// Memory and doorbells that a card and its host share besides the window, until one of them is
+/// gone. The [module](self) has the layout.
 #[derive(Debug)]
 pub struct Attachment {
     shared: Arc<Window>,

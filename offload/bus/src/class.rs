@@ -35,7 +35,7 @@ impl BusClass {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// For tables, JSON and metrics.
+    /// The class's name in tables, JSON and metrics.
     pub fn label(self) -> &'static str {
         match self {
             Self::Content => "content",

@@ -84,7 +84,7 @@ impl Flags {
     pub const UDP: Self = Self(8);
     const ALL: u8 = 15;
 
-    /// Both.
+    /// The flags of both.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -106,7 +106,7 @@ pub struct Segmentation {
     pub transport: u8,
 }
 
-/// One command.
+/// What a descriptor has the card do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Empties the cache, and asks how large it is.
@@ -187,7 +187,7 @@ pub enum DescriptorError {
 }
 
 impl Command {
-    /// As it lies in the ring.
+    /// The command as the two words of a descriptor that lie in the ring.
     ///
     /// # Panics
     /// If an address has more than 40 bits: windows are smaller.
@@ -300,7 +300,7 @@ pub enum Completion {
     },
     /// A descriptor was not executed.
     Refused {
-        /// Why.
+        /// Why it was not executed.
         refusal: Refusal,
         /// Its number, counted from the beginning of the attachment.
         descriptor: u64,
@@ -308,7 +308,7 @@ pub enum Completion {
 }
 
 impl Completion {
-    /// As it lies in the ring.
+    /// The completion as the two words of an entry that lie in the ring.
     pub fn encode(&self) -> Entry {
         match *self {
             Self::CacheSize { bytes } => [u64::from(CACHE_SIZE) << 56 | bytes, 0],
@@ -364,7 +364,7 @@ impl Post {
         Self { mmaddr, len, split: None, chain: false }
     }
 
-    /// As it lies in the ring.
+    /// The buffer's post as the two words of an entry that lie in the ring.
     ///
     /// # Panics
     /// If the address has more than 40 bits.
@@ -462,7 +462,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// As it lies in the ring.
+    /// The report of a received frame as the two words of an entry that lie in the ring.
     ///
     /// # Panics
     /// If the address has more than 40 bits, or the port more than 4.

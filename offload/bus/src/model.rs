@@ -32,7 +32,8 @@ impl BusModel {
     /// shows; burst length and cycles are fitted, not taken from the paper.
     pub const PCI_64_33: Self =
         Self { bytes_per_s: 8.0 * 33.333e6, burst_bytes: 128, overhead_bytes: 56 };
-    /// The same at 66 MHz.
+    /// PCI of 64 bits at 66 MHz: 8 bytes each 15 ns, with bursts of 128 bytes and seven cycles of
+    /// overhead each, as at 33 MHz.
     pub const PCI_64_66: Self =
         Self { bytes_per_s: 8.0 * 66.667e6, burst_bytes: 128, overhead_bytes: 56 };
     /// PCI Express 4.0 with eight lanes: 16 GT/s each, 128b/130b, payloads of 256 bytes with 24
@@ -61,7 +62,7 @@ impl BusModel {
 }
 
 impl fmt::Display for BusModel {
-    /// As [`FromStr`] reads it.
+    /// Writes the model's name, or its figures as [`FromStr`] reads them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Self::NAMED.iter().find(|(_, model)| model == self) {
             Some((name, _)) => f.write_str(name),
@@ -117,7 +118,7 @@ const OVERHEAD_AT: usize = 128;
 const METER_BYTES: usize = 4096;
 
 impl Meter {
-    /// Of a bus that nobody has used.
+    /// Makes the meter of a bus of this kind that nobody has used.
     ///
     /// # Errors
     /// What the system says.
@@ -137,7 +138,7 @@ impl Meter {
         Ok(Self { shared, model })
     }
 
-    /// To be handed to the other cards.
+    /// The meter's file, to be handed to the other cards.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.shared.file()
     }

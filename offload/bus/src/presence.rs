@@ -17,7 +17,8 @@ use crate::window::Window;
 
 const ASLEEP: u64 = 1 << 32;
 
-/// Of one side; see the module's head.
+/// Where one side runs and where its peer does, to spin only if the two share no processor. The
+/// [module](self) has the layout of the words.
 #[derive(Debug)]
 pub struct Presence {
     shared: Arc<Window>,

@@ -287,8 +287,8 @@ impl<M: RingMemory> Consumer<M> {
         self.sleep_until_more_than(0)
     }
 
-    /// The same for when more than so many entries can be popped. True: there were not more at this
-    /// moment.
+    /// Asks for a bell when more than `entries` entries can be popped. True: there were not more at
+    /// this moment, so one may sleep.
     ///
     /// # Errors
     /// The producer is broken.

@@ -24,7 +24,7 @@ use crate::ring::RingMemory;
 pub struct WindowError {
     /// Where they should begin.
     pub at: u64,
-    /// How many.
+    /// How many bytes the range has.
     pub len: u64,
     /// Bytes of the window.
     pub bytes: u64,
@@ -83,12 +83,12 @@ impl Window {
         Ok(Self { memory, bytes, file })
     }
 
-    /// To be handed to the other side.
+    /// The file of the window, to be handed to the other side.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Its size.
+    /// Bytes of the window.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }

@@ -78,7 +78,7 @@ impl Cache {
         self.range(offset, len).map(|range| &self.memory()[range])
     }
 
-    /// The same, to be written.
+    /// Some of the cache's bytes, to be written, if they are there.
     pub(crate) fn get_mut(&mut self, offset: u32, len: u32) -> Option<&mut [u8]> {
         let range = self.range(offset, len)?;
         self.arena.as_mut().map(|arena| &mut arena.bytes_mut()[range])

@@ -34,7 +34,7 @@ impl Dma {
         mmaddr.checked_add(u64::from(len)).is_some_and(|end| end <= self.window.bytes())
     }
 
-    /// From host memory to the card.
+    /// Moves bytes from host memory to the card.
     ///
     /// # Errors
     /// The bytes do not lie in the window; nothing has crossed.
@@ -50,7 +50,7 @@ impl Dma {
         Ok(())
     }
 
-    /// From the card to host memory.
+    /// Moves bytes from the card to host memory.
     ///
     /// # Errors
     /// As with [`read`](Self::read).

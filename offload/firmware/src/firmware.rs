@@ -54,7 +54,7 @@ pub enum Progress {
     Idle,
 }
 
-/// The card, see the module's head.
+/// The serve card: executes the host's descriptors, sends and receives frames, and decides nothing.
 #[derive(Debug)]
 pub struct Firmware<P> {
     ports: Vec<P>,
@@ -89,7 +89,8 @@ impl<P: Port> Firmware<P> {
         Self::with_ports(vec![port], side, window, cache_bytes, meter)
     }
 
-    /// The same with several ports, which descriptors name by their places.
+    /// A card with so many bytes of cache and several ports, which descriptors name by their
+    /// places, at a new attachment.
     ///
     /// # Errors
     /// There is no memory for the cache, no port, or more of them than descriptors can name.

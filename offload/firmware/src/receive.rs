@@ -99,7 +99,7 @@ pub(crate) fn deliver(
     Ok(Delivered::Done(2 * count as u64))
 }
 
-/// As many as a frame needs, if those behind the first one have a block each.
+/// How many buffers a frame needs, if those behind the first one have a block each.
 fn buffers_needed(first: &Post, data: &[u8]) -> u64 {
     if !first.chain {
         return 1;

@@ -28,7 +28,8 @@ enum Part {
     Cache { offset: u32, len: u32, generation: u16 },
 }
 
-/// See the module's head.
+/// The packet that is being gathered: bytes of main memory are copied into the transmit buffer,
+/// those of the cache stay where they are until it is sent.
 #[derive(Debug)]
 pub(crate) struct Packet {
     buffer: Box<[u8]>,

@@ -364,7 +364,8 @@ proptest! {
         exercise::receive(&bytes);
     }
 
-    /// The same with posts and frames that are nearly right.
+    /// F8: if posts and frames are nearly right, the card reports each frame from its beginning to
+    /// its end.
     #[test]
     fn odd_posts(
         posts in proptest::collection::vec(

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use nicache_tcp::Time;
 
-/// See the module's head.
+/// A token bucket for what is said to whoever sends packets that belong to nothing, so a flood is
+/// not answered by a flood.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     /// How long one token takes to come.

@@ -60,7 +60,7 @@ pub enum Extent {
         buffer: BufferId,
         /// From where in it.
         at: u32,
-        /// How many.
+        /// How many bytes.
         len: u32,
     },
     /// Bytes of an entry.
@@ -69,7 +69,7 @@ pub enum Extent {
         loaded: Loaded,
         /// From where in it.
         at: u32,
-        /// How many.
+        /// How many bytes.
         len: u32,
     },
 }
@@ -83,8 +83,9 @@ pub struct Receipt {
     pub report: Received,
 }
 
-/// See the module's head. Whatever is told to the backend is on its way after
-/// [`flush`](Self::flush); it is done in order.
+/// What a card, or something like one, does for a forwarder: receives, sends, and keeps payload in
+/// entries. Whatever is told to the backend is on its way after [`flush`](Self::flush); it is done
+/// in order.
 pub trait Backend {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;

@@ -29,7 +29,7 @@ const UDP_CHECKSUM: u16 = 6;
 /// Parts of a packet at most (`docs/bus.md`), without its head.
 const EXTENTS_MAX: usize = 62;
 
-/// See the module's head.
+/// Our own card as a backend, by its rings (`docs/bus.md`).
 #[derive(Debug)]
 pub struct Bus {
     side: HostSide,
@@ -46,7 +46,7 @@ impl Bus {
         HEADS_BYTES + u64::from(buffers) * u64::from(BUFFER_BYTES)
     }
 
-    /// At a new attachment, with so many buffers.
+    /// The backend of a card at a new attachment, with so many buffers.
     pub fn new(side: HostSide, window: Arc<Window>, buffers: u32) -> Self {
         Self {
             side,
@@ -58,7 +58,7 @@ impl Bus {
         }
     }
 
-    /// The rings.
+    /// The host's ends of the card's rings.
     pub fn side(&mut self) -> &mut HostSide {
         &mut self.side
     }

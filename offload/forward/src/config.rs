@@ -46,7 +46,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// With interfaces and nothing else.
+    /// A configuration with interfaces and nothing else.
     pub fn new(interfaces: Vec<Interface>, secret: u64) -> Self {
         Self {
             interfaces,

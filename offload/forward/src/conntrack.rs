@@ -162,7 +162,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// TCP's state.
+    /// Where the connection stands if it is one of TCP.
     pub fn tcp_state(&self) -> Option<TcpState> {
         match &self.track {
             Track::Tcp(track) => Some(track.state()),
@@ -199,7 +199,8 @@ pub enum InsertError {
     Protocol,
 }
 
-/// See the module's head. All memory is allocated at creation.
+/// The connections that are known: found by either direction, forgotten by time, and bounded. All
+/// memory is allocated at creation.
 #[derive(Debug)]
 pub struct Conntrack<T> {
     slots: Vec<Option<Connection<T>>>,
@@ -293,7 +294,7 @@ impl<T> Conntrack<T> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
 
-    /// The same, for its owner's note.
+    /// The owner's note of a connection, to change it, if the connection is there.
     pub fn note_mut(&mut self, id: ConnectionId) -> Option<&mut T> {
         Some(&mut self.slots.get_mut(id.0 as usize)?.as_mut()?.note)
     }

@@ -41,7 +41,8 @@ struct Held {
     until: Time,
 }
 
-/// See the module's head. Ports are numbered as the interfaces of the forwarder name them.
+/// Forwards between ports where whole frames are at hand: the mode without a card. Ports are
+/// numbered as the interfaces of the forwarder name them.
 #[derive(Debug)]
 pub struct Copying<P> {
     forwarder: Forwarder,
@@ -67,7 +68,7 @@ impl<P: Port> Copying<P> {
         }
     }
 
-    /// The forwarder.
+    /// The forwarder that decides.
     pub fn forwarder(&self) -> &Forwarder {
         &self.forwarder
     }
@@ -77,7 +78,7 @@ impl<P: Port> Copying<P> {
         &mut self.forwarder
     }
 
-    /// The ports.
+    /// The ports that frames cross.
     pub fn ports(&self) -> &[P] {
         &self.ports
     }

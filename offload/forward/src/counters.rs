@@ -68,7 +68,7 @@ impl Drop {
         Self::ResetLimit,
     ];
 
-    /// For tables and metrics.
+    /// The reason's name in tables and metrics.
     pub fn label(self) -> &'static str {
         match self {
             Self::Interface => "interface",
@@ -95,7 +95,7 @@ impl Drop {
 }
 
 nicache_counters::counters! {
-    /// See the module's head.
+    /// What a forwarder has done, and why it has not passed something on.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Counters {
         packets: "Packets processed. A super-frame counts once.",

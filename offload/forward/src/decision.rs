@@ -32,7 +32,7 @@ pub struct Incoming<'a> {
 /// When a packet came, and a number that nobody can guess.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// When.
+    /// When the packet came.
     pub now: Time,
     /// The number.
     pub random: u32,

@@ -120,7 +120,8 @@ pub enum Sent {
     No,
 }
 
-/// See the module's head.
+/// A forwarder with a card: posts receives, queues frames, sends heads and what follows them, and
+/// takes entries back. The [module](self) has the rule that keeps bytes apart (invariant F1).
 #[derive(Debug)]
 pub struct Engine<B> {
     backend: B,
@@ -149,7 +150,7 @@ pub struct Engine<B> {
 }
 
 impl<B: Backend> Engine<B> {
-    /// With a backend whose cache is empty.
+    /// An engine with a backend whose cache is empty.
     pub fn new(backend: B, config: EngineConfig) -> Self {
         let entries = if config.mode == Mode::Copy { 0 } else { config.entries };
         Self {
@@ -190,7 +191,7 @@ impl<B: Backend> Engine<B> {
         &mut self.pcache
     }
 
-    /// The card.
+    /// The card or what stands for it.
     pub fn backend(&mut self) -> &mut B {
         &mut self.backend
     }

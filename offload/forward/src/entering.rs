@@ -41,7 +41,8 @@ const LEASE: Duration = Duration::from_secs(10);
 /// How long a place rests.
 const REST: Duration = Duration::from_secs(1);
 
-/// See the module's head.
+/// Which connections are on the fast path, and what is known of them while it forwards their
+/// packets.
 #[derive(Debug)]
 pub(crate) struct Entering {
     path: Box<dyn FastPath>,
@@ -245,7 +246,7 @@ impl Entering {
         }
     }
 
-    /// The same for a connection that is forgotten.
+    /// Takes a connection that is forgotten out of the fast path.
     pub(crate) fn forget(&mut self, connection: &Connection<Note>, now: Time) {
         if let Some(entered) = &connection.note.entered {
             self.give_up(connection, entered, now);
@@ -278,7 +279,7 @@ impl Entering {
     }
 }
 
-/// Neither a fragment, nor with options or extension headers of IP.
+/// Is the packet neither a fragment, nor with options or extension headers of IP?
 fn is_plain(packet: &Packet<'_>) -> bool {
     let view = &packet.view;
     let header = if view.source.is_ipv4() { 20 } else { 40 };

@@ -14,14 +14,14 @@ pub struct Group {
     pub source: Option<Endpoint>,
 }
 
-/// All groups.
+/// All groups whose packets go to several targets.
 #[derive(Debug, Default)]
 pub struct FanOut {
     groups: Vec<Group>,
 }
 
 impl FanOut {
-    /// From a list. Targets of the other version of IP are left out.
+    /// Makes the groups of a list. Targets of the other version of IP are left out.
     pub fn new(mut groups: Vec<Group>) -> Self {
         for group in &mut groups {
             let is_v4 = group.address.address.is_ipv4();

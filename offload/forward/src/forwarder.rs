@@ -97,22 +97,22 @@ impl Forwarder {
         &self.counters
     }
 
-    /// Its connections.
+    /// The connections that the forwarder knows.
     pub fn connections(&self) -> &Conntrack<Note> {
         &self.conntrack
     }
 
-    /// Its mappings.
+    /// The forwarder's mappings of inside endpoints to outside ones.
     pub fn nat(&self) -> &Nat {
         &self.nat
     }
 
-    /// Its services.
+    /// The forwarder's services, with their back ends.
     pub fn services(&self) -> &Services {
         &self.services
     }
 
-    /// Its interfaces.
+    /// The forwarder's interfaces.
     pub fn interfaces(&self) -> &[Interface] {
         &self.links.interfaces
     }
@@ -150,12 +150,12 @@ impl Forwarder {
         self.follow_neighbours();
     }
 
-    /// Its neighbours.
+    /// The MAC addresses that the forwarder knows.
     pub fn neighbours(&self) -> &Neighbours {
         &self.links.neighbours
     }
 
-    /// Its routes.
+    /// The forwarder's routes.
     pub fn routes(&self) -> &Routes {
         &self.links.routes
     }

@@ -51,7 +51,8 @@ struct Entry {
     since: Time,
 }
 
-/// See the module's head.
+/// Remembers where the first fragments of packets went, to send later ones, which have no ports,
+/// the same way. Bounded; the oldest goes first.
 #[derive(Debug)]
 pub struct Fragments {
     /// A ring: the next one to be written over is the oldest.

@@ -123,7 +123,7 @@ impl Frame {
     }
 }
 
-/// As the card tells it, without positions.
+/// What the card tells of a received frame's checksum and segmentation, without positions.
 pub(crate) fn offload_told(report: &Received) -> Offload {
     let checksum = match report.checksum {
         ReceivedChecksum::Unverified => Checksum::Unverified,

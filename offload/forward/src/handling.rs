@@ -75,7 +75,8 @@ impl Forwarder {
         decision
     }
 
-    /// The same for a frame that [`Decision::Look`] was said of, now with all of its bytes.
+    /// Handles a frame of which [`Decision::Look`] was said, now with all of its bytes. What is to
+    /// be sent begins with `head`, which is written over.
     pub fn handle_whole(
         &mut self,
         incoming: &Incoming<'_>,

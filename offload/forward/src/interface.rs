@@ -6,7 +6,7 @@ use nicache_tcp::frame::{Mac, Tags};
 
 use crate::prefix::Prefix;
 
-/// See the module's head.
+/// An interface of a forwarder: a port, or a VLAN on one.
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// The port of the card.

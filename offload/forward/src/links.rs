@@ -21,7 +21,8 @@ const QUESTIONS_MAX: usize = 64;
 /// Complaints per second, and at once (RFC 1812 section 4.3.2.8).
 const COMPLAINTS: Allowance = Allowance::new(1000, 50);
 
-/// See the module's head.
+/// The forwarder's links: interfaces, what is reached by each, and what is asked and answered
+/// there.
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) interfaces: Vec<Interface>,

@@ -16,7 +16,8 @@ pub const BACK_ENDS_MAX: usize = 512;
 
 const NOBODY: u16 = u16::MAX;
 
-/// See the module's head.
+/// Chooses one of several back ends for a connection, the same one each time, with few changes when
+/// a back end comes or goes (Eisenbud et al. 2016, section 3.4).
 #[derive(Debug)]
 pub struct Maglev {
     table: Box<[u16]>,

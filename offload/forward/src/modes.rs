@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// See the module's head.
+/// How payload gets from a receive to a send: by way of main memory, of the card's cache, or of
+/// both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// To main memory and back: payload crosses the bus twice, and the card keeps nothing.
@@ -15,7 +16,8 @@ pub enum Mode {
     /// It stays on the card alone: it does not cross, and what the card loses is dropped (section
     /// 4.2).
     Direct,
-    /// As direct; but the host fetches what it would lose, and drops nothing.
+    /// It stays on the card; what the card is about to lose, the host fetches, so nothing is
+    /// dropped.
     Spill,
     /// Direct, and by way of main memory while the card is under pressure; nothing is dropped.
     Adaptive,

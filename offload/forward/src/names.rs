@@ -22,7 +22,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// From its text. `None`: it is neither.
+    /// Reads a name, or `*.` and the end of names. `None`: the text is neither.
     pub fn new(text: &str) -> Option<Self> {
         let (rest, is_end) = match text.strip_prefix("*.") {
             Some(rest) => (rest, true),
@@ -47,7 +47,8 @@ pub enum NamesError {
     TooManySets,
 }
 
-/// See the module's head.
+/// Which back ends of a service have a name: exactly, by the end of it, or because nobody else has
+/// it. An exact name comes first, then the longest end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     exact: HashMap<Name, u16, FixedState>,

@@ -42,7 +42,7 @@ pub struct External {
 pub struct Forwarded {
     /// Of TCP or UDP.
     pub protocol: Protocol,
-    /// As seen from outside.
+    /// Its endpoint as seen from outside.
     pub external: Endpoint,
     /// Where it leads.
     pub internal: Endpoint,
@@ -52,7 +52,8 @@ pub struct Forwarded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MappingId(u32);
 
-/// See the module's head.
+/// An inside endpoint and the external port that stands for it, whoever it speaks with (RFC 4787
+/// REQ-1).
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
     /// Of one protocol.
@@ -88,7 +89,8 @@ struct Outside {
     ports: [Ports; 3],
 }
 
-/// See the module's head. Memory is allocated at creation.
+/// All mappings of inside endpoints to outside ones, and the ports that are free. Memory is
+/// allocated at creation.
 #[derive(Debug)]
 pub struct Nat {
     outside: Vec<Outside>,
@@ -100,7 +102,8 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// Without mappings, of which there may be `mappings`. `seed`: a number that nobody else knows.
+    /// A table without mappings, of which there may be `mappings`. `seed`: a number that nobody
+    /// else knows.
     pub fn new(externals: Vec<External>, mappings: u32, seed: u64) -> Self {
         let outside = externals
             .into_iter()
@@ -230,8 +233,8 @@ impl Nat {
         }))
     }
 
-    /// The same with this very endpoint outside. `None`: that is not free, or the inside one has
-    /// another.
+    /// A mapping for an inside endpoint with this very endpoint outside, for one connection more.
+    /// `None`: that is not free, or the inside endpoint has another.
     pub fn hold_as(
         &mut self,
         protocol: Protocol,

@@ -35,7 +35,8 @@ pub struct Resolved {
     pub ask: bool,
 }
 
-/// See the module's head.
+/// The MAC addresses of those on our links (RFC 826, RFC 4861 section 7.3), and whom to ask for
+/// again.
 #[derive(Debug)]
 pub struct Neighbours {
     known: HashMap<(usize, IpAddr), Neighbour, foldhash::fast::FixedState>,

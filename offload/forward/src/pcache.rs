@@ -44,7 +44,7 @@ pub enum EntryState {
     /// Sends from it are pending, this many. Its buffer may have been changed meanwhile, and then
     /// it becomes free at the end.
     SendBound {
-        /// How many.
+        /// How many sends are pending.
         sends: u32,
         /// The buffer was changed.
         is_invalidated: bool,
@@ -121,10 +121,10 @@ pub struct Bound {
 pub enum SendBind {
     /// The buffer's bytes are in the entry.
     Hit(Bound),
-    /// They go there first.
+    /// The buffer's bytes are to go into the entry first.
     Miss(Bound),
-    /// They can go nowhere: all entries are pending, or the buffer was changed while sends of it
-    /// are pending.
+    /// The buffer's bytes can go into no entry: all are pending, or the buffer was changed while
+    /// sends of it are pending.
     Uncached,
 }
 
@@ -162,8 +162,9 @@ pub struct PcacheCounters {
     pub invalidated: u64,
 }
 
-/// See the module's head. All memory is allocated at creation: 40 bytes for each entry, 4 for each
-/// buffer.
+/// The payload cache module: which buffer of main memory is also in which place of the card's
+/// cache, and which place goes next. All memory is allocated at creation: 40 bytes for each entry,
+/// 4 for each buffer.
 #[derive(Debug)]
 pub struct Pcache {
     entries: Box<[Entry]>,
@@ -338,7 +339,7 @@ impl Pcache {
         self.queues.len(queue as usize)
     }
 
-    /// All entries.
+    /// How many entries the cache has.
     pub fn entries(&self) -> u32 {
         self.entries.len() as u32
     }

@@ -23,7 +23,7 @@ impl Prefix {
         Self { address: mask(like, 0), len: 0 }
     }
 
-    /// Its bits.
+    /// How many leading bits of an address count.
     pub fn len(&self) -> u8 {
         self.len
     }

@@ -26,7 +26,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// From a list. Of two with the same prefix the later one counts.
+    /// Makes a table from a list. Of two routes with the same prefix the later one counts.
     pub fn new(list: impl IntoIterator<Item = Route>) -> Self {
         let mut routes = Self::default();
         for route in list {

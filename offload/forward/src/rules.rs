@@ -14,11 +14,11 @@ use crate::tuple::{Protocol, Tuple};
 /// What becomes of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// They pass.
+    /// Packets pass.
     Allow,
-    /// They do not.
+    /// Packets are dropped.
     Drop,
-    /// They pass at a rate.
+    /// Packets pass at a rate; more of them are dropped.
     Limit {
         /// Bytes of IP per second.
         bytes_per_s: u64,
@@ -32,7 +32,7 @@ pub enum Action {
 pub struct Rule {
     /// The interface that they come in by.
     pub interface: Option<usize>,
-    /// Their protocol.
+    /// Protocol of the packets.
     pub protocol: Option<Protocol>,
     /// Who sends the first packet of the connection.
     pub source: Option<Prefix>,
@@ -78,7 +78,8 @@ impl Ruled {
     }
 }
 
-/// See the module's head.
+/// What may pass: allow, drop, or so many bytes per second. The first rule that fits counts; what
+/// no rule fits passes.
 #[derive(Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
@@ -87,7 +88,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// From a list, of which the first 65 535 count.
+    /// Makes rules from a list, of which the first 65 535 count.
     pub fn new(rules: Vec<Rule>, now: Time) -> Self {
         let mut made = Self::default();
         made.replace(rules, now);

@@ -17,12 +17,13 @@ use crate::switch::{Echo, Lacks, Switched};
 use crate::tcp_track::{Direction, TcpState};
 use crate::tuple::{Endpoint, Tuple};
 
-/// A connection, see the module's head.
+/// A connection as it is kept for a forwarder that takes over: who speaks with whom, and by which
+/// mapping and back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// As its packets come in.
+    /// Addresses and ports of its packets as they come in.
     pub original: Tuple,
-    /// As they go out.
+    /// Addresses and ports of its packets as they go out.
     pub outgoing: Tuple,
     /// Of TCP: where it stands.
     pub state: Option<TcpState>,

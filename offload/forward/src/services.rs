@@ -72,7 +72,7 @@ struct Service {
     tables: Vec<Maglev>,
 }
 
-/// All services.
+/// All services of a forwarder.
 #[derive(Debug)]
 pub struct Services {
     services: Vec<Service>,
@@ -89,7 +89,8 @@ pub struct Chosen {
 }
 
 impl Services {
-    /// From a list. `seed` chooses who gets what: with the same one several balancers agree.
+    /// Makes the services of a list. `seed` chooses who gets what: with the same one several
+    /// balancers agree.
     pub fn new(configs: Vec<ServiceConfig>, seed: u64) -> Self {
         let services = configs
             .into_iter()

@@ -23,12 +23,12 @@ const IPV6_BYTES: usize = 40;
 const MESSAGE_BYTES: usize = 8 + 16 + 8;
 const OPTION_SOURCE: u8 = 1;
 const OPTION_TARGET: u8 = 2;
-/// Such messages have passed no router (RFC 4861 section 7.1).
+/// Hop limit of a message that has passed no router (RFC 4861 section 7.1).
 const HOPS: u8 = 255;
 
 /// Bytes of a frame with such a message at most.
 pub const FRAME_BYTES_MAX: usize = ETHERNET_BYTES + 8 + IPV6_BYTES + MESSAGE_BYTES;
-/// Such a frame.
+/// A frame with one question or answer.
 pub type Frame = ArrayVec<u8, FRAME_BYTES_MAX>;
 
 /// What a message says.

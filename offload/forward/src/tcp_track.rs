@@ -31,7 +31,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The other one.
+    /// The other direction.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -41,7 +41,7 @@ impl Direction {
     }
 }
 
-/// See the module's head.
+/// Where a TCP connection of others stands, by what is seen of it from the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpState {
     /// A SYN was seen.
@@ -103,7 +103,8 @@ pub enum Judged {
     Begins,
 }
 
-/// See the module's head.
+/// Follows the state and the windows of a TCP connection of others. A segment outside of the
+/// windows changes nothing (invariant F7).
 #[derive(Clone, Copy, Debug)]
 pub struct TcpTrack {
     state: TcpState,

@@ -71,7 +71,7 @@ impl Tuple {
         Self { protocol: Protocol::Tcp, source: nobody, destination: nobody }
     };
 
-    /// The other direction.
+    /// The tuple of packets in the other direction.
     #[must_use]
     pub fn reversed(self) -> Self {
         Self { protocol: self.protocol, source: self.destination, destination: self.source }

@@ -16,13 +16,13 @@ use nicache_tcp::wire::Flags;
 
 use crate::tuple::{Endpoint, Protocol, Tuple};
 
-/// Protocol numbers (IANA).
+/// Protocol number of TCP (IANA).
 pub const TCP: u8 = 6;
-/// UDP.
+/// Protocol number of UDP (IANA).
 pub const UDP: u8 = 17;
-/// ICMP of IPv4.
+/// Protocol number of ICMP for IPv4 (IANA).
 pub const ICMP: u8 = 1;
-/// ICMP of IPv6.
+/// Protocol number of ICMP for IPv6 (IANA).
 pub const ICMPV6: u8 = 58;
 
 const HOP_BY_HOP: u8 = 0;
@@ -31,11 +31,11 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Ethernet types.
+/// Ethernet type of IPv4.
 pub const ETHERTYPE_IPV4: u16 = 0x0800;
-/// IPv6.
+/// Ethernet type of IPv6.
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// Address resolution.
+/// Ethernet type of address resolution (ARP).
 pub const ETHERTYPE_ARP: u16 = 0x0806;
 
 /// Extension headers that are walked through at most.
@@ -141,7 +141,8 @@ pub enum IcmpError {
     },
 }
 
-/// See the module's head. Positions are in bytes from the beginning of what was parsed.
+/// What the headers of a packet say: a checked copy of the fields that a forwarder looks at.
+/// Positions are in bytes from the beginning of what was parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Where the IP header begins.
@@ -186,8 +187,8 @@ impl View {
         Ok(view)
     }
 
-    /// The same with a packet that an ICMP error quotes, of which at least 8 bytes behind the IP
-    /// header are there (RFC 792).
+    /// Looks at a packet that an ICMP error quotes, of which at least 8 bytes behind the IP header
+    /// are there (RFC 792). `network_at`: where that header begins.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -212,7 +213,7 @@ impl View {
         Some(Tuple { protocol, source, destination })
     }
 
-    /// The same packet somewhere else.
+    /// What is known of this packet if its IP header begins at `network_at`, as in a copy of it.
     #[must_use]
     pub fn moved(&self, network_at: usize) -> Self {
         let move_to = |at: usize| at - self.network_at + network_at;

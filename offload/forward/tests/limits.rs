@@ -38,7 +38,7 @@ fn open(world: &mut World, port: u16) -> (std::net::IpAddr, u16) {
     open_as(world, 0, port)
 }
 
-/// The same of one of the clients.
+/// Opens a connection of one of the clients; what the server sees.
 fn open_as(world: &mut World, client: usize, port: u16) -> (std::net::IpAddr, u16) {
     let seen = world.try_leave(&tcp(client, port, SYN, 100, 0)).unwrap().from();
     world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
@@ -117,8 +117,8 @@ fn a_flood_of_syns() {
     self::open(&mut world, 3000);
 }
 
-/// The same by segments in the middle of connections, which a service takes up in case another
-/// balancer had them.
+/// F6: a flood of segments in the middle of connections, which a service takes up in case another
+/// balancer had them, takes only its own share.
 #[test]
 fn a_flood_of_acknowledgments() {
     let mut world = World::new(|config| {

@@ -18,7 +18,7 @@ pub enum Coherence {
     /// When it is looked for with another revision. The paper's.
     #[default]
     Lazy,
-    /// As soon as the host knows of the change.
+    /// It forgets the block as soon as the host knows of the change.
     Eager,
     /// It does not: what is in the cache is replaced by what the file has become.
     Update,
@@ -61,7 +61,8 @@ struct Entry {
     packet: u64,
 }
 
-/// See the module's head. Everything is allocated at construction, but for what the policy does.
+/// Which blocks are in one card's cache, and where (Kim et al. 2002, section 4.2). Everything is
+/// allocated at construction, but for what the policy does.
 pub struct Directory {
     /// By place; `None`: it is free.
     entries: Box<[Option<Entry>]>,
@@ -245,7 +246,7 @@ impl Directory {
         }
     }
 
-    /// As [`invalidate`](Self::invalidate), if what is in the cache is older than this.
+    /// Forgets a block whose file has changed, if what is in the cache is older than this revision.
     pub fn invalidate_older(&mut self, block: Block, revision: Revision) {
         if self.entry(block).is_some_and(|(_, entry)| entry.revision < revision) {
             self.invalidate(block);

@@ -100,7 +100,7 @@ impl Driver {
         &self.side.presence
     }
 
-    /// The rings.
+    /// The host's ends of the card's rings.
     pub fn side(&mut self) -> &mut HostSide {
         &mut self.side
     }
@@ -121,7 +121,8 @@ impl Driver {
         self.transmit_with(flags, BusClass::NetworkHeaders, headers, payload, pages, window)
     }
 
-    /// The same with a short frame that is complete as it is, and no connection's.
+    /// Tells the card to send a short frame that is complete as it is, and no connection's. It is
+    /// on its way after [`flush`](Self::flush).
     ///
     /// # Errors
     /// See [`TransmitError`]; nothing is sent then.

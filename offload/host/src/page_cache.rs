@@ -48,7 +48,8 @@ struct Frame {
     is_private: bool,
 }
 
-/// See the module's head. Everything is allocated at construction.
+/// Blocks of files in the window; a page is kept while a connection may have to send it. Everything
+/// is allocated at construction.
 #[derive(Debug)]
 pub struct PageCache {
     frames: Box<[Frame]>,

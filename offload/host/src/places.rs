@@ -8,8 +8,8 @@ use crate::mbuf::{Mbuf, Owner};
 /// Bytes of a place.
 pub const PLACE_BYTES: u64 = 512;
 
-/// See the module's head. A place is taken until the buffer that refers to it is [given
-/// back](Places::free).
+/// Small places in the window, of equal size, for what is made for one connection, such as the head
+/// of a reply. A place is taken until the buffer that refers to it is [given back](Places::free).
 #[derive(Debug)]
 pub struct Places {
     mmaddr: u64,
@@ -23,7 +23,7 @@ impl Places {
         Self { mmaddr, places, free: (0..places).rev().collect() }
     }
 
-    /// All places.
+    /// How many places there are.
     pub fn places(&self) -> usize {
         self.places as usize
     }

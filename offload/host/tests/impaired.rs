@@ -23,7 +23,7 @@ const FILES: [(&str, usize); 9] = [
     ("large", 1_000_000),
     ("streamed", (8 << 20) + 4097),
 ];
-/// Those that are asked for often.
+/// So many of the first files are small, and asked for often.
 const SMALL: usize = 7;
 /// Longest that a run may take, by its own clock.
 const LIMIT: Duration = Duration::from_secs(900);

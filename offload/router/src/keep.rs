@@ -41,7 +41,8 @@ const HEAD_BYTES: usize = 18;
 /// No key: nobody else writes here.
 const SEED: u64 = 0x6e69_6361_6368_6500;
 
-/// The memory, see the module's head.
+/// Memory in which connections outlive the process that has them. The [module](self) has its
+/// layout.
 #[derive(Debug)]
 pub struct Keep {
     window: Window,
@@ -200,7 +201,7 @@ impl Keep {
         let _ = self.window.write(self.place(edition, number, turn & 1), &bytes[..end]);
     }
 
-    /// All connections.
+    /// All connections that are kept, each as it was last written whole.
     pub fn connections(&self) -> Vec<Saved> {
         let edition = self.edition();
         let newest = |number: u32| {

@@ -81,7 +81,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Those of the calling thread's network namespace.
+    /// Opens the tables of the calling thread's network namespace.
     ///
     /// # Errors
     /// What the system says.
@@ -100,7 +100,7 @@ impl Kernel {
         [self.asked.as_fd(), self.news.as_fd()]
     }
 
-    /// Those that another process has opened.
+    /// The tables by sockets that another process has opened.
     pub fn from_files([asked, news]: [OwnedFd; 2]) -> Self {
         // Answers to another process's questions may still wait: a number of its own tells them
         // apart.

@@ -35,7 +35,7 @@ pub struct Report {
     pub interfaces: Vec<InterfaceReport>,
     /// Services with their back ends.
     pub services: Vec<ServiceReport>,
-    /// Those connections that have moved most.
+    /// The connections that have moved most bytes.
     pub flows: Vec<FlowReport>,
 }
 
@@ -71,7 +71,7 @@ pub struct Rates {
     pub begun: f64,
 }
 
-/// An interface.
+/// An interface of the forwarder, as viewers are told of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceReport {
     /// Its name.
@@ -84,7 +84,7 @@ pub struct InterfaceReport {
     pub masquerade: Vec<String>,
 }
 
-/// A service.
+/// A service of the forwarder and its back ends, as viewers are told of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServiceReport {
     /// Its name.
@@ -116,12 +116,12 @@ pub struct BackEndReport {
     pub names: Vec<String>,
 }
 
-/// A connection.
+/// A connection that is forwarded, for viewers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
-    /// As its first packet came in.
+    /// Addresses and ports of its first packet as it came in.
     pub original: String,
-    /// As it goes out.
+    /// Addresses and ports of its packets as they go out.
     pub outgoing: String,
     /// Where it stands.
     pub state: String,
@@ -129,9 +129,9 @@ pub struct FlowReport {
     pub packets: [u64; 2],
     /// Bytes of IP.
     pub bytes: [u64; 2],
-    /// Milliseconds since it began, and since its last packet.
+    /// Milliseconds since it began.
     pub age_ms: u64,
-    /// See above.
+    /// Milliseconds since its last packet.
     pub idle_ms: u64,
     /// The back end, if a service chose one.
     pub back_end: Option<String>,

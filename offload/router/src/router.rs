@@ -67,7 +67,8 @@ struct Totals {
     begun: u64,
 }
 
-/// See the module's head.
+/// Engine, forwarder and the kernel's tables, in one loop that its process turns. The card can be
+/// another one at any time ([`Router::attach`]).
 #[derive(Debug)]
 pub struct Router {
     plan: Plan,

@@ -39,7 +39,7 @@ impl Change {
         change
     }
 
-    /// Of one card, over so many seconds.
+    /// Rates of one card between two samples, over so many seconds.
     pub fn of_card(then: &CardSample, now: &CardSample, seconds: f64) -> Self {
         let [hits, misses, bypasses] =
             [(then.hits, now.hits), (then.misses, now.misses), (then.bypasses, now.bypasses)]

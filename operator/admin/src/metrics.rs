@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use crate::Description;
 use crate::sample::{CardSample, Mode, Sample};
 
-/// Which text.
+/// Which text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus' own, version 0.0.4.
@@ -38,7 +38,8 @@ impl Format {
     }
 }
 
-/// The same for what also sinks: how their names begin, the family, the label, what it is.
+/// Values of a sample that may sink and are one family with a label: how their names begin, the
+/// family, the label, what it is.
 const BY_LABEL: [(&str, &str, &str, &str); 3] = [
     (
         "forward_state_",

@@ -33,7 +33,7 @@ pub struct Sample {
     pub pid: u32,
     /// Since its start, in milliseconds, by a clock that never jumps; when the sample was taken.
     pub uptime_ms: u64,
-    /// The same moment, UNIX time in milliseconds.
+    /// When the sample was taken: UNIX time in milliseconds.
     pub unix_ms: u64,
     /// The server's command, or the folder.
     pub serves: String,
@@ -192,7 +192,7 @@ pub struct Crossing {
     pub class: String,
     /// Which way.
     pub direction: Direction,
-    /// How many.
+    /// How many bytes.
     pub bytes: u64,
 }
 

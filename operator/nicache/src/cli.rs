@@ -353,7 +353,7 @@ pub(crate) struct CheckArgs {
 /// Arguments of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Which one.
+    /// Which running nicache is asked.
     #[command(flatten)]
     pub target: Target,
 }
@@ -392,7 +392,7 @@ pub(crate) struct WhyArgs {
     /// Show every source, or every range of a file's blocks, instead of the first ones
     #[arg(long)]
     pub all: bool,
-    /// Which one.
+    /// Which running nicache is asked.
     #[command(flatten)]
     pub target: Target,
 }
@@ -403,7 +403,7 @@ pub(crate) struct WhoArgs {
     /// A path, or a table: TABLE, SCHEMA.TABLE or DATABASE:SCHEMA.TABLE
     #[arg(value_name = "SOURCE")]
     pub source: String,
-    /// Which one.
+    /// Which running nicache is asked.
     #[command(flatten)]
     pub target: Target,
 }
@@ -418,7 +418,7 @@ pub(crate) struct PurgeArgs {
     /// (beginning with /) whatever the host name; with a final *, for all that begin so
     #[arg(value_name = "URL")]
     pub url: Option<String>,
-    /// Which one.
+    /// Which running nicache is asked.
     #[command(flatten)]
     pub target: Target,
 }
@@ -429,7 +429,7 @@ pub(crate) struct BypassArgs {
     /// on: the card answers nothing and stores nothing; off: back to caching
     #[arg(value_enum)]
     pub state: Switch,
-    /// Which one.
+    /// Which running nicache is asked.
     #[command(flatten)]
     pub target: Target,
 }

@@ -65,9 +65,9 @@ pub enum ToCard {
     },
     /// Take frames from now on. Sent once, after [`FromCard::Ready`].
     Begin,
-    /// The same, but another card goes on with the connections that it has: frames that belong to
-    /// no connection go there. Attached: for each queue two sockets ([`nicache_port::PairSocket`]),
-    /// in place of the wire and of the host.
+    /// Take frames from now on, but another card goes on with the connections that it has: frames
+    /// that belong to no connection go there. Attached: for each queue two sockets
+    /// ([`nicache_port::PairSocket`]), in place of the wire and of the host.
     BeginAfter,
     /// Another card takes the frames from now on. Attached: the other ends of these sockets. This
     /// one ends when its connections have.
@@ -88,7 +88,7 @@ pub enum Question {
     Alive,
     /// How much of everything so far.
     Counters,
-    /// The same, and what is told of each queue.
+    /// How much of everything so far, and what is told of each queue.
     Cards,
     /// What is used most?
     Hottest,
@@ -96,13 +96,13 @@ pub enum Question {
     PurgeAll,
     /// Drop the entries of some pages.
     PurgeTarget {
-        /// Which.
+        /// Which pages.
         #[serde(flatten)]
         page: PageName,
     },
     /// What is there of this page, and what would these requests meet?
     Page {
-        /// Which one.
+        /// Which page it is.
         #[serde(flatten)]
         page: PageName,
         /// At most [`crate::inquiry::ASKED_MAX`].
@@ -194,7 +194,7 @@ pub enum Answer {
     },
     /// Not possible.
     Refused {
-        /// Why.
+        /// Why it is not possible.
         reason: String,
     },
 }
@@ -341,13 +341,13 @@ pub enum Request {
     },
     /// What is there of a page, and on what does it depend?
     Why {
-        /// Which one.
+        /// Which page it is.
         #[serde(flatten)]
         page: PageName,
         /// What is asked for it, at most [`crate::inquiry::ASKED_MAX`].
         #[serde(default)]
         requests: Vec<AskedRequest>,
-        /// The same as it was typed, if it may be the path of a file: what a `nicache nfs` tells
+        /// The page as it was typed, if it may be the path of a file: what a `nicache nfs` tells
         /// about.
         #[serde(default)]
         path: Option<String>,
@@ -410,7 +410,7 @@ pub enum Response {
     Who(Box<WhoReport>),
     /// Not possible.
     Error {
-        /// Why.
+        /// Why it is not possible.
         reason: String,
     },
 }
@@ -500,7 +500,8 @@ pub fn ask(name: Option<&str>, request: &Request) -> Result<Response> {
     ask_within(name, request, ANSWER_TIMEOUT * 2)
 }
 
-/// The same, and waits for the answer for so long.
+/// Asks a running nicache and waits for its answer for `limit` at most. `name`: which; `None`: the
+/// only one.
 pub fn ask_within(name: Option<&str>, request: &Request, limit: Duration) -> Result<Response> {
     let socket = find_socket(&run_folder(), name)?;
     let mut stream = UnixStream::connect(&socket).with_context(|| {

@@ -131,7 +131,7 @@ fn one_setting(key: &str, value: &Value) -> Result<(), String> {
     alone.try_into::<RunOptions>().map(|_| ()).map_err(|error| error.message().to_owned())
 }
 
-/// Those `[[path]]` tables that can be read, with their numbers.
+/// The `[[path]]` tables that can be read, with their numbers; the others are told in `faults`.
 fn good_paths(tables: &[Value], lines: &Lines, faults: &mut Vec<Fault>) -> Vec<(usize, Table)> {
     let mut right = Vec::new();
     for (number, table) in tables.iter().enumerate() {

@@ -57,7 +57,7 @@ impl Signals {
         Ok(other.is_some() && fds.last().is_some_and(|fd| !fd.revents().is_empty()))
     }
 
-    /// Those to hand on that have arrived since the last call.
+    /// Signals to hand on to the server that have arrived since the last call.
     pub(crate) fn take(&self) -> Vec<Signal> {
         let arrived = |pipe: &UnixStream| {
             let mut reader: &UnixStream = pipe;
@@ -120,7 +120,7 @@ pub(crate) struct Recipient {
 }
 
 impl Recipient {
-    /// For a program that was just started.
+    /// A program that was just started, to which signals are handed on.
     pub(crate) fn new(program: &Child) -> Self {
         Self { main_process: Some(Pid::from_child(program)), told_to_end: None }
     }
@@ -192,7 +192,8 @@ pub(crate) fn own_children() -> Result<Vec<Pid>> {
     Ok(list.split_ascii_whitespace().filter_map(innermost).collect())
 }
 
-/// As a shell reports it: the exit status, or 128 plus the signal.
+/// The status that a shell reports of a process that has ended: its exit status, or 128 plus the
+/// signal.
 fn shell_status(status: WaitStatus) -> u8 {
     let code =
         status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));

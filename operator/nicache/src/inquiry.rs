@@ -13,9 +13,9 @@ pub(crate) const ENTRIES_MAX: usize = 64;
 pub(crate) const RECORDS_MAX: usize = 1000;
 /// Requests in one question at most.
 pub(crate) const ASKED_MAX: usize = 4;
-/// Bytes of the header fields of a request in an answer at most, and of those of an entry.
+/// Bytes of the header fields of a request in an answer at most.
 pub(crate) const FIELDS_BYTES_MAX: usize = 2048;
-/// See above.
+/// Bytes of the header fields of an entry in an answer at most.
 pub(crate) const ENTRY_FIELDS_BYTES_MAX: usize = 256;
 /// Paths of one entry that an answer names at most.
 pub(crate) const PATHS_MAX: usize = 500;
@@ -66,9 +66,9 @@ pub struct MeetingReport {
     pub meets: String,
     /// In what the client differs from those who have been answered.
     pub missing: Vec<String>,
-    /// Queues that would answer it, and all: a connection belongs to one.
+    /// Queues that would answer it from memory; a connection belongs to one.
     pub queues_hit: usize,
-    /// See above.
+    /// All queues of the cards.
     pub queues: usize,
     /// The key of its reply, in hexadecimal.
     pub key: Option<String>,
@@ -106,7 +106,7 @@ impl MeetingReport {
     }
 }
 
-/// One entry.
+/// One entry of a page, as a card has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EntryReport {
     /// Key in hexadecimal.
@@ -193,7 +193,7 @@ pub(crate) enum FromWatch {
     },
     /// To [`ToWatch::Databases`].
     Databases {
-        /// Those with a relay, in the order in which they were given.
+        /// The databases with a relay, in the order in which they were given.
         databases: Vec<DatabaseReport>,
     },
     /// To [`ToWatch::Outsiders`].
@@ -219,7 +219,7 @@ pub struct DatabaseReport {
 }
 
 impl DatabaseReport {
-    /// Of a database of which nothing has been heard.
+    /// The report of a database of which nothing has been heard.
     pub fn unheard(address: SocketAddrV4) -> Self {
         Self { database: address.to_string(), in_step: false, events: 0, changes: 0, voided: 0 }
     }
@@ -239,10 +239,10 @@ pub struct SourcesReport {
     pub retained: u64,
 }
 
-/// One path.
+/// One path that an entry depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathReport {
-    /// As the server spelled it.
+    /// The path as the server spelled it.
     pub path: String,
     /// `read`, `missing` or `listed`.
     pub used: String,
@@ -250,7 +250,7 @@ pub struct PathReport {
     pub revision: Option<u64>,
 }
 
-/// To `nicache why`.
+/// What `nicache why` tells of a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WhyReport {
     /// What the card knows.
@@ -264,7 +264,7 @@ pub struct WhyReport {
     pub lacks: Vec<String>,
 }
 
-/// To `nicache who`.
+/// What `nicache who` tells of a file, a directory or a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WhoReport {
     /// Entries that a change would purge, at most [`ENTRIES_MAX`].

@@ -59,10 +59,11 @@ impl PageName {
         })
     }
 
-    /// The same, or with a final `*` all pages that begin so.
+    /// A page, `http://HOST/PATH`, `https://HOST/PATH` or `/PATH` for any host, or with a final `*`
+    /// all pages that begin so.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// It is none of these, in words for whoever typed it.
     pub fn parse_pattern(url: &str) -> Result<Self> {
         let page = Self::parse(url.strip_suffix('*').unwrap_or(url))?;
         if url.ends_with('*') && scheme(url).is_some_and(|(_, rest)| !rest.contains('/')) {

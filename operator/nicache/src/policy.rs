@@ -13,7 +13,7 @@ pub(crate) struct PolicyKind(PolicyName);
 impl PolicyKind {
     /// Least recently used.
     pub(crate) const LRU: Self = Self(PolicyName::Lru);
-    /// Those that know the future are left out.
+    /// All policies that a card can have. Policies that know the future are left out.
     const ALL: [Self; PolicyName::ALL.len() - 2] = {
         let mut kinds = [Self::LRU; PolicyName::ALL.len() - 2];
         let (mut from, mut to) = (0, 0);

@@ -12,8 +12,8 @@ pub(crate) fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Those whose network namespace has this inode number. What has ended and waits to be collected
-/// has none.
+/// Processes whose network namespace has this inode number. One that has ended and waits to be
+/// collected has none.
 pub(crate) fn processes_in(network: u64) -> impl Iterator<Item = u32> {
     let is_in = move |process: &u32| {
         std::fs::metadata(format!("/proc/{process}/ns/net"))
@@ -22,7 +22,7 @@ pub(crate) fn processes_in(network: u64) -> impl Iterator<Item = u32> {
     processes().filter(is_in)
 }
 
-/// Those that its first thread has started.
+/// Processes that the first thread of this process has started.
 pub(crate) fn children_of(process: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"))
         .unwrap_or_default();

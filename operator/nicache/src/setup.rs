@@ -38,8 +38,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct RecheckAddresses {
     /// The card's own client.
     pub own: Ipv4Addr,
-    /// The same where it asks what clients of a proxy on this machine ask: the address from which
-    /// such a proxy connects.
+    /// Where the card's own client asks what clients of a proxy on this machine ask: the address
+    /// from which such a proxy connects.
     pub proxy: Ipv4Addr,
     /// The server.
     pub server: Ipv4Addr,

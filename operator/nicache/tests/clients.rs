@@ -19,7 +19,7 @@ const SIZES: [usize; 9] = [0, 1, 100, 1448, 1460, 16_384, 65_537, 1 << 20, 5 << 
 /// Files that nginx sends without saying how long they are: in chunks, or until it closes.
 const INCLUDED: [usize; 3] = [1, 3000, 300_000];
 const ROUNDS: usize = 3;
-/// And until there was a hit, where one is due.
+/// Rounds at most until there was a hit, where one is due.
 const ROUNDS_MAX: usize = 30;
 
 struct Setup {

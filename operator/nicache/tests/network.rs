@@ -107,7 +107,7 @@ impl Tagger {
     }
 }
 
-/// The same metadata if headers begin so many bytes later.
+/// What a frame's offload says if headers begin so many bytes later.
 fn moved(mut offload: Offload, by: i16) -> Offload {
     if let Checksum::Partial { start, .. } = &mut offload.checksum {
         *start = start.wrapping_add_signed(by);

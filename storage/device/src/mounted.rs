@@ -45,7 +45,7 @@ pub enum DeviceError {
     Unsuitable {
         /// The unit.
         name: String,
-        /// Why.
+        /// Why it cannot be served.
         reason: Unsuitable,
     },
     /// A new file system was asked for, and there is something on the unit.
@@ -61,7 +61,7 @@ pub enum DeviceError {
     Refused {
         /// The unit.
         name: String,
-        /// Why.
+        /// Why it was refused.
         reason: String,
     },
     /// The file system could not be unmounted.

@@ -165,13 +165,13 @@ pub fn is_cached(file: &File, offset: u64) -> io::Result<bool> {
 pub struct CachedPages {
     /// All.
     pub cached: u64,
-    /// Those that are not written yet.
+    /// Cached pages that are not written yet.
     pub dirty: u64,
-    /// Those that are being written.
+    /// Cached pages that are being written.
     pub writeback: u64,
-    /// Those that were dropped.
+    /// Pages that were dropped.
     pub evicted: u64,
-    /// Those that were dropped a short time ago.
+    /// Pages that were dropped a short time ago.
     pub recently_evicted: u64,
 }
 

@@ -22,7 +22,7 @@ impl CopyMode {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Original, Self::Nicache, Self::Baseline];
 
-    /// Its name.
+    /// The mode's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Original => "original",

@@ -29,15 +29,15 @@ pub enum CredentialsError {
     /// The file cannot be read.
     #[error("cannot read the credentials in {path}: {error}")]
     Read {
-        /// Which.
+        /// Which file cannot be read.
         path: PathBuf,
-        /// Why.
+        /// Why the file cannot be read.
         error: io::Error,
     },
     /// Others can read it.
     #[error("{path} can be read by others: run `chmod 600 {path}`")]
     Open {
-        /// Which.
+        /// Which file can be read by others.
         path: PathBuf,
     },
     /// It has another form.
@@ -48,7 +48,8 @@ pub enum CredentialsError {
 }
 
 impl UnitCredentials {
-    /// From lines as above. `name` is for messages.
+    /// Reads `USER:PASSWORD`, and the target's own name and secret from a second line if there is
+    /// one. `name` is for messages.
     pub fn parse(name: &str, text: &str) -> Result<Self, CredentialsError> {
         let mut found =
             text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(|line| {

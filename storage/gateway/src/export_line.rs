@@ -11,7 +11,7 @@ use std::str::FromStr;
 use nicache_nfs::{ClientRule, Network, Squash};
 use thiserror::Error;
 
-/// An export.
+/// A folder that clients can mount, and who may, as `--export` says it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportLine {
     /// What clients mount.

@@ -72,9 +72,9 @@ pub struct OperationFigures {
 pub struct CopyFigures {
     /// Why bytes were copied.
     pub class: String,
-    /// How often.
+    /// How often bytes were copied.
     pub copies: u64,
-    /// Their bytes.
+    /// Bytes that were copied.
     pub bytes: u64,
 }
 
@@ -103,7 +103,7 @@ nicache_counters::counters! {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WebFigures {
-    /// Where.
+    /// Where it was served.
     pub addresses: Vec<String>,
     /// By all of these servers.
     #[serde(flatten)]

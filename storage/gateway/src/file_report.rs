@@ -87,7 +87,7 @@ pub enum FileReportError {
     Open {
         /// What was asked for.
         path: String,
-        /// Why.
+        /// Why it cannot be opened.
         error: io::Error,
     },
     /// It has no blocks.
@@ -110,9 +110,9 @@ pub struct StateReport {
     /// `by_file`, `by_file_short`, `by_block`, `coming`, `evicted`, `overwritten`, `contested`,
     /// `unread`, `reserved` or `hole`.
     pub state: String,
-    /// How many.
+    /// How many blocks are in the state.
     pub blocks: u64,
-    /// The same in bytes.
+    /// Bytes of these blocks.
     pub bytes: u64,
     /// What that means, and why.
     pub why: String,
@@ -122,11 +122,11 @@ pub struct StateReport {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RangeReport {
-    /// As in [`StateReport`].
+    /// State of the blocks, by the names that [`StateReport::state`] lists.
     pub state: String,
     /// The first block of the file.
     pub first: u64,
-    /// How many.
+    /// How many blocks are in the range.
     pub blocks: u64,
     /// The first one's block on the unit, if it has one with bytes; the others are behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,7 +168,8 @@ pub struct FileReport {
     /// `--copy original`, else keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_pages: Option<u64>,
-    /// Those of them that are not written.
+    /// The file's pages in the kernel's page cache that are not written to the unit yet, if the
+    /// kernel can say (Linux 6.5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_dirty_pages: Option<u64>,
 }
@@ -288,7 +289,7 @@ impl FileReport {
         self.states.iter().find(|one| one.state == state).map_or(0, |one| one.blocks)
     }
 
-    /// For people; with `is_all` every range instead of the first ones.
+    /// The report as text for people; with `is_all` every range instead of the first ones.
     pub fn text(&self, is_all: bool) -> String {
         Shown { report: self, lines: if is_all { usize::MAX } else { LINES } }.to_string()
     }

@@ -85,7 +85,7 @@ pub enum GatewayError {
         name: String,
         /// The folder.
         folder: String,
-        /// Why.
+        /// Why the folder cannot be exported.
         error: io::Error,
     },
     /// Kernels before 6.15 cannot.
@@ -109,7 +109,7 @@ pub enum GatewayError {
     Register {
         /// Where it is.
         address: SocketAddr,
-        /// Why.
+        /// Why the programs were not registered.
         error: io::Error,
     },
 }

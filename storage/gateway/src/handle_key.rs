@@ -20,9 +20,9 @@ pub enum KeyError {
     /// A file cannot be read or made.
     #[error("cannot keep the secret of file handles in {path}: {error}")]
     File {
-        /// Which.
+        /// Which file cannot be read or made.
         path: PathBuf,
-        /// Why.
+        /// Why the file cannot be read or made.
         error: io::Error,
     },
     /// Others can read it.
@@ -30,7 +30,7 @@ pub enum KeyError {
         "{path} can be read by others: run `chmod 600 {path}`, or remove it, and all clients mount again"
     )]
     Open {
-        /// Which.
+        /// Which file can be read by others.
         path: PathBuf,
     },
     /// Another gateway has it.
@@ -38,7 +38,7 @@ pub enum KeyError {
         "another nicache serves this unit ({path} is locked): end it first; two would destroy the unit's file system"
     )]
     Taken {
-        /// Which.
+        /// Which file is locked.
         path: PathBuf,
     },
     /// It is something else.
@@ -46,7 +46,7 @@ pub enum KeyError {
         "{path} is not a secret of file handles ({KEY_BYTES} bytes): remove it, and all clients mount again"
     )]
     Form {
-        /// Which.
+        /// Which file is something else.
         path: PathBuf,
     },
 }

@@ -67,7 +67,7 @@ pub enum LunError {
     Refused {
         /// The unit.
         lun: String,
-        /// Why.
+        /// Why it could not be reached or taken.
         reason: String,
     },
 }

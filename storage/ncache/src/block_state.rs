@@ -8,7 +8,8 @@ pub enum BlockState {
     /// In the cache by file and block (FHO): a key stands for it in the file system, and the device
     /// has not seen that yet.
     ByFile,
-    /// The same, but it is shorter than a key, so the file system has its bytes.
+    /// In the cache by file and block (FHO), but shorter than a key, so the file system has its
+    /// bytes in place of one.
     ByFileShort,
     /// In the cache by block of the device (LBN).
     ByBlock,

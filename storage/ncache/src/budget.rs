@@ -114,7 +114,8 @@ pub(crate) fn charged(bytes: Bytes, charge: Charge) -> Bytes {
     Bytes::from_owner(Charged { bytes, _charge: charge })
 }
 
-/// As [`charged`], for bytes that were just filled.
+/// Bytes that were just filled, and give their charge back when the last reference to any part of
+/// them goes.
 pub(crate) fn charged_mut(bytes: BytesMut, charge: Charge) -> Bytes {
     Bytes::from_owner(Charged { bytes, _charge: charge })
 }

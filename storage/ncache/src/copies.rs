@@ -46,9 +46,9 @@ impl CopyClass {
 /// Copies of one class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
-    /// How many.
+    /// How often bytes were copied.
     pub copies: u64,
-    /// Their bytes.
+    /// Bytes that were copied.
     pub bytes: u64,
 }
 

@@ -302,7 +302,7 @@ impl Index {
         self.forget_if_empty(file);
     }
 
-    /// These short blocks have been written (those that were not replaced meanwhile).
+    /// Forgets short blocks that have been written, but for those that were replaced meanwhile.
     pub(crate) fn handle_literals_written(&mut self, file: FileId, written: &[(u64, Bytes)]) {
         let Some(entry) = self.files.get_mut(&file) else { return };
         for (block, chunk) in written {
@@ -352,7 +352,8 @@ impl Index {
         self.files.get(&file).is_some_and(|entry| entry.has_failed)
     }
 
-    /// As [`Index::has_failed`], and forgets it: somebody is told.
+    /// Whether a write of this file failed since somebody was told, and forgets it: somebody is
+    /// told.
     pub(crate) fn take_failed(&mut self, file: FileId) -> bool {
         let failed =
             self.files.get_mut(&file).is_some_and(|entry| std::mem::take(&mut entry.has_failed));

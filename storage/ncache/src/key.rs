@@ -29,7 +29,7 @@ pub enum BlockContent {
     Literal,
     /// A key that was made here.
     Key {
-        /// Which.
+        /// Which key it is.
         sequence: Sequence,
         /// Bytes of the block that are the file's; the rest is zeroes.
         valid_bytes: u32,
@@ -56,7 +56,7 @@ impl Keyring {
         Ok(Self::from_secrets(&secrets))
     }
 
-    /// From given secrets, for tests.
+    /// Makes keys from given secrets, for tests.
     pub fn from_secrets(secrets: &[u8; TAG_BYTES + 32]) -> Self {
         let (mut tag, mut mac_key) = ([0; TAG_BYTES], [0; 32]);
         tag.copy_from_slice(&secrets[..TAG_BYTES]);

@@ -24,7 +24,7 @@ const WINDOWS_MAX: u64 = 1 << 12;
 pub struct BlockRange {
     /// The first block of the file.
     pub first: u64,
-    /// How many.
+    /// How many blocks are in the range.
     pub blocks: u64,
     /// Where they are.
     pub state: BlockState,

@@ -64,7 +64,7 @@ impl Nicache {
         Ok(Self { cache, ahead, flusher })
     }
 
-    /// The cache.
+    /// The cache that payload goes through.
     pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
     }

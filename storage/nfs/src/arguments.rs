@@ -19,8 +19,8 @@ pub type Handle<'a> = &'a [u8];
 pub struct Name<'a>(pub &'a [u8]);
 
 impl Name<'_> {
-    /// For a system call. Names that no directory can have are `NFS3ERR_INVAL`, too long ones
-    /// `NFS3ERR_NAMETOOLONG`.
+    /// The name for a system call. Names that no directory can have are `NFS3ERR_INVAL`, too long
+    /// ones `NFS3ERR_NAMETOOLONG`.
     pub fn checked(self) -> Result<CString, Status> {
         if self.0.len() > 255 {
             return Err(Status::NameTooLong);
@@ -31,7 +31,8 @@ impl Name<'_> {
         CString::new(self.0).map_err(|_| Status::Inval)
     }
 
-    /// The same, but `.` and `..` are answered with `dots`.
+    /// A name in a directory, for a system call; `.` and `..` are answered with `dots`. Names that
+    /// no directory can have are `NFS3ERR_INVAL`, too long ones `NFS3ERR_NAMETOOLONG`.
     pub fn checked_entry(self, dots: Status) -> Result<CString, Status> {
         if matches!(self.0, b"." | b"..") { Err(dots) } else { self.checked() }
     }

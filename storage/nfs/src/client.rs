@@ -89,7 +89,7 @@ pub struct ClientRule {
 }
 
 impl ClientRule {
-    /// For `network`: reading and writing, root squashed, reserved ports only.
+    /// A rule for `network`: reading and writing, root squashed, reserved ports only.
     #[must_use]
     pub fn new(network: Network) -> Self {
         Self {

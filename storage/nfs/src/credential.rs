@@ -31,7 +31,7 @@ impl Identity {
 pub enum Claim {
     /// Nothing.
     Nobody,
-    /// That it is this user.
+    /// The caller says that it is this user.
     User(Identity),
 }
 

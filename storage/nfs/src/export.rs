@@ -59,7 +59,7 @@ pub enum ExportError {
     Open {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// Why it cannot be exported.
         error: io::Error,
     },
     /// The file system has no handles, or too long ones.
@@ -67,7 +67,7 @@ pub enum ExportError {
     NoHandles {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// What the system says of its handles.
         error: io::Error,
     },
 }

@@ -40,7 +40,7 @@ impl std::fmt::Debug for HandleKey {
 }
 
 impl HandleKey {
-    /// From secret bytes that outlast restarts.
+    /// A key from secret bytes that outlast restarts.
     #[must_use]
     pub const fn new(secret: [u8; 32]) -> Self {
         Self(secret)

@@ -10,12 +10,12 @@ use crate::protocol::{Procedure, Status};
 /// The longest time that is told apart, in nanoseconds: 100 s.
 const LATENCY_NS_MAX: u64 = 100_000_000_000;
 
-/// One procedure.
+/// What was measured of one procedure.
 #[derive(Clone, Debug)]
 pub struct ProcedureMetrics {
     /// Calls that were executed.
     pub calls: u64,
-    /// Those among them that were answered with an error.
+    /// Executed calls that were answered with an error.
     pub errors: u64,
     /// From the whole request to the reply, in nanoseconds, within 1 %.
     pub latency_ns: Histogram<u64>,
@@ -51,7 +51,7 @@ nicache_counters::counters! {
 }
 
 impl Metrics {
-    /// Of one procedure.
+    /// The figures of one procedure.
     #[must_use]
     pub fn procedure(&self, procedure: Procedure) -> &ProcedureMetrics {
         &self.procedures[procedure as usize]

@@ -128,7 +128,7 @@ impl Node {
         &self.path
     }
 
-    /// The same by a path, for calls that take no descriptor.
+    /// A path that leads to the node, for system calls that take no descriptor.
     #[must_use]
     pub(crate) fn proc_path(&self) -> String {
         format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.path))

@@ -23,7 +23,7 @@ pub struct Original {
 }
 
 impl Original {
-    /// With memory from `chunks`.
+    /// Reads and writes files with memory from `chunks`.
     #[must_use]
     pub fn new(chunks: Arc<ChunkPool>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -9,9 +9,9 @@ use crate::protocol::{PORTMAP, Program};
 use crate::rpc::Refusal;
 use crate::xdr::{Reader, put};
 
-/// TCP.
+/// Protocol number of TCP in the port mapper's calls.
 pub const PROTOCOL_TCP: u32 = 6;
-/// UDP.
+/// Protocol number of UDP in the port mapper's calls.
 pub const PROTOCOL_UDP: u32 = 17;
 
 /// Where a program is served.

@@ -83,7 +83,7 @@ procedures! {
 }
 
 impl Procedure {
-    /// By its number.
+    /// The procedure with this number, if there is one.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()

@@ -92,7 +92,7 @@ pub struct RecordReader {
 }
 
 impl RecordReader {
-    /// At the beginning of a connection.
+    /// A reader at the beginning of a connection.
     #[must_use]
     pub fn new(pool: Arc<ChunkPool>) -> Self {
         Self {

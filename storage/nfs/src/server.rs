@@ -57,7 +57,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// For `exports`, on one address, with defaults.
+    /// Settings for `exports`, on one address, with defaults.
     #[must_use]
     pub fn new(exports: Vec<ExportConfig>, listen: SocketAddr, handle_key: HandleKey) -> Self {
         Self {
@@ -84,9 +84,9 @@ pub enum ServerError {
     /// An address cannot be used.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// Which.
+        /// Which address cannot be used.
         address: SocketAddr,
-        /// Why.
+        /// Why the address cannot be used.
         error: io::Error,
     },
     /// Threads cannot act as other users.

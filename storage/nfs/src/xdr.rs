@@ -107,7 +107,7 @@ pub mod put {
         out.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// A boolean.
+    /// Writes a boolean.
     pub fn bool(out: &mut Vec<u8>, value: bool) {
         u32(out, u32::from(value));
     }

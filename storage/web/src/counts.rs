@@ -33,7 +33,7 @@ impl WebCounters {
     }
 }
 
-/// The same as they are counted.
+/// What a server counts of its replies while it runs; [`WebCounters`] is what it tells of them.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) statuses: [AtomicU64; 4],

@@ -22,7 +22,8 @@ struct Group {
     ended: AtomicU64,
 }
 
-/// See the module's head.
+/// Revisions of files, for readers that want all bytes of one version: counts the writes of a
+/// gateway's clients that have begun and ended, by groups of files.
 #[derive(Debug)]
 pub struct Revisions {
     groups: Box<[Group]>,
@@ -87,7 +88,7 @@ impl Revised {
         Self { payload, revisions: Arc::default() }
     }
 
-    /// The counters.
+    /// The revisions of the files.
     pub fn revisions(&self) -> &Arc<Revisions> {
         &self.revisions
     }

@@ -30,7 +30,7 @@ const NOBODY: u32 = 65_534;
 
 /// How a folder is served.
 pub struct WebConfig {
-    /// Where.
+    /// Where it is served.
     pub listen: SocketAddr,
     /// The folder, open.
     pub root: OwnedFd,
@@ -47,9 +47,9 @@ pub enum WebError {
     /// The address is taken, or is not this machine's.
     #[error("cannot listen for HTTP at {address}: {error}")]
     Listen {
-        /// Where.
+        /// Which address cannot be used.
         address: SocketAddr,
-        /// Why.
+        /// Why the address cannot be used.
         error: io::Error,
     },
     /// No thread, or no randomness.

@@ -86,7 +86,9 @@ pub enum ControlWord {
     DefinitionsKnown = 72,
 }
 
-/// The table itself. See the module's head for layout and protocol.
+/// The revision table: memory with the stamps of all sources, the clock, the epoch and the lease,
+/// shared by the kernel's witnesses, the watcher and the cards. The [module](self) has layout and
+/// protocol.
 pub struct RevisionTable {
     control: NonNull<AtomicU64>,
     revisions: NonNull<AtomicU64>,

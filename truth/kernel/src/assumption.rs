@@ -129,7 +129,7 @@ impl Feature {
         Self::FastPath,
     ];
 
-    /// For programs: one word, the same in every release.
+    /// The feature's name for programs: one word, the same in every release.
     pub fn label(self) -> &'static str {
         match self {
             Self::Watching => "watching",

@@ -13,7 +13,7 @@ pub struct Findings {
     pub lacks: Vec<Lack>,
     /// The programs that are to be attached.
     pub programs: Vec<&'static str>,
-    /// Those of them that rest on [`Test::Unpreempted`]: one that was passed over
+    /// Which of the programs rest on [`Test::Unpreempted`]: one that was passed over
     /// ([`missed_runs`](crate::missed_runs)) has seen not everything.
     pub unpreempted: Vec<&'static str>,
 }

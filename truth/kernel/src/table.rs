@@ -153,7 +153,8 @@ const EXT4: Option<&str> = Some("ext4");
 const XFS: Option<&str> = Some("xfs");
 const BTRFS: Option<&str> = Some("btrfs");
 
-/// See the module's head. Each program of the witness is named exactly once.
+/// Every assumption about the kernel, with the ways by which it can be met. Each program of the
+/// witness is named exactly once.
 pub static ASSUMPTIONS: &[Assumption] = &[
     Assumption {
         name: "system calls",

@@ -29,7 +29,7 @@ pub struct DoorCounters {
     pub crowded: AtomicU64,
 }
 
-/// See the module's head.
+/// The relay's door for card hosts: accepts them over TCP, and sends each its events.
 #[derive(Clone, Debug)]
 pub struct Door {
     /// Whom card hosts are told about.

@@ -37,7 +37,7 @@ pub struct Sender {
     out: Vec<u8>,
 }
 
-/// Receives messages.
+/// The end of an encrypted channel that receives messages.
 #[derive(Debug)]
 pub struct Receiver {
     stream: TcpStream,

@@ -13,7 +13,8 @@ const BUS_PAUSE: Duration = Duration::from_millis(50);
 /// In the place of a card host: what is said to all.
 pub(crate) const EVERYBODY: CardId = 0;
 
-/// See the module's head.
+/// The publisher, shared by the threads of a relay, which wait here for events to send and for
+/// changes to go through.
 #[derive(Debug)]
 pub struct Hub {
     publisher: Mutex<Publisher>,
@@ -50,7 +51,8 @@ impl Hub {
         number
     }
 
-    /// See [`Publisher::hold`].
+    /// Takes everything for being changed from now on, because something never ends on a connection
+    /// that nobody knows; see [`Publisher::hold`].
     pub fn hold(&self, connection: u64) {
         self.lock().hold(connection);
     }
@@ -73,12 +75,12 @@ impl Hub {
         }
     }
 
-    /// See [`Publisher::is_plain`].
+    /// Do all card hosts know that no SELECT changes anything? See [`Publisher::is_plain`].
     pub fn is_plain(&self) -> bool {
         self.lock().is_plain(now_ns())
     }
 
-    /// See [`Publisher::connect`].
+    /// A way to a card host is there; see [`Publisher::connect`].
     pub fn connect(&self, id: CardId, on_bus: bool) -> Option<Session> {
         self.lock().connect(id, on_bus, now_ns())
     }
@@ -115,7 +117,7 @@ impl Hub {
         }
     }
 
-    /// See [`Publisher::disconnect`].
+    /// The way to a card host is lost; see [`Publisher::disconnect`].
     pub fn disconnect(&self, session: Session) {
         self.lock().disconnect(session);
         self.to_send.notify_all();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const MESSAGE_BYTES_MAX: usize = 65_535 - 16;
 /// Most bytes of a database connection in one [`Event`].
 pub const EVENT_BYTES_MAX: usize = 32 * 1024;
-/// Of a reply, so many bytes are told.
+/// First bytes of a database's reply that are told, at most.
 pub const REPLY_BYTES: usize = 64;
 /// Most bytes of a database's structure in one [`ToCard::Structure`].
 pub const STRUCTURE_PART_BYTES: usize = 32 * 1024;
@@ -26,16 +26,16 @@ pub struct Event {
     pub step: Step,
 }
 
-/// See [`Event`].
+/// What happened on a connection of the database, in an [`Event`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// A client has connected.
     Opened,
     /// The client has sent this, and the database has not got it yet.
     Received {
-        /// As one read gave them, at most [`EVENT_BYTES_MAX`].
+        /// What one read gave, at most [`EVENT_BYTES_MAX`].
         bytes: Vec<u8>,
-        /// They change nothing, unless by a function that they call: the database gets them at
+        /// The bytes change nothing, unless by a function that they call: the database gets them at
         /// once, and the client its reply after the acknowledgment.
         certain: bool,
         /// What the client sent before may not be done.
@@ -98,7 +98,7 @@ pub enum ToCard {
         ask: u64,
         /// What follows on the parts before.
         part: Vec<u8>,
-        /// That was all.
+        /// This is the last part of the answer.
         last: bool,
         /// It could not be read, and `part` says why.
         failed: bool,

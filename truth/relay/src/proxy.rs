@@ -37,7 +37,8 @@ pub struct ProxyCounters {
     pub changes: AtomicU64,
 }
 
-/// See the module's head.
+/// The database's door: clients connect here instead of to the database, and what may change
+/// something reaches it only after every card host that keeps pages knows of it.
 #[derive(Debug)]
 pub struct Proxy {
     hub: Arc<Hub>,

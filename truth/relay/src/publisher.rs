@@ -82,7 +82,8 @@ struct Logged {
     time_ns: u64,
 }
 
-/// See the module's head.
+/// The relay's side of following, without I/O and clock: which events a card host gets, and for
+/// whom a change has to wait.
 #[derive(Debug)]
 pub struct Publisher {
     run: u64,

@@ -19,7 +19,7 @@ const ANSWER_BYTES_MAX: u64 = 32 << 20;
 /// Longest complaint that is handed on, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 1024;
 
-/// See the module's head.
+/// Asks for the structure of the database by its own command-line client.
 #[derive(Debug)]
 pub struct Structures {
     dialect: Dialect,

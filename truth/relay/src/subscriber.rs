@@ -50,7 +50,7 @@ pub enum Taken {
         ask: u64,
         /// The part.
         part: Vec<u8>,
-        /// That was all.
+        /// This is the last part of the answer.
         last: bool,
         /// `part` says why it could not be read.
         failed: bool,
@@ -79,7 +79,9 @@ enum State {
     Following { run: u64, next: u64 },
 }
 
-/// See the module's head.
+/// The card host's side of following, without I/O and clock: takes events and renewals, and says up
+/// to when the host follows. The [module](self) proves that nothing is served that is older than a
+/// change.
 #[derive(Debug)]
 pub struct Subscriber {
     card: CardId,

@@ -21,7 +21,8 @@
 /// wait.
 pub const GUARD_NS: u64 = 200_000_000;
 
-/// See the module's head.
+/// Sees to it that the cards of a host stop in time if they no longer follow a database elsewhere:
+/// bounds the table's lease, and says when all that rests on the database is void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
     until_ns: Option<u64>,

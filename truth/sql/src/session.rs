@@ -100,7 +100,7 @@ struct State {
     database: Option<Box<str>>,
     temporary: Vec<Box<str>>,
     usual_lexing: bool,
-    /// As the connection began, for RESET.
+    /// Whether the connection began with usual lexing, which RESET goes back to.
     began_with_usual_lexing: bool,
     /// The session has another language.
     foreign: bool,

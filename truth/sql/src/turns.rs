@@ -11,7 +11,7 @@ mod postgres;
 
 use crate::target::Dialect;
 
-/// One connection.
+/// Whose turn it is on one connection to a database server, by what both directions say.
 #[derive(Clone, Debug)]
 pub struct Turns {
     protocol: Protocol,

@@ -25,7 +25,7 @@ fn catalogue() -> Catalogue {
 
 type Row = (i64, String, i64);
 
-/// As a case-insensitive collation that ignores trailing blanks has it.
+/// Are two texts the same to a case-insensitive collation that ignores trailing blanks?
 fn same(a: &str, b: &str) -> bool {
     a.trim_end().eq_ignore_ascii_case(b.trim_end())
 }

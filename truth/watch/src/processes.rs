@@ -43,7 +43,10 @@ pub(crate) fn sockets_of(process: u32) -> Vec<u64> {
     try_sockets_of(process).unwrap_or_default()
 }
 
-/// The same, unless they cannot be looked at.
+/// Inode numbers of the sockets of a process.
+///
+/// # Errors
+/// They cannot be looked at.
 pub(crate) fn try_sockets_of(process: u32) -> std::io::Result<Vec<u64>> {
     let entries = std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("fd"))?;
     let inode = |entry: std::fs::DirEntry| {

@@ -257,7 +257,7 @@ impl Fills {
         self.keys.find(base.low_u64(), |&index| self.fills[index as usize].base == *base).is_some()
     }
 
-    /// The same of a reply to a client of this class.
+    /// Is the server, or the watcher, working on a reply for the key to a client of this class?
     pub fn is_under_way_for(&self, base: &Key, class: ClientClass) -> bool {
         let is_his = |fill: &Fill| fill.base == *base && fill.class == class;
         self.keys.find(base.low_u64(), |&index| is_his(&self.fills[index as usize])).is_some()

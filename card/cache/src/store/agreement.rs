@@ -52,7 +52,7 @@ const REVIVAL: Duration = Duration::from_secs(5);
 /// One execution of a request by the server.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// For whom.
+    /// For whom the server worked.
     pub by: Who,
     /// Of what class he is.
     pub class: ClientClass,
@@ -121,7 +121,7 @@ const CLASS_AGES: u32 = 16;
 /// What is known of a page when the server has said the same again.
 #[derive(Clone, Debug)]
 pub(super) struct Past {
-    /// For whom.
+    /// For whom the server has worked.
     pub(super) by: Who,
     /// Since when.
     pub(super) same_since: Time,
@@ -305,7 +305,8 @@ pub(super) enum Opinion {
     SameClient,
     /// It differs from another although nothing has changed.
     Differs,
-    /// Likewise, but the other one was for a client of another class, in these traits.
+    /// It differs from another, which was for a client of another class, although nothing has
+    /// changed. The classes differ in these traits.
     IsForOthers(Traits),
 }
 

@@ -12,8 +12,8 @@
 //! site and never had it ([`SiteClasses`](super::site_classes::SiteClasses)), one after the other:
 //! the first of them who comes finds it answered.
 //!
-//! And a page that is only about to be too old is asked for if visitors come more often than it has
-//! to be.
+//! A page that is only about to be too old is asked for, too, if visitors come more often than it
+//! has to be asked for.
 
 use std::cmp::Reverse;
 use std::time::Duration;

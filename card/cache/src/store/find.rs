@@ -41,7 +41,8 @@ impl Store {
         self.key_of_class(base, key, class, keys)
     }
 
-    /// Likewise, by the key that `Vary` leads to.
+    /// The key of a request from a client of this class, by the key that `Vary` leads to: with the
+    /// traits in it in which clients are told apart for the page.
     #[inline]
     pub fn key_of_class(&self, base: &Key, key: Key, class: ClientClass, keys: &KeyConfig) -> Key {
         let traits = self.splits.of(base);

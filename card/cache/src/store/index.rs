@@ -227,7 +227,8 @@ impl Store {
         }
     }
 
-    /// Likewise, as its reply is given by somebody else: its end counts as a revocation.
+    /// Keeps the entry's bytes until [`Store::unpin`] while somebody else, such as L0, answers with
+    /// its reply. Its end counts as a revocation.
     pub fn pin_published(&mut self, id: EntryId) {
         if let Some(entry) = self.get_mut(id) {
             entry.pins += 1;

@@ -28,7 +28,7 @@ pub enum Validators {
 }
 
 impl Validators {
-    /// Those of a request that has any.
+    /// Which validators a conditional request has. It must have at least one.
     pub fn of(conditional: &Conditional<'_>) -> Self {
         match (conditional.if_none_match, conditional.if_modified_since) {
             (Some(_), Some(_)) => Self::Both,

@@ -46,7 +46,7 @@ impl<N: Name, T> Remembered<N, T> {
         self.place_of(name).map(|at| &self.pages[at].1)
     }
 
-    /// Likewise, to change it.
+    /// What is known of a page, to change it. `None`: it is not remembered.
     pub(super) fn get_mut(&mut self, name: &N) -> Option<&mut T> {
         self.place_of(name).map(|at| &mut self.pages[at].1)
     }

@@ -226,7 +226,7 @@ impl Seen {
         class
     }
 
-    /// How many.
+    /// How many classes of clients have been answered.
     pub(super) fn len(&self) -> usize {
         self.answered.iter().flatten().filter(|known| known.known == Known::Answered).count()
     }

@@ -79,7 +79,7 @@ impl SiteClasses {
     }
 }
 
-/// The same for all sites.
+/// Which classes of clients come to each site, by its host name.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     /// The one that was noted last is the last.

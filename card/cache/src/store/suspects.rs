@@ -14,7 +14,7 @@ pub(super) struct Suspects {
 }
 
 impl Suspects {
-    /// None.
+    /// A list without entries.
     pub(super) fn new() -> Self {
         Self { to_ask: Vec::with_capacity(SUSPECTS_MAX), asked: 0, asked_last: Time(0) }
     }

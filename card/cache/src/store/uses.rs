@@ -35,7 +35,7 @@ pub struct MostUsed {
 }
 
 impl MostUsed {
-    /// Of at most `max` entries.
+    /// Uses of at most `max` entries.
     pub fn new(max: usize) -> Self {
         Self { max, list: Vec::with_capacity(max) }
     }

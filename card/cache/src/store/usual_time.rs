@@ -7,7 +7,7 @@ use std::time::Duration;
 const LAST_WEIGHT: u32 = 4;
 const NIGHT: Duration = Duration::from_secs(1800);
 
-/// As good as never.
+/// Stands for a time of which nothing is known yet: as good as never.
 pub(super) const NEVER: Duration = Duration::from_secs(86_400);
 
 /// A time that differs each time, a pause or a life, as it usually is: the last one has a quarter's

@@ -35,7 +35,7 @@ pub enum Proxy {
     Beyond,
 }
 
-/// The same with what else in the request is of it alone.
+/// For whom the server worked, with everything in the request that belongs to this client alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who {
     /// Who it is.

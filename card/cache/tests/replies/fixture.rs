@@ -140,8 +140,8 @@ impl Cache {
         self.now += Duration::from_millis(ms);
     }
 
-    /// As a card that is polled again and again: the watcher is asked, answers at once, and then
-    /// there is nothing left to say.
+    /// Does what a card does that is polled again and again: the watcher is asked, answers at once,
+    /// and then there is nothing left to say.
     pub(crate) fn talk(&mut self) {
         for _ in 0..3 {
             let Self { questions, fills, store, waiters, counters, now, .. } = self;

@@ -130,7 +130,7 @@ pub(crate) struct Flow {
     pub client_mac: Mac,
     /// MAC that they go to.
     pub server_mac: Mac,
-    /// Their VLAN tags.
+    /// VLAN tags of the client's frames.
     pub tags: Tags,
     /// What the card does with it.
     pub phase: Phase,
@@ -382,7 +382,8 @@ impl Flow {
         self.host.phase == HostPhase::Open && self.client_acked.lt(self.out_next)
     }
 
-    /// The same, or is there no room in its window for more?
+    /// Does the client lack bytes of the host, or their acknowledgment the card, or is there no
+    /// room in the client's window for more?
     pub(crate) fn owes_acks(&self) -> bool {
         let is_full = self.client_edge.le(self.out_next);
         self.lacks_acks() || self.host.phase == HostPhase::Open && is_full

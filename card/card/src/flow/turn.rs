@@ -31,7 +31,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// For so many flows.
+    /// Turns for so many flows.
     pub(crate) fn new(flows: usize) -> Self {
         Self { line: VecDeque::with_capacity(flows), places: flows, bytes_left: BYTES_PER_LOOK }
     }

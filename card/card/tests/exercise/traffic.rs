@@ -31,7 +31,8 @@ const MTU: usize = 1500;
 const UNIX_S: u64 = 1_700_000_100;
 /// Smallest payload that card and host fill segments with, whatever a client takes.
 const MSS_MIN: u16 = 64;
-/// The same on connections that a SYN cookie has opened.
+/// Smallest payload that card and host fill segments with on connections that a SYN cookie has
+/// opened.
 const COOKIE_MSS_MIN: u16 = 216;
 /// Frames of one side that can be repeated.
 const MEMORIES: usize = 32;
@@ -73,7 +74,8 @@ pub(super) struct Outcome {
     pub predicted: u64,
 }
 
-/// See the module's head.
+/// A card with its ports, and what crosses them: everything that comes out is checked, and given to
+/// whom it is for.
 pub(super) struct Traffic {
     /// The card.
     pub card: Card<MemoryPort, MemoryPort>,

@@ -187,12 +187,13 @@ impl Script {
         Self::with_class(handshake, Class::Static)
     }
 
-    /// The same with a watcher to whom all replies are of that class.
+    /// A card that has seen nothing, with a watcher to whom all replies are of that class.
     pub(crate) fn with_class(handshake: Handshake, class: Class) -> Self {
         Self::with_flows(handshake, class, 16)
     }
 
-    /// And with so many connections at most.
+    /// A card that has seen nothing and has room for `flows` connections, with a watcher to whom
+    /// all replies are of that class.
     pub(crate) fn with_flows(handshake: Handshake, class: Class, flows: usize) -> Self {
         Self::made(handshake, class, flows, true)
     }
@@ -208,13 +209,14 @@ impl Script {
         Self::with_ages_and_memory(class, ages, MEMORY_BYTES)
     }
 
-    /// As [`Script::with_ages`], with a watcher that sees whether a reply's source has changed
-    /// since its request was forwarded.
+    /// A card that can ask the server by itself ([`Script::visit`]), with a watcher that sees
+    /// whether a reply's source has changed since its request was forwarded.
     pub(crate) fn with_changes(class: Class, ages: AgeBounds) -> Self {
         Self::asking_itself(class, ages, MEMORY_BYTES, true)
     }
 
-    /// As [`Script::with_ages`], with room for one small reply in each 4 KiB.
+    /// A card that can ask the server by itself ([`Script::visit`]), with room for one small reply
+    /// in each 4 KiB of `memory_bytes`. Its watcher says that all replies are of that class.
     pub(crate) fn with_ages_and_memory(class: Class, ages: AgeBounds, memory_bytes: usize) -> Self {
         Self::asking_itself(class, ages, memory_bytes, false)
     }
@@ -329,7 +331,8 @@ impl Script {
         script
     }
 
-    /// Likewise for a card that has not stored it yet.
+    /// Has the card store `body` as the reply to [`Script::request`], with a miss on a new
+    /// connection.
     pub(crate) fn store(&mut self, body: &[u8]) {
         self.open();
         self.miss(body);
@@ -435,7 +438,8 @@ impl Script {
         self.store_from_host(seq + 1, body);
     }
 
-    /// Likewise on a connection that the host has accepted, where its next number is `seq`.
+    /// Has the card store `body`, with a miss on a connection that the host has accepted, where its
+    /// next number is `seq`.
     pub(crate) fn store_on_host_connection(&mut self, seq: Seq, body: &[u8]) {
         self.ask(60_000);
         self.store_from_host(seq, body);

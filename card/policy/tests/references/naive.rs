@@ -94,9 +94,9 @@ pub(crate) enum Step {
     Insert(u64, u64),
     Remove(u64, Removal),
     Victim(Option<u64>),
-    /// As the card does.
+    /// Asks for a victim, then removes it, as the card does.
     EvictByTwoCalls(Option<u64>),
-    /// As a simulation does.
+    /// Evicts with one call, as a simulation does.
     Evict(Option<u64>),
     /// A request of a simulation, with all that follows.
     Simulate(u64, u64),

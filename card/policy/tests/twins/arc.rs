@@ -71,7 +71,7 @@ impl Figure {
     }
 }
 
-/// The same with sizes, in the order of the trait's calls.
+/// ARC for objects with sizes, with lists that are searched, in the order of the trait's calls.
 pub(crate) struct Lists {
     /// T1, T2, B1, B2; most recently used in front.
     lists: [Vec<(Key, u64)>; 4],

@@ -16,7 +16,7 @@ pub(crate) struct Stack {
     /// Q, from its front.
     queue: Vec<Key>,
     lirs: Vec<Key>,
-    /// Those of S not in memory, in the order of their eviction.
+    /// Objects of S that are not in memory, in the order of their eviction.
     ghosts: Vec<Key>,
     sizes: HashMap<Key, u64>,
     bytes_max: u64,

@@ -92,7 +92,8 @@ struct Tagging<P> {
     tags: &'static [u8],
 }
 
-/// The same with `bytes` more bytes of tags, or fewer.
+/// What a frame's offload says after `bytes` more bytes of tags, or fewer, are before its IP
+/// header.
 fn shifted(offload: Offload, bytes: i32) -> Offload {
     let shift = |position: u16| (i32::from(position) + bytes) as u16;
     let checksum = match offload.checksum {

@@ -10,10 +10,10 @@ pub(super) const QUEUES_MAX: usize = 256;
 /// is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reception<'a> {
-    /// None.
+    /// No frames beside those for its own address.
     #[default]
     Own,
-    /// Those for these MAC addresses, and all multicast.
+    /// Frames for these MAC addresses, and all multicast.
     Addresses(&'a [[u8; 6]]),
     /// Everything that is on the wire.
     Promiscuous,

@@ -65,7 +65,8 @@ impl Sender {
         self.handle_any_ack(info, now)
     }
 
-    /// Likewise, whatever it may say.
+    /// Takes the acknowledgment of a segment that passed the sequence number, RST and PAWS checks,
+    /// whatever it may say: the general way, which [`Sender::handle_ack`] spares expected ones.
     pub(super) fn handle_any_ack(&mut self, info: &AckInfo, now: Time) -> AckOutcome {
         let una = self.una();
         if info.ack.gt(self.acknowledgeable()) {

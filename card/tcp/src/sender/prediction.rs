@@ -295,7 +295,8 @@ mod tests {
         }
     }
 
-    /// Else the test above would compare the general way with itself.
+    /// Acknowledgments of replies in good order are expected. Otherwise the test above would
+    /// compare the general way with itself.
     #[test]
     fn replies_in_good_order_are_expected() {
         let peer =

@@ -99,7 +99,7 @@ pub struct Loan {
     /// Of the reply from `snd_una` to `snd_nxt`: its [`Reply::tag`] and its date in seconds since
     /// 1970.
     pub tag: u64,
-    /// See `tag`.
+    /// Date of the reply from `snd_una` to `snd_nxt`, in seconds since 1970.
     pub date: u64,
 }
 

@@ -23,7 +23,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of an interface in the calling thread's network namespace.
+    /// Asks for the settings of an interface in the calling thread's network namespace.
     ///
     /// # Errors
     /// What the kernel says.

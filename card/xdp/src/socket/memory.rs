@@ -88,7 +88,7 @@ impl Chunks {
         Ok(Self { mapping: Mapping::anonymous(count * CHUNK_BYTES)? })
     }
 
-    /// For the kernel: address and bytes.
+    /// Address and bytes of the memory, for the kernel.
     pub(super) fn region(&self) -> (u64, u64) {
         (self.mapping.address.as_ptr() as u64, self.mapping.bytes as u64)
     }

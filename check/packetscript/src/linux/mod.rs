@@ -18,7 +18,8 @@ const EARLY: Duration = Duration::from_millis(12);
 /// How much too late a packet may be on a machine that does other things, too.
 const LATE: Duration = Duration::from_millis(60);
 
-/// See the module's head. The namespace and all in it goes when this is dropped.
+/// The kernel's TCP behind a TAP interface in a network namespace of its own, in real time. The
+/// namespace and all in it goes when this is dropped.
 pub struct Linux {
     tap: TapQueue,
     program: Program,

@@ -26,7 +26,7 @@ struct Served {
     responder: Responder,
 }
 
-/// See the module's head.
+/// The host behind the card: smoltcp's TCP with the server of the script.
 pub(super) struct Host {
     iface: Interface,
     sockets: SocketSet<'static>,

@@ -37,7 +37,7 @@ const TOLERANCE: Duration = Duration::from_millis(5);
 /// The clock when the card was made. Zero would be a special case for timers.
 const START: Duration = Duration::from_secs(100);
 
-/// See the module's head.
+/// The card between wires in memory, in virtual time.
 pub struct Ours {
     card: Card<MemoryPort, MemoryPort>,
     wire: MemoryPort,

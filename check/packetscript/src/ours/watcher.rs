@@ -9,7 +9,7 @@ use nicache_coherence::{
 /// The source of every reply.
 pub(super) const SOURCE: SourceSlot = SourceSlot(7);
 
-/// See the module's head.
+/// A watcher to whom every reply is a file that does not change.
 #[derive(Default)]
 pub(super) struct Agreeable {
     answers: Vec<Answer>,

@@ -96,7 +96,7 @@ impl<'a> Cursor<'a> {
         Ok(number as u32)
     }
 
-    /// The same, or `None` for `*`.
+    /// A relative sequence number, up to 2^32 in either direction, or `None` for `*`.
     pub(super) fn sequence_or_any(&mut self, what: &str) -> Result<Option<u32>, Reason> {
         if self.take("*") { Ok(None) } else { self.sequence(what).map(Some) }
     }

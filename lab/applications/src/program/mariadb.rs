@@ -40,8 +40,8 @@ impl MariaDb {
         Self { folder: folder.path().to_owned(), prefix: "db", port: None }.make(folder)
     }
 
-    /// The same for one whose changes the site's own can apply ([`Self::apply`]): from now on it
-    /// keeps them in a log.
+    /// Makes an empty database whose changes the site's own can apply ([`Self::apply`]), and starts
+    /// its server for the time of the preparation. From now on it keeps its changes in a log.
     pub(crate) fn create_primary(folder: &Folder, port: u16) -> Result<(Self, Service)> {
         let (primary, server) =
             Self { folder: folder.path().to_owned(), prefix: "primary", port: Some(port) }

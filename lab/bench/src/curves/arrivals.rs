@@ -16,7 +16,7 @@ pub enum Spacing {
 }
 
 impl Spacing {
-    /// As it is asked for.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",

@@ -32,7 +32,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// For labels.
+    /// What the load's curves are labeled with.
     pub fn label(self) -> String {
         match self {
             Self::Rate(rate) => format!("{rate}/s"),

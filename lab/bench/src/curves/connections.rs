@@ -58,14 +58,14 @@ pub(super) enum Happened {
         begun_ns: u64,
         /// When the last byte came.
         end_ns: u64,
-        /// As it was opened.
+        /// What [`Connections::open`] was told of this connection, for the caller.
         is_counted: bool,
     },
     /// A connection has failed; its place is free.
     Failed {
-        /// Why.
+        /// Why the connection failed.
         failure: Failure,
-        /// As it was opened.
+        /// What [`Connections::open`] was told of this connection, for the caller.
         is_counted: bool,
     },
     /// The server has closed after its reply; the place is free.
@@ -138,7 +138,8 @@ struct Place {
     checker: Checker,
 }
 
-/// See the module's head.
+/// Non-blocking connections of one thread that asks for one object: begins them, and tells what
+/// happens to them. Never sleeps.
 pub(super) struct Connections {
     target: Target,
     request: Vec<u8>,
@@ -155,7 +156,7 @@ impl Connections {
     /// Room for so many at a time.
     ///
     /// # Errors
-    /// Those of epoll.
+    /// What the system says of epoll.
     pub(super) fn new(target: Target, at_once: usize) -> io::Result<Self> {
         let close = if target.close { "Connection: close\r\n" } else { "" };
         let request =
@@ -369,7 +370,7 @@ impl Connections {
 }
 
 impl Drop for Connections {
-    /// Those that are open end at once: many that linger would burden what is measured next.
+    /// Connections that are open end at once: many that linger would burden what is measured next.
     fn drop(&mut self) {
         for number in 0..self.places.len() {
             if self.places[number].state != State::Free {

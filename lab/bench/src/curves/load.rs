@@ -63,7 +63,7 @@ pub struct AtRate {
 /// under way at the end: an arrival that counts is refused, or answered, or has failed.
 ///
 /// # Errors
-/// Those of epoll.
+/// What the system says of epoll.
 pub(super) fn run_at_rate(
     target: Target,
     arrivals: Arrivals,
@@ -138,7 +138,7 @@ pub struct AtFullSpeed {
 /// says.
 ///
 /// # Errors
-/// Those of epoll.
+/// What the system says of epoll.
 pub(super) fn run_at_full_speed(
     target: Target,
     at_once: usize,

@@ -66,7 +66,7 @@ pub struct Failure {
     pub load: Load,
     /// When, from 0.
     pub round: u32,
-    /// Why.
+    /// Why the measurement failed.
     pub reason: String,
 }
 
@@ -156,7 +156,7 @@ impl Report {
         cells.max_by(|one, other| one.replies_per_s.mean.total_cmp(&other.replies_per_s.mean))
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         self.write_best(&mut text);
@@ -340,7 +340,7 @@ impl Report {
     }
 }
 
-/// As people say it.
+/// A number of bytes as people say it, such as "10 KB".
 pub(super) fn size_label(bytes: u64) -> String {
     Object { bytes, connections: 1 }.label()
 }

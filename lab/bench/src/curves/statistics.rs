@@ -18,7 +18,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of any number of values; all zero for none.
+    /// Mean and standard deviation of any number of values; all zero for none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         // Welford's method: no difference of large sums.
         let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
@@ -42,7 +42,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// As many whole windows as there are between two times.
+    /// Makes as many whole windows of `window_ns` as there are between two times.
     pub(super) fn new(begin_ns: u64, end_ns: u64, window_ns: u64) -> Self {
         let windows = end_ns.saturating_sub(begin_ns) / window_ns.max(1);
         Self { begin_ns, window_ns: window_ns.max(1), counts: vec![0; windows as usize] }
@@ -71,13 +71,13 @@ pub(super) struct Times(Histogram<u64>);
 pub struct TimeSummary {
     /// How many were measured.
     pub count: u64,
-    /// Their mean.
+    /// Mean of the times.
     pub mean_us: f64,
     /// Half of them took at most so long.
     pub median_us: f64,
     /// 99 % of them.
     pub p99_us: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the times.
     pub deviation_us: f64,
 }
 

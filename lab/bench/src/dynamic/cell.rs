@@ -47,7 +47,7 @@ pub struct Sample {
     pub round: usize,
     /// Replies to the load.
     pub requests: u64,
-    /// The same per second.
+    /// Replies to the load per second.
     pub requests_per_s: f64,
     /// Median latency.
     pub p50_us: f64,
@@ -55,7 +55,7 @@ pub struct Sample {
     pub p99_us: f64,
     /// Requests that PHP executed.
     pub executions: u64,
-    /// The same per second.
+    /// Requests that PHP executed per second.
     pub executions_per_s: f64,
     /// CPU time of the subject's processes per request, the application's included.
     pub server_cpu_us: f64,
@@ -69,7 +69,7 @@ pub struct Sample {
     pub edits: u64,
     /// Replies whose body was looked at.
     pub checked: u64,
-    /// Those of them that were stale.
+    /// Checked replies that were stale.
     pub stale: u64,
     /// How long the shown version had been replaced when the request was sent, at worst.
     pub worst_stale_ms: f64,
@@ -93,7 +93,7 @@ pub(super) struct Bench<'a> {
     pub template: &'a str,
     /// All its edits so far.
     pub log: &'a mut Log,
-    /// Their clock.
+    /// The clock by which edits and replies are put in order.
     pub clock: Clock,
     /// Its site.
     pub site: &'a Site,

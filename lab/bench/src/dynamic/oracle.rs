@@ -36,7 +36,7 @@ pub(super) struct Observation {
 pub(super) struct Findings {
     /// Replies that were looked at.
     pub checked: u64,
-    /// Those of them that were stale.
+    /// Checked replies that were stale.
     pub stale: u64,
     /// How long before the request the shown version had been replaced, at worst.
     pub worst_ns: u64,

@@ -43,7 +43,7 @@ impl Page {
         }
     }
 
-    /// For tables and figures.
+    /// The page's name in tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Self::PhpItem => "PHP + MariaDB page",
@@ -62,7 +62,7 @@ impl Page {
         }
     }
 
-    /// Request target.
+    /// The page's request target.
     pub fn path(self) -> &'static str {
         match self {
             Self::PhpItem => "/item.php?id=1",

@@ -66,9 +66,9 @@ pub struct Setting {
 /// A subject that did not take part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Which.
+    /// Which subject did not take part.
     pub subject: Subject,
-    /// Why.
+    /// Why it did not take part.
     pub reason: String,
 }
 
@@ -83,12 +83,12 @@ pub struct Failure {
     pub edits_per_s: Option<u32>,
     /// When, from 0.
     pub round: usize,
-    /// Why.
+    /// Why the measurement failed.
     pub reason: String,
 }
 
 impl Failure {
-    /// From an error with all its causes.
+    /// A failure with an error and all its causes as the reason.
     pub fn new(
         subject: Subject,
         page: Page,
@@ -133,7 +133,7 @@ pub struct Cell {
     pub edits: u64,
     /// Replies of all samples whose body was looked at.
     pub checked: u64,
-    /// Those of them that were stale.
+    /// Checked replies of all samples that were stale.
     pub stale: u64,
     /// The worst staleness of all samples.
     pub worst_stale_ms: f64,
@@ -187,7 +187,7 @@ pub enum Limit {
     Client,
     /// The serving side's.
     Server,
-    /// Both.
+    /// Both CPUs are full.
     Both,
     /// Neither: waiting for locks, timers, or each other.
     Neither,
@@ -207,7 +207,7 @@ impl Limit {
 }
 
 impl Report {
-    /// Summarises samples.
+    /// Makes the report of all samples.
     pub fn new(
         setting: Setting,
         samples: Vec<Sample>,
@@ -264,7 +264,7 @@ impl Report {
             && self.cells.iter().all(|cell| cell.impossible == 0)
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         for page in self.pages() {

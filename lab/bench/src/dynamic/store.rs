@@ -8,6 +8,6 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Those that are measured.
+    /// The times to live that are measured.
     pub(super) const ALL: [Self; 2] = [Self { seconds: 60 }, Self { seconds: 1 }];
 }

@@ -39,16 +39,16 @@ pub enum Subject {
     Nicache,
     /// The card with `nicache bypass on`: everything goes to the server, and the watchers watch.
     CardBypassed,
-    /// The same without watchers.
+    /// The card with `nicache bypass on` and without watchers: everything goes to the server.
     CardBypassedUnwatched,
 }
 
 impl Subject {
-    /// Those that every page is asked of.
+    /// The subjects that every page is asked of.
     pub const ALL: [Self; 6] =
         [Self::Server, Self::Nginx60, Self::Nginx1, Self::Varnish60, Self::Varnish1, Self::Nicache];
 
-    /// Those by which the watchers' cost is measured.
+    /// The subjects by which the watchers' cost is measured.
     pub const WATCHERS: [Self; 3] = [Self::CardBypassedUnwatched, Self::CardBypassed, Self::Server];
 
     /// Its name on the command line.
@@ -65,7 +65,7 @@ impl Subject {
         }
     }
 
-    /// For tables and figures.
+    /// The subject's name in tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Self::Server => "server alone",

@@ -18,7 +18,7 @@ pub(super) const SERVER: &str = "10.201.2.2:5001";
 /// Where clients ask for it, of those that translate.
 pub(super) const SERVICE: &str = "10.201.1.1:5001";
 const CHUNK_BYTES: usize = 128 * 1024;
-/// As much as a packet of 1500 bytes takes.
+/// Payload of a datagram that fills a packet of 1500 bytes, over IPv4.
 const DATAGRAM_BYTES: usize = 1472;
 /// What passes before it counts: windows open, and first packets take their longer way.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -34,7 +34,7 @@ pub(super) enum Load {
 }
 
 impl Load {
-    /// For tables.
+    /// The load's name in tables.
     pub(super) fn label(self) -> String {
         match self {
             Self::Tcp(1) => "1 TCP stream".to_owned(),
@@ -56,7 +56,8 @@ pub(super) struct Moved {
     pub ours_s: f64,
 }
 
-/// See the module's head.
+/// The network namespaces of client, subject and server, with the links between them and a server
+/// that serves.
 pub(super) struct Ground {
     /// Where clients are.
     pub client: Namespace,

@@ -44,7 +44,7 @@ impl Subject {
         others.into_iter().chain(Mode::ALL.map(Subject::Nicache)).collect()
     }
 
-    /// For tables.
+    /// The subject's name in tables.
     pub(super) fn label(self) -> String {
         match self {
             Self::Kernel => "IP forwarding".to_owned(),

@@ -95,7 +95,7 @@ impl Condition {
         Self::CLEAN.faults(0)
     }
 
-    /// As people say it.
+    /// Size, delay and faults as people say them: "1 MB, 50 ms, 1 % lost".
     pub fn label(&self) -> String {
         let size = match self.bytes {
             bytes if bytes >= 1_000_000 => format!("{} MB", bytes / 1_000_000),

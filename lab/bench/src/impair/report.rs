@@ -65,7 +65,7 @@ impl Sample {
         Self { subject, condition, mbit_per_s: Vec::new(), cut: 0 }
     }
 
-    /// Another repetition.
+    /// Adds another repetition.
     pub fn append(&mut self, mut more: Self) {
         self.mbit_per_s.append(&mut more.mbit_per_s);
         self.cut += more.cut;
@@ -79,7 +79,7 @@ pub struct Failure {
     pub subject: Subject,
     /// What the path did.
     pub condition: Condition,
-    /// Why.
+    /// Why it could not be measured.
     pub reason: String,
 }
 
@@ -101,7 +101,7 @@ pub struct Cell {
 }
 
 impl Report {
-    /// Summarises samples.
+    /// Makes the report of all samples.
     pub fn new(setting: Setting, samples: Vec<Sample>, failures: Vec<Failure>) -> Self {
         let linux = |condition: &Condition| {
             samples
@@ -143,7 +143,7 @@ impl Report {
         self.cells.iter().find(|cell| cell.condition == *condition && cell.subject == subject)
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let _ = write!(text, "{:<48}{:>22}", "Mbit/s: median (quartiles)", Subject::Linux.label());

@@ -17,7 +17,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of any number of measurements; all zero for none.
+    /// Figures of any number of measurements; all zero for none.
     pub fn of(values: &[f64]) -> Self {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
@@ -41,14 +41,14 @@ impl fmt::Display for Spread {
 pub struct ShareMean {
     /// The mean.
     pub share: f64,
-    /// Least and most that it may be with 95 %, if pairs are independent.
+    /// Least that the mean may be with 95 %, if pairs are independent.
     pub low: f64,
-    /// See `low`.
+    /// Most that the mean may be with 95 %, if pairs are independent.
     pub high: f64,
 }
 
 impl ShareMean {
-    /// Of `ours` beside `theirs`, pair by pair; `None` without pairs.
+    /// The mean ratio of `ours` to `theirs`, pair by pair; `None` without pairs.
     pub fn of_pairs(ours: &[f64], theirs: &[f64]) -> Option<Self> {
         let logs: Vec<f64> =
             ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs).ln()).collect();

@@ -42,7 +42,7 @@ impl Subject {
     /// All of them, what others are compared with first.
     pub const ALL: [Self; 3] = [Self::Linux, Self::PassThrough, Self::Card];
 
-    /// For tables and figures.
+    /// The subject's name in tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Self::Linux => "Linux",

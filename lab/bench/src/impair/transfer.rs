@@ -58,7 +58,7 @@ pub(super) fn fetch(
 /// their order.
 ///
 /// # Errors
-/// Those of the first that fails.
+/// What went wrong with the first transfer that fails.
 pub(super) fn fetch_all(
     client: &Namespace,
     server: SocketAddr,

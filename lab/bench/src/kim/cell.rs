@@ -35,7 +35,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// For progress and messages.
+    /// What is measured, in words for progress and messages.
     pub(super) fn label(&self) -> String {
         let bus = if self.is_modelled { MODEL } else { "no model" };
         format!("{} cards of {} MB, {bus}", self.cards, self.memory_bytes >> 20)
@@ -61,13 +61,13 @@ pub struct Sample {
     pub body_bytes: u64,
     /// Bytes over the bus.
     pub content: u64,
-    /// As above.
+    /// Bytes over the bus that are headers of Ethernet, IP and TCP.
     pub network_headers: u64,
-    /// As above.
+    /// Bytes over the bus that are heads of requests and replies.
     pub application_headers: u64,
     /// Descriptors, completions, and what the modelled bus lost for each burst (in bytes' time).
     pub overhead: u64,
-    /// As above: what came from clients, and what is none of the rest.
+    /// Bytes over the bus that came from clients, and that are none of the rest.
     pub other: u64,
     /// Share of the time for which the modelled bus was taken.
     pub utilisation: Option<f64>,

@@ -75,7 +75,7 @@ pub struct Setting {
     pub kernel: String,
     /// Share of the machine that others used before the run.
     pub load_before: f64,
-    /// That was much.
+    /// Others used so much of the machine before the run that figures may be wrong.
     pub busy: bool,
     /// The logs.
     pub traces: Vec<TraceFacts>,
@@ -109,9 +109,11 @@ pub struct Row {
     pub is_modelled: bool,
     /// Share of content kept off the bus, against all content that was sent.
     pub content_kept: Summary,
-    /// The same, predicted by playing back the trace with as many sessions at once.
+    /// Share of content kept off the bus, predicted by playing back the trace with as many sessions
+    /// at once.
     pub content_kept_predicted: Option<f64>,
-    /// The same, predicted by playing it back one request after the other.
+    /// Share of content kept off the bus, predicted by playing back the trace one request after the
+    /// other.
     pub content_kept_in_order: Option<f64>,
     /// Share of overhead kept off the bus, against no cache.
     pub overhead_kept: Option<f64>,
@@ -198,12 +200,12 @@ pub struct Prediction {
     pub memory_bytes: u64,
     /// Requests one after the other, as in the paper.
     pub in_order: f64,
-    /// As many sessions at once as were replayed.
+    /// With as many sessions at once as were replayed.
     pub at_once: f64,
 }
 
 impl Report {
-    /// Of all samples.
+    /// Makes the report of all samples.
     pub fn new(setting: Setting, samples: &[Sample], predictions: &[Prediction]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for sample in samples {
@@ -247,7 +249,7 @@ impl Report {
         self.rows.iter().filter_map(difference).fold(0.0, f64::max)
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let setting = &self.setting;

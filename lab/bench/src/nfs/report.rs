@@ -10,7 +10,7 @@ use super::subject::Subject;
 use super::workload::Workload;
 use crate::Summary;
 
-/// One measurement.
+/// One measurement of a subject with a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// What was asked for.
@@ -46,7 +46,7 @@ pub struct Setting {
     pub kernel: String,
     /// Share of the machine that others used before the run.
     pub load_before: f64,
-    /// That was much.
+    /// Others used so much of the machine before the run that figures may be wrong.
     pub busy: bool,
     /// Bytes of nicache's cache.
     pub memory_bytes: u64,
@@ -89,7 +89,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of all samples.
+    /// Makes the report of all samples.
     pub fn new(setting: Setting, samples: &[Sample]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for sample in samples {
@@ -135,7 +135,7 @@ impl Report {
         self.rows.iter().find(is)
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let setting = &self.setting;

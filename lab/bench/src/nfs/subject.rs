@@ -29,7 +29,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// For people.
+    /// The subject's name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nicache(mode) => mode.name(),

@@ -11,7 +11,7 @@ pub(super) const MIX_FILE_BYTES: u64 = 128 << 10;
 /// Names in the directory whose metadata are asked for.
 pub(super) const NAMES: u32 = 512;
 
-/// A workload.
+/// What is asked of an NFS server in a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Workload {
@@ -57,7 +57,7 @@ impl Workload {
         all
     }
 
-    /// For people.
+    /// The workload's name for people.
     pub fn name(self) -> String {
         let size = |bytes: u32| {
             if bytes >= 1 << 20 {

@@ -24,7 +24,7 @@ pub use scenario::{Kind, Scenario};
 
 use crate::Summary;
 
-/// All scenarios.
+/// All scenarios that are measured.
 pub const SCENARIOS: [Scenario; 9] = [
     Scenario { kind: Kind::Hit, body_bytes: 100, browser: false },
     Scenario { kind: Kind::Hit, body_bytes: 100, browser: true },
@@ -40,7 +40,7 @@ pub const SCENARIOS: [Scenario; 9] = [
 /// What was measured of one scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Which.
+    /// Which scenario was measured.
     pub scenario: Scenario,
     /// Nanoseconds of CPU time in the card per request.
     pub ns: Summary,
@@ -50,7 +50,7 @@ pub struct Measured {
     pub frames: f64,
 }
 
-/// All scenarios.
+/// What was measured of all scenarios.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PipelineReport {
     /// In their order.
@@ -101,7 +101,7 @@ pub fn run(rounds: u32, time: Duration, chosen: impl Fn(&str) -> bool) -> Result
 }
 
 impl PipelineReport {
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(

@@ -39,9 +39,10 @@ const SOURCE: SourceSlot = SourceSlot(77);
 pub enum Kind {
     /// Answered from card memory.
     Hit,
-    /// Likewise, each on a connection of its own; the card completes the handshake, and closes.
+    /// Answered from card memory, each on a connection of its own; the card completes the
+    /// handshake, and closes.
     HitWithConnection,
-    /// Likewise, with the epoch moved since the last hit: the sources are compared.
+    /// Answered from card memory with the epoch moved since the last hit: the sources are compared.
     HitAfterWrite,
     /// Passed to the host, with the cache turned off.
     Bypass,
@@ -72,7 +73,7 @@ pub struct Round {
 }
 
 impl Scenario {
-    /// For tables.
+    /// The scenario's name in tables.
     pub fn label(&self) -> String {
         let kind = match self.kind {
             Kind::Hit => "hit",
@@ -144,7 +145,7 @@ impl Scenario {
             .collect()
     }
 
-    /// As nginx answers.
+    /// A reply of the host with the fields that nginx sends for a file.
     fn reply(&self) -> Vec<u8> {
         let date = HttpDate::from_unix_s(UNIX_S);
         let date = String::from_utf8_lossy(date.as_bytes()).into_owned();

@@ -122,7 +122,8 @@ impl Port for StagePort {
     }
 }
 
-/// As a kernel's stack marks a segment that leaves its checksum to the interface.
+/// What a kernel's stack says of a segment whose checksum it leaves to the interface. `tcp_at`:
+/// where the TCP header begins.
 pub(super) fn partial(tcp_at: u16) -> Offload {
     let offset = nicache_tcp::wire::CHECKSUM_OFFSET as u16;
     Offload { checksum: Checksum::Partial { start: tcp_at, offset }, gso: None }

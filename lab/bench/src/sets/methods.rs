@@ -19,18 +19,18 @@ pub enum Method {
     Exact,
     /// What the server looked at while the request was in flight.
     Union,
-    /// As [`Method::Exact`], and every file that any process of the server has read before: it may
-    /// be in memory that they share.
+    /// What [`Method::Exact`] finds, and every file that any process of the server has read before:
+    /// it may be in memory that they share.
     Whole,
 }
 
 impl Method {
     /// All, in the order of the report.
     pub const ALL: [Self; 4] = [Self::Contraction, Self::Exact, Self::Union, Self::Whole];
-    /// Those whose sets differ in size.
+    /// The methods whose sets differ in size, which figures show.
     pub const DRAWN: [Self; 3] = [Self::Contraction, Self::Exact, Self::Union];
 
-    /// For people.
+    /// The method's name for people.
     pub fn label(self) -> &'static str {
         match self {
             Self::Contraction => "the paper's contraction",
@@ -48,7 +48,7 @@ pub(super) struct Seen {
     pub opened: BTreeSet<Source>,
     /// Files looked at while it was in flight, opened or not.
     pub looked_at: BTreeSet<Source>,
-    /// Those of them that are not proven to be another request's.
+    /// Files looked at that are not proven to be another request's.
     pub own: BTreeSet<Source>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Seen {
 pub struct Sizes {
     /// Pages that have a set.
     pub pages: usize,
-    /// Those whose set has another page's file.
+    /// Pages whose set has another page's file.
     pub too_large: usize,
     /// The most files of other pages in one set.
     pub excess: usize,

@@ -58,9 +58,9 @@ pub struct CaseReport {
     pub workers: u32,
     /// Requests that were answered.
     pub answered: usize,
-    /// Those of them that were not successes; they count nowhere else.
+    /// Answered requests that were not successes; they count nowhere else.
     pub failed: usize,
-    /// Those whose execution was known; the others got the union.
+    /// Requests whose execution was known; the others got the union.
     pub identified: usize,
     /// Requests in flight, on average over time.
     pub in_flight: f64,
@@ -75,7 +75,7 @@ pub struct CaseReport {
 /// What a method made of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MethodReport {
-    /// Which one.
+    /// Which method it is.
     pub method: Method,
     /// The sets at the end.
     pub last: Sizes,
@@ -110,7 +110,7 @@ pub fn read_report(path: &Path) -> Result<Report> {
 }
 
 impl Setting {
-    /// In a line.
+    /// The setting in a line of words.
     pub fn words(&self) -> String {
         format!(
             "{} scripts, {} clients, {} requests of each kind, one every {} ms on average (paper: 1 ms), slow scripts sleep {} ms \
@@ -127,7 +127,7 @@ impl Setting {
 }
 
 impl Report {
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut out = format!(
             "{}\nLinux {}; {}\n",

@@ -29,10 +29,10 @@ pub enum Script {
 }
 
 impl Script {
-    /// Both.
+    /// Both kinds of script.
     pub const ALL: [Self; 2] = [Self::Fast, Self::Slow];
 
-    /// For people.
+    /// The script's name for people.
     pub fn label(self) -> &'static str {
         match self {
             Self::Fast => "fast script",

@@ -7,7 +7,7 @@ use super::flood::Flood;
 use super::generator::Attack;
 use super::mutants::Mutants;
 
-/// An attack.
+/// What attackers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttackKind {
@@ -28,7 +28,7 @@ impl AttackKind {
     pub const ALL: [Self; 5] =
         [Self::SynFlood, Self::SlowReaders, Self::SlowSenders, Self::Idle, Self::Mutants];
 
-    /// For tables and figures.
+    /// The attack's name in tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Self::SynFlood => "SYN flood",

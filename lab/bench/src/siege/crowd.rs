@@ -27,7 +27,7 @@ const PORT_FIRST: u32 = 1_024;
 const PORTS: u32 = 64_000;
 /// A window that holds hardly anything.
 const TINY: u16 = 100;
-/// And one of the smallest segment that every host takes (RFC 9293 section 3.7.1).
+/// A window of one of the smallest segment that every host takes (RFC 9293 section 3.7.1).
 const SMALL: u16 = 536;
 const FULL: u16 = 65_535;
 /// Seconds between two of its acknowledgments.

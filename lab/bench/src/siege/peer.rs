@@ -43,7 +43,7 @@ pub(super) enum Heard {
 pub(super) struct Peer {
     /// The attacker's address.
     pub address: Ipv4Addr,
-    /// And port.
+    /// The attacker's TCP port.
     pub port: u16,
     /// Where it stands.
     pub state: State,

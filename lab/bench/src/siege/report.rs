@@ -113,7 +113,7 @@ pub struct Verdict {
 /// An attack and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Which.
+    /// Which attack it was.
     pub attack: AttackKind,
     /// Frames that the attackers sent.
     pub sent: u64,
@@ -262,7 +262,7 @@ impl Report {
         self.outcomes.iter().all(Outcome::passed)
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         for outcome in &self.outcomes {

@@ -277,7 +277,7 @@ impl CurveMeasured {
     }
 }
 
-/// As many as the command has by default.
+/// Sizes of caches for the curve: those that `nicache-lab sim curve` takes by default.
 fn sizes(workload: &Workload) -> Vec<Size> {
     let most = u64::from(workload.objects).next_power_of_two();
     sizes_between(Size((most >> 10).max(1)), Size(most), 4)

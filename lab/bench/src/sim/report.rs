@@ -42,28 +42,28 @@ pub struct Setting {
     pub busy: bool,
 }
 
-/// A policy.
+/// What was measured of a policy, beside the peer's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Its name.
     pub policy: String,
     /// Requests per second of processor time, the whole program with reading.
     pub ours_per_s: Summary,
-    /// The same of the peer.
+    /// Requests per second of processor time of the peer, the whole program with reading.
     pub peer_per_s: Option<Summary>,
     /// How many times faster, by rounds.
     pub ratio: Option<Summary>,
     /// Requests per second of the loop alone.
     pub ours_loop_per_s: Summary,
-    /// The same as the peer tells it (its reading included).
+    /// Requests per second of the peer's loop as it tells it (its reading included).
     pub peer_loop_per_s: Option<Summary>,
     /// Share of misses.
     pub ours_miss_ratio: f64,
-    /// The same of the peer, to four digits.
+    /// Share of misses of the peer, to four digits.
     pub peer_miss_ratio: Option<f64>,
     /// Memory per object in the cache, in bytes, where it could be measured.
     pub ours_object_bytes: Option<f64>,
-    /// The same of the peer.
+    /// The peer's memory per object in the cache, in bytes, where it could be measured.
     pub peer_object_bytes: Option<f64>,
 }
 
@@ -90,7 +90,7 @@ pub struct Curve {
 }
 
 impl Report {
-    /// As a table.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let Setting { requests, objects, exponent, cache_objects, rounds, .. } = &self.setting;
         let mut text = format!(

@@ -19,7 +19,7 @@ pub enum Mode {
     KeepAlive,
     /// One connection that stays open: latency.
     One,
-    /// As many connections, each for one request.
+    /// As many connections as with [`Mode::KeepAlive`], each for one request.
     Close,
     /// Many connections that stay open, and both sides run on the same two CPUs.
     Shared,
@@ -29,7 +29,7 @@ impl Mode {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::KeepAlive, Self::One, Self::Close, Self::Shared];
 
-    /// For tables and figures.
+    /// The name in tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Self::KeepAlive => "connections kept open",
@@ -60,7 +60,7 @@ pub struct Sample {
     pub subject: Subject,
     /// What was asked for.
     pub object: Object,
-    /// How.
+    /// How the client asked.
     pub mode: Mode,
     /// Replies.
     pub requests: u64,

@@ -18,7 +18,7 @@ impl From<usize> for Cpus {
 }
 
 impl Cpus {
-    /// As `taskset -c` takes it.
+    /// The CPUs as `taskset -c` takes them.
     pub fn list(self) -> String {
         match self {
             Self::One(cpu) => cpu.to_string(),

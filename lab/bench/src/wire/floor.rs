@@ -61,7 +61,7 @@ pub fn serve(bytes: u64) -> Result<()> {
     }
 }
 
-/// As long as nginx's.
+/// A reply to every request, with a head as long as nginx's.
 fn reply(connection: &str, body: &[u8]) -> Vec<u8> {
     let mut reply = format!(
         "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Mon, 13 Nov 2023 10:00:00 GMT\r\nContent-Type: application/octet-stream\r\n\

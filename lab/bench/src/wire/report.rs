@@ -53,9 +53,9 @@ pub struct Setting {
 /// A subject that did not take part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Which.
+    /// Which subject did not take part.
     pub subject: Subject,
-    /// Why.
+    /// Why it did not take part.
     pub reason: String,
 }
 
@@ -68,7 +68,7 @@ pub struct Failure {
     pub object: Object,
     /// When, from 0.
     pub round: usize,
-    /// Why.
+    /// Why the measurement failed.
     pub reason: String,
 }
 
@@ -79,7 +79,7 @@ pub struct Cell {
     pub subject: Subject,
     /// What was asked for.
     pub object: Object,
-    /// How.
+    /// How the client asked.
     pub mode: Mode,
     /// Samples.
     pub samples: usize,
@@ -98,7 +98,7 @@ pub struct Cell {
 }
 
 impl Report {
-    /// Summarises samples.
+    /// Makes the report of all samples.
     pub fn new(
         setting: Setting,
         samples: Vec<Sample>,
@@ -158,7 +158,7 @@ impl Report {
             .collect()
     }
 
-    /// For people.
+    /// The report as a table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
         for mode in Mode::ALL {

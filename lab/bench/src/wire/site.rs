@@ -34,7 +34,7 @@ pub(crate) const OBJECTS: [Object; 5] = [
 ];
 
 impl Object {
-    /// As people say it.
+    /// The object's size as people say it, such as "10 KB".
     pub fn label(&self) -> String {
         match self.bytes {
             bytes if bytes >= 1_000_000 => format!("{} MB", bytes / 1_000_000),
@@ -43,7 +43,7 @@ impl Object {
         }
     }
 
-    /// Request target.
+    /// The object's request target.
     pub fn path(&self) -> String {
         format!("/object-{}", self.bytes)
     }

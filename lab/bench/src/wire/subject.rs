@@ -38,7 +38,7 @@ const L0_BYTES: u64 = 10_000;
 pub enum Subject {
     /// nginx behind a veth pair, with a cache of open files.
     Nginx,
-    /// The same without that cache, which is how nginx comes.
+    /// nginx behind a veth pair without a cache of open files, which is how nginx comes.
     NginxPlain,
     /// Apache with its event MPM.
     Apache,
@@ -52,8 +52,8 @@ pub enum Subject {
     CardHit,
     /// The card, which completed the handshakes, too.
     CardHitHandshake,
-    /// The same, but with packet sockets at the end of a veth pair instead of a TAP toward the
-    /// client (`nicache run --wire`).
+    /// The card, which completed the handshakes, too, with packet sockets at the end of a veth pair
+    /// instead of a TAP toward the client (`nicache run --wire`).
     CardHitVeth,
     /// The card with `--l0`: small replies come from the client's own stack; nginx completed the
     /// handshakes.
@@ -82,7 +82,7 @@ impl Subject {
         Self::Serve,
     ];
 
-    /// For tables and figures.
+    /// The subject's name in tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",

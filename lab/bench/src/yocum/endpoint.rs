@@ -30,7 +30,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// With segments of so many bytes.
+    /// An end that sends segments of so many bytes.
     pub(super) fn new(mss: u64) -> Self {
         Self {
             mss,

@@ -25,7 +25,7 @@ pub enum How {
 }
 
 impl How {
-    /// In the order of the paper's columns.
+    /// All ways, in the order of the paper's columns.
     pub const ALL: [Self; 3] = [Self::Copy, Self::Pcache, Self::Direct];
 
     /// How often payload crosses the bus.
@@ -38,7 +38,7 @@ impl How {
     }
 }
 
-/// The constants.
+/// The constants of the paper's forwarder, fitted to its Table 2 and Figure 6.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
     /// Bytes that cross the bus per second, both directions together.
@@ -51,9 +51,9 @@ pub struct Machine {
     pub stalled: f64,
     /// What a hop adds to the time of a packet, whatever its length.
     pub hop_us: f64,
-    /// And for each byte that a receive, and a send, takes over the bus, in nanoseconds.
+    /// What a hop adds for each byte that a receive takes over the bus, in nanoseconds.
     pub receive_ns: f64,
-    /// See `receive_ns`.
+    /// What a hop adds for each byte that a send takes over the bus, in nanoseconds.
     pub send_ns: f64,
 }
 

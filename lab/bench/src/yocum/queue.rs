@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
 
-/// A run.
+/// A run with packets that come at random and wait for the CPU.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueConfig {
     /// Entries of the cache.
@@ -69,7 +69,7 @@ pub struct QueueOutcome {
     pub busy: f64,
 }
 
-/// Runs it.
+/// Runs the queue as `config` says, on this machine.
 pub fn simulate(machine: &Machine, config: &QueueConfig) -> QueueOutcome {
     let mut random = fastrand::Rng::with_seed(config.seed);
     let buffers = config.places as u32 + 1;

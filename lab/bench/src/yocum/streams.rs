@@ -51,7 +51,7 @@ const PAGE_BYTES: u64 = 4096;
 const CLIENT_MAC: [u8; 6] = [4, 0, 0, 0, 0, 1];
 const SERVER_MAC: [u8; 6] = [4, 0, 0, 0, 0, 2];
 
-/// A run.
+/// A run with streams of TCP through the forwarder.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamsConfig {
     /// How payload is forwarded.

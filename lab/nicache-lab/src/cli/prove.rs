@@ -27,8 +27,8 @@ pub(crate) struct ProveArgs {
     /// The server that is to be proved
     #[arg(long, value_name = "http://HOST[:PORT]/")]
     pub url: String,
-    /// The same server past the card. What it shows there tells how far it is behind its edits
-    /// itself
+    /// Where the server is reached past the card. What it shows there tells how far it is behind
+    /// its edits itself
     #[arg(long, value_name = "http://HOST[:PORT]/")]
     pub direct: Option<String>,
     /// Pages to read, separated by commas

@@ -244,7 +244,7 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("`{text}` is not a part of a trace; write 10%"))
 }
 
-/// See [`Unit`].
+/// [`Unit`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum UnitOption {
     /// Whole objects
@@ -262,7 +262,7 @@ impl From<UnitOption> for Unit {
     }
 }
 
-/// See [`Replies`].
+/// [`Replies`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RepliesOption {
     /// What was sent
@@ -280,7 +280,7 @@ impl From<RepliesOption> for Replies {
     }
 }
 
-/// See [`Changes`].
+/// [`Changes`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ChangesOption {
     /// Never
@@ -301,7 +301,7 @@ impl From<ChangesOption> for Changes {
     }
 }
 
-/// See [`Variants`].
+/// [`Variants`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum VariantsOption {
     /// The coding where the log has it, else sizes that come back
@@ -325,12 +325,12 @@ impl From<VariantsOption> for Variants {
     }
 }
 
-/// See [`Writes`].
+/// [`Writes`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WritesOption {
     /// What is cached is out of date
     Invalidate,
-    /// The same as reads
+    /// A write counts as a read does
     AsReads,
 }
 
@@ -343,7 +343,7 @@ impl From<WritesOption> for Writes {
     }
 }
 
-/// See [`SplitBy`].
+/// [`SplitBy`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SplitOption {
     /// In turns

@@ -21,7 +21,7 @@ pub(crate) struct Loaded {
     pub config: LoadConfig,
     /// What was skipped, and what it was read as.
     pub read: Read,
-    /// The same with each target as one object, if some have variants.
+    /// The accesses with each target as one object, if some have variants.
     pub without_variants: Option<Workload>,
     /// Bytes of memory that loading took.
     pub memory: usize,
@@ -136,7 +136,8 @@ pub(crate) fn load(
     load_with(options, workload, sample, |_, _| {})
 }
 
-/// The same, and counts what is in them.
+/// Makes a workload of traces, of a sample of so many objects if there are more, and counts what is
+/// in the traces.
 pub(crate) fn load_and_count(
     options: &TraceOptions,
     workload: &WorkloadOptions,

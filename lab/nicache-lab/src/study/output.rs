@@ -41,7 +41,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// As wide as the terminal; without one, wide enough for most tables.
+/// The width for text: the terminal's; without one, enough for most tables.
 fn terminal() -> Terminal {
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();

@@ -32,7 +32,7 @@ pub(crate) fn json(words: &str, traces: &[&Path]) -> Value {
         .unwrap_or_else(|error| panic!("nicache {words}: {error}"))
 }
 
-/// The same with a trace on standard input.
+/// Runs it with these words and a trace on standard input, and reads its JSON.
 pub(crate) fn json_of_input(words: &str, input: &[u8]) -> Value {
     let mut child = Command::new(env!("CARGO_BIN_EXE_nicache-lab"))
         .args(words.split_whitespace())

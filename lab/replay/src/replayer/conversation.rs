@@ -48,7 +48,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// As what it is counted.
+    /// The kind of error that it is counted as.
     pub(super) fn kind(self) -> ErrorKind {
         match self {
             Self::Cut => ErrorKind::Reset,
@@ -57,7 +57,8 @@ impl Fault {
     }
 }
 
-/// See the module's head.
+/// One session with a server, without its socket: says what to send and when, and takes what has
+/// come. The [module](self) has the order of the calls.
 #[derive(Debug)]
 pub(super) struct Conversation {
     session: Session,

@@ -17,7 +17,7 @@ pub(super) struct Latencies(Histogram<u64>);
 pub struct LatencySummary {
     /// How many were counted.
     pub count: u64,
-    /// Their mean.
+    /// Mean of the latencies.
     pub mean_us: f64,
     /// Half of them took at most so long.
     pub p50_us: f64,

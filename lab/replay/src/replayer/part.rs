@@ -461,7 +461,7 @@ fn thread_cpu_ns() -> u64 {
 /// Why no session was begun any longer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begun {
-    /// That is enough for one turn.
+    /// Enough sessions were begun for one turn.
     More,
     /// All connections are taken.
     Full,

@@ -25,7 +25,7 @@ impl Plan {
         Self { sessions: Sessions::of(trace, config), expected: Expected::of(trace) }
     }
 
-    /// The sessions.
+    /// The sessions that are replayed.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
     }

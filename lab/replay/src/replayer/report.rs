@@ -99,7 +99,8 @@ pub struct ReplayerReport {
     pub content_mbit_per_second: f64,
     /// CPU time of the replayers in seconds, the kernel's work for their sockets included.
     pub cpu_seconds: f64,
-    /// The same per reply, in microseconds.
+    /// CPU time of the replayers per reply, in microseconds, the kernel's work for their sockets
+    /// included.
     pub cpu_us_per_request: f64,
     /// From the sending of a request's batch (open loop: from when it should have been sent) to the
     /// reply's last byte.

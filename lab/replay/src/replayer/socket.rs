@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-/// See the module's head.
+/// A non-blocking TCP connection.
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 

@@ -112,7 +112,8 @@ impl Group {
         (self.followed.0 - hits) / (requests * self.rate()).max(1.0)
     }
 
-    /// The same of bytes.
+    /// Share of bytes that are misses of a cache of this size, if there were so many of all
+    /// objects.
     pub(super) fn byte_miss_ratio(&self, size: f64, bytes: u128) -> f64 {
         let bytes = bytes as f64 * self.share;
         let hits: f64 = self.by_distance[..=bucket_of(size)].iter().map(|bucket| bucket.1).sum();

@@ -41,7 +41,7 @@ impl Name {
         Self::new(host).filter(|_| is_port(port))
     }
 
-    /// Its bytes.
+    /// The bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -62,11 +62,11 @@ fn is_port(suffix: &[u8]) -> bool {
 pub enum Look {
     /// The name.
     Name(Name),
-    /// They are all there, and have no name.
+    /// The first bytes are all there, and have no name.
     Nameless,
-    /// More have to come.
+    /// More bytes have to come.
     More,
-    /// They are not what the service speaks.
+    /// The bytes are not what the service speaks.
     Malformed,
 }
 

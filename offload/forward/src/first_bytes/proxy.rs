@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::tuple::{Endpoint, Protocol};
 
-    /// As our own web cache reads it.
+    /// Our own web cache reads a header as it is meant.
     #[test]
     fn it_is_read_as_it_is_meant() {
         for (client, ours) in

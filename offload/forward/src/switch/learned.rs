@@ -4,7 +4,8 @@
 use nicache_tcp::SynOptions;
 use nicache_tcp::handshake::{MSS_DEFAULT_V4, MSS_DEFAULT_V6, MSS_MIN, TIMESTAMPS_BYTES};
 
-/// See the module's head.
+/// What the back ends of a service have said in their SYN-ACKs, for what its next clients are
+/// offered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Learned {
     service: u16,

@@ -72,7 +72,7 @@ const BYTES_MAX: usize = 16 << 20;
 const OWN_MAX: usize = 1024;
 /// A client that does not complete its handshake is forgotten; it may begin again.
 const HALF_OPEN_TIME: Duration = Duration::from_secs(10);
-/// From the end of the handshake to the name.
+/// How long a client may take from the end of the handshake to the name.
 pub const LOOK_TIME: Duration = Duration::from_secs(10);
 /// After so long without an answer a back end is asked again, and given up at the end (RFC 6298: 1
 /// s, doubled).
@@ -81,8 +81,8 @@ const SYN_TIMES: [Duration; 3] =
 /// Resets per second, and at once: for segments of connections that nobody knows, which anybody can
 /// send.
 const STRAY_RESETS: Allowance = Allowance::new(1000, 200);
-/// The same for connections that end here, each of which was begun with a handshake. A flood of the
-/// others takes nothing from them.
+/// Resets per second, and at once: for segments of connections that end here, each of which was
+/// begun with a handshake. A flood of segments that nobody knows takes nothing from them.
 const ENDING_RESETS: Allowance = Allowance::new(1000, 200);
 /// Shift of windows toward clients: up to 16 MiB.
 const SCALE: u8 = 8;
@@ -146,7 +146,7 @@ const OPENING: usize = 2;
 /// A connection that is not spliced yet.
 #[derive(Debug)]
 struct Waiting {
-    /// As the client's packets come in.
+    /// Addresses and ports of the client's packets as they come in.
     tuple: Tuple,
     service: u16,
     interface: usize,
@@ -170,7 +170,8 @@ struct Waiting {
     bytes: Vec<u8>,
 }
 
-/// See the module's head.
+/// Connections of services by name that are not spliced yet: answers their handshakes, looks at
+/// their first bytes, and opens the connection to the back end.
 pub(crate) struct Switch {
     places: Vec<Option<Box<Waiting>>>,
     free: Vec<u32>,

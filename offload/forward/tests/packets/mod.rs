@@ -213,7 +213,7 @@ impl Recipe {
         Offload { checksum, gso: None }
     }
 
-    /// The same in fragments of so many bytes, a multiple of 8.
+    /// The packet in fragments of so many bytes each, a multiple of 8.
     pub(crate) fn fragments(&self, bytes: usize, id: u32) -> Vec<Vec<u8>> {
         let transport = self.transport();
         let count = transport.len().div_ceil(bytes);

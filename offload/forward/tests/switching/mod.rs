@@ -220,7 +220,7 @@ fn hello(name: &str) -> Vec<u8> {
     long_hello(name, 0)
 }
 
-/// The same with so many bytes more.
+/// A ClientHello for a name with so many bytes of padding, in one record.
 fn long_hello(name: &str, more: u16) -> Vec<u8> {
     let part = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     let list = part(&[&[0][..], &part(name.as_bytes())].concat());

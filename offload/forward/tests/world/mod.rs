@@ -21,7 +21,7 @@ pub(crate) fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// See the module's head.
+/// A forwarder in memory: clients inside, servers outside, the outside on a VLAN.
 pub(crate) struct World {
     pub forwarder: Forwarder,
     pub now: Time,

@@ -89,7 +89,7 @@ impl AsFd for OpenFile {
 pub enum Found {
     /// A file.
     File {
-        /// Which.
+        /// Which file it is.
         file: Arc<OpenFile>,
         /// Since when the path has led to it, as far as is known, in nanoseconds since 1970.
         since_ns: i128,
@@ -124,7 +124,7 @@ struct Known {
     epoch: Epoch,
 }
 
-/// See the module's head.
+/// The document root: what paths lead to, remembered as long as no watched source has changed.
 #[derive(Debug)]
 pub struct Site {
     root: Vec<u8>,
@@ -478,7 +478,7 @@ fn since_before(found: Found, before: Option<&Found>) -> Found {
     }
 }
 
-/// The same file, whose bytes are not to be kept.
+/// What was found, with the mark that the bytes of its file are not to be kept.
 fn unkept(found: Found) -> Found {
     match found {
         Found::File { file, since_ns } => match Arc::try_unwrap(file) {

@@ -10,7 +10,7 @@ pub const FRAME_BYTES: u64 = 2048;
 /// Buffers for received frames of each card.
 pub const FRAMES: u64 = 512;
 
-/// Settings.
+/// Settings of [`Service`](super::Service).
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
     /// TCP ports.
@@ -57,7 +57,7 @@ pub struct Layout {
 const CARD_BYTES: u64 = HEADER_BYTES + FRAMES * FRAME_BYTES;
 
 impl Layout {
-    /// For these settings.
+    /// The layout of a window for these settings.
     pub fn new(config: &ServiceConfig) -> Self {
         let cards = u64::from(config.cards);
         let places_at = cards * CARD_BYTES;

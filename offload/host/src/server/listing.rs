@@ -34,7 +34,7 @@ pub fn listing_page(path: &[u8], names: &[String]) -> String {
     page
 }
 
-/// For text and attributes of HTML.
+/// The text in a form that is safe in text and attributes of HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -91,7 +91,7 @@ impl Stream {
         }
     }
 
-    /// By which it is asked for.
+    /// The path by which it is asked for.
     pub(super) fn path(&self) -> &[u8] {
         &self.path
     }

@@ -87,7 +87,7 @@ pub(super) enum Next {
     Nothing,
 }
 
-/// See the module's head.
+/// What is to be sent on a connection, in the order of its requests: bytes, and pieces of files.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     items: VecDeque<Item>,

@@ -11,7 +11,7 @@ use super::validator::Validators;
 pub enum Body<'a> {
     /// So many bytes of this type.
     Bytes {
-        /// How many.
+        /// How many bytes.
         len: u64,
         /// Media type.
         kind: &'a str,
@@ -56,7 +56,7 @@ pub struct Manner {
 }
 
 impl Head<'_> {
-    /// With a status and a body, and nothing else.
+    /// A head with a status and a body, and nothing else.
     pub fn new(status: u16, body: Body<'_>, manner: Manner) -> Head<'_> {
         let (validators, content_range, location, allow) = (None, None, None, None);
         Head { status, body, validators, content_range, location, allow, manner }

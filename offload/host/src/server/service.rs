@@ -105,7 +105,7 @@ pub(super) struct Session {
     pub(super) is_routed: bool,
 }
 
-/// See the module's head.
+/// The host's loop, in one thread: takes frames in, answers requests, sends packets.
 #[derive(Debug)]
 pub struct Service {
     pub(super) window: Arc<Window>,
@@ -204,7 +204,7 @@ impl Service {
         &self.counters
     }
 
-    /// The connections.
+    /// The connections of the host's TCP.
     pub fn connections(&self) -> &Connections {
         &self.connections
     }

@@ -25,13 +25,15 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// Of a file to which a path has led since `since_ns`; as of `now_ns`. Nanoseconds since 1970.
+    /// Validators of a file to which a path has led since `since_ns`; as of `now_ns`. Nanoseconds
+    /// since 1970.
     pub fn of(file: &OpenFile, since_ns: i128, now_ns: i128) -> Self {
         Self::new((file.changed_ns, file.ino, file.bytes), file.revision.0, since_ns, now_ns)
     }
 
-    /// The same by parts: a file's last change, inode and bytes, and a number that tells its
-    /// versions apart while this process lives.
+    /// Validators by parts: a file's last change, inode and bytes, and a number that tells its
+    /// versions apart while this process lives. A path has led to the file since `since_ns`; as of
+    /// `now_ns`. Nanoseconds since 1970.
     pub fn new(file: (i128, u64, u64), revision: u64, since_ns: i128, now_ns: i128) -> Self {
         let (file_ns, ino, bytes) = file;
         let changed_ns = file_ns.max(since_ns);
@@ -48,7 +50,8 @@ impl Validators {
         }
     }
 
-    /// As a date.
+    /// The last change as `Last-Modified` says it, in whole seconds; `None`: it is too young to
+    /// say.
     pub fn date(&self) -> Option<HttpDate> {
         self.modified_s.map(HttpDate::from_unix_s)
     }

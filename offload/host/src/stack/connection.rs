@@ -44,7 +44,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Of what is sent to the client.
+    /// The addresses of what is sent to the client.
     pub fn to_client(&self) -> Addresses {
         Addresses {
             source_mac: self.server_mac,
@@ -111,7 +111,7 @@ enum Phase {
     Open,
 }
 
-/// See the module's head.
+/// One TCP connection of a server (RFC 9293), from the client's SYN to the end. No I/O, no clock.
 #[derive(Debug)]
 pub struct Connection {
     ends: Ends,

@@ -22,7 +22,7 @@ const ARP_BYTES: usize = 28;
 /// Longest frame with an echo request that is answered: as long as a place for headers.
 const ECHO_BYTES_MAX: usize = crate::driver::HEADER_PLACE_BYTES as usize;
 
-/// See the module's head.
+/// What a received frame is to the host: a segment, a question about its address, or nothing.
 #[derive(Debug, PartialEq)]
 pub enum Incoming {
     /// A segment of TCP.

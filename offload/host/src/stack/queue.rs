@@ -12,7 +12,8 @@ use crate::mbuf::Mbuf;
 /// for them.
 pub const PACKET_PARTS_MAX: usize = 48;
 
-/// See the module's head.
+/// What is to be sent on a connection, as buffers. Nothing is copied for a transmission, nor for a
+/// retransmission.
 #[derive(Debug)]
 pub struct SendQueue {
     buffers: VecDeque<Mbuf>,

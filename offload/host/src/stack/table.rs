@@ -31,7 +31,7 @@ pub struct ConnectionId(pub u32);
 pub enum Handled {
     /// It belongs to a connection, which is to be polled.
     Connection {
-        /// Which.
+        /// Which connection it is.
         id: ConnectionId,
         /// It has just begun.
         is_new: bool,
@@ -58,7 +58,7 @@ nicache_counters::counters! {
     }
 }
 
-/// See the module's head.
+/// All connections of the host: found by their ends, with a timer each.
 #[derive(Debug)]
 pub struct Connections {
     config: StackConfig,
@@ -124,7 +124,7 @@ impl Connections {
         self.index.is_empty()
     }
 
-    /// A connection.
+    /// The connection with this number, if it is there.
     pub fn get(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.places.get_mut(id.0 as usize)?.as_deref_mut()
     }
@@ -293,7 +293,7 @@ impl Connections {
         self.free.push(id.0);
     }
 
-    /// All connections.
+    /// The numbers of all connections.
     pub fn ids(&self) -> impl Iterator<Item = ConnectionId> {
         (0..self.places.len() as u32)
             .filter(|&index| self.places[index as usize].is_some())

@@ -64,7 +64,7 @@ pub(crate) struct Conversation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConversationId(pub usize);
 
-/// See the module's head.
+/// The client: smoltcp's TCP, with conversations of HTTP on it.
 pub(crate) struct Client {
     interface: Interface,
     sockets: SocketSet<'static>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use nicache_coherence::{RevisionTable, SourceSlot};
 use tempfile::TempDir;
 
-/// See the module's head.
+/// Files with all the versions that they have had. Whoever changes one here is its witness, too.
 pub(crate) struct Folder {
     folder: TempDir,
     table: Arc<RevisionTable>,

@@ -102,7 +102,8 @@ pub(crate) struct Wire {
     segments: Burst,
 }
 
-/// See the module's head.
+/// A client, a wire, cards and the host in one process, with a clock that jumps to when something
+/// is due.
 pub(crate) struct World {
     /// The host.
     pub service: Service,
@@ -146,7 +147,7 @@ impl World {
         Self::with_site(settings, folder, watched)
     }
 
-    /// The same without a witness: no file is kept.
+    /// A world with all cards attached and no witness: no file is kept.
     pub(crate) fn unwatched(settings: Settings) -> Self {
         Self::with_site(settings, Folder::new(), None)
     }

@@ -93,7 +93,7 @@ pub struct InterfaceText {
     pub keep: Vec<Word<Kept>>,
 }
 
-/// With which addresses.
+/// Behind which addresses of an interface others are hidden.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "write true, false or a list of addresses")]
 pub enum Masquerade {
@@ -103,7 +103,7 @@ pub enum Masquerade {
     Addresses(Vec<Word<Address>>),
 }
 
-/// A route.
+/// A route in the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RouteText {
@@ -121,13 +121,13 @@ pub struct RouteText {
 pub struct ForwardedText {
     /// TCP or UDP.
     pub protocol: Spanned<Word<Transport>>,
-    /// As seen from outside.
+    /// Where it is reached from outside.
     pub from: Spanned<Word<Socket>>,
     /// Where it leads.
     pub to: Spanned<Word<Socket>>,
 }
 
-/// A service.
+/// A service in the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServiceText {
@@ -224,15 +224,15 @@ pub struct GroupText {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActionText {
-    /// They pass.
+    /// Packets pass.
     Allow,
-    /// They do not.
+    /// Packets are dropped.
     Drop,
-    /// They pass at a rate.
+    /// Packets pass at a rate; more of them are dropped.
     Limit,
 }
 
-/// A rule.
+/// A rule in the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleText {
@@ -244,7 +244,7 @@ pub struct RuleText {
     pub burst: Option<Word<Size>>,
     /// The interface that they come in by.
     pub interface: Option<Spanned<String>>,
-    /// Their protocol.
+    /// Protocol of the packets.
     pub protocol: Option<Word<Transport>>,
     /// Who begins.
     pub source: Option<Word<Prefix>>,

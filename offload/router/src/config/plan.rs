@@ -70,7 +70,7 @@ pub struct Check {
     pub chosen: Chosen,
     /// Where it is asked.
     pub target: SocketAddr,
-    /// How.
+    /// How it is asked.
     pub way: CheckWay,
     /// Between two checks.
     pub every: Duration,

@@ -23,7 +23,8 @@ pub fn file_byte(at: usize) -> u8 {
     (word >> (at % 8 * 8)) as u8 ^ (word >> 56) as u8
 }
 
-/// See the module's head. Dropping it takes everything down.
+/// What stands around the forwarder of the demo: clients, links, and an nginx behind each of three.
+/// Dropping it takes everything down.
 #[derive(Debug)]
 pub struct Stage {
     servers: Vec<Child>,

@@ -189,7 +189,8 @@ impl Router {
         }
     }
 
-    /// Those connections that have moved most, and how many there are.
+    /// Of the connections that are wanted, those that have moved most bytes, and how many are
+    /// wanted in all.
     fn flows(
         &self,
         now: Time,

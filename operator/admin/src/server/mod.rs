@@ -41,7 +41,7 @@ pub enum AdminError {
     /// The address is not to be had.
     #[error("cannot listen on {address} (--admin): {error}")]
     Bind {
-        /// Which.
+        /// Which address it is.
         address: SocketAddr,
         /// What the system says.
         error: std::io::Error,

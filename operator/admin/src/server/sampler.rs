@@ -36,7 +36,7 @@ struct Told<'a> {
 }
 
 impl Moment {
-    /// As JSON on one line.
+    /// The moment as JSON on one line, for a page of the admin port.
     pub(super) fn json(&self) -> String {
         let sample = self.sample.as_ref();
         let error = sample.err().map(String::as_str);

@@ -121,7 +121,7 @@ pub(crate) fn serve(sample: Sample) -> (Arc<Numbers>, AdminServer) {
     (numbers, server)
 }
 
-/// The same at a port.
+/// An admin port of these numbers at a TCP port of this machine; 0: a free one.
 pub(crate) fn serve_at(numbers: &Arc<Numbers>, port: u16) -> AdminServer {
     let address = ([127, 0, 0, 1], port).into();
     let mut server = AdminServer::bind(address, Reach::Machine).unwrap();

@@ -155,7 +155,7 @@ pub(crate) struct ForwardWhyArgs {
     /// An address, or one with a port: 10.0.0.7, 10.0.0.7:4711, [2001:db8::1]:443
     #[arg(value_name = "ADDR[:PORT]", value_parser = clap::builder::ValueParser::new(address))]
     pub address: SocketAddr,
-    /// Which one.
+    /// Which running forwarder is asked.
     #[command(flatten)]
     pub target: Target,
 }
@@ -169,7 +169,7 @@ pub(crate) struct ForwardDrainArgs {
     /// After which time connections that are left are sent elsewhere, which ends those of TCP
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub within: Milliseconds,
-    /// Which one.
+    /// Which running forwarder is asked.
     #[command(flatten)]
     pub target: Target,
 }
@@ -180,7 +180,7 @@ pub(crate) struct ForwardUndrainArgs {
     /// The back end, as it is in the file
     #[arg(value_name = "ADDR:PORT")]
     pub back_end: SocketAddr,
-    /// Which one.
+    /// Which running forwarder is asked.
     #[command(flatten)]
     pub target: Target,
 }

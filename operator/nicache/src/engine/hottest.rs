@@ -43,7 +43,8 @@ struct Part {
     looked: Time,
 }
 
-/// See the module's head.
+/// What is used most, of late: an average of hits per second in which the past fades. Whoever asks
+/// pays for the look.
 #[derive(Debug)]
 pub(crate) struct Hottest {
     started: Time,
@@ -110,7 +111,7 @@ impl Hottest {
         });
     }
 
-    /// These were used in the last `during`, evenly.
+    /// Counts uses of entries, which were spread evenly over the last `during`.
     fn note(&mut self, used: &[Used], during: Duration) {
         if during.is_zero() {
             return;

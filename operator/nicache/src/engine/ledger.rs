@@ -33,7 +33,8 @@ pub(crate) struct SharedLedger {
 }
 
 impl SharedLedger {
-    /// That of the shard with this number, of shards with so many connections each.
+    /// The part of the ledger that belongs to the shard with this number, of shards with so many
+    /// connections each.
     pub(crate) fn of(window: &Arc<Window>, shard: usize, connections: u32) -> Self {
         let begin = (shard * connections as usize * RECORD_BYTES) as u64;
         Self { window: Arc::clone(window), begin, connections }

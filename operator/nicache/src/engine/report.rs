@@ -113,7 +113,7 @@ pub(crate) fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
     report
 }
 
-/// The same, as far as it is told of each shard.
+/// What one queue of a card has counted, for a sample.
 pub(crate) fn card_sample<W: Port, H: Port>(number: usize, card: &Card<W, H>) -> CardSample {
     let counts = card.counters();
     let memory = card.store().memory();

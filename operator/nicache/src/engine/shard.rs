@@ -85,8 +85,8 @@ impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
             .context("the card's thread does not answer")
     }
 
-    /// The same, however long it takes: for what has to be done. An error says that the thread has
-    /// ended.
+    /// Runs `work` on the card's thread and waits for its result, however long it takes: for what
+    /// has to be done. An error says that the thread has ended.
     pub(crate) fn ask_patiently<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static,

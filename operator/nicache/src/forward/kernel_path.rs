@@ -14,15 +14,15 @@ use crate::cli::{FastPathArg, ForwardArgs};
 
 /// The programs, or why there are none.
 pub(super) enum KernelPath {
-    /// They are at all links with packet sockets.
+    /// The programs are at all links with packet sockets.
     On(Programs),
     /// Nobody wants them, or the kernel has none.
     Off(String),
 }
 
 impl KernelPath {
-    /// As the arguments say. A kernel that has none is not an error: the card forwards everything
-    /// then.
+    /// Loads the programs and attaches them, if the arguments say so. A kernel that has none is not
+    /// an error: the card forwards everything then.
     pub(super) fn start(
         arguments: &ForwardArgs,
         plan: &Plan,
@@ -75,7 +75,7 @@ impl KernelPath {
         filter.transpose().context("no descriptor for the fast path")
     }
 
-    /// For viewers.
+    /// Whether the fast path is on, in words for viewers.
     pub(super) fn status(&self, ports: &Ports) -> String {
         match (self, &*ports.slow()) {
             (Self::On(_), []) => "on".to_owned(),

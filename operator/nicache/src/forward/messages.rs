@@ -106,7 +106,7 @@ pub(crate) enum Answer {
     Why(Box<WhyReport>),
     /// To [`Question::Drain`]: so many back ends.
     Drained {
-        /// How many.
+        /// How many back ends are drained.
         back_ends: u64,
     },
 }

@@ -49,7 +49,7 @@ impl AsFd for Orders {
 }
 
 impl Orders {
-    /// None.
+    /// Orders of which nobody has given any yet.
     ///
     /// # Errors
     /// What the system says.

@@ -2,7 +2,7 @@
 
 use nicache_router::demo::Stage;
 
-/// See the module's head.
+/// In which network namespace the forwarder's interfaces are.
 #[derive(Debug)]
 pub(super) enum Place {
     /// In the namespace that nicache was started in.

@@ -57,7 +57,8 @@ impl fmt::Display for PortStatus {
     }
 }
 
-/// See the module's head.
+/// What the card is on each link by (AF_XDP, packet socket or TAP), which the supervisor keeps
+/// while cards come and go.
 #[derive(Debug)]
 pub(super) struct Ports(Vec<Port>);
 
@@ -188,7 +189,7 @@ impl Ports {
         self.0.iter().filter(|port| !port.is_fast).map(|port| &*port.link.name).collect()
     }
 
-    /// For viewers.
+    /// How each port is doing, for viewers.
     pub(super) fn status(&self) -> Vec<PortStatus> {
         let status = |port: &Port| {
             let (kind, queues, instead) = match &port.way {

@@ -18,7 +18,7 @@ use super::orders::{Asked, Orders};
 use super::status::About;
 use crate::supervisor::sampler::moment;
 
-/// As with `nicache run`.
+/// A sample that is younger than this is told again: half of the time between two samples.
 const FRESH: Duration = SAMPLE_INTERVAL.checked_div(2).expect("2 is not 0");
 const ENTRY_BYTES: u64 = 4096;
 

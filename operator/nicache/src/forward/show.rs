@@ -32,7 +32,7 @@ pub(super) enum Step {
     End,
 }
 
-/// See the module's head.
+/// What the demo prints: what to try, a live line, and a line of figures for each mode.
 #[derive(Debug)]
 pub(super) struct Show {
     load: Load,

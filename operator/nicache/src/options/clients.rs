@@ -89,7 +89,7 @@ impl ClientLimits {
         })
     }
 
-    /// As the card wants it.
+    /// The limits in the form in which the card takes them.
     pub(crate) fn patience(&self) -> Patience {
         Patience {
             read: ReadRules {

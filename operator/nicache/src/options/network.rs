@@ -71,8 +71,8 @@ impl Subnet {
         Ipv4Addr::new(198, 18, second ^ third, fourth | 1)
     }
 
-    /// The same network in IPv6: one of those that anybody may use within a site (RFC 4193), with
-    /// the IPv4 network's number in it.
+    /// The IPv6 network that goes with the IPv4 network: one of those that anybody may use within a
+    /// site (RFC 4193), with the IPv4 network's number in it.
     fn network6(self) -> [u16; 4] {
         let [a, b, c, d] = self.network.octets();
         [0xfd6e, 0x6900 | u16::from(a), u16::from_be_bytes([b, c]), u16::from_be_bytes([d, 0])]

@@ -72,13 +72,13 @@ pub(crate) struct PathOptions {
 }
 
 impl PathOptions {
-    /// For the parser of requests.
+    /// The paths that are meant, for the parser of requests.
     pub(crate) fn pattern(&self) -> Result<PathPattern> {
         let pattern = PathPattern::new(&self.pattern, self.host.as_deref());
         pattern.with_context(|| format!("path: `{}`", self.pattern))
     }
 
-    /// For the card. `general` is what is said for all paths.
+    /// What holds for these paths, for the card. `general` is what is said for all paths.
     pub(crate) fn settings(&self, general: Rechecks) -> Result<PathSettings> {
         let own = self.rechecks(general);
         let masks =

@@ -141,10 +141,12 @@ impl RunOptions {
         Ok(merged)
     }
 
-    /// The same for `nicache attach`, which starts no server.
+    /// What is to be done for `nicache attach`, which starts no server: the command line laid over
+    /// the configuration file, and checked.
     ///
     /// # Errors
-    /// As `resolve`; and what belongs to a server that is started is refused.
+    /// The file cannot be read or a setting is wrong; what belongs to a server that is started is
+    /// refused, too.
     pub(crate) fn resolve_attach(self) -> Result<AttachPlan> {
         let merged = self.merged()?;
         let (wire, host, server_pid) =

@@ -15,7 +15,7 @@ pub(super) const RECHECK_MAX_DEFAULT: Milliseconds = Milliseconds(60_000);
 pub(crate) struct Rechecks {
     /// At first; 0: only files are kept.
     pub first: Milliseconds,
-    /// As it is earned, at most. If `first` is more, that counts.
+    /// T at most, as it is earned. If `first` is more, that counts.
     pub most: Milliseconds,
 }
 
@@ -25,7 +25,7 @@ impl Rechecks {
         self.first.0 > 0
     }
 
-    /// For the card. Files have a T, too, where nothing else is kept.
+    /// The least and the largest T, for the card. Files have a T, too, where nothing else is kept.
     pub(crate) fn bounds(self) -> AgeBounds {
         let first = if self.wants_dynamic() { self.first } else { RECHECK_DEFAULT };
         AgeBounds { first: first.into(), most: self.most.max(first).into() }

@@ -56,9 +56,10 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<Milliseconds>,
 
-    /// The same limit for a reply that has proven stable. It grows from --recheck to a quarter of
-    /// the time for which the answer has been the same, up to this much. A page that comes out
-    /// different although nothing has changed starts again at --recheck [default: 1m]
+    /// How old a reply that has proven stable may be in what cannot be watched. The limit grows
+    /// from --recheck to a quarter of the time for which the answer has been the same, up to this
+    /// much. A page that comes out different although nothing has changed starts again at --recheck
+    /// [default: 1m]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck_max: Option<Milliseconds>,

@@ -43,8 +43,8 @@ impl Nft {
         Self::own(&rules(scene), &format!("ip {name}"))
     }
 
-    /// The same with the rules of a table, in one line, and the table's family and name. It is the
-    /// table of the calling thread's network namespace.
+    /// Starts `nft`, gives it the rules of a table, in one line, and waits until they are in force.
+    /// `table`: the table's family and name, in the calling thread's network namespace.
     pub(crate) fn own(rules: &str, table: &str) -> Result<Self> {
         let spawned = Command::new("nft")
             .arg("-i")
@@ -162,7 +162,8 @@ fn rules(scene: &Scene<'_>) -> String {
     table("ip", scene, &source, &chain("guard", "filter hook input priority 0", &guard))
 }
 
-/// The same of IPv6. What comes from ::1 is not translated.
+/// The whole table of IPv6 as one line, so it comes into force at once or not at all. What comes
+/// from ::1 is not translated.
 fn rules6(scene: &Scene<'_>) -> String {
     let Scene { interface, subnet, outgoing, .. } = scene;
     let server = subnet.server6();

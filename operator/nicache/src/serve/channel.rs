@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::setup::receive_message;
 
-/// See the module's head.
+/// A child's end of the socket to the supervisor, looked at between other work.
 #[derive(Debug)]
 pub(crate) struct Inbox(OwnedFd);
 

@@ -72,7 +72,7 @@ pub(crate) enum FromFirmware {
     Unfit {
         /// Its number.
         port: usize,
-        /// Why.
+        /// Why the port cannot be used.
         reason: String,
     },
     /// The host is broken; another attachment is needed.
@@ -152,13 +152,13 @@ pub(crate) struct WatchedFileSystems {
 }
 
 impl WatchedFileSystems {
-    /// Those of a witness that is loaded.
+    /// The file systems that a loaded witness watches.
     pub(crate) fn of(coverage: &Coverage) -> Self {
         let &Coverage { ext4, xfs, btrfs, tmpfs, .. } = coverage;
         Self { ext4, xfs, btrfs, tmpfs }
     }
 
-    /// As one who looks at files wants it.
+    /// The file systems as a coverage, for whoever decides whether a file may be kept.
     pub(crate) fn coverage(self) -> Coverage {
         let Self { ext4, xfs, btrfs, tmpfs } = self;
         Coverage { ext4, xfs, btrfs, tmpfs, ..Coverage::default() }

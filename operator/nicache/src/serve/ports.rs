@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 pub(super) struct Unfit {
     /// Its number.
     pub port: usize,
-    /// Why.
+    /// Why the port cannot be used.
     pub error: anyhow::Error,
 }
 

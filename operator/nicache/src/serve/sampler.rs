@@ -16,7 +16,7 @@ use super::report::ServeStatus;
 use super::shared::Shared;
 use crate::supervisor::sampler::moment;
 
-/// As with `nicache run`.
+/// A sample that is younger than this is told again: half of the time between two samples.
 const FRESH: Duration = SAMPLE_INTERVAL.checked_div(2).expect("2 is not 0");
 
 /// Takes samples of a host and its cards.

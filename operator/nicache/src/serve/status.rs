@@ -54,7 +54,8 @@ impl StatusServer {
         })
     }
 
-    /// The same with other answers.
+    /// Answers requests as `answer` says, from a thread until the process ends, one client at a
+    /// time.
     ///
     /// # Errors
     /// What the system says.

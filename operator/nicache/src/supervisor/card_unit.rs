@@ -71,7 +71,7 @@ pub(super) enum CardPorts {
 }
 
 impl CardPorts {
-    /// As [`PortsSetup`] says.
+    /// The files that go to a card with its setup, in the order that [`PortsSetup`] says.
     fn files(&self, setup: &PortsSetup) -> Result<Vec<BorrowedFd<'_>>> {
         Ok(match self {
             Self::Taps { wire, host } => wire.iter().chain(host).map(AsFd::as_fd).collect(),
@@ -136,7 +136,8 @@ impl CardPorts {
     }
 }
 
-/// See the module's head.
+/// A card as the supervisor has it: its process, all that another process needs to take its place,
+/// and who passes frames meanwhile.
 #[derive(Debug)]
 pub(super) struct CardUnit {
     /// Of which cards are started.
@@ -187,7 +188,7 @@ enum State {
 struct Bond {
     /// What the card has of the watcher; none: it has never heard of one.
     witness: Arc<Vec<OwnedFd>>,
-    /// That watcher's end of the socket between both, until it has it.
+    /// The watcher's end of the socket between card and watcher, until the watcher has it.
     socket: Option<OwnedFd>,
 }
 

@@ -64,7 +64,7 @@ impl Role {
         if self == Self::Guard { "server-guard" } else { "nicache" }
     }
 
-    /// For messages.
+    /// The child's name in messages.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Card | Self::Firmware => "the card process",
@@ -96,7 +96,8 @@ impl Child {
         Self::start_program(Path::new(OWN_PROGRAM), role)
     }
 
-    /// The same with another nicache than this one.
+    /// Starts a child that runs `program`, which may be another nicache than this one, from the
+    /// calling thread, which must live at least as long as the child shall.
     pub(crate) fn start_program(program: &Path, role: Role) -> Result<Self> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;

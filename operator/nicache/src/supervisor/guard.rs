@@ -1,4 +1,4 @@
-//! That nothing of the server outlives nicache, however that ends.
+//! Sees to it that nothing of the server outlives nicache, however that ends.
 //!
 //! The server's processes have the numbers that everybody else on the machine sees, so `nginx
 //! -s reload`, log rotation and the hooks of certificates find them by the server's own PID file.

@@ -12,7 +12,7 @@ use crate::words;
 const AFTER: Duration = Duration::from_secs(300);
 /// With fewer requests in it nothing is said.
 const REQUESTS_MIN: u64 = 10;
-/// The same is not written to the log again before.
+/// A word that was written to the log is not written again before this time is over.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 
 /// Follows the counters.

@@ -71,7 +71,7 @@ struct Listener<'a> {
     inode: &'a str,
 }
 
-/// Those of tables like `/proc/net/tcp` (proc_pid_net(5)).
+/// The listening sockets of tables like `/proc/net/tcp` (proc_pid_net(5)).
 fn listeners(tables: &str) -> impl Iterator<Item = Listener<'_>> {
     tables.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();

@@ -21,7 +21,7 @@ use super::tap;
 use crate::options::{Network, RunPlan, WireOptions};
 use crate::setup::{PortsSetup, RecheckAddresses};
 
-/// See the module's head.
+/// Where the server of `nicache run` is, and the interfaces that the card stands between.
 pub(super) struct Place {
     /// The interfaces of each card, for the supervisor and for the card.
     pub cards: Vec<(CardPorts, PortsSetup)>,

@@ -19,7 +19,8 @@ const MEMORY_FOLDERS: [&str; 2] = ["/dev/shm/nicache", "/run/nicache"];
 const LIBRARY_FOLDERS: [&str; 3] = ["/run/nicache", "/var/lib/nicache", "/dev/shm/nicache"];
 const LIBRARY: &str = "libnicache-preload.so";
 
-/// See the module's head. Dropping it removes everything.
+/// The files of `--watch preload`: the library that the server's programs load, and the folder of
+/// the memory that they share with the watcher. Dropping it removes everything.
 #[derive(Debug)]
 pub(super) struct PreloadFiles {
     /// Folder of the shared memory, empty at first.
@@ -32,7 +33,7 @@ pub(super) struct PreloadFiles {
 /// What a program does that loads the library.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
-    /// It is one of the server's.
+    /// It is a program of the server.
     Server,
     /// It changes files.
     Writer,

@@ -31,7 +31,8 @@ pub(super) struct StandingPlan {
     pub connections: u32,
 }
 
-/// See the module's head.
+/// A card's place between two interfaces that are there, by the best of the ways that work: AF_XDP
+/// or packet sockets, with L0 or without.
 #[derive(Debug)]
 pub(super) struct Standing {
     /// What is wanted, as far as it works.

@@ -42,7 +42,7 @@ const CLOSING: Duration = Duration::from_secs(30);
 /// After a watcher that has watched for so long, the next one is started as the first one was.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// See the module's head.
+/// The watcher as the supervisor has it: its process, and what is done until it watches.
 #[derive(Debug)]
 pub(super) struct WatchUnit {
     setup: WatchSetup,

@@ -100,7 +100,7 @@ pub(super) struct Reason {
     pub per_s: f64,
     /// Times since the start.
     pub count: u64,
-    /// The same in words, if there are some.
+    /// The reason in words, if there are some.
     pub because: Option<&'static str>,
 }
 
@@ -113,7 +113,7 @@ pub(super) struct Model {
     pub then: Option<Sample>,
     /// What happened between the two.
     pub change: Option<Change>,
-    /// That of earlier intervals, oldest first.
+    /// What happened in earlier intervals, oldest first.
     pub past: VecDeque<Change>,
     /// Why there is no sample at the moment.
     pub error: Option<String>,

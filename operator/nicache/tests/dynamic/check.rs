@@ -74,7 +74,8 @@ impl Stage {
         })
     }
 
-    /// The same, if it is served from the card within `limit`.
+    /// Requests a page until it is served from the card, and returns it; `None`: it is not within
+    /// `limit`.
     pub(crate) fn try_warm(&self, path: &str, limit: Duration) -> Option<String> {
         self.try_warm_by(path, "hits_dynamic", limit)
     }

@@ -15,7 +15,7 @@ fn page(stage: &Stage, name: &str, query: &str) -> String {
     format!("/{name}.php")
 }
 
-/// The same, of a table of its own with an `old` row.
+/// A page that shows a row of a table of its own, whose text is `old`.
 fn table(stage: &Stage, name: &str, options: &str) -> String {
     stage.sql(&format!(
         "CREATE TABLE {name} (id INT PRIMARY KEY, text VARCHAR(100)) {options};
@@ -50,7 +50,7 @@ fn changes_of_rows() {
     changes_of_rows_of(stage());
 }
 
-/// The same on another stage.
+/// Pages of rows show each change of the rows at once, on any stage with MariaDB.
 pub(crate) fn changes_of_rows_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("update by the shell", || {
@@ -235,7 +235,8 @@ fn changes_by_other_things() {
     changes_by_other_things_of(stage());
 }
 
-/// The same on another stage.
+/// Pages of rows show changes by views, triggers, procedures and the like at once, on any stage
+/// with MariaDB.
 pub(crate) fn changes_by_other_things_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("view, trigger, cascade, procedure", || {
@@ -348,7 +349,8 @@ fn functions_that_write() {
     functions_that_write_of(stage());
 }
 
-/// The same on another stage.
+/// A SELECT that changes something by a function that it calls shows at once, on any stage with
+/// MariaDB.
 pub(crate) fn functions_that_write_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("a function called by SELECT", || {

@@ -309,7 +309,7 @@ pub(crate) fn mariadb() -> Command {
     command
 }
 
-/// The same of PostgreSQL.
+/// A client of PostgreSQL through the relay.
 pub(crate) fn psql() -> Command {
     let mut command = Command::new("psql");
     command.args([

@@ -290,7 +290,7 @@ fn where_links_lead() {
     where_links_lead_of(Setup::default());
 }
 
-/// The same with another setup.
+/// Pages show where links lead at once, with any setup.
 pub(crate) fn where_links_lead_of(setup: Setup) {
     // Otherwise PHP itself remembers for two minutes where links lead.
     let setup = Setup { php: &["realpath_cache_size=0", "opcache.revalidate_path=1"], ..setup };
@@ -333,7 +333,8 @@ fn where_php_itself_is_late() {
     where_php_itself_is_late_of(Setup::default());
 }
 
-/// The same with another setup.
+/// No entry brings an old page back once the server itself, which lags behind here, shows the new
+/// one, with any setup.
 pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
     // `opcache.revalidate_freq` is 2, in whole seconds that must be over.
     const REVALIDATE: Duration = Duration::from_secs(3);

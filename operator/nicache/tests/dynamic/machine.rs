@@ -384,7 +384,8 @@ fn the_watcher_is_killed() {
     the_watcher_is_killed_of(load_stage());
 }
 
-/// The same on another stage.
+/// Nothing is served from the card once its watcher is killed, and nothing stale until then, on any
+/// stage with load.
 pub(crate) fn the_watcher_is_killed_of(stage: Stage) {
     stage.warm("/file.php");
     let watcher = stage.nicache.pid("watch_pid");

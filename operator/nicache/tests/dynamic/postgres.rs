@@ -47,7 +47,7 @@ fn changes() {
     changes_of(stage());
 }
 
-/// The same on another stage.
+/// Pages of rows show each change of the rows at once, on any stage with PostgreSQL.
 pub(crate) fn changes_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("psql", || {
@@ -129,7 +129,8 @@ fn functions_that_write() {
     functions_that_write_of(stage());
 }
 
-/// The same on another stage.
+/// A SELECT that changes something by a function that it calls shows at once, on any stage with
+/// PostgreSQL.
 pub(crate) fn functions_that_write_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("a function that was made by a client which is gone when the watcher looks", || {

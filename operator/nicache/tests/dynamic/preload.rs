@@ -43,7 +43,8 @@ fn interactive_python(stage: &Stage) -> Command {
     python
 }
 
-/// The same cases as with the kernel's witness, where it promises the same.
+/// Cases of the kernel's witness that hold with the preloaded library, too, where both promise the
+/// same.
 mod as_in_the_kernel {
     use super::{setup, with};
     use crate::stage::{Database, Stage};
@@ -311,7 +312,7 @@ fn databases_without_a_relay_make_pages_that_are_not_kept() {
     cases.end(&mut stage);
 }
 
-/// As docs/dynamic.md has it: the database is a service of the machine, and so is its relay.
+/// The database is a service of the machine, and so is its relay, as docs/dynamic.md has it.
 #[test]
 fn a_relay_on_the_same_machine() {
     const OPTIONS: &[&str] = &[

@@ -42,7 +42,7 @@ fn visitors() {
     visitors_of(&Setup::default());
 }
 
-/// The same with another setup.
+/// No visitor gets another one's page, with any setup.
 pub(crate) fn visitors_of(setup: &Setup) {
     let mut stage = stage_with(setup);
     let mut cases = Cases::default();
@@ -200,7 +200,8 @@ fn headers_that_the_server_does_not_name() {
     headers_that_the_server_does_not_name_of(&Setup::default());
 }
 
-/// The same with another setup.
+/// Most visitors get one page and some another, by a header that the server does not name in
+/// `Vary`, with any setup.
 pub(crate) fn headers_that_the_server_does_not_name_of(setup: &Setup) {
     let mut stage = stage_with(setup);
     let mut cases = Cases::default();

@@ -111,7 +111,7 @@ fn opened_to_write() {
     cases.end(&mut stage);
 }
 
-/// The same on another stage.
+/// Pages of rows show each change of a SQLite database at once, on any stage.
 pub(crate) fn changes_of(mut stage: Stage) {
     let mut cases = Cases::default();
     for mode in ["DELETE", "TRUNCATE", "PERSIST"] {

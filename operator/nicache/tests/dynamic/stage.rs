@@ -66,7 +66,7 @@ pub(crate) struct Setup {
     pub respawn: bool,
     /// The database is not a program of the run, and there before it.
     pub outside: bool,
-    /// So is PHP-FPM.
+    /// PHP-FPM is not a program of the run, and there before it.
     pub php_outside: bool,
     /// A rule that is turned off, to see what comes of it.
     pub without: Option<Rule>,
@@ -171,8 +171,8 @@ impl Stage {
         Self::start_here(setup, far, prepare)
     }
 
-    /// The same in the network of the calling thread, with a database elsewhere that is there
-    /// already.
+    /// Starts a stage in the network of the calling thread, with a database elsewhere that is there
+    /// already, if `far` has one.
     pub(crate) fn start_here(setup: &Setup, far: Option<Far>, prepare: impl FnOnce(&Path)) -> Self {
         let held = folder_for(setup);
         let folder = match &held {
@@ -456,7 +456,7 @@ impl Stage {
         self.try_sql(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// The same with further options of the client.
+    /// Runs statements by the `mariadb` client as root, with further options of the client.
     pub(crate) fn sql_with(&self, options: &[&str], text: &str) -> String {
         run(self.mariadb().args(options).args(["--execute", text]))
             .unwrap_or_else(|error| panic!("{text}: {error}"))

@@ -54,7 +54,8 @@ fn clocks_and_chance() {
     clocks_and_chance_of(&Setup { database: Database::MariaDb, ..Setup::default() });
 }
 
-/// The same with another setup.
+/// Pages that show the time are never older than T, and no two visitors get the same by chance,
+/// with any setup.
 pub(crate) fn clocks_and_chance_of(setup: &Setup) {
     let mut stage = Stage::start(setup, |_| {});
     let mut cases = Cases::default();
@@ -136,7 +137,7 @@ fn another_server() {
     another_server_of(Setup::default());
 }
 
-/// The same with another setup.
+/// Pages that ask another server show its changes, with any setup.
 pub(crate) fn another_server_of(setup: Setup) {
     let nginx = "location = /other { return 404; } location /backend/ { alias @FOLDER@/backend/; }";
     // A page that asks for another one takes two of them, and as many pages may be made at once as
@@ -288,7 +289,8 @@ fn what_requests_do_is_done() {
     what_requests_do_is_done_of(&Setup { database: Database::MariaDb, ..Setup::default() });
 }
 
-/// The same with another setup.
+/// Programs that change something at each request go on doing so, though their pages show nothing
+/// of it, with any setup.
 pub(crate) fn what_requests_do_is_done_of(setup: &Setup) {
     let mut stage = Stage::start(setup, |_| {});
     let mut cases = Cases::default();

@@ -203,7 +203,7 @@ impl Stage {
     }
 }
 
-/// Those fields that choose the variant.
+/// The request's fields that choose the variant.
 fn plain_fields(fields: &str) -> String {
     let chooses = |line: &&str| ["Accept", "Connection"].iter().any(|name| line.starts_with(name));
     fields.split_inclusive("\r\n").filter(chooses).collect()

@@ -1,4 +1,5 @@
-//! The same with a bus between the relay and the card's host.
+//! Pages of a database on another machine with a bus (NATS) between its relay and the card's host:
+//! never stale, whatever happens to the bus.
 
 use std::sync::Mutex;
 use std::time::Duration;

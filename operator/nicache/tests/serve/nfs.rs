@@ -183,7 +183,7 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
     assert!(left.iter().all(|name| name == "source" || name == "back"), "{left:?}");
 }
 
-/// The same files by HTTP, while they are changed by NFS.
+/// Files that are changed by NFS are served by HTTP as they are at the moment.
 fn assert_http(nfs: &Nfs, data: &[u8]) {
     let url = nfs.serving["http"][0].as_str().unwrap().to_owned();
     let curl = |arguments: &[&str], path: &str| {

@@ -64,8 +64,8 @@ fn streaming() {
     edits::check(&stage);
 }
 
-/// Such a server is old by itself. What the card gives is never older than that: once the server
-/// has forgotten, neither has the card a former state.
+/// A server that keeps files in its memory is old by itself. What the card gives is never older
+/// than that: once the server has forgotten, neither has the card a former state.
 #[test]
 fn keeping_files_in_memory() {
     let Some(stage) = stage("Node, memory", KEEPS) else { return };

@@ -177,7 +177,8 @@ fn a_late_write_changes_nothing() {
     assert_eq!(client.read(&file, 0, 3).unwrap().0, b"new");
 }
 
-/// The same for SETATTR, with a connection that ends in between.
+/// A WRITE whose connection ends while it is under way runs once, and its repetitions get its
+/// answer.
 #[test]
 fn a_repetition_while_the_first_is_under_way_waits_for_it() {
     let gate = Gate::new(true);

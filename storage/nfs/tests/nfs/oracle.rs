@@ -1,4 +1,4 @@
-//! The same operations over NFS and on a local directory, by the same users, must give the same
+//! Does the same over NFS and on a local directory, by the same users: both must give the same
 //! errors and the same tree.
 //!
 //! The local side does what the protocol says with system calls that are made as the user: it goes

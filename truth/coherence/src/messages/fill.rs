@@ -390,7 +390,8 @@ mod tests {
             }
         }
 
-        /// As above, but close to a valid message, so the checks behind the first are reached.
+        /// What can be decoded encodes to the same bytes, also if a valid message has one byte that
+        /// is wrong: the checks behind the first are reached.
         #[test]
         fn a_damaged_message_does_no_harm(
             at in 0..200_usize,

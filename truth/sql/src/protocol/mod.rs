@@ -36,5 +36,5 @@ pub(crate) enum Command {
 
 /// Prepared statements of one connection, at most.
 pub(crate) const PREPARED_MAX: usize = 1024;
-/// Their texts together, at most.
+/// Bytes of the texts of all prepared statements of one connection, at most.
 pub(crate) const PREPARED_BYTES_MAX: usize = 4 << 20;

@@ -172,7 +172,7 @@ impl Bench {
         })
     }
 
-    /// As above, and exactly these tables were announced.
+    /// Nothing else was announced than these tables.
     fn expect(&self, heard: &Heard, tables: &[&str]) {
         assert_eq!(heard.everything, [], "{heard:?}");
         assert_eq!(heard.tables(), tables, "{heard:?}");

@@ -34,7 +34,8 @@ struct Program {
     folders: HashMap<Identity, Box<[u8]>>,
 }
 
-/// See the module's head.
+/// Programs that a process of the server runs for the request that it works on (CGI, `exec`,
+/// `mail`), and the folders and files that they have opened.
 #[derive(Debug, Default)]
 pub(crate) struct Offspring {
     programs: HashMap<u32, Program>,

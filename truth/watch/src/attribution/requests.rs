@@ -168,7 +168,8 @@ pub enum End {
     },
 }
 
-/// See the module's head.
+/// Which request each process of the server worked on, and when: what it did then is not another
+/// request's. The [module](self) has the rules.
 #[derive(Debug, Default)]
 pub struct Attribution {
     processes: HashMap<u32, Process>,
@@ -216,7 +217,7 @@ impl Attribution {
         self.forgotten_ns != 0 || self.takers.contains(&process)
     }
 
-    /// Those that have.
+    /// The processes that have taken a request and are still there.
     pub fn takers(&self) -> impl Iterator<Item = u32> + '_ {
         self.takers.iter().copied()
     }

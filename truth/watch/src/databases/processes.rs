@@ -14,7 +14,8 @@ use crate::databases::database::Database;
 use crate::databases::kinds;
 use crate::processes::{parent_in, processes, sockets_of};
 
-/// See the module's head.
+/// Processes of database servers whose statements the kernel shows: looks for those that run
+/// already.
 #[derive(Clone, Debug)]
 pub struct DatabaseProcesses {
     pub(crate) map: Arc<MapHandle>,

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use crate::witnesses::event::LookupEvent;
 
-/// See the module's head.
+/// Folders whose files the server reads anew for each request that needs them, by the operator's
+/// word, so nothing of them is in its memory.
 #[derive(Debug, Default)]
 pub struct DataFolders {
     folders: Vec<Box<[u8]>>,

@@ -20,9 +20,10 @@ use crate::attribution::requests::{Attribution, End};
 
 /// The least time for which an opening counts whose end is not known.
 const UNKNOWN_NS_MIN: u64 = 100_000_000;
-/// And the most.
+/// The most time for which an opening counts whose end is not known.
 const UNKNOWN_NS_MAX: u64 = 10_000_000_000;
-/// That is so many times as long as the longest request of late.
+/// An opening whose end is not known counts for so many times as long as the longest request of
+/// late.
 const UNKNOWN_REQUESTS: u64 = 4;
 /// For how long a request is one of late, at least.
 const LATE_NS: u64 = 60_000_000_000;
@@ -81,7 +82,7 @@ impl Ends<'_> {
 /// A process has opened the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// Which one.
+    /// Which process has opened the file.
     pub process: u32,
     /// When (CLOCK_MONOTONIC).
     pub time_ns: u64,
@@ -92,7 +93,7 @@ pub(crate) struct Reading {
 pub(crate) struct Grace {
     /// Who has opened it and may not have ended.
     under_way: Vec<Reading>,
-    /// Those of them who have done so before a change.
+    /// Openings under way that were before a change of the file.
     older: Vec<Reading>,
     /// When the last of those that are known to have ended did so.
     older_ended_ns: u64,

@@ -22,7 +22,8 @@ enum Pattern {
     Prefix(Box<[u8]>),
 }
 
-/// See the module's head.
+/// Files that the operator says hold sessions, each of one visitor: what the server does with them
+/// is left out of everything that the watcher looks at.
 #[derive(Debug, Default)]
 pub struct SessionFiles {
     patterns: Vec<Pattern>,

@@ -60,8 +60,8 @@ pub fn settle(node: &Node) -> Result<OwnedFd, RefusalReason> {
     Ok(file)
 }
 
-/// The same for a file that others may have open for writing, because each of their changes is told
-/// after its effect.
+/// Waits for whoever is changing the file. Others may have it open for writing, because each of
+/// their changes is told after its effect.
 ///
 /// # Errors
 /// [`RefusalReason::Io`].
@@ -71,7 +71,8 @@ pub(crate) fn settle_with_writers(node: &Node) -> Result<OwnedFd, RefusalReason>
     Ok(file)
 }
 
-/// The same as [`settle`] for a file that is open already.
+/// Waits for whoever is changing a file that is open already, and makes sure that nobody has it
+/// open for writing or mapped writable.
 ///
 /// # Errors
 /// See [`settle`].

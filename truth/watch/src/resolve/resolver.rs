@@ -56,7 +56,7 @@ pub struct Node {
     pub modified_s: i64,
     /// Last change of the inode, seconds since 1970.
     pub changed_s: i64,
-    /// The same in nanoseconds.
+    /// Last change of the inode, nanoseconds since 1970.
     pub changed_ns: i128,
     /// Who may do what with it.
     access: Permissions,
@@ -467,7 +467,8 @@ impl Resolver {
         self.walk_within(base, None, walk, path, nofollow)
     }
 
-    /// The same; `anchor` is the folder that the way is to end below.
+    /// Goes on with a walk that has entered the directory where the path starts; `anchor` is the
+    /// folder that the way is to end below, if there is one.
     fn walk_within(
         &mut self,
         base: &Base,

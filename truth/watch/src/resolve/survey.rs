@@ -84,9 +84,9 @@ pub(crate) struct Candidate {
 pub(crate) struct Survey<'a> {
     /// Slots of the entry.
     pub(crate) sources: BTreeSet<SourceSlot>,
-    /// Those of them that are not directories in which something was looked up.
+    /// Sources that are not directories in which something was looked up.
     pub(crate) fixed: BTreeSet<SourceSlot>,
-    /// Those that are, and who may search them.
+    /// Sources that are directories in which something was looked up, and who may search them.
     pub(crate) directories: BTreeSet<Passage>,
     /// Slots of look-ups that belong to other replies: to be unchanged, but no sources.
     pub(crate) others: BTreeSet<SourceSlot>,
@@ -96,7 +96,8 @@ pub(crate) struct Survey<'a> {
     pub(crate) files: Vec<(Rc<Node>, Option<Opened>)>,
     /// All directories that were found at the end of a path.
     pub(crate) folders: Vec<Rc<Node>>,
-    /// Those whose times the server has seen, or could have: device, inode, change time and size.
+    /// Directories whose times the server has seen, or could have: device, inode, change time and
+    /// size.
     pub(crate) folder_times: BTreeSet<(u32, u64, i128, u64)>,
     /// Is any of it on an overlay whose layers' changes show in their change times alone?
     pub(crate) timed_layers: bool,

@@ -60,7 +60,8 @@ struct Answer {
 /// Asks a database on another machine for its structure, by name (PostgreSQL); may take seconds.
 pub(crate) type Source = Arc<dyn Fn(Option<&str>) -> io::Result<String> + Send + Sync>;
 
-/// See the module's head.
+/// The structure of the databases that are watched: fetched by the servers' own command-line
+/// clients, in the background, and again after each change of it.
 pub(crate) struct Catalogues {
     /// Where to ask, if not the servers on this machine.
     source: Option<Source>,
@@ -111,7 +112,8 @@ impl Catalogues {
         self.may(server, Catalogue::select_may_write)
     }
 
-    /// The same of one that names no sequence's function.
+    /// May a SELECT on this server change something if it names no sequence's function? Yes, unless
+    /// all that was asked about is known and has no functions that may write.
     pub(crate) fn functions_may_write(&self, server: u32) -> bool {
         self.may(server, Catalogue::functions_may_write)
     }

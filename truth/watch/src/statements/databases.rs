@@ -59,7 +59,8 @@ struct Connection {
     in_doubt: Vec<u64>,
     /// The structure may be another once they are done.
     structure_in_doubt: bool,
-    /// They come from what the kernel took for a question, so nobody tells when it is done.
+    /// The changes in doubt come from what the kernel took for a question, so nobody tells when
+    /// they are done.
     ends_with_reply: bool,
     times_ns: VecDeque<u64>,
     /// Requests since the server's last reply, and whether one of them may do something that nobody
@@ -90,10 +91,11 @@ pub(crate) struct Closed {
     last_ns: u64,
 }
 
-/// See the module's head.
+/// What is read from databases, and what is changed in them: the statements of all clients, as
+/// their servers receive them.
 #[derive(Debug)]
 pub(crate) struct Databases {
-    /// These are not the databases of this machine, but one of another.
+    /// The databases are those of another machine, which this says.
     elsewhere: Option<Elsewhere>,
     connections: HashMap<u64, Connection>,
     /// Connections were forgotten to make room: one that is not known may be an old one, unless it

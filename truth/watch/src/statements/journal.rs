@@ -25,7 +25,7 @@ pub(super) struct Read {
     pub(super) time_ns: u64,
     pub(super) server: Server,
     pub(super) client: u32,
-    /// As of when.
+    /// The state that was read was that of this moment (CLOCK_MONOTONIC); 0: unknown.
     pub(super) as_of_ns: u64,
     /// Others' uncommitted changes may be in it.
     pub(super) dirty: bool,
@@ -46,7 +46,8 @@ pub(super) struct Change {
     pub(super) writes: Arc<[Access]>,
 }
 
-/// See the module's head.
+/// What statements have read and changed, as far as it is remembered. A change is in doubt from
+/// [`Journal::push_change`] to [`Journal::settle`].
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     reads: VecDeque<Read>,

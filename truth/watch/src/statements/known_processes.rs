@@ -14,7 +14,8 @@ struct Server {
     is_inside: bool,
 }
 
-/// See the module's head.
+/// What was found out about processes that have to do with databases, so `/proc` is not read for
+/// each connection.
 #[derive(Debug, Default)]
 pub(crate) struct KnownProcesses {
     /// Processes of database servers, whose end is told.

@@ -49,7 +49,8 @@ pub struct RemoteCounters {
     pub in_step: u64,
 }
 
-/// See the module's head.
+/// A database on another machine, as its relay tells of it. One thread follows the relay, another
+/// judges fills by it.
 #[derive(Debug)]
 pub struct RemoteDatabase {
     address: SocketAddrV4,

@@ -50,11 +50,11 @@ const MADE_UP: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
 pub(crate) struct DynamicSources {
     /// Files and directories.
     pub(crate) looked: Arc<Looked>,
-    /// They were known from an earlier reply.
+    /// The files and directories were known from an earlier reply.
     pub(crate) is_reused: bool,
     /// What was read from databases; `None` if none was asked.
     pub(crate) reads: Option<Vec<(Server, Access)>>,
-    /// That has changed since the request was forwarded.
+    /// What was read from databases has changed since the request was forwarded.
     pub(crate) reads_changed: bool,
 }
 
@@ -333,7 +333,8 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// See the module's head.
+/// Makes sure that no change which was witnessed before the request was forwarded took effect only
+/// after the server had read the old state: by change times, open writers, lengths and look-ups.
 fn ensure_settled(
     survey: &Survey<'_>,
     request: &FillRequest<'_>,

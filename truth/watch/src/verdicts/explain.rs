@@ -42,7 +42,7 @@ impl Use {
 /// A path that an entry depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedPath {
-    /// As the server spelled it.
+    /// The path as the server spelled it.
     pub path: String,
     /// How it was used.
     pub used: Use,

@@ -25,7 +25,8 @@ pub(crate) struct Looked {
     pub root: Option<Root>,
     /// Every source.
     pub sources: BTreeSet<SourceSlot>,
-    /// Those that may not have changed at all: all but directories that something was looked up in.
+    /// Sources that may not have changed at all: all but directories that something was looked up
+    /// in.
     pub fixed: Vec<SourceSlot>,
     /// The directories, and who could search them.
     pub directories: BTreeSet<Passage>,
@@ -88,7 +89,8 @@ impl Record {
     }
 }
 
-/// See the module's head.
+/// What each fill was judged by, so its entry can be judged again: in order of age, in bounded
+/// memory.
 #[derive(Debug)]
 pub(crate) struct Records {
     /// With the bytes that each was counted for.

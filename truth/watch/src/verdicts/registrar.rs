@@ -88,7 +88,8 @@ pub struct RegistrarCounters {
     pub gone: u64,
 }
 
-/// See the module's head.
+/// Judges fills: may this reply become an entry, and which sources does it depend on? And again
+/// later: may the entry stay? The [module](self) has the steps and their proof.
 pub struct Registrar {
     pub(crate) table: Arc<RevisionTable>,
     witness: Box<dyn Witness>,

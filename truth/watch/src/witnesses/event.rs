@@ -64,7 +64,7 @@ pub struct SqlEvent {
     pub first: u32,
 }
 
-/// See [`SqlEvent`].
+/// What happened on a connection of a database server, in a [`SqlEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlStep {
     /// The server has received bytes. If the event is incomplete, not all of them are there.
@@ -95,7 +95,7 @@ pub struct RequestEvent {
     pub concurrent: bool,
 }
 
-/// See [`RequestEvent`].
+/// What a process of the server did about requests, in a [`RequestEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestStep {
     /// It has another connection than before.
@@ -116,7 +116,7 @@ pub enum RequestStep {
 /// Something that the server has sent, other than to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// To whom.
+    /// To whom it was sent.
     pub to: Peer,
     /// Inode number of its own socket.
     pub connection: u64,

@@ -10,7 +10,7 @@ pub const HISTORY_NS: u64 = 10_000_000_000;
 /// How many look-ups are kept at most: some 10 MB.
 pub const HISTORY_EVENTS_MAX: usize = 65_536;
 
-/// See the module's head.
+/// The look-ups of the last seconds, in order of time, in bounded memory.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     events: VecDeque<LookupEvent>,

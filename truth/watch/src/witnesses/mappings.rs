@@ -21,7 +21,8 @@ const KEY_BYTES: usize = 16;
 /// The key that says whether there are mappings that are not known.
 const UNKNOWN: [u8; KEY_BYTES] = [0; KEY_BYTES];
 
-/// See the module's head.
+/// Files that somebody has mapped to store to them, of which the kernel's witness sees no change:
+/// looks for mappings that are there already.
 #[derive(Clone, Debug)]
 pub(crate) struct Mappings {
     pub(crate) map: Arc<MapHandle>,

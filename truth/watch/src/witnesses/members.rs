@@ -100,7 +100,7 @@ impl Outsiders {
         }
     }
 
-    /// Those that still run as they were, for somebody who may tell them to begin anew.
+    /// Programs that still run as they were, for somebody who may tell them to begin anew.
     pub(crate) fn take(&mut self, members: &Members) -> Vec<u32> {
         self.processes.retain(|&process| !members.contains(process) && is_there(process));
         self.processes.iter().copied().collect()

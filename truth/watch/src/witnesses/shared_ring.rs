@@ -35,7 +35,8 @@ pub const GIVEN_UP_NS: u64 = 500_000_000;
 
 const TAKEN_AT: usize = 64;
 
-/// See the module's head. One reader only.
+/// Reader of the ring that the preloaded library writes, with many producers, which may be killed
+/// at any moment. One reader only. The [module](self) has the layout.
 pub struct SharedRing {
     memory: Memory,
     /// The next record.
@@ -154,7 +155,8 @@ fn cell_at(number: u64) -> usize {
     FIRST_CELL_AT + (number % CELLS) as usize * CELL_BYTES
 }
 
-/// The same as in `preload/memory.c`.
+/// The sum by which a torn record is told from a whole one, as `check_of` in `preload/memory.c`
+/// computes it.
 fn check_of(record: &[u8], number: u64) -> u64 {
     let mut check = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(record.len() as u64);
     for part in record.chunks(8) {

@@ -50,7 +50,8 @@ pub struct UntoldFile {
     pub stillness: Stillness,
 }
 
-/// See the module's head.
+/// Where the registrar's look-ups come from, and how far they can be trusted: the kernel, or a
+/// library in the server's programs.
 pub trait Witness: Send {
     /// Hands out the events that are there at the time of the call, in the order in which room for
     /// them was reserved.

@@ -185,7 +185,7 @@ fn set_list(page: &Path) {
     .unwrap();
 }
 
-/// The same through io_uring, which tells of its end or not.
+/// Sets an access list of the page through io_uring, which tells of its end or not.
 fn set_list_by_uring(page: &Path, flags: io_uring::squeue::Flags) {
     use io_uring::{IoUring, opcode};
     let (path, list) =

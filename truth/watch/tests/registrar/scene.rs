@@ -43,7 +43,7 @@ impl Scene {
         self.judge(&forwarded, &body, Some(modified))
     }
 
-    /// The same until nothing changes meanwhile: other tests make directories beside this one's.
+    /// Fills until nothing changes meanwhile: other tests make directories beside this one's.
     pub(crate) fn fill(&mut self, path: &Path) -> Verdict {
         self.settled(|scene| scene.fill_once(path))
     }

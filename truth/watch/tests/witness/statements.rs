@@ -98,7 +98,8 @@ impl Database {
         found.unwrap()
     }
 
-    /// The same, while no other database of this machine defines anything that a SELECT could call.
+    /// Was the query certain to change nothing? Asks again until no other database of this machine
+    /// has meanwhile defined anything that a SELECT could call.
     fn is_question(&mut self, text: &[u8]) -> bool {
         loop {
             let told = self.table.definitions_told();

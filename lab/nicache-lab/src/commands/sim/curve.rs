@@ -126,7 +126,7 @@ pub(crate) fn play(workload: &Workload, options: &CacheOptions, choices: &[Choic
     play_at(workload, options, choices, sizes)
 }
 
-/// The same at these sizes.
+/// Plays a workload back against the caches that were asked for, at these sizes.
 pub(crate) fn play_at(
     workload: &Workload,
     options: &CacheOptions,

@@ -36,7 +36,7 @@ const DEFAULT: [PolicyName; 8] = [
 struct Sensitivity {
     /// The most by which a hit rate at any size with any of the policies differs, in points.
     hit_rate_points_max: f64,
-    /// The same of byte hit rates.
+    /// The most by which a byte hit rate at any size with any of the policies differs, in points.
     byte_hit_rate_points_max: f64,
     /// Hit rate of what is advised, without variants.
     hit_rate: Option<f64>,

@@ -182,7 +182,7 @@ fn meeting_report(title: &str, asked: Asked, fields: Vec<String>, now: Time) -> 
     report
 }
 
-/// As the counters are named.
+/// What became of a fill, by the name of the counter that has counted it.
 fn outcome_label(outcome: Outcome) -> String {
     match outcome {
         Outcome::Stored => "stored".to_owned(),

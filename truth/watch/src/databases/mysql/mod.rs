@@ -9,7 +9,7 @@ use crate::databases::database::{Database, Place};
 use crate::databases::socket::listening_socket;
 use crate::databases::sql::{self, Session};
 
-/// See the module's head.
+/// What the watcher must know of MariaDB and MySQL.
 #[derive(Debug)]
 pub(crate) struct MySql;
 

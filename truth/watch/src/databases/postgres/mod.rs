@@ -14,7 +14,7 @@ use crate::databases::sql::{self, Session};
 /// The database that is there before any other.
 const FIRST_DATABASE: &str = "postgres";
 
-/// See the module's head.
+/// What the watcher must know of PostgreSQL.
 #[derive(Debug)]
 pub(crate) struct Postgres;
 
@@ -71,7 +71,7 @@ impl Database for Postgres {
         catalogue_query(Dialect::Postgres)
     }
 
-    /// As the user that the server runs as, whom it lets in without a password (peer
+    /// `psql` as the user that the server runs as, whom it lets in without a password (peer
     /// authentication).
     fn structure_client(&self, place: &Place) -> io::Result<Command> {
         let socket = listening_socket(place.server)?;

@@ -70,7 +70,7 @@ pub(super) struct File {
     pub(super) last_opener: u32,
     /// On an overlay, where no change has the file's own slot.
     pub(super) layered: Option<Layered>,
-    /// That is not known yet of what the server has opened last.
+    /// Where its layers are is not known yet of what the server has opened last.
     pub(super) is_to_be_found: bool,
     /// Something on the way has changed: is it another file now?
     pub(super) is_to_be_seen: bool,
@@ -84,7 +84,7 @@ pub(super) struct File {
 /// What a file on an overlay is.
 #[derive(Debug)]
 pub(super) struct Layered {
-    /// Those of the way to it in each layer, and its own.
+    /// Slots of the way to it in each layer, and its own.
     pub(super) slots: Box<[SourceSlot]>,
     /// The file that has its bytes, and its change time.
     pub(super) file: (Identity, i128),

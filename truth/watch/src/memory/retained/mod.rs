@@ -78,7 +78,8 @@ fn resolve(
     resolver.resolve(&as_other).ok()
 }
 
-/// See the module's head.
+/// Files that the server may have in its own memory: whatever it has read since its start, other
+/// than to send it on with sendfile; and which of them are dirty.
 #[derive(Debug, Default)]
 pub(crate) struct Retained {
     files: HashMap<Key, File>,

@@ -99,8 +99,8 @@ fn run_writers(kind: &'static str) {
     });
 }
 
-/// The same on an overlay whose layers are on such a file system: once the page is in the upper
-/// layer, once in the lower of two.
+/// Runs all writers on an overlay whose layers are on a file system of this type: once the page is
+/// in the upper layer, once in the lower of two.
 fn run_writers_on_overlay(kind: &'static str) {
     on_own(kind, move |ground| {
         let folders = ["lower", "middle", "upper", "work", "merged"].map(|name| ground.join(name));

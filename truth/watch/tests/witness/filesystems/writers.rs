@@ -723,7 +723,8 @@ struct HandleRequest {
     out_bytes: *mut u32,
 }
 
-/// Such a descriptor leaves the times alone, and no opening shows it.
+/// Writes by a descriptor that was opened by handle: it leaves the times alone, and no opening
+/// shows it.
 fn xfs_handle(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     let mut handle = [0_u8; 64];
     let mut bytes = 0_u32;
