@@ -1,7 +1,7 @@
 //! Whom the server talked to while it worked on a request: programs of its own group, watched
 //! databases, or others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddrV4;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -56,11 +56,18 @@ const STORES: [&str; 33] = [
 ];
 /// Ports of which it is remembered who listens there.
 const LISTENERS_MAX: usize = 1024;
-/// For how long one is not looked for again that was not found.
+/// For how long one is not looked for again who was not found.
 const STRANGER_NS: u64 = 1_000_000_000;
 
 /// A port of the loopback interface of a network, by the inode number of its namespace.
 type Place = (u64, u16);
+
+/// The ports of a network at which anybody listens, and until when that is taken for so.
+#[derive(Debug)]
+struct Listening {
+    ports: HashSet<u16>,
+    until_ns: u64,
+}
 
 /// Who listens at the ports of loopback interfaces, as it was found last. Whoever still has the
 /// socket still listens.
@@ -73,6 +80,13 @@ pub(crate) struct Listeners {
     /// Ports of the server's network that are passed on to the same port of this process's
     /// (`--share`).
     shared: HashMap<Place, Shared>,
+    /// By the inode number of a network's namespace. Every connection inside has a port of its own
+    /// at which nobody listens, and the kernel's tables take milliseconds to read on a machine with
+    /// much memory: they are not read for each of them.
+    listening: HashMap<u64, Listening>,
+    /// How often the kernel's tables were read for that.
+    #[cfg(test)]
+    reads: u32,
 }
 
 /// Who listens behind a shared port, as it was found last.
@@ -91,6 +105,28 @@ struct Owner {
 }
 
 impl Listeners {
+    /// Does nobody listen at this port of the network that `insider` is in, too? Somebody who has
+    /// begun a moment ago may be overlooked, and is then a stranger for so long.
+    fn nobody_listens(&mut self, insider: u32, (network, port): Place, now_ns: u64) -> bool {
+        if let Some(listening) = self.listening.get(&network)
+            && now_ns < listening.until_ns
+        {
+            return !listening.ports.contains(&port);
+        }
+        #[cfg(test)]
+        {
+            self.reads += 1;
+        }
+        if self.listening.len() >= LISTENERS_MAX {
+            self.listening = HashMap::new();
+        }
+        let ports = sockets_that_listen(&format!("/proc/{insider}/net"));
+        let ports: HashSet<u16> = ports.into_iter().map(|(port, _)| port).collect();
+        let is_nobody = !ports.contains(&port);
+        self.listening.insert(network, Listening { ports, until_ns: now_ns + STRANGER_NS });
+        is_nobody
+    }
+
     /// The process of the network that `insider` is in, too, which listens at this port.
     fn owner(&mut self, insider: u32, place: Place, now_ns: u64) -> Option<u32> {
         if let Some(owner) = self.owners.get(&place)
@@ -191,16 +227,23 @@ fn refuse(event: &LookupEvent, peer: Peer) -> RefusalReason {
 
 /// Inode numbers of the sockets that listen at a port, by the kernel's tables below `net`.
 fn listeners(net: &str, port: u16) -> Vec<u64> {
+    let all = sockets_that_listen(net).into_iter();
+    all.filter(|(at, _)| *at == port).map(|(_, inode)| inode).collect()
+}
+
+/// Ports and inode numbers of the sockets that listen, by the kernel's tables below `net`.
+fn sockets_that_listen(net: &str) -> Vec<(u16, u64)> {
     let tables = ["tcp", "tcp6"]
         .map(|name| std::fs::read_to_string(format!("{net}/{name}")).unwrap_or_default());
-    let inode = |line: &str| -> Option<u64> {
+    let socket = |line: &str| -> Option<(u16, u64)> {
         // sl local rem st tx:rx tr:tm retrnsmt uid timeout inode; state 0A is LISTEN.
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let (_, local_port) = fields.get(1)?.rsplit_once(':')?;
-        let listens = *fields.get(3)? == "0A" && u16::from_str_radix(local_port, 16) == Ok(port);
-        if listens { fields.get(9)?.parse().ok() } else { None }
+        let port = u16::from_str_radix(local_port, 16).ok()?;
+        let inode = fields.get(9)?.parse().ok()?;
+        (*fields.get(3)? == "0A").then_some((port, inode))
     };
-    tables.iter().flat_map(|table| table.lines().skip(1).filter_map(inode)).collect()
+    tables.iter().flat_map(|table| table.lines().skip(1).filter_map(socket)).collect()
 }
 
 fn parent_sockets() -> Vec<u64> {
@@ -321,7 +364,13 @@ impl<'a> Peers<'a> {
         if let Some(&known) = self.ports.get(&place) {
             return known;
         }
-        let owner = self.listeners.owner(event.worker(), place, event.time_ns);
+        let worker = event.worker();
+        // Of a process that is gone nothing is known.
+        if place.0 != 0 && self.listeners.nobody_listens(worker, place, event.time_ns) {
+            self.ports.insert(place, None);
+            return None;
+        }
+        let owner = self.listeners.owner(worker, place, event.time_ns);
         let known = match owner.map_or(Kind::Unknown, |owner| self.kind(owner)) {
             Kind::Application => Some(Known::Application),
             Kind::Database => Some(Known::Database),
@@ -483,6 +532,15 @@ mod tests {
             assert!(peers.check(&event, Sent { port: 1, ..reply }).is_err());
             assert!(peers.check(&event, Sent { port: 0, ..reply }).is_err());
         }
+        // Ports of connections, at which nobody listens, cost no look at the kernel's tables each.
+        let reads = peers.listeners.reads;
+        for port in (1..1000).filter(|other| *other != port) {
+            assert!(!peers.is_reply(&event, Sent { port, ..reply }));
+        }
+        assert_eq!(peers.listeners.reads, reads);
+        let later = LookupEvent { time_ns: STRANGER_NS, ..event.clone() };
+        assert!(!peers.is_reply(&later, Sent { port: 1001, ..reply }));
+        assert_eq!(peers.listeners.reads, reads + 1);
         // Nobody is there any longer.
         drop(listener);
         let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
