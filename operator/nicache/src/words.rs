@@ -178,9 +178,10 @@ pub(crate) const fn refusal(reason: RefusalReason) -> Words {
         RefusalReason::EmptyBody => {
             just("it has no content, so it cannot be told which file it is")
         }
-        RefusalReason::Io => {
-            with("one of its files could not be read by the watcher", "The log says which and why.")
-        }
+        RefusalReason::Io => just(
+            "one of its files could not be looked up as the server saw it: it could not be read, or the \
+             program that read it has ended since; the next reply may be kept",
+        ),
         RefusalReason::Wrote => with(
             "the server changed a file or a row while it made the page, which a hit would leave out",
             "Declare session files (`session-files`); run cron jobs outside of requests.",
