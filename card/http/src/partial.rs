@@ -27,7 +27,7 @@ type Number = ArrayVec<u8, CONTENT_RANGE_BYTES_MAX>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialTemplate {
     head: Box<[u8]>,
-    date_at: u16,
+    date_at: Option<u16>,
     /// Expires, and seconds between it and Date.
     expires: Option<(u16, u64)>,
     length: Span,
@@ -74,7 +74,7 @@ impl PartialTemplate {
         }
         Some(Self {
             head: head.into(),
-            date_at: renewal.date_at as u16,
+            date_at: renewal.date_at.map(|at| at as u16),
             expires: renewal.expires.map(|(at, max_age_s)| (at as u16, max_age_s)),
             length: Span::of(head, reply.content_length?),
             range: reply.content_range.map(|value| Span::of(head, value)),
@@ -112,7 +112,9 @@ impl PartialTemplate {
         let bytes = self.len_for(content, range, len);
         let Some(out) = out.get_mut(..bytes) else { return 0 };
         let mut edits: ArrayVec<(Span, Number), 4> = ArrayVec::new();
-        edits.push((date_span(self.date_at), text(date.as_bytes())));
+        if let Some(at) = self.date_at {
+            edits.push((date_span(at), text(date.as_bytes())));
+        }
         if let Some((at, max_age_s)) = self.expires {
             let expires = HttpDate::from_unix_s(date.unix_s().saturating_add(max_age_s));
             edits.push((date_span(at), text(expires.as_bytes())));

@@ -102,8 +102,9 @@ impl ReplyHead<'_> {
 /// Where the renewable values of a head are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Renewal {
-    /// Offset of the Date value.
-    pub(crate) date_at: usize,
+    /// Offset of the Date value. Not every server sends one (RFC 9110 section 6.6.1: one without a
+    /// clock does not; Puma never does), and then the card does not either.
+    pub(crate) date_at: Option<usize>,
     /// Offset of the Expires value and seconds between Date and Expires, if it seems to move with
     /// Date.
     pub(crate) expires: Option<(usize, u64)>,
@@ -383,9 +384,14 @@ impl<'b> Fields<'b> {
     /// does not show is found when two replies of different moments are compared
     /// ([`HeadTemplate::pinned`](crate::HeadTemplate::pinned)).
     fn renewal(&self) -> Result<Renewal, NotShared> {
-        let date = self.date.ok_or(NotShared::Date)?;
+        let Some(date) = self.date else {
+            // From when an Expires counts is not known then.
+            let renewal = Renewal { date_at: None, expires: None };
+            let moves = self.expires.is_some_and(|expires| parse_imf_fixdate(expires).is_some());
+            return if moves { Err(NotShared::Date) } else { Ok(renewal) };
+        };
         let date_s = parse_imf_fixdate(date).ok_or(NotShared::Date)?;
-        let date_at = offset_in(self.head, date);
+        let date_at = Some(offset_in(self.head, date));
         let Some(expires) = self.expires else { return Ok(Renewal { date_at, expires: None }) };
         let lifetime_s = |expires_s: u64| expires_s.checked_sub(date_s);
         match (parse_imf_fixdate(expires), self.cache_control.max_age_s) {

@@ -1,6 +1,6 @@
 //! Reply head templates: the server's own head, byte for byte, but for the moment in it.
 //!
-//! Date is renewed at each use, and Expires with it if it moves with Date, as far as that can be
+//! Date, if there is one, is renewed at each use, and Expires with it if it moves with Date, as far as that can be
 //! told (see [`crate::ReplyHead::shareable`]). The template of a 200 serves GET and HEAD alike (RFC
 //! 9110 section 9.3.2); a 304 has a template of its own, learned from the server's own 304.
 
@@ -14,7 +14,7 @@ use crate::reply::{ReplyOutcome, parse_reply};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadTemplate {
     head: Box<[u8]>,
-    date_at: u16,
+    date_at: Option<u16>,
     expires: Option<Expires>,
 }
 
@@ -40,7 +40,7 @@ impl HeadTemplate {
         let renewal = parsed.renewal?;
         // Below TEMPLATE_BYTES_MAX, so both offsets fit.
         let expires = renewal.expires.map(|(at, lifetime_s)| Expires { at: at as u16, lifetime_s });
-        Ok(Self { head: head.into(), date_at: renewal.date_at as u16, expires })
+        Ok(Self { head: head.into(), date_at: renewal.date_at.map(|at| at as u16), expires })
     }
 
     /// Writes the head as of `date` to the front of `out` and gives its length: [`Self::len`], or 0
@@ -51,7 +51,9 @@ impl HeadTemplate {
             return 0;
         };
         out.copy_from_slice(&self.head);
-        put_date(out, self.date_at, date);
+        if let Some(at) = self.date_at {
+            put_date(out, at, date);
+        }
         if let Some(Expires { at, lifetime_s }) = self.expires {
             put_date(out, at, &HttpDate::from_unix_s(date.unix_s().saturating_add(lifetime_s)));
         }

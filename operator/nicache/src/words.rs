@@ -261,9 +261,10 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
         NotShared::ConnectionOdd => {
             just("its Connection header names more than `close` or `keep-alive`")
         }
-        NotShared::Date => {
-            with("it has no Date, or one that cannot be read", "Have the server send a Date.")
-        }
+        NotShared::Date => with(
+            "it has a Date that cannot be read, or an Expires without a Date",
+            "Have the server send a Date.",
+        ),
         NotShared::LastModifiedOdd => just("its Last-Modified cannot be read"),
         NotShared::EtagOdd => just("its ETag is not one"),
         NotShared::ExpiresPinned => {

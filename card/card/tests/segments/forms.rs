@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use nicache_cache::AgeBounds;
+use nicache_coherence::Class;
 use nicache_tcp::Flags;
 
 use crate::script::{MSS, Script};
@@ -212,4 +214,21 @@ fn what_may_be_content_or_a_request_is_not_answered() {
         exchange(&mut script, Script::request(), b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").0
     );
     assert!(!exchange(&mut script, Script::request(), b"").0, "a hit");
+}
+
+/// A server that closes when it is asked to, and does not say so in its reply (Mojolicious does
+/// so); and one without a clock, whose replies have no Date (Puma's have none).
+#[test]
+fn servers_that_leave_fields_out_have_hits() {
+    for (fields, date) in [("Connection: close\r\n", DATE), ("", "")] {
+        let mut script = Script::with_ages(Class::Dynamic, AgeBounds::default());
+        let request = format!("GET /page HTTP/1.1\r\nHost: a\r\n{fields}\r\n").into_bytes();
+        let reply = format!("HTTP/1.1 200 OK\r\n{date}Content-Length: 3\r\n\r\nall").into_bytes();
+        let mut serve = |_, _: &[u8]| (Duration::from_millis(1), reply.clone());
+        let replies: Vec<(Vec<u8>, bool)> =
+            (8..14).map(|last| script.visit([10, 0, 0, last], &request, &mut serve)).collect();
+        assert!(replies.iter().all(|(got, _)| *got == reply), "{replies:?}");
+        let hits = replies.iter().filter(|(_, is_hit)| *is_hit).count();
+        assert!(hits >= 3, "{hits} hits: {:?}", script.card.counters());
+    }
 }

@@ -217,7 +217,10 @@ fn template(head: &[u8]) {
     let ReplyOutcome::Complete(parsed) = parse_reply(head, Method::Get) else {
         panic!("no longer a head");
     };
-    let date_s = parse_imf_fixdate(parsed.date.expect("a date")).expect("an IMF-fixdate");
+    // A head without a date is always the same.
+    let has_date = parsed.date.is_some();
+    let date_s =
+        parsed.date.map_or(784_111_777, |date| parse_imf_fixdate(date).expect("an IMF-fixdate"));
     let mut out = vec![0; head.len()];
     assert_eq!(template.render(&HttpDate::from_unix_s(date_s), &mut out), head.len());
     assert_eq!(out, head, "the same moment gives the same bytes");
@@ -226,11 +229,12 @@ fn template(head: &[u8]) {
     let ReplyOutcome::Complete(rendered) = parse_reply(&out, Method::Get) else {
         panic!("no longer a head");
     };
-    assert_eq!(rendered.date, Some(&later.as_bytes()[..]));
+    assert_eq!(rendered.date, has_date.then_some(&later.as_bytes()[..]));
     assert_eq!(
         (rendered.etag, rendered.framing, rendered.vary),
         (parsed.etag, parsed.framing, parsed.vary)
     );
+    assert!(has_date || out == head);
     let differing = out.iter().zip(head).filter(|(a, b)| a != b).count();
     assert!(
         differing <= 2 * 22,
