@@ -8,9 +8,6 @@ pub const FILLS_MAX: usize = 256;
 /// source has changed.
 pub const SUSPECTS_MAX: usize = 1024;
 
-/// Bytes of a reply head that is stored; a larger one passes and is not stored.
-pub const REPLY_HEAD_BYTES_MAX: usize = 4 * 1024;
-
 /// Share of card memory that one object may take (1/n).
 pub const OBJECT_SHARE: u64 = 4;
 

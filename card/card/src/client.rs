@@ -290,6 +290,7 @@ impl<W: Port, H: Port> Card<W, H> {
             && (head.flags.fin() || (head.seq + tcp.payload_len()).gt(until))
         {
             flow.phase = Phase::Opaque(None);
+            self.forget_reply_head(flow);
             flow.reply = ReplyTracking::Idle;
             self.counters.flows_opaque += 1;
         }

@@ -139,6 +139,7 @@ impl<W: Port, H: Port> Card<W, H> {
             self.forget_reply(&reply);
         }
         self.prefaces.give_up(&mut flow.preface);
+        self.forget_reply_head(flow);
         if let Some(hold) = flow.hold.take() {
             self.holds.give(hold);
         }

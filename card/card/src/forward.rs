@@ -189,6 +189,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// The card stops parsing: what is held goes to the host, what follows passes.
     pub(crate) fn make_opaque(&mut self, flow: &mut Flow, extent: Option<OpaqueExtent>, now: Time) {
+        self.forget_reply_head(flow);
         let first = flow.first_held();
         let held = flow.held();
         let until = extent.as_ref().filter(|until| {

@@ -1,13 +1,14 @@
 //! Segments from the host.
 
 use nicache_cache::{Answered, FillAbort};
-use nicache_http::{Follower, Method, ReplyOutcome, parse_reply};
+use nicache_http::{Follower, HEAD_BYTES_MAX, Method, ReplyOutcome, parse_reply};
 use nicache_port::{Checksum, FrameBuf, Port};
 use nicache_tcp::{AckInfo, AckRewrite, Flags, SackBlocks, Seq, Time, rewrite};
 
 use crate::bus::FrameBytes;
 use crate::card::{Card, Keep};
 use crate::emit::HEADERS_BYTES_MAX;
+use crate::flow::hold::Hold;
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::TcpFrame;
@@ -184,20 +185,55 @@ impl<W: Port, H: Port> Card<W, H> {
                 ReplyTracking::Head { head_request, last } => {
                     let method = if *head_request { Method::Head } else { Method::Get };
                     let last = *last;
-                    let ReplyOutcome::Complete(reply) = parse_reply(&bytes[at..], method) else {
-                        // Split over frames, or odd: the card does not guess where it ends.
+                    let fresh = &bytes[at..];
+                    let before = flow.reply_head.take();
+                    let begun = match before {
+                        Some(hold) => self.continue_head(hold, fresh),
+                        None => Some((None, 0)),
+                    };
+                    let Some((hold, known)) = begun else {
                         self.lose_track(flow, now);
                         break;
                     };
-                    let head_len = reply.head_len;
-                    tracked.head_bytes += head_len as u64;
-                    if !reply.interim {
-                        let (head, rest) = bytes[at..].split_at(head_len);
-                        self.take_head(flow, &reply, head, rest, last);
-                        if self.may_lack_content(flow) {
+                    let outcome = match &hold {
+                        Some(hold) if !ends_head(hold.bytes(), known) => ReplyOutcome::Partial,
+                        Some(hold) => parse_reply(hold.bytes(), method),
+                        None => parse_reply(fresh, method),
+                    };
+                    let head_len = match &outcome {
+                        ReplyOutcome::Complete(reply) => {
+                            let head_len = reply.head_len - known;
+                            if !reply.interim {
+                                let whole = hold.as_ref().map_or(fresh, Hold::bytes);
+                                let head = &whole[..reply.head_len];
+                                self.take_head(flow, reply, head, &fresh[head_len..], last);
+                            }
+                            head_len
+                        }
+                        ReplyOutcome::Partial => {
+                            flow.reply_head = hold.or_else(|| self.begin_head(fresh));
+                            if flow.reply_head.is_none() {
+                                self.lose_track(flow, now);
+                            }
+                            tracked.head_bytes += fresh.len() as u64;
+                            break;
+                        }
+                        // Odd: the card does not guess where it ends.
+                        ReplyOutcome::Malformed(_) => {
+                            flow.reply_head = hold;
                             self.lose_track(flow, now);
                             break;
                         }
+                    };
+                    let is_final =
+                        matches!(outcome, ReplyOutcome::Complete(reply) if !reply.interim);
+                    if let Some(hold) = hold {
+                        self.holds.give(hold);
+                    }
+                    tracked.head_bytes += head_len as u64;
+                    if is_final && self.may_lack_content(flow) {
+                        self.lose_track(flow, now);
+                        break;
                     }
                     at += head_len;
                     if matches!(&flow.reply,
@@ -232,6 +268,31 @@ impl<W: Port, H: Port> Card<W, H> {
             }
         }
         tracked
+    }
+
+    /// Keeps the beginning of a head; `None` where that is too much. Client bytes go first: they
+    /// get the last half of the buffers.
+    fn begin_head(&mut self, beginning: &[u8]) -> Option<Hold> {
+        let mut hold = self.holds.take_one_of_many()?;
+        if hold.append(beginning) == beginning.len() {
+            return Some(hold);
+        }
+        self.holds.give(hold);
+        None
+    }
+
+    /// Adds to the beginning of a head, whose length it gives beside the whole; `None`: that is too
+    /// long for a head.
+    fn continue_head(&mut self, mut hold: Hold, bytes: &[u8]) -> Option<(Option<Hold>, usize)> {
+        let known = hold.len();
+        // What stands behind the head need not fit.
+        let room = HEAD_BYTES_MAX - known;
+        let taken = &bytes[..bytes.len().min(room)];
+        if !taken.is_empty() && hold.append(taken) == taken.len() {
+            return Some((Some(hold), known));
+        }
+        self.holds.give(hold);
+        None
     }
 
     /// The head of the final reply is whole.
@@ -310,8 +371,16 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
+    /// What was kept of a reply's head is of no use any longer.
+    pub(crate) fn forget_reply_head(&mut self, flow: &mut Flow) {
+        if let Some(hold) = flow.reply_head.take() {
+            self.holds.give(hold);
+        }
+    }
+
     /// Where the reply ends is not known any longer.
     fn break_off_reply(&mut self, flow: &mut Flow) {
+        self.forget_reply_head(flow);
         flow.reply = ReplyTracking::Idle;
         self.end_unsafe_request(flow);
         if let Some(fill) = flow.fill.take() {
@@ -537,4 +606,11 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.acked_to_client = flow.acked_to_client.max(until);
         flow.host.sender.resume_at(host_facing);
     }
+}
+
+/// May a head end within these bytes, the first `known` of which have been looked at? A head ends
+/// with an empty line.
+fn ends_head(bytes: &[u8], known: usize) -> bool {
+    let fresh = &bytes[known.saturating_sub(3)..];
+    fresh.windows(2).any(|two| two == b"\n\n") || fresh.windows(3).any(|three| three == b"\n\r\n")
 }

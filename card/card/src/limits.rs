@@ -45,8 +45,8 @@ pub const FILL_BYTES_PER_SECOND: u32 = 4096;
 /// repetition of a lost segment.
 pub const FILL_LOOK: Duration = Duration::from_secs(1);
 
-/// Bytes that a rendered reply head may take.
-pub const RENDERED_HEAD_BYTES_MAX: usize = 4 * 1024 + 64;
+/// Bytes that a rendered reply head may take, with the heads of parts behind it.
+pub const RENDERED_HEAD_BYTES_MAX: usize = nicache_http::TEMPLATE_BYTES_MAX + 3 * 1024;
 
 /// Hits recorded for the access log between two collections; more are counted, not recorded.
 pub const ACCESS_RECORDS_MAX: usize = 4096;

@@ -140,16 +140,13 @@ pub(crate) fn copy(reply: &Reply, store: &Store, now: &HttpDate, out: &mut [u8])
     if out.len() != reply.len() as usize || reply.date != now.unix_s() {
         return false;
     }
-    let mut head = [0; RENDERED_HEAD_BYTES_MAX];
-    let filled = entry.template.render(now, &mut head);
-    let at = put_status(reply, &mut head, filled);
     let (text, mut rest) = out.split_at_mut(reply.head_len as usize);
-    let Some(prefix) = text.get_mut(at..) else { return false };
-    if prefix.len() != entry.prefix.len() {
+    let filled = entry.template.render(now, text);
+    if text.len() != filled + reply.status.line().len() + entry.prefix.len() {
         return false;
     }
-    prefix.copy_from_slice(&entry.prefix);
-    text[..at].copy_from_slice(&head[..at]);
+    let at = put_status(reply, text, filled);
+    text[at..].copy_from_slice(&entry.prefix);
     let Ok(extents) =
         store.memory().extents(entry.body, reply.from..reply.from + u64::from(reply.body_len))
     else {

@@ -10,8 +10,9 @@ pub const SHARED_HEAD_BYTES_MAX: usize = 8000;
 /// Most header fields in one head.
 pub const HEADERS_MAX: usize = 64;
 
-/// Longest reply head that becomes a template, in bytes.
-pub const TEMPLATE_BYTES_MAX: usize = 1024;
+/// Longest reply head that becomes a template, in bytes: a long `Content-Security-Policy` and a
+/// dozen of `Link` fields fit.
+pub const TEMPLATE_BYTES_MAX: usize = 8 * 1024;
 
 /// Most field names of `Vary` that an entry keeps (those that every key holds anyhow are not
 /// counted).

@@ -114,16 +114,12 @@ reasons! {
         UnusualHeader => "unusual_header",
         /// A field that may come once comes twice.
         DuplicateHeader => "duplicate_header",
-        /// More than one space before a field value, a tab, or whitespace after the value.
-        OddWhitespace => "odd_whitespace",
         /// Connection with a value other than `close` and `keep-alive`.
         ConnectionOdd => "connection_odd",
-        /// No Date, or one that is not an IMF-fixdate (RFC 9110 section 5.6.7).
+        /// A Date that is not an IMF-fixdate (RFC 9110 section 5.6.7), or an Expires without a Date.
         Date => "date",
         /// Last-Modified is not an IMF-fixdate.
         LastModifiedOdd => "last_modified_odd",
-        /// ETag is not an entity tag (RFC 9110 section 8.8.3).
-        EtagOdd => "etag_odd",
         /// Expires equals Date + max-age, but may as well hang on a time of day or on
         /// Last-Modified.
         ExpiresPinned => "expires_pinned",

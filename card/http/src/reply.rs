@@ -6,7 +6,6 @@
 //! the reason why it is not stored.
 
 use crate::cache_control::{CacheControl, Lifted};
-use crate::conditional::opaque_tag;
 use crate::date::parse_imf_fixdate;
 use crate::framing::{Framing, FramingFields, Slots, Tokens};
 use crate::head::{Spacing, is_name, offset_in};
@@ -288,9 +287,6 @@ impl<'b> Fields<'b> {
                 }
             }
         }
-        if spacing == Spacing::Odd {
-            self.note(NotShared::OddWhitespace);
-        }
         Ok(())
     }
 
@@ -365,9 +361,6 @@ impl<'b> Fields<'b> {
         }
         if self.last_modified.is_some_and(|value| parse_imf_fixdate(value).is_none()) {
             self.note(NotShared::LastModifiedOdd);
-        }
-        if self.etag.is_some_and(|value| opaque_tag(value).is_none()) {
-            self.note(NotShared::EtagOdd);
         }
         if head_len > TEMPLATE_BYTES_MAX {
             self.note(NotShared::HeadTooLong);

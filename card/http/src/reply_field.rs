@@ -25,7 +25,8 @@ pub(crate) enum ReplyField {
     SecurityPolicy,
     /// Has the same value in each reply of a server of files, and may come once.
     UsualOnce,
-    /// Has the same value in each reply of a server of files, and may come several times.
+    /// Has the same value in each reply of a server of files, and may come several times: by the
+    /// standard, or because a server and its application both set it, and clients live with that.
     Usual,
     /// The number of the execution, or how long it took: of no reply but the server's own.
     Execution,
@@ -42,7 +43,7 @@ pub(crate) fn classify(name: &[u8]) -> ReplyField {
 }
 
 const FIELDS: &[(&[u8], ReplyField)] = &[
-    (b"server", ReplyField::UsualOnce),
+    (b"server", ReplyField::Usual),
     (b"date", ReplyField::Date),
     (b"content-type", ReplyField::ContentType),
     (b"content-length", ReplyField::ContentLength),
@@ -58,22 +59,22 @@ const FIELDS: &[(&[u8], ReplyField)] = &[
     (b"content-language", ReplyField::UsualOnce),
     (b"content-disposition", ReplyField::UsualOnce),
     (b"content-location", ReplyField::ContentLocation),
-    (b"pragma", ReplyField::UsualOnce),
+    (b"pragma", ReplyField::Usual),
     (b"transfer-encoding", ReplyField::TransferEncoding),
-    (b"strict-transport-security", ReplyField::UsualOnce),
-    (b"x-content-type-options", ReplyField::UsualOnce),
-    (b"x-frame-options", ReplyField::UsualOnce),
-    (b"x-xss-protection", ReplyField::UsualOnce),
-    (b"referrer-policy", ReplyField::UsualOnce),
-    (b"permissions-policy", ReplyField::UsualOnce),
-    (b"access-control-allow-origin", ReplyField::UsualOnce),
-    (b"access-control-allow-methods", ReplyField::UsualOnce),
-    (b"access-control-allow-headers", ReplyField::UsualOnce),
-    (b"access-control-expose-headers", ReplyField::UsualOnce),
-    (b"access-control-max-age", ReplyField::UsualOnce),
-    (b"cross-origin-opener-policy", ReplyField::UsualOnce),
-    (b"cross-origin-embedder-policy", ReplyField::UsualOnce),
-    (b"cross-origin-resource-policy", ReplyField::UsualOnce),
+    (b"strict-transport-security", ReplyField::Usual),
+    (b"x-content-type-options", ReplyField::Usual),
+    (b"x-frame-options", ReplyField::Usual),
+    (b"x-xss-protection", ReplyField::Usual),
+    (b"referrer-policy", ReplyField::Usual),
+    (b"permissions-policy", ReplyField::Usual),
+    (b"access-control-allow-origin", ReplyField::Usual),
+    (b"access-control-allow-methods", ReplyField::Usual),
+    (b"access-control-allow-headers", ReplyField::Usual),
+    (b"access-control-expose-headers", ReplyField::Usual),
+    (b"access-control-max-age", ReplyField::Usual),
+    (b"cross-origin-opener-policy", ReplyField::Usual),
+    (b"cross-origin-embedder-policy", ReplyField::Usual),
+    (b"cross-origin-resource-policy", ReplyField::Usual),
     (b"timing-allow-origin", ReplyField::Usual),
     (b"x-robots-tag", ReplyField::Usual),
     (b"link", ReplyField::Usual),

@@ -71,6 +71,13 @@ fn replies_of_servers_of_files_are_shareable() {
             "Content-Security-Policy: default-src 'self'\r\nStrict-Transport-Security: max-age=1\r\n",
         ),
         with("Link: </a>; rel=preload\r\nLink: </b>; rel=preload\r\n"),
+        // A server and its application set the same.
+        with("X-Frame-Options: DENY\r\nX-Frame-Options: SAMEORIGIN\r\nServer: two\r\n"),
+        with("Link:  x\r\nX-Robots-Tag: x \r\nAlt-Svc:\tx\r\nPragma:x\r\n"),
+        NGINX.replace("Date: ", "Date:  "),
+        // Conditions against an ETag that is not one are the server's business.
+        NGINX.replace("\"673e2f1a-267\"", "673e2f1a-267"),
+        NGINX.replace("\"673e2f1a-267\"", "\"a,b\""),
         NGINX.replace("keep-alive", "close"),
         NGINX.replace("200 OK", "200 "),
         NGINX.replace("200 OK", "200 Gut\u{fc}"),
@@ -99,12 +106,9 @@ fn unusual_replies_are_not_shared() {
         (with("X-Request-Idea: 1\r\n"), N::UnusualHeader),
         (with("Age: 1\r\n"), N::UnusualHeader),
         (with("Upgrade: h2\r\n"), N::UnusualHeader),
-        (with("Server: two\r\n"), N::DuplicateHeader),
+        (with("Content-Encoding: br\r\nContent-Encoding: gzip\r\n"), N::DuplicateHeader),
         (with("Date: Thu, 20 Nov 2025 23:59:03 GMT\r\n"), N::DuplicateHeader),
         (with("ETag: \"x\"\r\n"), N::DuplicateHeader),
-        (with("Link:  x\r\n"), N::OddWhitespace),
-        (with("Link: x \r\n"), N::OddWhitespace),
-        (with("Link:\tx\r\n"), N::OddWhitespace),
         (with("Connection: keep-alive\r\n"), N::ConnectionOdd),
         (NGINX.replace("keep-alive", "keep-alive, Upgrade"), N::ConnectionOdd),
         (
@@ -116,8 +120,6 @@ fn unusual_replies_are_not_shared() {
         ),
         (NGINX.replace("Thu, 20 Nov 2025", "Fri, 20 Nov 2025"), N::Date),
         (NGINX.replace("Wed, 20 Nov 2024 18:51:06 GMT", "yesterday"), N::LastModifiedOdd),
-        (NGINX.replace("\"673e2f1a-267\"", "673e2f1a-267"), N::EtagOdd),
-        (NGINX.replace("\"673e2f1a-267\"", "\"a,b\""), N::EtagOdd),
         (
             NGINX.replace("HTTP/1.1 200 OK", "HTTP/1.0 200 OK\r\nConnection: keep-alive"),
             N::HttpVersion,

@@ -255,9 +255,6 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
         NotShared::DuplicateHeader => {
             just("a header field that may come once comes twice in the reply")
         }
-        NotShared::OddWhitespace => {
-            just("there is unusual white space around a value in the reply")
-        }
         NotShared::ConnectionOdd => {
             just("its Connection header names more than `close` or `keep-alive`")
         }
@@ -266,7 +263,6 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
             "Have the server send a Date.",
         ),
         NotShared::LastModifiedOdd => just("its Last-Modified cannot be read"),
-        NotShared::EtagOdd => just("its ETag is not one"),
         NotShared::ExpiresPinned => {
             just("its Expires may hang on a time of day, so it would not be right later")
         }

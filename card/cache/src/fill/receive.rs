@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use nicache_http::{
     Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome,
-    RequestOutcome, Vary, VaryNames, parse_reply_with, parse_request, recheck_head, vary_key,
-    without_execution_fields,
+    RequestOutcome, TEMPLATE_BYTES_MAX, Vary, VaryNames, parse_reply_with, parse_request,
+    recheck_head, vary_key, without_execution_fields,
 };
 
 use super::one::{FillId, State};
 use super::table::Fills;
 use crate::counters::{Counters, FillAbort};
-use crate::limits::REPLY_HEAD_BYTES_MAX;
+
 use crate::outcomes::Outcome;
 use crate::store::Store;
 
@@ -87,7 +87,7 @@ impl Fills {
             return Err(None);
         }
         fill.may_be_static = answered.reply.shareable.is_ok() && !closes_once;
-        if head.len() > REPLY_HEAD_BYTES_MAX {
+        if head.len() > TEMPLATE_BYTES_MAX {
             return Err(Some(FillAbort::HeadTooLarge));
         }
         let key = match &reply.vary {

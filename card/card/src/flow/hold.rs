@@ -87,6 +87,11 @@ impl HoldPool {
         Some(hold)
     }
 
+    /// An empty buffer, if more are left than are lent.
+    pub(crate) fn take_one_of_many(&mut self) -> Option<Hold> {
+        if self.free.len() > self.lent { self.take() } else { None }
+    }
+
     /// Gives a buffer back.
     pub(crate) fn give(&mut self, mut hold: Hold) {
         hold.start = 0;

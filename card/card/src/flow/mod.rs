@@ -87,8 +87,7 @@ impl FlowTimestamps {
 pub(crate) enum ReplyTracking {
     /// The host has nothing to answer.
     Idle,
-    /// A request was forwarded; the head of its reply has not come whole. `partial` counts the
-    /// bytes seen of it.
+    /// A request was forwarded; the head of its reply has not come whole.
     Head {
         /// A reply to HEAD has no body.
         head_request: bool,
@@ -196,6 +195,8 @@ pub(crate) struct Flow {
     pub forwarded: usize,
     /// Where the host's reply stands.
     pub reply: ReplyTracking,
+    /// The beginning of a reply's head that has come in several segments. They have passed already.
+    pub reply_head: Option<Hold>,
     /// After this reply the host closes: it said so, or the request did.
     pub last_reply: bool,
     /// The host works on a request that may change something.
@@ -306,6 +307,7 @@ impl Flow {
             hold: None,
             forwarded: 0,
             reply: ReplyTracking::Idle,
+            reply_head: None,
             last_reply: false,
             unsafe_request: false,
             fill: None,

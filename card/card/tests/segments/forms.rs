@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nicache_cache::AgeBounds;
 use nicache_coherence::Class;
+use nicache_http::TEMPLATE_BYTES_MAX;
 use nicache_tcp::Flags;
 
 use crate::script::{MSS, Script};
@@ -230,5 +231,58 @@ fn servers_that_leave_fields_out_have_hits() {
         assert!(replies.iter().all(|(got, _)| *got == reply), "{replies:?}");
         let hits = replies.iter().filter(|(_, is_hit)| *is_hit).count();
         assert!(hits >= 3, "{hits} hits: {:?}", script.card.counters());
+    }
+}
+
+/// A head that comes in pieces, because the server writes it in pieces or because it is longer than
+/// a segment, is kept like any other, and the card has nothing of it left.
+#[test]
+fn heads_in_pieces_have_hits() {
+    let policy =
+        |bytes: usize| format!("Content-Security-Policy: script-src {}\r\n", "x".repeat(bytes));
+    let request = b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (fields, sizes) in [
+        (String::new(), (1..90).collect::<Vec<usize>>()),
+        (policy(7000), vec![100, 536, MSS.into()]),
+        (policy(14_000), vec![MSS.into()]),
+    ] {
+        for size in sizes {
+            let mut script = Script::with_ages(Class::Dynamic, AgeBounds::default());
+            script.host_segment = size;
+            let head = format!("HTTP/1.1 200 OK\r\n{DATE}{fields}Content-Length: 3\r\n\r\n");
+            let is_too_long = head.len() > TEMPLATE_BYTES_MAX;
+            let reply = [head.as_bytes(), b"all"].concat();
+            let mut serve = |_, _: &[u8]| (Duration::from_millis(1), reply.clone());
+            let replies: Vec<(Vec<u8>, bool)> =
+                (8..14).map(|last| script.visit([10, 0, 0, last], request, &mut serve)).collect();
+            for (got, is_hit) in &replies {
+                assert_eq!(
+                    got.escape_ascii().to_string(),
+                    reply.escape_ascii().to_string(),
+                    "{size} {is_hit}"
+                );
+            }
+            let hits = replies.iter().filter(|(_, is_hit)| *is_hit).count();
+            let counters = script.card.counters();
+            assert_eq!(hits >= 3, !is_too_long, "{size}: {hits} hits: {counters:?}");
+            assert_eq!((counters.flows_opaque, script.card.holds_in_use()), (0, 0), "{size}");
+        }
+    }
+}
+
+/// A head that does not end, or that breaks off, costs a buffer no longer than its connection.
+#[test]
+fn heads_without_end_are_given_up() {
+    let request = b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
+    for length in [100, 30_000] {
+        let mut script = Script::with_ages(Class::Dynamic, AgeBounds::default());
+        script.host_segment = 1000;
+        let reply = format!("HTTP/1.1 200 OK\r\nLink: {}", "x".repeat(length)).into_bytes();
+        let mut serve = |_, _: &[u8]| (Duration::from_millis(1), reply.clone());
+        for last in 8..40 {
+            let (got, is_hit) = script.visit([10, 0, 0, last], request, &mut serve);
+            assert!(got == reply && !is_hit);
+        }
+        assert_eq!(script.card.holds_in_use(), 0);
     }
 }

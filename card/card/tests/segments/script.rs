@@ -134,6 +134,8 @@ pub(crate) struct Script {
     pub card: Card<MemoryPort, MemoryPort>,
     client: MemoryPort,
     host: MemoryPort,
+    /// Bytes of a segment of the host's replies at most.
+    pub host_segment: usize,
     pub now: Time,
     /// What the card's clock says for `Date`, in seconds since 1970.
     pub unix_s: u64,
@@ -313,6 +315,7 @@ impl Script {
             own_asks: 0,
             own_waiting: VecDeque::new(),
             asks_beside: Arc::default(),
+            host_segment: usize::MAX,
             own_ports: Arc::new(OwnPorts::new(0)),
             of_others: Vec::new(),
             timestamps: false,
@@ -549,7 +552,11 @@ impl Script {
                     self.asks_beside.store(!self.own_waiting.is_empty(), Ordering::Relaxed);
                     let (time, reply) = serve(self.now, &segment.payload);
                     self.wait(time);
-                    self.send_host(Flags::ACK, Seq(500_001), segment.end(), &reply);
+                    let mut seq = Seq(500_001);
+                    for part in reply.chunks(self.host_segment) {
+                        self.send_host(Flags::ACK, seq, segment.end(), part);
+                        seq += part.len() as u32;
+                    }
                 }
             }
             got.extend(self.take_body());
