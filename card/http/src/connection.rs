@@ -35,7 +35,13 @@ pub(crate) struct ConnectionOptions {
     fields: u8,
     close: bool,
     keep_alive: bool,
+    upgrade: bool,
     other: bool,
+}
+
+/// Is it the option that names the Upgrade field?
+pub(crate) fn is_upgrade(option: &[u8]) -> bool {
+    is_name(option, b"upgrade")
 }
 
 impl ConnectionOptions {
@@ -54,10 +60,14 @@ impl ConnectionOptions {
 
     #[cold]
     fn add_list(&mut self, value: &[u8]) {
-        self.other = true;
-        for option in list(value) {
-            self.close |= is_name(option, b"close");
-            self.keep_alive |= is_name(option, b"keep-alive");
+        self.upgrade |= list(value).any(is_upgrade);
+        // Beside `upgrade`, one plain option.
+        self.other |= !self.upgrade || list(value).filter(|option| !is_upgrade(option)).count() > 1;
+        for option in list(value).filter(|option| !is_upgrade(option)) {
+            let (close, keep_alive) = (is_name(option, b"close"), is_name(option, b"keep-alive"));
+            self.close |= close;
+            self.keep_alive |= keep_alive;
+            self.other |= !close && !keep_alive;
         }
     }
 
@@ -65,6 +75,15 @@ impl ConnectionOptions {
     /// `keep-alive`.
     #[inline]
     pub(crate) fn class(&self, version: Version) -> Option<ConnectionClass> {
+        if self.upgrade { None } else { self.class_beside_upgrade(version) }
+    }
+
+    /// Does it name the Upgrade field, and is the rest plain?
+    pub(crate) fn offers_upgrade(&self, version: Version) -> bool {
+        self.upgrade && self.class_beside_upgrade(version).is_some()
+    }
+
+    fn class_beside_upgrade(&self, version: Version) -> Option<ConnectionClass> {
         if self.other || self.fields > 1 {
             return None;
         }

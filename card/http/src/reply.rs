@@ -57,8 +57,8 @@ pub struct ReplyHead<'a> {
     pub content_type: Option<&'a [u8]>,
     /// Value of Content-Range.
     pub content_range: Option<&'a [u8]>,
-    /// Has it fields for [`without_execution_fields`](crate::without_execution_fields)?
-    pub has_execution_fields: bool,
+    /// Has it fields for [`without_own_fields`](crate::without_own_fields)?
+    pub has_own_fields: bool,
     /// Does the server say that it serves no ranges (RFC 9110 section 14.3)?
     pub refuses_ranges: bool,
     /// Value of Location.
@@ -176,7 +176,8 @@ struct Fields<'b> {
     length_value: Option<&'b [u8]>,
     content_type: Option<&'b [u8]>,
     connection_fields: u8,
-    has_execution_fields: bool,
+    has_own_fields: bool,
+    upgrade_fields: u8,
     cache_control: CacheControl,
     vary: Vary,
     date: Option<&'b [u8]>,
@@ -200,7 +201,8 @@ impl<'b> Fields<'b> {
             length_value: None,
             content_type: None,
             connection_fields: 0,
-            has_execution_fields: false,
+            has_own_fields: false,
+            upgrade_fields: 0,
             cache_control: CacheControl::default(),
             vary: Vary::default(),
             date: None,
@@ -275,7 +277,8 @@ impl<'b> Fields<'b> {
                 }
             }
             ReplyField::Usual => {}
-            ReplyField::Execution => self.has_execution_fields = true,
+            ReplyField::Execution => self.has_own_fields = true,
+            ReplyField::Upgrade => self.upgrade_fields = self.upgrade_fields.saturating_add(1),
             ReplyField::UsualOnce => {
                 if before.iter().any(|other| other.name.eq_ignore_ascii_case(header.name)) {
                     self.note(NotShared::DuplicateHeader);
@@ -341,7 +344,7 @@ impl<'b> Fields<'b> {
             content_type: self.content_type,
             content_range: self.content_range,
             refuses_ranges: self.accept_ranges.is_some_and(|value| !is_name(value, b"bytes")),
-            has_execution_fields: self.has_execution_fields,
+            has_own_fields: self.has_own_fields,
             location: self.location,
             content_location: self.content_location,
             last_modified: self.last_modified,
@@ -356,7 +359,12 @@ impl<'b> Fields<'b> {
 
     /// Checks of values that stand for themselves.
     fn check_values(&mut self, head_len: usize, version: Version) {
-        if self.connection_fields > 1 || self.framing.connection.class(version).is_none() {
+        let connection = &self.framing.connection;
+        if self.upgrade_fields == 1 && connection.offers_upgrade(version) {
+            self.has_own_fields = true;
+        } else if self.upgrade_fields > 0 {
+            self.note(NotShared::UnusualHeader);
+        } else if self.connection_fields > 1 || connection.class(version).is_none() {
             self.note(NotShared::ConnectionOdd);
         }
         if self.last_modified.is_some_and(|value| parse_imf_fixdate(value).is_none()) {

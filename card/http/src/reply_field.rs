@@ -21,6 +21,8 @@ pub(crate) enum ReplyField {
     /// WWW-Authenticate and kin.
     Authentication,
     Trailer,
+    /// Another protocol that the server speaks on this connection.
+    Upgrade,
     /// Content-Security-Policy, with or without Report-Only.
     SecurityPolicy,
     /// Has the same value in each reply of a server of files, and may come once.
@@ -89,6 +91,7 @@ const FIELDS: &[(&[u8], ReplyField)] = &[
     (b"proxy-authenticate", ReplyField::Authentication),
     (b"proxy-authentication-info", ReplyField::Authentication),
     (b"trailer", ReplyField::Trailer),
+    (b"upgrade", ReplyField::Upgrade),
     (b"location", ReplyField::Location),
     (b"x-request-id", ReplyField::Execution),
     (b"request-id", ReplyField::Execution),
@@ -117,16 +120,9 @@ mod tests {
             assert!(FIELDS[..index].iter().all(|(other, _)| other != name));
             assert_eq!(classify(&name.to_ascii_uppercase()), *field);
         }
-        for unusual in [
-            "Age",
-            "Via",
-            "X-Request-Idea",
-            "X-Powered-By",
-            "Set-Cookie3",
-            "Upgrade",
-            "Clear-Site-Data",
-            "",
-        ] {
+        for unusual in
+            ["Age", "Via", "X-Request-Idea", "X-Powered-By", "Set-Cookie3", "Clear-Site-Data", ""]
+        {
             assert_eq!(classify(unusual.as_bytes()), ReplyField::Unusual, "{unusual}");
         }
     }

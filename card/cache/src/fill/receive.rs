@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nicache_http::{
     Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome,
     RequestOutcome, TEMPLATE_BYTES_MAX, Vary, VaryNames, parse_reply_with, parse_request,
-    recheck_head, vary_key, without_execution_fields,
+    recheck_head, vary_key, without_own_fields,
 };
 
 use super::one::{FillId, State};
@@ -66,8 +66,8 @@ impl Fills {
         // The reply as it is to be stored, and as the operator reads it.
         let without_cookies = settings.dropped_cookies.removed_from(answered.head);
         let head = without_cookies.as_deref().unwrap_or(answered.head);
-        let without_execution = without_execution_fields(answered.reply, head);
-        let head = without_execution.as_deref().unwrap_or(head);
+        let without_own = without_own_fields(answered.reply, head);
+        let head = without_own.as_deref().unwrap_or(head);
         let ReplyOutcome::Complete(reply) = parse_reply_with(head, Method::Get, &settings.replies)
         else {
             return Err(Some(FillAbort::Incomplete));

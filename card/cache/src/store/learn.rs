@@ -1,8 +1,7 @@
 //! Learning from the server's own replies how it says the same in another form (304, 206).
 
 use nicache_http::{
-    ByteRange, HeadTemplate, PartFormat, PartialTemplate, PartsAsked, ReplyHead,
-    without_execution_fields,
+    ByteRange, HeadTemplate, PartFormat, PartialTemplate, PartsAsked, ReplyHead, without_own_fields,
 };
 
 use super::entry::EntryId;
@@ -42,8 +41,8 @@ impl Store {
         last: bool,
     ) {
         let Some(entry) = self.get(lesson.entry) else { return };
-        let without_execution = without_execution_fields(reply, head);
-        let head = without_execution.as_deref().unwrap_or(head);
+        let without_own = without_own_fields(reply, head);
+        let head = without_own.as_deref().unwrap_or(head);
         let is_of_entry = (reply.etag.is_none() || reply.etag == entry.etag.as_deref())
             && (reply.last_modified.is_none()
                 || reply.last_modified == entry.last_modified.as_deref());
