@@ -116,7 +116,8 @@ reasons! {
         DuplicateHeader => "duplicate_header",
         /// Connection with a value other than `close` and `keep-alive`.
         ConnectionOdd => "connection_odd",
-        /// A Date that is not an IMF-fixdate (RFC 9110 section 5.6.7), or an Expires without a Date.
+        /// A Date that is not an IMF-fixdate (RFC 9110 section 5.6.7), or an Expires without a
+        /// Date.
         Date => "date",
         /// Last-Modified is not an IMF-fixdate.
         LastModifiedOdd => "last_modified_odd",

@@ -1,8 +1,9 @@
 //! Reply head templates: the server's own head, byte for byte, but for the moment in it.
 //!
-//! Date, if there is one, is renewed at each use, and Expires with it if it moves with Date, as far as that can be
-//! told (see [`crate::ReplyHead::shareable`]). The template of a 200 serves GET and HEAD alike (RFC
-//! 9110 section 9.3.2); a 304 has a template of its own, learned from the server's own 304.
+//! Date, if there is one, is renewed at each use, and Expires with it if it moves with Date, as far
+//! as that can be told (see [`crate::ReplyHead::shareable`]). The template of a 200 serves GET and
+//! HEAD alike (RFC 9110 section 9.3.2); a 304 has a template of its own, learned from the server's
+//! own 304.
 
 use crate::date::{HttpDate, IMF_FIXDATE_BYTES};
 use crate::limits::TEMPLATE_BYTES_MAX;

@@ -13,6 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::following::{self, Collected, Recipient, Signals, collect, is_to_end, own_children};
@@ -23,6 +24,7 @@ pub(super) fn execute() -> Result<ExitCode> {
     let (setup, _, supervisor) = child_start::<ServerSetup>(c"nicache-server")?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::catch()?;
+    append_output();
     let companions = setup
         .with
         .into_iter()
@@ -33,6 +35,19 @@ pub(super) fn execute() -> Result<ExitCode> {
     let recipient = Recipient::new(&server);
     let mut all = Parent { recipient, failed: None, companions, stopping: false, supervisor };
     all.follow(&signals).map(ExitCode::from)
+}
+
+/// What the server says on its standard output and error is a log. A shell's `> FILE` does not open
+/// it as one: then each line would be a change that a request makes, and no page could be kept.
+fn append_output() {
+    for output in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        let is_file = rustix::fs::fstat(output)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+        if let (true, Ok(flags)) = (is_file, fcntl_getfl(output)) {
+            // Whoever forbids it (a sealed file) has no log there.
+            let _ = fcntl_setfl(output, flags | OFlags::APPEND);
+        }
+    }
 }
 
 /// A program beside the server.

@@ -15,6 +15,7 @@ mod go;
 mod lighttpd;
 mod nginx;
 mod node;
+mod others;
 mod python;
 mod site;
 mod stage;

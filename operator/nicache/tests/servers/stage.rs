@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use nicache_coherence::{RULE_OFF, Rule};
@@ -50,14 +51,33 @@ impl Stage {
         options: &[&str],
         command: impl FnOnce(&Folder) -> Vec<String>,
     ) -> Self {
-        private_network();
-        let folder = Folder::new();
-        let command = command(&folder);
-        let nicache = Nicache::start_with(options, &command, |nicache| {
+        Self::made(name, traits, options, command, |nicache| {
             if let Some(rule) = rule {
                 nicache.env(RULE_OFF, rule.label());
             }
-        });
+        })
+    }
+
+    /// With another way to start nicache.
+    pub(crate) fn adjusted(
+        name: &'static str,
+        command: impl FnOnce(&Folder) -> Vec<String>,
+        adjust: impl FnOnce(&mut Command),
+    ) -> Self {
+        Self::made(name, Traits::default(), &[], command, adjust)
+    }
+
+    fn made(
+        name: &'static str,
+        traits: Traits,
+        options: &[&str],
+        command: impl FnOnce(&Folder) -> Vec<String>,
+        adjust: impl FnOnce(&mut Command),
+    ) -> Self {
+        private_network();
+        let folder = Folder::new();
+        let command = command(&folder);
+        let nicache = Nicache::start_with(options, &command, adjust);
         Self { folder, nicache, name, traits }
     }
 
