@@ -116,7 +116,7 @@ impl Entering {
         !self.is_entered(note, direction)
             && note.packets.iter().sum::<u64>() >= PACKETS_BEFORE
             && note.switched.is_none()
-            && is_plain(packet)
+            && packet.is_plain()
             && is_established(connection)
             && tags.into_iter().all(is_usual)
             && [packet.interface, out].into_iter().all(|interface| self.path.has(interface))
@@ -276,13 +276,6 @@ impl Entering {
         self.counters.failed += u64::from(result.is_err());
         result.ok()
     }
-}
-
-/// Neither a fragment, nor with options or extension headers of IP.
-fn is_plain(packet: &Packet<'_>) -> bool {
-    let view = &packet.view;
-    let header = if view.source.is_ipv4() { 20 } else { 40 };
-    view.fragment.is_none() && view.transport_at - view.network_at == header
 }
 
 fn is_established(connection: &Connection<Note>) -> bool {

@@ -63,7 +63,9 @@ impl Forwarder {
         head.clear();
         let decision = self.decide(incoming, head, moment).unwrap_or_else(Decision::Drop);
         match &decision {
-            Decision::Forward(_) | Decision::Cut { .. } => self.counters.forwarded += 1,
+            Decision::Forward(_) | Decision::Cut { .. } | Decision::Segment { .. } => {
+                self.counters.forwarded += 1;
+            }
             Decision::Answer { .. } => self.counters.answered += 1,
             Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
             Decision::Wait => self.counters.dropped[Drop::Neighbour as usize] += 1,

@@ -57,6 +57,7 @@ pub(crate) use self::stamps::{Echo, Spliced};
 use crate::allowance::Allowance;
 use crate::conntrack::ConnectionId;
 use crate::lists::Lists;
+pub use crate::segmenting::ANY_SIZE;
 use crate::tuple::Tuple;
 
 /// Bytes of a client that are looked at and kept at most.
@@ -94,6 +95,9 @@ pub struct Switched {
     pub splice: Splice,
     /// What its back end does without.
     pub lacks: Lacks,
+    /// Bytes of options and payload that the back end, and the client, take in a segment at most
+    /// (RFC 9293 section 3.7.1), by the direction toward them.
+    pub takes: [u16; 2],
     pub(crate) echo: Echo,
     /// Its place among those that wait, as long as its first bytes are not acknowledged.
     pub(crate) place: Option<u32>,
