@@ -93,6 +93,16 @@ struct {
 	__type(value, struct numbers);
 } numbers SEC(".maps");
 
+/* What the forwarder has seen of them. It writes here alone, so nothing that was seen meanwhile is
+ * written over.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct numbers);
+} told SEC(".maps");
+
 /* What was forwarded here, by direction. */
 struct passed {
 	struct {
@@ -187,6 +197,19 @@ static __always_inline bool is_before(__u32 a, __u32 b)
 	return (__s32)(a - b) < 0;
 }
 
+/* What is known is never less than what was told. */
+static __always_inline void learn(struct side *known, const struct side *told)
+{
+	if (is_before(known->end, told->end))
+		known->end = told->end;
+	if (is_before(known->max_end, told->max_end))
+		known->max_end = told->max_end;
+	if (known->max_window < told->max_window)
+		known->max_window = told->max_window;
+	if (is_before(known->acked, told->acked))
+		known->acked = told->acked;
+}
+
 /* Whether a segment is within the windows; then they move on. */
 static __always_inline bool fits(struct numbers *numbers, __u32 direction, const struct tcp *tcp,
 				 __u32 payload)
@@ -240,7 +263,7 @@ int take(struct __sk_buff *skb)
 	struct chosen *it = bpf_map_lookup_elem(&chosen, &first);
 	struct control *now_valid = bpf_map_lookup_elem(&control, &first);
 	struct key key = { .interface = skb->ifindex };
-	struct numbers *known;
+	struct numbers *known, *more;
 	struct way *way;
 	struct tcp tcp;
 	__u64 now;
@@ -324,8 +347,13 @@ int take(struct __sk_buff *skb)
 		__u32 place = way->place;
 
 		known = bpf_map_lookup_elem(&numbers, &place);
+		more = bpf_map_lookup_elem(&told, &place);
+		if (!known || !more)
+			return WHOLE;
+		learn(&known->sides[0], &more->sides[0]);
+		learn(&known->sides[1], &more->sides[1]);
 		payload = transport_len - headers;
-		if (!known || !fits(known, way->direction, &tcp, payload))
+		if (!fits(known, way->direction, &tcp, payload))
 			return WHOLE;
 	}
 

@@ -10,7 +10,7 @@ use nicache_tcp::{Seq, Time};
 
 /// Another number for each other form of what is below: after an upgrade, supervisor and forwarder
 /// may be of two programs.
-pub(crate) const LAYOUT: u32 = 1;
+pub(crate) const LAYOUT: u32 = 2;
 pub(crate) const KEY_BYTES: usize = 44;
 pub(crate) const WAY_BYTES: usize = 88;
 pub(crate) const SIDE_BYTES: usize = 24;
