@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Not entered: what comes in or goes out where nobody else forwards, what a limit holds for, what
-//! has options or is a fragment, frames with two VLAN tags, connections whose numbers are changed
-//! (services by name).
+//! has options or is a fragment, frames with two VLAN tags, connections of services by name before
+//! they are spliced, or whose options are changed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -115,7 +115,7 @@ impl Entering {
         let note = &connection.note;
         !self.is_entered(note, direction)
             && note.packets.iter().sum::<u64>() >= PACKETS_BEFORE
-            && note.switched.is_none()
+            && note.switched.is_none_or(|switched| switched.is_constant())
             && packet.is_plain()
             && is_established(connection)
             && tags.into_iter().all(is_usual)

@@ -21,7 +21,7 @@ use nicache_tcp::wire::{CHECKSUM_OFFSET, Flags, HEADER_BYTES_MIN};
 
 use crate::decision::Head;
 use crate::packet::Packet;
-use crate::view::{TCP, Transport};
+use crate::view::{TCP, Transport, View};
 
 /// What an end takes of which nothing is known.
 pub const ANY_SIZE: u16 = u16::MAX;
@@ -31,6 +31,11 @@ const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const IPV4_ADDRESSES: usize = 12;
 const IPV6_ADDRESSES: usize = 8;
+
+/// Bytes of the longest IP packet like this one whose segment an end takes.
+pub(crate) fn packet_bytes(view: &View, takes: u16) -> u32 {
+    (view.transport_at - view.network_at + HEADER_BYTES_MIN) as u32 + u32::from(takes)
+}
 
 /// Bytes of payload of each segment that a packet is cut into, whose segments become IP packets of
 /// `len` bytes. `takes`: bytes of options and payload that the end takes; `mtu`: bytes of IP that
@@ -43,8 +48,7 @@ pub(crate) fn segment_bytes(
     mtu: u32,
 ) -> Option<u16> {
     let view = &packet.view;
-    let before = view.transport_at - view.network_at;
-    let most = (before + HEADER_BYTES_MIN + usize::from(takes)).min(mtu as usize);
+    let most = packet_bytes(view, takes).min(mtu) as usize;
     if len <= most {
         return None;
     }
@@ -68,9 +72,9 @@ pub(crate) fn cut(head: &Head, network_at: usize, offload: Offload, size: u16) -
     Offload { gso: Some(Gso { kind, size, header_len: head.len() as u16, ecn }), ..offload }
 }
 
-/// Makes the whole checksum of such a packet partial, as whoever cuts it expects. `rest` is how many
-/// bytes follow the head, and their sum, which counts if nobody has looked at the checksum. `None`:
-/// it is wrong.
+/// Makes the whole checksum of such a packet partial, as whoever cuts it expects. Behind the head
+/// are so many bytes, with a sum that counts if nobody has looked at the checksum. `None`: it is
+/// wrong.
 pub(crate) fn open_checksum(
     head: &mut Head,
     network_at: usize,
@@ -105,8 +109,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::view::View;
-
     const SEQ: Seq = Seq(u32::MAX - 700);
 
     /// A whole frame with this payload, and where its IP header begins.
