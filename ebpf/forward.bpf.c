@@ -16,8 +16,13 @@
  * it, however that ends.
  *
  * Only what changes no state is taken: TCP segments with ACK and without SYN, FIN, RST and URG,
- * within the windows, and UDP. Whole packets, without options, with hops left, not longer than the
- * next link takes.
+ * within the windows, and UDP. Whole packets, without options of IP, with hops left, not longer
+ * than the next link takes.
+ *
+ * Connections of services by name have other numbers on either side (card/tcp/src/splice.rs): those
+ * of one end are moved by constants, also in what the other end says of them, and windows have
+ * other scales. Of these, segments without options of TCP are taken, and those with timestamps
+ * alone, as nearly all are. Others, with SACK for example, go up.
  *
  * Read first: RFC 1624; van Rooij 2000 (windows). offload/forward/src/tcp_track.rs has the same
  * rules. offload/fastpath has the other side of the maps.
@@ -66,7 +71,11 @@ struct way {
 	__be16 from_port, to_port;
 	__u16 vlan;
 	__u8 macs[12]; /* to, from */
-	__u8 zero[6];
+	__u8 is_moved; /* what follows counts */
+	__u8 from_scale, to_scale; /* of its window */
+	__u8 zero[3];
+	/* Added to the fields of TCP. */
+	__u32 seq, ack, tsval, tsecr;
 };
 
 struct {
@@ -92,6 +101,16 @@ struct {
 	__type(key, __u32);
 	__type(value, struct numbers);
 } numbers SEC(".maps");
+
+/* What the forwarder has seen of them. It writes here alone, so nothing that was seen meanwhile is
+ * written over.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct numbers);
+} told SEC(".maps");
 
 /* What was forwarded here, by direction. */
 struct passed {
@@ -126,6 +145,8 @@ struct chosen {
 	__u32 interface, len;
 	__u32 packet_len; /* of IP; behind it is padding */
 	__u32 is_v6;
+	__u32 has_stamps; /* of one that is moved */
+	__u32 zero;
 	struct key key;
 	struct way way;
 };
@@ -163,6 +184,18 @@ struct udp {
 	__be16 from, to, length, checksum;
 };
 
+/* The header of a segment that is moved. */
+struct moved {
+	__be32 ports, seq, ack;
+	__u8 length, flags;
+	__be16 window;
+	__be32 checksum_and_urgent;
+	__be32 stamps; /* two no-operations, kind, length */
+	__be32 tsval, tsecr;
+};
+
+#define STAMPS 0x0101080a
+
 static __always_inline __u16 folded(__u32 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -187,14 +220,35 @@ static __always_inline bool is_before(__u32 a, __u32 b)
 	return (__s32)(a - b) < 0;
 }
 
+/* A window in the scale of the other side, rounded down. */
+static __always_inline __u16 rescaled(__u16 window, const struct way *way)
+{
+	__u32 units = ((__u32)window << (way->from_scale & 15)) >> (way->to_scale & 15);
+
+	return units > 0xffff ? 0xffff : units;
+}
+
+/* What is known is never less than what was told. */
+static __always_inline void learn(struct side *known, const struct side *told)
+{
+	if (is_before(known->end, told->end))
+		known->end = told->end;
+	if (is_before(known->max_end, told->max_end))
+		known->max_end = told->max_end;
+	if (known->max_window < told->max_window)
+		known->max_window = told->max_window;
+	if (is_before(known->acked, told->acked))
+		known->acked = told->acked;
+}
+
 /* Whether a segment is within the windows; then they move on. */
-static __always_inline bool fits(struct numbers *numbers, __u32 direction, const struct tcp *tcp,
-				 __u32 payload)
+static __always_inline bool fits(struct numbers *numbers, __u32 direction, __u32 seq, __u32 ack,
+				 __u16 shown, __u32 payload)
 {
 	struct side *sender = &numbers->sides[direction & 1],
 		    *receiver = &numbers->sides[~direction & 1];
-	__u32 seq = bpf_ntohl(tcp->seq), ack = bpf_ntohl(tcp->ack), end = seq + payload;
-	__u32 window = (__u32)bpf_ntohs(tcp->window) << (sender->scale & 15);
+	__u32 end = seq + payload;
+	__u32 window = (__u32)shown << (sender->scale & 15);
 	__u32 behind = sender->max_window > ACK_BEHIND_MAX ? sender->max_window : ACK_BEHIND_MAX;
 	__u32 other_end = receiver->end, allowed;
 
@@ -240,7 +294,7 @@ int take(struct __sk_buff *skb)
 	struct chosen *it = bpf_map_lookup_elem(&chosen, &first);
 	struct control *now_valid = bpf_map_lookup_elem(&control, &first);
 	struct key key = { .interface = skb->ifindex };
-	struct numbers *known;
+	struct numbers *known, *more;
 	struct way *way;
 	struct tcp tcp;
 	__u64 now;
@@ -320,12 +374,38 @@ int take(struct __sk_buff *skb)
 	segment = skb->gso_size ? at - ETHERNET_BYTES + headers + skb->gso_size : packet_len;
 	if (segment > way->mtu)
 		return WHOLE;
+	it->has_stamps = 0;
 	if (key.protocol == PROTOCOL_TCP) {
-		__u32 place = way->place;
+		__u32 place = way->place, seq = bpf_ntohl(tcp.seq), ack = bpf_ntohl(tcp.ack);
+		__u16 window = bpf_ntohs(tcp.window);
 
+		if (way->is_moved) {
+			if (headers != sizeof(tcp)) {
+				__be32 kind;
+
+				if (headers != sizeof(struct moved))
+					return WHOLE;
+				if (bpf_skb_load_bytes(skb, at + sizeof(tcp), &kind,
+						       sizeof(kind)) ||
+				    kind != bpf_htonl(STAMPS))
+					return WHOLE;
+				it->has_stamps = 1;
+			}
+			/* Numbers are kept as who has answered sees them. */
+			if (way->direction == 0) {
+				seq += way->seq;
+				ack += way->ack;
+				window = rescaled(window, way);
+			}
+		}
 		known = bpf_map_lookup_elem(&numbers, &place);
+		more = bpf_map_lookup_elem(&told, &place);
+		if (!known || !more)
+			return WHOLE;
+		learn(&known->sides[0], &more->sides[0]);
+		learn(&known->sides[1], &more->sides[1]);
 		payload = transport_len - headers;
-		if (!known || !fits(known, way->direction, &tcp, payload))
+		if (!fits(known, way->direction, seq, ack, window, payload))
 			return WHOLE;
 	}
 
@@ -379,6 +459,37 @@ static __always_inline bool rewrite_ipv6(struct __sk_buff *skb, const struct cho
 	return bpf_skb_store_bytes(skb, ETHERNET_BYTES, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM) == 0;
 }
 
+static __always_inline __be32 plus(__be32 number, __u32 delta)
+{
+	return bpf_htonl(bpf_ntohl(number) + delta);
+}
+
+/* Moves the numbers of a segment. */
+static __always_inline bool move(struct __sk_buff *skb, const struct chosen *it, __u32 at)
+{
+	struct moved old = {}, new;
+	__s64 difference;
+
+	if (it->has_stamps ? bpf_skb_load_bytes(skb, at, &old, sizeof(old))
+			   : bpf_skb_load_bytes(skb, at, &old, sizeof(struct tcp)))
+		return false;
+	new = old;
+	new.seq = plus(old.seq, it->way.seq);
+	new.ack = plus(old.ack, it->way.ack);
+	new.window = bpf_htons(rescaled(bpf_ntohs(old.window), &it->way));
+	if (it->has_stamps) {
+		new.tsval = plus(old.tsval, it->way.tsval);
+		new.tsecr = plus(old.tsecr, it->way.tsecr);
+	}
+	difference = bpf_csum_diff((__be32 *)&old, sizeof(old), (__be32 *)&new, sizeof(new), 0);
+	/* The checksum is not changed by this, and is brought up to date afterwards. */
+	if (difference < 0 ||
+	    (it->has_stamps ? bpf_skb_store_bytes(skb, at, &new, sizeof(new), 0)
+			    : bpf_skb_store_bytes(skb, at, &new, sizeof(struct tcp), 0)))
+		return false;
+	return bpf_l4_csum_replace(skb, at + 16, 0, difference, 0) == 0;
+}
+
 static __always_inline bool rewrite(struct __sk_buff *skb, const struct chosen *it)
 {
 	bool is_udp = it->key.protocol == PROTOCOL_UDP;
@@ -411,6 +522,8 @@ static __always_inline bool rewrite(struct __sk_buff *skb, const struct chosen *
 		    bpf_skb_store_bytes(skb, at, &new, sizeof(new), 0))
 			return false;
 	}
+	if (it->way.is_moved && !move(skb, it, at))
+		return false;
 	if (it->is_v6 ? !rewrite_ipv6(skb, it) : !rewrite_ipv4(skb, it))
 		return false;
 	if (bpf_skb_store_bytes(skb, 0, it->way.macs, sizeof(it->way.macs), 0))

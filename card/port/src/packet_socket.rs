@@ -8,6 +8,8 @@
 //!
 //! Frames go to the driver past the queueing discipline (`PACKET_QDISC_BYPASS`): programs at tc
 //! egress and captures on this machine do not see them, and a queue that is full is told at once.
+//! Nor does the kernel cut a super-frame on that way for a driver that takes none: it drops it. So
+//! such an interface has no super-frames to be sent ([`Capabilities::tso`]).
 //!
 //! The kernel spreads flows over the queues of an interface by its symmetric hash
 //! (`PACKET_FANOUT_HASH`), which is also how a TAP with as many queues places a flow that it does
@@ -142,10 +144,14 @@ impl PacketSocket {
             .map_err(|errno| step("making the packet socket non-blocking")(errno.into()))?;
         let ring = Ring::map(fd.as_fd()).map_err(step("mapping the socket's ring"))?;
         let mtu = options::mtu(&fd, &interface).map_err(step("asking for the interface's MTU"))?;
-        // With virtio-net headers the kernel takes partial checksums and TCP super-frames whatever
-        // the driver can: it completes and cuts them itself.
-        let frame_bytes_max = frame_bytes_max(mtu);
-        let capabilities = Capabilities { uso: knows_uso(), frame_bytes_max, ..Capabilities::FULL };
+        // With virtio-net headers the kernel takes partial checksums whatever the driver can: it
+        // completes them itself.
+        let capabilities = Capabilities {
+            checksum: true,
+            tso: options::takes_super_frames(&fd, &interface).unwrap_or(false),
+            uso: knows_uso(),
+            frame_bytes_max: frame_bytes_max(mtu),
+        };
         Ok(Self {
             fd,
             interface,
@@ -225,6 +231,9 @@ impl PacketSocket {
         self.is_gone = options::bound(&self.fd)?.interface <= 0;
         if let Ok(mtu) = options::mtu(&self.fd, &self.interface) {
             self.capabilities.frame_bytes_max = frame_bytes_max(mtu);
+        }
+        if let Ok(takes) = options::takes_super_frames(&self.fd, &self.interface) {
+            self.capabilities.tso = takes;
         }
         Ok(())
     }

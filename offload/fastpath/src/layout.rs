@@ -4,15 +4,15 @@
 
 use std::net::IpAddr;
 
-use nicache_forward::fast_path::{Numbers, Passed, Way};
+use nicache_forward::fast_path::{Moved, Numbers, Passed, Way};
 use nicache_forward::tuple::{Protocol, Tuple};
 use nicache_tcp::{Seq, Time};
 
 /// Another number for each other form of what is below: after an upgrade, supervisor and forwarder
 /// may be of two programs.
-pub(crate) const LAYOUT: u32 = 1;
+pub(crate) const LAYOUT: u32 = 3;
 pub(crate) const KEY_BYTES: usize = 44;
-pub(crate) const WAY_BYTES: usize = 88;
+pub(crate) const WAY_BYTES: usize = 104;
 pub(crate) const SIDE_BYTES: usize = 24;
 pub(crate) const NUMBERS_BYTES: usize = 2 * SIDE_BYTES;
 pub(crate) const PASSED_BYTES: usize = 48;
@@ -81,7 +81,10 @@ pub(crate) fn way(way: &Way, incoming: &Tuple, out: Interface) -> [u8; WAY_BYTES
     let row = row
         .put(&way.tuple.source.port.to_be_bytes())
         .put(&way.tuple.destination.port.to_be_bytes());
-    row.put(&out.vlan.to_ne_bytes()).put(&way.macs).bytes
+    let row = row.put(&out.vlan.to_ne_bytes()).put(&way.macs);
+    let Some(Moved { seq, ack, tsval, tsecr, scales }) = way.moved else { return row.bytes };
+    let row = row.put(&[1, scales[0], scales[1], 0, 0, 0]);
+    [seq, ack, tsval, tsecr].into_iter().fold(row, |row, delta| row.put(&delta.to_ne_bytes())).bytes
 }
 
 /// The sum of the new addresses less that of the old ones, of words as they lie in memory (RFC

@@ -19,6 +19,7 @@ pub struct Handles {
     pub(crate) connections: u32,
     pub(crate) ways: u32,
     pub(crate) numbers: u32,
+    pub(crate) told: u32,
     pub(crate) passed: u32,
     pub(crate) control: u32,
     pub(crate) unsent: u32,
@@ -33,6 +34,8 @@ pub struct Maps {
     interfaces: Vec<Option<Interface>>,
     ways: MapHandle,
     numbers: MapHandle,
+    /// Written here alone, as the one above is by the program alone once a place is begun.
+    told: MapHandle,
     passed: MapHandle,
     control: MapHandle,
     unsent: MapHandle,
@@ -66,6 +69,7 @@ impl Maps {
             interfaces: interfaces.into_iter().map(interface).collect(),
             ways: open(handles.ways)?,
             numbers: open(handles.numbers)?,
+            told: open(handles.told)?,
             passed: open(handles.passed)?,
             control: open(handles.control)?,
             unsent: open(handles.unsent)?,
@@ -117,7 +121,9 @@ impl FastPath for Maps {
 
     fn begin(&mut self, place: u32, numbers: Option<[Numbers; 2]>) -> io::Result<()> {
         self.set(&self.passed, place, &[0; PASSED_BYTES])?;
-        self.set(&self.numbers, place, &numbers.map_or([0; NUMBERS_BYTES], layout::numbers))
+        let numbers = numbers.map_or([0; NUMBERS_BYTES], layout::numbers);
+        self.set(&self.told, place, &numbers)?;
+        self.set(&self.numbers, place, &numbers)
     }
 
     fn enter(&mut self, arrival: &Arrival, way: &Way) -> io::Result<()> {
@@ -139,7 +145,7 @@ impl FastPath for Maps {
     }
 
     fn tell(&mut self, place: u32, numbers: [Numbers; 2]) -> io::Result<()> {
-        self.set(&self.numbers, place, &layout::numbers(numbers))
+        self.set(&self.told, place, &layout::numbers(numbers))
     }
 
     fn keep(&mut self, edition: u32, until: Time) -> io::Result<()> {
@@ -156,4 +162,40 @@ impl FastPath for Maps {
 
 fn step(step: &'static str) -> impl Fn(libbpf_rs::Error) -> FastPathError {
     move |error| FastPathError::Io { step, error: io::Error::other(format!("{error:#}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_namespaces::Namespace;
+    use nicache_tcp::Seq;
+
+    use super::*;
+    use crate::Programs;
+
+    /// Packets go on being forwarded while one is judged up here, and what was seen of them stays.
+    #[test]
+    fn what_is_told_is_not_written_over_what_was_seen() {
+        let Some(namespace) = Namespace::new() else { return };
+        let mut maps = namespace.run(|| {
+            let programs = Programs::load(4).unwrap();
+            let (handles, take) = programs.handles();
+            Maps::open(&handles, take.try_clone_to_owned().unwrap(), []).unwrap()
+        });
+        let numbers = |end: u32| {
+            let end = Seq(end);
+            [Numbers { end, max_end: end + 9, max_window: 9, acked: end, scale: 0 }; 2]
+        };
+        maps.begin(3, Some(numbers(100))).unwrap();
+        assert_eq!(maps.look(3).unwrap().0, numbers(100));
+        // As the program does.
+        maps.set(&maps.numbers, 3, &layout::numbers(numbers(500))).unwrap();
+        maps.tell(3, numbers(200)).unwrap();
+        assert_eq!(maps.look(3).unwrap().0, numbers(500));
+        // The place is another connection's.
+        maps.begin(3, Some(numbers(50))).unwrap();
+        assert_eq!(maps.look(3).unwrap().0, numbers(50));
+        for map in [&maps.told, &maps.numbers] {
+            assert_eq!(maps.get(map, 3).unwrap(), layout::numbers(numbers(50)));
+        }
+    }
 }

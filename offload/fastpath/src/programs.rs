@@ -30,8 +30,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads them, with room for so many connections: 300 bytes of the kernel's memory each, as
-    /// they come.
+    /// Loads them, with room for so many connections: 100 bytes of the kernel's memory each, and
+    /// 400 more as they come.
     ///
     /// # Errors
     /// See [`FastPathError`].
@@ -79,7 +79,7 @@ fn load(connections: u32) -> libbpf_rs::Result<Programs> {
     for mut map in open.maps_mut() {
         match map.name().to_str() {
             Some("ways") => map.set_max_entries(2 * connections)?,
-            Some("numbers" | "passed") => map.set_max_entries(connections)?,
+            Some("numbers" | "told" | "passed") => map.set_max_entries(connections)?,
             _ => {}
         }
     }
@@ -104,6 +104,7 @@ fn load(connections: u32) -> libbpf_rs::Result<Programs> {
         connections,
         ways: id("ways")?,
         numbers: id("numbers")?,
+        told: id("told")?,
         passed: id("passed")?,
         control: id("control")?,
         unsent: id("unsent")?,

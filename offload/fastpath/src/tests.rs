@@ -29,6 +29,8 @@ use nicache_tcp::frame::Tags;
 
 use crate::{Maps, Programs};
 
+mod by_name;
+
 const LIMIT: Duration = Duration::from_secs(60);
 const VLAN: u16 = 9;
 
@@ -38,7 +40,7 @@ struct World {
     client: Namespace,
     server: Namespace,
     /// Has the programs and the interfaces.
-    _middle: Namespace,
+    middle: Namespace,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -172,7 +174,7 @@ impl World {
                 }
             }
         });
-        Some(Self { client, server, _middle: middle, jobs: Some(jobs), thread: Some(thread) })
+        Some(Self { client, server, middle, jobs: Some(jobs), thread: Some(thread) })
     }
 
     fn ask<T: Send + 'static>(&self, job: impl FnOnce(&mut Forwarder) -> T + Send + 'static) -> T {
@@ -267,13 +269,20 @@ fn exchange(socket: &UdpSocket, len: usize, turn: usize) -> u8 {
 const BYTES: usize = 3 << 20;
 
 /// Sends bytes and closes its half, and gets as many back.
-fn transfer(world: &World, server: &'static str) {
-    let address: SocketAddr = server.parse().unwrap();
-    let listener = world.server.run(move || TcpListener::bind(address).unwrap());
+fn transfer(world: &World, server: &str) {
+    transfer_behind(world, server, server, b"");
+}
+
+/// The same with an address for clients, who send `head` before.
+fn transfer_behind(world: &World, server: &str, for_clients: &str, head: &'static [u8]) {
+    let [server, address]: [SocketAddr; 2] = [server, for_clients].map(|at| at.parse().unwrap());
+    let listener = world.server.run(move || TcpListener::bind(server).unwrap());
     let serving = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let mut all = vec![0; BYTES];
+        let (mut first, mut all) = (vec![0; head.len()], vec![0; BYTES]);
+        stream.read_exact(&mut first).unwrap();
+        assert_eq!(first, head);
         stream.read_exact(&mut all).unwrap();
         assert!(
             all.iter().enumerate().all(|(at, byte)| *byte == file_byte(at)),
@@ -286,6 +295,7 @@ fn transfer(world: &World, server: &'static str) {
     let mut stream = world.client.run(move || TcpStream::connect_timeout(&address, LIMIT).unwrap());
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let mut all: Vec<u8> = (0..BYTES).map(file_byte).collect();
+    stream.write_all(head).unwrap();
     stream.write_all(&all).unwrap();
     let sent = std::mem::replace(&mut all, vec![0; BYTES]);
     stream.read_exact(&mut all).unwrap();

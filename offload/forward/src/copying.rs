@@ -15,6 +15,7 @@ use nicache_tcp::checksum::sum;
 use crate::cutting;
 use crate::decision::{Decision, Head, Incoming, Moment, Outgoing};
 use crate::forwarder::Forwarder;
+use crate::segmenting;
 
 /// Frames that wait for a neighbour's answer at most.
 const HELD_MAX: usize = 32;
@@ -144,6 +145,9 @@ impl<P: Port> Copying<P> {
             Decision::Cut { whole, network_at, mtu } => {
                 self.send_cut(&mut head, data, whole, network_at, mtu);
             }
+            Decision::Segment { whole, network_at } => {
+                self.send_segments(&mut head, data, whole, network_at);
+            }
             Decision::Answer { interface } => self.send(interface, &head, &[], Offload::default()),
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
@@ -222,6 +226,15 @@ impl<P: Port> Copying<P> {
             };
             self.send(interface, &one, &data[range], offload);
         }
+    }
+
+    /// Sends a packet as a super-frame, or as it is if its checksum is wrong.
+    fn send_segments(&mut self, head: &mut Head, data: &[u8], whole: Outgoing, network_at: usize) {
+        let Outgoing { interface, rest, offload } = whole;
+        let rest = &data[rest];
+        let opened = segmenting::open_checksum(head, network_at, offload, (rest.len(), sum(rest)));
+        let offload = opened.unwrap_or(Offload { gso: None, ..offload });
+        self.send(interface, head, rest, offload);
     }
 
     fn send(&mut self, interface: usize, head: &[u8], rest: &[u8], offload: Offload) {

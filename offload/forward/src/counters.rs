@@ -120,6 +120,7 @@ nicache_counters::counters! {
         switch_refused: "Connections reset because their back end refused them.",
         switch_silent: "Connections reset because their back end did not answer.",
         switch_unstamped: "Connections whose client uses timestamps and whose back end does not; later ones of the service do without.",
+        switch_cut: "Packets of connections by name that were cut into shorter segments, because the end that they go to takes no longer ones. A super-frame counts once.",
         switch_pushed_out: "Connections reset while they waited for their name, because there were too many.",
         switch_stray: "Segments of unknown connections for services by name that were answered with a reset.",
         resets_held_back: "Resets of ours that were not sent, because there were too many.",

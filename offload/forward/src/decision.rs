@@ -64,6 +64,14 @@ pub enum Decision {
         /// Bytes of the longest IP packet that the link takes.
         mtu: u32,
     },
+    /// It is sent as a super-frame whose segments its receiver takes ([`crate::segmenting`]). Its
+    /// checksum is still whole, and is to become partial.
+    Segment {
+        /// The super-frame.
+        whole: Outgoing,
+        /// Where the IP header begins in the head.
+        network_at: usize,
+    },
     /// It is sent to each target of a group, see [`Forwarder::fan_out`](crate::Forwarder::fan_out).
     FanOut {
         /// The group.

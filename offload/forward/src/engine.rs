@@ -30,6 +30,7 @@ pub use crate::frame::Frame;
 use crate::frame::{PIECES_MAX, Piece, fits, offload_told, overlap};
 use crate::modes::{Mode, Pressure};
 use crate::pcache::{Advice, Bound, BufferId, Order, Pcache, SendBind};
+use crate::segmenting;
 
 /// Frames that wait for a neighbour's answer at most, and how long.
 const WAITING_MAX: usize = 32;
@@ -447,6 +448,10 @@ impl<B: Backend> Engine<B> {
                 let port = port_of(forwarder, whole.interface);
                 self.send_cut(&frame, &mut head, whole, (network_at, mtu), port)?;
             }
+            Decision::Segment { whole, network_at } => {
+                let port = port_of(forwarder, whole.interface);
+                self.send_segments(&frame, &mut head, whole, network_at, port)?;
+            }
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
                     let one = forwarder.fan_out(
@@ -517,6 +522,29 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
+    /// Sends a packet as a super-frame, or as it is if its checksum is wrong or cannot be looked
+    /// at.
+    fn send_segments(
+        &mut self,
+        frame: &Frame,
+        head: &mut Head,
+        whole: Outgoing,
+        network_at: usize,
+        port: u8,
+    ) -> Result<(), Broken> {
+        let Outgoing { rest, offload, .. } = whole;
+        let sum = match offload.checksum {
+            Checksum::Unverified => self.payload_sum(frame, &rest)?,
+            _ => Some(0),
+        };
+        let opened = sum.and_then(|sum| {
+            segmenting::open_checksum(head, network_at, offload, (rest.len(), sum))
+        });
+        let offload = opened.unwrap_or(Offload { gso: None, ..offload });
+        self.send(frame, head, rest, offload, port, false)?;
+        Ok(())
+    }
+
     /// The ones'-complement sum of a range of a frame. `None`: a part of it is in an entry alone,
     /// and the range begins or ends within that.
     fn payload_sum(&self, frame: &Frame, range: &Range<usize>) -> Result<Option<u16>, Broken> {
@@ -529,13 +557,7 @@ impl<B: Backend> Engine<B> {
             let sum_of_part = if part.len() == piece.len && piece.is_split {
                 piece.sum
             } else if !piece.is_split || self.buffers[piece.buffer.0 as usize].in_memory {
-                let mut bytes = vec![0; part.len()];
-                self.backend.read(
-                    piece.buffer,
-                    piece.at + (part.start - piece.frame_at) as u32,
-                    &mut bytes,
-                )?;
-                sum(&bytes)
+                self.sum_in_memory(piece, &part)?
             } else {
                 return Ok(None);
             };
@@ -544,6 +566,17 @@ impl<B: Backend> Engine<B> {
             all = add(all, if is_odd { sum_of_part.swap_bytes() } else { sum_of_part });
         }
         Ok(Some(all))
+    }
+
+    fn sum_in_memory(&self, piece: &Piece, part: &Range<usize>) -> Result<u16, Broken> {
+        // Of an even size, so the next one begins with a word.
+        let (mut bytes, mut all) = ([0; 512], 0);
+        for at in part.clone().step_by(bytes.len()) {
+            let bytes = &mut bytes[..(part.end - at).min(512)];
+            self.backend.read(piece.buffer, piece.at + (at - piece.frame_at) as u32, bytes)?;
+            all = add(all, sum(bytes));
+        }
+        Ok(all)
     }
 
     fn wait_again(&mut self, frame: Box<Frame>, until: Time, now: Time) {

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Not entered: what comes in or goes out where nobody else forwards, what a limit holds for, what
-//! has options or is a fragment, frames with two VLAN tags, connections whose numbers are changed
-//! (services by name).
+//! has options or is a fragment, frames with two VLAN tags, connections of services by name before
+//! they are spliced, or whose options are changed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -116,8 +116,8 @@ impl Entering {
         let note = &connection.note;
         !self.is_entered(note, direction)
             && note.packets.iter().sum::<u64>() >= PACKETS_BEFORE
-            && note.switched.is_none()
-            && is_plain(packet)
+            && note.switched.is_none_or(|switched| switched.is_constant())
+            && packet.is_plain()
             && is_established(connection)
             && tags.into_iter().all(is_usual)
             && [packet.interface, out].into_iter().all(|interface| self.path.has(interface))
@@ -277,13 +277,6 @@ impl Entering {
         self.counters.failed += u64::from(result.is_err());
         result.ok()
     }
-}
-
-/// Is the packet neither a fragment, nor with options or extension headers of IP?
-fn is_plain(packet: &Packet<'_>) -> bool {
-    let view = &packet.view;
-    let header = if view.source.is_ipv4() { 20 } else { 40 };
-    view.fragment.is_none() && view.transport_at - view.network_at == header
 }
 
 fn is_established(connection: &Connection<Note>) -> bool {

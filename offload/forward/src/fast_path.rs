@@ -35,6 +35,21 @@ pub struct Arrival {
     pub tuple: Tuple,
 }
 
+/// How numbers of TCP are changed in a segment; of services by name. Deltas are added, modulo 2^32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The sequence number.
+    pub seq: u32,
+    /// The acknowledgment number.
+    pub ack: u32,
+    /// The sender's timestamp.
+    pub tsval: u32,
+    /// The timestamp that it echoes.
+    pub tsecr: u32,
+    /// Shifts of its window, before and after.
+    pub scales: [u8; 2],
+}
+
 /// What becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
@@ -48,6 +63,9 @@ pub struct Way {
     pub interface: usize,
     /// Its new ends.
     pub tuple: Tuple,
+    /// Its other numbers. [`Numbers`] are as in the original direction after this change, and in
+    /// the other one before.
+    pub moved: Option<Moved>,
     /// Destination and source of the frame.
     pub macs: [u8; 12],
     /// Bytes of the longest IP packet that the link takes.

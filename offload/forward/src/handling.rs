@@ -25,6 +25,7 @@ use crate::links::is_martian;
 use crate::note::Note;
 use crate::onward::{self, Change};
 use crate::packet::Packet;
+use crate::segmenting;
 use crate::services::Health;
 use crate::solicitation;
 use crate::switch::Switch;
@@ -63,7 +64,9 @@ impl Forwarder {
         head.clear();
         let decision = self.decide(incoming, head, moment).unwrap_or_else(Decision::Drop);
         match &decision {
-            Decision::Forward(_) | Decision::Cut { .. } => self.counters.forwarded += 1,
+            Decision::Forward(_) | Decision::Cut { .. } | Decision::Segment { .. } => {
+                self.counters.forwarded += 1;
+            }
             Decision::Answer { .. } => self.counters.answered += 1,
             Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
             Decision::Wait => self.counters.dropped[Drop::Neighbour as usize] += 1,
@@ -458,7 +461,7 @@ impl Forwarder {
     ) {
         let Some(fast) = &mut self.fast else { return };
         let Some(connection) = self.conntrack.get(id) else { return };
-        let Note { ruled, chosen, .. } = connection.note;
+        let Note { ruled, chosen, switched, .. } = connection.note;
         let tags = [packet.interface, out.interface]
             .map(|interface| &self.links.interfaces[interface].tags);
         if !fast.wants(packet, connection, direction, out.interface, tags)
@@ -474,6 +477,10 @@ impl Forwarder {
             Arrival { interface: packet.interface, tuple: connection.incoming(direction) };
         let tuple = connection.outgoing(direction);
         let mtu = self.links.interfaces[out.interface].mtu;
+        // Longer segments than the end takes are cut here.
+        let mtu = switched.map_or(mtu, |switched| {
+            mtu.min(segmenting::packet_bytes(&packet.view, switched.takes[direction as usize]))
+        });
         let mut macs = [0; 12];
         macs.copy_from_slice(&head[..12]);
         let Some(place) = fast.place(id, &mut self.conntrack, now) else { return };
@@ -483,6 +490,7 @@ impl Forwarder {
             edition: fast.edition(),
             interface: out.interface,
             tuple,
+            moved: switched.map(|switched| switched.moved(direction)),
             macs,
             mtu,
             until,

@@ -67,6 +67,7 @@ pub mod rewrite;
 pub mod routes;
 pub mod rules;
 pub mod saved;
+mod segmenting;
 pub mod services;
 pub mod solicitation;
 pub mod switch;

@@ -16,6 +16,7 @@ use crate::interface::Interface;
 use crate::links::Links;
 use crate::packet::Packet;
 use crate::rewrite::{decrement_hops, readdress, translate};
+use crate::segmenting;
 use crate::switch::Spliced;
 use crate::tuple::Tuple;
 use crate::view::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, View};
@@ -70,13 +71,16 @@ pub(crate) fn forward(
         }
         None => view.packet_len(),
     };
-    let growth = match change {
-        Change::Spliced(_, Spliced { options: Some(options), .. }) => options.growth,
-        _ => 0,
+    let mtu = links.interfaces[route.interface].mtu;
+    let (growth, segment_bytes) = match change {
+        Change::Spliced(_, Spliced { options, takes, .. }) => {
+            let growth = options.map_or(0, |options| options.growth);
+            (growth, segmenting::segment_bytes(packet, len + growth, growth, *takes, mtu))
+        }
+        _ => (0, None),
     };
     let len = len + growth;
-    let mtu = links.interfaces[route.interface].mtu;
-    let is_too_long = len > mtu as usize;
+    let is_too_long = len > mtu as usize && segment_bytes.is_none();
     let may_cut =
         || packet.offload.gso.is_none() && cutting::may_cut(&packet.frame[view.network_at..]);
     if is_too_long && !may_cut() {
@@ -117,7 +121,7 @@ pub(crate) fn forward(
         Change::Addresses(source, destination) => {
             readdress(head, &moved, *source, *destination);
         }
-        Change::Spliced(tuple, Spliced { numbers, options }) => {
+        Change::Spliced(tuple, Spliced { numbers, options, .. }) => {
             translate(head, &moved, tuple, packet.is_partial());
             rewrite(&mut head[moved.transport_at..], numbers, !packet.is_partial());
             if let Some(options) = options
@@ -142,8 +146,14 @@ pub(crate) fn forward(
     if let Some(gso) = &mut offload.gso {
         gso.header_len += growth as u16;
     }
+    if let Some(bytes) = segment_bytes {
+        offload = segmenting::cut(head, network_at, offload, bytes);
+        counters.switch_cut += 1;
+    }
     let whole = Outgoing { interface: route.interface, rest: consumed..view.end, offload };
-    Ok(if is_too_long {
+    Ok(if segment_bytes.is_some() && !packet.is_partial() {
+        Decision::Segment { whole, network_at }
+    } else if is_too_long {
         Decision::Cut { whole, network_at, mtu }
     } else {
         Decision::Forward(whole)

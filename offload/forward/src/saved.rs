@@ -12,6 +12,7 @@ use crate::conntrack::{ConnectionId, Phase};
 use crate::forwarder::Forwarder;
 use crate::note::Note;
 use crate::rules::Ruled;
+use crate::segmenting::ANY_SIZE;
 use crate::services::Chosen;
 use crate::switch::{Echo, Lacks, Switched};
 use crate::tcp_track::{Direction, TcpState};
@@ -43,6 +44,8 @@ pub struct Saved {
     pub splice: Option<Splice>,
     /// What that back end does without.
     pub lacks: Lacks,
+    /// See [`Switched::takes`].
+    pub takes: [u16; 2],
 }
 
 impl Forwarder {
@@ -82,6 +85,7 @@ impl Forwarder {
             bytes: note.bytes,
             splice: note.switched.map(|switched| switched.splice),
             lacks: note.switched.map_or_else(Lacks::default, |switched| switched.lacks),
+            takes: note.switched.map_or([ANY_SIZE; 2], |switched| switched.takes),
         })
     }
 
@@ -130,6 +134,7 @@ impl Forwarder {
             switched: saved.splice.map(|splice| Switched {
                 splice,
                 lacks: saved.lacks,
+                takes: saved.takes,
                 echo: Echo::default(),
                 place: None,
             }),

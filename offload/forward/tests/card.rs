@@ -4,21 +4,25 @@
 mod namespaces;
 
 use std::io::IoSlice;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use namespaces::{Namespace, nginx};
+use namespaces::{Namespace, nginx, send_back};
 use nicache_bus::{Attachment, BusClass, BusCounters, Window};
 use nicache_firmware::{Firmware, Progress};
 use nicache_forward::bus::Bus;
 use nicache_forward::engine::{Engine, EngineConfig, EngineCounters};
+use nicache_forward::first_bytes::By;
 use nicache_forward::interface::Interface;
 use nicache_forward::modes::Mode;
+use nicache_forward::names::Names;
 use nicache_forward::nat::{External, Filtering};
 use nicache_forward::pcache::Order;
-use nicache_forward::{Config, Forwarder};
+use nicache_forward::services::{BackEnd, ByName, ServiceConfig};
+use nicache_forward::tuple::{Endpoint, Protocol};
+use nicache_forward::{Config, Counters, Forwarder};
 use nicache_port::{Burst, Offload, PacketConfig, PacketSocket, Port};
 use nicache_tcp::Time;
 
@@ -33,7 +37,7 @@ fn run(
     ports: Vec<PacketSocket>,
     stop: &AtomicBool,
     known: &[(IpAddr, [u8; 6])],
-) -> (BusCounters, EngineCounters) {
+) -> (BusCounters, EngineCounters, Counters) {
     let made = Attachment::create().unwrap();
     let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
     let window = Arc::new(Window::create("test", Bus::window_bytes(BUFFERS) as usize).unwrap());
@@ -65,11 +69,12 @@ fn run(
         let mut random = fastrand::Rng::with_seed(1);
         while !stop.load(Ordering::Relaxed) {
             engine.poll().unwrap();
+            forwarder.expire(now());
             if engine.forward(&mut forwarder, 64, now(), || random.u32(..)).unwrap() == 0 {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }
-        (card.join().unwrap(), *engine.counters())
+        (card.join().unwrap(), *engine.counters(), *forwarder.counters())
     })
 }
 
@@ -117,7 +122,7 @@ fn files_arrive_in_every_mode() {
             })
         });
         let stop = AtomicBool::new(false);
-        let (bus, counters) = std::thread::scope(|scope| {
+        let (bus, counters, _) = std::thread::scope(|scope| {
             let running = scope.spawn(|| run(config, mode, Vec::from(ports), &stop, &[]));
             let ask = |path: &str| {
                 let begin = Instant::now();
@@ -231,7 +236,7 @@ fn bytes_over_the_bus_for_each_packet() {
                 }
             }
             stop.store(true, Ordering::Relaxed);
-            let (bus, counters) = running.join().unwrap();
+            let (bus, counters, _) = running.join().unwrap();
             (bus, counters, arrived)
         });
         assert_eq!(
@@ -240,5 +245,96 @@ fn bytes_over_the_bus_for_each_packet() {
             "{mode}: {counters:?}"
         );
         assert_eq!(bus.total(), u64::from(COUNT) * bytes, "{mode}: {bus:?}");
+    }
+}
+
+/// A back end by name behind a shorter MTU, of which nothing is known when its first client comes:
+/// in every mode, and whether the client cuts its segments itself or not, that client's megabyte
+/// arrives and comes back. Nobody hears ICMP.
+#[test]
+fn a_back_end_that_takes_shorter_segments_than_its_first_client_was_told() {
+    let (Some(client), Some(server), Some(middle)) =
+        (Namespace::with_loopback(), Namespace::with_loopback(), Namespace::with_loopback())
+    else {
+        return;
+    };
+    client.veth("eth0", &middle, "left");
+    server.veth("eth0", &middle, "right");
+    client.ip("address add 10.1.0.2/24 dev eth0");
+    client.ip("route add default via 10.1.0.1");
+    server.ip("address add 192.0.2.2/24 dev eth0");
+    // It drops what is longer, without a word. Only whole super-frames would get there.
+    server.ip("link set eth0 mtu 600");
+    middle.command("ethtool", "-K right tso off gso off");
+    for namespace in [&client, &server] {
+        namespace.command("nft", "add table ip quiet");
+        namespace.command(
+            "nft",
+            "add chain ip quiet in { type filter hook prerouting priority -300 ; }",
+        );
+        namespace.command("nft", "add rule ip quiet in ip protocol icmp drop");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let mut random = fastrand::Rng::with_seed(8);
+    let file: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(1 << 20).collect();
+    std::fs::write(&path, &file).unwrap();
+    let listener = server.run(|| TcpListener::bind("192.0.2.2:80").unwrap());
+    std::thread::spawn(move || send_back(&listener));
+    for (name, number) in [("left", 0), ("right", 1)] {
+        middle.ip(format!("link set {name} address 2:0:0:0:1:{number}"));
+    }
+    for (mode, offloads) in Mode::ALL.into_iter().flat_map(|mode| [(mode, "on"), (mode, "off")]) {
+        client.command("ethtool", format!("-K eth0 tx {offloads} tso {offloads} gso {offloads}"));
+        let interface = |port: u8, ours: &str| Interface {
+            port,
+            tags: Default::default(),
+            mac: [2, 0, 0, 0, 1, port],
+            addresses: vec![(ours.parse().unwrap(), 24)],
+            mtu: 1500,
+            masquerade: Vec::new(),
+        };
+        let mut config = Config::new(vec![interface(0, "10.1.0.1"), interface(1, "192.0.2.1")], 7);
+        config.externals = vec![External {
+            address: "192.0.2.1".parse().unwrap(),
+            ports: 1024..=65_535,
+            filtering: Filtering::default(),
+        }];
+        let end = |text: &str| Endpoint::new(text.parse::<IpAddr>().unwrap(), 80);
+        config.services = vec![ServiceConfig {
+            protocol: Protocol::Tcp,
+            address: end("10.1.0.100"),
+            back_ends: vec![BackEnd { endpoint: end("192.0.2.2"), weight: 1 }],
+            masquerade: Some(0),
+            by_name: Some(ByName {
+                by: By::Host,
+                names: Names::new(&[vec![]]).unwrap(),
+                proxy_protocol: false,
+            }),
+        }];
+        let ports = middle.run(|| {
+            ["left", "right"].map(|name| {
+                PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0)
+            })
+        });
+        let stop = AtomicBool::new(false);
+        let (output, (_, engine, counters)) = std::thread::scope(|scope| {
+            let running = scope.spawn(|| run(config, mode, Vec::from(ports), &stop, &[]));
+            let output = client.output(&format!(
+                "curl -sS --max-time 40 -H Expect: --data-binary @{} http://10.1.0.100/",
+                path.display()
+            ));
+            stop.store(true, Ordering::Relaxed);
+            (output, running.join().unwrap())
+        });
+        println!("{mode}, {offloads}: {engine:?} {counters:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == file, "{mode}, {offloads}: {error}");
+        assert_eq!((counters.switch_accepted, counters.switch_spliced), (1, 1), "{mode}");
+        assert!(counters.switch_cut > 0, "{mode}, {offloads}");
+        assert_eq!((engine.refused, engine.too_long), (0, 0), "{mode}, {offloads}");
+        if mode != Mode::Direct {
+            assert_eq!(engine.lost, 0, "{mode}, {offloads}");
+        }
     }
 }

@@ -6,13 +6,13 @@
 
 mod namespaces;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use namespaces::{Namespace, nginx};
+use namespaces::{Namespace, nginx, send_back};
 use nicache_forward::copying::Copying;
 use nicache_forward::first_bytes::By;
 use nicache_forward::interface::Interface;
@@ -69,6 +69,32 @@ impl World {
             vec![interface(0, "10.1.0.1", "fd01::1"), interface(1, "192.0.2.1", "fd02::1")],
             77,
         )
+    }
+
+    /// With a service by name for each version of IP.
+    fn config_by_name(&self) -> Config {
+        let mut config = self.config();
+        config.externals = ["192.0.2.1", "fd02::1"]
+            .map(|text| External {
+                address: address(text),
+                ports: 1024..=65_535,
+                filtering: Filtering::default(),
+            })
+            .into();
+        let service = |vip: &str, back_end: &str, through: usize| ServiceConfig {
+            protocol: Protocol::Tcp,
+            address: Endpoint::new(address(vip), 80),
+            back_ends: vec![BackEnd { endpoint: Endpoint::new(address(back_end), 80), weight: 1 }],
+            masquerade: Some(through),
+            by_name: Some(ByName {
+                by: By::Host,
+                names: Names::new(&[vec![]]).unwrap(),
+                proxy_protocol: false,
+            }),
+        };
+        config.services =
+            vec![service("10.1.0.100", "192.0.2.11", 0), service("fd01::100", "fd02::11", 1)];
+        config
     }
 
     fn start(&self, config: Config) -> Running {
@@ -259,17 +285,6 @@ fn one_address_for_three_back_ends() {
 #[test]
 fn a_back_end_that_does_without_options() {
     let Some(world) = World::new() else { return };
-    let service = |vip: &str, back_end: &str, through: usize| ServiceConfig {
-        protocol: Protocol::Tcp,
-        address: Endpoint::new(address(vip), 80),
-        back_ends: vec![BackEnd { endpoint: Endpoint::new(address(back_end), 80), weight: 1 }],
-        masquerade: Some(through),
-        by_name: Some(ByName {
-            by: By::Host,
-            names: Names::new(&[vec![]]).unwrap(),
-            proxy_protocol: false,
-        }),
-    };
     let file = world.file(6 << 20);
     let _nginx =
         nginx(&world.server, world.folder.path(), "one", "192.0.2.11:80; listen [fd02::11]:80");
@@ -282,17 +297,7 @@ fn a_back_end_that_does_without_options() {
         let [stamps, sack, scaling] = [0, 1, 2].map(|bit| kind & 1 << bit != 0);
         // One of which nothing is known, and one whose back end has had timestamps until now.
         for had_stamps in if stamps { &[false][..] } else { &[false, true] } {
-            let mut config = world.config();
-            config.externals = ["192.0.2.1", "fd02::1"]
-                .map(|text| External {
-                    address: address(text),
-                    ports: 1024..=65_535,
-                    filtering: Filtering::default(),
-                })
-                .into();
-            config.services =
-                vec![service("10.1.0.100", "192.0.2.11", 0), service("fd01::100", "fd02::11", 1)];
-            let running = world.start(config);
+            let running = world.start(world.config_by_name());
             let mut count = 0;
             for vip in ["10.1.0.100", "[fd01::100]"] {
                 let ask = |stamps: bool| {
@@ -324,4 +329,62 @@ fn a_back_end_that_does_without_options() {
             assert_eq!(seen, (count, count, unstamped), "{kind}: {counters:?}");
         }
     }
+}
+
+/// Neither end gets a segment that is longer than it has said, though the client was told a size
+/// before its back end was known, and a back end without timestamps leaves no room for those that
+/// are put in. Nobody hears ICMP.
+#[test]
+fn no_end_gets_longer_segments_than_it_takes() {
+    const SERVER: u32 = 500;
+    const CLIENT: u32 = 400;
+    let Some(world) = World::new() else { return };
+    world.client.ip(format!("route replace 10.1.0.0/24 dev eth0 advmss {CLIENT}"));
+    world.client.ip(format!("-6 route replace fd01::/64 dev eth0 metric 100 advmss {CLIENT}"));
+    world.server.ip(format!("route replace 192.0.2.0/24 dev eth0 advmss {SERVER}"));
+    world.server.ip(format!("-6 route replace fd02::/64 dev eth0 metric 100 advmss {SERVER}"));
+    for (namespace, mss) in [(&world.client, CLIENT), (&world.server, SERVER)] {
+        let nft = |arguments: String| namespace.command("nft", arguments);
+        nft("add table inet short".into());
+        nft("add chain inet short in { type filter hook prerouting priority -300 ; }".into());
+        for (version, headers) in [("ipv4", 40), ("ipv6", 60)] {
+            let most = headers + mss;
+            nft(format!(
+                "add rule inet short in meta nfproto {version} meta l4proto tcp meta length > {most} drop"
+            ));
+        }
+        nft("add rule inet short in icmp type destination-unreachable drop".into());
+        nft("add rule inet short in icmpv6 type packet-too-big drop".into());
+    }
+    // Whole super-frames would be dropped, too.
+    for end in ["left", "right"] {
+        world.middle.command("ethtool", format!("-K {end} tso off gso off"));
+    }
+    let file = world.file(1 << 20);
+    let path = world.folder.path().join("file");
+    for listen in ["192.0.2.11:80", "[fd02::11]:80"] {
+        let listener = world.server.run(move || TcpListener::bind(listen).unwrap());
+        std::thread::spawn(move || send_back(&listener));
+    }
+    let running = world.start(world.config_by_name());
+    for vip in ["10.1.0.100", "[fd01::100]"] {
+        for stamps in ["1", "0"] {
+            world.server.run(move || {
+                std::fs::write("/proc/sys/net/ipv4/tcp_timestamps", stamps).unwrap();
+            });
+            let output = world.client.output(&format!(
+                "curl -sS -g --max-time 30 -H Expect: --data-binary @{} http://{vip}/",
+                path.display()
+            ));
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && output.stdout == file,
+                "{vip}, timestamps {stamps}: {error}"
+            );
+        }
+    }
+    let counters = *running.stop().forwarder().counters();
+    let seen = (counters.switch_accepted, counters.switch_spliced, counters.switch_unstamped);
+    assert_eq!(seen, (4, 4, 2), "{counters:?}");
+    assert!(counters.switch_cut > 0, "{counters:?}");
 }

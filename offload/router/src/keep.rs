@@ -24,9 +24,10 @@ use nicache_bus::Window;
 use nicache_forward::Forwarder;
 use nicache_forward::conntrack::ConnectionId;
 use nicache_forward::saved::Saved;
-use nicache_forward::switch::Lacks;
+use nicache_forward::switch::{ANY_SIZE, Lacks};
 use nicache_forward::tcp_track::TcpState;
 use nicache_forward::tuple::{Endpoint, Protocol, Tuple};
+use nicache_tcp::handshake::MSS_MIN;
 use nicache_tcp::{Splice, Time};
 use serde::{Deserialize, Serialize};
 
@@ -71,12 +72,17 @@ struct Moved {
     scales: [u8; 4],
 }
 
-/// What stands behind that, if the back end does without something. One that does not was written
-/// without it, also by an earlier version.
+/// What stands behind that, and was once written only if the back end does without something.
 #[derive(Debug, Serialize, Deserialize)]
 struct Without {
     timestamps: bool,
     sack: bool,
+}
+
+/// What stands behind that, and is not there if an earlier version has written it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Sizes {
+    takes: [u16; 2],
 }
 
 impl From<Splice> for Moved {
@@ -282,10 +288,9 @@ fn encode(saved: &Saved) -> Vec<u8> {
     let mut bytes = postcard::to_allocvec(&record).unwrap_or_default();
     if let Some(splice) = saved.splice {
         bytes.extend(postcard::to_allocvec(&Moved::from(splice)).unwrap_or_default());
-        if saved.lacks != Lacks::default() {
-            let Lacks { timestamps, sack } = saved.lacks;
-            bytes.extend(postcard::to_allocvec(&Without { timestamps, sack }).unwrap_or_default());
-        }
+        let Lacks { timestamps, sack } = saved.lacks;
+        bytes.extend(postcard::to_allocvec(&Without { timestamps, sack }).unwrap_or_default());
+        bytes.extend(postcard::to_allocvec(&Sizes { takes: saved.takes }).unwrap_or_default());
     }
     if bytes.len() <= COPY_BYTES - HEAD_BYTES { bytes } else { Vec::new() }
 }
@@ -300,12 +305,17 @@ pub fn decode(bytes: &[u8]) -> Option<Saved> {
             (Some(Splice::from(moved)), rest)
         }
     };
-    let lacks = match rest {
-        [] => Lacks::default(),
+    let (lacks, rest) = match rest {
+        [] => (Lacks::default(), rest),
         without => {
-            let Without { timestamps, sack } = postcard::from_bytes(without).ok()?;
-            Lacks { timestamps, sack }
+            let (Without { timestamps, sack }, rest) = postcard::take_from_bytes(without).ok()?;
+            (Lacks { timestamps, sack }, rest)
         }
+    };
+    let takes = match rest {
+        [] => [ANY_SIZE; 2],
+        // No segment is shorter, whatever an end says.
+        sizes => postcard::from_bytes::<Sizes>(sizes).ok()?.takes.map(|takes| takes.max(MSS_MIN)),
     };
     let protocol = *PROTOCOLS.get(usize::from(record.protocol))?;
     let [a, b, c, d] = record.ends.map(Endpoint::from);
@@ -325,6 +335,7 @@ pub fn decode(bytes: &[u8]) -> Option<Saved> {
         bytes: record.bytes,
         splice,
         lacks,
+        takes,
     })
 }
 
@@ -363,6 +374,7 @@ mod tests {
                 host_peer_scale: 14,
             }),
             lacks: Lacks { timestamps: true, sack: true },
+            takes: [u16::MAX - 1; 2],
         }
     }
 
@@ -372,9 +384,17 @@ mod tests {
         assert!(!bytes.is_empty());
         assert_eq!(decode(&bytes), Some(saved(65_535)));
         let lacking_nothing = Saved { lacks: Lacks::default(), ..saved(7) };
-        for other in [lacking_nothing, Saved { splice: None, ..lacking_nothing }] {
+        let not_spliced = Saved { splice: None, takes: [ANY_SIZE; 2], ..lacking_nothing };
+        for other in [lacking_nothing, not_spliced] {
             assert_eq!(decode(&encode(&other)), Some(other));
         }
+        // What earlier versions have written ends before: with what it lacks, or before that.
+        let sizes = postcard::to_allocvec(&Sizes { takes: saved(7).takes }).unwrap();
+        let bytes_before = &bytes[..bytes.len() - sizes.len()];
+        let before = Saved { takes: [ANY_SIZE; 2], ..saved(65_535) };
+        assert_eq!(decode(bytes_before), Some(before));
+        let before = Saved { lacks: Lacks::default(), ..before };
+        assert_eq!(decode(&bytes_before[..bytes_before.len() - 2]), Some(before));
         for len in 0..bytes.len() {
             let _ = decode(&bytes[..len]);
         }

@@ -73,6 +73,21 @@ fn frames_without_offloads_cross_too() {
     assert_eq!((first.send.refused, second.send.refused), (0, 0));
 }
 
+/// What goes past the queueing discipline is not cut by the kernel, but dropped.
+#[test]
+fn super_frames_are_cut_for_a_link_that_takes_none() {
+    let Some(scene) = scene() else { return };
+    scene.card.command("ethtool", "-K host tso off");
+    let host = scene.open("host");
+    assert!(!host.capabilities().tso && scene.open("wire").capabilities().tso);
+    let bridge = Bridge::start(scene.open("wire"), host);
+    transfer(&scene.client, &scene.server, v4(2, 0), 8 << 20);
+    transfer(&scene.client, &scene.server, v6(2), 8 << 20);
+    let [wire, host] = bridge.stop();
+    assert!(wire.receive.super_frames > 100, "{wire:?}");
+    assert_eq!((host.send.super_frames, host.send.refused), (0, 0));
+}
+
 #[test]
 fn a_tap_and_a_packet_socket_work_together() {
     let (Some(client), Some(server), Some(card)) = (namespace(), namespace(), namespace()) else {

@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libc::{c_int, c_uint, c_void, socklen_t};
 
+/// Of linux/ethtool.h.
+const ETHTOOL_GTSO: u32 = 0x1e;
+
 /// A type that the kernel reads or writes as an option: plain data without padding, of which every
 /// bit pattern is valid.
 ///
@@ -111,15 +114,37 @@ pub(super) fn bound(socket: impl AsFd) -> io::Result<Bound> {
 /// # Errors
 /// What the kernel says, e.g. that there is no such interface.
 pub fn mtu(socket: impl AsFd, interface: &str) -> io::Result<usize> {
+    let mut request = request_for(interface);
+    // SAFETY: SIOCGIFMTU reads and writes one `struct ifreq`.
+    check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) })?;
+    // SAFETY: the kernel has written this member of the union.
+    Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+}
+
+/// Whether whoever is behind an interface takes TCP super-frames (`ethtool -K INTERFACE tso`). What
+/// is sent past the queueing discipline is not cut for one who does not, but dropped (Linux
+/// `__dev_direct_xmit`).
+///
+/// # Errors
+/// What the kernel says, e.g. that there is no such interface.
+pub(super) fn takes_super_frames(socket: impl AsFd, interface: &str) -> io::Result<bool> {
+    // `struct ethtool_value`: the command, and the answer.
+    let mut value = [ETHTOOL_GTSO, 0];
+    let mut request = request_for(interface);
+    request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+    // SAFETY: SIOCETHTOOL reads one `struct ifreq`, and with this command the kernel reads and
+    // writes an `ethtool_value` where it points to, which is as long as `value`.
+    check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) })?;
+    Ok(value[1] != 0)
+}
+
+fn request_for(interface: &str) -> libc::ifreq {
     // SAFETY: plain data, of which zeros are valid.
     let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
     for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(interface.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: SIOCGIFMTU reads and writes one `struct ifreq`.
-    check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) })?;
-    // SAFETY: the kernel has written this member of the union.
-    Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+    request
 }
 
 /// Lets the socket receive nothing.

@@ -56,7 +56,10 @@ pub use self::stamps::Lacks;
 pub(crate) use self::stamps::{Echo, Spliced};
 use crate::allowance::Allowance;
 use crate::conntrack::ConnectionId;
+use crate::fast_path::Moved;
 use crate::lists::Lists;
+pub use crate::segmenting::ANY_SIZE;
+use crate::tcp_track::Direction;
 use crate::tuple::Tuple;
 
 /// Bytes of a client that are looked at and kept at most.
@@ -94,9 +97,42 @@ pub struct Switched {
     pub splice: Splice,
     /// What its back end does without.
     pub lacks: Lacks,
+    /// Bytes of options and payload that the back end, and the client, take in a segment at most
+    /// (RFC 9293 section 3.7.1), by the direction toward them.
+    pub takes: [u16; 2],
     pub(crate) echo: Echo,
     /// Its place among those that wait, as long as its first bytes are not acknowledged.
     pub(crate) place: Option<u32>,
+}
+
+impl Switched {
+    /// Its segments are changed by the same numbers from now on, and no byte is put in or taken
+    /// out.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.place.is_none() && self.lacks == Lacks::default() && self.splice.in_delta == 0
+    }
+
+    /// How numbers of its segments are changed, if they [are constant](Self::is_constant).
+    pub(crate) fn moved(&self, direction: Direction) -> Moved {
+        let Splice { out_delta, ts_delta, .. } = self.splice;
+        let Splice { client_scale, card_scale, host_scale, host_peer_scale, .. } = self.splice;
+        match direction {
+            Direction::Original => Moved {
+                seq: 0,
+                ack: out_delta.wrapping_neg(),
+                tsval: 0,
+                tsecr: ts_delta.wrapping_neg(),
+                scales: [client_scale, host_peer_scale],
+            },
+            Direction::Reply => Moved {
+                seq: out_delta,
+                ack: 0,
+                tsval: ts_delta,
+                tsecr: 0,
+                scales: [host_scale, card_scale],
+            },
+        }
+    }
 }
 
 /// Where a connection stands that is not spliced yet.

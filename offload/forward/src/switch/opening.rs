@@ -18,6 +18,7 @@ use crate::decision::{Decision, Head, Moment};
 use crate::first_bytes::proxy;
 use crate::forwarder::Forwarder;
 use crate::packet::Packet;
+use crate::segmenting::ANY_SIZE;
 use crate::tcp_track::Direction;
 use crate::tuple::Tuple;
 use crate::view::{TcpView, Transport, View};
@@ -77,6 +78,7 @@ impl Forwarder {
             note.switched = Some(Switched {
                 splice: Splice::default(),
                 lacks: Lacks::default(),
+                takes: [ANY_SIZE; 2],
                 echo: Echo::default(),
                 place: Some(place),
             });
@@ -180,7 +182,7 @@ impl Forwarder {
             self.follow_drain(place, direction, &tcp, segment.payload_len, moment.now);
         }
         Ok(Ok((
-            Spliced { numbers, options },
+            Spliced { numbers, options, takes: switched.takes[direction as usize] },
             View { transport: Transport::Tcp(seen), ..packet.view },
         )))
     }
@@ -214,6 +216,9 @@ impl Forwarder {
         let (asked, service, is_v6) =
             (waiting.options, waiting.service, packet.view.source.is_ipv6());
         let lacks = Lacks::of(&asked, &options);
+        // The client was told a size before this was known, and a back end that does without
+        // timestamps leaves no room for those that are put in.
+        let takes = [&options, &asked].map(|said| mss_of(said, is_v6));
         self.counters.switch_unstamped += u64::from(lacks.timestamps);
         self.switch().learned.handle_answer(service, &asked, &options, is_v6);
         let waiting = self.switch().get(place).ok_or(Drop::Switch)?;
@@ -259,7 +264,7 @@ impl Forwarder {
             self.conntrack.handle(id, Direction::Original, &View { transport, ..packet.view }, now);
         }
         if let Some(note) = self.conntrack.note_mut(id) {
-            note.switched = Some(Switched { splice, lacks, echo, place: Some(place) });
+            note.switched = Some(Switched { splice, lacks, takes, echo, place: Some(place) });
         }
         let drain = Box::new(Drain { sender, segment_bytes, start, ack, tsval });
         self.switch().step(place, Step::Draining { id, drain }, now);

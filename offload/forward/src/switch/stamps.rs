@@ -5,10 +5,10 @@
 //!
 //! A connection uses timestamps in both directions or in none. Here the client's half has them and
 //! the back end's half has not: they are taken out of what the client sends, and put into what the
-//! back end sends, from a clock of our own. So its segments become longer by 12 bytes. If a link
-//! does not take them then, it is told of a shorter path MTU. SACK blocks are taken out of what the
-//! client sends. Windows are translated in any case ([`nicache_tcp::splice`]); a shorter size of
-//! segments is learned for the clients that come later (`learned`).
+//! back end sends, from a clock of our own. So its segments become longer by 12 bytes, and are cut
+//! if that is too long. SACK blocks are taken out of what the client sends. Windows are translated
+//! in any case ([`nicache_tcp::splice`]). Segments that are longer than the back end takes are cut
+//! ([`crate::segmenting`]), and the size is learned for the clients that come later (`learned`).
 //!
 //! The other way round there is nothing to do: a back end is asked for no more than its client has
 //! offered.
@@ -79,6 +79,8 @@ impl Echo {
 pub(crate) struct Spliced {
     pub(crate) numbers: Rewrite,
     pub(crate) options: Option<Restamp>,
+    /// Bytes of options and payload that the end takes which it goes to.
+    pub(crate) takes: u16,
 }
 
 /// A header whose options are written anew: its timestamps, and SACK blocks as it has them then. It

@@ -112,7 +112,9 @@ pub(crate) fn packets(mut bytes: &[u8]) {
             decision = forwarder.handle_whole(&whole, &mut head, Moment { now, random: 9 });
         }
         match decision {
-            Decision::Forward(out) | Decision::Cut { whole: out, .. } => {
+            Decision::Forward(out)
+            | Decision::Cut { whole: out, .. }
+            | Decision::Segment { whole: out, .. } => {
                 assert!(out.rest.start <= out.rest.end && out.rest.end <= frame.len());
                 assert!(head.len() >= 34);
                 if out.interface == 1 {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 
 pub(crate) use nicache_namespaces::{Namespace, Process};
@@ -21,4 +23,24 @@ pub(crate) fn nginx(namespace: &Namespace, folder: &Path, name: &str, listen: &s
     std::fs::write(folder.join("nginx.conf"), configuration).unwrap();
     let (conf, log) = (folder.join("nginx.conf"), folder.join("error.log"));
     namespace.start("nginx", &["-c", conf.to_str().unwrap(), "-e", log.to_str().unwrap()])
+}
+
+/// Answers each request with its body.
+pub(crate) fn send_back(listener: &TcpListener) {
+    for stream in listener.incoming() {
+        let mut stream = BufReader::new(stream.unwrap());
+        let (mut line, mut len) = (String::new(), 0);
+        while stream.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line != "\r\n" {
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                len = value.trim().parse().unwrap();
+            }
+            line.clear();
+        }
+        let mut body = vec![0; len];
+        if stream.read_exact(&mut body).is_err() {
+            continue;
+        }
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
+        let _ = stream.get_mut().write_all(&[head.as_bytes(), &body].concat());
+    }
 }

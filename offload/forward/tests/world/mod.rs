@@ -87,7 +87,7 @@ impl World {
             Decision::Forward(out) => {
                 Ok((out.interface, [&head[..], &frame[out.rest]].concat(), out.offload))
             }
-            Decision::Cut { whole, .. } => {
+            Decision::Cut { whole, .. } | Decision::Segment { whole, .. } => {
                 Ok((whole.interface, [&head[..], &frame[whole.rest]].concat(), whole.offload))
             }
             Decision::Answer { interface } => Ok((interface, head.to_vec(), Offload::default())),
