@@ -15,6 +15,8 @@ use super::{card_address, card_mac};
 pub(crate) const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// IPv4 address of the client.
 pub(crate) const CLIENT_ADDRESS: [u8; 4] = [10, 77, 0, 1];
+/// After which silence a client asks whether the host is still there.
+const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(60);
 /// Bytes that a conversation receives before they are taken.
 const RECEIVE_BYTES: usize = 128 << 10;
 const SEND_BYTES: usize = 16 << 10;
@@ -108,6 +110,8 @@ impl Client {
         let buffer = |bytes: usize| SocketBuffer::new(vec![0; bytes]);
         let mut socket = Socket::new(buffer(RECEIVE_BYTES), buffer(SEND_BYTES));
         socket.set_nagle_enabled(false);
+        // A reset that is lost is not repeated: who only waits hears of it when he asks.
+        socket.set_keep_alive(Some(KEEP_ALIVE));
         if self.timestamps {
             socket.set_tsval_generator(Some(|| STAMP_MS.get()));
         }
