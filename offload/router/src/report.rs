@@ -168,47 +168,30 @@ pub struct WhyReport {
 /// Connections in a report at most.
 pub const FLOWS_MAX: usize = 20;
 
-/// What is in [`Report::counters`] beside the counters of forwarder and engine.
-const OWN: [Counter; 17] = [
-    Counter::growing("restored", "Connections taken over from a forwarder that had ended."),
-    Counter::gauge("mappings", "Inside endpoints that have an external port at the moment."),
-    Counter::growing(
-        "fast_packets",
-        "Packets forwarded in the kernel (fast path); they are among those passed on.",
-    ),
-    Counter::growing("fast_bytes", "Bytes of IP forwarded in the kernel."),
-    Counter::gauge(
-        "fast_connections",
-        "Connections that are forwarded in the kernel at the moment.",
-    ),
-    Counter::growing("fast_entered", "Connections handed to the kernel."),
-    Counter::growing(
-        "fast_voided",
-        "How often all decisions handed to the kernel became void at once.",
-    ),
-    Counter::growing("fast_unsent", "Packets that the kernel took and could not send."),
-    Counter::growing("fast_failed", "Calls of the kernel for the fast path that failed."),
-    Counter::gauge(
-        "switch_half_open",
-        "Clients of services by name whose handshake is not complete at the moment.",
-    ),
-    Counter::gauge(
-        "switch_looking",
-        "Connections of services by name whose name has not come at the moment.",
-    ),
-    Counter::gauge(
-        "switch_opening",
-        "Connections of services by name whose back end has not acknowledged the first bytes at the moment.",
-    ),
-    Counter::gauge("queued", "Frames that wait to be forwarded at the moment."),
-    Counter::gauge("free_buffers", "Buffers of main memory that nothing refers to at the moment."),
-    Counter::gauge(
-        "under_way",
-        "Packets and fetches that the card is not done with at the moment.",
-    ),
-    Counter::gauge("routes", "Routes at the moment."),
-    Counter::gauge("neighbours", "Neighbours that are known or asked for at the moment."),
-];
+nicache_counters::counters! {
+    /// What is in [`Report::counters`] beside the counters of forwarder and engine. Those of the
+    /// fast path are 0 without one.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RouterCounters {
+        restored: "Connections taken over from a forwarder that had ended.",
+        mappings: gauge "Inside endpoints that have an external port at the moment.",
+        fast_packets: "Packets forwarded in the kernel (fast path); they are among those passed on.",
+        fast_bytes: "Bytes of IP forwarded in the kernel.",
+        fast_connections: gauge "Connections that are forwarded in the kernel at the moment.",
+        fast_entered: "Connections handed to the kernel.",
+        fast_voided: "How often all decisions handed to the kernel became void at once.",
+        fast_unsent: "Packets that the kernel took and could not send.",
+        fast_failed: "Calls of the kernel for the fast path that failed.",
+        switch_half_open: gauge "Clients of services by name whose handshake is not complete at the moment.",
+        switch_looking: gauge "Connections of services by name whose name has not come at the moment.",
+        switch_opening: gauge "Connections of services by name whose back end has not acknowledged the first bytes at the moment.",
+        queued: gauge "Frames that wait to be forwarded at the moment.",
+        free_buffers: gauge "Buffers of main memory that nothing refers to at the moment.",
+        under_way: gauge "Packets and fetches that the card is not done with at the moment.",
+        routes: gauge "Routes at the moment.",
+        neighbours: gauge "Neighbours that are known or asked for at the moment.",
+    }
+}
 
 /// Counters of connections of services by name that were reset, and why that was.
 const RESETS: [(&str, &str); 8] = [
@@ -223,7 +206,8 @@ const RESETS: [(&str, &str); 8] = [
 ];
 
 /// All counters of [`Report::counters`].
-pub const COUNTERS: [&[Counter]; 3] = [Counters::COUNTERS, EngineCounters::COUNTERS, &OWN];
+pub const COUNTERS: [&[Counter]; 3] =
+    [Counters::COUNTERS, EngineCounters::COUNTERS, RouterCounters::COUNTERS];
 
 impl Report {
     /// A counter by name; 0 if there is none.

@@ -15,8 +15,8 @@ use nicache_tcp::Time;
 
 use super::Router;
 use crate::report::{
-    BackEndReport, CacheReport, FLOWS_MAX, FlowReport, InterfaceReport, Report, ServiceReport,
-    WhyReport,
+    BackEndReport, CacheReport, FLOWS_MAX, FlowReport, InterfaceReport, Report, RouterCounters,
+    ServiceReport, WhyReport,
 };
 
 const PHASES: [(Phase, &str); 7] = [
@@ -47,25 +47,27 @@ impl Router {
         for (counter, value) in counted.each() {
             put(counter.name, value);
         }
-        put("restored", self.restored);
-        put("mappings", forwarder.nat().len() as u64);
-        put("routes", forwarder.routes().iter().count() as u64);
-        put("neighbours", forwarder.neighbours().len() as u64);
-        let waiting = forwarder.waiting_counts();
-        for (name, count) in
-            ["switch_half_open", "switch_looking", "switch_opening"].into_iter().zip(waiting)
-        {
-            put(name, count.into());
-        }
+        let [switch_half_open, switch_looking, switch_opening] =
+            forwarder.waiting_counts().map(u64::from);
+        let mut own = RouterCounters {
+            restored: self.restored,
+            mappings: forwarder.nat().len() as u64,
+            routes: forwarder.routes().iter().count() as u64,
+            neighbours: forwarder.neighbours().len() as u64,
+            switch_half_open,
+            switch_looking,
+            switch_opening,
+            ..RouterCounters::default()
+        };
         let fast = forwarder.fast_counters();
         if let Some(fast) = &fast {
-            put("fast_packets", fast.packets);
-            put("fast_bytes", fast.bytes);
-            put("fast_connections", fast.connections);
-            put("fast_entered", fast.entered);
-            put("fast_voided", fast.voided);
-            put("fast_unsent", fast.unsent);
-            put("fast_failed", fast.failed);
+            own.fast_packets = fast.packets;
+            own.fast_bytes = fast.bytes;
+            own.fast_connections = fast.connections;
+            own.fast_entered = fast.entered;
+            own.fast_voided = fast.voided;
+            own.fast_unsent = fast.unsent;
+            own.fast_failed = fast.failed;
         }
         let mut cache = CacheReport::default();
         if let Some(engine) = &self.engine {
@@ -73,9 +75,9 @@ impl Router {
             for (counter, value) in done.each() {
                 put(counter.name, value);
             }
-            put("queued", engine.queued() as u64);
-            put("free_buffers", engine.free_buffers() as u64);
-            put("under_way", engine.under_way() as u64);
+            own.queued = engine.queued() as u64;
+            own.free_buffers = engine.free_buffers() as u64;
+            own.under_way = engine.under_way() as u64;
             let pcache = engine.pcache();
             let entries = u64::from(pcache.entries());
             let of = |queue| u64::from(pcache.len(queue));
@@ -90,6 +92,9 @@ impl Router {
                     / (done.card_bytes + done.memory_bytes).max(1) as f64,
             };
             debug_assert!(entries == 0 || pcache.queue(EntryId(0)).is_some() || cache.pending > 0);
+        }
+        for (counter, value) in own.each() {
+            put(counter.name, value);
         }
         Report {
             mode: self.mode.to_string(),

@@ -13,21 +13,21 @@ use super::strangers;
 use crate::control::{Counters, StrangerReport};
 use crate::words;
 
-/// What is there at the moment.
-const GAUGES: [Counter; 5] = [
-    Counter::gauge("flows_now", "Connections that are followed at the moment."),
-    Counter::gauge("half_open_now", "Connections whose handshake is not complete."),
-    Counter::gauge(
-        "left_to_host_now",
-        "Connections that clients are done with and the server has yet to close.",
-    ),
-    Counter::gauge("holds_now", "Buffers for requests in use at the moment."),
-    Counter::gauge("fills_now", "Replies that are copied into card memory at the moment."),
-];
+nicache_counters::counters! {
+    /// What is there at the moment.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct Present {
+        flows_now: gauge "Connections that are followed at the moment.",
+        half_open_now: gauge "Connections whose handshake is not complete.",
+        left_to_host_now: gauge "Connections that clients are done with and the server has yet to close.",
+        holds_now: gauge "Buffers for requests in use at the moment.",
+        fills_now: gauge "Replies that are copied into card memory at the moment.",
+    }
+}
 
 /// What a counter is. Those that count reasons are described together, and not here.
 pub(crate) fn describe(name: &str) -> Option<Description> {
-    let lists = [Counts::COUNTERS, CacheCounts::COUNTERS, &GAUGES];
+    let lists = [Counts::COUNTERS, CacheCounts::COUNTERS, Present::COUNTERS];
     Counter::find(&lists, name)
         .map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
 }
@@ -78,15 +78,15 @@ pub(crate) fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
     for (counter, value) in counts.each().chain(counts.cache.each()) {
         add(counter.name.to_owned(), value);
     }
-    let now = [
-        card.flows(),
-        card.half_open(),
-        card.left_to_host(),
-        card.holds_in_use(),
-        card.fills_in_use(),
-    ];
-    for (counter, value) in GAUGES.iter().zip(now) {
-        add(counter.name.to_owned(), value as u64);
+    let now = Present {
+        flows_now: card.flows() as u64,
+        half_open_now: card.half_open() as u64,
+        left_to_host_now: card.left_to_host() as u64,
+        holds_now: card.holds_in_use() as u64,
+        fills_now: card.fills_in_use() as u64,
+    };
+    for (counter, value) in now.each() {
+        add(counter.name.to_owned(), value);
     }
     for class in BusClass::ALL {
         add(format!("bus_to_host_{}_bytes", class.label()), counts.bus.to_host(class));

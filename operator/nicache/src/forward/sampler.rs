@@ -67,21 +67,23 @@ impl Source for Sampler {
     }
 }
 
-/// What is also told under a name of its own, beside the counters of the forwarder.
-const GAUGES: [(&str, &str); 5] = [
-    ("forward_cache_entries", "Entries of 4 KiB that the card's cache for payload has."),
-    ("forward_cache_unbound", "Entries of it that are free, or not worth keeping."),
-    ("forward_cache_victim", "Entries of it whose payload was sent, and which go next."),
-    ("forward_cache_priority", "Entries of it whose payload was received and not sent."),
-    ("forward_cache_pending", "Entries of it with a receive or a send under way."),
-];
+nicache_counters::counters! {
+    /// What is also told under a name of its own, beside the counters of the forwarder.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct Payload {
+        forward_cache_entries: gauge "Entries of 4 KiB that the card's cache for payload has.",
+        forward_cache_unbound: gauge "Entries of it that are free, or not worth keeping.",
+        forward_cache_victim: gauge "Entries of it whose payload was sent, and which go next.",
+        forward_cache_priority: gauge "Entries of it whose payload was received and not sent.",
+        forward_cache_pending: gauge "Entries of it with a receive or a send under way.",
+    }
+}
 
 fn describe(counter: &str) -> Option<Description> {
-    if let Some((_, help)) = GAUGES.iter().find(|(name, _)| *name == counter) {
-        return Some(Description { help, is_gauge: true });
-    }
-    let name = counter.strip_prefix("forward_")?;
-    Counter::find(&COUNTERS, name)
+    let payload = Counter::find(&[Payload::COUNTERS], counter);
+    let forwarder = || Counter::find(&COUNTERS, counter.strip_prefix("forward_")?);
+    payload
+        .or_else(forwarder)
         .map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
 }
 
@@ -109,9 +111,15 @@ fn sample(report: Report, about: About, (uptime_ms, unix_ms): (u64, u64)) -> Sam
         }
     }
     let cache = &report.cache;
-    let values = [cache.entries, cache.unbound, cache.victim, cache.priority, cache.pending];
-    for ((name, _), value) in GAUGES.iter().zip(values) {
-        counters.insert((*name).to_owned(), value);
+    let payload = Payload {
+        forward_cache_entries: cache.entries,
+        forward_cache_unbound: cache.unbound,
+        forward_cache_victim: cache.victim,
+        forward_cache_priority: cache.priority,
+        forward_cache_pending: cache.pending,
+    };
+    for (counter, value) in payload.each() {
+        counters.insert(counter.name.to_owned(), value);
     }
     let (card_bytes, memory_bytes) = (report.counter("card_bytes"), report.counter("memory_bytes"));
     let crossing = |(class, bytes): (&String, &u64)| Crossing {

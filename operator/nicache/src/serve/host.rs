@@ -17,7 +17,9 @@ use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::channel::Inbox;
-use super::messages::{CardAddress, CardReport, FromHost, HostReport, HostSetup, LivePath, ToHost};
+use super::messages::{
+    CardAddress, CardReport, FromHost, HostReport, HostSetup, LivePath, Present, ToHost,
+};
 use crate::engine::monotonic;
 use crate::logs;
 use crate::options::{CoherenceKind, RouteKind, SegmentationKind};
@@ -216,10 +218,12 @@ impl Host {
         let live = *self.service.live();
         let site = *self.service.site().counters();
         let stack = *self.service.connections().counters();
-        let mut counters =
-            named(service.each().chain(live.each()).chain(site.each()).chain(stack.each()));
-        counters.insert("connections".to_owned(), self.service.connections().len() as u64);
-        counters.insert("pages".to_owned(), self.service.pages().len() as u64);
+        let present = Present {
+            connections: self.service.connections().len() as u64,
+            pages: self.service.pages().len() as u64,
+        };
+        let all = service.each().chain(live.each()).chain(site.each()).chain(stack.each());
+        let counters = named(all.chain(present.each()));
         let cards = (0..self.setup.cards.len()).map(|card| self.card_report(card)).collect();
         HostReport { counters, cards }
     }

@@ -220,16 +220,20 @@ pub struct CardReport {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// What there is of [`HostReport::counters`] at the moment; the rest is counted where it happens.
-const GAUGES: [Counter; 2] = [
-    Counter::gauge("connections", "Connections at the moment."),
-    Counter::gauge("pages", "Pages of the page cache that are taken."),
-];
+nicache_counters::counters! {
+    /// What there is of [`HostReport::counters`] at the moment; the rest is counted where it
+    /// happens.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Present {
+        connections: gauge "Connections at the moment.",
+        pages: gauge "Pages of the page cache that are taken.",
+    }
+}
 
 /// All counters of [`HostReport::counters`].
 fn lists() -> [&'static [Counter]; 5] {
     let (service, live) = (ServiceCounters::COUNTERS, LiveCounters::COUNTERS);
-    [service, live, SiteCounters::COUNTERS, StackCounters::COUNTERS, &GAUGES]
+    [service, live, SiteCounters::COUNTERS, StackCounters::COUNTERS, Present::COUNTERS]
 }
 
 /// What a counter of a host is.
