@@ -135,7 +135,8 @@ fn nearly_all_hits_are() {
                 assert_eq!(client.get("thousand"), "0123456789".repeat(100).as_bytes());
             }
             let answered = counter(&nicache, "hits_l0") - l0;
-            assert!(answered > 900, "{answered}: {}", status(nicache.name()));
+            // On a busy machine the card comes late to lend the page for the next second.
+            assert!(answered > 750, "{answered}: {}", status(nicache.name()));
             // A write elsewhere on the machine may share a slot of the revision table.
             assert!(counter(&nicache, "misses") < misses + 20);
             // What it cannot do, the card does, on the same connection.
