@@ -286,7 +286,7 @@ impl<W: Port, H: Port> Card<W, H> {
     fn continue_head(&mut self, mut hold: Hold, bytes: &[u8]) -> Option<(Option<Hold>, usize)> {
         let known = hold.len();
         // What stands behind the head need not fit.
-        let room = HEAD_BYTES_MAX - known;
+        let room = HEAD_BYTES_MAX.saturating_sub(known);
         let taken = &bytes[..bytes.len().min(room)];
         if !taken.is_empty() && hold.append(taken) == taken.len() {
             return Some((Some(hold), known));

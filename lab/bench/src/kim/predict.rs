@@ -94,7 +94,7 @@ struct Active {
 
 /// Share of content kept off the bus if so many sessions are served at once, and the next one
 /// begins when one ends. In its turn each sends what slow start allows, twice as much as in the one
-/// before, and no more than the batch that was asked for.
+/// before, and at most the batch that was asked for.
 pub(super) fn share_at_once(
     trace: &Trace,
     sessions: &Sessions,
