@@ -5,7 +5,8 @@ use super::edits;
 use super::site::Folder;
 use super::stage::{Stage, Traits, get, is_there};
 
-const MODULES: [&str; 11] = [
+/// Debian links `unixd` in.
+const MODULES: [&str; 10] = [
     "authz_core",
     "alias",
     "autoindex",
@@ -16,43 +17,48 @@ const MODULES: [&str; 11] = [
     "mime",
     "negotiation",
     "rewrite",
-    "unixd",
 ];
 
+/// A configuration for the site with these modules, to which more is added.
+pub(super) fn base<'a>(modules: impl IntoIterator<Item = &'a str>) -> String {
+    let load = |name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let modules: String = modules.into_iter().map(load).collect();
+    format!(
+        "{modules}
+         ServerRoot @FOLDER@
+         DefaultRuntimeDir @FOLDER@
+         PidFile @FOLDER@/apache.pid
+         ErrorLog @FOLDER@/error.log
+         Listen 80
+         ServerName files
+         User www-data
+         Group www-data
+         TypesConfig /etc/mime.types
+         DocumentRoot @FOLDER@/site
+        "
+    )
+}
+
 fn command(folder: &Folder, model: &str) -> Vec<String> {
-    let load =
-        |name: &str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
-    // Debian links it in.
-    let modules: String =
-        MODULES.iter().filter(|name| **name != "unixd").map(|name| load(name)).collect();
+    let model = format!("mpm_{model}");
+    let base = base(MODULES.into_iter().chain([model.as_str()]));
     let file = folder.write(
         "apache.conf",
         &format!(
-            "{}{modules}
-             ServerRoot @FOLDER@
-             DefaultRuntimeDir @FOLDER@
-             PidFile @FOLDER@/apache.pid
-             ErrorLog @FOLDER@/error.log
-             Listen 80
-             ServerName files
-             User www-data
-             Group www-data
+            "{base}
              StartServers 2
-             TypesConfig /etc/mime.types
              AddHandler type-map var
              AddLanguage en .en
              AddLanguage de .de
              AddLanguage fr .fr
              AddOutputFilterByType DEFLATE text/plain
-             DocumentRoot @FOLDER@/site
              <Directory @FOLDER@/site>
                Require all granted
                AllowOverride All
                Options +Indexes +FollowSymLinks +MultiViews
                DirectoryIndex index.html
              </Directory>
-             ",
-            load(&format!("mpm_{model}"))
+             "
         ),
     );
     ["apache2", "-f", &file, "-DFOREGROUND"].map(str::to_owned).to_vec()

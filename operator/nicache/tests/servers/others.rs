@@ -6,6 +6,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use super::apache;
 use super::site::Folder;
 use super::stage::{Stage, Traits, get, is_there};
 
@@ -123,26 +124,12 @@ fn apache_with_an_offer() {
     }
     let policy = "x".repeat(2500);
     check("Apache with h2c", |folder| {
-        let modules: String = ["mpm_event", "authz_core", "http2", "headers", "mime"]
-            .map(|name| {
-                format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")
-            })
-            .concat();
+        let base = apache::base(["mpm_event", "authz_core", "http2", "headers", "mime"]);
         let file = folder.write(
             "apache.conf",
             &format!(
-                "{modules}
-                 ServerRoot @FOLDER@
-                 DefaultRuntimeDir @FOLDER@
-                 PidFile @FOLDER@/apache.pid
-                 ErrorLog @FOLDER@/error.log
-                 Listen 80
-                 ServerName files
-                 User www-data
-                 Group www-data
-                 TypesConfig /etc/mime.types
+                "{base}
                  Protocols h2 h2c http/1.1
-                 DocumentRoot @FOLDER@/site
                  Header always set X-Frame-Options DENY
                  Header always add X-Frame-Options SAMEORIGIN
                  Header always set Content-Security-Policy \"script-src {policy}\"
