@@ -50,18 +50,25 @@ impl Store {
     /// reply renews it.
     pub fn take_second(&mut self, key: &Key, by: &Who) -> bool {
         let id = self.name_of(key);
+        self.allowance.note_execution();
+        let may_ask = self.allowance.may_spend();
         let dynamic = id.and_then(|id| self.get_mut(id)).filter(|entry| entry.is_dynamic());
-        match dynamic {
+        let is_asked = match dynamic {
             Some(entry) => {
                 entry.age.credit.note_execution();
                 // The last one is for the next time that nobody is there to ask: as long as the
                 // page is the same, one reply renews it.
                 entry.standing == Standing::Lapsed
                     && entry.age.credit.is_ample()
+                    && may_ask
                     && entry.age.credit.spend(false)
             }
             None => self.candidates.take_second(key, by),
+        };
+        if is_asked {
+            self.allowance.spend();
         }
+        is_asked
     }
 
     /// The server has answered one client again: the card asks as one of his class, if the page
@@ -74,6 +81,7 @@ impl Store {
         if self.candidates.take_other(key)
             && let Some(bare) = execution.recheck.take()
         {
+            self.allowance.spend();
             self.asked_as_class += 1;
             let seed = seed(key, self.asked_as_class);
             self.seconds.push(as_class(&self.class_headers, execution.class, &bare, seed));
@@ -90,12 +98,19 @@ impl Store {
     /// pays for it.
     pub fn revive(&mut self, key: &Key, now: Time) -> Option<Recheck> {
         let id = self.name_of(key)?;
+        self.allowance.note_execution();
+        let may_ask = self.allowance.may_spend();
         let age = &mut self.get_mut(id)?.age;
         age.credit.note_execution();
-        if age.is_awaited(now) || age.recheck.is_none() || !age.credit.spend(false) {
+        if age.is_awaited(now)
+            || age.recheck.is_none()
+            || !may_ask
+            || !age.credit.spend(false)
+        {
             return None;
         }
         age.asked = Some(now);
+        self.allowance.spend();
         self.recheck_as_class(id, now)
     }
 
@@ -103,11 +118,13 @@ impl Store {
     /// somebody.
     #[inline]
     pub fn recheck_due(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
+        let may_ask = self.allowance.may_spend();
         let age = &mut self.get_mut(id)?.age;
-        if !age.is_recheck_due(now) || !age.credit.spend(false) {
+        if !age.is_recheck_due(now) || !may_ask || !age.credit.spend(false) {
             return None;
         }
         age.asked = Some(now);
+        self.allowance.spend();
         self.recheck_as_class(id, now)
     }
 

@@ -84,7 +84,7 @@ impl Store {
         // Where there is not credit enough for all, it is for those who bring most.
         worth_asking.sort_unstable_by_key(|(visitors, _)| *visitors);
         for (_, id) in worth_asking.into_iter().take(ASKED_MAX) {
-            if let Some(recheck) = self.ask_ahead(id, now) {
+            if self.allowance.may_spend() && let Some(recheck) = self.ask_ahead(id, now) {
                 ask(recheck, counters);
             }
         }
@@ -114,7 +114,7 @@ impl Store {
             Standing::Good if self.has_changed_by_request(entry) => Step::Nothing,
             Standing::Good if self.is_over(entry, now + self.lead(entry)) => {
                 let is_used = age.pause < age.earned || age.credit.is_ample();
-                if is_used { age.ask_for(age.life.left(now), 1000) } else { Step::Nothing }
+                if is_used { age.ask_for(now, age.life.left(now), 1000) } else { Step::Nothing }
             }
             Standing::Good
                 if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) =>
@@ -126,6 +126,7 @@ impl Store {
                 };
                 if is_ample && is_for_classes() {
                     age.ask_for(
+                        now,
                         age.life.left(now),
                         age.share_of_turn(self.site_classes.of(&entry.host), false, now),
                     )
@@ -139,6 +140,7 @@ impl Store {
                 if now >= entry.lapsed + rest && self.is_left_alone(&entry.key, now).is_none() =>
             {
                 age.ask_for(
+                    now,
                     age.life.whole(),
                     age.share_of_turn(self.site_classes.of(&entry.host), true, now),
                 )
@@ -160,6 +162,7 @@ impl Store {
         if !is_paid {
             return None;
         }
+        self.allowance.spend();
         self.get_mut(id)?.age.asked = Some(now);
         self.recheck_as_class(id, now)
     }
@@ -168,8 +171,9 @@ impl Store {
 impl Age {
     /// The server is asked if enough of this share of the visitors, in thousandths, are expected to
     /// find an answer that lives so long.
-    fn ask_for(&self, lives: Duration, share: u64) -> Step {
-        let (lives, pause) = (lives.as_millis() as u64, self.pause.as_millis() as u64);
+    fn ask_for(&self, now: Time, lives: Duration, share: u64) -> Step {
+        let pause = self.pause.max(now.since(self.used));
+        let (lives, pause) = (lives.as_millis() as u64, pause.as_millis() as u64);
         let all = lives.saturating_mul(1000) / pause.max(1);
         let visitors = all.saturating_mul(share) / 1000;
         if all >= VISITORS_MIN && visitors >= OF_CLASS_MIN {

@@ -3,6 +3,10 @@
 //!
 //! Each page pays for itself first. What a page saves beyond that goes into a common credit, from
 //! which others are paid whose execution takes no longer than what was saved there.
+//!
+//! What many pages have saved in a busy hour must not be spent at once in a quiet one. So the site
+//! has an [`Allowance`], too: over any number of visits, as many executions as visits, one in
+//! twenty, and [`ALLOWANCE_MAX`].
 
 use std::time::Duration;
 
@@ -10,8 +14,10 @@ use std::time::Duration;
 const MAX: i8 = 8;
 /// What the common credit holds at most.
 const COMMON_MAX: u32 = 64;
+/// What the site as a whole holds at most.
+const ALLOWANCE_MAX: u32 = 24;
 /// Executions for others after which the card may have one that nothing has paid for.
-const EXECUTIONS: u8 = 20;
+const EXECUTIONS: u32 = 20;
 
 /// Hits of a page that the card's own requests have not used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +41,7 @@ impl Credit {
     /// The server has worked on the page for somebody.
     pub(super) fn note_execution(&mut self) {
         self.executions += 1;
-        if self.executions >= EXECUTIONS {
+        if u32::from(self.executions) >= EXECUTIONS {
             self.executions = 0;
             let _ = self.note_hits(1);
         }
@@ -101,6 +107,45 @@ impl Common {
     }
 }
 
+/// What the card's own requests may cost the whole site, whatever its pages have saved. It is full
+/// at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Allowance {
+    /// In parts of a request, [`EXECUTIONS`] each.
+    parts: u32,
+}
+
+impl Allowance {
+    pub(super) fn new() -> Self {
+        Self { parts: ALLOWANCE_MAX * EXECUTIONS }
+    }
+
+    /// So many visitors were answered without the server.
+    #[inline]
+    pub(super) fn note_hits(&mut self, hits: u32) {
+        self.add(hits.saturating_mul(EXECUTIONS));
+    }
+
+    /// The server has worked for a visitor.
+    pub(super) fn note_execution(&mut self) {
+        self.add(1);
+    }
+
+    fn add(&mut self, parts: u32) {
+        self.parts = self.parts.saturating_add(parts).min(ALLOWANCE_MAX * EXECUTIONS);
+    }
+
+    /// May the card ask the server?
+    pub(super) fn may_spend(&self) -> bool {
+        self.parts >= EXECUTIONS
+    }
+
+    /// The card asks. What it asks in advance it may ask without an allowance.
+    pub(super) fn spend(&mut self) {
+        self.parts = self.parts.saturating_sub(EXECUTIONS);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -139,6 +184,39 @@ mod tests {
                     _ => {}
                 }
                 prop_assert!(executions <= visitors + visitors / 20 + 4 && spent <= saved);
+            }
+        }
+    }
+
+    proptest! {
+        /// However much pages have saved before: from any visit on.
+        #[test]
+        fn no_stretch_of_visits_costs_much_more_than_itself(
+            steps in prop::collection::vec(0u8..5, 0..600),
+            begun in 0usize..600,
+        ) {
+            let mut allowance = Allowance::new();
+            let (mut visitors, mut executions) = (0u32, 0u32);
+            for (at, step) in steps.into_iter().enumerate() {
+                if at == begun {
+                    (visitors, executions) = (0, 0);
+                }
+                match step {
+                    0 => {
+                        allowance.note_hits(1);
+                        visitors += 1;
+                    }
+                    1 => {
+                        allowance.note_execution();
+                        (visitors, executions) = (visitors + 1, executions + 1);
+                    }
+                    _ if allowance.may_spend() => {
+                        allowance.spend();
+                        executions += 1;
+                    }
+                    _ => {}
+                }
+                prop_assert!(executions <= visitors + visitors.div_ceil(20) + ALLOWANCE_MAX);
             }
         }
     }

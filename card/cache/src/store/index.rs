@@ -11,7 +11,7 @@ use nicache_tcp::Time;
 
 use super::agreement::Candidates;
 use super::class_headers::ClassHeaders;
-use super::credit::Common;
+use super::credit::{Allowance, Common};
 use super::distrust::Distrust;
 use super::entry::{Entry, EntryId};
 use super::site_classes::Sites;
@@ -47,6 +47,8 @@ pub struct Store {
     pub(super) site_classes: Sites,
     /// What pages have saved that did not need it themselves.
     pub(super) common: Common,
+    /// What the card may ask the server for, over all pages.
+    pub(super) allowance: Allowance,
     /// Requests of the card as one of the classes.
     pub(super) asked_as_class: u64,
     /// See [`Store::poll_second`].
@@ -86,6 +88,7 @@ impl Store {
             class_headers: ClassHeaders::new(),
             site_classes: Sites::default(),
             common: Common::default(),
+            allowance: Allowance::new(),
             asked_as_class: 0,
             seconds: Vec::with_capacity(SECONDS_MAX),
             worth: Worth::new(),
@@ -216,6 +219,7 @@ impl Store {
             let (key, usual) = (policy_key(&entry.key), entry.age.usual);
             let rest = entry.age.credit.note_hits(1);
             self.common.give(rest, usual);
+            self.allowance.note_hits(1);
             self.policy.handle_hit(key);
         }
     }
@@ -246,6 +250,7 @@ impl Store {
         let (rest, usual) = (entry.age.credit.note_hits(hits), entry.age.usual);
         let (key, is_dynamic, is_dead) = (policy_key(&entry.key), entry.is_dynamic(), entry.dead);
         self.common.give(rest, usual);
+        self.allowance.note_hits(hits);
         if !is_dead {
             for _ in 0..hits.min(TOLD_MAX) {
                 self.policy.handle_hit(key);

@@ -359,3 +359,24 @@ fn a_client_who_comes_back_now_and_then_gets_hits() {
         assert!(site.all.share() >= least && site.all.executions <= site.all.visits, "{said}");
     }
 }
+
+/// A site that was busy and then has a visitor every five seconds does not spend at once what its
+/// pages have saved: in no stretch of visits does the server work much more than for those.
+#[test]
+fn what_a_busy_hour_has_saved_is_not_spent_in_a_quiet_one() {
+    const ALLOWANCE: u32 = 24;
+    for (changes, note) in [(false, None), (true, None), (false, Some(60))] {
+        let mut site = Site::new(Duration::from_millis(30), changes);
+        site.note = note.map(Duration::from_secs);
+        site.go_on(Duration::from_millis(500), 480);
+        for pause_s in [5, 1] {
+            for _ in 0..4 {
+                let count = site.go_on(Duration::from_secs(pause_s), 60);
+                assert!(
+                    count.executions <= count.visits + count.visits / 20 + ALLOWANCE,
+                    "changes: {changes}, note: {note:?}, every {pause_s} s: {count:?}"
+                );
+            }
+        }
+    }
+}
