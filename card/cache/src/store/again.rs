@@ -102,11 +102,7 @@ impl Store {
         let may_ask = self.allowance.may_spend();
         let age = &mut self.get_mut(id)?.age;
         age.credit.note_execution();
-        if age.is_awaited(now)
-            || age.recheck.is_none()
-            || !may_ask
-            || !age.credit.spend(false)
-        {
+        if age.is_awaited(now) || age.recheck.is_none() || !may_ask || !age.credit.spend(false) {
             return None;
         }
         age.asked = Some(now);

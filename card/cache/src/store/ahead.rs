@@ -84,7 +84,9 @@ impl Store {
         // Where there is not credit enough for all, it is for those who bring most.
         worth_asking.sort_unstable_by_key(|(visitors, _)| *visitors);
         for (_, id) in worth_asking.into_iter().take(ASKED_MAX) {
-            if self.allowance.may_spend() && let Some(recheck) = self.ask_ahead(id, now) {
+            if self.allowance.may_spend()
+                && let Some(recheck) = self.ask_ahead(id, now)
+            {
                 ask(recheck, counters);
             }
         }
