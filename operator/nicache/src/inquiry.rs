@@ -146,8 +146,8 @@ pub(crate) enum ToWatch {
     /// Serve a card, too. Attached: the watcher's end of the socket between both
     /// (`SOCK_SEQPACKET`). Without an answer: nobody waits for a watcher that is slow.
     ServeCard {
-        /// The server was started before everything that it reads was seen. From now on only files
-        /// are vouched for.
+        /// The server was started before everything that it reads was seen. For its programs that
+        /// run now only files are vouched for.
         server_is_older: bool,
     },
     /// On what does this entry depend?

@@ -202,8 +202,8 @@ pub(crate) const fn refusal(reason: RefusalReason) -> Words {
             "Pages that read outside of long transactions are kept.",
         ),
         RefusalReason::ServerOlder => with(
-            "the server was started before the watcher was ready, so what it has in its memory is not known: only files are kept",
-            "Start nicache again.",
+            "a program of the server was started before the watcher was ready, so what it has in its memory is not known: only files are kept",
+            "Start the server's programs again, or nicache.",
         ),
         RefusalReason::Decided => with(
             "it is a file, and a program or a database may have decided that the server sends it, and dynamic pages are switched off for it",

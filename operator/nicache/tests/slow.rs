@@ -5,7 +5,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,25 @@ use rustix::process::Signal;
 /// How long things may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
+fn get(url: &str) -> Output {
+    Command::new("curl").args(["-sS", "-m", "10", "--fail", url]).output().unwrap()
+}
+
 fn body(url: &str) -> String {
-    let output = Command::new("curl").args(["-sS", "-m", "10", "--fail", url]).output().unwrap();
+    let output = get(url);
     assert!(output.status.success(), "{url}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Nothing while the server is being started again.
+fn try_body(url: &str) -> Option<String> {
+    let output = get(url);
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+fn children(pid: u64) -> Vec<u64> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    children.unwrap_or_default().split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
 fn counter(nicache: &Nicache, name: &str) -> u64 {
@@ -87,14 +102,14 @@ impl Fate<'_> {
 fn with_fate(
     name: &str,
     most: u32,
-    site: &Site,
+    command: &[String],
     act: impl FnMut(u32, u64) -> bool + Send,
 ) -> Nicache {
     let fate = Fate { name, met: AtomicU32::new(0), over: AtomicBool::new(false) };
     let fate = &fate;
     std::thread::scope(|scope| {
         scope.spawn(move || fate.meet(most, act));
-        let nicache = Nicache::start(&["--name", name], &site.command());
+        let nicache = Nicache::start(&["--name", name], command);
         let hits = within(PATIENCE, || {
             assert_eq!(
                 body(&format!("http://{}/page.html", nicache.server())),
@@ -114,7 +129,11 @@ fn a_watcher_that_is_late_joins() {
     let site = Site::with("", "root @ROOT@/site; autoindex on;");
     let name = format!("late-{}", std::process::id());
     let mut stopped = 0;
-    let mut nicache = with_fate(&name, 1, &site, |_, pid| {
+    // Somebody starts nginx again when it ends.
+    let words: Vec<String> = site.command().iter().map(|word| format!("'{word}'")).collect();
+    let forever = format!("while :; do {}; done", words.join(" "));
+    let command = ["sh".to_owned(), "-c".to_owned(), forever];
+    let mut nicache = with_fate(&name, 1, &command, |_, pid| {
         kill(pid, Signal::STOP);
         stopped = pid;
         true
@@ -139,19 +158,41 @@ fn a_watcher_that_is_late_joins() {
 
     kill(stopped, Signal::CONT);
     wait_for_hits(&mut nicache, &url, "3\n");
-    for round in 0..4 {
-        std::fs::write(&page, format!("again {round}\n")).unwrap();
-        assert_eq!(body(&url), format!("again {round}\n"));
-    }
-    // What the server computes rests on what it has read before anybody watched.
+    // What the server computes rests on what it has read before anybody watched, and with it what
+    // its children compute.
     let listing = format!("http://{}/", nicache.server());
-    for _ in 0..6 {
-        assert!(body(&listing).contains("page.html"));
-    }
+    let list = || {
+        for _ in 0..6 {
+            assert!(body(&listing).contains("page.html"));
+        }
+    };
+    list();
+    let nginx = children(children(server)[0])[0];
+    kill(nginx, Signal::HUP);
+    let workers = children(nginx);
+    assert!(within(SOON, || (children(nginx) != workers).then_some(())).is_some());
+    list();
     let after = status(&name);
     assert!(after["watch_unavailable"].is_null() && after["watch_pid"] == stopped, "{after}");
     assert_eq!(after["counters"]["hits_dynamic"].as_u64().unwrap_or(0), 0, "{after}");
     assert!(counter(&nicache, "fill_refused_server_older") > 0, "{after}");
+    // What is started again is seen from its begin on.
+    kill(nginx, Signal::TERM);
+    for round in 0..3 {
+        let before = counter(&nicache, "hits_dynamic");
+        let hit = within(PATIENCE, || {
+            let listed = try_body(&listing)?;
+            assert_eq!(listed.matches(">news-").count(), round, "{listed}");
+            (counter(&nicache, "hits_dynamic") > before).then_some(())
+        });
+        assert!(hit.is_some(), "round {round}: {}", status(&name));
+        std::fs::write(site.folder.path().join(format!("site/news-{round}")), "new").unwrap();
+        assert_eq!(body(&listing).matches(">news-").count(), round + 1);
+    }
+    for round in 0..4 {
+        std::fs::write(&page, format!("again {round}\n")).unwrap();
+        assert_eq!(body(&url), format!("again {round}\n"));
+    }
     assert_eq!((nicache.pid("server_pid"), after["card_restarts"].as_u64()), (server, Some(0)));
     let log = nicache.log_text();
     for line in ["the watcher is not ready after", "files are cached from now on"] {
@@ -167,7 +208,7 @@ fn watchers_that_are_killed_as_they_start_are_started_again() {
     private_network();
     let site = Site::with("", "root @ROOT@/site;");
     let name = format!("killed-{}", std::process::id());
-    let mut nicache = with_fate(&name, 3, &site, |number, pid| {
+    let mut nicache = with_fate(&name, 3, &site.command(), |number, pid| {
         std::thread::sleep(Duration::from_millis([0, 20, 80][number as usize]));
         kill(pid, Signal::STOP);
         // One that has attached everything may have begun to watch, and is another test's.

@@ -22,14 +22,26 @@ pub(crate) fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+/// Is a process in this network namespace? False if it is gone.
+pub(crate) fn is_in_namespace(process: u32, netns: u32) -> bool {
+    let folder = Path::new("/proc").join(process.to_string());
+    std::fs::metadata(folder.join("ns/net")).is_ok_and(|link| link.ino() == u64::from(netns))
+}
+
+/// What the kernel handed to the program that a process executes, with addresses that are random:
+/// tells it from what it executed before. `None` if it is gone.
+pub(crate) fn image_of(process: u32) -> Option<Box<[u8]>> {
+    let image = std::fs::read(format!("/proc/{process}/auxv")).ok()?;
+    (!image.is_empty()).then(|| image.into())
+}
+
 /// May a process in this network namespace ask for files by io_uring, as far as can be seen of a
 /// ring that it has already?
 pub(crate) fn have_rings(server_netns: u32) -> bool {
     let is_ring = |name: &[u8]| name.windows(RING.len()).any(|part| part == RING);
     processes().any(|process| {
         let folder = Path::new("/proc").join(process.to_string());
-        let is_server = std::fs::metadata(folder.join("ns/net"))
-            .is_ok_and(|netns| netns.ino() == u64::from(server_netns));
+        let is_server = is_in_namespace(process, server_netns);
         let files = || std::fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
         let links = || files().filter_map(|file| std::fs::read_link(file.path()).ok());
         is_server

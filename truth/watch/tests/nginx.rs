@@ -242,7 +242,7 @@ fn a_program_beside_the_server_that_talks_all_the_time() {
     while nginx.fill(&page).1 != Verdict::Refused(RefusalReason::Decided) {
         assert!(begun.elapsed() < Duration::from_secs(20), "nobody hears the program");
     }
-    nginx.registrar.vouch_for_files_only();
+    nginx.registrar.handle_older_server();
     let verdicts: Vec<Verdict> = (0..100).map(|_| nginx.fill(&page).1).collect();
     stop.store(true, Ordering::Relaxed);
     talker.join().unwrap();

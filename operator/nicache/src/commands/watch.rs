@@ -163,7 +163,7 @@ fn answer(
     Some(match question {
         ToWatch::ServeCard { server_is_older } => {
             if server_is_older {
-                registrar.vouch_for_files_only();
+                registrar.handle_older_server();
             }
             return None;
         }

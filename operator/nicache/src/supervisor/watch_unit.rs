@@ -13,10 +13,10 @@
 //! take is not limited: what takes its programs a moment on most machines takes a minute on some.
 //!
 //! One that has watched takes what it knew of the cards' entries with it at its end. The next one
-//! has a witness of its own, and cards begin anew with it. What the server has read before is not
-//! known to it: it vouches for files, not for dynamic pages. With `--watch preload` it could not
-//! even do that, because the library in the server's programs goes on in the memory of the first
-//! one.
+//! has a witness of its own, and cards begin anew with it. What the server's programs have read
+//! before is not known to it: it vouches for files, and for dynamic pages only of programs that
+//! have been started since. With `--watch preload` it could not even do that, because the library
+//! in the server's programs goes on in the memory of the first one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -214,8 +214,8 @@ impl WatchUnit {
                 self.failed = None;
                 if is_another {
                     tracing::warn!(
-                        "another watcher watches: files are cached again; dynamic pages are not until nicache is started again, because what \
-                         the server has read before is not known"
+                        "another watcher watches: files are cached again, and dynamic pages once the server's programs have been started again, \
+                         because what they have read before is not known"
                     );
                 } else if self.server_is_started && self.setup.preload.is_some() {
                     tracing::warn!(
@@ -225,8 +225,8 @@ impl WatchUnit {
                     );
                 } else if self.server_is_started {
                     tracing::warn!(
-                        "the watcher is ready after {} s: files are cached from now on; dynamic pages are not until nicache is started again, because \
-                         what the server has read before is not known",
+                        "the watcher is ready after {} s: files are cached from now on, and dynamic pages once the server's programs have been \
+                         started again, because what they have read before is not known",
                         since.elapsed().as_secs()
                     );
                 }

@@ -2,5 +2,6 @@
 
 pub(crate) mod fastcgi;
 pub(crate) mod offspring;
+pub(crate) mod older;
 pub(crate) mod peers;
 pub(crate) mod requests;

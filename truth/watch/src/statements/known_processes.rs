@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::databases::processes::first_process;
+use crate::processes::is_in_namespace;
 
 /// Processes remembered of each kind; then they are looked at anew.
 const PROCESSES_MAX: usize = 4096;
@@ -86,11 +87,6 @@ fn remember(processes: &mut HashSet<u32>, process: u32, is_one: bool) {
     if is_one {
         processes.insert(process);
     }
-}
-
-fn is_in_namespace(process: u32, netns: u32) -> bool {
-    let link = std::fs::read_link(format!("/proc/{process}/ns/net"));
-    link.is_ok_and(|link| link.as_os_str() == &*format!("net:[{netns}]"))
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ use nicache_coherence::{
 };
 
 use crate::attribution::offspring::Offspring;
+use crate::attribution::older::OlderPrograms;
 use crate::attribution::peers::{Listeners, Peers};
 use crate::attribution::requests::Attribution;
 use crate::clock::now_ns;
@@ -116,7 +117,10 @@ pub struct Registrar {
     counters: RegistrarCounters,
     lease_renewed_ns: u64,
     corrupt: bool,
+    /// Only look-ups within a request and bytes are vouched for.
     files_only: bool,
+    /// Programs of the server that ran before the witness was there.
+    older: Option<OlderPrograms>,
 }
 
 impl Registrar {
@@ -149,16 +153,30 @@ impl Registrar {
             lease_renewed_ns: 0,
             corrupt: false,
             files_only: false,
+            older: None,
         }
     }
 
-    /// From now on no dynamic reply is vouched for. For a server that was started before the
-    /// witness was there: what it has read is in its memory, and nobody has seen it read.
-    pub fn vouch_for_files_only(&mut self) {
-        self.files_only = true;
+    /// The server was started before the witness was there: what it has read is in its memory, and
+    /// nobody has seen it read. No dynamic reply is vouched for in which a program that runs now
+    /// may have a part, and none at all if the witness does not see every program.
+    pub fn handle_older_server(&mut self) {
+        if !self.witness.sees_everybody() {
+            self.files_only = true;
+        } else if self.older.is_none() {
+            let netns = self.table.server_netns();
+            self.older = Some(OlderPrograms::in_namespace(netns, now_ns()));
+        }
         if have_rings(self.table.server_netns()) {
             self.history.hide();
         }
+    }
+
+    /// May a program that is older than the witness have had a part in the reply?
+    fn may_be_of_older(&mut self, request: &FillRequest<'_>) -> bool {
+        let older = self.older.as_mut();
+        self.files_only
+            || older.is_some_and(|older| older.may_have_answered(request.forwarded_ns, now_ns()))
     }
 
     /// Follows the statements that these servers receive. Without, every database is a program that
@@ -283,9 +301,12 @@ impl Registrar {
             (&self.table, &mut self.databases, &mut self.attribution);
         let (sessions, data, openings) = (&mut self.sessions, &self.data, &mut self.openings);
         let pace = &self.pace;
-        let offspring = &mut self.offspring;
+        let (offspring, older) = (&mut self.offspring, &mut self.older);
         let drained = self.witness.drain(&mut |mut event| {
             *events += 1;
+            if let Some(older) = older {
+                older.observe(&event, now_ns());
+            }
             offspring.mark(&mut event);
             match event.kind {
                 EventKind::Sql(sql) => databases.observe(&event, sql),
@@ -340,6 +361,9 @@ impl Registrar {
         if lost != self.attributed_since_lost {
             self.attributed_since_lost = lost;
             self.attribution.clear(now_ns());
+            if let Some(older) = &mut self.older {
+                older.handle_lost(self.table.server_netns(), now_ns());
+            }
             self.history.forget_directories();
             self.sessions.forget_files();
             self.offspring.forget_folders();
@@ -475,7 +499,7 @@ impl Registrar {
             return self.judge_dynamic(request, resolver);
         }
         if self.may_be_decided(request) {
-            return match request.may_be_dynamic && !self.files_only {
+            return match request.may_be_dynamic {
                 true => self.judge_dynamic(request, resolver),
                 false => Err(RefusalReason::Decided),
             };
@@ -511,7 +535,8 @@ impl Registrar {
             attribution: &self.attribution,
             witness,
         };
-        may_be_decided(seen, request, &mut peers, !self.files_only)
+        let is_alone = !self.files_only && self.older.is_none();
+        may_be_decided(seen, request, &mut peers, is_alone)
     }
 
     /// Is the reply a file?
@@ -590,7 +615,7 @@ impl Registrar {
         request: &FillRequest<'_>,
         resolver: &mut Resolver,
     ) -> Result<Verdict, RefusalReason> {
-        if self.files_only {
+        if self.may_be_of_older(request) {
             return Err(RefusalReason::ServerOlder);
         }
         for read in self.offspring.take_readings_of(request.forwarded_ns) {
