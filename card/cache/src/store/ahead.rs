@@ -116,7 +116,7 @@ impl Store {
             Standing::Good if self.has_changed_by_request(entry) => Step::Nothing,
             Standing::Good if self.is_over(entry, now + self.lead(entry)) => {
                 let is_used = age.pause < age.earned || age.credit.is_ample();
-                if is_used { age.ask_for(now, age.life.left(now), 1000) } else { Step::Nothing }
+                if is_used { age.ask_for(age.life.left(now), 1000) } else { Step::Nothing }
             }
             Standing::Good
                 if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) =>
@@ -128,7 +128,6 @@ impl Store {
                 };
                 if is_ample && is_for_classes() {
                     age.ask_for(
-                        now,
                         age.life.left(now),
                         age.share_of_turn(self.site_classes.of(&entry.host), false, now),
                     )
@@ -142,7 +141,6 @@ impl Store {
                 if now >= entry.lapsed + rest && self.is_left_alone(&entry.key, now).is_none() =>
             {
                 age.ask_for(
-                    now,
                     age.life.whole(),
                     age.share_of_turn(self.site_classes.of(&entry.host), true, now),
                 )
@@ -173,9 +171,8 @@ impl Store {
 impl Age {
     /// The server is asked if enough of this share of the visitors, in thousandths, are expected to
     /// find an answer that lives so long.
-    fn ask_for(&self, now: Time, lives: Duration, share: u64) -> Step {
-        let pause = self.pause.max(now.since(self.used));
-        let (lives, pause) = (lives.as_millis() as u64, pause.as_millis() as u64);
+    fn ask_for(&self, lives: Duration, share: u64) -> Step {
+        let (lives, pause) = (lives.as_millis() as u64, self.pause.as_millis() as u64);
         let all = lives.saturating_mul(1000) / pause.max(1);
         let visitors = all.saturating_mul(share) / 1000;
         if all >= VISITORS_MIN && visitors >= OF_CLASS_MIN {

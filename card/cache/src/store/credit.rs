@@ -15,7 +15,7 @@ const MAX: i8 = 8;
 /// What the common credit holds at most.
 const COMMON_MAX: u32 = 64;
 /// What the site as a whole holds at most.
-const ALLOWANCE_MAX: u32 = 24;
+const ALLOWANCE_MAX: u32 = 32;
 /// Executions for others after which the card may have one that nothing has paid for.
 const EXECUTIONS: u32 = 20;
 
