@@ -49,6 +49,7 @@ mod words;
 
 pub use commands::why_not_kept;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
@@ -58,6 +59,10 @@ pub use options::Milliseconds;
 /// What the program does: the command that its arguments name.
 pub fn main() -> ExitCode {
     logs::end_when_nobody_reads();
+    let line: Vec<OsString> = std::env::args_os().collect();
+    if let Some((command, arguments)) = laboratory::asked_for_help(&line) {
+        return logs::code_of("nicache", laboratory::become_it(command, &arguments));
+    }
     let cli = cli::Cli::from_arg_matches(&cli::command().get_matches())
         .unwrap_or_else(|error| error.exit());
     logs::code_of("nicache", commands::execute(cli.command))
