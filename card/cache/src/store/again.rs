@@ -63,7 +63,7 @@ impl Store {
                     && may_ask
                     && entry.age.credit.spend(false)
             }
-            None => self.candidates.take_second(key, by),
+            None => self.candidates.take_second(key, by, may_ask),
         };
         if is_asked {
             self.allowance.spend();

@@ -334,11 +334,12 @@ impl Candidates {
     }
 
     /// Is it worth it that the card asks for the page, too, which the server is about to be asked
-    /// for by somebody? Then it does: once it has said so.
-    pub(super) fn take_second(&mut self, key: &Key, by: &Who) -> bool {
+    /// for by somebody? Then it does: once it has said so. `may_ask`: the site's allowance
+    /// suffices.
+    pub(super) fn take_second(&mut self, key: &Key, by: &Who, may_ask: bool) -> bool {
         let Some(known) = self.candidates.get_mut(key) else { return false };
         known.credit.note_execution();
-        (known.popular || !known.by.is_other(by)) && known.credit.spend(false)
+        (known.popular || !known.by.is_other(by)) && may_ask && known.credit.spend(false)
     }
 
     /// A client has come again and has got a reply that may be kept: may the card ask, too? Then it

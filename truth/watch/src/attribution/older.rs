@@ -102,10 +102,19 @@ impl OlderPrograms {
         }
     }
 
-    /// Events have been lost: any of them may take requests.
+    /// Events have been lost: any of them may take requests, and the number of a new one that has
+    /// ended may be that of an older one's child.
     pub(crate) fn handle_lost(&mut self, netns: u32, now_ns: u64) {
+        self.forget_and_look(
+            processes().filter(|process| is_in_namespace(*process, netns)),
+            now_ns,
+        );
+    }
+
+    fn forget_and_look(&mut self, inside: impl Iterator<Item = u32>, now_ns: u64) {
         self.until_ns = now_ns;
-        for process in processes().filter(|process| is_in_namespace(*process, netns)) {
+        self.processes.retain(|_, known| known.is_older);
+        for process in inside {
             if self.is_older(process, now_ns)
                 && let Some(known) = self.processes.get_mut(&process)
             {
@@ -201,6 +210,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "it waits for another program")]
     fn until(mut is_so: impl FnMut() -> bool) {
         while !is_so() {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -271,6 +281,22 @@ mod tests {
         assert!(!older.may_have_answered(21, 60));
         older.observe(&takes(999_999_998), 70);
         assert!(older.may_have_answered(70, 80) && !older.may_have_answered(71, 80));
+    }
+
+    /// The end of a new one is among the events that were lost, and its number has been given to an
+    /// older one's child.
+    #[test]
+    fn what_is_known_of_new_ones_does_not_outlive_lost_events() {
+        let old = Program::start("read a");
+        old.wait();
+        let process = old.process();
+        let mut older = OlderPrograms::of(|| std::iter::once(process), 10);
+        older
+            .processes
+            .insert(process, Process { is_older: false, takes_requests: true, looked_ns: 10 });
+        assert!(!older.may_have_answered(20, 30));
+        older.forget_and_look(std::iter::once(process), 40);
+        assert!(older.may_have_answered(SECOND, SECOND));
     }
 
     #[test]
