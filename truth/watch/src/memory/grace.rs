@@ -95,8 +95,8 @@ pub(crate) struct Grace {
     under_way: Vec<Reading>,
     /// Openings under way that were before a change of the file.
     older: Vec<Reading>,
-    /// When the last of those that are known to have ended did so.
-    older_ended_ns: u64,
+    /// When the last of those that are known to have ended did so, if there was one.
+    older_ended_ns: Option<u64>,
     /// Who has opened it since.
     newer: Vec<Reading>,
     is_pending: bool,
@@ -149,7 +149,7 @@ impl Grace {
         let older_ended_ns = &mut self.older_ended_ns;
         self.older.retain(|reading| match ends.of(*reading) {
             Some(ns) => {
-                *older_ended_ns = ns.max(*older_ended_ns);
+                *older_ended_ns = Some(ns).max(*older_ended_ns);
                 false
             }
             None => true,
@@ -158,7 +158,8 @@ impl Grace {
             return None;
         }
         let older_ended_ns = *older_ended_ns;
-        self.newer.retain(|reading| reading.time_ns >= older_ended_ns);
+        // What happens in the same nanosecond may happen in any order.
+        self.newer.retain(|reading| Some(reading.time_ns) > older_ended_ns);
         self.over_ns = self.newer.iter().filter_map(|reading| ends.of(*reading)).min()?;
         self.newer = Vec::new();
         self.is_pending = false;

@@ -34,7 +34,7 @@ fn opened(identity: Identity, path: &[u8], clock: Stamp, tgid: u32) -> LookupEve
         changed_ns: 1,
         path: path.into(),
         // What is done with one clock is over with the next.
-        ..LookupEvent::blank(clock.0 * OPENING_NS)
+        ..LookupEvent::blank(clock.0 * (OPENING_NS + 1))
     }
 }
 
