@@ -157,24 +157,30 @@ __noinline int note_mapping(__u64 ino, __u64 dev)
 	return 0;
 }
 
-/* The same, of an inode of an overlay: what is mapped is the file in its upper layer. Of another
- * stacked file system it is not known.
+/* The same, of an inode of an overlay: what is mapped is the file in its upper layer, which is told.
+ * 0: it is not known which file it is, as with every other stacked file system.
  */
-static __always_inline void note_mapping_below(const void *inode, __u64 magic)
+static __always_inline const struct inode *note_mapping_below(const void *inode, __u64 magic)
 {
+	const struct inode *below = inode;
 	const struct ovl_inode *outer;
-	const void *below = 0;
+	int depth;
 
-	if (bpf_core_type_exists(struct ovl_inode) && magic == OVERLAY_MAGIC) {
-		outer = inode - bpf_core_field_offset(struct ovl_inode, vfs_inode);
+	if (!bpf_core_type_exists(struct ovl_inode))
+		magic = 0;
+	/* As deep as the kernel lets file systems be stacked (FILESYSTEM_MAX_STACK_DEPTH). */
+	for (depth = 0; depth < 2 && below && magic == OVERLAY_MAGIC; depth++) {
+		outer = (void *)below - bpf_core_field_offset(struct ovl_inode, vfs_inode);
 		below = BPF_CORE_READ(outer, __upperdentry, d_inode);
+		magic = below ? BPF_CORE_READ(below, i_sb, s_magic) : 0;
 	}
-	if (below && BPF_CORE_READ((const struct inode *)below, i_sb, s_magic) != EXT4_MAGIC)
-		return;
-	if (below)
-		note_mapping(FIELD(struct inode, below, i_ino), device_of(below));
-	else
+	if (below == inode || !below || BPF_CORE_READ(below, i_sb, s_stack_depth) > 0) {
 		note_unknown_mapping();
+		return 0;
+	}
+	if (magic == EXT4_MAGIC)
+		note_mapping(BPF_CORE_READ(below, i_ino), device_of(below));
+	return below;
 }
 
 /* May it change although no witness tells of it, while it is open for writing? */

@@ -83,6 +83,19 @@ static __always_inline void change_slot(__u32 slot)
 		__sync_fetch_and_add(epoch, 1);
 }
 
+/* Who may do what with an inode is not only in its mode: its list has changed, too. Entries below a
+ * directory are not to be reinstated then. What never depended on it is looked up after this, or is
+ * not kept, as the stamp of the directory is later than the request.
+ */
+static __always_inline void change_lists(__u32 slot, bool is_directory)
+{
+	if (is_directory && raise_stamp(slot) & (WATCHED | TRACKED))
+		change_slot(SLOT_EVERYTHING);
+	else
+		change_slot(slot);
+	change_slot(SLOT_ACCESS_LISTS);
+}
+
 /* Nothing that depends on the slot is cacheable from here on. */
 static __always_inline void raise_stamp_for_good(__u32 slot)
 {

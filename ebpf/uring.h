@@ -87,14 +87,9 @@ int BPF_PROG(jbd2_handle_stats, __u32 dev, __u32 transaction, unsigned int type)
 /* The inode is changed: its list, perhaps? */
 static __always_inline void change_lists_if_unseen(struct inode *inode)
 {
-	if (!may_set_unseen())
-		return;
-	/* Who may search a directory is not only in its mode: entries below it are not to be
-	 * reinstated.
-	 */
-	if ((inode->i_mode & S_IFMT) == S_IFDIR)
-		change_slot(SLOT_EVERYTHING);
-	change_slot(SLOT_ACCESS_LISTS);
+	if (may_set_unseen())
+		change_lists(slot_of(device_of(inode), inode->i_ino),
+			     (inode->i_mode & S_IFMT) == S_IFDIR);
 }
 
 #endif

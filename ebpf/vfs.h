@@ -72,15 +72,11 @@ static __always_inline void change_attribute(struct inode *inode, bool note)
 {
 	if (!inode)
 		return;
-	change_inode(inode);
 	if (note)
-		return;
-	/* Who may search a directory is not only in its mode: entries below it are not to be
-	 * reinstated.
-	 */
-	if ((inode->i_mode & S_IFMT) == S_IFDIR)
-		change_slot(SLOT_EVERYTHING);
-	change_slot(SLOT_ACCESS_LISTS);
+		change_inode(inode);
+	else
+		change_lists(slot_of(device_of(inode), inode->i_ino),
+			     (inode->i_mode & S_IFMT) == S_IFDIR);
 }
 
 #define CHANGES_ATTRIBUTE(function)                                                    \

@@ -100,12 +100,13 @@ const volatile __u64 changing[NR_MAX / 64] = {
 
 /* A regular file is open, or mapped, for writing: from here on its bytes may change without a
  * witness, until it is closed and unmapped, and the registrar refuses fills meanwhile. On ext4 that
- * is so only once it is mapped (files.h). A stacked file system (overlay) hides the inode below,
- * whose mapping the stores go to; then everything has changed.
+ * is so only once it is mapped (files.h). On a stacked file system (overlay) the stores go to the
+ * inode below; where it is not known which one that is, everything has changed.
  */
 static __always_inline int change_if_open_for_writing(struct file *file, bool mapped)
 {
 	const struct super_block *super;
+	const struct inode *below;
 	const void *inode;
 	__u64 magic;
 
@@ -117,8 +118,9 @@ static __always_inline int change_if_open_for_writing(struct file *file, bool ma
 	if (!mapped && magic == EXT4_MAGIC)
 		return 0;
 	if (mapped && FIELD(struct super_block, super, s_stack_depth) > 0) {
-		note_mapping_below(inode, magic);
-		change_slot(SLOT_EVERYTHING);
+		below = note_mapping_below(inode, magic);
+		change_slot(below ? slot_of(device_of(below), BPF_CORE_READ(below, i_ino))
+				  : SLOT_EVERYTHING);
 	} else if (mapped && magic == EXT4_MAGIC) {
 		note_mapping(FIELD(struct inode, inode, i_ino), device_of(inode));
 	}
@@ -138,12 +140,7 @@ __noinline int change_descriptor(int fd)
 
 	if (!identify(file_of(task, fd), &identity))
 		return 0;
-	/* Who may search a directory is not only in its mode: entries below it are not to be
-	 * reinstated.
-	 */
-	change_slot((identity.mode & S_IFMT) == S_IFDIR ? SLOT_EVERYTHING
-							: slot_of(identity.dev, identity.ino));
-	change_slot(SLOT_ACCESS_LISTS);
+	change_lists(slot_of(identity.dev, identity.ino), (identity.mode & S_IFMT) == S_IFDIR);
 	return 0;
 }
 

@@ -160,7 +160,7 @@ fn a_server_that_looks_nothing_up_is_not_trusted() {
 
 /// Another access control list: mode and owner stay, with what group and others may do (POSIX
 /// 1003.1e draft 17, as in linux/posix_acl_xattr.h). Each is another one.
-fn access_list() -> Vec<u8> {
+pub(crate) fn access_list() -> Vec<u8> {
     static USER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
     let user = USER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let entry = |tag: u16, permissions: u16, id: u32| {
@@ -174,7 +174,8 @@ fn access_list() -> Vec<u8> {
     list
 }
 
-fn set_list(page: &Path) {
+/// Sets an access list by a descriptor.
+pub(crate) fn set_list(page: &Path) {
     let file = File::open(page).unwrap();
     rustix::fs::fsetxattr(
         file,
@@ -185,8 +186,8 @@ fn set_list(page: &Path) {
     .unwrap();
 }
 
-/// Sets an access list of the page through io_uring, which tells of its end or not.
-fn set_list_by_uring(page: &Path, flags: io_uring::squeue::Flags) {
+/// Sets an access list through io_uring, which tells of its end or not.
+pub(crate) fn set_list_by_uring(page: &Path, flags: io_uring::squeue::Flags) {
     use io_uring::{IoUring, opcode};
     let (path, list) =
         (std::ffi::CString::new(page.as_os_str().as_encoded_bytes()).unwrap(), access_list());

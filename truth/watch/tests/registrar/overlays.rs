@@ -1,6 +1,6 @@
 //! Files on overlays, as servers in containers have them.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nicache_coherence::{RefusalReason, SourceSet, Stamp, Verdict};
+use nicache_coherence::{RefusalReason, SourceSet, SourceSlot, Stamp, Verdict};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::common::{directory_on_ext4, slot};
 use crate::ground::mount_own;
 use crate::scene::{Scene, assert_refused, assert_stored};
+
+/// Bytes of a mapping.
+const MAPPED: usize = 5;
 
 /// An overlay with two lower layers, below a directory that this thread alone sees.
 struct Overlay {
@@ -68,6 +71,20 @@ fn kinds() -> Vec<&'static str> {
     kinds.into_iter().filter(|(_, is_watched)| *is_watched).map(|(kind, _)| kind).collect()
 }
 
+/// Maps a file to store to its first bytes.
+fn map(path: &Path) -> *mut c_void {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    let shared = rustix::mm::MapFlags::SHARED;
+    // SAFETY: a mapping of our own, where the kernel has room for it.
+    unsafe { rustix::mm::mmap(std::ptr::null_mut(), MAPPED, access, shared, file, 0).unwrap() }
+}
+
+fn unmap(memory: *mut c_void) {
+    // SAFETY: it comes from `map`, and nobody uses it any longer.
+    unsafe { rustix::mm::munmap(memory, MAPPED) }.unwrap();
+}
+
 impl Scene {
     /// What the server in a container has at this path, whose root is `root`.
     fn fill_inside(&mut self, root: &Path, path: &'static str) -> Verdict {
@@ -84,7 +101,7 @@ impl Scene {
 #[test]
 fn a_server_in_a_container_is_followed_into_the_layers() {
     for kind in kinds() {
-        on(kind, "", |overlay| {
+        on(kind, "", move |overlay| {
             let mut scene = Scene::new();
             let root = overlay.merged.clone();
             scene.server.run(move || {
@@ -111,31 +128,23 @@ fn a_server_in_a_container_is_followed_into_the_layers() {
             fs::write(overlay.merged.join("site/page"), "HELLO").unwrap();
             let verdict = scene.fill_inside(&overlay.merged, "/site/page");
             assert_stored(&verdict, &[slot(&above), slot(above.parent().unwrap())]);
-            // An overlay's mapping is of the layer's file.
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(overlay.merged.join("site/page"))
-                .unwrap();
-            // SAFETY: a mapping of our own, given back below.
-            let memory = unsafe {
-                let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-                rustix::mm::mmap(
-                    std::ptr::null_mut(),
-                    5,
-                    access,
-                    rustix::mm::MapFlags::SHARED,
-                    file,
-                    0,
-                )
-                .unwrap()
-            };
+            // An overlay's mapping is of the layer's file, and nothing else has changed.
+            let written = overlay.merged.join("site/page");
+            let everything = SourceSlot::EVERYTHING;
+            // Another test may change everything at the same moment.
+            let is_told = (0..50).any(|_| {
+                let since = scene.table.advance_clock();
+                unmap(map(&written));
+                assert!(!scene.table.is_unchanged(&[slot(&above)], since));
+                scene.table.is_unchanged(&[everything], since)
+            });
+            assert!(is_told, "{kind}");
+            let memory = map(&written);
             assert_refused(
                 &scene.fill_inside(&overlay.merged, "/site/page"),
                 RefusalReason::OpenForWriting,
             );
-            // SAFETY: nobody uses it any longer.
-            unsafe { rustix::mm::munmap(memory, 5) }.unwrap();
+            unmap(memory);
             assert_stored(&scene.fill_inside(&overlay.merged, "/site/page"), &[slot(&above)]);
         });
     }

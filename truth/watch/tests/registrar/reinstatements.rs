@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nicache_coherence::{RecordNumber, ReinstateRequest, Reinstatement, SourceSet, Stamp, Verdict};
 
+use crate::fills::{access_list, set_list, set_list_by_uring};
 use crate::scene::Scene;
+
+const LIST: &str = "system.posix_acl_access";
 
 /// An entry as the card has it.
 struct Entry {
@@ -89,7 +92,7 @@ fn an_entry_stays_when_something_else_is_made_or_removed_beside_its_file() {
 #[test]
 fn an_entry_goes_when_its_path_or_its_file_changes() {
     type Change = (&'static str, fn(&Path));
-    let changes: [Change; 11] = [
+    let changes: [Change; 15] = [
         ("written", |path| fs::write(path, b"olleh").unwrap()),
         ("touched", |path| {
             fs::File::open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
@@ -124,6 +127,18 @@ fn an_entry_goes_when_its_path_or_its_file_changes() {
         ("its directory's owner", |path| {
             std::os::unix::fs::chown(path.parent().unwrap(), Some(1), None).unwrap();
         }),
+        ("its directory's list", |path| set_list(path.parent().unwrap())),
+        ("the list of a directory above", |path| {
+            set_list(path.parent().unwrap().parent().unwrap());
+        }),
+        ("its directory's list, by its path", |path| {
+            let list = access_list();
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(path.parent().unwrap(), LIST, &list, flags).unwrap();
+        }),
+        ("its directory's list, by io_uring", |path| {
+            set_list_by_uring(path.parent().unwrap(), io_uring::squeue::Flags::empty());
+        }),
     ];
     let mut scene = Scene::new();
     for (number, (what, change)) in changes.into_iter().enumerate() {
@@ -133,6 +148,30 @@ fn an_entry_goes_when_its_path_or_its_file_changes() {
         change(&path);
         assert!(scene.is_void(&entry), "{what} has no witness");
         assert_eq!(scene.reinstate(&entry), Reinstatement::Gone, "{what}");
+    }
+}
+
+/// Strangers do so all day: a backup, a package that is installed, a database in a container.
+#[test]
+fn an_entry_is_not_looked_at_when_something_elsewhere_changes() {
+    let mut scene = Scene::new();
+    let path = scene.write("site/page", b"hello");
+    let elsewhere = scene.write("elsewhere/file", b"a file");
+    let entry = scene.entry(&path);
+    let changes: [(&str, &dyn Fn()); 2] = [
+        ("a file's list", &|| set_list(&elsewhere)),
+        ("a directory's list", &|| set_list(elsewhere.parent().unwrap())),
+    ];
+    for (what, change) in changes {
+        // Another test may change everything at the same moment.
+        let stays = (0..50).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let (outcome, stamp) = scene.reinstate_once(&entry);
+            change();
+            outcome == Reinstatement::Stays
+                && scene.table.is_unchanged(entry.sources.as_slice(), stamp)
+        });
+        assert!(stays, "{what}");
     }
 }
 
