@@ -157,8 +157,8 @@ __noinline int note_mapping(__u64 ino, __u64 dev)
 	return 0;
 }
 
-/* The same, of an inode of an overlay: what is mapped is the file in its upper layer, which is told.
- * 0: it is not known which file it is, as with every other stacked file system.
+/* The same, of an inode of an overlay: what is mapped is the file in its upper layer, whose inode
+ * is returned. 0: it is not known which file it is, as with every other stacked file system.
  */
 static __always_inline const struct inode *note_mapping_below(const void *inode, __u64 magic)
 {
